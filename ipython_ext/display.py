@@ -23,7 +23,7 @@ from minijax.tools.documents.lexer import highlight
 from minijax.tools.documents.room import brief, brief_text
 from minijax.tools.documents.theme import to_text
 from minijax.tools.programs.hlo import folded
-from minijax.tools.session.result import NOTHING, Browse, Result
+from minijax.tools.session.result import NOTHING, Browse, Result, Step
 
 if TYPE_CHECKING:
     from minijax.core.missed import Missed
@@ -57,14 +57,17 @@ class Shown:
     ``document`` is what is shown, ``recording`` what the engine did meanwhile, for the functions of ``minijax.tools``.
     """
 
-    def __init__(self, shell: Any, result: Result) -> None:
+    def __init__(self, shell: Any, result: Result, ended: Callable[[], None] | None = None) -> None:
         self._shell = shell
+        # called when a live stepper has run the call again
+        self._ended = ended
         self.document = result.document
         self._step = None if isinstance(result.step, Browse) else result.step
         self.value: Any = None if result.value is NOTHING else result.value
         self.recording = result.recording
         # set while the cell runs that has shown it: where the cell displays it once more, its value alone is said
         self.quiet = False
+        self._widget: Any = None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.value)
@@ -82,10 +85,21 @@ class Shown:
             return bundle(self._shell, self.document)
         step = self._step
         rename = renamer(self._shell)
-        return {
-            "text/plain": rename(brief_text(self.document, page(), _PRINTED)),
-            "text/html": rename(_widget(self._shell, step.recording, step.position, rename)),
-        }
+        plain = rename(brief_text(self.document, page(), _PRINTED))
+        if sharing(self._shell).steps_live():
+            return {"text/plain": plain, **self._stepper(step, rename)}
+        return {"text/plain": plain, "text/html": rename(_widget(self._shell, step.recording, step.position, rename))}
+
+    def _stepper(self, step: Step, rename: Callable[[str], str]) -> dict[str, Any]:
+        """A stepper for which the kernel answers, and what stands for it where there is none."""
+        # imported here: anywidget may not be there, and only a notebook that steps needs it
+        from minijax.ipython_ext.live import MIME, LiveStepper
+        from minijax.tools.pages.live import static_html
+
+        if self._widget is None:
+            self._widget = LiveStepper(step, rename, self._ended)
+            sharing(self._shell).opened(self._widget)
+        return {"text/html": static_html(step.recording, step.position, rename), MIME: self._widget.view}
 
 
 def page() -> int:

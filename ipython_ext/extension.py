@@ -151,6 +151,7 @@ class Extension:
         self.first_miss = missed.total()
         known = sharing(self.shell)
         known.on = self.magics.share
+        known.stepper = self.magics.stepper
         known.begin(info)
         if (info.raw_cell or "").lstrip().startswith("%"):
             return

@@ -76,7 +76,7 @@ def _magic(command: Command) -> Callable[..., Any]:
         empty = result.value is None or result.value is NOTHING
         if result.next_input:
             self.shell.set_next_input(result.next_input)
-        shown = Shown(self.shell, result) if result.document or not empty else None
+        shown = Shown(self.shell, result, self.session.restore) if result.document or not empty else None
         if result.error is not None:
             # the user's own exception, after what there is to show in spite of it
             if shown is not None:
@@ -108,6 +108,12 @@ class _Traits(Magics):
     panels = Unicode(" ".join(PANELS), help=f"What a watched cell shows: some of {' '.join(PANELS)}.").tag(config=True)
     style = Enum(("jax", "tutorial"), "jax", help="How jaxprs are printed.").tag(config=True)
     badge = Bool(True, help="Say below a cell of a notebook what was compiled again in it, and why.").tag(config=True)
+    stepper = Enum(
+        ("auto", "live", "page"),
+        "auto",
+        help="How a notebook steps: 'live' asks the kernel (with anywidget), 'page' has all in the output; 'auto' is "
+        "'live' where a person has JupyterLab or Notebook open, and anywidget is installed.",
+    ).tag(config=True)
     share = Bool(True, help="Style and script stand in one output of a notebook, and others refer to it.").tag(
         config=True
     )

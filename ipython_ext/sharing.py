@@ -8,10 +8,14 @@ its own: Colab puts each into a frame, VS Code draws an output when it is first 
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import weakref
 from typing import Any
+
+# Live steppers that a kernel answers for.
+MOST_STEPPERS = 100
 
 
 class Sharing:
@@ -20,18 +24,36 @@ class Sharing:
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self.on = True
+        self.stepper = "auto"
+        # those that were opened, in this order, each with its cell
+        self._steppers: list[tuple[Any, Any]] = []
         self._cell: Any = None
         self._holders: dict[str, Any] = {}
 
     def begin(self, info: Any) -> None:
         """A cell begins to run: what it showed before is gone."""
-        parent = _request(self.shell)
+        parent = request(self.shell)
         self._cell = getattr(info, "cell_id", None)
         if self._cell is None:
             # one that runs a notebook from top to bottom comes to no cell twice; else the text tells cells apart
             self._cell = object() if is_batch(parent) else info.raw_cell
         gone = {self._cell, *(parent.get("metadata", {}).get("deletedCells") or ())}
         self._holders = {kind: cell for kind, cell in self._holders.items() if cell not in gone}
+        for cell, widget in self._steppers:
+            if cell in gone:
+                widget.close()
+        self._steppers = [each for each in self._steppers if each[0] not in gone]
+
+    def opened(self, widget: Any) -> None:
+        """A live stepper is shown. The eldest of many lets go of its recording, which holds arrays."""
+        self._steppers.append((self._cell, widget))
+        if len(self._steppers) > MOST_STEPPERS:
+            self._steppers.pop(0)[1].let_go()
+
+    def steps_live(self) -> bool:
+        """Whether steppers ask the kernel."""
+        there = self.stepper == "live" or (self.stepper == "auto" and is_live(self.shell))
+        return there and has_anywidget()
 
     def end(self) -> None:
         """It has run."""
@@ -56,12 +78,20 @@ class Sharing:
         return "google.colab" in sys.modules or in_vscode(self._cell)
 
 
+def has_anywidget() -> bool:
+    """Whether anywidget can be imported."""
+    try:
+        return importlib.util.find_spec("anywidget") is not None
+    except ValueError:  # it is in sys.modules, and is no module
+        return False
+
+
 def in_vscode(cell: Any) -> bool:
     """Whether VS Code shows the notebook of this cell."""
     return str(cell).startswith("vscode-notebook-cell") or "VSCODE_PID" in os.environ
 
 
-def _request(shell: Any) -> dict[str, Any]:
+def request(shell: Any) -> dict[str, Any]:
     """The message that has the running cell run; empty where there is none."""
     return (shell.get_parent() if hasattr(shell, "get_parent") else None) or {}
 
@@ -69,6 +99,12 @@ def _request(shell: Any) -> dict[str, Any]:
 def is_batch(request: dict[str, Any]) -> bool:
     """Whether a program runs the notebook, such as nbclient, and no person: nothing typed can be asked for."""
     return request.get("content", {}).get("allow_stdin") is False
+
+
+def is_live(shell: Any) -> bool:
+    """Whether somebody has a Jupyter page open that tells its cells apart, and so has widgets."""
+    cell = request(shell).get("metadata", {}).get("cellId")
+    return bool(cell) and not in_vscode(cell) and "google.colab" not in sys.modules
 
 
 _known: weakref.WeakKeyDictionary[Any, Sharing] = weakref.WeakKeyDictionary()

@@ -126,6 +126,7 @@ LAZY_ALLOWED: dict[tuple[str, str], str] = {
     ("minijax.tools.session.values", "minijax.tools.trees"): "only a container of arrays is shown as a tree",
     ("minijax.tools.session.session", "minijax.tools.live.views"): "a session without pushed levels needs no views",
     ("minijax.ipython_ext.display", "minijax.tools"): "loading the extension does not wait for the stepper's views",
+    ("minijax.ipython_ext.display", "minijax.ipython_ext.live"): "only a notebook that steps needs anywidget",
     ("minijax.ipython_ext.terminal", "minijax.repl"): "only %step in a terminal opens the full-screen stepper",
     ("minijax.core.refs", "minijax.api.refs"): "primitives, rules and operators, which only the first reference needs",
     ("minijax.core.lacking", "minijax.interop.names"): "knows jax, and only a name that is not ours needs it",
@@ -339,12 +340,15 @@ def test_jax_is_imported_only_below() -> None:
 
 
 def test_every_third_party_import_is_a_declared_dependency() -> None:
-    declared = {
-        re.match(r"[A-Za-z0-9_.-]+", requirement).group().lower()  # type: ignore[union-attr]
-        for requirement in PYPROJECT["project"]["dependencies"]
-    }
-    known = declared | {"minijax"} | {name.lower() for name in sys.stdlib_module_names}
-    report([str(found) for found in IMPORTS if found.target.partition(".")[0].lower() not in known])
+    def names(requirements: list[str]) -> set[str]:
+        found = (re.match(r"[A-Za-z0-9_.-]+", requirement) for requirement in requirements)
+        return {name.group().lower() for name in found if name}
+
+    project = PYPROJECT["project"]
+    known = names(project["dependencies"]) | {"minijax"} | {name.lower() for name in sys.stdlib_module_names}
+    optional = {"minijax.ipython_ext.live": names(project["optional-dependencies"]["notebook"])}
+    allowed = {found: known | optional.get(found.importer, set()) for found in IMPORTS}
+    report([str(found) for found in IMPORTS if found.target.partition(".")[0].lower() not in allowed[found]])
 
 
 def test_packages_in_pyproject_are_the_tree() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from minijax.pytree import tree_leaves
+from minijax.pytree import tree_flatten, tree_leaves, tree_unflatten
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import document, text
@@ -68,7 +68,19 @@ def run_step(session: Session, args: Arguments) -> Result:
 
         return linked_programs(target.fun, *target.args, **target.kwargs)
 
-    step = Step(recording, 0, _retraced(target.call, expression), programs, interrupted_note(error))
+    leaves, tree = tree_flatten((target.args, target.kwargs))
+
+    def again(given: Sequence[Any]) -> tuple[Recording, BaseException | None]:
+        __tracebackhide__ = True
+        own_args, own_kwargs = tree_unflatten(tree, given)
+        other = targets.Target(target.fun, own_args, own_kwargs, target.names, target.title, target.loose)
+        _, failed, made = recorded(other.call, expression, args["retrace"])
+        ledger(made).arguments = given_values(other)
+        return made, failed
+
+    retraced = _retraced(target.call, expression)
+    given = tuple(zip(targets.input_names(target), leaves, strict=True))
+    step = Step(recording, 0, retraced, programs, interrupted_note(error), given=given, again=again)
     return _opened(args, step, NOTHING if value is None else value, error)
 
 
@@ -173,7 +185,10 @@ def _opened(
     shown = log_document(recording, _most("step", args), event, args["verbose"], _WHOLE)
     if step.note:
         shown = document(text(step.note, role="muted")) + shown
-    opened = None if args["text"] else Step(recording, position, step.retrace, step.programs, step.note)
+    at = Step(
+        recording, position, step.retrace, step.programs, step.note, step.stages, step.given, step.again
+    )
+    opened = None if args["text"] else at
     return Result(shown, value, recording, opened, error)
 
 

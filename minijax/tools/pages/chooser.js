@@ -75,5 +75,12 @@ function chooser(choices, changed) {
     if (said) say(said);
     return true;
   }
-  return { box, chosen, draw, pressed };
+  // More parts bring more to choose; what there was may have more states by now, not fewer.
+  function extend(now) {
+    now.slice(choices.length).forEach((each) => {
+      choices.push(each);
+      state.push(0);
+    });
+  }
+  return { box, chosen, draw, pressed, extend };
 }

@@ -34,32 +34,40 @@ function drawing({ strings, roles, lines, varying }, chosen) {
 function start(root) {
   root.dataset.ready = "1";
   const data = JSON.parse(root.querySelector('script[type="application/json"]').textContent);
-  const stage = make("div", "mjw-stage");
-  stage.tabIndex = 0;
-  const begin = data.stages ? browser(data, stage) : programs(data, stage);
-  root.append(stage);
-  keepKeys(root, stage);
-  // on the page by now: what is scrolled into sight must have its place
-  if (begin) begin();
+  build(root, data);
+  keepKeys(root);
   root.querySelector(".mjw-static").hidden = true;
 }
 
-// A stepper, if there is one, and the programs of what was compiled; what is to be done when they are on the page.
-function programs(data, stage) {
+// Puts the stage of `data` on the page, in place of the one that is there; the stepper, if it has one.
+function build(root, data, port) {
+  const stage = make("div", "mjw-stage");
+  stage.tabIndex = 0;
+  const made = data.stages ? { begin: browser(data, stage) } : programs(data, stage, port);
+  const before = root.querySelector(":scope > .mjw-stage");
+  if (before) before.replaceWith(stage);
+  else root.append(stage);
+  // on the page by now: what is scrolled into sight must have its place
+  if (made && made.begin) made.begin();
+  return made;
+}
+
+// The programs of what was compiled, and a stepper, if there is one, which it gives.
+function programs(data, stage, port) {
   const { drawn } = drawing(data);
   const made = data.programs.map((each) => linked(each, drawn));
-  const begin = data.moves === undefined ? null : stepper(data, stage, made, drawn);
+  const stepping = data.moves === undefined ? null : stepper(data, stage, made, drawn, port);
   for (const { box } of made) {
     stage.append(box);
-    box.open = !begin;
+    box.open = !stepping;
   }
-  return begin;
+  return stepping;
 }
 
 // A notebook acts on plain keys ("d d" deletes a cell), so none leaves the element while it has the focus, whether it
 // knows the key or not; combinations with Ctrl, Alt and Meta are the page's. JupyterLab, which listens before any
 // element does, is told by an attribute (see page.py).
-function keepKeys(root, stage) {
+function keepKeys(root) {
   for (const kind of ["keydown", "keypress", "keyup"]) {
     root.addEventListener(kind, (event) => {
       if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
@@ -67,7 +75,7 @@ function keepKeys(root, stage) {
   }
   // a page that takes the focus itself when it is clicked gives it back to what was clicked
   root.addEventListener("click", () => {
-    if (!root.contains(document.activeElement)) stage.focus({ preventScroll: true });
+    if (!root.contains(document.activeElement)) root.querySelector(".mjw-stage")?.focus({ preventScroll: true });
   });
 }
 
@@ -93,5 +101,11 @@ function startAll() {
 
 keepStyle();
 startAll();
-// what comes later, without a script of its own, asks for it
-document.addEventListener("mjw@VERSION@", startAll);
+// What comes later, without a script of its own, asks for it; so does what a kernel answers for.
+document.addEventListener("mjw@VERSION@", (event) => {
+  if (!event.detail) startAll();
+  else if (!event.detail.taken) {
+    event.detail.taken = true;
+    live(event.detail);
+  }
+});

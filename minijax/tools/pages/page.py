@@ -106,12 +106,22 @@ def embedded(data: Any) -> str:
 def script() -> tuple[str, str]:
     """The script and its version, by which it finds the widgets that it knows how to start."""
     # the last one starts what is on the page
-    names = ("inflate.js", "chooser.js", "stepper.js", "links.js", "stages.js", "page.js")
+    names = ("inflate.js", "chooser.js", "stepper.js", "links.js", "stages.js", "live.js", "page.js")
     text = "".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in names)
     version = hashlib.sha256(text.encode()).hexdigest()[:10]
+    return "\n".join(["(() => {", '"use strict";', _squeezed(text, version), "})();"]), version
+
+
+@functools.cache
+def loader() -> str:
+    """The module of a live page, which gets the script where that is not on the page."""
+    return _squeezed(Path(__file__).with_name("loader.js").read_text(encoding="utf-8"), script()[1])
+
+
+def _squeezed(text: str, version: str) -> str:
+    """A script without comments and indentation."""
     lines = [each.strip() for each in text.replace("@VERSION@", version).split("\n")]
-    kept = [each for each in lines if each and not each.startswith("// ")]
-    return "\n".join(["(() => {", '"use strict";', *kept, "})();"]), version
+    return "\n".join(each for each in lines if each and not each.startswith("// "))
 
 
 @functools.cache

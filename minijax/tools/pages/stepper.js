@@ -38,7 +38,8 @@ function track(changes) {
 // So many parts are kept as they were read.
 const MOST_READ = 6;
 
-function stepper(data, stage, programs, drawnOutside) {
+// Where a process makes the parts, `port` asks it for those that are not there.
+function stepper(data, stage, programs, drawnOutside, port) {
   // --- moments: "(" enters the next record, ")" leaves the innermost, "." is the next record alone
   const moments = [{ kind: "begin", parent: -1, other: 0 }];
   const open = [];
@@ -63,9 +64,25 @@ function stepper(data, stage, programs, drawnOutside) {
 
   // --- the parts of the page, each read when it is come to
   const read = new Map();
-  function partAt(index) {
-    const [begin, packed] = data.parts.findLast((each) => each[0] <= index);
+  const waiting = new Map(); // for each part that was asked for, what is done when it comes
+  // The part with a moment; if that is still to come nothing, and `then` is called when it has.
+  function partAt(index, then) {
+    const entry = data.parts.findLast((each) => each[0] <= index);
+    const [begin, packed] = entry;
     let found = read.get(begin);
+    if (!found && packed === null) {
+      if (!waiting.has(begin)) {
+        port.part(begin, (text, now) => {
+          entry[1] = text;
+          choosing.extend(now);
+          const next = waiting.get(begin);
+          waiting.delete(begin);
+          next();
+        });
+      }
+      waiting.set(begin, then);
+      return null;
+    }
     if (!found) {
       const made = JSON.parse(inflated(packed));
       const tracks = {};
@@ -201,17 +218,19 @@ function stepper(data, stage, programs, drawnOutside) {
   }
 
   // --- moves
-  let position = 0;
+  let position = 0; // the moment that is shown
+  let wish = 0; // the one that was asked for last, which may be of a part that is still to come
   const last = moments.length - 1;
+  const ahead = () => (moments[wish].kind === "enter" ? moments[wish].other : wish + 1);
   const moves = {
     first: () => 0,
-    back: () => position - 1,
-    backOver: () => (moments[position].kind === "leave" ? moments[position].other : position - 1),
-    backOut: () => Math.max(moments[position].parent, 0),
-    into: () => position + 1,
+    back: () => wish - 1,
+    backOver: () => (moments[wish].kind === "leave" ? moments[wish].other : wish - 1),
+    backOut: () => Math.max(moments[wish].parent, 0),
+    into: () => wish + 1,
     // past everything that one row of the tree stands for
-    over: () => shown("row")[1] ?? (moments[position].kind === "enter" ? moments[position].other : position + 1),
-    out: () => (moments[position].parent >= 0 ? moments[moments[position].parent].other : last),
+    over: () => (wish === position ? shown("row")[1] : undefined) ?? ahead(),
+    out: () => (moments[wish].parent >= 0 ? moments[moments[wish].parent].other : last),
     last: () => last,
   };
   // where the walk along values went on from, and what is offered: pairs of a name and a moment
@@ -256,9 +275,17 @@ function stepper(data, stage, programs, drawnOutside) {
     },
   };
   function go(wanted) {
-    position = Math.min(Math.max(wanted, 0), last);
+    const target = (wish = Math.min(Math.max(wanted, 0), last));
+    const found = partAt(target, () => {
+      if (wish === target) go(target);
+    });
+    if (!found) {
+      status.textContent = numberOf(target) + "/" + data.last + "  the kernel is asked for this step";
+      return;
+    }
+    position = target;
     const before = part;
-    part = partAt(position);
+    part = found;
     // numbers of lines are a part's own
     if (part !== before) for (const name of Object.keys(standing)) delete standing[name];
     offer([], "");
@@ -282,12 +309,17 @@ function stepper(data, stage, programs, drawnOutside) {
     drawValues();
     programs.forEach(({ select }, i) => select(selections[i](position)));
   }
-  function search(backwards) {
+  function search(backwards, from = position + (backwards ? -1 : 1)) {
     const words = field.value.toLowerCase();
     if (!words) return;
     const step = backwards ? -1 : 1;
-    for (let i = position + step; i >= 0 && i <= last; i += step) {
-      const { begin, found, lists, segments } = partAt(i);
+    for (let i = from; i >= 0 && i <= last; i += step) {
+      const own = partAt(i, () => search(backwards, i));
+      if (!own) {
+        status.textContent = "looking for “" + field.value + "” from step " + numberOf(i) + " on";
+        return;
+      }
+      const { begin, found, lists, segments } = own;
       const told = found[i - begin].flatMap((each) => (each >= 0 ? [each] : lists[-1 - each].slice(1)));
       if (told.some((each) => segments(each).map((piece) => piece[1]).join("").toLowerCase().includes(words))) {
         go(i);
@@ -351,6 +383,8 @@ function stepper(data, stage, programs, drawnOutside) {
     if (event.key === "Enter") search(event.shiftKey);
     else if (event.key === "Escape") stage.focus();
   });
+  // what was typed since ends a search that waits for a part
+  field.addEventListener("input", () => waiting.forEach((_, begin) => waiting.set(begin, () => go(wish))));
   const status = make("div", "mjw-status");
   status.setAttribute("role", "status");
   status.setAttribute("aria-live", "polite");
@@ -404,7 +438,5 @@ function stepper(data, stage, programs, drawnOutside) {
     else return;
     event.preventDefault();
   });
-  return () => {
-    go(data.start);
-  };
+  return { begin: () => go(data.start), moment: () => numberOf(position) };
 }

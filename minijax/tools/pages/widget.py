@@ -12,6 +12,7 @@ from __future__ import annotations
 import html
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Any
 
 from minijax.tools.documents.document import Highlighter, Line, line
@@ -40,8 +41,8 @@ MOMENTS_IN_PART = 1000
 MOST_NESTED = 100
 
 
-class _Page:
-    """Collects a page part by part."""
+class SteppedPage:
+    """A recording as what the script draws, part by part: ``header`` and ``part``, which know nothing of each other."""
 
     def __init__(self, recording: Recording, highlight: Highlighter | None, most: int, start: int) -> None:
         self.recording = recording
@@ -51,41 +52,49 @@ class _Page:
         self.begin = max(bisect_right(self.kept, start) - 1, 0)
         self.source = PageSource(recording, highlight, self.kept)
         self.texts = Texts()
+        signs = [self._sign(index) for index in self.kept]
+        self.moves = "".join(signs)
+        # how many of the records before each moment, and of its own, are in the page
+        self._records = list(accumulate(sign in ("(", ".") for sign in signs))
 
-    def collect(self) -> dict[str, Any]:
-        """Everything, as JSON knows it."""
+    @property
+    def parts(self) -> range:
+        """Where the parts begin."""
+        return range(0, len(self.kept), MOMENTS_IN_PART)
+
+    def part(self, begin: int) -> dict[str, Any]:
+        """The part that begins at this moment of the page, as JSON knows it."""
         with self.source.choices.first():
-            programs = [each for each in self.recording.executables if isinstance(each.programs, LinkedPrograms)]
-            selections = [Track() for _ in programs]
-            moves: list[str] = []
-            parts: list[list[Any]] = []
-            part, left_out, records = None, 0, 0
-            for position, index in enumerate(self.kept):
-                if part is None or position - part.begin >= MOMENTS_IN_PART:
-                    if part is not None:
-                        parts.append([part.begin, part.finish()])
-                    part = PagePart(self.source, position)
-                sign = self._sign(index)
-                moves.append(sign)
-                records += sign in ("(", ".")
-                left_out = self.moments.begun_by(index) - records
+            part = PagePart(self.source, begin)
+            for position in range(begin, min(begin + MOMENTS_IN_PART, len(self.kept))):
+                index = self.kept[position]
                 self.source.cursor.go(index)
-                part.show(position, left_out)
-                for each, track in zip(programs, selections, strict=True):
-                    assert isinstance(each.programs, LinkedPrograms)
-                    track.show(position, sorted(at_moment(each.programs, self.source.cursor).equations))
-            assert part is not None
-            parts.append([part.begin, part.finish()])
+                part.show(position, self.moments.begun_by(index) - self._records[position])
+            return part.finish()
+
+    @property
+    def choices(self) -> list[dict[str, Any]]:
+        """What can be chosen of the loops and vmaps in the parts that were made."""
+        return self.source.choices.data()
+
+    def header(self) -> dict[str, Any]:
+        """All that is in no part."""
+        programs = [each for each in self.recording.executables if isinstance(each.programs, LinkedPrograms)]
+        selections = [Track() for _ in programs]
+        for position, index in enumerate(self.kept) if programs else ():
+            self.source.cursor.go(index)
+            for each, track in zip(programs, selections, strict=True):
+                assert isinstance(each.programs, LinkedPrograms)
+                track.show(position, sorted(at_moment(each.programs, self.source.cursor).equations))
+        self.source.cursor.go(self.kept[-1])
         return {
-            "moves": "".join(moves),
+            "moves": self.moves,
             "start": self.begin,
-            "note": self.note(left_out),
+            "note": self.note(self.moments.begun_by(self.kept[-1]) - self._records[-1]),
             "numbers": runs(self.kept),
             "last": len(self.moments) - 1,
-            "choices": self.source.choices.data(),
+            "choices": self.choices,
             "programs": list(self.programs(programs, selections)),
-            "parts": parts,
-            **self.texts.tables(),
         }
 
     def _sign(self, index: int) -> str:
@@ -116,7 +125,9 @@ def payload(
     recording: Recording, highlight: Highlighter | None = None, most: int = MOST_RECORDS, start: int = 0
 ) -> dict[str, Any]:
     """What the widget's script draws its panes from, as JSON knows it; ``parts`` as they are before they are packed."""
-    return _Page(recording, highlight, most, start).collect()
+    made = SteppedPage(recording, highlight, most, start)
+    parts = [[begin, made.part(begin)] for begin in made.parts]
+    return {**made.header(), "parts": parts, **made.texts.tables()}
 
 
 def widget_html(
@@ -138,12 +149,12 @@ def widget_html(
     made = bare_element if in_page else element
     data = payload(recording, highlight, most, start)
     data["parts"] = [[begin, packed(part, rename)] for begin, part in data["parts"]]
-    return made(data, "".join(_static(recording, min(most, MOST_RECORDS), start)))
+    return made(data, "".join(log_lines(recording, min(most, MOST_RECORDS), start)))
 
 
-def _static(recording: Recording, most: int, start: int) -> Iterator[str]:
-    """The tree as text that folds, for where scripts are off."""
-    yield f"<pre>The log of this recording; {WITH_SCRIPTS}</pre>"
+def log_lines(recording: Recording, most: int, start: int, instead: str = WITH_SCRIPTS) -> Iterator[str]:
+    """The tree as text that folds, for where scripts are off; ``instead`` says where more is to be had."""
+    yield f"<pre>The log of this recording; {instead}</pre>"
     nested: list[int] = []  # the moments whose <details> is open
     count = 0
     cursor = Cursor(recording)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,9 @@ class Step(Frozen):
       stages: compiles the call, as ``jit`` would, and gives its stages down to machine code (``metal.stages.Stages``).
         None where there is no call.
       note: what is to be known about the recording before the first step, such as that a line was run again for it.
+      given: the leaves of the call's arguments, each with the name that the user has for it.
+      again: records the call with other leaves in their place; gives the recording and the exception that ended it, if
+        one did. None where there is no call.
     """
 
     recording: Recording
@@ -45,6 +48,8 @@ class Step(Frozen):
     programs: Callable[[], LinkedPrograms] | None = None
     note: str = ""
     stages: Callable[[], Any] | None = None
+    given: tuple[tuple[str, Any], ...] = ()
+    again: Callable[[Sequence[Any]], tuple[Recording, BaseException | None]] | None = None
 
 
 class Browse(Frozen):

@@ -1,0 +1,193 @@
+"""A recording on a page that is drawn while its process is there: parts are made when the reader comes to them, and the
+call is recorded again with arguments that the reader moves.
+
+``LivePage`` answers messages with messages, both of what JSON knows; who carries them is the front end's business.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from minijax.core import missed, observe
+from minijax.core.array import Array
+from minijax.core.trace import Tracer
+from minijax.interop.uses import is_jax_array
+from minijax.tools.documents.document import Highlighter
+from minijax.tools.documents.html import layout, shown
+from minijax.tools.documents.words import shortened
+from minijax.tools.pages.page import packed, script, style
+from minijax.tools.pages.part import WIDTH
+from minijax.tools.pages.widget import MOST_RECORDS, SteppedPage, log_lines
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.records import Recording
+from minijax.tools.recording.timeline import timeline
+from minijax.tools.session.result import Step
+from minijax.tools.values.moment import at_hand
+from minijax.tools.values.table import PageTable
+
+# Records that the page steps through; of more it holds those around where it begins.
+MOST_LIVE = 200_000
+# Arguments that can be moved, and elements of an array.
+MOST_ARGUMENTS = 12
+MOST_ELEMENTS = 256
+# A slider of a float has so many steps.
+_STEPS = 200
+
+
+class LivePage:
+    """Answers what the script asks of ``step``.
+
+    Args:
+      rename: changes names in the texts.
+      ended: is called when the user's code has run.
+    """
+
+    def __init__(
+        self,
+        step: Step,
+        highlight: Highlighter | None = None,
+        rename: Callable[[str], str] = str,
+        ended: Callable[[], None] | None = None,
+    ) -> None:
+        self.step = step
+        self.highlight = highlight
+        self.rename = rename
+        self.ended = ended
+        self.leaves = [value for _, value in step.given]
+        self.controls = list(_controls(step)) if step.again is not None else []
+        self._show(step.recording, step.position)
+
+    def _show(self, recording: Recording, start: int) -> None:
+        self.recording = recording
+        start = min(max(start, 0), len(timeline(recording)) - 1)
+        self.page = SteppedPage(recording, self.highlight, MOST_LIVE, start)
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """What to send for a message of the script's; what cannot be done says why."""
+        kind = asked.get("kind")
+        if kind == "script":
+            return {"kind": "script", "script": script()[0], "style": style()}
+        if kind == "page":
+            return self._whole()
+        if kind == "part":
+            return self._part(int(asked["begin"]))
+        if kind == "again":
+            index = tuple(int(i) for i in asked["index"])
+            return self._again(int(asked["control"]), index, float(asked["value"]), int(asked["moment"]))
+        return {"kind": "failed", "said": f"the kernel does not know the question {kind!r}"}
+
+    def _whole(self) -> dict[str, Any]:
+        """The page, with the part that is shown at first."""
+        page = self.page
+        first = max(begin for begin in page.parts if begin <= page.begin)
+        made = packed(page.part(first), self.rename)
+        parts = [[begin, made if begin == first else None] for begin in page.parts]
+        data = {**page.header(), "parts": parts, **page.texts.tables()}
+        return {"kind": "page", "data": data, "controls": self.controls}
+
+    def _part(self, begin: int) -> dict[str, Any]:
+        if begin not in self.page.parts:
+            return {"kind": "failed", "said": f"this recording has no part that begins at {begin}"}
+        made = packed(self.page.part(begin), self.rename)
+        return {"kind": "part", "begin": begin, "data": made, "choices": self.page.choices}
+
+    def _again(self, number: int, index: tuple[int, ...], value: float, moment: int) -> dict[str, Any]:
+        """Record the call with one number changed, and stand where the reader stood."""
+        control = self.controls[number]
+        leaf = control["leaf"]
+        before = self.leaves[leaf]
+        try:
+            self.leaves[leaf] = changed(before, index, value)
+            assert self.step.again is not None
+            recording, error = self.step.again(self.leaves)
+        except Exception as failed:  # of the user's code, or of a number that the type cannot hold
+            recording, error = None, failed
+        finally:
+            if self.ended is not None:
+                self.ended()
+        if recording is None or recording.blank:
+            self.leaves[leaf] = before
+            said = "" if error is None else f"{type(error).__name__}: {error}"
+            return {"kind": "failed", "said": shortened(self.rename(said), 300) or "nothing was computed"}
+        control["values"] = _elements(self.leaves[leaf])
+        self._show(recording, moment)
+        return self._whole()
+
+
+def changed(leaf: Any, index: tuple[int, ...], value: float) -> Any:
+    """``leaf`` with a number in place of the element at ``index``, of the same type."""
+    if isinstance(leaf, (int, float)):
+        return type(leaf)(value)
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        made = np.array(leaf)
+        made[index] = value
+        return made if isinstance(leaf, np.ndarray) else made[()]
+    # nobody asked about what this traces
+    with missed.unkept(), observe.unobserved():
+        return leaf.at[index].set(int(value) if _kind(leaf) in "iu" else value)
+
+
+def _controls(step: Step) -> Iterator[dict[str, Any]]:
+    """What can be moved: each number among the arguments, and the elements of small arrays."""
+    count = 0
+    for leaf, (name, value) in enumerate(step.given):
+        elements = _elements(value)
+        if not elements:
+            continue
+        count += 1
+        if count > MOST_ARGUMENTS:
+            return
+        whole = _kind(value) in "iu"
+        own = {"leaf": leaf, "name": shown(name), "shape": list(np.shape(value)), "whole": whole, "values": elements}
+        yield own | _range(elements, whole)
+
+
+def _elements(value: Any) -> list[float]:
+    """The numbers of an argument; none of what is no number, or holds too many, or some that no slider has."""
+    if not _kind(value) or not 0 < math.prod(np.shape(value)) <= MOST_ELEMENTS:
+        return []
+    numbers = [float(x) for x in np.asarray(value).reshape(-1)]
+    return numbers if all(map(math.isfinite, numbers)) else []
+
+
+def _kind(value: Any) -> str:
+    """The letter of a type: ``f`` of floats, ``i`` and ``u`` of integers; '' of what no slider moves."""
+    if isinstance(value, (int, float)):
+        return "" if isinstance(value, bool) else "i" if isinstance(value, int) else "f"
+    if isinstance(value, Tracer) or not (isinstance(value, (Array, np.ndarray, np.generic)) or is_jax_array(value)):
+        return ""
+    kind = getattr(value.dtype, "kind", "")
+    return kind if kind in ("f", "i", "u") else ""
+
+
+def _range(elements: list[float], whole: bool) -> dict[str, float]:
+    """Where a slider begins and ends: twice as far from zero as these numbers are, and at least at -1 and 1."""
+    widest = max(2 * max(map(abs, elements)), 10.0 if whole else 1.0)
+    # a power of ten times 1, 2 or 5
+    power = 10.0 ** math.floor(math.log10(widest))
+    widest = next(power * times for times in (1, 2, 5, 10) if power * times >= widest)
+    return {"low": -widest, "high": widest, "step": 1 if whole else 2 * widest / _STEPS}
+
+
+def static_html(recording: Recording, start: int = 0, rename: Callable[[str], str] = str) -> str:
+    """What stands in a saved notebook for a live page: the log that folds, and the values of the first moment."""
+    said = "".join(log_lines(recording, MOST_RECORDS, start, "in a notebook with a kernel a stepper stands here."))
+    values = "\n".join(html.escape(shown(each)) for each in _values(recording, start))
+    table = f"<pre>values at the first moment\n{values}</pre>" if values else ""
+    around = '<div class="minijax tex2jax_ignore mathjax_ignore">'
+    return rename(f"{around}<style>{layout()}</style>{table}{said}</div>")
+
+
+def _values(recording: Recording, start: int) -> Iterator[str]:
+    known = at_hand(recording)
+    if known is None:
+        return
+    cursor = Cursor(recording)
+    cursor.go(start)
+    for each in PageTable(known, WIDTH).lines(cursor.moment.at):
+        yield "".join(piece for _, piece in each)

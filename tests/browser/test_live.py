@@ -1,0 +1,175 @@
+"""The live stepper in a real browser: ``LivePage`` answers what the page asks, as in a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import minijax.numpy as jnp
+from minijax.tools.documents.lexer import highlight
+from minijax.tools.pages import widget
+from minijax.tools.pages.live import LivePage
+from minijax.tools.pages.page import loader
+from minijax.tools.pages.widget import widget_html
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.session.result import Step
+from tests.browser.page import Browser, page
+from tests.browser.programs import names, recorded, recording
+from tests.browser.test_widget import END, HOME, READ, RIGHT, expected, shown
+
+# A model as anywidget has it, and the views of it; messages wait in `sent`.
+MODEL = """
+window.sent = [];
+window.heard = [];
+window.model = {
+  send: (message) => window.sent.push(message),
+  on: (kind, does) => window.heard.push(does),
+  off: (kind, does) => { window.heard = window.heard.filter((each) => each !== does); },
+};
+window.view = () => {
+  const el = document.createElement('div');
+  document.body.append(el);
+  return window.render({ model: window.model, el });
+};
+"""
+
+SLIDE = """
+const range = document.querySelector('.mjw-argument input[type=range]');
+range.value = arguments[0];
+range.dispatchEvent(new Event('input'));
+"""
+
+
+class Page:
+    """A page with live steppers; ``asked`` has the kinds of what they asked."""
+
+    def __init__(self, window: Browser, folder: Path, step: Step, *markup: str) -> None:
+        self.window = window
+        self.live = LivePage(step, highlight)
+        self.asked: list[str] = []
+        window.open(page(folder, *markup))
+        window.run(MODEL + loader().replace("export default { render };", "window.render = render;"))
+
+    def show(self) -> None:
+        self.window.run("window.end = window.view()")
+        self.answer()
+
+    def answer(self) -> None:
+        """Answer until nothing more is asked."""
+        while asked := self.window.run("return window.sent.splice(0)"):
+            for each in asked:
+                self.asked.append(each["kind"])
+                told = {**self.live.answer(each), "view": each["view"]}
+                self.window.run("for (const each of [...window.heard]) each(arguments[0])", told)
+
+    def read(self) -> dict[str, Any]:
+        return shown(self.window.run(READ + "return read()"))
+
+    def status(self) -> str:
+        return self.window.one(".mjw-status").text
+
+
+def stepping(name: str, given: dict[str, Any]) -> Step:
+    """A call of one of the programs, which can be recorded with other arguments."""
+    fun: Callable[..., Any] = names()[name]
+
+    def again(leaves: Any) -> Any:
+        made = recorded(lambda: fun(*leaves))
+        return made, None
+
+    return Step(recorded(lambda: fun(*given.values())), given=tuple(given.items()), again=again)
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(widget, "MOMENTS_IN_PART", 25)
+
+
+def test_parts_come_when_the_reader_comes_to_them(window: Browser, tmp_path: Path, small_parts: None) -> None:
+    made = Page(window, tmp_path, Step(recording("rnn")))
+    made.show()
+    assert made.asked == ["script", "page"] and not window.one(".mjw-arguments").is_displayed()
+    cursor = Cursor(recording("rnn"))
+    last = len(cursor.moments) - 1
+    stage = window.one(".mjw-stage")
+    stage.send_keys(END)
+    assert made.status() == f"{last}/{last} the kernel is asked for this step"
+    assert made.read() | {"status": []} == expected(cursor) | {"status": []}  # until it comes all stays
+    stage.send_keys(HOME)  # what is there already is shown, whatever else was asked for
+    made.answer()
+    assert made.read() == expected(cursor) and made.asked[2:] == ["part"]
+    chosen = set()
+    for position in range(0, last + 1, 2):
+        cursor.go(position)
+        assert made.read() == expected(cursor), position
+        stage.send_keys("]")
+        chosen |= {each.text for each in window.all(".mjw-chosen")}
+        stage.send_keys("[", RIGHT, RIGHT)
+        made.answer()
+    assert len(made.asked) == 2 + len(made.live.page.parts) - 1 > 4
+    assert {"iteration 1 of 3"} <= chosen and window.console() == []
+
+
+def test_a_search_goes_on_in_parts_that_are_still_to_come(window: Browser, tmp_path: Path, small_parts: None) -> None:
+    made = Page(window, tmp_path, Step(recording("loop")))
+    made.show()
+    cursor = Cursor(recording("loop"))
+    window.one(".mjw-search").send_keys("transpose", chr(0xE007))
+    made.answer()
+    found = int(made.status().split("/")[0])
+    cursor.go(found)
+    assert found > 25 and made.read() == expected(cursor) and made.asked.count("part") == found // 25
+
+
+def test_moving_an_argument_records_again(window: Browser, tmp_path: Path) -> None:
+    made = Page(window, tmp_path, stepping("f", {"x": jnp.array([[0.5, 1.0], [2.0, 3.0]])}))
+    made.show()
+    window.one(".mjw-stage").send_keys(RIGHT, RIGHT)
+    chosen = window.one(".mjw-argument select")
+    chosen.send_keys("[1, 0]")
+    assert window.one(".mjw-exact").get_attribute("value") == "2"
+    for value in (-4, -3):
+        window.run(SLIDE, value)
+    assert window.one(".mjw-said").text == "recording ..."
+    made.answer()
+    # while one is awaited the last of what is moved is asked for, and the reader stands where he stood
+    assert made.asked == ["script", "page", "again", "again"]
+    assert window.one(".mjw-exact").get_attribute("value") == "-3"
+    assert made.live.leaves[0].tolist() == [[0.5, 1.0], [-3.0, 3.0]]
+    cursor = Cursor(made.live.recording)
+    cursor.go(2)
+    assert made.read() == expected(cursor) and "-3.0" in " ".join(made.read()["values"])
+    assert window.one(".mjw-said").text == "" and window.console() == []
+
+
+def test_what_cannot_be_recorded_is_said_and_the_page_stays(window: Browser, tmp_path: Path) -> None:
+    step = stepping("f", {"x": 3.0})
+
+    def fails(leaves: Any) -> Any:
+        raise ValueError("<b>negative</b>")
+
+    made = Page(window, tmp_path, Step(step.recording, given=step.given, again=fails))
+    made.show()
+    before = made.read()
+    exact = window.one(".mjw-exact")
+    exact.clear()
+    exact.send_keys("-1", chr(0xE007))
+    made.answer()
+    assert window.one(".mjw-said").text == "ValueError: <b>negative</b>" and made.read() == before
+    assert made.live.leaves == [3.0]
+
+
+def test_two_views_of_one_stepper_and_a_page_share_the_script(window: Browser, tmp_path: Path) -> None:
+    made = Page(window, tmp_path, Step(recording("jit")), widget_html(recording("error")))
+    made.show()
+    made.show()
+    assert made.asked == ["page", "page"]
+    assert len(window.all(".mjw-stage")) == 3 and len(window.all("head .mjw-style")) == 1
+    window.all(".mjw-stage")[2].send_keys(END)
+    positions = [each.text.split("/")[0] for each in window.all(".mjw-status") if "/" in each.text]
+    assert positions[0] == positions[1] == "0" and positions[2] != "0"
+    window.run("window.end()")
+    assert window.run("return window.heard.length") == 1 and window.console() == []

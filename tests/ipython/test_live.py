@@ -1,0 +1,135 @@
+"""The live stepper in a real kernel: what its output holds, and what the kernel answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.manager import KernelManager
+
+from tests.ipython.kernel import ThisPython
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+DEFINE = "import minijax.numpy as jnp\nfrom minijax import grad, jit\ndef f(x, n=2): return jnp.sin(x) * n - 1.0 / x"
+
+
+class Person:
+    """Somebody with a notebook open: a kernel, and the messages of JupyterLab."""
+
+    def __init__(self, home: Path) -> None:
+        self.manager = KernelManager(
+            kernel_name="python3", kernel_spec_manager=ThisPython(), connection_file=str(home / "connection.json")
+        )
+        self.manager.start_kernel(cwd=str(home))
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+
+    def run(self, code: str, cell: str, **metadata: Any) -> list[Any]:
+        """The outputs of a cell."""
+        content = {"code": code, "silent": False, "store_history": True, "allow_stdin": True, "stop_on_error": True}
+        told = self.send("execute_request", content, {"cellId": cell, **metadata})
+        kinds = ("execute_result", "display_data", "stream", "error")
+        return [message["content"] for message in told if message["msg_type"] in kinds]
+
+    def ask(self, view: Any, **content: Any) -> Any:
+        """What a stepper answers to a message of its script's."""
+        sent = {"comm_id": view["model_id"], "data": {"method": "custom", "content": {**content, "view": "a"}}}
+        told = self.send("comm_msg", sent, {})
+        (answer,) = [message["content"] for message in told if message["msg_type"] == "comm_msg"]
+        assert answer["comm_id"] == view["model_id"] and answer["data"]["content"]["view"] == "a"
+        return answer["data"]["content"]
+
+    def send(self, kind: str, content: Any, metadata: Any) -> list[Any]:
+        """All that the kernel says of a message."""
+        message = self.client.session.msg(kind, content, metadata=metadata)
+        self.client.shell_channel.send(message)
+        told = []
+        while not told or (told[-1]["msg_type"], told[-1]["content"].get("execution_state")) != ("status", "idle"):
+            got = self.client.get_iopub_msg(timeout=60)
+            if got["parent_header"].get("msg_id") == message["header"]["msg_id"]:
+                told.append(got)
+        return told
+
+
+@pytest.fixture(scope="module")
+def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    home = tmp_path_factory.mktemp("live")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
+            patch.setenv(name, str(home / name.lower()))
+        made = Person(home)
+        try:
+            made.run("%load_ext minijax", "load")
+            made.run(DEFINE, "define")
+            yield made
+        finally:
+            made.client.stop_channels()
+            made.manager.shutdown_kernel(now=True)
+
+
+def view_of(outputs: list[Any]) -> Any:
+    (output,) = outputs
+    return output["data"][VIEW]
+
+
+def test_the_output_has_a_view_and_what_stands_for_it_without_a_kernel(person: Person):
+    (output,) = person.run("%step grad(f)(3.0)", "a")
+    assert set(output["data"]) == {"text/plain", "text/html", VIEW}
+    markup = output["data"]["text/html"]
+    assert "<script" not in markup and "linearize:1 begins" in markup and "<details" in markup
+    assert "values at the first moment\n" in markup and "3.0" in markup and "ipykernel" not in markup
+    assert len(json.dumps(output)) < 16_000
+
+
+def test_the_kernel_answers_with_the_page_and_its_parts(person: Person):
+    view = view_of(person.run("for _ in range(60):\n    y = f(0.5)\n%step grad(f)(3.0)", "b"))
+    script = person.ask(view, kind="script")
+    assert "function stepper" in script["script"] and ".mjw-stage" in script["style"]
+    page = person.ask(view, kind="page")
+    assert page["data"]["parts"][0][0] == 0 and isinstance(page["data"]["parts"][0][1], str)
+    assert [(each["name"], each["values"], each["whole"]) for each in page["controls"]] == [("x", [3.0], False)]
+    assert person.ask(view, kind="part", begin=0)["data"] == page["data"]["parts"][0][1]
+    assert "no part that begins at 7" in person.ask(view, kind="part", begin=7)["said"]
+
+
+def test_an_argument_is_moved_and_the_call_recorded_again(person: Person):
+    view = view_of(person.run("shown = %step f(3.0, n=4)", "c"))
+    controls = person.ask(view, kind="page")["controls"]
+    assert [each["name"] for each in controls] == ["x", "n"] and controls[1]["whole"]
+    page = person.ask(view, kind="again", control=1, index=[], value=5.0, moment=2)
+    assert page["kind"] == "page" and page["data"]["start"] == 2 and page["controls"][1]["values"] == [5.0]
+    assert person.run("shown._widget.page.leaves", "d")[0]["data"]["text/plain"] == "[3.0, 5]"
+    # an error of the user's ends the recording, and leaves the stack as it was
+    person.run("def g(x):\n    if x > 4.0: raise ValueError('too much')\n    return jnp.sin(x)", "e")
+    view = view_of(person.run("%step g(3.0)", "f"))
+    failed = person.ask(view, kind="again", control=0, index=[], value=5.0, moment=0)
+    assert failed["kind"] == "failed" and failed["said"] == "ValueError: too much"
+    assert person.run("from minijax.core.trace import stack_depth\nstack_depth()", "g")[0]["data"]["text/plain"] == "0"
+
+
+def test_a_stepper_is_closed_where_its_cell_runs_again_and_the_eldest_lets_go(person: Person):
+    view_of(person.run("a = %step f(3.0)", "h"))
+    view_of(person.run("b = %step f(3.0)", "h"))
+    assert person.run("a._widget.comm is None, b._widget.comm is None", "i")[0]["data"]["text/plain"] == "(True, False)"
+    person.run("c = 1", "j", deletedCells=["h"])
+    assert person.run("b._widget.comm is None", "i")[0]["data"]["text/plain"] == "True"
+    limit = "import minijax.ipython_ext.sharing as s; s.MOST_STEPPERS = len(s.sharing(get_ipython())._steppers)"
+    (output,) = person.run(f"{limit}\ns.sharing(get_ipython())._steppers[0][1].view['model_id']", "k")
+    eldest = {"model_id": output["data"]["text/plain"].strip("'")}
+    assert person.ask(eldest, kind="page")["kind"] == "page"
+    latest = view_of(person.run("%step f(3.0)", "n"))
+    assert "has let this recording go" in person.ask(eldest, kind="page")["said"]
+    assert person.ask(latest, kind="page")["kind"] == "page"
+
+
+def test_pages_where_they_are_asked_for_or_no_anywidget_is_there(person: Person):
+    person.run("%config MinijaxMagics.stepper = 'page'", "l")
+    (output,) = person.run("%step f(3.0)", "m")
+    assert set(output["data"]) == {"text/plain", "text/html"} and "<script" in output["data"]["text/html"]
+    person.run("%config MinijaxMagics.stepper = 'auto'\nimport sys; sys.modules['anywidget'] = None", "l")
+    (output,) = person.run("%step f(3.0)", "m")
+    assert set(output["data"]) == {"text/plain", "text/html"}
