@@ -1,10 +1,15 @@
-"""XLA's own profiler: when each instruction of a program ran, and for how long; and what the host did for a call."""
+"""XLA's own profiler: when each instruction of a program ran, and for how long; what the host did for a call; and what
+each pass took while a program was compiled.
+"""
 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from minijax.backend.client import runtime
 
 # The moment at which work that other threads share in was seen to be done is an event of its own, under a number that
 # both have. What follows the work may have run on the same thread before that.
@@ -14,6 +19,9 @@ _CALL = "minijax call"
 # What jaxlib and PJRT call copying to a device, and executing a program, on the thread that asks for it.
 _TRANSFERS = ("DevicePut", "DevicePutWithSharding")
 _EXECUTE = "CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice"
+# A pipeline of passes, which the profiler is told of by this file of XLA's: ``simplification (jit_f)``.
+_PIPELINES = "hlo_pass_pipeline.cc"
+_PIPELINE = r"(.*) \(.*\)"
 # Work handed to a pool of threads: it is put down under a number, and begun and ended under that number elsewhere.
 _HANDED, _BEGUN, _ENDED = (f"ThreadpoolListener::{word}" for word in ("Record", "StartRegion", "StopRegion"))
 
@@ -51,10 +59,14 @@ class TracedCall(NamedTuple):
     executions: list[Interval]
 
 
+class ProfilerBusy(RuntimeError):
+    """A profiler is at work already: there can be only one in a process."""
+
+
 def profiled(module: str, run: Callable[[], Any]) -> list[InstructionRun]:
     """What ran of the program called ``module`` while ``run()`` did, in order of time, on all devices.
 
-    RuntimeError if a profiler is at work already: there can be only one in a process.
+    ProfilerBusy if a profiler is at work already.
     """
     found = _instructions(_events(run), module)
     first = found[0].begin if found else 0.0
@@ -64,7 +76,7 @@ def profiled(module: str, run: Callable[[], Any]) -> list[InstructionRun]:
 def traced_calls(module: str, call: Callable[[], Any], count: int) -> list[TracedCall]:
     """``call()`` so many times, each with what ran of the program called ``module`` and what the host did meanwhile.
 
-    RuntimeError if a profiler is at work already.
+    ProfilerBusy if a profiler is at work already.
     """
     mark = importlib.import_module("jaxlib._profiler").TraceMe
 
@@ -89,8 +101,41 @@ def traced_calls(module: str, call: Callable[[], Any], count: int) -> list[Trace
     ]
 
 
+class PassRun(NamedTuple):
+    """One run of a pass of XLA's: of which program, and in which pipeline, the innermost."""
+
+    module: str
+    pipeline: str
+    name: str
+    nanoseconds: float
+
+
+def compiled_passes(run: Callable[[], Any]) -> list[PassRun]:
+    """What passes ran while ``run()`` had something compiled, whether they changed the program or not.
+
+    ProfilerBusy if a profiler is at work already.
+    """
+    found = []
+    for thread in _events(run):
+        # when each event that is under way ends, and of what program and which pipeline it is
+        open_: list[tuple[float, str, str]] = []
+        events = ((_interval(each), each) for each in thread)
+        for when, event in sorted(events, key=lambda pair: (pair[0].begin, -pair[0].end)):
+            while open_ and open_[-1][0] <= when.begin:
+                open_.pop()
+            said, module, pipeline = dict(event.stats), "", ""
+            if str(said.get("_src", "")).endswith(_PIPELINES):
+                named = re.fullmatch(_PIPELINE, event.name)
+                module, pipeline = str(said.get("module", "")), event.name if named is None else named[1]
+            elif open_ and open_[-1][2]:
+                found.append(PassRun(*open_[-1][1:], event.name, when.end - when.begin))
+            open_.append((when.end, module, pipeline))
+    return found
+
+
 def _events(run: Callable[[], Any]) -> list[list[Any]]:
     """What the profiler saw while ``run()`` did, by thread."""
+    runtime()  # which sees to what jaxlib writes on the terminal
     profiler = importlib.import_module("jaxlib._profiler")
     data = importlib.import_module("jaxlib._profile_data")
     options = profiler.ProfileOptions()
@@ -99,9 +144,19 @@ def _events(run: Callable[[], Any]) -> list[list[Any]]:
     try:
         run()
     finally:
-        written = session.stop()
+        # that another is at work is said at the end, once
+        written, busy = _stopped(session)
+    if busy:
+        raise ProfilerBusy(busy)
     planes = data.ProfileData.from_serialized_xspace(written).planes
     return [[*thread.events] for plane in planes for thread in plane.lines]
+
+
+def _stopped(session: Any) -> tuple[bytes, str]:
+    try:
+        return session.stop(), ""
+    except RuntimeError as error:
+        return b"", str(error)
 
 
 def _interval(event: Any) -> Interval:

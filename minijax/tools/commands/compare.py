@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from minijax.backend.profiling import ProfilerBusy
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ir.pretty import jaxpr_document
@@ -97,7 +98,7 @@ def _step(side: Side, found: Figures) -> tuple[StepTime | None, str]:
     with contextlib.redirect_stdout(measure.Nowhere()):
         try:
             return step_time.timed_step(found.jitted.lower(*side.args, **side.kwargs), call, found.seconds["jit"]), ""
-        except RuntimeError as error:  # there can be only one profiler in a process
+        except ProfilerBusy as error:
             return None, f"where a call's time goes is not known: {measure.first_line(error)}"
         except UsageError as error:
             return None, str(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from minijax.backend.profiling import ProfilerBusy
 from minijax.ir.jaxpr import is_effectful
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
@@ -100,7 +101,10 @@ def run_roofline(session: Session, args: Arguments) -> Result:
     if lowered.compile().program.donated:
         said = "runs a call dozens of times, and this one can run once: it takes an argument's memory (donate_argnums)"
         raise UsageError(f"%roofline {said}: jit the function without donating, or look at it unrun with %passes")
-    found = roofline.measure(lowered, lambda: jitted(*target.args, **target.kwargs))
+    try:
+        found = roofline.measure(lowered, lambda: jitted(*target.args, **target.kwargs))
+    except ProfilerBusy:
+        raise UsageError("%roofline needs XLA's profiler, which is at work for somebody else: end that first") from None
     return Result(Document(tuple(roofline_view.blocks(found, args["most"]))), found)
 
 

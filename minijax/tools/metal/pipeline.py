@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+from minijax.backend.profiling import PassRun, ProfilerBusy, compiled_passes
+from minijax.core import observe
 from minijax.core.named import Frozen
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.lowering.places import ModulePlaces, text_line
+from minijax.tools.documents.words import brief_seconds
 from minijax.tools.metal.dumps import Dump, Kernel, PassText, dump
 from minijax.tools.metal.memory import Memory, read_memory
 from minijax.tools.programs import arguments, hlo, links
@@ -23,7 +27,8 @@ class Pass(Frozen):
     """A pass that changed the program: its text before and after.
 
     ``pipeline`` is the innermost that it ran in. What changed between two pipelines, which XLA ascribes to no pass, has
-    the name ''.
+    the name ''. ``seconds`` are those of all ``runs`` of the pass in pipelines of this name, most of which may have
+    changed nothing; of what is but a part of a pass, and where no profiler could look on, there are none.
     """
 
     number: int
@@ -31,11 +36,20 @@ class Pass(Frozen):
     name: str
     before: str
     after: str
+    seconds: float = 0.0
+    runs: int = 0
 
     @property
     def title(self) -> str:
         """``simplification · algsimp``"""
         return f"{self.pipeline} · {self.name}" if self.name else f"before {self.pipeline}"
+
+    @property
+    def time(self) -> str:
+        """``0.4 ms in 7 runs``; '' where it is not known."""
+        if not self.runs:
+            return ""
+        return brief_seconds(self.seconds) + (f" in {self.runs} runs" if self.runs > 1 else "")
 
     @cached_property
     def counts(self) -> tuple[Counter[str], Counter[str]]:
@@ -127,25 +141,61 @@ def descent(lowered: Any, names: Sequence[str] = ()) -> Descent:
 
     ``names`` are the user's of the jaxpr's inputs. Errors are those of compiling.
     """
-    return program_descent(lowered.compile().program, lowered.jaxpr, lowered.places(), names)
+    closed = lowered.jaxpr
+    runs = _watched(lowered.compile)
+    program = lowered.compile().program
+    if runs == []:  # it had been compiled: what takes long is told of a compilation that writes nothing down
+        with observe.unobserved():
+            runs = _watched(lambda: program.made(closed))
+    return program_descent(program, closed, lowered.places(), names, runs or ())
 
 
-def program_descent(program: Any, closed: ClosedJaxpr, places: ModulePlaces, names: Sequence[str] = ()) -> Descent:
-    """Of a program (``ops.call.Compiled``), the jaxpr that it was made of and its module's places."""
+def program_descent(
+    program: Any, closed: ClosedJaxpr, places: ModulePlaces, names: Sequence[str] = (), runs: Sequence[PassRun] = ()
+) -> Descent:
+    """Of a program (``ops.call.Compiled``), the jaxpr that it was made of and its module's places.
+
+    ``runs`` are those of passes in another compilation, where they were watched.
+    """
     found, executable = dump(program, closed)
     # the views cut by themselves what is too long, and say so
     linked = links.link(closed, places, found.after, most=sys.maxsize)
     memory = read_memory(found.assignment, found.live, executable.memory_analysis())
-    passes, called = tuple(_passes(found)), arguments.parameter_names(program, names)
+    took = _times(runs, hlo.module_name(found.before))
+    passes, called = tuple(_passes(found, took)), arguments.parameter_names(program, names)
     return Descent(closed, places, linked, passes, memory, found.kernels, found.before, found.after, called)
 
 
-def _passes(found: Dump) -> Iterator[Pass]:
+Times = dict[tuple[str, str], tuple[float, int]]
+
+
+def _watched(compile: Callable[[], Any]) -> list[PassRun] | None:
+    """The passes that run while something is compiled; None if another profiler is at work."""
+    try:
+        return compiled_passes(compile)
+    except ProfilerBusy:
+        return None
+
+
+def _times(runs: Sequence[PassRun], module: str) -> Times:
+    """The seconds of each pass of a pipeline, and how often it ran."""
+    found: Times = {}
+    for each in runs:
+        # as XLA writes it where it names a file
+        key = re.sub(r"[^\w.-]", "_", each.pipeline), each.name
+        seconds, count = found.get(key, (0.0, 0))
+        if each.module == module:
+            found[key] = seconds + each.nanoseconds / 1e9, count + 1
+    return found
+
+
+def _passes(found: Dump, took: Times) -> Iterator[Pass]:
     before, number = found.before, 0
     last = PassText("after the passes", "", found.after)
     for step in (*found.steps, last):
         if step.text.strip() == before.strip():
             continue
         number += 1
-        yield Pass(number, step.pipeline, "" if step.name == _START else step.name, before, step.text)
+        name = "" if step.name == _START else step.name
+        yield Pass(number, step.pipeline, name, before, step.text, *took.get((step.pipeline, name), ()))
         before = step.text

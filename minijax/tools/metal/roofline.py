@@ -108,7 +108,7 @@ def measure(lowered: Any, call: Callable[[], Any]) -> Roofline:
     block_until_ready(call())
     seconds, calls = _best(call)
     traced = 1 if seconds > _LONG else _TRACED_CALLS
-    module = module_name(text)
+    module = hlo.module_name(text)
     looked_on = profiled(module, lambda: [block_until_ready(call()) for _ in range(traced)])
     ran = of_one("roofline", module, looked_on, traced)
     linked = links.link(lowered.jaxpr, lowered.places(), text, most=sys.maxsize)
@@ -137,12 +137,6 @@ def of_one(command: str, module: str, ran: list[InstructionRun], calls: int) -> 
         said = f"{len(runs)} programs of the name {module} ran meanwhile, and which is the call's cannot be told"
         raise UsageError(f"%{command}: {said}: stop what else runs, or give the function a name of its own")
     return ran if len(runs) < 2 else [one for one in ran if one.program == fitting[0]]
-
-
-def module_name(text: str) -> str:
-    """What a program in HLO is called."""
-    found = re.match(r"HloModule ([\w.-]+)", text)
-    return "" if found is None else found[1]
 
 
 def _rows(text: str, linked: links.LinkedPrograms, ran: Iterable[InstructionRun], calls: int) -> list[Measured]:

@@ -282,7 +282,8 @@ def _change(each: Pass) -> str:
     before, after = (counts.total() for counts in each.counts)
     kinds = [f"-{n} {kind}" for kind, n in each.gone.most_common()]
     kinds += [f"+{n} {kind}" for kind, n in each.made.most_common()]
-    return f"{before} → {after}  {' '.join(kinds) or 'same kinds'}"
+    said = f"{before} → {after}  {' '.join(kinds) or 'same kinds'}"
+    return f"{said} · {each.time}" if each.runs else said
 
 
 def _sizes(descent: Descent) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from minijax.backend.profiling import InstructionRun, Interval, TracedCall, traced_calls
 from minijax.core.named import Frozen
-from minijax.tools.metal.roofline import Nesting, module_name, of_one
+from minijax.tools.metal.roofline import Nesting, of_one
 from minijax.tools.programs import hlo, links
 
 # The parts of a call, and the kinds of stretches that make them up.
@@ -80,11 +80,11 @@ class StepTime(Frozen):
 def timed_step(lowered: Any, call: Callable[[], Any], about: float) -> StepTime:
     """``call()``, which takes ``about`` so many seconds and waits for its result, while XLA's profiler looks on.
 
-    ``lowered`` is what ``jit(f).lower(...)`` returned of the program that it runs. RuntimeError if a profiler is at
+    ``lowered`` is what ``jit(f).lower(...)`` returned of the program that it runs. ProfilerBusy if a profiler is at
     work already, ``UsageError`` if programs of the same name cannot be told from it.
     """
     text = lowered.compile().program.executable.hlo_text()
-    module = module_name(text)
+    module = hlo.module_name(text)
     count = min(max(int(_SECONDS / max(about, 1e-6)), 1), _MOST_CALLS)
     traced = traced_calls(module, call, count)
     own = {*of_one("time", module, [one for each in traced for one in each.instructions], count)}

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from minijax.tools.documents.document import (
+    BESIDE,
     WIDEST,
     Block,
     Code,
@@ -25,7 +26,7 @@ from minijax.tools.documents.document import (
     text,
 )
 from minijax.tools.documents.theme import line_role
-from minijax.tools.documents.words import bytes_text, plural, shortened
+from minijax.tools.documents.words import brief_seconds, bytes_text, plural, shortened
 from minijax.tools.metal import machine
 from minijax.tools.metal.dumps import Kernel
 from minijax.tools.metal.memory import HeldValue, Memory
@@ -89,10 +90,13 @@ def _steps(of: Stages, width: int) -> Iterator[Line]:
     totals = [tuple(counts.total() for counts in each.counts) for each in found.passes]
     sizes = [f"{a}" if a == b else f"{a} → {b}" for a, b in totals]
     places = [line_mark(of, of.touched(each)) for each in of.all if each.kind == "pass"]
-    name_columns, size_columns = max(map(len, names)), max(map(len, sizes))
-    room = max(min(width, WIDEST) - name_columns - size_columns - 12 - max(map(length, places)), 16)
+    # on a narrow page they would take the place of what changed; --pass tells them
+    times = [*_times(found)] if width >= BESIDE else [""] * len(names)
+    name_columns, size_columns, time_columns = (max(map(len, each)) for each in (names, sizes, times))
+    time_columns += 2 * bool(time_columns)
+    room = max(min(width, WIDEST) - name_columns - size_columns - time_columns - 12 - max(map(length, places)), 16)
     pipeline = ""
-    for each, name, size, where in zip(found.passes, names, sizes, places, strict=True):
+    for each, name, size, took, where in zip(found.passes, names, sizes, times, places, strict=True):
         if each.pipeline != pipeline:
             pipeline = each.pipeline
             yield line(("muted", f" {pipeline}"))
@@ -100,9 +104,21 @@ def _steps(of: Stages, width: int) -> Iterator[Line]:
         yield line(
             ("muted", f"{each.number:4}  "),
             ("primitive", f"{name:<{name_columns}}"),
+            ("time", f"{'  ' + took if took else '':<{time_columns}}"),
             f"  {size:>{size_columns}}  {kinds:<{room}}" if where else f"  {size:>{size_columns}}  {kinds}",
             *((("", "  "), *where) if where else ()),
         )
+
+
+def _times(found: Descent) -> Iterator[str]:
+    """``1.2 ms ×7``: of all runs of a pass, where it is named first."""
+    told = set()
+    for each in found.passes:
+        key = each.pipeline, each.name
+        yield "" if key in told or not each.runs else brief_seconds(each.seconds) + (
+            f" ×{each.runs}" if each.runs > 1 else ""
+        )
+        told.add(key)
 
 
 def _kinds(each: Pass, room: int) -> str:
@@ -178,7 +194,7 @@ def one_pass(found: Descent, each: Pass, most: int) -> Iterator[Block]:
     stage = next(one for one in of.all if one.number == each.number)
     before, after = of.all[stage.previous], stage
     yield text(
-        line(("heading", f"{each.number} · {each.title}"), ("muted", f" · of {len(found.passes)}")),
+        line(("heading", f"{each.number} · {each.title}"), ("muted", f" · of {len(found.passes)}"), *_took(each)),
     )
     pairs = _pairs(of, before.lines, after.lines)
     shown, left = pairs[:most], len(pairs) - most
@@ -192,6 +208,11 @@ def one_pass(found: Descent, each: Pass, most: int) -> Iterator[Block]:
     where = of.touched(stage)
     if where:
         yield Row("lines", (line_mark(of, where),), line(("place", short_file(of.main_file))))
+
+
+def _took(each: Pass) -> Iterator[Segment]:
+    if each.runs:
+        yield from (("muted", " · "), ("time", each.time))
 
 
 def _pairs(of: Stages, before: Sequence[StageLine], after: Sequence[StageLine]) -> list[Pair]:

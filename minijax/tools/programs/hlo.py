@@ -45,6 +45,12 @@ def hlo_counts(text: str) -> Counter[str]:
     return Counter(op for op in re.findall(_HLO_INSTRUCTION, body) if op not in _NO_INSTRUCTION)
 
 
+def module_name(text: str) -> str:
+    """What a program in HLO is called; '' if it does not say."""
+    found = re.match(r"HloModule ([\w.-]+)", text)
+    return "" if found is None else found[1]
+
+
 class Instruction(Frozen):
     """An instruction of HLO: where it stands, what it is, what it reads and what it calls."""
 

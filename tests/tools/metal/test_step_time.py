@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import statistics
 import time
 import xml.dom.minidom
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -27,6 +25,7 @@ from minijax.tools.documents.document import Document, Picture, plain
 from minijax.tools.documents.html import to_html
 from minijax.tools.metal import step_time, step_time_view
 from minijax.tools.metal.step_time import StepRow, StepTime, Stretch, stretches
+from tests.tools.metal.events import Event, at_work
 
 LARGE = np.linspace(-1, 1, 90_000, dtype=np.float32).reshape(300, 300)
 
@@ -145,11 +144,6 @@ def test_each_moment_belongs_to_one_part(call: TracedCall, expected: dict[str, i
     assert all(a.end == pytest.approx(b.begin) for a, b in zip(parts, parts[1:], strict=False))
 
 
-class Event:
-    def __init__(self, name: str, begin: float, end: float, **stats: Any) -> None:
-        self.name, self.start_ns, self.duration_ns, self.stats = name, begin, end - begin, [*stats.items()]
-
-
 def test_an_instruction_lasts_until_it_is_seen_done_or_the_next_begins() -> None:
     said = {"hlo_module": "jit_f", "program_id": 1, "run_id": 2, "device_ordinal": 0}
     events = [
@@ -191,16 +185,6 @@ def test_a_timeline_fits_and_is_drawn_small() -> None:
     assert len(markup) < 10_000 and "&lt;while&gt;" in markup and "<while>" not in markup
     xml.dom.minidom.parseString(markup)
     assert "script" not in to_html(Document(blocks))
-
-
-@contextlib.contextmanager
-def at_work() -> Iterator[None]:
-    """Another profiler, of which there can be one."""
-    session = importlib.import_module("jaxlib._profiler").ProfilerSession()
-    try:
-        yield
-    finally:
-        session.stop()
 
 
 def test_the_command_says_why_it_cannot_tell() -> None:
