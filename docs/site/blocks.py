@@ -62,6 +62,8 @@ class Blocks:
         self.failing = ""
         self._session: Session | None = None
         self._shell: InteractiveShell | None = None
+        # what the last input of the prompt gave
+        self.outcome: Outcome | None = None
         # what the cell that runs has displayed and printed
         self._given: list[Any] = []
         self._folder = Path()
@@ -121,6 +123,7 @@ class Blocks:
         number, label = len(session.inputs), session.prompt_label()
         with contextlib.redirect_stdout(io.StringIO()) as said:
             outcome = session.run_line(code)
+        self.outcome = outcome
         if (outcome.error is not None) != fails:
             raise PageError(f"{self.where}: {code}\n{outcome.error!r}")
         shown = self._outcome(outcome, words)

@@ -10,11 +10,11 @@ from pathlib import Path
 from docs.site import gallery
 from docs.site.blocks import Blocks
 from docs.site.layout import PageError, Place, page
-from docs.site.prose import REFERENCE, to_html
+from docs.site.prose import REFERENCE, TOUR, to_html
 from docs.site.reference import reference
+from docs.site.tour import tour
 
 HERE = Path(__file__).resolve().parents[1]
-
 # The pages in Markdown in the order of the navigation; the reference and the gallery stand behind them.
 PAGES = (
     "index",
@@ -34,6 +34,7 @@ PAGES = (
 def places(names: Iterable[str]) -> list[Place]:
     """The navigation; ``names`` are the recordings that have pages."""
     listed = [Place(f"{name}.html", title_of(name)) for name in PAGES]
+    listed.insert(1, Place(TOUR, "The tour"))
     listed += [Place(REFERENCE, "Commands"), Place("gallery.html", title_of("gallery"))]
     return listed + [Place(f"gallery/{name}.html", name) for name in names]
 
@@ -68,6 +69,7 @@ def bodies(names: list[str]) -> Iterator[tuple[str, str]]:
         yield "gallery.html", "".join(gallery.overview(before, sizes, blocks))
     for name in PAGES:
         yield f"{name}.html", written_page(name)
+    yield TOUR, "".join(tour())
     yield REFERENCE, "".join(reference())
 
 

@@ -11,7 +11,9 @@ import mistune
 from docs.site.blocks import Blocks
 from minijax.tools.commands.table import COMMANDS
 
-REFERENCE = "commands.html"
+REFERENCE, TOUR = "commands.html", "tour.html"
+# What a link in Markdown leads to in the repository -> the page that is made of it.
+MADE_OF = {"../minijax/tools/commands/table.py": REFERENCE, "../minijax/tools/commands/tour_parts.py": TOUR}
 # Where a block is to stand: no text has this character.
 _PLACE = "\ue000{}\ue000"
 _COMMAND = re.compile(r"%{1,2}(\w+)")
@@ -20,6 +22,13 @@ _COMMAND = re.compile(r"%{1,2}(\w+)")
 def slug(text: str) -> str:
     """The name by which a heading is linked to."""
     return re.sub(r"[^\w]+", "-", re.sub(r"<[^>]*>", "", html.unescape(text)).lower()).strip("-")
+
+
+def code(escaped: str, up: str = "") -> str:
+    """Code within a text; that of a command leads to where it is described."""
+    match = _COMMAND.match(escaped)
+    shown = f"<code>{escaped}</code>"
+    return f'<a href="{up}{REFERENCE}#{match[1]}">{shown}</a>' if match is not None and match[1] in COMMANDS else shown
 
 
 class Prose(mistune.HTMLRenderer):
@@ -35,16 +44,14 @@ class Prose(mistune.HTMLRenderer):
         return f'<h{level} id="{name}"><a href="#{name}">{text}</a></h{level}>\n'
 
     def link(self, text: str, url: str, title: str | None = None) -> str:
-        # the pages are linked to as the Markdown that they are in the repository
+        # the pages are linked to as the Markdown that they are in the repository, made ones as what they are made of
+        url = f"{self.up}{MADE_OF[url]}" if url in MADE_OF else url
         if "://" not in url and (match := re.fullmatch(r"([\w/-]+)\.md(#[\w-]+)?", url)):
             url = f"{self.up}{match[1]}.html{match[2] or ''}"
         return super().link(text, url, title)
 
     def codespan(self, text: str) -> str:
-        shown = super().codespan(text)
-        match = _COMMAND.match(text)
-        known = match is not None and match[1] in COMMANDS
-        return f'<a href="{self.up}{REFERENCE}#{match[1]}">{shown}</a>' if match is not None and known else shown
+        return code(html.escape(text), self.up)
 
     def block_code(self, code: str, info: str | None = None) -> str:
         kind, *words = (info or "").split()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from docs.site.blocks import Blocks
-from docs.site.prose import REFERENCE
+from docs.site.prose import code
 from minijax.ipython_ext.magics import magic_name
 from minijax.tools.commands.arguments import Param
 from minijax.tools.commands.command import Command
@@ -102,6 +102,6 @@ def linked(text: str) -> str:
     def link(match: re.Match[str]) -> str:
         if match[1] not in COMMANDS:
             return match[0]
-        return f'<a href="{REFERENCE}#{match[1]}"><code>{match[0]}</code></a>'
+        return code(match[0])
 
     return re.sub(r"(?<![\w%])%{1,2}([a-z_]\w*)", link, html.escape(text))

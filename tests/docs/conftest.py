@@ -12,7 +12,7 @@ import pytest
 from tests.browser.page import Browser, browser
 from tests.docs.pages import built
 
-RECORDINGS = ("graph_network", "equinox_training")
+RECORDINGS = ("graph_network", "adam")
 
 
 @pytest.fixture(scope="session")

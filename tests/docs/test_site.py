@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.site import gallery as site_gallery
 from docs.site.blocks import Blocks
 from docs.site.build import HERE, PAGES
 from docs.site.gallery import sections
@@ -15,12 +16,14 @@ from docs.site.layout import PageError
 from minijax.core.trace import stack_depth
 from minijax.tools import gallery
 from minijax.tools.commands.table import COMMANDS
+from minijax.tools.commands.tour_parts import PARTS
 from minijax.tools.session import source
 from tests.browser.page import Browser
 from tests.docs.conftest import RECORDINGS
 from tests.docs.pages import ROOT, broken_links, faults
 
-FILES = [f"{name}.html" for name in (*PAGES, "commands", "gallery", *(f"gallery/{name}" for name in RECORDINGS))]
+MADE = ("tour", "commands", "gallery", *(f"gallery/{name}" for name in RECORDINGS))
+FILES = [f"{name}.html" for name in (*PAGES, *MADE)]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -70,10 +73,24 @@ def test_the_reference_has_every_command_with_its_options_and_its_example(site: 
         if command.group == group
     ]
     for command in COMMANDS.values():
-        assert command.usage in text and command.summary in text
+        assert command.usage in text and command.summary in text, command.name
         assert all(param.help in text for param in command.params)
         for each in source.inputs(command.example):
             assert each.strip() in text, (command.name, each)
+
+
+def test_the_tour_has_every_stop(site: Path) -> None:
+    text = shown(site / "tour.html")
+    for part in PARTS:
+        for stop in part.stops:
+            assert all(line in text for line in (*stop.line.splitlines(), *stop.text.splitlines())), stop
+    assert text.count("The fourth equals sin(3), 0.14112;") == 1  # computed, as at the prompt
+
+
+def test_links_of_the_markdown_lead_to_files_of_the_repository() -> None:
+    for path in HERE.glob("*.md"):
+        for link in re.findall(r"\]\(([^)#]+)", FENCE.sub("", path.read_text(encoding="utf-8"))):
+            assert (HERE / link).exists(), (path.name, link)
 
 
 def test_a_stepper_on_a_page_steps(site: Path, window: Browser) -> None:
@@ -81,6 +98,12 @@ def test_a_stepper_on_a_page_steps(site: Path, window: Browser) -> None:
     before = window.one(".mjw-status").text
     window.one("[data-move=into]").click()
     assert before.startswith("2/") and window.one(".mjw-status").text.startswith("3/")
+
+
+def test_without_its_libraries_a_recording_comes_from_the_gallery(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(site_gallery.PAGES, "adam", ("no_such_library",))
+    recording, said = site_gallery.recorded("adam")
+    assert not recording.has_values and said.endswith("this page was made without no_such_library.")
 
 
 def test_the_gallery_has_values_where_it_could_record(site: Path) -> None:

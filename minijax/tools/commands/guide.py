@@ -181,7 +181,7 @@ class Tour:
             said += "%tour again runs this part's lines anew."
             yield text(said, role="warning", hanging=0)
         elif stop.after:
-            yield text(self._filled(stop.after, outcome), hanging=0)
+            yield text(self.filled(stop.after, outcome), hanging=0)
         left = len(part.stops) - self.stop - 1
         if not left and self.part + 1 < len(self.parts):
             yield text(f"Part {self.part + 1} ends here. %tour next: {self.parts[self.part + 1].title}", role="muted")
@@ -189,7 +189,8 @@ class Tour:
             said = "This was the last stop. %tour exercises: your turn. %tour stop gives your names back."
             yield text(said, role="muted", hanging=0)
 
-    def _filled(self, words: str, outcome: Outcome) -> str:
+    def filled(self, words: str, outcome: Outcome) -> str:
+        """The words after a stop's line, the figures in them computed of the user's names and of its value."""
         names = {**self.session.namespace, "value": None if outcome.value is NOTHING else outcome.value}
 
         def figure(match: re.Match[str]) -> str:
