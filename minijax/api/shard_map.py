@@ -8,7 +8,6 @@ from typing import Any
 
 from minijax.api.compile import jit
 from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name
-from minijax.backend import pjrt
 from minijax.core import late
 from minijax.core.array import get_aval
 from minijax.core.shardings import AbstractMesh, PartitionSpec, axes_of_part, context
@@ -95,7 +94,6 @@ class ShardMapped:
 
     def __call__(self, *args: Any) -> Any:
         mesh = self.mesh
-        pjrt.note_committed()
         axes = self.axes or frozenset(mesh.axis_names)
         unknown = axes.difference(mesh.axis_names)
         if unknown:

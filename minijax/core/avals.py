@@ -14,6 +14,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.keys import WORD, KeyType
+from minijax.core.named import NamedTuple
 
 # Whether a type of keys was ever made: while it is False nobody has to look for them.
 keys_made = False
@@ -25,6 +26,14 @@ def note_keys() -> None:
     """Say that there are types of keys."""
     global keys_made
     keys_made = True
+
+
+class ManualAxisType(NamedTuple):
+    """Along which axes of a mesh a value varies; JAX's type of this name also says what is reduced, never here."""
+
+    varying: frozenset[Any] = frozenset()
+    unreduced: frozenset[Any] = frozenset()
+    reduced: frozenset[Any] = frozenset()
 
 
 class ShapedArray:
@@ -79,6 +88,16 @@ class ShapedArray:
         self.size = size
         self.zero = self.mlir = self.unmapped = None
         return _interned.setdefault(canonical, self)
+
+    @property
+    def manual_axis_type(self) -> ManualAxisType:
+        """JAX's name for ``vma``, among other things that may be said of axes."""
+        return ManualAxisType(self.vma)
+
+    @property
+    def mat(self) -> ManualAxisType:
+        """Short for ``manual_axis_type``."""
+        return ManualAxisType(self.vma)
 
     def __reduce__(self) -> Any:
         return (ShapedArray, (self.shape, self.dtype, self.weak_type))

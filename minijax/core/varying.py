@@ -69,6 +69,16 @@ def varying(aval: ShapedArray, axes: Iterable[Any]) -> ShapedArray:
     return VaryingArray(plain, along) if along else plain
 
 
+class _Checked:
+    """Stands among bound axes, which caches of programs look at, where types say what varies."""
+
+    def __repr__(self) -> str:
+        return "check_vma"
+
+
+CHECKED = _Checked()
+
+
 class _Manual(threading.local):
     """What of this thread's meshes programs run on each device are written for: the axes, and the mesh's order."""
 
@@ -96,6 +106,11 @@ def is_checked(names: Iterable[Any]) -> bool:
 def mesh_axes(names: Iterable[Any]) -> frozenset[Any]:
     """Those of ``names`` that are axes of a mesh, and not of a vmap."""
     return _now.axes.intersection(names)
+
+
+def manual_axes() -> frozenset[Any]:
+    """The axes of ``current_mesh`` along which the program that is written now runs on each device."""
+    return _now.axes
 
 
 def current_mesh() -> Any:

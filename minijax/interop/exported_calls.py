@@ -17,7 +17,7 @@ from minijax.interop.effects import JaxCallback
 from minijax.interop.exported import eval_by_jax, export_rules, jax_closed, named
 from minijax.interop.programs import jax_primitive, our_primitives
 from minijax.interop.special import ImportedPolicy
-from minijax.interop.values import aval_of, from_jax_value, jax_module, spec_of, to_jax_value
+from minijax.interop.values import aval_of, from_jax_value, jax_module, mesh_for_jax, spec_of, to_jax_value
 from minijax.interpreters import recompute
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
 from minijax.ops.callback import ORDERED
@@ -287,6 +287,28 @@ def export_pmap(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     return list(mapped(*operands))
 
 
+def export_shard_map(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    params = eqn.params
+    spec = jax_module("sharding").PartitionSpec
+    mapped = jax_module().shard_map(
+        named(lambda *args: tuple(eval_by_jax(params["jaxpr"], *args)), params["jaxpr"].jaxpr.debug_name),
+        mesh=mesh_for_jax(params["mesh"]),
+        in_specs=tuple(spec(*each) for each in params["in_specs"]),
+        out_specs=tuple(spec(*each) for each in params["out_specs"]),
+        axis_names=set(params["newly_manual_axes"]),
+        check_vma=params["check_vma"],
+    )
+    return list(mapped(*operands))
+
+
+def export_pvary(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    return [jax_module("lax").pcast(operands[0], eqn.params["axes"], to="varying")]
+
+
+def export_psum_invariant(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    return [jax_module("lax").psum(operands[0], eqn.params["axes"])]
+
+
 def export_call(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     fun = functools.partial(eval_by_jax, eqn.params["call_jaxpr"])
     info = jax_module("api_util").debug_info(eqn.primitive.name, fun, tuple(operands), {})
@@ -313,6 +335,9 @@ export_rules.update(
         "debug_callback": export_debug_callback,
         "debug_print": export_debug_print,
         "pmap": export_pmap,
+        "shard_map": export_shard_map,
+        "pvary": export_pvary,
+        "psum_invariant": export_psum_invariant,
         "random_wrap": export_random_wrap,
         "random_unwrap": export_random_unwrap,
     }

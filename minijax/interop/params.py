@@ -67,7 +67,12 @@ def translated(
 
 
 def _says_nothing(value: Any) -> bool:
-    return value is None or str(value) == "MemorySpace.Device"  # the one memory that a device has here
+    if value is None or str(value) == "MemorySpace.Device":  # the one memory that a device has here
+        return True
+    if type(value).__name__ != "NamedSharding":
+        return False
+    # within what each device runs there is nothing to divide
+    return all(each.name == "Manual" for each in value.mesh.axis_types)
 
 
 def _param(value: Any, import_jaxpr: Callable[[Any], Any]) -> Any:
@@ -115,6 +120,8 @@ JAX_ONLY: dict[str, dict[str, Any]] = {
 def params_for_jax(primitive: Primitive, params: dict[str, Any], export_closed: Callable[[Any], Any]) -> dict[str, Any]:
     """The params of an equation of ours in JAX's classes, for JAX's primitive of the same name."""
     made = {**JAX_ONLY.get(primitive.name, {}), **values_for_jax(params, export_closed)}
+    if primitive.name == "all_to_all":
+        del made["axis_size"]
     if primitive.name == "empty2":
         made["memory_space"] = jax_module("core").ShapedArray((), bool).memory_space
     return made

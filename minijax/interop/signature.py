@@ -12,7 +12,8 @@ from typing import Any
 
 from minijax.config import x64_enabled
 from minijax.core.avals import ShapedArray
-from minijax.interop.values import aval_of, jax_module, spec_of
+from minijax.core.varying import CHECKED
+from minijax.interop.values import aval_of, jax_module, mesh_now, spec_of
 
 # The names and sizes of mapped axes, outermost first.
 Axes = Sequence[tuple[Any, int]]
@@ -60,7 +61,9 @@ class JaxCall:
 
     def traced(self, fun: Callable[..., Any], specs: Sequence[Any], axes: Axes = ()) -> Any:
         """JAX's ``ClosedJaxpr`` of ``fun``, inside the axes of the call and ``axes``. Used in ``derived`` only."""
-        return jax_module().make_jaxpr(fun, axis_env=[*self.axes, *axes])(*specs)
+        bound = [axis for axis in (*self.axes, *axes) if axis[0] is not CHECKED]
+        with mesh_now():
+            return jax_module().make_jaxpr(fun, axis_env=bound)(*specs)
 
     @property
     def out_avals(self) -> list[ShapedArray]:

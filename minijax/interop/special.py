@@ -16,21 +16,22 @@ from minijax.api import checkpoint as ad_checkpoint
 from minijax.api.checkpoint import checkpoint_policies
 from minijax.core import dtypes
 from minijax.core.named import Frozen, NamedTuple
+from minijax.core.shardings import PartitionSpec
 from minijax.core.structural import instantiate_zeros, zero_of
 from minijax.core.trace import state
 from minijax.interop.borrowed import jvp_program, without_sources
 from minijax.interop.programs import Site, import_closed, import_once, import_rules, jax_primitive, our_primitives
 from minijax.interop.signature import JaxCall, equation_call
-from minijax.interop.values import aval_of, jax_module, spec_of
+from minijax.interop.values import aval_of, jax_module, mesh_of_jax, spec_of
 from minijax.interpreters import recompute
-from minijax.interpreters.named_axes import bound_axes
 from minijax.ir.evaluate import eval_closed
-from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
 from minijax.ops.call import jit_p
 from minijax.ops.custom_derivatives import About, Function
 from minijax.ops.linear_solve import _LinearSolveTuple as LinearSolveTuple
 from minijax.ops.linear_solve import linear_solve_p
-from minijax.ops.shape import reshape_p
+from minijax.ops.parallel import all_to_all_p, group_size
+from minijax.ops.shard_map import on_each_device, shard_map_p
 from minijax.ops.subjaxprs import hoist_consts, join_consts
 
 Equations = list[JaxprEqn] | None
@@ -151,65 +152,31 @@ class ImportedPolicy(Frozen):
         return {"SaveableType": recompute.Saveable, "RecomputeType": recompute.Recompute}.get(name, answer)
 
 
-# ------------------------------------------------------------------------------------------------ pmap
+# ------------------------------------------------------------------------------------------------ over devices
 
 
 def import_shard_map(eqn: Any, site: Site) -> Equations:
-    """What JAX makes of ``pmap``: a program for each part of its operands along one axis of devices."""
+    """A program that each device of a mesh runs; what JAX makes of ``pmap`` is one too."""
     params = eqn.params
-    axes = dict(params["mesh"].shape)
-    specs = [*params["in_specs"], *params["out_specs"]]
-    dims = [[d for d, names in enumerate(spec) if names is not None] for spec in specs]
-    if params["check_vma"] or len(axes) != 1 or any(len(found) > 1 for found in dims):
-        raise site.refusal(
-            "shard_map divides a program among devices, which minijax does for pmap alone. Map the function by pmap."
-        )
-    ((name, size),) = axes.items()
-    with bound_axes([(name, size)]):
+    mesh, axes, checked = mesh_of_jax(params["mesh"]), frozenset(params["newly_manual_axes"]), params["check_vma"]
+    with on_each_device(mesh, axes, checked):
         closed, consts = hoist_consts(import_once(params["jaxpr"]))
-    along = [found[0] if found else None for found in dims]
-    n = len(params["in_specs"])
-    parts, cut = _in_parts(site.invars, along[:n], size, site)
-    outs = [
-        Var(v.aval) if d is None else Var(_divided(v.aval, d, size))
-        for v, d in zip(site.outvars, along[n:], strict=True)
-    ]
-    joined = [
-        JaxprEqn(reshape_p, [part], {"new_sizes": v.aval.shape, "dimensions": None}, [v], site.source)
-        for part, v, d in zip(outs, site.outvars, along[n:], strict=True)
-        if d is not None
-    ]
-    outs = [v if d is None else part for part, v, d in zip(outs, site.outvars, along[n:], strict=True)]
     own = {
-        "axis_name": name,
-        "axis_size": size,
-        "global_axis_size": size,
-        "in_axes": (None,) * len(consts) + tuple(along[:n]),
-        "out_axes": tuple(along[n:]),
+        "check_vma": checked,
+        "in_specs": (*[PartitionSpec()] * len(consts), *[PartitionSpec(*spec) for spec in params["in_specs"]]),
         "jaxpr": closed,
-        "name": closed.jaxpr.debug_name,
-        "devices": None,
-        "donated_invars": (False,) * (len(consts) + n),
+        "mesh": mesh,
+        "newly_manual_axes": axes,
+        "out_specs": tuple(PartitionSpec(*spec) for spec in params["out_specs"]),
     }
-    mapped = JaxprEqn(our_primitives()["pmap"], [*map(site.program.constant, consts), *parts], own, outs, site.source)
-    return [*cut, mapped, *joined]
+    return site.equation(shard_map_p, own, consts)
 
 
-def _in_parts(atoms: list[Any], along: list[Any], size: int, site: Site) -> tuple[list[Any], list[JaxprEqn]]:
-    """``atoms`` with an axis more where they are divided, and the equations that make it."""
-    parts, eqns = [], []
-    for v, d in zip(atoms, along, strict=True):
-        part = v if d is None else Var(_divided(v.aval, d, size))
-        if d is not None:
-            sizes = {"new_sizes": part.aval.shape, "dimensions": None}
-            eqns.append(JaxprEqn(reshape_p, [v], sizes, [part], site.source))
-        parts.append(part)
-    return parts, eqns
-
-
-def _divided(aval: Any, dim: int, size: int) -> Any:
-    """The type of an array cut into ``size`` parts along ``dim``."""
-    return aval.update(shape=(*aval.shape[:dim], size, aval.shape[dim] // size, *aval.shape[dim + 1 :]))
+def import_all_to_all(eqn: Any, site: Site) -> Equations:
+    """Ours has the number of instances among its parameters."""
+    names = eqn.params["axis_name"]
+    groups = eqn.params["axis_index_groups"]
+    return site.equation(all_to_all_p, {**eqn.params, "axis_size": group_size(names, groups)})
 
 
 # ------------------------------------------------------------------------------------------------ refused
@@ -416,6 +383,7 @@ import_rules.update(
         "custom_vjp_call": import_custom_vjp,
         "custom_linear_solve": import_linear_solve,
         "shard_map": import_shard_map,
+        "all_to_all": import_all_to_all,
     }
 )
 for _name in ("empty_ref", "run_state"):

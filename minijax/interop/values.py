@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from minijax.backend import pjrt
 from minijax.core.array import Array
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import PRNGImpl, impl_of, is_key, keys_of, words_of
 from minijax.core.refs import AbstractRef
+from minijax.core.shardings import AbstractMesh, AxisType, Mesh
+from minijax.core.varying import current_mesh, is_checked, manual_axes, varying
 
 
 @functools.cache
@@ -52,7 +58,61 @@ def aval_of(theirs: Any) -> Any:
     """Our type for a type of JAX's (an aval, also of a reference, a ``ShapeDtypeStruct``)."""
     if hasattr(theirs, "inner_aval"):
         return AbstractRef(aval_of(theirs.inner_aval))
-    return ShapedArray(tuple(theirs.shape), dtype_of(theirs.dtype), bool(getattr(theirs, "weak_type", False)))
+    if isinstance(theirs, ShapedArray):
+        return theirs
+    made = ShapedArray(tuple(theirs.shape), dtype_of(theirs.dtype), bool(getattr(theirs, "weak_type", False)))
+    along = getattr(getattr(theirs, "manual_axis_type", None), "varying", None)
+    return varying(made, along) if along else made
+
+
+def mesh_of_jax(theirs: Any) -> AbstractMesh:
+    """Our mesh for one of JAX's, over our devices of the same numbers."""
+    types = tuple(AxisType[each.name] for each in theirs.axis_types)
+    if not hasattr(theirs, "devices"):
+        return AbstractMesh(theirs.axis_sizes, theirs.axis_names, types)
+    ours = {device.id: device for device in pjrt.devices()}
+    devices = np.empty(theirs.devices.shape, object)
+    for at, device in np.ndenumerate(theirs.devices):
+        if device.id not in ours:
+            raise NotImplementedError(
+                f"a mesh with the device {device}: minijax has {len(ours)}. Start the program with "
+                f"JAX_NUM_CPU_DEVICES={theirs.devices.size}."
+            )
+        devices[at] = ours[device.id]
+    return Mesh(devices, theirs.axis_names, types)
+
+
+@contextmanager
+def mesh_now() -> Iterator[None]:
+    """While JAX traces what is to run on each device of a mesh: it is told of the mesh, and what types are to say."""
+    mesh = current_mesh()
+    if mesh is None:
+        yield
+        return
+    # what shard_map does to JAX's own tracing, for which there is no public name
+    types_tell = sys.modules["jax._src.config"]._check_vma
+    with jax_module("sharding").use_abstract_mesh(_manual_mesh(mesh)), types_tell(is_checked(manual_axes())):
+        yield
+
+
+def _manual_mesh(mesh: AbstractMesh) -> Any:
+    """JAX's mesh where a program is written that runs on each device."""
+    theirs = mesh_for_jax(mesh)
+    manual = jax_module("sharding").AxisType.Manual
+    return getattr(theirs, "abstract_mesh", theirs).update_axis_types(dict.fromkeys(manual_axes(), manual))
+
+
+def mesh_for_jax(ours: AbstractMesh) -> Any:
+    """JAX's mesh for one of ours."""
+    of = jax_module("sharding")
+    types = tuple(of.AxisType[each.name] for each in ours.axis_types)
+    if not isinstance(ours, Mesh):
+        return of.AbstractMesh(ours.axis_sizes, ours.axis_names, types)
+    theirs = {device.id: device for device in jax_module().devices()}
+    devices = np.empty(ours.devices.shape, object)
+    for at, device in np.ndenumerate(ours.devices):
+        devices[at] = theirs[device.id]
+    return of.Mesh(devices, ours.axis_names, types)
 
 
 def spec_of(aval: Any) -> Any:
@@ -61,7 +121,13 @@ def spec_of(aval: Any) -> Any:
         with jax_module().ensure_compile_time_eval():
             return jax_module().new_ref(jax_module("numpy").zeros(aval.shape, dtype_of_jax(aval.dtype)))
     weak = bool(getattr(aval, "weak_type", False))
-    return jax_module().ShapeDtypeStruct(aval.shape, dtype_of_jax(aval.dtype), weak_type=weak)
+    along = aval_of(aval).vma
+    more: dict[str, Any] = {}
+    if along:
+        of = jax_module("sharding")
+        more["manual_axis_type"] = of.ManualAxisType(varying=along)
+        more["sharding"] = of.NamedSharding(_manual_mesh(current_mesh()), of.PartitionSpec())
+    return jax_module().ShapeDtypeStruct(aval.shape, dtype_of_jax(aval.dtype), weak_type=weak, **more)
 
 
 def from_jax_value(x: Any) -> Array:

@@ -19,12 +19,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from minijax.backend import pjrt
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.lists import partition
 from minijax.core.shardings import Mesh, NamedSharding, PartitionSpec, Sharding, axes_of_part
 from minijax.core.structural import Zero, full, zero_of
-from minijax.core.varying import manual, ordered, pvary, pvary_p, varies_along, varying, vma_rules
+from minijax.core.varying import CHECKED, manual, ordered, pvary, pvary_p, varies_along, varying, vma_rules
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
 from minijax.interpreters.named_axes import AxisPrimitive, axes_size, axis_binders, axis_users, bound_axes
@@ -144,22 +145,13 @@ def outer_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, manual_axes: f
     return varying(made, made.vma.difference(manual_axes)) if made.vma else made
 
 
-class _Checked:
-    """Stands among bound axes, which caches of programs look at, where types say what varies."""
-
-    def __repr__(self) -> str:
-        return "check_vma"
-
-
-_CHECKED = _Checked()
-
-
 @contextmanager
 def on_each_device(mesh: Any, axes: frozenset[Any], check_vma: bool) -> Iterator[None]:
     """While the program of one device is written: collectives may name the axes of the mesh."""
     sizes = [(name, size) for name, size in mesh.shape_tuple if name in axes]
+    pjrt.note_committed()  # whoever compiles it is to look where it runs
     if check_vma:
-        sizes.append((_CHECKED, 1))
+        sizes.append((CHECKED, 1))
     with bound_axes(sizes), manual(mesh, axes, check_vma):
         yield
 

@@ -17,6 +17,7 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 
 import numpy as np
 
+from minijax import interop
 from tests.sharded.programs import PROGRAMS, Mapped
 
 SHAPE = (4, 2)
@@ -91,11 +92,24 @@ def leaves(value: Any) -> list[np.ndarray]:
     return [np.asarray(value)]
 
 
-def text(ns: Any, program: Mapped, differentiate: bool) -> str:
+def text_of(ns: Any, f: Any, args: list[np.ndarray]) -> str:
     """The jaxpr as it is printed, without parameters of explicit meshes that say None."""
-    f, args = function(ns, program), arguments(program)
-    wanted = ns.grad(lambda *xs: total(ns, f(*xs)), argnums=program.wrt) if differentiate else f
-    return re.sub(r"\s*\b(out_)?sharding=None", "", str(ns.make_jaxpr(wanted)(*args)))
+    return re.sub(r"\s*\b(out_)?sharding=None", "", str(ns.make_jaxpr(f)(*args)))
+
+
+def taken_over(ours: Any, theirs: Any, program: Mapped) -> str:
+    """What differs of JAX's function, brought here by ``from_jax`` and back by ``to_jax``; '' if nothing does."""
+    f, args = function(theirs, program), arguments(program)
+    mine = interop.from_jax(f)
+    if text_of(ours, mine, args) != text_of(theirs, f, args):
+        return "the text"
+    gradients = [
+        jit(ns.grad(lambda *xs, ns=ns, f=g: total(ns, f(*xs)), argnums=program.wrt))(*args)
+        for ns, jit, g in ((ours, ours.jit, mine), (theirs, theirs.jit, f), (theirs, theirs.jit, interop.to_jax(mine)))
+    ]
+    first, *others = map(leaves, gradients)
+    close = all(np.allclose(a, b, rtol=1e-4, atol=1e-4) for each in others for a, b in zip(first, each, strict=True))
+    return "" if close else "the gradient"
 
 
 def compared(ours: Any, theirs: Any, program: Mapped) -> dict[str, str]:
@@ -120,11 +134,12 @@ def compared(ours: Any, theirs: Any, program: Mapped) -> dict[str, str]:
             assert worst < 1e-4, f"values differ by {worst}"
         except Exception as error:
             found[way] = f"{type(error).__name__}: {str(error)[:300]}"
-    try:
-        if text(ours, program, False) != text(theirs, program, False):
-            found["text"] = "differs"
-    except Exception as error:
-        found["text"] = f"{type(error).__name__}: {str(error)[:300]}"
+    f, g, args = function(ours, program), function(theirs, program), arguments(program)
+    if text_of(ours, f, args) != text_of(theirs, g, args):
+        found["text"] = "differs"
+    brought = taken_over(ours, theirs, program)
+    if brought:
+        found["from_jax"] = f"{brought} differs"
     return found
 
 
