@@ -8,7 +8,7 @@ import numpy as np
 
 import minijax
 from minijax import numpy as jnp
-from minijax.tools.exercises.measure import close, expect, pair, shown
+from minijax.tools.exercises.measure import Mistake, close, expect, pair, shown
 from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
 
 # --- the gradient of a norm at zero -------------------------------------------------------------------------
@@ -102,23 +102,36 @@ def _check_softplus(answer: Answer) -> Passed:
         )
     if len(found) != 1:
         raise NotYet(f"softplus_bwd returned {len(found)} cotangents; softplus has one argument.")
-    slope = 1 / (1 + np.exp(-AT))
-    expect(f"ct_x at x={AT} for ct={CT}", found[0], CT * slope, [
-        (slope, "That does not depend on ct. grad alone gives a ct of 1, so grad(softplus) looks right, and "
-         "grad of 3 * softplus(x) is wrong: the chain rule multiplies with ct."),
-        (slope + CT, "ct is added. The chain rule multiplies with it."),
-        (CT * due, "That is ct times the value. It should be ct times the derivative."),
-        (CT, "ct is handed on as it came: the derivative is missing."),
-        (CT * (1 - slope), "That is the derivative of softplus(-x), but for the sign: exp(x) / (1 + exp(x)) is due."),
-        (slope / CT, "ct is divided by. The chain rule multiplies with it."),
-        (CT * np.exp(AT), "exp(x) is the derivative of what is in the log; the derivative of log(u) is 1 / u: divide "
-         "by 1 + exp(x)."),
-        (CT / (1 + np.exp(AT)), "The derivative of log(u) is 1 / u times that of u: exp(x) is missing."),
-    ], lambda: f"The derivative there is {shown(slope)}, say finite differences.")
+    slope = float(np.log1p(np.exp(AT + 1e-5)) - np.log1p(np.exp(AT - 1e-5))) / 2e-5
+    said = f"The derivative there is {shown(slope)}, say finite differences."
+    expect(f"ct_x at x={AT} for ct={CT}", found[0], CT * slope, _softplus_mistakes(due, slope), lambda: said)
     _judge_far(softplus)
     many = minijax.jit(minijax.vmap(minijax.grad(lambda v: 3 * softplus(v))))(jnp.array([AT, 0.0], jnp.float32))
     expect("vmap(grad(3 * softplus))", many, [3 * slope, 1.5])
     return Passed(f"ct_x is {shown(found[0])} for ct={CT}, and finite for large x.")
+
+
+def _softplus_mistakes(value: float, slope: float) -> tuple[Mistake, ...]:
+    return (
+        (
+            slope,
+            "That does not depend on ct. grad alone gives a ct of 1, so grad(softplus) looks right, and grad of 3 * "
+            "softplus(x) is wrong: the chain rule multiplies with ct.",
+        ),
+        (slope + CT, "ct is added. The chain rule multiplies with it."),
+        (slope / CT, "ct is divided by. The chain rule multiplies with it."),
+        (CT * value, "That is ct times the value. It should be ct times the derivative."),
+        (CT, "ct is handed on as it came: the derivative is missing."),
+        (
+            CT * (1 - slope),
+            "That is ct times 1 / (1 + exp(x)), which is the derivative of softplus(-x), but for the sign. exp(x) / "
+            "(1 + exp(x)) is due.",
+        ),
+        (
+            CT * np.exp(AT),
+            "exp(x) is the derivative of what is in the log; the derivative of log(u) is 1 / u: divide by 1 + exp(x).",
+        ),
+    )
 
 
 def _judge_far(softplus: Any) -> None:

@@ -14,7 +14,7 @@ from minijax.core.rules import RuleTable
 from minijax.extend.check import check_rules
 from minijax.interpreters import ad, batching, mlir
 from minijax.tools.documents.document import Block
-from minijax.tools.exercises.measure import close, compared, expect, note, pair, shown
+from minijax.tools.exercises.measure import Mistake, close, compared, expect, note, pair, shown
 from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
 
 X, Y, DX, DY = 0.8, 0.5, 0.3, 0.7
@@ -87,26 +87,34 @@ def _check_jvp(answer: Answer) -> Passed:
         return pair("sinmul_jvp", rule(*given), "the value, and its tangent")
 
     value, tangent = of(DX, DY)
-    sin, cos = np.sin(Y), np.cos(Y)
-    wanted = DX * sin + X * cos * DY
-    expect("The value", value, X * sin, [(wanted, "The value comes first, then the tangent.")])
+    wanted = _slope(DX, DY)
+    expect("The value", value, X * np.sin(Y), [(wanted, "The value comes first, then the tangent.")])
     at = f"The tangent for dx={DX}, dy={DY}"
-    expect(at, tangent, wanted, [
-        (X * sin, "That is the value once more. The tangent says how the value moves when x and y move by dx and dy."),
-        (DX * sin, "The part that comes from dx is right; the value also moves with y, and dy is not in it."),
-        (X * cos * DY, "The part that comes from dy is right; the value also moves with x, and dx is not in it."),
-        (sin + X * cos, "Those are the derivatives, without the tangents: each is multiplied by the tangent of its own "
-         "operand."),
-        (DX * sin - X * cos * DY, "One sign is wrong: the derivative of sin is cos, not -cos."),
-        (DX * cos * DY, "The tangents are multiplied with each other. A tangent is linear: a sum with dx in one part "
-         "and dy in the other."),
-        (DX * sin + cos * DY, "The part of dy lacks a factor: x * sin(y) moves with y by x * cos(y)."),
-        (DY * sin + X * cos * DX, "dx and dy are exchanged: dx belongs to the derivative by x."),
-    ], lambda: _jvp_difference(of, sin, cos))
+    expect(at, tangent, wanted, _JVP_MISTAKES, lambda: _jvp_difference(of))
     _judge_zeros(rule)
     _traceable("sinmul_jvp", lambda x, y: minijax.jvp(primitive.bind, (x, y), (x, y)), 1.0, 1.0)
     found = _refuse_failures(primitive, "sinmul_jvp", ("jvp", "partial_eval"), (X, Y))
     return Passed(f"{at} is {shown(tangent)}, as finite differences say.", found)
+
+
+_SIN, _COS = np.sin(Y), np.cos(Y)
+_JVP_MISTAKES: tuple[Mistake, ...] = (
+    (X * _SIN, "That is the value once more. The tangent says how the value moves when x and y move by dx and dy."),
+    (DX * _SIN, "The part that comes from dx is right; the value also moves with y, and dy is not in it."),
+    (X * _COS * DY, "The part that comes from dy is right; the value also moves with x, and dx is not in it."),
+    (
+        _SIN + X * _COS,
+        "Those are the derivatives, without the tangents: each is multiplied by the tangent of its own operand.",
+    ),
+    (DX * _SIN - X * _COS * DY, "One sign is wrong: the derivative of sin is cos, not -cos."),
+    (
+        DX * _COS * DY,
+        "The tangents are multiplied with each other. A tangent is linear: a sum with dx in one part and dy in the "
+        "other.",
+    ),
+    (DX * _SIN + _COS * DY, "The part of dy lacks a factor: x * sin(y) moves with y by x * cos(y)."),
+    (DY * _SIN + X * _COS * DX, "dx and dy are exchanged: dx belongs to the derivative by x."),
+)
 
 
 def _judge_zeros(rule: Any) -> None:
@@ -122,20 +130,26 @@ def _judge_zeros(rule: Any) -> None:
         ) from None
 
 
-def _jvp_difference(of: Callable[[float, float], Any], sin: float, cos: float) -> str:
+def _slope(dx: float, dy: float, step: float = 1e-5) -> float:
+    """The tangent of x * sin(y) by finite differences, in 64 bits."""
+    ahead, behind = ((X + h * dx) * np.sin(Y + h * dy) for h in (step, -step))
+    return float((ahead - behind) / (2 * step))
+
+
+def _jvp_difference(of: Callable[[float, float], Any]) -> str:
     """Which of the two parts is wrong, or that it is not linear."""
     once, twice = of(DX, DY)[1], of(2 * DX, 2 * DY)[1]
     if np.shape(once) == np.shape(twice) == () and not close(twice, 2 * np.asarray(once)):
         return f"It is not linear in the tangents: twice dx and dy make it {shown(twice)}, not {shown(2 * once)}."
-    parts = (("dx=1, dy=0", (1.0, 0.0), sin), ("dx=0, dy=1", (0.0, 1.0), X * cos))
-    wrong = [(name, of(*at)[1], due) for name, at, due in parts if not close(of(*at)[1], due)]
+    parts = (("dx=1, dy=0", (1.0, 0.0)), ("dx=0, dy=1", (0.0, 1.0)))
+    wrong = [(name, of(*at)[1], _slope(*at)) for name, at in parts if not close(of(*at)[1], _slope(*at))]
     return " ".join(f"For {name} it is {shown(got)}; finite differences say {shown(due)}." for name, got, due in wrong)
 
 
 JVP_RULE = Exercise(
     "jvp-rule",
     "Write the jvp rule of a primitive",
-    "sinmul_p is a new primitive, x * sin(y), and sinmul(x, y) binds it. eval knows it; jvp does not yet. A jvp rule "
+    "sinmul_p is a new primitive, x * sin(y), and sinmul(x, y) binds it. eval knows it; its jvp rule is yours. It "
     "takes primals and tangents, and gives the value and its tangent, made of operations that the interpreter below "
     "can take.",
     "Make the tangent right. %tour check puts your rule into the table and tests it.",
@@ -194,23 +208,36 @@ def _check_transpose(answer: Answer) -> Passed:
         raise NotYet(
             f"steps_transpose returned {shown(found)}. It returns a list with one cotangent for each operand: [ct_x]."
         )
-    zero = np.zeros(1, np.float32)
-    later, earlier = np.concatenate([zero, ct]), np.concatenate([ct, zero])
-    wanted = later - earlier
-    expect("ct_x", found[0], wanted, [
-        (ct, "That is the cotangent of the result, f32[3]. x has one element more: how much of ct does each get?"),
-        (-wanted, "The signs are exchanged: x[1:] goes into the result with a plus, x[:-1] with a minus."),
-        (later, "That is the part of x[1:]. x[:-1] went into the result too, with a minus."),
-        (-earlier, "That is the part of x[:-1]. x[1:] went into the result too, with a plus."),
-        (later + earlier, "Both parts are there, but x[:-1] went in with a minus."),
-        (np.diff(ct), "That is steps once more, forwards, and two elements shorter than x. The transpose goes from "
-         "f32[3] to f32[4]."),
-        (wanted[::-1], "That runs backwards along x. A transpose exchanges what goes in with what comes out; it does "
-         "not turn the array round."),
-    ], lambda: _dots(np.diff(t), ct, t, found[0]))
+    later, earlier = np.pad(ct, (1, 0)), np.pad(ct, (0, 1))
+    mistakes = _transpose_mistakes(ct, later, earlier)
+    expect("ct_x", found[0], later - earlier, mistakes, lambda: _dots(np.diff(t), ct, t, found[0]))
     _traceable("steps_transpose", lambda v: rule(v, operand)[0], ct)
     right = _refuse_failures(primitive, "steps_transpose", ("transpose",), (t,))
     return Passed(_dots(np.diff(t), ct, t, found[0]), right)
+
+
+def _transpose_mistakes(ct: np.ndarray, later: np.ndarray, earlier: np.ndarray) -> tuple[Mistake, ...]:
+    """``later`` and ``earlier`` are the parts of x[1:] and of x[:-1] in the cotangent of x."""
+    return (
+        (ct, "That is the cotangent of the result, f32[3]. x has one element more: how much of ct does each get?"),
+        (
+            earlier - later,
+            "The signs are exchanged: x[1:] goes into the result with a plus, x[:-1] with a minus.",
+        ),
+        (later, "That is the part of x[1:]. x[:-1] went into the result too, with a minus."),
+        (-earlier, "That is the part of x[:-1]. x[1:] went into the result too, with a plus."),
+        (later + earlier, "Both parts are there, but x[:-1] went in with a minus."),
+        (
+            np.diff(ct),
+            "That is steps once more, forwards, and two elements shorter than x. The transpose goes from f32[3] to "
+            "f32[4].",
+        ),
+        (
+            (later - earlier)[::-1],
+            "That runs backwards along x. A transpose exchanges what goes in with what comes out; it does not turn the "
+            "array round.",
+        ),
+    )
 
 
 def _dots(out: Any, ct: Any, t: Any, ct_x: Any) -> str:
