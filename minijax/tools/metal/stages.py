@@ -282,8 +282,7 @@ def _change(each: Pass) -> str:
     before, after = (counts.total() for counts in each.counts)
     kinds = [f"-{n} {kind}" for kind, n in each.gone.most_common()]
     kinds += [f"+{n} {kind}" for kind, n in each.made.most_common()]
-    said = f"{before} → {after}  {' '.join(kinds) or 'same kinds'}"
-    return f"{said} · {each.time}" if each.runs else said
+    return f"{before} → {after}  {' '.join(kinds) or 'same kinds'}"
 
 
 def _sizes(descent: Descent) -> str:

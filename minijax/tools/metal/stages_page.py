@@ -140,20 +140,26 @@ class _Collected:
             "files": [[shown(short_file(file)), file == main] for file in self.files],
             "spots": [[self.files[file], number] for file, number in self.stages.spots],
             "equations": [self._equation(each) for each in self.stages.linked.equations],
-            "stages": [self._stage(stage) for stage in self.listed],
+            "stages": [*self._stages()],
         }
 
     def _equation(self, each: Equation) -> list[Any]:
         return [shown(each.primitive), self.files.get(each.file, -1), each.line]
 
-    def _stage(self, stage: Stage) -> list[Any]:
+    def _stages(self) -> Iterator[list[Any]]:
+        times = iter([each.time for each in self.stages.descent.passes])
+        for stage in self.listed:
+            took = next(times) if stage.kind == "pass" else ""
+            yield self._stage(stage, " · ".join(filter(None, (stage.detail, took))))
+
+    def _stage(self, stage: Stage, detail: str) -> list[Any]:
         """Under what it stands, its title, its kind, what happened, the stage before it, and what is cut."""
         pipeline, _, name = stage.title.partition(" · ")
         group = _GROUPS.get(stage.kind, f"XLA · {pipeline}")
         cut = len(stage.lines) - self.most
         said = f"{plural(cut, 'more line')}: {_CUT}" if cut > 0 else ""
         title = name if stage.kind == "pass" and name else stage.title
-        return [shown(group), shown(title), stage.kind, shown(stage.detail), stage.previous, said]
+        return [shown(group), shown(title), stage.kind, shown(detail), stage.previous, said]
 
     def data(self, title: str) -> dict[str, Any]:
         """All of it, packed."""

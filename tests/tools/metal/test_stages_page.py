@@ -57,7 +57,13 @@ def test_a_page_is_no_larger_than_a_notebook_keeps_and_says_what_is_cut() -> Non
         elif stage is not None:
             assert cut == "" and count == len(stage.lines)
     # a short program is there whole
-    assert not any(cut for *_, cut in data(stages_html(of(lambda x: jnp.sin(x) * 2, V)))["stages"])
+    short = of(lambda x: jnp.sin(x) * 2, V)
+    listed = data(stages_html(short))["stages"]
+    assert not any(cut for *_, cut in listed)
+    # each pass with what it took, where that is known
+    passes = [detail for _, _, kind, detail, _, _ in listed if kind == "pass"]
+    assert [detail.partition(" · ")[2] for detail in passes] == [each.time for each in short.descent.passes]
+    assert any(each.time for each in short.descent.passes)
 
 
 def test_each_value_in_memory_is_somebodys() -> None:
