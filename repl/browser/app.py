@@ -43,7 +43,7 @@ def browse(
 ) -> None:
     """Browse the stages of a call until the user leaves; ``rename`` gives a text with the front end's names for places.
     """
-    browser = StageBrowser(step.stages, step.title, rename=rename)
+    browser = StageBrowser(step.stages, step.title, step.chosen, rename)
     if step.note:
         browser.say(step.note, "muted")
     BrowserApp(browser, style, depth, input, output).run()

@@ -15,14 +15,16 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import BaseStyle
 
+from minijax.repl.browser.app import browse
 from minijax.repl.fullscreen import FullScreen
 from minijax.repl.stepper.keys import KEYS
 from minijax.repl.stepper.model import Stepper
 from minijax.repl.stepper.screen import compose
 from minijax.repl.terminal import interruptible_screen
 from minijax.tools.documents.document import Line
+from minijax.tools.metal import moments
 from minijax.tools.recording.records import Recording
-from minijax.tools.session.result import Step
+from minijax.tools.session.result import Browse, Step
 from minijax.tools.stepper import panes
 
 # During a search the keyboard is asked every so many seconds, and after so many the screen says how far it has come.
@@ -113,7 +115,7 @@ def run(
         try:
             if wanted == "retrace" and step.retrace is not None:
                 recording, error = step.retrace()
-                earlier, stepper = stepper, Stepper(Step(recording, 0, step.retrace, step.programs), rename)
+                earlier, stepper = stepper, Stepper(step.replace(recording=recording, position=0, note=""), rename)
                 stepper.values.watches = earlier.values.watches
                 lost = stepper.cursor.take_marks(earlier.cursor)
                 if error is not None:
@@ -123,9 +125,26 @@ def run(
             elif wanted == "programs" and step.programs is not None:
                 stepper.linked = step.programs()
                 stepper.show_programs(True)
+            elif wanted == "stages":
+                _browse(stepper, style, depth, input, output)
             else:
                 return stepper.recording, error
         except KeyboardInterrupt:
             stepper.say("interrupted; this is the recording as it was")
         except Exception as problem:
-            stepper.say(f"no programs: {type(problem).__name__}: {str(problem).strip().partition(chr(10))[0]}")
+            stepper.say(f"no {wanted}: {type(problem).__name__}: {str(problem).strip().partition(chr(10))[0]}")
+
+
+def _browse(
+    stepper: Stepper, style: BaseStyle, depth: ColorDepth | None, input: Input | None, output: Output | None
+) -> None:
+    """Browse the stages of the compiled call at the stepper's moment, or of the whole call, from the moment's line."""
+    run_there = moments.compiled_call(stepper.cursor)
+    if run_there is not None:
+        found, title, note = moments.call_stages(run_there), f"jit({run_there.params['name']})", ""
+    else:
+        assert stepper.step.stages is not None
+        found, title = stepper.step.stages(), stepper.recording.source
+        note = "no compiled program is called at this moment: this is the whole call, as jit would compile it"
+    opened = Browse(found, title, note, moments.spot_at(stepper.cursor, found))
+    browse(opened, style, depth, input, output, stepper.rename)

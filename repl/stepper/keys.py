@@ -81,6 +81,7 @@ KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
             Key(("<",), Stepper.fold_up, "", ""),
             Key(("J",), Stepper.toggle_names, "J", "jaxprs with your names, or JAX's letters"),
             Key(("p",), Stepper.toggle_programs, "p", "programs: Python, jaxpr, StableHLO, optimised"),
+            Key(("x",), Stepper.browse, "x", "what XLA made of the call here: passes, machine code"),
         ),
     ),
     (

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from minijax.repl.keyed import Question
 from minijax.repl.stepper.looking import Looking
 from minijax.repl.stepper.walking import Walking
+from minijax.tools.metal.moments import compiled_call
 from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor, SearchProgress
@@ -45,7 +46,8 @@ class Stepper:
       values: what is looked at of the moment's values.
       walk: the walk from values to where they came from.
       help: whether the help is shown, from which line on.
-      result: why it ended: '' while it has not, then 'leave', 'retrace' or 'programs' (they are to be made).
+      result: why it ended: '' while it has not, then 'leave', 'retrace', or 'programs' or 'stages', which are to be
+        made.
     """
 
     def __init__(self, step: Step, rename: Callable[[str], str] | None = None) -> None:
@@ -320,6 +322,13 @@ class Stepper:
             self.say(f"this recording {made} and holds no compiled program")
         else:
             self.result = "programs"
+
+    def browse(self) -> None:
+        """Ask for the stages of the compiled call at the moment, or of the whole call."""
+        if self.step.stages is None and compiled_call(self.cursor) is None:
+            self.say("no compiled program is called here: go into a call of one, such as jit")
+        else:
+            self.result = "stages"
 
     def show_programs(self, shown: bool) -> None:
         """Show the programs, or the moment."""

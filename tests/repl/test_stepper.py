@@ -20,6 +20,7 @@ from minijax.repl.stepper.keys import KEYS, help_lines
 from minijax.repl.stepper.model import Stepper
 from minijax.repl.stepper.screen import compose
 from minijax.repl.style import STYLE
+from minijax.tools.metal import pipeline, stages
 from minijax.tools.programs.links import linked_programs
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import ENTER, LEAVE
@@ -657,6 +658,28 @@ def test_programs_that_cannot_be_made_are_not_the_end(step: Step):
     opened.toggle_programs()
     opened.retrace()
     assert "opened, not made here" in opened.message[1] and not opened.result
+
+
+def test_x_browses_what_xla_made_of_the_call_here():
+    jitted = minijax.jit(slope)
+    recording = recorded(lambda: jitted(3.0), "jitted(3.0)")
+    step = Step(recording)
+    stepper = Stepper(step)
+    # before the call there is none to be looked at
+    stepper.browse()
+    assert "no compiled program" in stepper.message[1] and not stepper.result
+    shown, error = printed(step, "Gb", "x", ("passes", "q"), ("step", "q"), columns=80, rows=24)
+    assert error is None and "jit(slope)" in shown and "optimised HLO" in shown
+    # of a call that compiles nothing: the whole of it, as jit would compile it, from the moment's line
+    whole = Step(recording, stages=lambda: stages.stages(pipeline.descent(jitted.lower(3.0), ["x"])))
+    shown, _ = printed(whole, "x", ("passes", "q"), ("step", "q"), columns=80, rows=24)
+    assert "this is the whole call" in shown
+
+    def fail() -> object:
+        raise TypeError("not for XLA")
+
+    shown, _ = printed(Step(recording, stages=fail), "x", "q")
+    assert "no stages: TypeError: not for XLA" in shown
 
 
 def test_retracing_records_the_call_again():

@@ -78,9 +78,18 @@ def run_step(session: Session, args: Arguments) -> Result:
         ledger(made).arguments = given_values(other)
         return made, failed
 
+    def stages() -> Any:
+        __tracebackhide__ = True
+        # imported here: only who asks for what XLA does needs them
+        from minijax.tools.metal import pipeline
+        from minijax.tools.metal.stages import stages as made
+
+        lowered = targets.jitted(target).lower(*target.args, **target.kwargs)
+        return made(pipeline.descent(lowered, targets.input_names(target)))
+
     retraced = _retraced(target.call, expression)
     given = tuple(zip(targets.input_names(target), leaves, strict=True))
-    step = Step(recording, 0, retraced, programs, interrupted_note(error), given=given, again=again)
+    step = Step(recording, 0, retraced, programs, interrupted_note(error), stages, given, again=again)
     return _opened(args, step, NOTHING if value is None else value, error)
 
 
@@ -185,10 +194,7 @@ def _opened(
     shown = log_document(recording, _most("step", args), event, args["verbose"], _WHOLE)
     if step.note:
         shown = document(text(step.note, role="muted")) + shown
-    at = Step(
-        recording, position, step.retrace, step.programs, step.note, step.stages, step.given, step.again
-    )
-    opened = None if args["text"] else at
+    opened = None if args["text"] else step.replace(position=position)
     return Result(shown, value, recording, opened, error)
 
 

@@ -53,11 +53,14 @@ class Step(Frozen):
 
 
 class Browse(Frozen):
-    """The stages of a call (``metal.stages.Stages``) to browse, what call it is, and what is to be known about it."""
+    """The stages of a call (``metal.stages.Stages``) to browse, what call it is, what is to be known about it, and the
+    user's lines, (file, line), that are highlighted at first.
+    """
 
     stages: Any
     title: str = ""
     note: str = ""
+    chosen: tuple[tuple[str, int], ...] = ()
 
 
 class Result(Frozen):

@@ -1,0 +1,37 @@
+"""The stages of the compiled call that a recording's cursor stands in."""
+
+from __future__ import annotations
+
+from minijax.ops.call import compiled, lowered_places
+from minijax.tools.metal.pipeline import program_descent
+from minijax.tools.metal.stages import Spot, Stages, stages
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.records import place_parts
+from minijax.tools.recording.values import RunRecord
+
+
+def compiled_call(cursor: Cursor) -> RunRecord | None:
+    """The innermost call of a compiled program that the moment is of, or inside of; None if there is none, or if it was
+    not kept.
+    """
+    kept = cursor.recording.kept
+    for bind in reversed(cursor.state().path):
+        run = None if kept is None else kept.runs.get(bind.at)
+        # what was laid out over several devices ran as another program
+        if run is not None and run.primitive == "jit" and run.level == "eval" and "in_shardings" not in run.params:
+            return run
+    return None
+
+
+def call_stages(run: RunRecord) -> Stages:
+    """Its stages: the program is compiled once more, not run. Errors are those of compiling."""
+    params = run.params
+    closed, name = params["jaxpr"], params["name"]
+    how = params.get("donated_invars", ()), params.get("keep_unused", False)
+    return stages(program_descent(compiled(closed, name, *how), closed, lowered_places(closed, name, *how)))
+
+
+def spot_at(cursor: Cursor, known: Stages) -> tuple[Spot, ...]:
+    """The user's line at the moment, if the program comes from it."""
+    file, line, _ = place_parts(cursor.state().place)
+    return ((file, line),) if (file, line) in known.colours else ()
