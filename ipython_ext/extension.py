@@ -25,7 +25,7 @@ from minijax.ipython_ext.display import (
     text_formatter,
 )
 from minijax.ipython_ext.magics import MAGICS, OWN, MinijaxMagics, magic_name
-from minijax.ipython_ext.places import renamer
+from minijax.ipython_ext.places import keep_typed, renamer
 from minijax.ipython_ext.sharing import sharing
 from minijax.ipython_ext.terminal import has_screen, stepped
 from minijax.ipython_ext.tracebacks import Tracebacks
@@ -81,6 +81,7 @@ class Extension:
         shell.display_pub.clear_output = self.clear_output
         shell.events.register("pre_run_cell", self.before_cell)
         shell.events.register("post_run_cell", self.after_cell)
+        keep_typed(shell)  # the cell that loads the extension may define what is stepped through
 
     def _add_magics(self) -> None:
         present = self.shell.magics_manager.magics

@@ -40,6 +40,7 @@ return [...document.querySelectorAll('.jp-OutputArea-output')].map((each) => {
 def cells(folder: Path) -> Iterator[str]:
     """The examples of every command, as cells."""
     yield LOAD
+    yield from MORE
     for command in MAGICS:
         example = command.example.replace("/tmp/", f"{folder}/").replace("train.py", str(PROGRAM))
         lines = example.replace(f"%{command.name}", f"%{magic_name(command)}").split("\n")
@@ -48,7 +49,6 @@ def cells(folder: Path) -> Iterator[str]:
             if line.startswith("%%"):
                 line, lines = "\n".join([line, *lines]), []
             yield line
-    yield from MORE
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +86,9 @@ def test_a_page_of_nbconvert_shows_every_output_alone(theme: str, notebook: Any,
     stages = window.all(".mjw-stage")
     assert len(stages) == len(window.all(".mjw-static")) >= 4
     assert not any(each.is_displayed() for each in window.all(".mjw-static"))
+    # cells are shown as they were typed, the one that loaded the extension too
+    said = "\n".join(each.text for each in window.all("[data-pane=source]"))
+    assert "%load_ext minijax" in said and "get_ipython" not in said
     texts = window.run(CONTRASTS)
     assert len(texts) > 1000
     assert not {(text, ratio) for text, ratio, _ in texts if ratio < 4.5}
