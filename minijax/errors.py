@@ -198,9 +198,12 @@ def raw_user_frame() -> SourceInfo | None:
     return source_info(2)
 
 
-def user_frame() -> FrameType | None:
-    """The innermost frame outside minijax itself, or None. It keeps its variables alive: do not store it."""
-    frame: FrameType | None = sys._getframe(1)
+def user_frame(skip: int = 1) -> FrameType | None:
+    """The innermost frame outside minijax itself, or None. It keeps its variables alive: do not store it.
+
+    ``skip`` frames are passed over unseen, as by ``source_info``.
+    """
+    frame: FrameType | None = sys._getframe(skip)
     while frame is not None and not _is_user[frame.f_code.co_filename]:
         frame = frame.f_back
     return frame

@@ -186,28 +186,38 @@ followers: list[Observer] = []
 _lock = threading.Lock()
 
 
-class _Busy(threading.local):
-    """Whether an observer is at work on this thread, or nobody is to watch: then hooks are not called."""
+class _WatchedThread:
+    """Of one thread: whether an observer is at work, or nobody is to watch (then hooks are not called), and the
+    ``counting.Tally``s of which something has not been told.
+    """
 
-    on = False
+    __slots__ = ("busy", "untold")
 
     def __init__(self) -> None:
-        # the ``counting.Tally``s of which something has not been told
+        self.busy = False
         self.untold: list[Any] = []
 
 
-_busy = _Busy()
+class _PerThread(threading.local):
+    """``here`` is this thread's, one object for all that a hook asks."""
+
+    def __init__(self) -> None:
+        self.here = _WatchedThread()
+
+
+_threads = _PerThread()
 
 
 def untold() -> list[Any]:
     """This thread's tallies that are to be told before its next event."""
-    return _busy.untold
+    return _threads.here.untold
 
 
 def tell_counts() -> None:
     """Tell what has been counted on this thread."""
-    while _busy.untold:
-        _busy.untold.pop().tell()
+    untold = _threads.here.untold
+    while untold:
+        untold.pop().tell()
 
 
 def only_counted() -> bool:
@@ -225,11 +235,12 @@ def counts_suffice(observer: Observer) -> None:
 
 def _guarded(observer: Observer, method: Callable[..., None]) -> Callable[..., None]:
     def call(*args: Any) -> None:
-        if _busy.on:
+        here = _threads.here
+        if here.busy:
             return
-        if _busy.untold:
+        if here.untold:
             tell_counts()
-        _busy.on = True
+        here.busy = True
         try:
             method(*args)
         except Exception as error:
@@ -241,7 +252,7 @@ def _guarded(observer: Observer, method: Callable[..., None]) -> Callable[..., N
                 stacklevel=3,
             )
         finally:
-            _busy.on = False
+            here.busy = False
 
     return call
 
@@ -293,10 +304,11 @@ class unobserved:
     """Context manager: what this thread does in the block is nobody's to watch: the engine prepares its own rule."""
 
     def __enter__(self) -> None:
-        self.outer, _busy.on = _busy.on, True
+        here = _threads.here
+        self.outer, here.busy = here.busy, True
 
     def __exit__(self, *exc: object) -> None:
-        _busy.on = self.outer
+        _threads.here.busy = self.outer
 
 
 # --- recording cached traces anew -------------------------------------------------------------------------------

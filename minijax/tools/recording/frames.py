@@ -122,7 +122,7 @@ class Frames:
                 # nobody asks for what ``_, y = f(x)`` throws away
                 if name[0] != "_" or not _is_nobodys(name):
                     tuples.append((name, value))
-            elif _may_hold(value):
+            elif type(value) not in _NEVER and _may_hold(value):
                 self._container(value, name, see)
         for name, value in tuples:
             self._container(value, name, see)

@@ -91,6 +91,8 @@ class Full(Summary):
         self.found: dict[int, list[str]] = {}
         self.handled: dict[int, int] = {}
         self.characters = 0
+        # the last event that is recorded, as far as that is known
+        self.last_event = summary.MOST_EVENTS
         self.stopped = False
         # the last event before that
         self.stopped_at = 0
@@ -104,6 +106,9 @@ class Full(Summary):
         # id of the exception that is passing through operations
         self.passing = 0
         self.frames = Frames()
+        # what the last equation noted as its source, and the line that it is
+        self.last_source: Any = None
+        self.last_place = ""
         # of the imported programs that are evaluated: how many scopes there were when they began
         self.importing: list[int] = []
         # Of each that is open, and of the equation that is transposed: how often variables had been looked at when a
@@ -123,10 +128,16 @@ class Full(Summary):
     def next_event(self) -> bool:
         """Number an event of this thread, which has been counted; whether it is to be recorded."""
         self.lives.known.now = self.events
-        if self.events > summary.MOST_EVENTS or self.characters > MOST_CHARACTERS:
+        if self.events > self.last_event:
             self.stopped_at = self.stopped_at or self.events - 1
             self.stopped = True
         return not self.stopped
+
+    def take_room(self, characters: int) -> None:
+        """Count what an event takes; without room for it, it is the last that is recorded."""
+        self.characters += characters
+        if self.characters > MOST_CHARACTERS:
+            self.last_event = min(self.last_event, self.events)
 
     def note_own(self, began: float) -> None:
         now = perf_counter()
@@ -194,11 +205,11 @@ class Full(Summary):
         _, _, birth_place, within, _ = self.open[-1] if self.open else _OUTSIDE
         frames = self.frames
         frame = frames.last
-        if (self.trusted[-1] if within else self.transposing_trusted) == frames.looks and (within or self.looked):
-            pass  # nothing of the user's has run since
-        elif not self.stopped:
+        trusted = self.trusted[-1] if within else self.transposing_trusted
+        alone = trusted == frames.looks and (within or self.looked)  # nothing of the user's has run since
+        if not alone and not self.stopped:
             # before this event begins: what only frames that have ended held dies with them
-            frame = errors.user_frame()
+            frame = errors.user_frame(5)  # this, the hook's guard, and two of ``bind`` are no user's
             if (
                 frame is not None
                 and (frame is not frames.last or frame.f_lasti != frames.last_stood)
@@ -208,7 +219,7 @@ class Full(Summary):
                 self.looked = True
                 frames.look(self.name_variable, frame)
         self.lives.known.now = self.events
-        if self.events > summary.MOST_EVENTS or self.characters > MOST_CHARACTERS:
+        if self.events > self.last_event:
             self.next_event()
             self.unrecorded += 1
             return
@@ -249,13 +260,13 @@ class Full(Summary):
             if plain is None:
                 is_plain = False
                 told = preview.parameters(params)
-                self.characters += sum([len(text) for _, text in told])
+                self.take_room(sum([len(text) for _, text in told]))
                 if any(map(holds_program, params.values())):
                     cached = self.taken_hits()
                     self.note_run(primitive, label, args, operands, params)
             else:
                 told = plain
-        self.characters += 100 + 10 * len(operands)
+        self.take_room(100 + 10 * len(operands))
         notes = self.notes
         first = len(notes)
         notes += (
@@ -279,10 +290,10 @@ class Full(Summary):
         )
         self.trusted.append(-2 if is_plain else -1)
         self.open.append(_new_tuple(_Begun, (first, primitive, place, True, len(notes))))
-        now = perf_counter()  # ``note_own``, written out
-        self.own_when.append(now)
-        self.own_total.append(self.own_total[-1] + self.own_since + now - began)
-        self.own_since = 0.0
+        if alone:  # hardly a phase begins in a rule of the engine's own
+            self.own_since += perf_counter() - began
+        else:
+            self.note_own(began)
 
     def going_back(self) -> bool:
         """Whether a linear program is run backwards, in whose course variables have been looked at: what called for it
@@ -296,6 +307,10 @@ class Full(Summary):
 
     def name_variable(self, value: Any, name: str) -> None:
         """Note what a variable of the user's holds."""
+        life = self.lives.known.get(id(value))
+        if life is not None:
+            self.lives.names.setdefault(life.number, name)
+            return
         self.lives.name(value, self.scopes, self.birth_place(), name)
 
     def note_run(
@@ -334,7 +349,7 @@ class Full(Summary):
             return
         self.events += 1
         self.lives.known.now = self.events
-        if self.events > summary.MOST_EVENTS or self.characters > MOST_CHARACTERS:
+        if self.events > self.last_event:
             self.next_event()
             return
         said = self.sources.rule(rule)
@@ -357,7 +372,7 @@ class Full(Summary):
         if get_ident() != self.thread:
             return
         self.lives.known.now = self.events
-        if self.events > summary.MOST_EVENTS or self.characters > MOST_CHARACTERS:
+        if self.events > self.last_event:
             self.next_event()
         if self.unrecorded:
             self.unrecorded -= 1
@@ -365,7 +380,15 @@ class Full(Summary):
         opened = self.open
         if opened and opened[-1].kind is primitive or self.find(primitive):
             o = opened[-1]
-            self.notes.extend(self.closed_bind(o, "", out if primitive.multiple_results else (out,)))
+            life = None if primitive.multiple_results else self.lives.known.get(id(out))
+            if life is None and not primitive.multiple_results:
+                life = self.lives.begin(out, self.scopes, o.place)
+            if life is None:
+                self.notes.extend(self.closed_bind(o, "", out if primitive.multiple_results else (out,)))
+            else:  # ``closed_bind``, written out for the one result that most have
+                if life.bad is None:
+                    life.bad = preview.nonfinite(out)
+                self.notes += (LEFT, o.first, self.events, 1, life.bad, "", 1, life.number)
             # only now: an interrupt until here leaves the record open, with all that is in it
             del opened[-1]
             del self.trusted[len(opened) :]
@@ -417,8 +440,9 @@ class Full(Summary):
         results: list[Any] = []
         bad = False
         known = self.lives.known
+        begin, scopes, place = self.lives.begin, self.scopes, o.place
         for x in shown:
-            life = known.get(id(x)) or self.lives.begin(x, self.scopes, o.place)
+            life = known.get(id(x)) or begin(x, scopes, place)
             if life is None:
                 results.append(preview.worth_and_type(x))
                 bad = bad or preview.nonfinite(x)
@@ -436,24 +460,30 @@ class Full(Summary):
 
     def equation(self, main: Any, eqn: JaxprEqn) -> None:
         began = perf_counter()
-        if self.foreign() or not self.next_event():
+        if self.foreign():
+            return
+        self.lives.known.now = self.events
+        if self.events > self.last_event:
+            self.next_event()
             return
         scope = self.scopes[main.level]
-        name, known = scope.name, scope.names.get
+        name, known, texts = scope.name, scope.names.get, preview.type_texts
         operands = [name(v) if type(v) is Literal else known(id(v)) or name(v) for v in eqn.invars]
         results: list[str] = []
         for var in eqn.outvars:
-            results += (name(var), preview.aval_text(var.aval))
+            results += (name(var), texts.get(var.aval) or preview.aval_text(var.aval))
         told = preview.plain_parameters(eqn.params) if eqn.params else _NONE
         if told is None:
             told = preview.parameters(eqn.params)
-            self.characters += sum([len(text) for _, text in told])
-        self.characters += 20 + 10 * len(operands)
-        place = self.sources.place_of(eqn.source) or self.sources.place()
-        primitive, counts = eqn.primitive.name, (len(operands), len(results))
-        self.notes += (
-            EQUATION, self.events, scope.label, scope.at, primitive, told, place, *counts, *operands, *results
-        )
+            self.take_room(sum([len(text) for _, text in told]))
+        self.take_room(20 + 10 * len(operands))
+        if eqn.source is not self.last_source:
+            self.last_source = eqn.source
+            self.last_place = self.sources.place_of(eqn.source)
+        place = self.last_place or self.sources.place()
+        notes = self.notes
+        notes += (EQUATION, self.events, scope.label, scope.at, eqn.primitive.name, told, place)
+        notes += (len(operands), len(results), *operands, *results)
         self.own_since += perf_counter() - began
 
     # --- linear programs run backwards
@@ -472,7 +502,7 @@ class Full(Summary):
             self.looked = False
             self.pass_frames.append(errors.user_frame())
             if not self.stopped:
-                self.characters += PASS_CHARACTERS * len(jaxpr.eqns)
+                self.take_room(PASS_CHARACTERS * len(jaxpr.eqns))
             self.transpositions.begin(self.events, self.scopes, None if self.stopped else jaxpr, known, outs, cts, sums)
 
     def transposing(self, eqn: Any, ct: Any) -> None:
