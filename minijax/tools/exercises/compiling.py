@@ -81,7 +81,8 @@ def _judge_training(result: tuple[Any, Any], w: Any) -> None:
 def _why(misses: list[missed.Missed]) -> Iterator[Block]:
     """Why each compilation was needed, as %why says; the first one of a function needs no reason."""
     for number, each in enumerate(misses[:6]):
-        reason = "the first call" if not number else each.reason
+        # the checker itself has cleared the caches
+        reason = "the first call" if not number or each.reason == "its cache was cleared" else each.reason
         yield Row(f"{number + 1}", (line(("name", each.name), ("muted", f": {reason}")),))
 
 

@@ -33,7 +33,7 @@ def _check_norm(answer: Answer) -> Passed:
             f"grad(norm)([0, 0]) is {shown(found)}. The root of 0 is still computed, and its derivative there is inf; "
             "choosing afterwards is too late, since 0 * inf is NaN. Choose what the root is taken of."
         )
-    expect("grad(norm)([0, 0])", found, [0.0, 0.0])
+    expect("grad(norm)([0, 0])", found, [0.0, 0.0], (), lambda: "What norm gives there must not depend on v.")
     both = jnp.array([[0.0, 0.0], [3.0, 4.0]], jnp.float32)
     try:
         many = minijax.jit(minijax.vmap(minijax.grad(norm)))(both)
@@ -122,6 +122,7 @@ def _softplus_mistakes(value: float, slope: float) -> tuple[Mistake, ...]:
         (slope / CT, "ct is divided by. The chain rule multiplies with it."),
         (CT * value, "That is ct times the value. It should be ct times the derivative."),
         (CT, "ct is handed on as it came: the derivative is missing."),
+        (AT / (1 + np.exp(-CT)), "The arguments are exchanged: softplus_bwd takes the residuals, and then ct."),
         (
             CT * (1 - slope),
             "That is ct times 1 / (1 + exp(x)), which is the derivative of softplus(-x), but for the sign. exp(x) / "

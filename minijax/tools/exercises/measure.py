@@ -53,7 +53,8 @@ def expect(
     """NotYet unless ``found`` is ``wanted``; of the ``mistakes`` the first that gives ``found`` is named, and what
     ``otherwise`` says if there is none.
     """
-    if not is_array_like(found):
+    values = _values(found) if is_array_like(found) else None
+    if values is None or values.dtype == object:
         raise NotYet(f"{what} is {shown(found)}, of type {type(found).__name__}; an array is due.")
     if close(found, wanted, tolerance):
         return

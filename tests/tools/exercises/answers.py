@@ -31,7 +31,7 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
             "@jit\n" + _GROW + "    for rate in rates:\n        x = x + rate * jnp.sin(x)\n    return x\n",
             "wrapped up, and still unrolled",
         ),
-        (_GROW + "    return lax.scan(lambda x, r: (x + r * jnp.sin(x), x), x, rates)\n", "the carry alone is due"),
+        (_GROW + "    return lax.scan(lambda x, r: (x + r * jnp.sin(x), None), x, rates)\n", "the carry alone is due"),
         (
             _GROW + "    return lax.scan(lambda x, r: (x + r * jnp.sin(x), None), x, rates[1:])[0]\n",
             "The first rate is left out",
@@ -70,6 +70,7 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
         (_JVP_RETURN + "dx * dy * jnp.cos(y)\n", "The tangents are multiplied with each other"),
         (_JVP_RETURN + "dx ** 2 + dy ** 2\n", "not linear in the tangents"),
         (_JVP + "    return dx * jnp.sin(y) + x * jnp.cos(y) * dy\n", "It returns a pair"),
+        ("def sinmul_jvp(primals, tangents): return jvp(sinmul, primals, tangents)\n", "and so for itself"),
         (_JVP_RETURN + "None\n", "of type NoneType; an array is due"),
         (_JVP + "    return dx * jnp.sin(y) + x * jnp.cos(y) * dy, sinmul(x, y)\n", "The value comes first"),
         (
@@ -88,6 +89,7 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
         (_STEPS + "[steps(ct)]\n", "steps once more, forwards"),
         (_STEPS + "[(jnp.pad(ct, (1, 0)) - jnp.pad(ct, (0, 1)))[::-1]]\n", "it does not turn the array round"),
         (_STEPS + "[2 * (jnp.pad(ct, (1, 0)) - jnp.pad(ct, (0, 1)))]\n", "<steps(t), ct> is 1.7, and <t, ct_x> is 3.4"),
+        (_STEPS + "[x]\n", "of type UndefinedPrimal; an array is due"),
         (_STEPS + "[jnp.sum(ct)]\n", "It must have the type of x"),
     ),
     "batching-rule": (
@@ -194,6 +196,7 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
             "def norm(v):\n    return lax.stop_gradient(jnp.sqrt(jnp.sum(v * v)))\n",
             "The gradient is zero everywhere",
         ),
+        ("def norm(v):\n    return jnp.linalg.norm(v + 1e-8)\n", "must not depend on v"),
         ("def norm(v):\n    return jnp.sum(jnp.abs(v))\n", "norm itself must stay as it was"),
     ),
     "custom-vjp": (
@@ -201,6 +204,7 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
         (_BWD + "ct * nn.sigmoid(x)\n", "It returns a tuple"),
         (_BWD + "(ct + nn.sigmoid(x),)\n", "ct is added"),
         (_BWD + "(ct * softplus(x),)\n", "ct times the value"),
+        ("def softplus_bwd(ct, x): return (ct * nn.sigmoid(x),)\n", "The arguments are exchanged"),
         (_BWD + "(ct,)\n", "the derivative is missing"),
         (_BWD + "(ct * nn.sigmoid(-x),)\n", "the derivative of softplus(-x)"),
         (_BWD + "(ct * jnp.exp(x) / (1.0 + jnp.exp(x)),)\n", "does not overflow"),
