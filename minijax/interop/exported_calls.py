@@ -12,6 +12,7 @@ from typing import Any
 from minijax.core import dtypes
 from minijax.core.lists import split_list
 from minijax.core.named import Frozen
+from minijax.core.varying import current_mesh, is_checked, manual_axes
 from minijax.errors import UnexpectedTracerError
 from minijax.interop.effects import JaxCallback
 from minijax.interop.exported import eval_by_jax, export_rules, jax_closed, named
@@ -22,6 +23,7 @@ from minijax.interpreters import recompute
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
 from minijax.ops.callback import ORDERED
 from minijax.ops.custom_derivatives import Closed, closed_over_message
+from minijax.ops.shard_map import on_each_device
 from minijax.pytree import tree_unflatten
 
 # ------------------------------------------------------------------------------------------------ calls, control flow
@@ -157,6 +159,21 @@ def _closed_over(eqn: JaxprEqn, perturbed: Sequence[bool], kind: str) -> int:
     return n
 
 
+def _there(rule: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """``rule`` under ``name``, which JAX calls later, for the devices that the call is written for now."""
+    mesh, axes = current_mesh(), manual_axes()
+    checked = is_checked(axes)
+
+    def run(*args: Any) -> Any:
+        if mesh is None:
+            return rule(*args)
+        with on_each_device(mesh, axes, checked):
+            return rule(*args)
+
+    run.__name__ = name
+    return run
+
+
 def export_custom_jvp(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     jax = jax_module()
     closed, rule = eqn.params["call_jaxpr"], eqn.params["jvp_jaxpr_fun"]
@@ -173,9 +190,8 @@ def export_custom_jvp(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
         zero_of = functools.partial(jax.custom_derivatives.zero_from_primal, symbolic_zeros=symbolic)
         return outs, [zero_of(x) if zero else next(nonzero) for x, zero in zip(outs, staged.side, strict=True)]
 
-    jvp.__name__ = rule.about.name
     fun = jax.custom_jvp(_function(closed, closed.jaxpr.debug_name))
-    fun.defjvp(jvp, symbolic_zeros=symbolic)
+    fun.defjvp(_there(jvp, rule.about.name), symbolic_zeros=symbolic)
     return list(fun(*operands))
 
 
@@ -200,9 +216,9 @@ def export_custom_vjp(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
         found = iter(_evaluated(staged, values))
         return (*[None] * eqn.params["num_consts"], *[None if zero else next(found) for zero in staged.side])
 
-    fwd.__name__, bwd.__name__ = forward.about.name, backward.about.name
     fun = jax.custom_vjp(_function(closed, closed.jaxpr.debug_name))
-    fun.defvjp(fwd, bwd, symbolic_zeros=symbolic)
+    passes = _there(fwd, forward.about.name), _there(bwd, backward.about.name)
+    fun.defvjp(*passes, symbolic_zeros=symbolic)
     return list(fun(*operands))
 
 
@@ -290,8 +306,13 @@ def export_pmap(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
 def export_shard_map(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     params = eqn.params
     spec = jax_module("sharding").PartitionSpec
+
+    def of_part(*args: Any) -> tuple[Any, ...]:
+        with on_each_device(params["mesh"], params["newly_manual_axes"], params["check_vma"]):
+            return tuple(eval_by_jax(params["jaxpr"], *args))
+
     mapped = jax_module().shard_map(
-        named(lambda *args: tuple(eval_by_jax(params["jaxpr"], *args)), params["jaxpr"].jaxpr.debug_name),
+        named(of_part, params["jaxpr"].jaxpr.debug_name),
         mesh=mesh_for_jax(params["mesh"]),
         in_specs=tuple(spec(*each) for each in params["in_specs"]),
         out_specs=tuple(spec(*each) for each in params["out_specs"]),
