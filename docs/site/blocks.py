@@ -4,7 +4,7 @@ Of a page all blocks run in one folder, which is gone afterwards, and one after 
 block says how:
 
 - ``minijax``: inputs of the prompt, in one session a page. ``panels`` shows the panels too, ``text`` the text of a
-  stepper instead of the stepper, ``screen 80x24 KEYS`` the screen of the terminal's stepper after these keys;
+  stepper instead of the stepper, ``screen 80x24 into into`` the full screen that a terminal shows, after these actions;
 - ``ipython``: a cell, in one shell a page that has minijax's extension;
 - ``python``: a program, which prints; with a file name it is also kept under that;
 - ``sh``: commands for a shell. ``install`` shows those that install minijax: the tests hold them to README's.
@@ -14,6 +14,7 @@ block says how:
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import html
 import io
@@ -24,24 +25,26 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docs.site.layout import PageError
+from docs.site.layout import STEPPER, PageError
 from minijax.config import config
 from minijax.core.trace import reset_stack
 from minijax.errors import set_machinery
 from minijax.repl.batch import new_session
+from minijax.repl.browser import screen as browser_screen
+from minijax.repl.browser.model import StageBrowser
+from minijax.repl.stepper import screen as stepper_screen
 from minijax.repl.stepper.model import Stepper
-from minijax.repl.stepper.screen import compose
-from minijax.tools.documents.document import Code, Document, Text, document
+from minijax.tools.documents.document import Code, Document, Line, Text, document
 from minijax.tools.documents.html import markup
 from minijax.tools.documents.lexer import highlight
 from minijax.tools.pages.widget import widget_html
 from minijax.tools.recording.panels import PANELS
 from minijax.tools.session import source
-from minijax.tools.session.result import Step
+from minijax.tools.session.result import Browse, Step
 from minijax.tools.session.session import Outcome, Session
 
 if TYPE_CHECKING:
@@ -134,8 +137,8 @@ class Blocks:
         )
 
     def _outcome(self, outcome: Outcome, words: list[str]) -> str:
-        if isinstance(outcome.step, Step) and "screen" in words:
-            return self._screen(Stepper(outcome.step), words[words.index("screen") + 1 :])
+        if outcome.step is not None and "screen" in words:
+            return self._screen(outcome.step, words[words.index("screen") + 1 :])
         if isinstance(outcome.step, Step) and "text" not in words:
             step = outcome.step
             return widget_html(step.recording, highlight, start=step.position, in_page=True, rename=self.neutral)
@@ -145,14 +148,21 @@ class Blocks:
             shown = f'<div class="gave">{prompt}<div>{shown}</div></div>'
         return shown + (_shown(outcome.summary) if "panels" in words else "")
 
-    def _screen(self, stepper: Stepper, words: list[str]) -> str:
-        size, *keys = words
+    def _screen(self, step: Step | Browse, words: list[str]) -> str:
+        """A full screen of a terminal, as it is after some of its actions."""
+        size, *actions = words
         columns, rows = map(int, size.split("x"))
-        for key in keys:
-            getattr(stepper, key)()
+        shown: Stepper | StageBrowser
+        compose: Callable[[Any, int, int], list[Line]]
+        if isinstance(step, Step):
+            shown, compose = Stepper(step), stepper_screen.compose
+        else:
+            shown, compose = StageBrowser(step.stages, step.title), browser_screen.compose
+        for action in actions:
+            getattr(shown, action)()
         lines = tuple(
             tuple((role, piece) for role, piece in each if not role.startswith("@"))
-            for each in compose(stepper, columns, rows)
+            for each in compose(shown, columns, rows)
         )
         return f'<div class="screen">{markup(document(Text(lines, wrap=False)))}</div>'
 
@@ -173,7 +183,7 @@ class Blocks:
             if is_text:
                 yield _printed("".join(group))
             else:
-                yield from (each.get("text/html") or _printed(each["text/plain"]) for each in group)
+                yield from map(_displayed, group)
         yield "</div></div>"
 
     def _ipython_shell(self) -> InteractiveShell:
@@ -249,6 +259,15 @@ def _in_folder(folder: Path) -> Iterator[None]:
                 del sys.modules[name]
 
 
+def _displayed(data: dict[str, Any]) -> str:
+    """What a notebook makes of what a cell displays: the richest of its forms."""
+    if picture := data.get("image/svg+xml"):
+        address = base64.b64encode(picture.encode()).decode("ascii")
+        said = html.escape(data.get("text/plain", "").partition("\n")[0], quote=True)
+        return f'<div class="mj-picture"><img src="data:image/svg+xml;base64,{address}" alt="{said}"></div>'
+    return str(data.get("text/html") or _printed(data["text/plain"]))
+
+
 class _Said(io.StringIO):
     """Collects what is printed, among what is displayed."""
 
@@ -266,9 +285,10 @@ def _code(code: str) -> str:
 
 
 def _shown(doc: Document) -> str:
-    """A document; in a part of the page that scrolls where it is long."""
+    """A document; in a part of the page that scrolls where it is long and has no such parts of its own."""
     made: str = markup(doc, highlight) if doc else ""
-    return f'<div class="long" tabindex="0">{made}</div>' if made.count("\n") > MOST_LINES else made
+    long = made.count("\n") > MOST_LINES and STEPPER not in made
+    return f'<div class="long" tabindex="0">{made}</div>' if long else made
 
 
 def _printed(text: Any) -> str:

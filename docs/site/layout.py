@@ -26,7 +26,7 @@ class Place:
 
 
 # Where the own script of a stepper has to stand: once, below all of them.
-_STEPPER = 'class="minijax mjw '
+STEPPER = 'class="minijax mjw '
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
@@ -37,7 +37,7 @@ def style() -> str:
 
 def page(place: Place, body: str, places: list[Place], title: str = "") -> str:
     """A whole page; ``places`` are those of the navigation, in order, this one among them or not."""
-    script = f"<script>{widget.script()[0]}</script>" if _STEPPER in body else ""
+    script = f"<script>{widget.script()[0]}</script>" if STEPPER in body else ""
     scripts = sorted(set(_SCRIPT.findall(body + script)))
     allowed = "".join(f" 'sha256-{_digest(each)}'" for each in scripts) or " 'none'"
     policy = (

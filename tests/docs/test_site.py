@@ -51,6 +51,8 @@ def test_what_blocks_show_is_what_they_gave(site: Path) -> None:
     assert "Array(-2.979985, dtype=float32, weak_type=True)" in shown(site / "index.html")
     assert "first NaN made by mul" in shown(site / "problems.html")
     assert "0.07700378 after 48 events" in shown(site / "stepping.html")
+    assert 'src="data:image/svg+xml;base64,' in (site / "notebooks.html").read_text(encoding="utf-8")
+    assert re.search(r"1 recompile, [\d.]+ ms", shown(site / "notebooks.html"))
     assert "smallest example square_of_mine_p.bind" in shown(site / "primitives.html")
 
 
