@@ -190,7 +190,35 @@ def given_away() -> Any:
     return [named(lambda a: a + 1, outs=on("x"), donate_argnums=0)(x), x.is_deleted()]
 
 
+def told() -> Any:
+    """What a program over several devices tells the host, and gives."""
+    seen: list[float] = []
+
+    def tell(value: Any) -> None:
+        seen.append(round(float(value), 2))
+
+    out = jax.jit(lambda a: (jax.debug.callback(tell, a.sum()), a * 2)[1])(put("x"))
+    jax.effects_barrier()
+    return [out, *seen]
+
+
+def called_again() -> Any:
+    """Results of one function, called again and again with arguments that lie here and there."""
+    fun = jax.jit(lambda a, b: {"s": a["a"] @ b, "t": (b + 1,)})
+    places = [put("x"), put(None, "y"), jnp.asarray(VALUES), VALUES, jax.device_put(VALUES, jax.devices()[0])]
+    found = []
+    for _ in range(3):
+        found += [run(lambda a=a, b=b: fun({"a": a}, b)) for a in places for b in places]  # type: ignore[misc]
+        with jax.set_mesh(MESH):
+            found.append(run(lambda: fun({"a": VALUES}, b=VALUES)))
+        with jax.default_device(jax.devices()[2]):
+            found.append(run(lambda: fun({"a": jnp.asarray(VALUES)}, jnp.asarray(VALUES))))
+    return [str(each) for each in found]
+
+
 JIT: dict[str, Callable[[], Any]] = {
+    "called again": called_again,
+    "told": told,
     "in_shardings, of what may be anywhere": lambda: named(lambda a: a + 1, on("y"))(VALUES),
     "in_shardings, of what lies otherwise": lambda: named(lambda a: a + 1, on("y"))(put("x", "y")),
     "in_shardings, of what is elsewhere": lambda: named(lambda a: a + 1, on("y"))(ELSEWHERE),

@@ -23,8 +23,8 @@ from minijax.api.flat import (
     leaf_names,
     named_like,
 )
-from minijax.api.repeated import MISSED, Known, Repeat
-from minijax.api.stages import Lowered, StagedCall, Traced, placement_at
+from minijax.api.repeated import MISSED, Known, Repeat, places_of
+from minijax.api.stages import Lowered, StagedCall, Traced, divided, placement_at
 from minijax.backend import failures, fastcall, pjrt
 from minijax.config import common_key, jit_disabled, trace_key, while_on, x64_enabled
 from minijax.core import late, observe
@@ -114,8 +114,11 @@ class JitFunction:
         else:
             known = self.known.get(common_key[0] or trace_key())
         # calls are repeated under ordinary circumstances only: see api.repeated
-        if known is None or (reaching and len(state.stack) > 1) or observers or pjrt.others_in_use:
+        if known is None or (reaching and len(state.stack) > 1) or observers:
             return self.call(args, kwargs, static)[0]
+        if pjrt.others_in_use:
+            value = known.placed_call(args, kwargs)
+            return self.call(args, kwargs, static)[0] if value is MISSED else value
         if known.arrays and not kwargs:
             try:
                 if len(args) == 1:  # a comprehension for one argument would take a twentieth of the call
@@ -149,6 +152,9 @@ class JitFunction:
         """Whether the user said how arguments or results are to lie."""
         return self.in_shardings is not UNSPECIFIED or self.out_shardings is not UNSPECIFIED
 
+    def _labels(self, staged: StagedCall) -> Callable[[int], str]:
+        return lambda i: leaf_names(self.fun, staged.in_tree)[i]
+
     def _device_of(self, staged: StagedCall, leaves: Sequence[Any]) -> Any:
         """The device that the arguments which the program takes are committed to; ValueError if there are two.
 
@@ -160,7 +166,7 @@ class JitFunction:
         return common_device(
             leaves if kept is None else [x if i in kept else None for i, x in enumerate(leaves)],
             fun_name(self.fun),
-            lambda i: leaf_names(self.fun, staged.in_tree)[i],
+            self._labels(staged),
         )
 
     def _failure(self, error: Exception, args: Any, kwargs: Any, static: tuple[Any, ...]) -> BaseException | None:
@@ -194,7 +200,14 @@ class JitFunction:
         unusual = len(state.stack) > 1 or observe.bind_watched or any([isinstance(x, Tracer) for x in leaves])
         # debug_nans, debug_infs, debug_key_reuse: calls are looked at where they are evaluated
         checked = settings.values[1] or settings.values[7] or key_checks
-        if program is None or unusual or checked:
+        over: Any = None
+        places: tuple[Any, ...] = ()
+        if pjrt.others_in_use and not (unusual or checked or staged.outer or staged.refs):
+            places = places_of(leaves)
+            over = divided(staged, leaves, places, fun_name(self.fun), self._labels(staged))
+        if over is not None:
+            outs = over(*leaves)
+        elif program is None or unusual or checked:
             outs = jit_p.bind(*staged.outer, *leaves, *staged.refs, **staged.params)
             if not staged.outer:
                 program = known_program(staged.closed, *staged.how)
@@ -202,18 +215,22 @@ class JitFunction:
         else:
             outs = program(*leaves)
         value = tree_unflatten(staged.out_tree, outs)
-        if program is None or not program.repeatable or checked:
+        ran = program if over is None else over
+        if ran is None or not ran.repeatable or checked:
             return value, leaves, avals, None
-        if len(state.stack) > 1 or state.axis_env or observers or pjrt.others_in_use:
+        if len(state.stack) > 1 or state.axis_env or observers:
             return value, leaves, avals, None
-        if staged.repeat is None:
-            staged.repeat = Repeat(program, staged.out_tree, staged.one_leaf)
         key = (settings, static) if self.takes_static else settings
         known = self.known.get(key)
         if known is None:
             if len(self.known) >= MAX_SIGNATURES:
                 self.known.clear()
             known = self.known[key] = Known(self, static, fun_name(self.fun), x64_enabled())
+        if pjrt.others_in_use:
+            known.learn_placed(args, kwargs, leaves, places, ran, staged.out_tree)
+            return value, leaves, avals, None
+        if staged.repeat is None:
+            staged.repeat = Repeat(ran, staged.out_tree, staged.one_leaf)
         known.learn(args, kwargs, leaves, avals, staged.repeat)
         return value, leaves, avals, staged.repeat
 
@@ -404,8 +421,9 @@ class JitFunction:
         if kwargs or not all(map(is_array_like, args)):
             args, kwargs = tree_map(stood_in, (args, kwargs))
         staged, leaves, _ = self._find(args, kwargs, static)
-        name, label = fun_name(self.fun), lambda i: leaf_names(self.fun, staged.in_tree)[i]
-        return Traced(name, staged, self._device_of(staged, leaves), placement_at(staged, leaves, name, label))
+        name = fun_name(self.fun)
+        placement = placement_at(staged, leaves, name, self._labels(staged))
+        return Traced(name, staged, self._device_of(staged, leaves), placement)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Stage and lower at these arguments, without compiling."""

@@ -20,9 +20,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.backend import fastcall, pjrt
-from minijax.core.array import Array
+from minijax.config import preferred_device
+from minijax.core.array import HELD, Array
 from minijax.ops.call import Compiled
-from minijax.pytree import PyTreeDef, tree_structure, tree_unflatten
+from minijax.pytree import PyTreeDef, tree_structure, tree_unflatten, treedef_is_leaf
 
 _new = object.__new__
 
@@ -33,6 +34,59 @@ MISSED: Any = object()
 MAX_KINDS = 4096
 # Of structures with leaves of the same types, the latest are remembered.
 MAX_STRUCTURES = 16
+
+
+def places_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """Where those of ``leaves`` lie that are held there; None for the others."""
+    return tuple([x.device if type(x) in HELD else None for x in leaves])
+
+
+class PlacedRepeat:
+    """A program over a mesh and what makes a call's value of its results; ``run(leaves)`` is a call."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, program: Any, out_tree: Any, places: tuple[Any, ...]) -> None:
+        taken = range(len(places)) if program.kept is None else program.kept
+        moved = {i: s for i, s in zip(taken, program.ins, strict=True) if places[i] is None}
+        self.run = _placed_run(program, _builder(out_tree), taken if program.kept is not None else None, moved)
+        if program.donated:
+            self.run = _giving_away(self.run, [taken[i] for i in program.donated])
+
+
+def _placed_run(
+    program: Any, build: Callable[[Any], Any], taken: Sequence[int] | None, moved: dict[int, Any]
+) -> Callable[[Sequence[Any]], Any]:
+    """``PlacedRepeat.run``: ``moved`` are the leaves that lie elsewhere, each with how it is to lie."""
+    execute, makers, there, consts = program.executable.execute, program.makers, program.there, program.const_buffers
+    (make,) = makers if len(makers) == 1 else (None,)
+
+    def run(leaves: Sequence[Any]) -> Any:
+        if moved:
+            places = range(len(leaves)) if taken is None else taken
+            buffers = [there(leaves[i], moved[i]) if i in moved else leaves[i]._buffer for i in places]
+        elif taken is None:
+            buffers = [x._buffer for x in leaves]
+        else:
+            buffers = [leaves[i]._buffer for i in taken]
+        outs = execute([*consts, *buffers] if consts else buffers)
+        if make is not None:
+            return build((make(outs[0]),))
+        return build([made(buffer) for made, buffer in zip(makers, outs, strict=True)])
+
+    return run
+
+
+def _giving_away(run: Callable[[Sequence[Any]], Any], donated: Sequence[int]) -> Callable[[Sequence[Any]], Any]:
+    """``run`` of a program that makes use of the memory of these leaves."""
+
+    def run_and_forget(leaves: Sequence[Any]) -> Any:
+        value = run(leaves)
+        for i in donated:
+            leaves[i].forget_host_copy()
+        return value
+
+    return run_and_forget
 
 
 class Repeat:
@@ -141,7 +195,20 @@ class Known:
     dynamic arguments, their types, and the ``Repeat`` or None if the program cannot be repeated here.
     """
 
-    __slots__ = ("arrays", "flatten", "host_call", "refused", "name", "owner", "static", "trees", "x64", "__weakref__")
+    __slots__ = (
+        "arrays",
+        "flatten",
+        "host_call",
+        "refused",
+        "name",
+        "owner",
+        "placed",
+        "placed_trees",
+        "static",
+        "trees",
+        "x64",
+        "__weakref__",
+    )
 
     def __init__(self, owner: Any, static: tuple[Any, ...], name: str, x64: bool) -> None:
         self.owner = weakref.ref(owner)
@@ -153,6 +220,9 @@ class Known:
         self.arrays: dict[Any, Repeat] = {}
         # types of the leaves -> the structures that have been met of them, each with its program
         self.trees: dict[tuple[Any, ...], list[tuple[Any, Repeat]]] = {}
+        # the same two, once arrays are held at several devices: by the types of the leaves, and where they lie
+        self.placed: dict[tuple[Any, ...], PlacedRepeat | Repeat] = {}
+        self.placed_trees: dict[tuple[Any, ...], list[tuple[Any, PlacedRepeat | Repeat]]] = {}
         # jaxlib's dispatch, for NumPy arguments
         self.host_call: Callable[..., Any] | None = None
         # whether that is not to be used: no such thing, or a program was seen to read its arguments after the call
@@ -173,6 +243,55 @@ class Known:
         except Exception:  # of whatever kind, the ordinary way says it better
             return MISSED
         return repeat.run(buffers, leaves)
+
+    def placed_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The value of a call whose leaves are arrays, some of which are held where they lie; or MISSED."""
+        try:
+            key = (*[x.aval for x in args], *places_of(args))
+            found, leaves = (None if kwargs else self.placed.get(key)), args
+        except (AttributeError, TypeError):
+            found = None
+        if found is None:
+            found, leaves = self._placed_tree(args, kwargs)
+        if type(found) is PlacedRepeat:
+            return found.run(leaves)
+        if found is None or preferred_device() is not None:
+            return MISSED
+        try:
+            buffers = [x._buffer for x in leaves]
+        except AttributeError:  # one is on the host
+            return MISSED
+        return found.run(buffers, leaves)  # type: ignore[call-arg]
+
+    def _placed_tree(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What is remembered of a call with trees, None if nothing is, and its leaves."""
+        try:
+            leaves, tree = self.flatten((args, kwargs))
+            for structure, program in self.placed_trees[(*[x.aval for x in leaves], *places_of(leaves))]:
+                if structure == tree:
+                    return program, leaves
+        except Exception:  # of whatever kind, the ordinary way says it better
+            pass
+        return None, ()
+
+    def learn_placed(
+        self, args: Any, kwargs: Any, leaves: Sequence[Any], places: tuple[Any, ...], program: Any, out_tree: Any
+    ) -> None:
+        """Remember ``program`` for calls like this one, of leaves that are held at ``places``."""
+        found, tree = self.flatten((args, kwargs))
+        if not all([isinstance(x, Array) for x in leaves]) or not all(map(operator.is_, found, leaves)):
+            return
+        if hasattr(program, "makers"):
+            repeat: Any = PlacedRepeat(program, out_tree, places)
+        elif any(places) or not all([type(x) is Array for x in leaves]):
+            return
+        else:
+            repeat = Repeat(program, out_tree, treedef_is_leaf(out_tree) and out_tree.num_leaves == 1)
+        key = (*[x.aval for x in leaves], *places)
+        if not kwargs and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
+            _remember(self.placed, key, repeat)
+        others = [each for each in self.placed_trees.get(key, ()) if each[0] != tree]
+        _remember(self.placed_trees, key, [(tree, repeat), *others[: MAX_STRUCTURES - 1]])
 
     def learn(self, args: Any, kwargs: Any, leaves: Sequence[Any], avals: Any, repeat: Repeat) -> None:
         """Remember ``repeat`` for calls like this one, of flat arguments ``leaves`` of types ``avals``."""

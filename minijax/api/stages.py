@@ -20,7 +20,7 @@ from minijax.pytree import tree_flatten, tree_unflatten, treedef_is_leaf
 class StagedCall:
     """One signature of a jitted function: its jaxpr, the outer tracers it closes over, its output tree."""
 
-    __slots__ = ("closed", "outer", "refs", "in_tree", "out_tree", "one_leaf", "params", "program", "repeat")
+    __slots__ = ("closed", "outer", "refs", "in_tree", "out_tree", "one_leaf", "params", "program", "repeat", "over")
 
     def __init__(
         self,
@@ -42,6 +42,8 @@ class StagedCall:
         self.params = params
         self.program: Compiled | None = None
         self.repeat: Repeat | None = None
+        # where the leaves lie that are held there -> the program divided over a mesh, None if it is not divided
+        self.over: dict[tuple[Any, ...], Any] = {}
 
     @property
     def how(self) -> tuple[Any, bool]:
@@ -57,6 +59,27 @@ def placement_at(staged: StagedCall, leaves: Sequence[Any], name: str, label: An
         return None
     find = late.public("minijax.ops.meshes.partitioned", "placement_of")
     return find(staged.closed, [*staged.outer, *leaves, *staged.refs], name, *said, label)
+
+
+# Of one signature, beyond this many ways in which arguments lie, all are forgotten.
+MAX_PLACES = 1024
+
+
+def divided(staged: StagedCall, leaves: Sequence[Any], places: tuple[Any, ...], name: str, label: Any) -> Any:
+    """The program of a call with these leaves, which are held at ``places``, if it is divided over a mesh; or None."""
+    try:
+        return staged.over[places]
+    except KeyError:
+        pass
+    placement = placement_at(staged, leaves, name, label)
+    program = None
+    if placement is not None:
+        make = late.public("minijax.ops.meshes.partitioned", "partitioned")
+        program = make(staged.closed, name, placement, *staged.how)
+    if len(staged.over) >= MAX_PLACES:
+        staged.over.clear()
+    staged.over[places] = program
+    return program
 
 
 class Traced:

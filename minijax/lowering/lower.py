@@ -65,6 +65,8 @@ class ModuleWriter:
         # signatures of extension authors' rules -> symbol; and where they build: see lowering.foreign
         self.authored: dict[Any, str] = {}
         self.bindings: Any = None
+        # a core.shardings.Placement, if the program is divided among devices
+        self.placement: Any = None
         # the meshes that the module names: see lowering.shardings, which is loaded for the first program that has one
         self._meshes: Any = None
         # notes which equation each line comes from, if anybody wants to know
@@ -88,6 +90,11 @@ class ModuleWriter:
             n += 1
         self.used.add(candidate)
         return candidate
+
+    @property
+    def divided(self) -> bool:
+        """Whether several devices have parts of what the program computes."""
+        return self.placement is not None and len(self.placement.devices) > 1
 
     @property
     def meshes(self) -> Any:
@@ -275,6 +282,7 @@ def lower_closed(
     """
     module = ModuleWriter(f"jit_{name}", platform)
     module.replicas, module.axes = replicas, tuple(axes)
+    module.placement = placement
     module.places = places
     if host_callbacks is not None:
         module.host_callbacks = host_callbacks

@@ -37,13 +37,17 @@ class MeshTable:
         text = f"[{text}], device_ids=[{', '.join(map(str, order))}]" if len(order) else f"[{text}]"
         found = self.symbols.get(text)
         if found is None:
-            n = len(self.symbols)
+            n = sum(symbol.startswith("mesh") for symbol in self.symbols.values())
             found = self.symbols[text] = f"mesh_{n - 1}" if n else "mesh"
         return found
 
     def of(self, mesh: AbstractMesh) -> str:
         """The symbol of ``mesh``."""
         return self.symbol(mesh.shape_tuple)
+
+    def first_device(self) -> str:
+        """The symbol of the mesh of the first device alone, for what one device does."""
+        return self.symbols.setdefault("[], device_ids=[0]", "maximal_mesh_0")
 
     def lines(self) -> list[str]:
         """The operations that define them."""
@@ -81,6 +85,11 @@ def sharding_attribute(meshes: MeshTable, sharding: Sharding | None, aval: Shape
     if sharding is None or isinstance(sharding, SingleDeviceSharding):
         return ""
     return f"sdy.sharding = #sdy.sharding{placed_text(meshes, sharding, aval)}"
+
+
+def on_one(meshes: MeshTable, count: int) -> str:
+    """The attribute of an operation of ``count`` results that the first device alone performs, as a further one."""
+    return f", sdy.sharding = #sdy.sharding_per_value<[{', '.join([f'<@{meshes.first_device()}, []>'] * count)}]>"
 
 
 def constrained(ctx: FunctionWriter, x: str, aval: ShapedArray, sharding: Any) -> str:

@@ -141,6 +141,9 @@ def _emit(
     attributes = f"api_version = 4 : i32, backend_config = {{index = {index} : ui64}}"
     if effect:
         attributes += ", has_side_effect = true"
+    divided = ctx.module.divided
+    if divided:
+        attributes += late.public("minijax.lowering.shardings", "on_one")(ctx.module.meshes, max(len(outs), 1))
     results: list[str] = ctx.emit_many(
         f"stablehlo.custom_call @xla_ffi_python_{ctx.module.callback_device()}_callback({', '.join(operands)}) "
         f"{{{attributes}}} : ({', '.join(ins)}) -> ({', '.join(outs)})",
@@ -148,6 +151,10 @@ def _emit(
     )
     if ordered:
         ctx.token = results.pop(0)
+    if divided:  # what one device was given, all are
+        everywhere = late.public("minijax.lowering.shardings", "constrained")
+        there = ctx.module.placement.everywhere
+        return [everywhere(ctx, result, aval, there) for result, aval in zip(results, out_avals, strict=True)]
     return results
 
 

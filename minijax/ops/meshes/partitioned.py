@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from minijax.backend import pjrt, spmd
-from minijax.core import observe
+from minijax.core import dtypes, observe
 from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, get_aval, placed_text
+from minijax.core.avals import ShapedArray
 from minijax.core.guards import check_transfer, transfer_guards
 from minijax.core.primitive import Primitive
 from minijax.core.shardings import NamedSharding, Placement, Sharding, SingleDeviceSharding, context, mesh_of
@@ -20,7 +23,7 @@ from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import check_alive
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from minijax.ops.call import Compiled, announce, jit_p, kept_inputs, lowered, one_equation
-from minijax.ops.sharded import mesh_array, over_mesh
+from minijax.ops.sharded import over_mesh
 
 # primitive -> the shardings that an equation with these parameters names itself
 names_shardings: dict[Primitive, Callable[[dict[str, Any]], Sequence[Sharding]]] = {}
@@ -29,12 +32,14 @@ names_shardings: dict[Primitive, Callable[[dict[str, Any]], Sequence[Sharding]]]
 class Partitioned(Compiled):
     """A jaxpr compiled for the devices of a placement, with its results there."""
 
-    __slots__ = ("division", "placement", "ins")
+    __slots__ = ("division", "placement", "ins", "makers")
 
     def __init__(self, placement: Placement, *made_of: Any) -> None:
         self.placement = placement
         super().__init__(*made_of)
-        self.repeatable = False
+        self.repeatable = bool(self.out_avals) and not (self.effectful or self.float0s)
+        # for each result what makes an array of its buffer
+        self.makers = [*map(_maker, self.out_avals, self.division.outs)]
         self.ins: list[Any] = self.division.ins[self.n_consts :]
 
     def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
@@ -46,11 +51,11 @@ class Partitioned(Compiled):
         return pjrt.compile(text, division=self.division, **options)
 
     def _constant(self, x: Any) -> Any:
-        return self._there(x, self.placement.everywhere)
+        return self.there(x, self.placement.everywhere)
 
     def __call__(self, *args: Any) -> list[Array]:
         args = tuple(self._taken(args))
-        leaves = [*self.const_buffers, *map(self._there, args, self.ins)]
+        leaves = [*self.const_buffers, *map(self.there, args, self.ins)]
         if observe.on_phase or observe.on_executed:
             return self._watched_call(leaves, args)
         outs = self._execute(leaves)
@@ -58,7 +63,7 @@ class Partitioned(Compiled):
             self._forget_donated(args)
         return self._results(outs)
 
-    def _there(self, x: Any, sharding: Any) -> Any:
+    def there(self, x: Any, sharding: Any) -> Any:
         """The buffer of ``x`` as it is to lie: its own if it lies so, so that donating it takes it from ``x``."""
         if type(x) is MeshArray and (x.device == sharding or x.device.is_equivalent_to(sharding, x.aval.ndim)):
             return x._buffer
@@ -74,17 +79,30 @@ class Partitioned(Compiled):
         return None  # the placement has seen to it
 
     def _results(self, buffers: Sequence[Any]) -> list[Any]:
-        outs = super()._results(buffers)
-        return [
-            _placed_array(out, sharding) if type(out) is Array else out
-            for out, sharding in zip(outs, self.division.outs, strict=True)
-        ]
+        outs: list[Any] = [make(buffer) for make, buffer in zip(self.makers, buffers, strict=True)]
+        for i in self.float0s:
+            outs[i] = np.zeros(self.out_avals[i].shape, dtypes.float0)
+        return outs
 
 
-def _placed_array(x: Array, sharding: Any) -> Array:
+def _maker(aval: ShapedArray, sharding: Any) -> Callable[[Any], Array]:
+    """What makes the array of type ``aval`` of a buffer that lies as ``sharding`` says."""
+    pjrt.note_committed()
     if type(sharding) is SingleDeviceSharding:
-        return CommittedArray(x._buffer, x.aval, sharding.assignment[0])
-    return mesh_array(x._buffer, x.aval, sharding)
+        (device,) = sharding.assignment
+        return lambda buffer: CommittedArray(buffer, aval, device)
+
+    def make(buffer: Any) -> Array:
+        out: MeshArray = _new(MeshArray)
+        out._buffer = buffer
+        out.aval = aval
+        out.device = sharding
+        return out
+
+    return make
+
+
+_new = object.__new__
 
 
 def shardings_named(closed: ClosedJaxpr) -> list[tuple[str, Sharding]]:
@@ -250,8 +268,8 @@ def partitioned(
     return program  # type: ignore[no-any-return]
 
 
-# primitive and types -> its program of one equation
-_equations: dict[Any, ClosedJaxpr] = {}
+# primitive, types and where operands lie -> its program of one equation
+_equations: dict[Any, Partitioned] = {}
 MAX_EQUATIONS = 4096
 
 
@@ -259,18 +277,22 @@ def evaluate_over_mesh(p: Primitive, args: Sequence[Any], params: dict[str, Any]
     """The result or results of ``p`` on operands some of which lie over a mesh: a program of this one equation."""
     arrays = [as_array(check_alive(x)) for x in args]
     avals = [x.aval for x in arrays]
-    key = (p, *avals, *params.items())
+    places = [x.device if isinstance(x, CommittedArray) else None for x in arrays]
+    key: Any = (p, *avals, *places, context.mesh, *params.items())
     try:
-        closed = _equations.get(key)
-        if closed is None:
+        program = _equations.get(key)
+    except TypeError:  # a parameter has no hash
+        key = program = None
+    if program is None:
+        closed = one_equation(p, avals, params)
+        placement = placement_of(closed, arrays, p.name, keep_unused=True)
+        assert placement is not None, "an operand lies over a mesh, or the primitive names one"
+        program = partitioned(closed, p.name, placement, keep_unused=True)
+        if key is not None:
             if len(_equations) >= MAX_EQUATIONS:
                 _equations.clear()
-            closed = _equations[key] = one_equation(p, avals, params)
-    except TypeError:  # a parameter has no hash
-        closed = one_equation(p, avals, params)
-    placement = placement_of(closed, arrays, p.name, keep_unused=True)
-    assert placement is not None, "one operand lies over a mesh"
-    outs = partitioned(closed, p.name, placement, keep_unused=True)(*arrays)
+            _equations[key] = program
+    outs = program(*arrays)
     return outs if p.multiple_results else outs[0]
 
 
