@@ -59,7 +59,7 @@ def vmap(
         dims, leaves = _input_axes(in_axes, fun, in_tree, args, leaves)
         size = _axis_size(fun, leaves, dims, in_tree, axis_size)
         flat = FlatFun(fun, in_tree, "vmap", subject=name)
-        axis = AxisData(axis_name, size) if spmd_axis_name is None else AxisData(axis_name, size, spmd)
+        axis = AxisData(axis_name, size, ()) if spmd_axis_name is None else AxisData(axis_name, size, spmd)
         outs, found = batch(flat, axis, leaves, dims, name)
         wanted = _output_axes(out_axes, flat.out_tree)
         return flat.out_tree.unflatten(
@@ -79,7 +79,7 @@ def map_leaves(
     if not values:
         raise ValueError(NO_ARGUMENT)
     size = get_aval(values[0]).shape[0]
-    return *batch(fun, AxisData(None, size), values, [0] * len(values), name), size
+    return *batch(fun, AxisData(None, size, ()), values, [0] * len(values), name), size
 
 
 NO_ARGUMENT = "vmap wrapped function must be passed at least one argument containing an array"
