@@ -66,6 +66,11 @@ def show(window: Browser, found: Stages, stage: Stage) -> None:
     window.run("document.querySelectorAll('.mjw-stages .mjw-link')[arguments[0]].click()", at)
 
 
+def held(found: Stages, stage: Stage) -> list[str]:
+    """What stands behind fused instructions."""
+    return [f"  = {found.names(each, 40)}" for each in stage.lines if each.holds]
+
+
 def row(found: Stages, each: StageLine) -> list[Any]:
     return [shown(piece) for piece in (found.mark(each), str(each.number), found.told(each), each.text)]
 
@@ -85,6 +90,8 @@ def test_every_line_belongs_to_what_python_says(name: str, window: Browser, tmp_
         assert [each[:4] for each in window.run(ROWS + "return rows('.mjw-view')")] == [
             row(found, each) for each in stage.lines
         ], stage.title
+        shown_held = "return [...document.querySelectorAll('.mjw-view .mjw-holds')].map((each) => each.textContent)"
+        assert window.run(shown_held) == held(found, stage)
         # each of the user's lines is clicked in turn
         script = (
             "const yours = document.querySelectorAll('.mjw-yours .mjw-line[role=option]');"
@@ -96,7 +103,15 @@ def test_every_line_belongs_to_what_python_says(name: str, window: Browser, tmp_
             assert there == [*found.belonging(stage, wanted)], (stage.title, i)
             assert own == [k for k, each in enumerate(yours) if not set(wanted).isdisjoint(each.places)]
             marked += len(there)
-    assert marked > 50 and window.console() == []
+    assert marked > 50 and any(held(found, stage) for stage in found.all) and window.console() == []
+    # which passes changed the line that was clicked last, and which only have it
+    dots = window.run("return [...document.querySelectorAll('.mjw-stages .mjw-link')].map((e) => e.textContent[0])")
+    del dots[[each.kind for each in choices(found)].index("final") + 1]  # the buffer assignment
+    for stage, dot in zip(choices(found), dots, strict=True):
+        wanted = set(yours[linked[-1]].places)
+        has = bool(found.belonging(stage, wanted))
+        changed = not wanted.isdisjoint(found.touched(stage)) or (has and stage.kind != "pass")
+        assert dot == ("●" if changed else "○" if has else " "), stage.title
 
 
 def test_what_changed_is_before_and_after(window: Browser, tmp_path: Path) -> None:

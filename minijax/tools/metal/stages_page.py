@@ -116,7 +116,9 @@ class _Collected:
         self.rows = [[number for each in stage.lines[:most] for number in self._row(stage, each)] for stage in listed]
 
     def _row(self, stage: Stage, each: StageLine) -> tuple[int, ...]:
-        """Of a line: its text, its number, whose it is, what it is said to be, and its name (-1 of none)."""
+        """Of a line: its text, its number, whose it is, what it is said to be, its name (-1 of none), and whether it
+        holds several equations.
+        """
         spots = tuple(self.stages.colours[spot] for spot in each.places)
         link = self.links.setdefault((spots, each.equations), len(self.links))
         note = self.notes.get(each.note)
@@ -125,7 +127,8 @@ class _Collected:
             # with the mark of what is for no line of the user's
             self.noted.append([shown(each.note), each.own, self.stages.mark(each.replace(places=()))])
         name = self.texts.string(each.name) if each.name else -1
-        return self.texts.line(self.drawn[_key(stage, each)]), each.number, link, note, name
+        text = self.texts.line(self.drawn[_key(stage, each)])
+        return text, each.number, link, note, name, int(each.holds)
 
     def kept(self) -> dict[str, Any]:
         """The lines, and what they are for."""
@@ -140,26 +143,25 @@ class _Collected:
             "files": [[shown(short_file(file)), file == main] for file in self.files],
             "spots": [[self.files[file], number] for file, number in self.stages.spots],
             "equations": [self._equation(each) for each in self.stages.linked.equations],
-            "stages": [*self._stages()],
+            "stages": [self._stage(stage) for stage in self.listed],
         }
 
     def _equation(self, each: Equation) -> list[Any]:
         return [shown(each.primitive), self.files.get(each.file, -1), each.line]
 
-    def _stages(self) -> Iterator[list[Any]]:
-        times = iter([each.time for each in self.stages.descent.passes])
-        for stage in self.listed:
-            took = next(times) if stage.kind == "pass" else ""
-            yield self._stage(stage, " · ".join(filter(None, (stage.detail, took))))
-
-    def _stage(self, stage: Stage, detail: str) -> list[Any]:
-        """Under what it stands, its title, its kind, what happened, the stage before it, and what is cut."""
+    def _stage(self, stage: Stage) -> list[Any]:
+        """Under what it stands, its title, its kind, what happened, the stage before it, what is cut, and the user's
+        lines that a pass changed.
+        """
+        took = self.stages.descent.passes[stage.number - 1].time if stage.kind == "pass" else ""
+        detail = " · ".join(filter(None, (stage.detail, took)))
         pipeline, _, name = stage.title.partition(" · ")
-        group = _GROUPS.get(stage.kind, f"XLA · {pipeline}")
+        group = _GROUPS.get(stage.kind, f"XLA · {pipeline}" if name else "XLA · between pipelines")
         cut = len(stage.lines) - self.most
         said = f"{plural(cut, 'more line')}: {_CUT}" if cut > 0 else ""
         title = name if stage.kind == "pass" and name else stage.title
-        return [shown(group), shown(title), stage.kind, shown(detail), stage.previous, said]
+        touched = [self.stages.colours[spot] for spot in self.stages.touched(stage)]
+        return [shown(group), shown(title), stage.kind, shown(detail), stage.previous, said, touched]
 
     def data(self, title: str) -> dict[str, Any]:
         """All of it, packed."""

@@ -59,6 +59,8 @@ function ranges(numbers) {
 // So many lines that are alike stand around one that is not.
 const AROUND = 2;
 const LINE_COLOURS = 8;
+// Characters of the names of the equations that a fused instruction holds.
+const MOST_NAMES = 40;
 const MEANT = "choose a line: what belongs to the same line of yours is marked in every stage";
 
 function browser({ title, files, spots, equations, stages, packed: text }, box) {
@@ -68,11 +70,11 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
   const { drawn } = drawing(kept);
   const lines = kept.rows.map((flat) => {
     const out = [];
-    for (let i = 0; i < flat.length; i += 5) {
+    for (let i = 0; i < flat.length; i += 6) {
       const [own, held] = kept.links[flat[i + 2]];
       const [note, xla, mark] = kept.notes[flat[i + 3]];
       const name = flat[i + 4] < 0 ? "" : kept.strings[flat[i + 4]];
-      out.push({ line: flat[i], number: flat[i + 1], own, held, note, xla, mark, name });
+      out.push({ line: flat[i], number: flat[i + 1], own, held, note, xla, mark, name, holds: flat[i + 5] });
     }
     return out;
   });
@@ -109,9 +111,20 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
     return name && said ? name + " = " + said : said;
   }
 
+  // `tanh, mul +2`
+  function names(held) {
+    const found = [...new Set(held.map((number) => equations[number - 1][0]))];
+    for (let count = found.length; count > 0; count -= 1) {
+      const more = count < found.length ? " +" + (found.length - count) : "";
+      const said = found.slice(0, count).join(", ") + more;
+      if (said.length <= MOST_NAMES || count === 1) return said;
+    }
+    return "";
+  }
+
   // --- panes
   const bar = make("div", "mjw-bar");
-  const status = make("div", "mjw-status", MEANT);
+  const status = make("div", "mjw-status mjw-said", MEANT);
   status.setAttribute("role", "status");
   status.setAttribute("aria-live", "polite");
   const grid = make("div", "mjw-browse");
@@ -127,7 +140,7 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
     return { section, head, scroll, rows: [] };
   }
   const python = pane("mjw-yours", "your lines");
-  const choice = pane("mjw-stages", "stages");
+  const choice = pane("mjw-stages", "stages · ● changes or holds the chosen line, ○ leaves it");
   const view = pane("mjw-view", "stage");
   let chosen = []; // the user's lines whose like is marked
   let from = null; // the line by which they were chosen
@@ -150,6 +163,7 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
       made.dataset.sign = sign;
     }
     made.prepend(stripes, mark, number);
+    if (each.holds) made.append(make("span", "mjw-holds mj-muted", "  = " + names(each.held)));
     made.setAttribute("role", "option");
     made.setAttribute("aria-selected", "false");
     made.title = told(each);
@@ -186,10 +200,12 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
       if (first && where !== still) reveal(where.scroll, first);
     }
     items.forEach(({ dot, stage }) => {
-      dot.textContent = chosen.some((spot) => counts[stage].has(spot)) ? "● " : "  ";
+      const here = chosen.some((spot) => counts[stage].has(spot));
+      dot.textContent = changed(stage) || (here && stages[stage][2] !== "pass") ? "● " : here ? "○ " : "  ";
     });
     say();
   }
+  const changed = (stage) => stages[stage][6].some((spot) => chosen.includes(spot));
   function reveal(scroll, made) {
     const [top, sight] = [made.offsetTop, scroll.scrollTop];
     if (top < sight || top > sight + scroll.clientHeight - 20) {
@@ -203,8 +219,11 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
     }
     const here = lines[at].filter(({ own }) => own.some((spot) => chosen.includes(spot))).length;
     const among = counts.filter((found) => chosen.some((spot) => found.has(spot))).length;
-    const where = chosen.length ? plural(here, "line") + " here, in " + among + " of " + stages.length + " stages" : "";
-    status.textContent = [markOf(from), told(from), where].filter(Boolean).join(" · ");
+    const by = stages.filter((_, stage) => changed(stage)).length;
+    const where = chosen.length
+      ? plural(here, "line") + " here, in " + among + " of " + stages.length + " stages, changed by " + by
+      : "";
+    status.textContent = [markOf(from), where, told(from)].filter(Boolean).join(" · ");
     status.title = status.textContent;
   }
   function choose(row) {
@@ -313,6 +332,7 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
     items.push({ made, dot, stage });
     choice.scroll.append(made);
   });
+  if (!python.rows.length) python.scroll.append(make("div", "mjw-line mj-muted", "no line of yours is known"));
   function step(by) {
     const now = items.findIndex(({ stage }) => stage === at);
     show(items[Math.min(Math.max(now + by, 0), items.length - 1)].stage);

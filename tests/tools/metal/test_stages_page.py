@@ -48,9 +48,9 @@ def test_a_page_is_no_larger_than_a_notebook_keeps_and_says_what_is_cut() -> Non
     assert len(markup) <= MOST_HTML_OF_BLOCK
     made = data(markup)
     longest = max(len(stage.lines) for stage in found.all)
-    rows = [len(flat) // 5 for flat in made["packed"]["rows"]]
+    rows = [len(flat) // 6 for flat in made["packed"]["rows"]]
     assert len(rows) == len(found.all) + 1 and max(rows) < longest
-    for (_, title, kind, _, _, cut), count in zip(made["stages"], rows, strict=True):
+    for (_, title, kind, _, _, cut, _), count in zip(made["stages"], rows, strict=True):
         (stage,) = [each for each in found.all if each.title.endswith(title) and each.kind == kind] or [None]
         if stage is not None and len(stage.lines) > count:
             assert cut.startswith(f"{len(stage.lines) - count} more line") and "--kernel" in cut
@@ -59,9 +59,9 @@ def test_a_page_is_no_larger_than_a_notebook_keeps_and_says_what_is_cut() -> Non
     # a short program is there whole
     short = of(lambda x: jnp.sin(x) * 2, V)
     listed = data(stages_html(short))["stages"]
-    assert not any(cut for *_, cut in listed)
+    assert not any(cut for *_, cut, _ in listed)
     # each pass with what it took, where that is known
-    passes = [detail for _, _, kind, detail, _, _ in listed if kind == "pass"]
+    passes = [detail for _, _, kind, detail, *_ in listed if kind == "pass"]
     assert [detail.partition(" · ")[2] for detail in passes] == [each.time for each in short.descent.passes]
     assert any(each.time for each in short.descent.passes)
 
