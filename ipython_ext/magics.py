@@ -76,6 +76,8 @@ def _magic(command: Command) -> Callable[..., Any]:
         empty = result.value is None or result.value is NOTHING
         if result.next_input:
             self.shell.set_next_input(result.next_input)
+            if has_screen(self.shell):
+                return None
         shown = Shown(self.shell, result, self.session.restore) if result.document or not empty else None
         if result.error is not None:
             # the user's own exception, after what there is to show in spite of it

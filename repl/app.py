@@ -357,7 +357,8 @@ class App:
         try:
             outcome = self.session.run_line(code)
             self._next_input = outcome.next_input
-            self.show_outcome(outcome)
+            if not self._next_input:
+                self.show_outcome(outcome)
         except SystemExit as leaving:
             return batch.exit_code(leaving)
         finally:

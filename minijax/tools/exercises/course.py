@@ -193,7 +193,8 @@ class ExerciseCourse:
         written = {**_statements(exercise.start), **self._written()}
         parts = dict.fromkeys(written[name] for name in exercise.asks)
         separator = "\n" if all("\n" not in part for part in parts) else "\n\n"
-        return Result(document(), next_input=separator.join(parts))
+        code = separator.join(parts)
+        return Result(document(Code(code, "python")), next_input=code)
 
     def _typed(self) -> list[str]:
         """The inputs of the prompt so far."""

@@ -75,7 +75,8 @@ class Result(Frozen):
       error: the exception that ended the user's call, where the command has something to show in spite of it.
       debug: the frames in which a front end that reads lines opens a debugger, in place of showing ``document``.
       data: what it shows as data that JSON can hold, for programs; None where there is nothing but the document.
-      next_input: what a front end that reads lines puts there to be changed, as the next input.
+      next_input: what a front end that reads lines puts there to be changed, as the next input, in place of showing
+        ``document``.
     """
 
     document: Document

@@ -70,7 +70,8 @@ class Outcome(Frozen):
       step: what to open a stepper or a browser of stages on, in place of showing ``shown``, where there is a screen.
       debug: the frames to open a debugger in, in place of showing ``shown``, where there is somebody to type.
       data: what a command showed, as data that JSON can hold.
-      next_input: what to put at the prompt, to be changed, as the next input.
+      next_input: what to put at the prompt, to be changed, as the next input, in place of showing ``shown``, where
+        there is a prompt.
     """
 
     number: int

@@ -199,6 +199,8 @@ def test_what_is_offered_is_what_was_typed_last():
     session.run_line("helper = 1\n@jit\ndef loss(ws, x):\n    return 0.0")
     session.run_line("loss(1, 2)")
     offered = session.run_line("%tour edit").next_input
+    # where there is no prompt it is shown
+    assert " ".join(offered.split()) == page(session, "%tour edit")
     assert offered.startswith("def layer(x, w):") and offered.endswith("\n\n@jit\ndef loss(ws, x):\n    return 0.0")
     page(session, "%tour ex 8")
     assert session.run_line("%tour edit").next_input == 'suspect = ""'
