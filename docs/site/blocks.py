@@ -36,6 +36,7 @@ from minijax.errors import set_machinery
 from minijax.repl.batch import new_session
 from minijax.repl.browser import screen as browser_screen
 from minijax.repl.browser.model import StageBrowser
+from minijax.repl.keys import PANEL_KEYS
 from minijax.repl.stepper import screen as stepper_screen
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import Code, Document, Line, Text, document
@@ -106,6 +107,7 @@ class Blocks:
     def session(self) -> Session:
         if self._session is None:
             self._session = new_session({})
+            self._session.settings.panel_keys = dict(PANEL_KEYS)
             self._session.highlight = highlight
         return self._session
 

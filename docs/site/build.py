@@ -18,6 +18,7 @@ HERE = Path(__file__).resolve().parents[1]
 # The pages in Markdown in the order of the navigation; the reference and the gallery stand behind them.
 PAGES = (
     "index",
+    "prompt",
     "transformations",
     "stepping",
     "values",
@@ -34,7 +35,7 @@ PAGES = (
 def places(names: Iterable[str]) -> list[Place]:
     """The navigation; ``names`` are the recordings that have pages."""
     listed = [Place(f"{name}.html", title_of(name)) for name in PAGES]
-    listed.insert(1, Place(TOUR, "The tour"))
+    listed.insert(2, Place(TOUR, "The tour"))
     listed += [Place(REFERENCE, "Commands"), Place("gallery.html", title_of("gallery"))]
     return listed + [Place(f"gallery/{name}.html", name) for name in names]
 
