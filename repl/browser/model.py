@@ -9,7 +9,8 @@ from typing import Any
 from minijax.core.named import Frozen
 from minijax.repl.keyed import Question
 from minijax.tools.documents.words import plural
-from minijax.tools.metal.stages import Spot, Stage, StageLine, Stages
+from minijax.tools.metal.stages import Stage, StageLine, Stages
+from minijax.tools.programs.user_lines import Spot
 
 PANES = ("python", "stage", "stages")
 # Lines that are alike are shown so far from one that is not, where a pass is compared with what was before it.

@@ -22,9 +22,11 @@ from minijax import lax
 from minijax.backend import pjrt
 from minijax.core import missed
 from minijax.interop import from_jax
-from minijax.tools.documents.document import Document, plain
-from minijax.tools.metal import dumps, machine, pipeline, roofline, roofline_view, stages
-from minijax.tools.programs import hlo
+from minijax.tools.documents.document import Document, lay_out, plain
+from minijax.tools.documents.theme import line_role
+from minijax.tools.metal import dumps, machine, pipeline, roofline, roofline_view, stages, views
+from minijax.tools.programs import hlo, link_views, links
+from minijax.tools.stepper import programs
 from minijax.tools.usage import UsageError
 
 V = np.linspace(0.1, 0.9, 8, dtype=np.float32)
@@ -172,6 +174,54 @@ def stages_agree(found: stages.Stages) -> None:
     # a pass's stage is compared with the text it was made of
     for each, one in zip([s for s in found.all if s.kind == "pass"], found.descent.passes, strict=True):
         assert len(found.all[each.previous].lines) == len(found.descent.panes(one.before)[0].lines)
+
+
+def test_a_pass_that_fuses_is_for_the_lines_that_it_fuses() -> None:
+    fun, args = PROGRAMS["reduction"]
+    found = stages.stages(pipeline.descent(minijax.jit(fun).lower(*args)))
+    fusing = [each for each in found.all if each.title.endswith("· fusion")]
+    assert fusing and all(found.touched(each) for each in fusing)
+
+
+def test_a_line_has_one_colour_in_every_text() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        h = jnp.tanh(w * x)
+        y = jnp.sin(h) * 2.0
+        return (y - h).sum()
+
+    lowered = minijax.jit(loss).lower(V, V)
+    found = stages.stages(pipeline.descent(lowered, ["w", "x"]))
+    linked = links.of_lowered(lowered)
+    first = found.spots[0][1]
+    roles = {number: line_role(i) for i, (_, number) in enumerate(found.spots)}
+    assert list(roles) == [first, first + 1, first + 2] and len(set(roles.values())) == 3
+
+    def coloured(doc: Any) -> set[tuple[str, str]]:
+        pieces = {piece for each in lay_out(doc, 120) for piece in each}
+        return {(role, piece.strip()) for role, piece in pieces if role.startswith("line-") and piece.strip()}
+
+    short = {(role, f"L{number}") for number, role in roles.items()}
+    last = found.descent.passes[-1]
+    assert coloured(Document(tuple(views.overview(found.descent)))) == short
+    assert coloured(Document(tuple(views.one_pass(found.descent, last, 99)))) <= short
+    for pane in (linked.stablehlo, linked.hlo):
+        name = os.path.basename(__file__)
+        said = coloured(Document((link_views.annotated(linked, pane),)))
+        assert said and said <= {(role, f"{name}:{number}") for number, role in roles.items()}
+    for i, pane in enumerate(linked.panes):
+        shown = coloured(programs.linked_pane(linked, i, programs.Selection()))
+        named = {(role, str(number)) for number, role in roles.items()}
+        # what holds several lines has the first one's colour
+        wanted = named if pane.language == "python" else short | {(role, f"{said}+") for role, said in short}
+        assert shown and shown <= wanted
+    # a fusion tells its equations by name, at the end of the program and where it is selected
+    (fusion,) = (i for i, each in enumerate(linked.hlo.lines) if " fusion(" in each)
+    held = [linked.equation(number).primitive for number in linked.hlo.links[fusion]]
+    listed = plain(Document(tuple(link_views.fused_rows(linked))))
+    assert hlo.instruction_name(linked.hlo.lines[fusion]) in listed and ", ".join(dict.fromkeys(held)) in listed
+    chosen = programs.at_line(linked, len(linked.panes) - 1, fusion)
+    said = "".join(piece for _, piece in programs.selection_line(linked, chosen))
+    assert "fusion = " in said and f"of line {first}" in said and all(name in said for name in held)
 
 
 @pytest.mark.parametrize("name", ["network", "scan", "JAX: attention"])

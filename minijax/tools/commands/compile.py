@@ -95,6 +95,7 @@ def run_hlo(session: Session, args: Arguments) -> Result:
         blocks, value = _linked(args, lowered, compiled)
     elif compiled is not None:
         blocks = [Code((text if args["metadata"] else hlo.folded(text)).strip("\n"), "hlo")]
+        blocks += _fused(lowered) if any(map(hlo.holds, text.split("\n"))) else []
     else:
         blocks = [Code(lowered.as_text(debug_info=args["metadata"]).strip("\n"), "stablehlo")]
     if args["line"] is None and args["eqn"] is None:
@@ -104,6 +105,14 @@ def run_hlo(session: Session, args: Arguments) -> Result:
             blocks.append(Row("ops", (line(parts or "none"),)))
         blocks += _costs(lowered if compiled is None else compiled)
     return Result(Document(tuple(blocks)), value, recorder.recording)
+
+
+def _fused(lowered: Any) -> list[Block]:
+    """Which equations each fusion holds, and of which lines."""
+    # only a program with fusions needs these
+    from minijax.tools.programs import link_views, links
+
+    return [*link_views.fused_rows(links.of_lowered(lowered, most=sys.maxsize))]
 
 
 def _linked(args: Arguments, lowered: Any, compiled: Any) -> tuple[list[Block], Any]:

@@ -55,7 +55,8 @@ class Code(Frozen):
     """Program text in a language that ``lexer`` knows: 'stablehlo', 'hlo', 'jaxpr' or 'python'.
 
     The lines are numbered from ``first`` unless that is 0; those whose numbers are ``marked`` carry a mark (the role
-    of a mark is 'current'), those ``linked`` a lighter one.
+    of a mark is 'current'), those ``linked`` a lighter one. ``labels`` stand in place of the numbers, and ``after``
+    behind the lines, one for each.
     """
 
     text: str
@@ -63,6 +64,8 @@ class Code(Frozen):
     first: int = 0
     marked: tuple[int, ...] = ()
     linked: frozenset[int] = frozenset()
+    labels: tuple[Segment, ...] = ()
+    after: tuple[Line, ...] = ()
 
 
 class Row(Frozen):
@@ -293,14 +296,23 @@ def split_lines(segments: Iterable[Segment]) -> Iterator[Line]:
 def code_lines(block: Code, highlight: Highlighter | None) -> Iterator[Line]:
     """The lines of ``block``, highlighted if that is possible."""
     segments = [("", block.text)] if highlight is None else highlight(block.text, block.language)
-    return _numbered(block, split_lines(segments)) if block.first else split_lines(segments)
+    lines = split_lines(segments)
+    if block.after:
+        lines = ((*each, *more) for each, more in zip(lines, block.after, strict=True))
+    return _numbered(block, lines) if block.first else lines
 
 
 def _numbered(block: Code, lines: Iterable[Line]) -> Iterator[Line]:
-    digits = len(str(block.first + block.text.count("\n")))
+    if block.labels:
+        width = max(len(said) for _, said in block.labels)
+        labels = [(role, f"{said:>{width}} ") for role, said in block.labels]
+    else:
+        digits = len(str(block.first + block.text.count("\n")))
+        count = block.text.count("\n") + 1
+        labels = [("muted", f"{number:>{digits}} ") for number in range(block.first, block.first + count)]
     for number, each in enumerate(lines, block.first):
         mark = ("current", MARK) if number in block.marked else ("linked", LINK if number in block.linked else " ")
-        yield (mark, ("muted", f"{number:>{digits}} "), *each)
+        yield (mark, labels[number - block.first], *each)
 
 
 def _block_lines(block: Block, width: int, highlight: Highlighter | None) -> Iterator[Line]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from minijax.ops.call import compiled, lowered_places
 from minijax.tools.metal.pipeline import program_descent
-from minijax.tools.metal.stages import Spot, Stages, stages
+from minijax.tools.metal.stages import Stages, stages
+from minijax.tools.programs.user_lines import Spot
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.records import place_parts
 from minijax.tools.recording.values import RunRecord

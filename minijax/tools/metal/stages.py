@@ -7,7 +7,6 @@ common. What no equation is behind says what it is, and what XLA has added for t
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -18,14 +17,12 @@ from minijax.tools.metal import machine
 from minijax.tools.metal.dumps import Kernel
 from minijax.tools.metal.pipeline import Descent, Pass
 from minijax.tools.programs import arguments, hlo
-from minijax.tools.programs.link_views import held_text, ranges, short_file
+from minijax.tools.programs.link_views import held_text, mark_text, names_text, short_file
 from minijax.tools.programs.links import ADDED, COPIED, MADE, LinkedPrograms, Numbers, Pane
+from minijax.tools.programs.user_lines import Spot, user_lines
 
 # The kinds of stage, in the order in which a program is made: 'given' is HLO as XLA gets it, 'final' what runs.
 KINDS = ("python", "jaxpr", "stablehlo", "given", "pass", "final", "llvm", "machine")
-
-# A line of the user's: the file, and the line's number from 1.
-Spot = tuple[str, int]
 
 # ``define void @fusion.1(ptr %0) {``, with quotes around a name that needs them
 _LLVM_FUNCTION = r'define [^@]*@(?:"([^"]+)"|([\w.$-]+))\('
@@ -33,8 +30,6 @@ _LLVM_KERNEL_END = "_kernel"
 _COMPUTATION = r"(?:ENTRY )?%?([\w.-]+) \(.*\{$"
 # Why a line of a kernel's code is for no equation.
 LIBRARY, FRAME = "code of XLA's own", "LLVM's own"
-# Instructions that compute what others describe.
-_HOLDING = ("fusion", "call")
 # What is marked as XLA's own; and the marks of what has its place in any program, whoever wrote it.
 _OWN = frozenset((ADDED, MADE, COPIED, LIBRARY))
 _SHORT = {
@@ -121,26 +116,26 @@ class Stages:
     def __init__(self, descent: Descent) -> None:
         self.descent = descent
         self.linked: LinkedPrograms = descent.linked
+        self.user_lines = user_lines(descent.linked)
         self.all = tuple(_stages(self))
         self._touched: dict[int, tuple[Spot, ...]] = {}
 
     def __repr__(self) -> str:
         return f"<{len(self.all)} stages: {', '.join(each.title for each in self.all)}>"
 
-    @cached_property
+    @property
     def spots(self) -> tuple[Spot, ...]:
         """The user's lines that equations come from, file by file, in order."""
-        return spots(self.linked)
+        return self.user_lines.spots
 
-    @cached_property
+    @property
     def colours(self) -> dict[Spot, int]:
         """The place of each of the user's lines among them: front ends give it the colour of this number."""
-        return {spot: i for i, spot in enumerate(self.spots)}
+        return self.user_lines.colours
 
     def places(self, numbers: Iterable[int]) -> tuple[Spot, ...]:
         """The user's lines that equations come from, in order."""
-        found = {self.of_equation[number] for number in numbers if number in self.of_equation}
-        return tuple(sorted(found, key=self.colours.__getitem__))
+        return self.user_lines.places(numbers)
 
     @cached_property
     def computations(self) -> dict[str, range]:
@@ -155,11 +150,10 @@ class Stages:
                 found.setdefault(name, range(begin, i))
         return found
 
-    @cached_property
+    @property
     def of_equation(self) -> dict[int, Spot]:
         """The user's line of each equation; those without one are not in it."""
-        found = ((each.number, spot_of(self.linked, each.number)) for each in self.linked.equations)
-        return {number: spot for number, spot in found if spot is not None}
+        return self.user_lines.of_equation
 
     def belonging(self, stage: Stage, wanted: Iterable[Spot]) -> tuple[int, ...]:
         """The indices of a stage's lines that are for one of the user's lines ``wanted``."""
@@ -183,14 +177,20 @@ class Stages:
             return ()
         found = self._touched.get(stage.number)
         if found is None:
-            equations = self.descent.equations(self.descent.passes[stage.number - 1])
-            found = self._touched[stage.number] = self.places(each.number for each in equations)
+            step = self.descent.passes[stage.number - 1]
+            numbers = {each.number for each in self.descent.equations(step)}
+            if any(step.made[kind] for kind in hlo.HOLDING):
+                # XLA does not always note whose line a fusion is: it is for what it holds
+                before = {each.name for each in self.all[stage.previous].lines}
+                new = [each for each in stage.lines if each.holds and each.name not in before]
+                numbers.update(number for each in new for number in each.equations)
+            found = self._touched[stage.number] = self.places(numbers)
         return found
 
-    @cached_property
+    @property
     def main_file(self) -> str:
         """The file that most equations come from."""
-        return main_file(self.linked)
+        return self.user_lines.main_file
 
     def told(self, each: StageLine) -> str:
         """``fusion.3 = tanh, mul of line 4``: what a line holds, or why there is nothing of the user's in it."""
@@ -200,62 +200,12 @@ class Stages:
 
     def names(self, each: StageLine, most: int) -> str:
         """``tanh, mul``: the equations that a line holds, in ``most`` characters; how many more there are."""
-        found = list(dict.fromkeys(self.linked.equation(number).primitive for number in each.equations))
-        for count in range(len(found), 0, -1):
-            said = ", ".join(found[:count]) + (f" +{len(found) - count}" if count < len(found) else "")
-            if len(said) <= most or count == 1:
-                return said
-        return ""
+        return names_text([self.linked.equation(number) for number in each.equations], most)
 
 
 def stages(descent: Descent) -> Stages:
     """Every stage of the call that ``descent`` is of. Each stage's lines are made when somebody looks at them."""
     return Stages(descent)
-
-
-# ------------------------------------------------------------------------------------------------ the user's lines
-
-
-def spot_of(linked: LinkedPrograms, number: int) -> Spot | None:
-    """The user's line that an equation comes from, or the one that it is inside of; None if none is known."""
-    todo, seen = [number], {number}
-    while todo:
-        each = linked.equation(todo.pop(0))
-        if each.line:
-            return each.file, each.line
-        todo += [outer for outer in each.inside if outer not in seen]
-        seen.update(each.inside)
-    return None
-
-
-def spots(linked: LinkedPrograms) -> tuple[Spot, ...]:
-    """The user's lines that equations come from, file by file, in order."""
-    found = {spot for each in linked.equations if (spot := spot_of(linked, each.number)) is not None}
-    files = {pane.title: i for i, pane in enumerate(linked.python)}
-    return tuple(sorted(found, key=lambda spot: (files.get(spot[0], len(files)), *spot)))
-
-
-def main_file(linked: LinkedPrograms) -> str:
-    """The file that most equations come from; '' if none is known."""
-    files = [each.file for each in linked.equations if each.line]
-    return max(dict.fromkeys(files), key=files.count, default="")
-
-
-def mark_text(places: Iterable[Spot], main: str) -> str:
-    """``L4, 7–9 model:12``"""
-    numbers: dict[str, list[int]] = {}
-    for file, number in places:
-        numbers.setdefault(file, []).append(number)
-    parts = []
-    for file, found in numbers.items():
-        name = "L" if file == main else _module(short_file(file)) + ":"
-        parts.append(name + ranges(found))
-    return " ".join(parts)
-
-
-def _module(file: str) -> str:
-    """A file's name without its ending; that of a notebook's cell stays whole, for it is shown as the cell's."""
-    return file if os.path.dirname(file) else file.removesuffix(".py")
 
 
 # ------------------------------------------------------------------------------------------------------ the stages
@@ -318,7 +268,7 @@ def _program(of: Stages, pane: Pane) -> Lines:
             zip(shown, pane.numbers, pane.links, pane.notes, strict=True)
         ):
             each = known.get(i)
-            name, holds = ("", False) if each is None else (each.name, each.opcode in _HOLDING and bool(numbers))
+            name, holds = ("", False) if each is None else (each.name, each.opcode in hlo.HOLDING and bool(numbers))
             name = names.get(name, name)
             yield StageLine(text, number, of.places(numbers), numbers, note, name, holds)
 

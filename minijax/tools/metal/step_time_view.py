@@ -23,9 +23,9 @@ from minijax.tools.documents.document import (
 from minijax.tools.documents.html import shown, span
 from minijax.tools.documents.theme import line_role
 from minijax.tools.documents.words import brief_seconds, plural, shortened
-from minijax.tools.metal.stages import spot_of, spots
 from minijax.tools.metal.step_time import PARTS, StepRow, StepTime, merged
 from minijax.tools.programs.link_views import equations_text, places_text
+from minijax.tools.programs.user_lines import spot_of, spots
 
 _BAR = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉"

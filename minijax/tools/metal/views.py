@@ -31,9 +31,10 @@ from minijax.tools.metal import machine
 from minijax.tools.metal.dumps import Kernel
 from minijax.tools.metal.memory import HeldValue, Memory
 from minijax.tools.metal.pipeline import Descent, Pass
-from minijax.tools.metal.stages import Spot, StageLine, Stages, mark_text, stages
-from minijax.tools.programs.link_views import equations_text, held_text, short_file
+from minijax.tools.metal.stages import StageLine, Stages, stages
+from minijax.tools.programs.link_views import equations_text, held_text, mark_text, short_file
 from minijax.tools.programs.links import Equation
+from minijax.tools.programs.user_lines import Spot
 
 # Lines that are alike are shown so far from a line that is not.
 _AROUND = 2

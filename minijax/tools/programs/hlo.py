@@ -87,6 +87,22 @@ def instructions(lines: Sequence[str]) -> dict[int, Instruction]:
     return found
 
 
+# Instructions that compute what others describe.
+HOLDING = ("fusion", "call")
+
+
+def holds(line: str) -> bool:
+    """Whether a line is an instruction that computes what others describe: a fusion, or a call."""
+    found = re.match(_INSTRUCTION, line)
+    return found is not None and found[2] in HOLDING
+
+
+def instruction_name(line: str) -> str:
+    """The name of the instruction on a line; '' if there is none."""
+    found = re.match(_INSTRUCTION, line)
+    return "" if found is None else found[1]
+
+
 def table_lines(lines: Sequence[str]) -> set[int]:
     """The indices of the lines that are XLA's tables of files, functions and stack frames."""
     found: set[int] = set()

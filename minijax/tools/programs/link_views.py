@@ -9,13 +9,17 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from minijax.tools.documents.document import Block, Code, Fitted, Indent, Row, line, text
+from minijax.tools.documents.document import Block, Code, Fitted, Indent, Line, Row, line, text
 from minijax.tools.documents.theme import visible
+from minijax.tools.programs import hlo
 from minijax.tools.programs.links import Equation, LinkedPrograms, Numbers, Pane
+from minijax.tools.programs.user_lines import Spot, user_lines
 
 # Where the comments of a program stand: not further left than the first, and not further right than the second.
 _LEAST_COLUMN, _MOST_COLUMN = 36, 92
 _MOST_NAMES = 4
+# So many fusions are told of, the equations of each in so many characters.
+_MOST_FUSED, _HELD = 20, 40
 # Lines of a program that say themselves why no equation is behind them.
 _OBVIOUS = ("", "parameter", "constant", "tuple", "element of a tuple", "view", "module", "function", "return")
 
@@ -58,6 +62,23 @@ def places_text(equations: Sequence[Equation]) -> str:
     return " ".join(f"{file}:{ranges(found)}" for file, found in lines.items())
 
 
+def mark_text(places: Iterable[Spot], main: str) -> str:
+    """``L4, 7–9 model:12``"""
+    numbers: dict[str, list[int]] = {}
+    for file, number in places:
+        numbers.setdefault(file, []).append(number)
+    parts = []
+    for file, found in numbers.items():
+        name = "L" if file == main else _module(short_file(file)) + ":"
+        parts.append(name + ranges(found))
+    return " ".join(parts)
+
+
+def _module(file: str) -> str:
+    """A file's name without its ending; that of a notebook's cell stays whole, for it is shown as the cell's."""
+    return file if os.path.dirname(file) else file.removesuffix(".py")
+
+
 def held_text(equations: Sequence[Equation]) -> str:
     """``tanh, mul of line 4; add of line 5``: equations by name, and where they come from; '' of none."""
     lines: dict[tuple[str, int], list[str]] = {}
@@ -69,6 +90,16 @@ def held_text(equations: Sequence[Equation]) -> str:
         where = f"{short_file(file)}:{number}" if several else f"line {number}"
         parts.append(", ".join(dict.fromkeys(names)) + (f" of {where}" if number else ""))
     return "; ".join(parts)
+
+
+def names_text(equations: Sequence[Equation], most: int) -> str:
+    """``tanh, mul``: equations by name, in ``most`` characters; how many more there are."""
+    found = list(dict.fromkeys(each.primitive for each in equations))
+    for count in range(len(found), 0, -1):
+        said = ", ".join(found[:count]) + (f" +{len(found) - count}" if count < len(found) else "")
+        if len(said) <= most or count == 1:
+            return said
+    return ""
 
 
 def comment(programs: LinkedPrograms, numbers: Numbers, room: int) -> str:
@@ -90,10 +121,29 @@ def annotated(programs: LinkedPrograms, pane: Pane, lines: Sequence[str] | None 
     ``lines`` are shown in place of the pane's own, one for one.
     """
     shown = pane.lines if lines is None else tuple(lines)
-    return Fitted(lambda width: (Code("\n".join(_commented(programs, pane, shown, width)), pane.language),))
+    def drawn(width: int) -> tuple[Block, ...]:
+        lines = [*_commented(programs, pane, shown, width)]
+        code = "\n".join(text for text, _ in lines)
+        return (Code(code, pane.language, after=tuple(said for _, said in lines)),)
+
+    return Fitted(drawn)
 
 
-def _commented(programs: LinkedPrograms, pane: Pane, lines: Sequence[str], width: int) -> Iterator[str]:
+def _coloured(programs: LinkedPrograms, numbers: Numbers, words: str) -> Line:
+    """A comment whose place has the colour of the user's line, if it names one line alone."""
+    known = user_lines(programs)
+    spots = known.places(numbers)
+    place = places_text([programs.equation(number) for number in numbers])
+    before, found, after = words.partition(place) if place else (words, "", "")
+    if not found:
+        return (("comment", words),)
+    return (("comment", before), (known.role(spots[0]) if len(spots) == 1 else "place", place), ("comment", after))
+
+
+def _commented(
+    programs: LinkedPrograms, pane: Pane, lines: Sequence[str], width: int
+) -> Iterator[tuple[str, Line]]:
+    """Each line, and what stands behind it."""
     said = [
         comment(programs, numbers, width * 2 // 5) if numbers else "" if note in _OBVIOUS else f"// {note}"
         for numbers, note in zip(pane.links, pane.notes, strict=True)
@@ -107,16 +157,38 @@ def _commented(programs: LinkedPrograms, pane: Pane, lines: Sequence[str], width
         words = f"// {equations_text(numbers)}" if again else full
         at = max(column, len(one) + 2)
         if not words or column < _LEAST_COLUMN and again:
-            yield one
+            yield one, ()
         elif column >= _LEAST_COLUMN and at + _length(words) <= width:
-            yield f"{one:<{at}}{words}"
+            yield one, (("", " " * (at - len(one))), *_coloured(programs, numbers, words))
         elif numbers and not again:
             indent = " " * (len(one) - len(one.lstrip()))
-            yield f"{indent}{comment(programs, numbers, width - len(indent))}"
-            yield one
+            yield indent, _coloured(programs, numbers, comment(programs, numbers, width - len(indent)))
+            yield one, ()
         else:
-            yield one
+            yield one, ()
         before = numbers
+
+
+def fused_rows(programs: LinkedPrograms) -> Iterator[Block]:
+    """``fusion.3  tanh, mul L4``: what each fusion of the optimised program holds, and of which of the user's lines."""
+    known = user_lines(programs)
+    found = [
+        (hlo.instruction_name(text), numbers)
+        for text, numbers in zip(programs.hlo.lines, programs.hlo.links, strict=True)
+        if numbers and hlo.holds(text)
+    ]
+    columns = max((len(name) for name, _ in found), default=0)
+    rows = []
+    for name, numbers in found[:_MOST_FUSED]:
+        held = names_text([programs.equation(number) for number in numbers], _HELD)
+        places = known.places(numbers)
+        role = known.role(places[0]) if len(places) == 1 else "place"
+        where = (role, mark_text(places, known.main_file))
+        rows.append(line(("primitive", f"{name:<{columns}}"), f"  {held}  ", where))
+    if len(found) > len(rows):
+        rows.append(line(("muted", f"… {len(found) - len(rows)} more: --links tells of every instruction")))
+    if rows:
+        yield Row("fused", tuple(rows))
 
 
 def missing_rows(programs: LinkedPrograms) -> Iterator[Block]:

@@ -10,14 +10,18 @@ from collections.abc import Iterator
 
 from minijax.core.named import Frozen
 from minijax.tools.documents.document import MARK, Block, Code, Document, Line, Segment, document, line, text
-from minijax.tools.programs.link_views import equations_text, places_text
+from minijax.tools.programs import hlo
+from minijax.tools.programs.link_views import equations_text, held_text, mark_text, names_text, places_text
 from minijax.tools.programs.links import Equation, LinkedPrograms, Pane
+from minijax.tools.programs.user_lines import user_lines
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.records import BindRecord, EquationRecord, Recording, place_parts
 
 # The panes, in the order in which a program is made.
 PROGRAM_PANES = ("python", "jaxpr", "stablehlo", "optimized")
 _MOST_NAMED = 6
+# Characters of the equations that a fusion holds, behind it.
+_HELD = 24
 
 
 class Selection(Frozen):
@@ -89,14 +93,39 @@ def linked_pane(programs: LinkedPrograms, index: int, selection: Selection, plac
     blocks: list[Block] = []
     if pane.language == "python":
         blocks.append(text(line(("place", pane.title)), wrap=False))
-    blocks += _runs(pane, linked, current)
+    blocks += _runs(pane, linked, current, _beside(programs, pane))
     if pane.left_out:
         blocks.append(text(f"... {pane.left_out} more lines", role="muted"))
     return document(*blocks)
 
 
-def _runs(pane: Pane, linked: frozenset[int], current: int) -> Iterator[Block]:
-    """The lines, numbered; what is between parts of a file that do not follow one another is left out."""
+class _Beside(Frozen):
+    """What stands before and behind each line of a pane: whose line it is, and what a fusion holds."""
+
+    labels: tuple[Segment, ...]
+    after: tuple[Line, ...]
+
+
+def _beside(programs: LinkedPrograms, pane: Pane) -> _Beside:
+    """Lines of Python have their numbers, others the user's line that they are for, each in that line's colour."""
+    known = user_lines(programs)
+    width = len(str(max(pane.numbers, default=0)))
+    labels, after = [], []
+    for text_, number, numbers in zip(pane.lines, pane.numbers, pane.links, strict=True):
+        places = known.places(numbers)
+        if pane.language == "python":
+            places = ((pane.title, number),) if (pane.title, number) in known.colours else places[:1]
+        role = known.role(places[0]) if places else "muted"
+        more = "+" if len(places) > 1 else ""
+        said = f"{number:>{width}}" if pane.language == "python" else mark_text(places[:1], known.main_file) + more
+        labels.append((role, said))
+        held = names_text([programs.equation(each) for each in numbers], _HELD) if hlo.holds(text_) else ""
+        after.append((("comment", f"  // {held}"),) if held else ())
+    return _Beside(tuple(labels), tuple(after))
+
+
+def _runs(pane: Pane, linked: frozenset[int], current: int, known: _Beside) -> Iterator[Block]:
+    """The lines, labelled; what is between parts of a file that do not follow one another is left out."""
     numbers = pane.numbers if pane.language == "python" else range(1, len(pane.lines) + 1)
     start = 0
     for i in range(1, len(pane.lines) + 1):
@@ -107,7 +136,8 @@ def _runs(pane: Pane, linked: frozenset[int], current: int) -> Iterator[Block]:
         shift = numbers[start] - start
         marked = (current + shift,) if start <= current < i else ()
         marks = frozenset(index + shift for index in linked if start <= index < i)
-        yield Code("\n".join(pane.lines[start:i]), pane.language, numbers[start], marked, marks)
+        labels, after = known.labels[start:i], known.after[start:i]
+        yield Code("\n".join(pane.lines[start:i]), pane.language, numbers[start], marked, marks, labels, after)
         start = i
 
 
@@ -123,7 +153,12 @@ def selection_line(programs: LinkedPrograms, selection: Selection) -> Line:
     equations = [programs.equation(number) for number in numbers]
     names = list(dict.fromkeys(each.primitive for each in equations))
     more = f" +{len(names) - _MOST_NAMED}" if len(names) > _MOST_NAMED else ""
-    out: list[Segment] = [("current", MARK + " "), ("heading", equations_text(numbers))]
+    out: list[Segment] = [("current", MARK + " ")]
+    fusion = _fusion(programs, selection)
+    if fusion:
+        # what it holds by name, in place of the numbers
+        return (*out, ("heading", fusion), ("muted", " = "), ("primitive", held_text(equations)))
+    out.append(("heading", equations_text(numbers)))
     where = places_text(equations)
     if where:
         out += [("muted", " · "), ("place", where)]
@@ -132,6 +167,14 @@ def selection_line(programs: LinkedPrograms, selection: Selection) -> Line:
     if said:
         out += [("muted", " · "), ("warning", said)]
     return tuple(out)
+
+
+def _fusion(programs: LinkedPrograms, selection: Selection) -> str:
+    """The name of the fusion that was selected; '' of any other line."""
+    if selection.pane < 0 or programs.panes[selection.pane].language != "hlo":
+        return ""
+    chosen = programs.panes[selection.pane].lines[selection.index]
+    return hlo.instruction_name(chosen) if hlo.holds(chosen) else ""
 
 
 def _missing(equations: list[Equation]) -> str:
