@@ -77,6 +77,20 @@ def test_keys_in_the_stepper_step_and_leave_the_notebook_alone(lab: Page, opened
     until(lambda: len(lab.cells()) == 2, 20)
 
 
+def test_other_pages_of_a_notebook_keep_their_keys_too(lab: Page, opened: Callable[..., str]):
+    opened(LOAD, "%passes f(3.0)", "%hlo f(3.0) --stage optimized --links", "%minijax_time f(3.0)")
+    until(lambda: len(lab.browser.all(".mjw-stage, .mjw-scroll")) > 3, 30, lambda: str(lab.shown("error")))
+    cells = lab.cells()
+    places = lab.browser.run(
+        "return [...document.querySelectorAll('.mjw *')].filter((e) => e.tabIndex >= 0 && e.checkVisibility())"
+    )
+    assert len(places) > 5
+    for place in places:
+        lab.browser.run("arguments[0].focus()", place)
+        lab.driver.switch_to.active_element.send_keys("ddxaz0")
+        assert lab.cells() == cells, place.get_attribute("outerHTML")[:200]
+
+
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 def test_every_text_can_be_read_in_both_themes(theme: str, lab: Page, opened: Callable[..., str]):
     lab.theme(theme)
