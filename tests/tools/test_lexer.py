@@ -150,6 +150,42 @@ def test_stablehlo():
     assert any(role == "type" and piece.startswith("f32[2,3]") for role, piece in optimised)
 
 
+LLVM = """\
+define noalias ptr @"a b"(ptr %0) #1 {
+vector.ph:
+  %8 = tail call <8 x float> @llvm.fma.f32(float 0x3FF0, float -1.0e+00), !alias.scope !10 ; why
+  store i64 %8, ptr null, align 4
+"""
+MACHINE = """\
+add_fusion:
+      0  movabs        rax, 0x10
+     1a  vmovups       ymm0, ymmword ptr [rax + rcx*4 - 8]
+"""
+
+
+def test_code_of_kernels():
+    found = [(piece, role) for role, piece in highlight(LLVM, "llvm") if role]
+    for pair in (
+        ("define", "keyword"), ("ptr", "type"), ('@"a b"', "function"), ("%0", "var"), ("#1", "param-name"),
+        ("vector.ph:", "function"), ("tail call", "primitive"), ("float", "type"), ("0x3FF0", "literal"),
+        ("-1.0e+00", "literal"), ("!alias.scope", "param-name"), ("; why", "comment"), ("store", "primitive"),
+        ("null", "keyword"), ("4", "literal"), ("x", "keyword"),
+    ):  # fmt: skip
+        assert pair in found, pair
+    found = [(piece, role) for role, piece in highlight(MACHINE, "asm") if role]
+    assert found[:7] == [
+        ("add_fusion:", "function"), ("0", "comment"), ("movabs", "primitive"), ("rax", "var"), (",", "punctuation"),
+        ("0x10", "literal"), ("1a", "comment"),
+    ]  # fmt: skip
+    assert {("vmovups", "primitive"), ("ymmword", "keyword"), ("4", "literal"), ("[", "punctuation")} <= set(found)
+
+
+@given(st.text(max_size=80), st.sampled_from(["llvm", "asm"]))
+def test_no_text_breaks_the_lexers_of_code(text: str, language: str):
+    pieces = "".join(piece for _, piece in highlight(text, language))
+    assert pieces == text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
+
+
 def test_the_entry_points():
     """As ``pygmentize -l jaxpr`` finds them: through the installed package's entry points."""
     assert isinstance(get_lexer_by_name("jaxpr"), JaxprLexer)

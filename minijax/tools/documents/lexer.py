@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pygments.lexer import Lexer, RegexLexer
+from pygments.lexer import Lexer, RegexLexer, bygroups
 from pygments.lexers.python import PythonLexer
 from pygments.token import (
     Comment,
@@ -272,7 +272,70 @@ class StableHLOLexer(RegexLexer):
     }
 
 
-_LEXERS = {"jaxpr": JaxprLexer, "stablehlo": StableHLOLexer, "hlo": StableHLOLexer, "python": PythonLexer}
+class LLVMLexer(RegexLexer):
+    """LLVM IR, as a kernel's is written down."""
+
+    name = "LLVM IR of a kernel"
+    aliases: list[str] = []
+    filenames: list[str] = []
+    mimetypes: list[str] = []
+    url = "https://llvm.org/docs/LangRef.html"
+
+    tokens = {
+        "root": [
+            (r"\s+", Whitespace),
+            (r";[^\n]*", TOKENS["comment"]),
+            (r'c?"(?:\\.|[^"\\])*"', TOKENS["string"]),
+            (r"[\w.$-]+:", TOKENS["function"]),
+            (r'%(?:"[^"\n]*"|[\w.$-]+)', TOKENS["var"]),
+            (r'@(?:"[^"\n]*"|[\w.$-]+)', TOKENS["function"]),
+            (r"[!#][\w.]*", TOKENS["param-name"]),
+            (r"(?:i\d+|half|bfloat|float|double|ptr|void|label|metadata|token)\b", TOKENS["type"]),
+            (
+                r"(?:define|declare|attributes|target|source_filename|to|x|poison|undef|null|true|false)\b",
+                TOKENS["keyword"],
+            ),
+            (r"(?:ret|br|store|fence|switch|unreachable|tail call|call)\b", TOKENS["primitive"]),
+            (r"(?<== )[a-z]+(?: call)?\b", TOKENS["primitive"]),
+            (r"-?(?:0x\w+|\d+(?:\.\d+)?(?:e[-+]?\d+)?)\b", TOKENS["literal"]),
+            (r"[=<>(){}\[\],:*.]", TOKENS["punctuation"]),
+            (r"[A-Za-z_][\w.-]*", Name),
+            (r".", Text),
+        ]
+    }
+
+
+class MachineLexer(RegexLexer):
+    """Machine code as ``%passes --kernel`` lists it: a function's name, or an address and an instruction."""
+
+    name = "machine code of a kernel"
+    aliases: list[str] = []
+    filenames: list[str] = []
+    mimetypes: list[str] = []
+    url = "https://www.capstone-engine.org"
+
+    tokens = {
+        "root": [
+            (r"^\S.*:$", TOKENS["function"]),
+            (r"^( +)([0-9a-f]+)( +)(\S+)", bygroups(Whitespace, TOKENS["comment"], Whitespace, TOKENS["primitive"])),
+            (r"\n|[^\S\n]+", Whitespace),
+            (r"-?(?:0x[0-9a-f]+|\d+)\b", TOKENS["literal"]),
+            (r"(?:byte|word|dword|qword|xmmword|ymmword|zmmword|ptr)\b", TOKENS["keyword"]),
+            (r"[a-z]\w*", TOKENS["var"]),
+            (r"[-+*\[\]{},:#!]", TOKENS["punctuation"]),
+            (r".", Text),
+        ]
+    }
+
+
+_LEXERS = {
+    "jaxpr": JaxprLexer,
+    "stablehlo": StableHLOLexer,
+    "hlo": StableHLOLexer,
+    "llvm": LLVMLexer,
+    "asm": MachineLexer,
+    "python": PythonLexer,
+}
 
 
 def highlight(text: str, language: str) -> Iterator[tuple[str, str]]:

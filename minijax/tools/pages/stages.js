@@ -124,7 +124,7 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
 
   // --- panes
   const bar = make("div", "mjw-bar");
-  const status = make("div", "mjw-status mjw-said", MEANT);
+  const status = make("div", "mjw-status mjw-told", MEANT);
   status.setAttribute("role", "status");
   status.setAttribute("aria-live", "polite");
   const grid = make("div", "mjw-browse");
