@@ -285,14 +285,14 @@ class Summary(observe.Observer):
         for name, x in candidates:
             if not isinstance(x, Tracer) or not x._trace.main.alive or x._trace.main.level >= len(self.scopes):
                 continue
-            record = self.describe(x, self.scopes[x._trace.main.level], name)
+            scope = self.scopes[x._trace.main.level]
             known = self.sampled.get(id(x))
             if known is None or known[0]() is not x:
                 self.sampled[id(x)] = weakref.ref(x), len(self.tracers)
-                self.tracers.append(record)
+                self.tracers.append(self.describe(x, scope, name))
                 self.tracers_kept += not name and x._trace is trace
             elif name and "name" not in dict(self.tracers[known[1]].fields):  # which it has got since
-                self.tracers[known[1]] = record
+                self.tracers[known[1]] = self.describe(x, scope, name)
         if len(self.tracers) >= MOST_TRACERS:
             self.samples_left = 0
 
