@@ -108,6 +108,15 @@ def test_without_its_libraries_a_recording_comes_from_the_gallery(monkeypatch: p
     assert not recording.has_values and said.endswith("this page was made without no_such_library.")
 
 
+def test_the_contents_of_a_narrow_page_are_folded_away(site: Path, window: Browser) -> None:
+    window.open(site / "index.html", width=480)
+    assert not window.one("nav").is_displayed()
+    window.one("header label").click()
+    assert window.one("nav").is_displayed() and len(window.all("nav a")) == len(FILES) - len(RECORDINGS)
+    window.open(site / "index.html", width=1200)
+    assert window.one("nav").is_displayed() and not window.one("#menu").is_displayed()
+
+
 def test_the_gallery_has_values_where_it_could_record(site: Path) -> None:
     page = (site / "gallery" / "graph_network.html").read_text(encoding="utf-8")
     assert "values are in the process that recorded them" not in page
