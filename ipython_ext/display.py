@@ -23,7 +23,7 @@ from minijax.tools.documents.lexer import highlight
 from minijax.tools.documents.room import brief, brief_text
 from minijax.tools.documents.theme import to_text
 from minijax.tools.programs.hlo import folded
-from minijax.tools.session.result import NOTHING, Browse, Result, Step
+from minijax.tools.session.result import NOTHING, Browse, Result
 
 if TYPE_CHECKING:
     from minijax.core.missed import Missed
@@ -86,20 +86,36 @@ class Shown:
         step = self._step
         rename = renamer(self._shell)
         plain = rename(brief_text(self.document, page(), _PRINTED))
-        if sharing(self._shell).steps_live():
-            return {"text/plain": plain, **self._stepper(step, rename)}
         return {"text/plain": plain, "text/html": rename(_widget(self._shell, step.recording, step.position, rename))}
 
-    def _stepper(self, step: Step, rename: Callable[[str], str]) -> dict[str, Any]:
-        """A stepper for which the kernel answers, and what stands for it where there is none."""
+    def _ipython_display_(self) -> None:
+        """Show a live stepper, which takes two outputs; of all else IPython asks for the bundle then."""
+        if not self._is_live():
+            raise NotImplementedError
+        for each in self.bundles():
+            self._shell.display_pub.publish(each)
+
+    def bundles(self) -> list[dict[str, Any]]:
+        """What is shown, output by output."""
+        step = self._step
+        if step is None or not self._is_live():
+            return [self._repr_mimebundle_()]
         # imported here: anywidget may not be there, and only a notebook that steps needs it
-        from minijax.ipython_ext.live import MIME, LiveStepper
+        from minijax.ipython_ext.live import LiveStepper
         from minijax.tools.pages.live import static_html
 
+        rename = renamer(self._shell)
         if self._widget is None:
             self._widget = LiveStepper(step, rename, self._ended)
             sharing(self._shell).opened(self._widget)
-        return {"text/html": static_html(step.recording, step.position, rename), MIME: self._widget.view}
+        plain = rename(brief_text(self.document, page(), _PRINTED))
+        kept = {"text/plain": plain, "text/html": static_html(step.recording, step.position, rename)}
+        return [kept, self._widget.bundle]
+
+    def _is_live(self) -> bool:
+        """Whether a stepper is shown for which the kernel answers."""
+        stepping = self._step is not None and not self.quiet and not in_terminal(self._shell)
+        return stepping and sharing(self._shell).steps_live()
 
 
 def page() -> int:

@@ -16,7 +16,7 @@ from minijax.tools.pages.live import LivePage
 from minijax.tools.pages.page import loader
 from minijax.tools.session.result import Step
 
-# What a view is shown as where there is a kernel; beside it the bundle has what is shown elsewhere.
+# What shows a view where there is a kernel.
 MIME = "application/vnd.jupyter.widget-view+json"
 
 _GONE = "the kernel has let this recording go, many were stepped through since: run the cell again"
@@ -43,6 +43,9 @@ class LiveStepper(anywidget.AnyWidget):  # type: ignore[misc]
         self.page = None
 
     @property
-    def view(self) -> dict[str, Any]:
-        """What the bundle says of it."""
-        return {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
+    def bundle(self) -> dict[str, Any]:
+        """An output that shows it; nothing where there are no widgets. What is read without a kernel is an output of
+        its own: JupyterLab has a message for a view without its model, whatever else the bundle has.
+        """
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
+        return {"text/plain": "", "text/html": '<div class="minijax"></div>', MIME: view}

@@ -165,7 +165,8 @@ class _Traits(Magics):
     def show(self, shown: Shown) -> None:
         """Show at once what a magic gives."""
         shell: Any = self.shell
-        shell.display_pub.publish(shown._repr_mimebundle_())
+        for each in shown.bundles():
+            shell.display_pub.publish(each)
         shown.quiet = True
         self.shown.append(shown)
 

@@ -15,6 +15,7 @@ LOAD = (
     "%load_ext minijax\nimport minijax.numpy as jnp\nfrom minijax import grad, jit, vmap\n"
     "def f(x): return jnp.sin(x) * 2.0 - x"
 )
+PAGE = f"{LOAD}\n%config MinijaxMagics.stepper = 'page'"
 CELLS = (LOAD, "%step grad(f)(3.0)", "'the last cell'")
 STAGE = ".jp-OutputArea-output .mjw-stage"
 # How many steppers are laid out in columns, and how many stand at the end.
@@ -57,7 +58,8 @@ def test_keys_in_the_stepper_step_and_leave_the_notebook_alone(lab: Page, opened
     opened(*CELLS)
     ready(lab)
     cells = lab.cells()
-    assert [each[3] for each in cells] == [0, 1, 1]
+    # a live stepper has a second output, for where no kernel is
+    assert [each[3] for each in cells] == [0, 2, 1]
     lab.browser.one(".mjw [data-pane=stack]").click()
     stepping = {"n": None, "b": None, "i": None, chr(0xE014): None, chr(0xE015): None, chr(0xE011): None}
     for key in stepping:
@@ -114,8 +116,9 @@ def test_nothing_is_asked_of_others_and_the_console_has_no_error(lab: Page, open
     assert lab.errors() == []
 
 
-def test_a_hundred_steppers_are_in_a_file_under_two_megabytes(lab: Page, opened: Callable[..., str]):
-    name = opened(LOAD, *(f"%step grad(f)({i}.0)" for i in range(100)))
+@pytest.mark.parametrize("load", [LOAD, PAGE], ids=["live", "page"])
+def test_a_hundred_steppers_are_in_a_file_under_two_megabytes(load: str, lab: Page, opened: Callable[..., str]):
+    name = opened(load, *(f"%step grad(f)({i}.0)" for i in range(100)))
     ready(lab, 100)
     assert lab.shown("error") == []
     size = (lab.server.folder / name).stat().st_size
@@ -128,7 +131,7 @@ def test_a_hundred_steppers_are_in_a_file_under_two_megabytes(lab: Page, opened:
     # the cell that brought it runs again, and then is deleted
     lab.activate(1)
     lab.execute("notebook:run-cell")
-    assert lab.browser.run(STYLED) == 100
+    until(lambda: lab.browser.run(STYLED) == 100, 20)
     lab.execute("notebook:delete-cell")
     until(lambda: len(lab.browser.all(STAGE)) == 99, 20)
     assert lab.browser.run(STYLED) == 99
@@ -137,7 +140,7 @@ def test_a_hundred_steppers_are_in_a_file_under_two_megabytes(lab: Page, opened:
 def test_steppers_whose_style_was_deleted_with_its_cell_are_logs_until_one_runs_again(
     lab: Page, opened: Callable[..., str]
 ):
-    name = opened(LOAD, "%step grad(f)(3.0)", "%step f(3.0)", "%step jit(f)(3.0)")
+    name = opened(PAGE, "%step grad(f)(3.0)", "%step f(3.0)", "%step jit(f)(3.0)")
     ready(lab, 3)
     lab.activate(1)
     lab.execute("notebook:delete-cell")
@@ -175,7 +178,7 @@ def test_a_narrow_window_has_nothing_beside_it(lab: Page, opened: Callable[..., 
 
 @pytest.mark.parametrize("trusted", [True, False], ids=["trusted", "somebody else's"])
 def test_a_saved_file_shows_everything_without_a_kernel(trusted: bool, lab: Page, opened: Callable[..., str]):
-    cells = (LOAD, "%step grad(f)(3.0)", "%grad f(3.0)", "%graph f(3.0)", "%hlo f(2.0)", "%tree {'a': jnp.ones(3)}")
+    cells = (PAGE, "%step grad(f)(3.0)", "%grad f(3.0)", "%graph f(3.0)", "%hlo f(2.0)", "%tree {'a': jnp.ones(3)}")
     name = opened(*cells)
     ready(lab)
     lab.close()
@@ -196,3 +199,43 @@ def test_a_saved_file_shows_everything_without_a_kernel(trusted: bool, lab: Page
     text = lab.browser.one(".jp-Notebook").text
     assert "-2.979985" in text and "stablehlo.sine" in text and "1 array, 3 elements" in text
     assert "Error" not in text and lab.errors() == []
+
+
+# The words of the outputs that are seen.
+SEEN = (
+    "return [...document.querySelectorAll('.jp-OutputArea-child')].filter((e) => e.checkVisibility())"
+    ".map((e) => e.innerText).join('\\n')"
+)
+SLIDE = (
+    "const range = document.querySelector('.mjw-argument input[type=range]'); range.value = arguments[0];"
+    "range.dispatchEvent(new Event('input'));"
+)
+
+
+def test_moving_an_argument_of_a_live_stepper_records_the_call_again(lab: Page, opened: Callable[..., str]):
+    lab.errors()
+    opened(*CELLS)
+    ready(lab)
+    lab.browser.one("[data-move=over]").click()
+    status = lab.browser.run(STATUS)
+    assert "sin(x) = 0.14112" in status
+    lab.browser.run(SLIDE, -2)
+    until(lambda: lab.browser.run(STATUS) != status, 20)
+    assert lab.browser.run(STATUS) == status.replace("0.14112", "-0.9092974")
+    assert "the log of this recording" not in lab.browser.run(SEEN).lower()
+    assert lab.asked_elsewhere() == [] and lab.errors() == []
+
+
+@pytest.mark.parametrize("trusted", [True, False], ids=["trusted", "somebody else's"])
+def test_a_saved_live_stepper_is_its_log_where_no_kernel_is(trusted: bool, lab: Page, opened: Callable[..., str]):
+    name = opened(*CELLS)
+    ready(lab)
+    lab.close()
+    if not trusted:
+        path = lab.server.folder / name
+        path.write_text(path.read_text().replace("minijax.numpy as jnp", "minijax.numpy as  jnp"))
+    lab.open(name, kernel=False)
+    until(lambda: lab.browser.all(".mjw-static"), 30)
+    said = until(lambda: lab.browser.run(SEEN), 20)
+    assert "values at the first moment" in said and "sin(x) = 0.14112" in said and "'the last cell'" in said
+    assert "Loading widget" not in said and "Error" not in said and lab.kernels() == 0

@@ -37,6 +37,12 @@ MOST_ARGUMENTS = 12
 MOST_ELEMENTS = 256
 # A slider of a float has so many steps.
 _STEPS = 200
+# What is read without a kernel, and the output after it: Jupyter shows one of them, the stepper where there is one.
+_KEPT = (
+    ".mjw-kept details>div{margin-left:0;padding-left:1.2em}.mjw-kept pre{white-space:pre-wrap}"
+    ".jp-OutputArea-child:has(.mjw-kept):has(+.jp-OutputArea-child .mjw-stage){display:none}"
+    ".jp-OutputArea-child:has(.mjw-kept)+.jp-OutputArea-child:not(:has(.mjw-stage)){display:none}"
+)
 
 
 class LivePage:
@@ -179,8 +185,8 @@ def static_html(recording: Recording, start: int = 0, rename: Callable[[str], st
     said = "".join(log_lines(recording, MOST_RECORDS, start, "in a notebook with a kernel a stepper stands here."))
     values = "\n".join(html.escape(shown(each)) for each in _values(recording, start))
     table = f"<pre>values at the first moment\n{values}</pre>" if values else ""
-    around = '<div class="minijax tex2jax_ignore mathjax_ignore">'
-    return rename(f"{around}<style>{layout()}</style>{table}{said}</div>")
+    around = '<div class="minijax mjw-static mjw-kept tex2jax_ignore mathjax_ignore">'
+    return rename(f"{around}<style>{layout()}{_KEPT}</style>{table}{said}</div>")
 
 
 def _values(recording: Recording, start: int) -> Iterator[str]:
