@@ -287,6 +287,23 @@ LOWERED: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
+JAXPRS: dict[str, Callable[[], Any]] = {
+    "named": lambda: jax.make_jaxpr(product)(VALUES, VALUES),
+    "named, under vmap": lambda: jax.make_jaxpr(jax.vmap(product))(TWICE, TWICE),
+    "named, under jvp": lambda: jax.make_jaxpr(lambda a: jax.jvp(product, (a, a), (a, a)))(VALUES),
+    "named, linearized": lambda: jax.make_jaxpr(lambda a: jax.linearize(product, a, a)[1](a, a))(VALUES),
+    "constraint, transposed": lambda: jax.make_jaxpr(lambda a: jax.vjp(branches, a)[1](a))(VALUES),
+    "constraint, under vmap": lambda: jax.make_jaxpr(jax.vmap(sine))(TWICE),
+    "constraint, in scan": lambda: jax.make_jaxpr(steps)(VALUES),
+}
+
+
+def printed(closed: Any) -> str:
+    """A jaxpr's text on one line, but for what JAX prints of shardings of operations that have none."""
+    text = re.sub(r"np\.int64\((\d+)\)", r"\1", re.sub(r"\b(out_sharding|sharding)=None", "", str(closed)))
+    return re.sub(r"\s+", " ", text).replace("[ ", "[").replace(" ]", "]")
+
+
 def texts(lowered: Any) -> list[Any]:
     """What a program's texts say of shardings."""
     compiled = lowered.compile()
@@ -298,4 +315,5 @@ def texts(lowered: Any) -> list[Any]:
 if __name__ == "__main__":
     found = {name: run(program) for table in (ARRAYS, PROGRAMS, JIT) for name, program in table.items()}
     found |= {f"text: {name}": texts(lower()) for name, lower in LOWERED.items()}
+    found |= {f"jaxpr: {name}": printed(make()) for name, make in JAXPRS.items()}
     print(json.dumps(found))

@@ -270,6 +270,11 @@ class MeshArray(CommittedArray):
         value = self._host = gather_parts(self._buffer, self.device, self.aval)
         return value
 
+    def __repr__(self) -> str:
+        if self.device.is_fully_addressable or self.device.is_fully_replicated:
+            return super().__repr__()
+        return f"Array({self.aval.shape}, dtype={dtype_name(self.aval.dtype)})"
+
     @property
     def assignment(self) -> tuple[Any, ...]:
         """The devices, in the order in which programs are given them."""

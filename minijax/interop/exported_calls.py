@@ -12,13 +12,22 @@ from typing import Any
 from minijax.core import dtypes
 from minijax.core.lists import split_list
 from minijax.core.named import Frozen
+from minijax.core.shardings import Sharding
 from minijax.core.varying import current_mesh, is_checked, manual_axes
 from minijax.errors import UnexpectedTracerError
 from minijax.interop.effects import JaxCallback
 from minijax.interop.exported import eval_by_jax, export_rules, jax_closed, named
 from minijax.interop.programs import jax_primitive, our_primitives
 from minijax.interop.special import ImportedPolicy
-from minijax.interop.values import aval_of, from_jax_value, jax_module, mesh_for_jax, spec_of, to_jax_value
+from minijax.interop.values import (
+    aval_of,
+    from_jax_value,
+    jax_module,
+    mesh_for_jax,
+    sharding_for_jax,
+    spec_of,
+    to_jax_value,
+)
 from minijax.interpreters import recompute
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
 from minijax.ops.callback import ORDERED
@@ -41,11 +50,19 @@ def _function(closed: ClosedJaxpr, name: str) -> Callable[..., Any]:
 def export_jit(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     closed, name = eqn.params["jaxpr"], eqn.params["name"]
     options = {key: eqn.params[key] for key in ("keep_unused", "inline") if eqn.params.get(key)}
-    key = ("jitted by jax", name, *options)
+    for which in ("in_shardings", "out_shardings"):
+        if which in eqn.params:
+            said = [sharding_for_jax(s) if isinstance(s, Sharding) else None for s in eqn.params[which]]
+            options[which] = tuple(said) if which == "in_shardings" else said
+    key = ("jitted by jax", name, *options, eqn.params.get("in_shardings"), eqn.params.get("out_shardings"))
     if key not in closed.memo:
         closed.memo[key] = jax_module().jit(_function(closed, name), **options)
     outs: list[Any] = closed.memo[key](*operands)
     return outs
+
+
+def export_sharding_constraint(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    return [jax_module("lax").with_sharding_constraint(operands[0], sharding_for_jax(eqn.params["sharding"]))]
 
 
 def _with_programs(*names: str) -> Any:
@@ -357,6 +374,7 @@ export_rules.update(
         "debug_print": export_debug_print,
         "pmap": export_pmap,
         "shard_map": export_shard_map,
+        "sharding_constraint": export_sharding_constraint,
         "pvary": export_pvary,
         "psum_invariant": export_psum_invariant,
         "random_wrap": export_random_wrap,

@@ -14,15 +14,16 @@ import numpy as np
 
 from minijax.api import checkpoint as ad_checkpoint
 from minijax.api.checkpoint import checkpoint_policies
+from minijax.backend import pjrt
 from minijax.core import dtypes
 from minijax.core.named import Frozen, NamedTuple
-from minijax.core.shardings import PartitionSpec
-from minijax.core.structural import instantiate_zeros, zero_of
+from minijax.core.shardings import NO_MESH, PartitionSpec
+from minijax.core.structural import UNSPECIFIED, instantiate_zeros, zero_of
 from minijax.core.trace import state
 from minijax.interop.borrowed import jvp_program, without_sources
 from minijax.interop.programs import Site, import_closed, import_once, import_rules, jax_primitive, our_primitives
 from minijax.interop.signature import JaxCall, equation_call
-from minijax.interop.values import aval_of, jax_module, mesh_of_jax, spec_of
+from minijax.interop.values import aval_of, jax_module, mesh_of_jax, sharding_of_jax, spec_of
 from minijax.interpreters import recompute
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
@@ -30,6 +31,7 @@ from minijax.ops.call import jit_p
 from minijax.ops.custom_derivatives import About, Function
 from minijax.ops.linear_solve import _LinearSolveTuple as LinearSolveTuple
 from minijax.ops.linear_solve import linear_solve_p
+from minijax.ops.meshes.constraint import sharding_constraint_p
 from minijax.ops.parallel import all_to_all_p, group_size
 from minijax.ops.shard_map import on_each_device, shard_map_p
 from minijax.ops.subjaxprs import hoist_consts, join_consts
@@ -41,13 +43,30 @@ Equations = list[JaxprEqn] | None
 
 
 def import_jit(eqn: Any, site: Site) -> Equations:
-    """A call of ``jit``. Shardings, layouts and compiler options say where and how it is computed, not what.
+    """A call of ``jit``. Layouts and compiler options say how it is computed, not what.
 
     Nothing is donated: the operands may share the memory of JAX's arrays.
     """
     name = eqn.params["name"]
     closed = import_once(eqn.params["jaxpr"], name)
-    return site.equation(jit_p, {"jaxpr": closed, "name": name, "donated_invars": (False,) * len(site.invars)})
+    params = {"jaxpr": closed, "name": name, "donated_invars": (False,) * len(site.invars)}
+    for key in ("in_shardings", "out_shardings"):
+        said = [sharding_of_jax(each) or UNSPECIFIED for each in eqn.params.get(key, ())]
+        if any([each is not UNSPECIFIED for each in said]):
+            params[key] = tuple(said)
+            pjrt.note_committed()
+    return site.equation(jit_p, params)
+
+
+def import_sharding_constraint(eqn: Any, site: Site) -> Equations:
+    """How a value is to be divided; where only JAX can say it, the primitive stays JAX's."""
+    sharding = sharding_of_jax(eqn.params["sharding"])
+    if sharding is None:
+        return None
+    pjrt.note_committed()
+    free = frozenset(eqn.params["unconstrained_dims"])
+    own = {"sharding": sharding, "layout": None, "context_mesh": NO_MESH, "unconstrained_dims": free}
+    return site.equation(sharding_constraint_p, own)
 
 
 def import_call(eqn: Any, site: Site) -> Equations:
@@ -383,6 +402,7 @@ import_rules.update(
         "custom_vjp_call": import_custom_vjp,
         "custom_linear_solve": import_linear_solve,
         "shard_map": import_shard_map,
+        "sharding_constraint": import_sharding_constraint,
         "all_to_all": import_all_to_all,
     }
 )

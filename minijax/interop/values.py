@@ -16,12 +16,21 @@ from typing import Any
 import numpy as np
 
 from minijax.backend import pjrt
-from minijax.core.array import Array
+from minijax.core.array import Array, MeshArray
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import PRNGImpl, impl_of, is_key, keys_of, words_of
 from minijax.core.refs import AbstractRef
-from minijax.core.shardings import AbstractMesh, AxisType, Mesh
+from minijax.core.shardings import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+)
 from minijax.core.varying import current_mesh, is_checked, manual_axes, varying
+from minijax.ops.sharded import over_mesh
 
 
 @functools.cache
@@ -115,6 +124,34 @@ def mesh_for_jax(ours: AbstractMesh) -> Any:
     return of.Mesh(devices, ours.axis_names, types)
 
 
+def sharding_of_jax(theirs: Any) -> Any:
+    """Our sharding for one of JAX's, over our devices of the same numbers; None for one that ours cannot say."""
+    of = jax_module("sharding")
+    if isinstance(theirs, of.SingleDeviceSharding):
+        (device,) = theirs.device_set
+        ours = {each.id: each for each in pjrt.devices()}
+        return SingleDeviceSharding(ours[device.id]) if device.id in ours else None
+    if not isinstance(theirs, of.NamedSharding) or not hasattr(theirs.mesh, "devices"):
+        return None
+    free = of.PartitionSpec.UNCONSTRAINED
+    parts = [PartitionSpec.UNCONSTRAINED if part is free else part for part in theirs.spec]
+    mesh = mesh_of_jax(theirs.mesh)
+    return NamedSharding(mesh, PartitionSpec(*parts)) if isinstance(mesh, Mesh) else None
+
+
+def sharding_for_jax(ours: Sharding) -> Any:
+    """JAX's sharding for one of ours. NotImplementedError for one that only XLA's description says."""
+    of = jax_module("sharding")
+    if isinstance(ours, SingleDeviceSharding):
+        theirs = {device.id: device for device in jax_module().devices()}
+        return of.SingleDeviceSharding(theirs[ours.assignment[0].id])
+    if not isinstance(ours, NamedSharding):
+        raise NotImplementedError(f"{ours} is not told to JAX: put the array where a NamedSharding says first.")
+    free = of.PartitionSpec.UNCONSTRAINED
+    parts = [free if part is PartitionSpec.UNCONSTRAINED else part for part in ours.spec]
+    return of.NamedSharding(mesh_for_jax(ours.mesh), of.PartitionSpec(*parts))
+
+
 def spec_of(aval: Any) -> Any:
     """JAX's ``ShapeDtypeStruct`` for a type of ours or of JAX's; for a reference's, one of that type."""
     if type(aval) is AbstractRef:
@@ -142,7 +179,11 @@ def from_jax_value(x: Any) -> Array:
         aval = aval_of(x)
         return Array(keys_of(np.asarray(jax_module("random").key_data(x)), aval.dtype), aval)
     value = np.asarray(x)
-    return Array(value, ShapedArray(value.shape, value.dtype, bool(getattr(x, "weak_type", False))))
+    made = Array(value, ShapedArray(value.shape, value.dtype, bool(getattr(x, "weak_type", False))))
+    if len(getattr(x, "addressable_shards", ())) > 1:
+        sharding = sharding_of_jax(x.sharding)
+        return made if sharding is None else over_mesh(made, sharding)
+    return made
 
 
 def to_jax_value(x: Array) -> Any:
@@ -153,6 +194,8 @@ def to_jax_value(x: Array) -> Any:
     # JAX would narrow what is wide while it computes with 32 bits itself
     with jax_module().enable_x64(x.aval.dtype.itemsize > 4 or jax_module().config.jax_enable_x64):
         made = jax_module("numpy").asarray(np.asarray(x))
+        if type(x) is MeshArray:
+            made = jax_module().device_put(made, sharding_for_jax(x.device))
         if not x.aval.weak_type:
             return made
         params = {"new_dtype": made.dtype, "weak_type": True, "sharding": None}

@@ -182,3 +182,26 @@ def test_policies_of_checkpoint_go_along():
         ours, theirs = mj.make_jaxpr(mj.grad(fun))(X), jax.make_jaxpr(jax.grad(to_jax(fun)))(X)
         assert str(ours).count(" sin ") == str(theirs).count(" sin "), policy
         assert str(ours).count("dot_general[") == str(theirs).count("dot_general["), policy
+
+
+def test_shardings_go_along_both_ways():
+    ours, theirs = mj.sharding, jax.sharding
+    if min(mj.device_count(), jax.device_count()) < 2:
+        pytest.skip("needs two devices")
+    mesh, their_mesh = (of.Mesh(np.array(ns.devices()[:2]), ("x",)) for ns, of in ((mj, ours), (jax, theirs)))
+    spec, free = ours.PartitionSpec("x"), ours.PartitionSpec(ours.PartitionSpec.UNCONSTRAINED, "x")
+    rows, columns = ours.NamedSharding(mesh, spec), ours.NamedSharding(mesh, free)
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+
+    def fun(a):
+        return lax.with_sharding_constraint(jnp.sin(a), columns) * 2
+
+    jitted = mj.jit(fun, in_shardings=rows, out_shardings=rows)
+    back = from_jax(to_jax(jitted))
+    assert str(mj.make_jaxpr(back)(x)) == str(mj.make_jaxpr(jitted)(x))
+    their_rows = theirs.NamedSharding(their_mesh, theirs.PartitionSpec("x"))
+    for got, where in ((to_jax(jitted)(x), their_rows), (back(mj.device_put(x, rows)), rows)):
+        assert got.sharding == where
+        np.testing.assert_allclose(got, np.sin(x) * 2, **NEAR)
+    assert to_jax(lambda a: a + 1)(jax.device_put(x, their_rows)).sharding == their_rows
+    assert from_jax(lambda a: a + 1)(mj.device_put(x, rows)).sharding == rows
