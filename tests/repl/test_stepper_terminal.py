@@ -267,6 +267,10 @@ def test_the_mouse_goes_to_a_row_of_the_tree(begun: Callable[..., Stepping]):
     before = stepping.screen()
     assert "begins for f" in before and "begins for f" not in wheel(stepping, 65, there)
     assert wheel(stepping, 64, there) == before
+    # a click on a pane's name opens it
+    bar = next(i for i, row in enumerate(before.split("\n")) if "[2 source]" in row)
+    column = before.split("\n")[bar].index("4 jaxpr") + 3
+    assert "[2 source]" not in stepping.keys(f"\x1b[<0;{column};{bar + 1}M\x1b[<0;{column};{bar + 1}m", "[4 jaxpr]")
     stepping.terminal.send("q")
     stepping.left(3)
 
