@@ -34,6 +34,8 @@ from minijax.tools.metal.views import line_mark
 _WIDE, _STACKED = (110, 12), (60, 14)
 # The line of a pane that is kept in sight stands so far down it.
 _ABOVE = 3
+# Languages in which what begins on one line may end on another.
+_SPANNING = ("python", "jaxpr")
 _KEYS = "? keys  q leaves"
 _BAR = "▌"
 _SHORT = {"given": "HLO, given", "final": "optimised HLO", "llvm": "LLVM", "machine": "code"}
@@ -160,7 +162,8 @@ def _text_rows(browser: StageBrowser, name: str, columns: int, rows: int) -> tup
     top = _window(browser, name, browser.rows[name], len(shown), rows)
     right = browser.scrolled[name][1]
     language = "python" if name == "python" else browser.stage.language
-    colours = _coloured(tuple(row.text for row in shown), language)
+    # of Python and of jaxprs something may go on over several lines; elsewhere those in sight are enough
+    whole = _coloured(tuple(row.text for row in shown), language) if language in _SPANNING else ()
     digits = len(str(max((row.line.number for row in shown if row.line is not None), default=0)))
     out = []
     for i in range(top, min(top + rows, len(shown))):
@@ -170,9 +173,10 @@ def _text_rows(browser: StageBrowser, name: str, columns: int, rows: int) -> tup
         mark: Segment = ("current", MARK) if here else ("linked", LINK if linked else " ")
         places = () if row.line is None else row.line.places
         role = line_role(browser.stages.colours[places[0]]) if places else ""
-        text: Line = (("muted", row.text),) if row.line is None else colours[i]
-        if linked:
-            text = ((role, row.text),)
+        if row.line is None or linked:
+            text: Line = ((role if linked else "muted", row.text),)
+        else:
+            text = whole[i] if whole else _coloured((row.text[: right + columns + 1],), language)[0]
         begin: list[Segment] = [mark, (role, _BAR if places else " ")]
         if row.mark != " ":
             begin.append(("error" if row.mark == "-" else "good", row.mark + " "))
@@ -218,7 +222,7 @@ def _short(stage: Stage) -> str:
     return f"{said} {stage.title}" if stage.kind in ("llvm", "machine") else said
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=512)
 def _coloured(texts: Sequence[str], language: str) -> list[Line]:
     """Lines of a program in the colours of its language."""
     lines = list(split_lines(highlighted("\n".join(texts), language))) if language else []

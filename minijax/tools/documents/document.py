@@ -305,7 +305,7 @@ def code_lines(block: Code, highlight: Highlighter | None) -> Iterator[Line]:
 def _numbered(block: Code, lines: Iterable[Line]) -> Iterator[Line]:
     if block.labels:
         width = max(len(said) for _, said in block.labels)
-        labels = [(role, f"{said:>{width}} ") for role, said in block.labels]
+        labels = [(role, f"{said:<{width}} ") for role, said in block.labels]
     else:
         digits = len(str(block.first + block.text.count("\n")))
         count = block.text.count("\n") + 1

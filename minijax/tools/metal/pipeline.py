@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections import Counter
@@ -54,7 +55,7 @@ class Pass(Frozen):
     @cached_property
     def counts(self) -> tuple[Counter[str], Counter[str]]:
         """How many instructions of each kind there are before and after, in all computations; parameters left out."""
-        return _counts(self.before), _counts(self.after)
+        return _counted(self.before)[0], _counted(self.after)[0]
 
     @property
     def gone(self) -> Counter[str]:
@@ -71,21 +72,19 @@ class Pass(Frozen):
     @cached_property
     def text_lines(self) -> tuple[int, ...]:
         """The lines of the StableHLO text whose instructions are others than before, in order."""
-        before, after = (_kinds(text) for text in (self.before, self.after))
+        before, after = (_counted(text)[1] for text in (self.before, self.after))
         changed = (before - after) + (after - before)
         return tuple(sorted({number for number, _ in changed if number}))
 
 
-def _instructions(text: str) -> list[hlo.Instruction]:
-    return [*hlo.instructions(text.split("\n")).values()]
-
-
-def _counts(text: str) -> Counter[str]:
-    return Counter(each.opcode for each in _instructions(text) if each.opcode != "parameter")
-
-
-def _kinds(text: str) -> Counter[tuple[int, str]]:
-    return Counter((text_line(each.metadata), each.opcode) for each in _instructions(text))
+# What one pass leaves is what the next one finds; the texts are a megabyte each, so few of them are kept.
+@functools.lru_cache(maxsize=16)
+def _counted(text: str) -> tuple[Counter[str], Counter[tuple[int, str]]]:
+    """How many instructions of each kind a text has, parameters left out; and of each kind for each line of StableHLO.
+    """
+    found = hlo.instructions(text.split("\n")).values()
+    kinds = Counter((text_line(each.metadata), each.opcode) for each in found)
+    return Counter(each.opcode for each in found if each.opcode != "parameter"), kinds
 
 
 class Descent(Frozen):

@@ -63,13 +63,17 @@ def named_stablehlo(lines: Sequence[str], known: Mapping[str, str]) -> list[str]
 def _renamed(lines: Sequence[str], known: Mapping[str, str], before: str, begins: Any, end: str = "}") -> list[str]:
     if not known:
         return list(lines)
-    some = "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True))
-    pattern = re.compile(rf"(?<![\w.%-])({before})({some})(?![\w.-])")
+    pattern = re.compile(rf"(?<![\w.%-])({before})([A-Za-z_][\w.-]*)")
+
+    def own(found: re.Match[str]) -> str:
+        name = known.get(found[2])
+        return found[0] if name is None else found[1] + name
+
     out = []
     inside = False
     for line in lines:
         inside = inside or begins(line)
-        out.append(pattern.sub(lambda found: found[1] + known[found[2]], line) if inside else line)
+        out.append(pattern.sub(own, line) if inside else line)
         if line.startswith(end):
             inside = False
     return out
