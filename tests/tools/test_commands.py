@@ -89,10 +89,13 @@ def in_ipython() -> Iterator[Run]:
         if not line.startswith("%"):
             return repr(result.result)
         if result.result is not None:
-            html = result.result._repr_mimebundle_()["text/html"]
-            assert html.startswith('<div class="minijax ')
-            # scripts belong to steppers and linked programs only
+            shown = result.result._repr_mimebundle_()
+            html = shown.get("text/html", "")
+            # a graph is a picture alone
+            assert html.startswith('<div class="minijax ') or shown["image/svg+xml"].startswith("<?xml ")
+            # scripts belong to steppers, linked programs and stages only
             assert "<script" not in html or 'data-mjw="' in html
+            assert "<script" not in shown.get("image/svg+xml", "")
             return repr(result.result)
         published = [output.data["text/plain"] for output in captured.outputs]
         return "\n".join([captured.stdout, captured.stderr, *published])
