@@ -34,6 +34,12 @@ _TEXT_LINE = (
     r'source_file="-" source_line=(\d+)'
     r"(?: source_end_line=\d+)?(?: source_column=\d+)?(?: source_end_column=\d+)?"
 )
+# Of a program that is divided among devices it keeps names alone: ``L4/dot`` is that of line 4 (see
+# ``with_line_names``), ``L14/call/L4/dot`` of one that is called, ``(L4/dot:L8/add)`` of what was merged.
+_LINE_NAME = r'op_name="(?:[^"]*[/(:])?L(\d+)/[^"]*"'
+# the operation that a line of a module is, without its dialect
+_OPERATION = re.compile(r'^\s*(?:%\S+ = )?"?\w+\.(\w+)')
+_MADE_OF = f"{_TEXT_LINE}|{_LINE_NAME}"
 
 
 class Place:
@@ -158,16 +164,30 @@ class ModulePlaces:
         """XLA's program, compiled from this text, with names and places of the user's for notes."""
 
         def named(match: re.Match[str]) -> str:
-            place = self.line(int(match[1]))
+            place = self.line(int(match[1] or match[2]))
             return "" if place is None else _metadata(place)
 
-        return re.sub(r",? ?metadata=\{\}", "", re.sub(_TEXT_LINE, named, hlo))
+        return re.sub(r",? ?metadata=\{\}", "", re.sub(_MADE_OF, named, hlo))
 
 
 def text_line(metadata: str) -> int:
     """The line of the StableHLO text that an instruction's metadata names, counted from 1; 0 if it names none."""
-    found = re.search(_TEXT_LINE, metadata)
-    return 0 if found is None else int(found[1])
+    found = re.search(_MADE_OF, metadata)
+    return 0 if found is None else int(found[1] or found[2])
+
+
+def with_line_names(text: str) -> str:
+    """A module in which each operation is called by its line's number, for ``text_line`` to find in what is made of it.
+
+    For programs that are divided among devices: the lines themselves do not outlive that.
+    """
+    named = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line and not line.endswith(("{", ":")):
+            found = _OPERATION.match(line)
+            line = f'{line} loc("L{number}/{found[1] if found else "end"}")'
+        named.append(line)
+    return "\n".join(named)
 
 
 def extent(info: SourceInfo) -> tuple[int, int, int, int]:

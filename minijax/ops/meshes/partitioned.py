@@ -22,6 +22,7 @@ from minijax.core.shardings import NamedSharding, Placement, Sharding, SingleDev
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import check_alive
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from minijax.lowering.places import with_line_names
 from minijax.ops.call import Compiled, announce, jit_p, kept_inputs, lowered, one_equation
 from minijax.ops.sharded import over_mesh
 
@@ -48,7 +49,7 @@ class Partitioned(Compiled):
         named = zip(ins, closed.in_avals, strict=True)
         first = next(((s, aval.ndim) for s, aval in named if isinstance(s, NamedSharding)), None)
         self.division = spmd.Division(devices, mesh, taken, outs, first)
-        return pjrt.compile(text, division=self.division, **options)
+        return pjrt.compile(with_line_names(text), division=self.division, **options)
 
     def _constant(self, x: Any) -> Any:
         return self.there(x, self.placement.everywhere)
