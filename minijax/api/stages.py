@@ -115,6 +115,11 @@ class Lowered:
         self._text = text
         self.jaxpr = traced.jaxpr
 
+    @property
+    def placement(self) -> Any:
+        """How it is divided among devices, a ``core.shardings.Placement``; None if it is not."""
+        return self._traced.placement
+
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as MLIR text; ``debug_info`` adds the location of each operation in the user's program.
 

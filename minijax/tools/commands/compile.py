@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from minijax.api import block_until_ready
@@ -85,12 +86,14 @@ def run_hlo(session: Session, args: Arguments) -> Result:
         raise UsageError("%hlo takes --line or --eqn, not both")
     target = targets.typed(session, "hlo", args["expr"], args.cell)
     recorder = Recorder("summary", args["expr"])
-    optimized = args["stage"] == "optimized"
+    optimized = args["stage"] == "optimized" or args["partitioned"]
     with recorder:
         lowered = targets.jitted(target).lower(*target.args, **target.kwargs)
         compiled = lowered.compile() if optimized else None
     text = lowered.as_text() if compiled is None else compiled.as_text()
     value: Any = text
+    if args["partitioned"]:
+        return Result(Document(tuple(_partitioned(lowered))), text, recorder.recording)
     if args["links"] or args["line"] is not None or args["eqn"] is not None:
         blocks, value = _linked(args, lowered, compiled)
     elif compiled is not None:
@@ -113,6 +116,21 @@ def _fused(lowered: Any) -> list[Block]:
     from minijax.tools.programs import link_views, links
 
     return [*link_views.fused_rows(links.of_lowered(lowered, most=sys.maxsize))]
+
+
+def _partitioned(lowered: Any) -> Iterator[Block]:
+    """What the program sends between devices."""
+    # only programs over several devices need it
+    from minijax.tools.metal import collectives
+    from minijax.tools.programs import links
+
+    placement = lowered.placement
+    if placement is None or len(placement.devices) == 1:
+        yield text("the program runs on one device: nothing is sent", role="muted")
+        return
+    programs = links.of_lowered(lowered, optimized=True, most=sys.maxsize)
+    found = collectives.collectives(programs, placement.mesh)
+    yield from collectives.blocks(found, len(placement.devices), len(programs.python) > 1)
 
 
 def _linked(args: Arguments, lowered: Any, compiled: Any) -> tuple[list[Block], Any]:
@@ -208,6 +226,7 @@ COMMANDS = (
                 default="stablehlo",
                 choices=("stablehlo", "optimized"),
             ),
+            Param("partitioned", "flag", "what XLA's partitioner made devices send, by line, and why", default=False),
             Param("links", "flag", "say which equation and whose line each operation comes from", default=False),
             Param("line", "int", "only what this line of Python became"),
             Param("eqn", "int", "only what this equation became, counted as the jaxpr prints them"),

@@ -15,6 +15,12 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("stablehlo.sine", "// eqn 1 · ", "1 · sin", "// eqn 3", "--stage optimized adds what XLA made of it"),
     ),
     ("%hlo f(f32[8]) --links --stage optimized", ("sine(", "// eqns 1–3 · ", "sin, mul, sub", "memory")),
+    ("%hlo f(x) --partitioned", ("runs on one device",)),
+    (
+        "%hlo minijax.shard_map(lambda a: minijax.lax.psum(a.sum(), 'i'), mesh=minijax.make_mesh((2,), ('i',)), "
+        "in_specs=minijax.P('i'), out_specs=minijax.P())(jnp.ones(4)) --partitioned",
+        ("1 collective over 2 devices", "all-reduce", "2 (i)", "psum_invariant asks for it"),
+    ),
     ("%hlo f(f32[8]) --links --metadata", ("stablehlo.sine", "loc(#loc", "// eqn 1 · ")),
     ("%hlo f(f32[8]) --links --metadata --stage optimized", ('op_name="jit(f)/sin"', "// eqn 1 · ")),
     ("%hlo f(f32[8]) --metadata", ('loc("jit(f)/sin"',)),

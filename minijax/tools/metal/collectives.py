@@ -1,0 +1,210 @@
+"""What a program that is divided among devices sends between them: each collective, its line, its bytes, its reason.
+
+In: the linked programs of a compiled call, and the mesh it is divided over. Out: ``Collective``s in the order of the
+program. A collective belongs to the equation for whose sake XLA's partitioner put it there, or that asked for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core.named import Frozen
+from minijax.tools.documents.document import Block, Segment, Table, line, text
+from minijax.tools.documents.words import bytes_text, plural
+from minijax.tools.programs import hlo
+from minijax.tools.programs.link_views import short_file
+from minijax.tools.programs.links import Equation, LinkedPrograms
+
+# What XLA calls them, and how much of the shown bytes a device sends of n that take part, by the usual ring.
+KINDS = {
+    "all-reduce": lambda n: 2 * (n - 1) / n,
+    "all-gather": lambda n: (n - 1) / n,
+    "reduce-scatter": lambda n: float(n - 1),
+    "all-to-all": lambda n: (n - 1) / n,
+    "collective-permute": lambda n: 1.0,
+    "collective-broadcast": lambda n: 1.0,
+}
+# Primitives that ask for a collective themselves.
+_ASKED = frozenset(
+    ("psum", "psum_invariant", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_all", "ppermute", "pbroadcast")
+)
+_WIDTHS = {"pred": 1, "s4": 1, "u4": 1, "f8e4m3fn": 1, "f8e5m2": 1, "bf16": 2, "c64": 8, "c128": 16}
+_TYPE = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
+
+
+class Collective(Frozen):
+    """One collective of a program.
+
+    ``kind`` is XLA's name, ``bytes`` the size of its result on each device, ``sent`` about what each device sends.
+    ``size`` devices talk to each other, along ``axes`` of the mesh ('' in place of a name: along no whole axes).
+    ``equation`` is the one that it is for, None where XLA names none. ``loop`` says that it runs once a turn.
+    """
+
+    name: str
+    kind: str
+    bytes: int
+    sent: float
+    size: int
+    axes: tuple[str, ...]
+    equation: Equation | None
+    reason: str
+    loop: bool
+
+
+def collectives(programs: LinkedPrograms, mesh: Any) -> list[Collective]:
+    """The collectives of a compiled program over ``mesh`` (None: over devices that no mesh names)."""
+    pane = programs.hlo
+    found = []
+    entry = ""
+    for each in pane.lines:
+        if each.startswith("ENTRY"):
+            entry = each.split()[1].lstrip("%")
+    for i, each in hlo.instructions(pane.lines).items():
+        kind = each.opcode.removesuffix("-start")
+        if kind not in KINDS:
+            continue
+        shown = pane.lines[i]
+        groups = _groups(shown)
+        size = 0 if groups is None else max(map(len, groups), default=0)
+        axes = _axes(groups, mesh)
+        numbers = pane.links[i]
+        equation = programs.equations[numbers[-1] - 1] if numbers else None
+        count = _bytes(shown.partition(f" {each.opcode}(")[0], each.opcode.endswith("-start"))
+        found.append(
+            Collective(
+                each.name, kind, count, count * KINDS[kind](max(size, 1)), size, axes, equation,
+                _reason(kind, axes, equation), each.computation != entry,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _bytes(result: str, started: bool) -> int:
+    """The size of a result type as it is written; of one that is started, of what it will give."""
+    sizes = []
+    for kind, shape in _TYPE.findall(result.partition("=")[2]):
+        digits = re.search(r"\d+$", kind)
+        width = _WIDTHS.get(kind) or (int(digits[0]) // 8 if digits is not None else 1)
+        sizes.append(width * int(np.prod([int(d) for d in shape.split(",") if d], dtype=int)))
+    return sum(sizes[len(sizes) // 2 :] if started and len(sizes) > 1 else sizes)
+
+
+def _groups(shown: str) -> list[list[int]] | None:
+    """Which partitions talk to each other; None where the instruction does not say."""
+    pairs = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", shown)
+    if pairs is not None:
+        return _joined([[*map(int, each.split(","))] for each in re.findall(r"\{(\d+,\d+)\}", pairs[1])])
+    written = re.search(r"replica_groups=\{((?:\{[\d,]+\},?)+)\}", shown)
+    if written is not None:
+        return [[*map(int, each.split(","))] for each in re.findall(r"\{([\d,]+)\}", written[1])]
+    iota = re.search(r"replica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", shown)
+    if iota is not None:
+        sizes = [*map(int, iota[3].split(","))]
+        ids = np.arange(int(np.prod(sizes))).reshape(sizes)
+        ids = ids.transpose([*map(int, iota[4].split(","))]) if iota[4] else ids
+        return ids.reshape(int(iota[1]), int(iota[2])).tolist()  # type: ignore[no-any-return]
+    named = re.search(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}", shown)
+    if named is None or "(" in named[2]:
+        return None
+    axes = re.findall(r"'([^']+)'=(\d+)", named[1])
+    along = [name for name, _ in axes if f"'{name}'" in named[2]]
+    ids = np.arange(int(np.prod([int(size) for _, size in axes]))).reshape([int(size) for _, size in axes])
+    return _rows(ids, [i for i, (name, _) in enumerate(axes) if name in along])
+
+
+def _rows(ids: np.ndarray, along: Sequence[int]) -> list[list[int]]:
+    moved = np.moveaxis(ids, along, range(ids.ndim - len(along), ids.ndim))
+    return moved.reshape(-1, int(np.prod([ids.shape[i] for i in along], dtype=int))).tolist()  # type: ignore[no-any-return]
+
+
+def _joined(pairs: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Sets of partitions between which something is sent, directly or through others."""
+    groups: list[set[int]] = []
+    for pair in pairs:
+        touching = [each for each in groups if not each.isdisjoint(pair)]
+        groups = [each for each in groups if each.isdisjoint(pair)] + [set(pair).union(*touching)]
+    return [sorted(each) for each in groups]
+
+
+def _axes(groups: list[list[int]] | None, mesh: Any) -> tuple[str, ...]:
+    """The axes of ``mesh`` along which ``groups`` are; none if they are along no whole axes."""
+    if groups is None or mesh is None:
+        return ()
+    wanted = {frozenset(each) for each in groups}
+    ids = np.arange(mesh.size).reshape(mesh.axis_sizes)
+    places = range(ids.ndim)
+    for chosen in itertools.chain.from_iterable(itertools.combinations(places, n) for n in range(1, ids.ndim + 1)):
+        if {frozenset(each) for each in _rows(ids, chosen)} == wanted:
+            return tuple(mesh.axis_names[i] for i in chosen)
+    return ()
+
+
+def _reason(kind: str, axes: tuple[str, ...], equation: Equation | None) -> str:
+    """Why it is there, as far as its kind and the equation that it is for tell."""
+    along = f" along {' and '.join(axes)}" if axes else ""
+    if equation is None:
+        return "a result or an argument is to lie otherwise" + along
+    primitive = equation.primitive
+    if primitive in _ASKED:
+        return f"{primitive} asks for it"
+    if kind == "all-reduce":
+        if primitive == "dot_general":
+            return f"the summed dimension is divided{along}: each device has a part of every sum"
+        return f"what {primitive} reduces is divided{along}"
+    if kind == "reduce-scatter":
+        return f"sums over devices of which each keeps its part{along}"
+    if kind == "all-gather":
+        return f"all of an operand is needed on each device, and it was divided{along}"
+    if kind == "all-to-all":
+        return f"another dimension is to be divided{along}"
+    return f"parts move to other devices{along}"
+
+
+def blocks(found: Sequence[Collective], devices: int, several_files: bool) -> Iterator[Block]:
+    """The collectives as a table, those of one line together, and the total."""
+    if not found:
+        yield text(f"no collective: {plural(devices, 'device')}, and nothing is sent between them", role="muted")
+        return
+    total = sum(each.sent for each in found)
+    loops = ", a loop's counted once" if any(each.loop for each in found) else ""
+    yield text(
+        line(
+            ("heading", plural(len(found), "collective")),
+            ("muted", f" over {plural(devices, 'device')} · each device sends about "),
+            bytes_text(total),
+            ("muted", f" a call{loops}"),
+        )
+    )
+    rows = []
+    for each in sorted(found, key=lambda each: (_place(each), -each.sent)):
+        rows.append(_cells(each, several_files))
+    yield Table(("your line", "collective", "of", "result", "sent", "why"), tuple(rows))
+    if any(each.kind == "all-gather" and each.reason.startswith("all of") for each in found):
+        yield text(
+            "a gather goes away where both operands are divided alike, or where the other one is: name that with "
+            "in_shardings or with_sharding_constraint",
+            role="muted",
+        )
+
+
+def _place(each: Collective) -> tuple[str, int]:
+    return ("", 0) if each.equation is None else (each.equation.file, each.equation.line)
+
+
+def _cells(each: Collective, several_files: bool) -> tuple[Segment, ...]:
+    file, number = _place(each)
+    where = "" if not number else f"{short_file(file)}:{number}" if several_files else f"L{number}"
+    axes = "·".join(each.axes) or "?"
+    return (
+        ("location", where),
+        ("name", each.kind + (" in a loop" if each.loop else "")),
+        ("number", f"{each.size} ({axes})"),
+        ("number", bytes_text(each.bytes)),
+        ("number", bytes_text(each.sent)),
+        ("", each.reason),
+    )

@@ -1,0 +1,86 @@
+"""``%hlo --partitioned``: groups are read in each of XLA's spellings, and what is shown is what the program does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from minijax.core.shardings import AbstractMesh
+from minijax.tools.metal.collectives import _axes, _bytes, _groups
+
+SPELLINGS = {
+    "replica_groups={{0,1},{2,3},{4,5},{6,7}}": ("y",),
+    "replica_groups=[4,2]<=[8]": ("y",),
+    "replica_groups=[2,4]<=[4,2]T(1,0)": ("x",),
+    "replica_groups=mesh['axis_0'=4,'axis_1'=2] {'axis_0'}": ("x",),
+    "replica_groups=[1,8]<=[8]": ("x", "y"),
+    "source_target_pairs={{0,2},{2,4},{4,6},{6,0},{1,3},{3,5},{5,7},{7,1}}": ("x",),
+    "replica_groups={{0,3},{1,2},{4,7},{5,6}}": (),
+}
+
+
+@pytest.mark.parametrize(("written", "axes"), SPELLINGS.items())
+def test_groups_are_read_in_every_spelling(written: str, axes: tuple[str, ...]) -> None:
+    groups = _groups(f"  %c = f32[2,4]{{1,0}} all-reduce(%a), {written}, to_apply=%add")
+    assert _axes(groups, AbstractMesh((4, 2), ("x", "y"))) == axes
+
+
+def test_bytes_are_those_of_the_result() -> None:
+    assert _bytes("%c = f32[2,4]{1,0}", False) == 32
+    assert _bytes("%c = (bf16[8]{0}, pred[3]{0})", False) == 19
+    assert _bytes("%c = (f32[2]{0}, f32[8]{0})", True) == 32
+
+
+PROGRAM = """
+import json
+import numpy as np
+import minijax as jax, minijax.numpy as jnp
+from minijax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from minijax.tools.metal.collectives import collectives
+from minijax.tools.programs import links
+
+mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("x", "y"))
+
+def there(x, *spec):
+    return jax.device_put(x, NamedSharding(mesh, P(*spec)))
+
+def product(x, w):
+    return x @ w
+
+def gathered(x, w):
+    return jnp.tanh(x) @ w
+
+def summed(x, w):
+    return jnp.tanh(x).sum(0) + w[0, 0]
+
+x, w = jnp.ones((8, 8)), jnp.ones((8, 8))
+found = {}
+for f, a, b in ((product, there(x, "x", "y"), there(w, "y")), (gathered, there(x, "x"), there(w, None, "x")),
+                (summed, there(x, "x"), there(w))):
+    programs = links.of_lowered(jax.jit(f).lower(a, b))
+    found[f.__name__] = [
+        (each.kind, each.size, each.axes, each.bytes, each.equation and each.equation.primitive, each.reason)
+        for each in collectives(programs, mesh)
+    ]
+print(json.dumps(found))
+"""
+
+
+def test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for() -> None:
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    ((kind, size, axes, count, primitive, reason),) = found["product"]
+    assert (kind, size, axes, count, primitive) == ("all-reduce", 2, ["y"], 2 * 8 * 4, "dot_general")
+    assert "along y" in reason
+    assert [each[0] for each in found["gathered"]] == ["all-gather"]
+    assert found["gathered"][0][2] == ["x"]
+    ((kind, size, axes, count, primitive, _),) = found["summed"]
+    assert (kind, size, axes, count, primitive) == ("all-reduce", 4, ["x"], 8 * 4, "reduce_sum")
