@@ -60,10 +60,7 @@ def collectives(programs: LinkedPrograms, mesh: Any) -> list[Collective]:
     """The collectives of a compiled program over ``mesh`` (None: over devices that no mesh names)."""
     pane = programs.hlo
     found = []
-    entry = ""
-    for each in pane.lines:
-        if each.startswith("ENTRY"):
-            entry = each.split()[1].lstrip("%")
+    entry = next((shown.split()[1].lstrip("%") for shown in pane.lines if shown.startswith("ENTRY")), "")
     for i, each in hlo.instructions(pane.lines).items():
         kind = each.opcode.removesuffix("-start")
         if kind not in KINDS:
