@@ -58,14 +58,16 @@ def written_page(name: str) -> str:
         return to_html(text_of(name), blocks)
 
 
-def bodies(names: list[str]) -> Iterator[tuple[str, str]]:
-    """Each page's file and body, those of the gallery first: the page that lists them tells their sizes."""
+def bodies(names: list[str], folder: Path) -> Iterator[tuple[str, str]]:
+    """Each page's file and body, those of the gallery first: the page that lists them tells their sizes, for what was
+    given has been written into ``folder`` when the next is asked for.
+    """
     before, sections = gallery.sections(text_of("gallery"))
     sizes = {}
     for name in names:
         body, events = gallery.recording_page(name, sections[name])
-        sizes[name] = (events, len(body.encode()))
         yield f"gallery/{name}.html", body
+        sizes[name] = (events, (folder / f"gallery/{name}.html").stat().st_size)
     with Blocks("gallery.md") as blocks:
         yield "gallery.html", "".join(gallery.overview(before, sizes, blocks))
     for name in PAGES:
@@ -82,7 +84,7 @@ def build(folder: Path, recordings: Iterable[str] | None = None) -> Iterator[Pat
     names = gallery.chosen(recordings)
     navigation = places(names)
     by_file = {each.file: each for each in navigation}
-    for file, body in bodies(names):
+    for file, body in bodies(names, folder):
         path = folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page(by_file[file], body, navigation, heading(body)), encoding="utf-8")

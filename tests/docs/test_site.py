@@ -121,7 +121,9 @@ def test_the_gallery_has_values_where_it_could_record(site: Path) -> None:
     page = (site / "gallery" / "graph_network.html").read_text(encoding="utf-8")
     assert "values are in the process that recorded them" not in page
     listed = shown(site / "gallery.html")
-    assert all(gallery.PAGES[name].replace("``", "") in listed for name in RECORDINGS)
+    for name in RECORDINGS:
+        size = (site / "gallery" / f"{name}.html").stat().st_size
+        assert gallery.PAGES[name].replace("``", "") in listed and f" events · {size / 1000:,.0f} kB" in listed
 
 
 @pytest.mark.parametrize(
