@@ -78,3 +78,23 @@ def test_nothing_sticks_out_of_480_pixels(window: Browser, tmp_path: Path) -> No
         assert all(each.is_displayed() for each in window.all("[data-move=last]"))
     finally:
         window.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize(
+    ("host", "dark"),
+    [
+        ("document.body.className = 'vscode-dark'; document.body.dataset.vscodeThemeKind = 'vscode-dark'", True),
+        ("document.body.className = 'vscode-high-contrast'", True),
+        ("document.body.className = 'vscode-high-contrast vscode-high-contrast-light'", False),
+        ("document.body.className = 'vscode-light'", False),
+        ("document.documentElement.setAttribute('theme', 'dark')", True),  # Colab
+    ],
+)
+def test_other_notebooks_say_whether_they_are_dark(host: str, dark: bool, window: Browser, tmp_path: Path) -> None:
+    """As VS Code and Colab mark their pages, whatever the system of the reader prefers."""
+    window.open(page(tmp_path, to_html(SHOWN, highlight), widget_html(recording("jit"), highlight)), dark=not dark)
+    colour = "#1e1e1e" if dark else "#ffffff"
+    window.run(f"document.body.style.background = '{colour}'; {host}")
+    found = window.run(CONTRASTS)
+    assert len(found) > 40 and min(contrast for _, contrast, _ in found) >= 4.5
+    assert all((brightness < 0.2) == dark for _, _, brightness in found)
