@@ -21,7 +21,7 @@ from typing import Any
 
 from minijax.backend import fastcall, pjrt
 from minijax.config import preferred_device
-from minijax.core.array import HELD, Array
+from minijax.core.array import HELD, Array, MeshArray
 from minijax.ops.call import Compiled
 from minijax.pytree import PyTreeDef, tree_structure, tree_unflatten, treedef_is_leaf
 
@@ -49,17 +49,22 @@ class PlacedRepeat:
     def __init__(self, program: Any, out_tree: Any, places: tuple[Any, ...]) -> None:
         taken = range(len(places)) if program.kept is None else program.kept
         moved = {i: s for i, s in zip(taken, program.ins, strict=True) if places[i] is None}
-        self.run = _placed_run(program, _builder(out_tree), taken if program.kept is not None else None, moved)
+        one = treedef_is_leaf(out_tree) and out_tree.num_leaves == 1
+        build = None if one else _builder(out_tree)
+        self.run = _placed_run(program, build, taken if program.kept is not None else None, moved)
         if program.donated:
             self.run = _giving_away(self.run, [taken[i] for i in program.donated])
 
 
 def _placed_run(
-    program: Any, build: Callable[[Any], Any], taken: Sequence[int] | None, moved: dict[int, Any]
+    program: Any, build: Callable[[Any], Any] | None, taken: Sequence[int] | None, moved: dict[int, Any]
 ) -> Callable[[Sequence[Any]], Any]:
-    """``PlacedRepeat.run``: ``moved`` are the leaves that lie elsewhere, each with how it is to lie."""
+    """``PlacedRepeat.run``: ``moved`` are the leaves that lie elsewhere, each with how it is to lie.
+
+    Without ``build`` the value is the one result.
+    """
     execute, makers, there, consts = program.executable.execute, program.makers, program.there, program.const_buffers
-    (make,) = makers if len(makers) == 1 else (None,)
+    make = makers[0]
 
     def run(leaves: Sequence[Any]) -> Any:
         if moved:
@@ -70,8 +75,8 @@ def _placed_run(
         else:
             buffers = [leaves[i]._buffer for i in taken]
         outs = execute([*consts, *buffers] if consts else buffers)
-        if make is not None:
-            return build((make(outs[0]),))
+        if build is None:
+            return make(outs[0])
         return build([made(buffer) for made, buffer in zip(makers, outs, strict=True)])
 
     return run
@@ -199,10 +204,10 @@ class Known:
         "arrays",
         "flatten",
         "host_call",
+        "meshes",
         "refused",
         "name",
         "owner",
-        "placed",
         "placed_trees",
         "static",
         "trees",
@@ -220,8 +225,9 @@ class Known:
         self.arrays: dict[Any, Repeat] = {}
         # types of the leaves -> the structures that have been met of them, each with its program
         self.trees: dict[tuple[Any, ...], list[tuple[Any, Repeat]]] = {}
-        # the same two, once arrays are held at several devices: by the types of the leaves, and where they lie
-        self.placed: dict[tuple[Any, ...], PlacedRepeat | Repeat] = {}
+        # the same two, once arrays are held at several devices: by the kinds of positional arguments that all lie over
+        # a mesh; by the types of the leaves, and where they lie
+        self.meshes: dict[tuple[object, ...], PlacedRepeat] = {}
         self.placed_trees: dict[tuple[Any, ...], list[tuple[Any, PlacedRepeat | Repeat]]] = {}
         # jaxlib's dispatch, for NumPy arguments
         self.host_call: Callable[..., Any] | None = None
@@ -246,12 +252,12 @@ class Known:
 
     def placed_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value of a call whose leaves are arrays, some of which are held where they lie; or MISSED."""
+        leaves: Sequence[Any] = args
         try:
-            key = (*[x.aval for x in args], *places_of(args))
-            found, leaves = (None if kwargs else self.placed.get(key)), args
-        except (AttributeError, TypeError):
+            found: Any = self.meshes[tuple([x.kind for x in args])]
+        except (AttributeError, KeyError):
             found = None
-        if found is None:
+        if found is None or kwargs:
             found, leaves = self._placed_tree(args, kwargs)
         if type(found) is PlacedRepeat:
             return found.run(leaves)
@@ -288,8 +294,8 @@ class Known:
         else:
             repeat = Repeat(program, out_tree, treedef_is_leaf(out_tree) and out_tree.num_leaves == 1)
         key = (*[x.aval for x in leaves], *places)
-        if not kwargs and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
-            _remember(self.placed, key, repeat)
+        if not kwargs and len(args) == len(leaves) and all([type(x) is MeshArray for x in args]):
+            _remember(self.meshes, tuple([x.kind for x in args]), repeat)
         others = [each for each in self.placed_trees.get(key, ()) if each[0] != tree]
         _remember(self.placed_trees, key, [(tree, repeat), *others[: MAX_STRUCTURES - 1]])
 

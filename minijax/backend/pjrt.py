@@ -522,8 +522,9 @@ def _refusing_deleted(execute: _Execute, explain: _Explain) -> _Execute:
 
 def _refuse_deleted(buffers: Sequence[Buffer], explain: _Explain) -> None:
     """Given a deleted buffer over several devices, jaxlib does not report an error: it crashes."""
-    if any(buffer.is_deleted() for buffer in buffers):
-        raise explain(RuntimeError("deleted argument"), buffers)
+    for buffer in buffers:
+        if buffer.is_deleted():
+            raise explain(RuntimeError("deleted argument"), buffers)
 
 
 # A front end puts here what calls a function on another thread and waits for it in a way that signals can interrupt:
@@ -593,7 +594,8 @@ def compile(
         raise compile_error(error, name) from None
     out_avals = _read_out_avals(rt, loaded) if out_avals is None else [*map(physical_aval, out_avals)]
     if division is not None:
-        return Executable(rt, loaded, name, out_avals, division.results(loaded, out_avals), None, n_consts, kept)
+        place = assigned[0] if len(assigned) == 1 else None
+        return Executable(rt, loaded, name, out_avals, division.results(loaded, out_avals), place, n_consts, kept)
     sharding = rt.on(assigned[0]) if num_replicas == 1 else rt.across(assigned)
     place = assigned[0] if num_replicas == 1 else None
     return Executable(rt, loaded, name, out_avals, [sharding] * len(out_avals), place, n_consts, kept)

@@ -257,10 +257,17 @@ class CommittedArray(Array):
 class MeshArray(CommittedArray):
     """An array that lies on the devices of a sharding: ``_buffer`` is a buffer over them, ``device`` the sharding.
 
-    What is computed with it is computed on these devices, by a program that XLA divides among them.
+    What is computed with it is computed on these devices, by a program that XLA divides among them. ``kind`` is one
+    object for each type and sharding: calls are told by it, since the hash of a sharding takes a while.
     """
 
-    __slots__ = ()
+    __slots__ = ("kind",)
+
+    kind: object
+
+    def __init__(self, buffer: Any, aval: ShapedArray, sharding: Any) -> None:
+        super().__init__(buffer, aval, sharding)
+        self.kind = mesh_kind(aval, sharding)
 
     def _value(self) -> Any:
         try:
@@ -279,6 +286,20 @@ class MeshArray(CommittedArray):
     def assignment(self) -> tuple[Any, ...]:
         """The devices, in the order in which programs are given them."""
         return self.device.assignment  # type: ignore[no-any-return]
+
+
+_mesh_kinds: dict[tuple[ShapedArray, Any], object] = {}
+MOST_KINDS = 8192
+
+
+def mesh_kind(aval: ShapedArray, sharding: Any) -> object:
+    """``MeshArray.kind`` of arrays of this type that lie so."""
+    found = _mesh_kinds.get((aval, sharding))
+    if found is None:
+        if len(_mesh_kinds) >= MOST_KINDS:
+            _mesh_kinds.clear()
+        found = _mesh_kinds[aval, sharding] = object()
+    return found
 
 
 # The classes of arrays that are where the user put them.

@@ -14,7 +14,7 @@ import numpy as np
 
 from minijax.backend import pjrt, spmd
 from minijax.core import dtypes, observe
-from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, get_aval, placed_text
+from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, get_aval, mesh_kind, placed_text
 from minijax.core.avals import ShapedArray
 from minijax.core.guards import check_transfer, transfer_guards
 from minijax.core.primitive import Primitive
@@ -93,11 +93,14 @@ def _maker(aval: ShapedArray, sharding: Any) -> Callable[[Any], Array]:
         (device,) = sharding.assignment
         return lambda buffer: CommittedArray(buffer, aval, device)
 
+    kind = mesh_kind(aval, sharding)
+
     def make(buffer: Any) -> Array:
         out: MeshArray = _new(MeshArray)
         out._buffer = buffer
         out.aval = aval
         out.device = sharding
+        out.kind = kind
         return out
 
     return make
