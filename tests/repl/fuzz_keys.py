@@ -1,9 +1,11 @@
-"""Keys for ``fuzz`` to press in the stepper: one after the other, the screen drawn and looked at after each."""
+"""Keys for ``fuzz`` to press in the stepper and the browser of stages: one after the other, the screen drawn and looked
+at after each.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -12,11 +14,12 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input.ansi_escape_sequences import REVERSE_ANSI_SEQUENCES
 from prompt_toolkit.keys import Keys
 
+from minijax.repl.browser import app as browser_app
+from minijax.repl.browser.keys import KEYS as BROWSER_KEYS
 from minijax.repl.drawing import width_of
+from minijax.repl.fullscreen import FullScreen
 from minijax.repl.stepper import app as stepper_app
 from minijax.repl.stepper.keys import KEYS
-from minijax.repl.stepper.model import Stepper
-from minijax.repl.stepper.screen import compose
 from minijax.tools.documents.document import Line
 from tests.repl.fuzz_programs import CONDITIONS, EXPRESSIONS, NUMBERS, PROGRAMS, Looks
 from tests.repl.fuzz_watch import INTERNAL, Watch
@@ -49,7 +52,10 @@ def pressed(name: str) -> str:
     return REVERSE_ANSI_SEQUENCES[known[name]] if name in known else name
 
 
-ALL_KEYS = tuple(pressed(name) for _, group in KEYS for key in group for name in key.keys if name not in ENDING)
+GROUPS = (*KEYS, *BROWSER_KEYS)
+ALL_KEYS = tuple(
+    {pressed(name): None for _, group in GROUPS for key in group for name in key.keys if name not in ENDING}
+)
 
 
 def answer(chance: random.Random, looks: Looks) -> str:
@@ -82,7 +88,7 @@ def plan(chance: random.Random, looks: Looks) -> Iterator[str | tuple[int, int]]
 
 
 class Presser:
-    """Presses keys in every stepper that is opened while this lasts, and looks at each screen."""
+    """Presses keys in every stepper and browser that is opened while this lasts, and looks at each screen."""
 
     def __init__(self, chance: random.Random, watch: Watch, keyboard: PipeInput, app: Fuzzed) -> None:
         self.random = chance
@@ -93,8 +99,9 @@ class Presser:
         self.keys = plan(chance, self.looks)
         self.pressed: list[str | tuple[int, int]] = []
         self.patches = (
-            mock.patch.object(stepper_app, "compose", self.composed),
-            mock.patch.object(stepper_app.StepperApp, "run", self.run_with(stepper_app.StepperApp.run)),
+            mock.patch.object(stepper_app, "compose", self.looked_at(stepper_app.compose)),
+            mock.patch.object(browser_app, "compose", self.looked_at(browser_app.compose)),
+            mock.patch.object(FullScreen, "run", self.run_with(FullScreen.run)),
         )
 
     def __enter__(self) -> Presser:
@@ -112,16 +119,16 @@ class Presser:
         self.watch.violation(f"in the stepper after {self.pressed[-12:]}: {what}")
 
     def run_with(self, run: Any) -> Any:
-        def pressing(stepping: stepper_app.StepperApp) -> str:
+        def pressing(stepping: FullScreen) -> str:
             stepping.application.after_render += lambda _: self.press(stepping)
             return str(run(stepping))
 
         return pressing
 
-    def press(self, stepping: stepper_app.StepperApp) -> None:
+    def press(self, stepping: FullScreen) -> None:
         """The next key, now that the last one's screen is drawn."""
         self.watch.look_at_time(f"{self.watch.line[:100]} {self.pressed[-1:]}")
-        stepper = stepping.stepper
+        stepper: Any = stepping.model
         if stepper.message[1].startswith(tuple(f"no programs: {name}" for name in INTERNAL)):
             self.violation(stepper.message[1])
         if stepper.question is not None and self.random.random() < 0.9:
@@ -138,9 +145,18 @@ class Presser:
         else:
             self.keyboard.send_text(typed.encode("utf-8", "replace").decode())
 
-    def composed(self, stepper: Stepper, columns: int, rows: int) -> list[Line]:
-        """The screen, which must fit."""
-        lines = compose(stepper, columns, rows)
+    def looked_at(self, compose: Callable[[Any, int, int], list[Line]]) -> Callable[[Any, int, int], list[Line]]:
+        """``compose``, whose screens are looked at."""
+
+        def composed(model: Any, columns: int, rows: int) -> list[Line]:
+            lines = compose(model, columns, rows)
+            self.look(lines, columns, rows)
+            return lines
+
+        return composed
+
+    def look(self, lines: list[Line], columns: int, rows: int) -> None:
+        """The screen must fit."""
         if len(lines) != max(rows, 1):
             self.violation(f"{len(lines)} lines on a screen of {columns}x{rows}")
         for each in lines:
@@ -148,4 +164,3 @@ class Presser:
                 self.violation(f"{width_of(each)} columns on a screen of {columns}x{rows}: {each!r}"[:300])
             if any(ord(c) < 32 or 127 <= ord(c) < 160 for _, piece in each for c in piece):
                 self.violation(f"a control character on the screen: {each!r}"[:300])
-        return lines
