@@ -9,15 +9,23 @@ from minijax.core.late import public
 
 if TYPE_CHECKING:
     from minijax.api.breakpoints import debug_breakpoint as breakpoint  # noqa: A001  (JAX's name)
+    from minijax.api.drawn_shardings import visualize_array_sharding as visualize_array_sharding
+    from minijax.api.drawn_shardings import visualize_sharding as visualize_sharding
 
-__all__ = ["breakpoint", "callback", "log", "print"]
+__all__ = ["breakpoint", "callback", "log", "print", "visualize_array_sharding", "visualize_sharding"]
+
+# What few sessions use, brought at first need: a breakpoint brings Python's debugger.
+_LATER = {
+    "breakpoint": ("minijax.api.breakpoints", "debug_breakpoint"),
+    "visualize_array_sharding": ("minijax.api.drawn_shardings", "visualize_array_sharding"),
+    "visualize_sharding": ("minijax.api.drawn_shardings", "visualize_sharding"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """``breakpoint``, which brings Python's debugger: every session has this module, few stop in one."""
-    if name != "breakpoint":
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-    found = globals()[name] = public("minijax.api.breakpoints", "debug_breakpoint")
+    found = globals()[name] = public(*_LATER[name])
     return found
 
 

@@ -6,6 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from minijax.api.drawn_shardings import drawing, grid, ranges
+from minijax.core.shardings import Mesh, NamedSharding
+from minijax.core.shardings import PartitionSpec as P
 
 FACTS = """
 import importlib, json, sys
@@ -123,3 +131,19 @@ def test_shardings_are_what_jax_describes() -> None:
     jaxs = facts("jax")
     assert len(jaxs) > 70
     assert facts("minijax") == jaxs
+
+
+def test_pictures_of_shardings_show_who_has_which_part() -> None:
+    devices = np.array([SimpleNamespace(id=i, platform="cpu", process_index=0) for i in range(8)])
+    mesh = Mesh(devices.reshape(4, 2), ("x", "y"))
+    for spec in (P(), P("x"), P("y", "x"), P(None, "y"), P(("x", "y")), P(("y", "x"), None)):
+        sharding = NamedSharding(mesh, spec)
+        held: dict[tuple[int, int], list[int]] = {}
+        for device, (rows, columns) in sharding.devices_indices_map((8, 8)).items():
+            held.setdefault((rows.start or 0, columns.start or 0), []).append(device.id)
+        cells = [cell for row in grid((8, 8), sharding) for cell in row]
+        assert cells == [f"CPU {ranges(sorted(held[part]))}" for part in sorted(held)]
+        assert len({len(line) for line in drawing((8, 8), sharding)}) == 1
+    assert ranges([0, 2, 4, 5, 6, 7, 9, 10]) == "0,2,4-7,9,10"
+    with pytest.raises(ValueError, match="1 or 2 dimensions"):
+        drawing((2, 2, 2), NamedSharding(mesh, P()))

@@ -1,4 +1,4 @@
-"""The command that shows a nested container of arrays: %tree."""
+"""The commands that show what a value is made of, and where it lies: %tree, %shards."""
 
 from __future__ import annotations
 
@@ -74,7 +74,43 @@ def _printed(session: Session, value: Any) -> Document:
     return session.value_document(value)
 
 
+def run_shards(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    # only arrays over several devices are worth it
+    from minijax.tools.values import shards
+
+    name = args["expr"]
+    node = parse_expression("shards", name)
+    refuse_local(session, "shards", name)
+    root = taken_apart(session.unwrapped(session.evaluate(node, {})))
+    leaves = [(path, leaf) for path, leaf in _arrays(root, "") if hasattr(leaf, "sharding")]
+    if not leaves:
+        kind = type(root.value).__name__
+        said = f"{shortened(name.strip())} is of type {kind}, of which nothing lies on a device"
+        raise UsageError(f"%shards: {said}: %shards jnp.asarray(x) shows where an array lies")
+    if len(leaves) == 1 and root.parts is None:
+        return Result(document(*shards.blocks(name.strip(), root.value)), root.value)
+    return Result(document(shards.table(leaves)), NOTHING)
+
+
+def _arrays(part: TreePart, path: str) -> Iterator[tuple[str, Any]]:
+    """The arrays below ``part``, with the paths to them."""
+    for each in part.parts if part.parts is not None else ():
+        yield from _arrays(each, path + each.key)
+    if part.parts is None and is_array(part.value):
+        yield path, part.value
+
+
 COMMANDS = (
+    Command(
+        "shards",
+        (Param("expr", "text", "an array, or a container of arrays", required=True),),
+        "Which device has which part of an array: a picture, or a table for three dimensions or more.\n"
+        "Of a container of arrays each leaf has a line: how it is divided, and the bytes that a device holds of it.",
+        "%shards jnp.ones((4, 8))",
+        run_shards,
+        group="watch",
+    ),
     Command(
         "tree",
         (

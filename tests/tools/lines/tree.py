@@ -11,6 +11,13 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%tree [v * i for i in range(50)] --most 10", ("list of 50", "[8]", "41 more lines (41 arrays, 123 elements)")),
     ("%tree v", ("f32[3]", "[0., 1., 2.]")),
     ("%tree p --exact", ("norm 5.657",)),
+    ("%shards v", ("f32[3] on 1 device", "all of it on one", "12 B on each device", "│  CPU 0  │")),
+    (
+        "%shards minijax.device_put(jnp.ones((4, 2)), minijax.NamedSharding(minijax.make_mesh((2,), ('i',)), "
+        "minijax.P('i')))",
+        ("2 devices · 2 parts", "P('i',) over a mesh of i=2", "16 B on each device, 32 B in all", "CPU 1"),
+    ),
+    ("%shards p", ("['l1']['w']", "f32[4,8]", "128 B", "all of it on one")),
 )
 
 BAD: tuple[tuple[str, str], ...] = (
@@ -21,4 +28,6 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%tree (i for i in [v])", "is of type generator, which holds no arrays: %tree list((i for i in [v])) shows"),
     ("%tree v --depth 0", "--depth needs a number from 1, not 0"),
     ("%tree v --most none", "--most needs an integer"),
+    ("%shards", "%shards needs EXPR"),
+    ("%shards f", "f is of type function, of which nothing lies on a device"),
 )

@@ -1,0 +1,100 @@
+"""Pictures of shardings: which device has which part of an array, ``debug.visualize_array_sharding``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core.shardings import Sharding
+from minijax.core.trace import Tracer
+
+# The widest picture, and the narrowest part in it.
+WIDTH = 80
+_NARROWEST = 9
+
+
+def grid(shape: Sequence[int], sharding: Sharding) -> list[list[str]]:
+    """The devices of each part of an array of one or two dimensions, row by row: ``CPU 0,1``.
+
+    ValueError for more dimensions, or for a shape that is not divided evenly.
+    """
+    if len(shape) > 2:
+        raise ValueError(
+            f"visualize_sharding only supports shapes with 1 or 2 dimensions, got {tuple(shape)}. %shards lists the "
+            "parts of others."
+        )
+    sharding.shard_shape(shape)
+    tiles = sharding.tiles(len(shape))
+    tiles = tiles.reshape(*(1,) * (3 - tiles.ndim), *tiles.shape)
+    return [[_devices_text([sharding.assignment[i] for i in part]) for part in row] for row in tiles]
+
+
+def _devices_text(devices: Sequence[Any]) -> str:
+    kinds = {device.platform.upper() for device in devices}
+    return f"{'/'.join(sorted(kinds))} {ranges(sorted(device.id for device in devices))}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """``0,2,4-7``: three numbers or more that follow one another as a range."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
+
+
+def drawing(shape: Sequence[int], sharding: Sharding, width: int = WIDTH) -> list[str]:
+    """The lines of a picture in which each part is a box. Raises as ``grid``."""
+    cells = grid(shape, sharding)
+    wide = max(_NARROWEST, *[len(cell) + 2 for row in cells for cell in row])
+    if wide * len(cells[0]) + len(cells[0]) + 1 > width:
+        wide = max(1, (width - len(cells[0]) - 1) // len(cells[0]))
+    rule = "─" * wide
+
+    def row(left: str, between: str, right: str, parts: Sequence[str]) -> str:
+        return f"{left}{between.join(parts)}{right}"
+
+    n = len(cells[0])
+    lines = [row("┌", "┬", "┐", [rule] * n)]
+    for i, each in enumerate(cells):
+        if i:
+            lines.append(row("├", "┼", "┤", [rule] * n))
+        lines.append(row("│", "│", "│", [f"{_fitted(cell, wide):^{wide}}" for cell in each]))
+    return [*lines, row("└", "┴", "┘", [rule] * n)]
+
+
+def _fitted(cell: str, wide: int) -> str:
+    """``cell`` in as many columns: without the platform's name, then cut, with a mark."""
+    if len(cell) <= wide:
+        return cell
+    bare = cell.partition(" ")[2]
+    return bare if len(bare) <= wide else f"{bare[: wide - 1]}…"
+
+
+def visualize_sharding(
+    shape: Sequence[int], sharding: Sharding, *, use_color: bool = True, scale: float = 1.0, min_width: int = 9,
+    max_width: int = WIDTH, color_map: Any = None,
+) -> None:  # fmt: skip
+    """Print which device has which part of an array of ``shape``; raises as ``visualize_array_sharding``.
+
+    ``max_width`` is that of the picture in columns. Colours and scale, which JAX's picture has, are not used.
+    """
+    sys.stdout.write("\n".join(drawing(shape, sharding, max_width)) + "\n")
+
+
+def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
+    """Print which device has which part of ``arr``, which has one dimension or two.
+
+    Under a transformation nothing is known of devices: TypeError. ValueError for more dimensions.
+    """
+    if isinstance(arr, Tracer):
+        raise TypeError(
+            f"visualize_array_sharding needs an array, and got the tracer {arr}: while a program is traced, nobody "
+            "knows where its values will lie. Call it on the result, or see %hlo --partitioned."
+        )
+    visualize_sharding(np.shape(arr), arr.sharding, **kwargs)

@@ -1,0 +1,93 @@
+"""Where an array lies: which part of it is on which device, as a picture and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.api.drawn_shardings import drawing, ranges
+from minijax.core.array import get_aval
+from minijax.core.shardings import NamedSharding, Sharding
+from minijax.tools.documents.document import Block, Row, Segment, Table, line, text
+from minijax.tools.documents.words import bytes_text, plural
+
+# Of a table's rows, and of rows of a picture.
+MOST_PARTS = 32
+_WIDTH = 76
+
+
+def blocks(name: str, value: Any) -> Iterator[Block]:
+    """Where the array ``value`` lies, which the user calls ``name``."""
+    aval = get_aval(value)
+    sharding: Sharding = value.sharding
+    shape = aval.shape
+    tiles = sharding.tiles(len(shape))
+    parts, copies = tiles.size // tiles.shape[-1], tiles.shape[-1]
+    yield text(
+        line(
+            ("name", name),
+            ("muted", " · "),
+            ("type", aval.str_short()),
+            ("muted", f" on {plural(sharding.num_devices, 'device')} · "),
+            _division(parts, copies),
+        )
+    )
+    if isinstance(sharding, NamedSharding):
+        axes = ", ".join(f"{axis}={size}" for axis, size in sharding.mesh.shape_tuple)
+        yield Row("spec", (line(repr(sharding.spec), ("muted", f" over a mesh of {axes}")),))
+    each = int(np.prod(sharding.shard_shape(shape), dtype=int)) * aval.dtype.itemsize
+    whole = aval.size * aval.dtype.itemsize
+    held = each * sharding.num_devices
+    more = f", {held / whole:.3g} times the array" if whole and held > whole else ""
+    yield Row("bytes", (line(f"{bytes_text(each)} on each device, {bytes_text(held)} in all{more}"),))
+    if len(shape) <= 2 and tiles.shape[0] <= MOST_PARTS:
+        yield text(*[line(("", each)) for each in drawing(shape, sharding, _WIDTH)], wrap=False)
+        return
+    yield from _table(shape, sharding, tiles)
+
+
+def _division(parts: int, copies: int) -> str:
+    if parts == 1:
+        return "all of it on each" if copies > 1 else "all of it on one"
+    held = "" if copies == 1 else f", each on {copies}"
+    return f"{parts} parts{held}"
+
+
+def _table(shape: Sequence[int], sharding: Sharding, tiles: np.ndarray) -> Iterator[Block]:
+    sizes = sharding.shard_shape(shape)
+    rows: list[tuple[Segment, ...]] = []
+    for part in np.ndindex(tiles.shape[:-1]):
+        if len(rows) == MOST_PARTS:
+            break
+        index = ", ".join(
+            ":" if size == whole else f"{i * size}:{(i + 1) * size}"
+            for i, size, whole in zip(part, sizes, shape, strict=True)
+        )
+        rows.append((("", f"[{index}]"), ("number", ranges(sorted(sharding.assignment[i].id for i in tiles[part])))))
+    yield Table(("part", "devices"), tuple(rows))
+    left = tiles.size // tiles.shape[-1] - len(rows)
+    if left > 0:
+        yield text(f"… {plural(left, 'more part')}: x.addressable_shards has them all", role="muted")
+
+
+def table(leaves: Sequence[tuple[str, Any]]) -> Table:
+    """The arrays of a container, each with its path: how it is divided."""
+    rows = []
+    for path, leaf in leaves:
+        aval, sharding = get_aval(leaf), leaf.sharding
+        each = int(np.prod(sharding.shard_shape(aval.shape), dtype=int)) * aval.dtype.itemsize
+        tiles = sharding.tiles(aval.ndim)
+        spec = repr(sharding.spec) if isinstance(sharding, NamedSharding) else ""
+        rows.append(
+            (
+                ("name", path),
+                ("type", aval.str_short()),
+                ("", spec),
+                ("number", str(sharding.num_devices)),
+                ("", _division(tiles.size // tiles.shape[-1], tiles.shape[-1])),
+                ("number", bytes_text(each)),
+            )
+        )
+    return Table(("leaf", "type", "spec", "devices", "divided", "on each"), tuple(rows))
