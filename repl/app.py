@@ -322,15 +322,16 @@ class App:
                 self.warmer.stop()
 
     def _run(self) -> int:
-        left = None
-        while left is None:
+        while True:
             try:
-                left = self._turn()
+                while True:  # in here, for Ctrl-C can come where a loop begins anew
+                    left = self._turn()
+                    if left is not None:
+                        return left
             except KeyboardInterrupt:
-                # Ctrl-C while printing, while an error was being put into words, or between two inputs
+                # while printing, while an error was being put into words, or between two inputs
                 with contextlib.suppress(KeyboardInterrupt):
                     self.show(document(text("", line(("error", "interrupted")))))
-        return left
 
     def _turn(self) -> int | None:
         """Read and run one input; the exit code if it was the last."""
