@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -133,8 +133,16 @@ def test_shardings_are_what_jax_describes() -> None:
     assert facts("minijax") == jaxs
 
 
+@dataclass(frozen=True)
+class NamedDevice:
+    """What a picture asks of a device."""
+
+    id: int
+    platform: str = "cpu"
+
+
 def test_pictures_of_shardings_show_who_has_which_part() -> None:
-    devices = np.array([SimpleNamespace(id=i, platform="cpu", process_index=0) for i in range(8)])
+    devices = np.array([NamedDevice(i) for i in range(8)], dtype=object)
     mesh = Mesh(devices.reshape(4, 2), ("x", "y"))
     for spec in (P(), P("x"), P("y", "x"), P(None, "y"), P(("x", "y")), P(("y", "x"), None)):
         sharding = NamedSharding(mesh, spec)

@@ -19,7 +19,7 @@ from minijax.pytree import prefix_leaves, tree_flatten, tree_unflatten
 
 __all__ = ["shard_map"]
 
-_of_primitive = functools.partial(late.public, "minijax.ops.shard_map")
+_of_primitive = functools.partial(late.public, "minijax.ops.meshes.shard_map")
 
 
 def shard_map(

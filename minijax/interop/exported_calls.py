@@ -32,7 +32,7 @@ from minijax.interpreters import recompute
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
 from minijax.ops.callback import ORDERED
 from minijax.ops.custom_derivatives import Closed, closed_over_message
-from minijax.ops.shard_map import on_each_device
+from minijax.ops.meshes.shard_map import on_each_device
 from minijax.pytree import tree_unflatten
 
 # ------------------------------------------------------------------------------------------------ calls, control flow

@@ -32,8 +32,8 @@ from minijax.ops.custom_derivatives import About, Function
 from minijax.ops.linear_solve import _LinearSolveTuple as LinearSolveTuple
 from minijax.ops.linear_solve import linear_solve_p
 from minijax.ops.meshes.constraint import sharding_constraint_p
+from minijax.ops.meshes.shard_map import on_each_device, shard_map_p
 from minijax.ops.parallel import all_to_all_p, group_size
-from minijax.ops.shard_map import on_each_device, shard_map_p
 from minijax.ops.subjaxprs import hoist_consts, join_consts
 
 Equations = list[JaxprEqn] | None

@@ -17,6 +17,7 @@ from minijax.core.trace import Tracer
 from minijax.core.varying import is_checked, mesh_axes, ordered, pvary
 from minijax.interpreters.named_axes import axes_size
 from minijax.ops.convert import convert_element_type
+from minijax.ops.meshes.shard_map import psum_invariant_p
 from minijax.ops.parallel import (
     Groups,
     all_gather_p,
@@ -33,7 +34,6 @@ from minijax.ops.parallel import (
 )
 from minijax.ops.reduce import reduce_sum
 from minijax.ops.shape import canonical_axis, expand_dims, squeeze
-from minijax.ops.shard_map import psum_invariant_p
 from minijax.pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = [
