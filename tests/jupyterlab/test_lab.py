@@ -36,12 +36,13 @@ def opened(lab: Page) -> Iterator[Callable[..., None]]:
     numbers = itertools.count()
     open_now = []
 
-    def open_cells(*sources: str) -> str:
+    def open_cells(*sources: str, run: bool = True) -> str:
         name = f"{os.environ['PYTEST_CURRENT_TEST'].partition('::test_')[2].partition(' ')[0]}_{next(numbers)}.ipynb"
         lab.server.write(name, sources)
         lab.open(name)
         open_now.append(name)
-        lab.run_all()
+        if run:
+            lab.run_all()
         return name
 
     yield open_cells
@@ -118,7 +119,14 @@ def test_nothing_is_asked_of_others_and_the_console_has_no_error(lab: Page, open
 
 @pytest.mark.parametrize("load", [LOAD, PAGE], ids=["live", "page"])
 def test_a_hundred_steppers_are_in_a_file_under_two_megabytes(load: str, lab: Page, opened: Callable[..., str]):
-    name = opened(load, *(f"%step grad(f)({i}.0)" for i in range(100)))
+    name = opened(load, *(f"%step grad(f)({i}.0)" for i in range(100)), run=load == PAGE)
+    if load == LOAD:
+        # one after the other: anywidget leaves out a widget that has not begun within 2 s, as of 100 at once some may
+        for cell in range(101):
+            lab.activate(cell)
+            lab.execute("notebook:run-cell")
+            ready(lab, cell)
+        lab.save()
     ready(lab, 100)
     assert lab.shown("error") == []
     size = (lab.server.folder / name).stat().st_size
@@ -140,6 +148,7 @@ def test_a_hundred_steppers_are_in_a_file_under_two_megabytes(load: str, lab: Pa
 def test_steppers_whose_style_was_deleted_with_its_cell_are_logs_until_one_runs_again(
     lab: Page, opened: Callable[..., str]
 ):
+    lab.errors()
     name = opened(PAGE, "%step grad(f)(3.0)", "%step f(3.0)", "%step jit(f)(3.0)")
     ready(lab, 3)
     lab.activate(1)
