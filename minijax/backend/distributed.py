@@ -67,7 +67,8 @@ def initialize(
       num_processes: how many processes there are.
       process_id: the number of this one, from 0.
       initialization_timeout: for how many seconds to wait for the others.
-      heartbeat_timeout_seconds: after how many seconds of silence a process counts as dead.
+      heartbeat_timeout_seconds: after how many seconds of silence a process counts as dead. XLA then ends the others,
+        and writes that another task has died: what waits for it cannot be made to raise.
       shutdown_timeout_seconds: for how many seconds to wait for the others when leaving.
       coordinator_bind_address: where process 0 listens, if not on all its interfaces.
 

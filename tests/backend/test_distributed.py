@@ -116,6 +116,91 @@ def test_two_processes_are_as_one(first: str) -> None:
     assert together[0]["jit"] + together[1]["jit"] == alone["jit"]
 
 
+# A step of training by shardings, and a shard_map with its gradient, over a mesh of four devices; the last argument is
+# the number of a process that ends in the middle of it.
+OVER_A_MESH = """
+import json, os, sys
+import numpy as np
+import minijax
+import minijax.numpy as jnp
+from minijax import lax
+from minijax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+address, count, process, dies = sys.argv[1:]
+if int(count) > 1:
+    minijax.distributed.initialize(address, int(count), int(process), heartbeat_timeout_seconds=5)
+mesh = Mesh(np.array(minijax.devices()).reshape(2, 2), ("data", "model"))
+draw = np.random.default_rng(0).standard_normal
+
+def lay(value, *spec):
+    value = value.astype(np.float32)
+    return minijax.make_array_from_callback(value.shape, NamedSharding(mesh, P(*spec)), lambda index: value[index])
+
+params = {"w1": lay(draw((8, 16)) / 4, None, "model"), "w2": lay(draw((16, 4)) / 4, "model", None)}
+x, y = lay(draw((8, 8)), "data"), lay(draw((8, 4)), "data")
+
+def loss(params, x, y):
+    return jnp.mean((jnp.tanh(x @ params["w1"]) @ params["w2"] - y) ** 2)
+
+@minijax.jit
+def step(params, x, y):
+    value, gradient = minijax.value_and_grad(loss)(params, x, y)
+    return value, minijax.tree.map(lambda p, g: p - 0.1 * g, params, gradient)
+
+losses = []
+for turn in range(4):
+    if turn == 2 and process == dies:
+        os._exit(7)
+    value, params = step(params, x, y)
+    losses.append(float(value))
+
+mapped = minijax.jit(minijax.shard_map(
+    lambda w, x: lax.psum(lax.pmean(jnp.tanh(x @ w).sum(), "data"), "model"), mesh=mesh,
+    in_specs=(P(None, "model"), P("data")), out_specs=P()))
+gradient = minijax.jit(minijax.grad(mapped))(params["w1"], x)
+print(json.dumps({
+    "losses": losses,
+    "mapped": float(mapped(params["w1"], x)),
+    "norm": float((gradient ** 2).sum()),
+    "spec": str(params["w1"].sharding.spec),
+    "local": len(params["w1"].addressable_shards),
+    "whole": params["w1"].is_fully_addressable,
+}))
+if int(count) > 1:
+    minijax.distributed.shutdown()
+"""
+
+
+def test_programs_over_a_mesh_are_the_same_on_one_two_and_four_processes() -> None:
+    reports = {}
+    for count in (1, 2, 4):
+        address = f"127.0.0.1:{free_port()}"
+        processes = [
+            start(OVER_A_MESH, address, str(count), str(i), "nobody", devices=4 // count) for i in range(count)
+        ]
+        reports[count] = [report(each) for each in processes]
+    (alone,) = reports[1]
+    assert alone["losses"] == sorted(alone["losses"], reverse=True)
+    for count, found in reports.items():
+        for each in found:
+            assert (each.pop("local"), each.pop("whole")) == (4 // count, count == 1)
+            assert each == reports[1][0]
+
+
+def test_a_process_that_dies_ends_the_others_in_time() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    left, dying = (start(OVER_A_MESH, address, "2", str(i), "1", devices=2) for i in range(2))
+    try:
+        assert dying.wait(timeout=120) == 7
+        # the heartbeat is asked for within five seconds; a busy machine needs some more
+        _, said = left.communicate(timeout=60)
+    finally:
+        left.kill()
+        dying.kill()
+    assert left.returncode != 0
+    assert "another task died" in said or "Connection closed by peer" in said, said[-2000:]
+
+
 MISUSE = """
 import numpy as np
 import minijax
