@@ -27,12 +27,15 @@ from tests.bench.flax import FLAX_ROWS
 from tests.bench.gallery import GALLERY_ROWS
 from tests.bench.importing import IMPORTING_ROWS, Imported
 from tests.bench.measure import CLOSE, ERROR, MEETS, MISSES, SKIPPED, Growth, Result, Row, Settings, verdict
+from tests.bench.sharded import SHARDED_ROWS, Sharded
 from tests.bench.startup import STARTUP_ROWS, Startup
 from tests.bench.watching import WATCHING_ROWS, Unwatched, Watched
 from tests.bench.workloads import MEAN_BUDGET, PEERS, PYTHON_SIDE, ROWS
 
-AnyRow = Row | Growth | Startup | Watched | Unwatched | Imported
-ALL_ROWS: list[AnyRow] = [*ROWS, *IMPORTING_ROWS, *FLAX_ROWS, *GALLERY_ROWS, *WATCHING_ROWS, *STARTUP_ROWS]
+AnyRow = Row | Growth | Startup | Watched | Unwatched | Imported | Sharded
+ALL_ROWS: list[AnyRow] = [
+    *(*ROWS, *SHARDED_ROWS, *IMPORTING_ROWS, *FLAX_ROWS, *GALLERY_ROWS, *WATCHING_ROWS, *STARTUP_ROWS)
+]
 WIDTH = max(len(row.title) for row in ALL_ROWS)
 
 
