@@ -139,12 +139,12 @@ def bundle(shell: Any, doc: Document, rest: str = _PRINTED) -> dict[str, str]:
     return {"text/plain": plain, "text/html": rename(_html(shell, doc, rest))}
 
 
-def recompiled(shell: Any, entries: Sequence[Missed], of_jax: Sequence[JaxMiss]) -> dict[str, str]:
+def recompiled(shell: Any, entries: Sequence[Missed], of_jax: Sequence[JaxMiss], lost: int = 0) -> dict[str, str]:
     """What to show of the misses of a cell, ours and real JAX's; empty if nothing was compiled again."""
     # imported here: most cells compile nothing again
     from minijax.tools.explain.recompiles import recompiles
 
-    found = recompiles(entries, of_jax)
+    found = recompiles(entries, of_jax, lost)
     if found is None:
         return {}
     shown = bundle(shell, found.shown)

@@ -237,9 +237,11 @@ class Extension:
         if in_terminal or not self.magics.badge or self.magics.watch or own & {each.lstrip("%") for each in words}:
             return
         of_jax = jax_misses.since(self.magics.session.jax.first) if not code.lstrip().startswith("%") else ()
-        if missed.total() == self.first_miss and not of_jax:
+        count = missed.total() - self.first_miss
+        if not count and not of_jax:
             return
-        shown = recompiled(self.shell, missed.since(self.first_miss), of_jax)
+        entries = missed.since(self.first_miss)
+        shown = recompiled(self.shell, entries, of_jax, count - len(entries))
         if shown:
             self.shell.display_pub.publish(shown)
 

@@ -421,26 +421,30 @@ class StageBrowser:
         step = -1 if backwards else 1
         words = self._words.lower()
         here = self.rows["stage"]
-        for offset in range(len(self.programs) + 1):
+        rows = [i for i, row in enumerate(self.shown("stage")) if words in row.text.lower()]
+        beyond = [i for i in rows if (i < here if backwards else i > here)]
+        if beyond:
+            self.focus = "stage"
+            self._to_row(beyond[-1 if backwards else 0])
+            return
+        for offset in range(1, len(self.programs) + 1):
             at = (self.at + step * offset) % len(self.programs)
-            lines = self.programs[at].lines if offset or not self.diff else ()
-            texts = [row.text for row in self.shown("stage")] if not offset else [each.text for each in lines]
-            found = [i for i, each in enumerate(texts) if words in each.lower()]
-            if not offset:
-                found = [i for i in found if (i < here if backwards else i > here)]
+            found = [i for i, each in enumerate(self.programs[at].lines) if words in each.text.lower()]
             if found:
-                self._found(at, found[-1] if backwards else found[0])
+                self._found(at, found[-1 if backwards else 0])
                 return
         self.say(f"no {self._words!r} in any stage")
 
     def _found(self, at: int, index: int) -> None:
-        """Stand at what a search has found: a row of the shown stage, a line of another."""
+        """Stand at a line that a search has found; the stage is shown whole if it is alike before and after."""
         self.focus = "stage"
         if at != self.at:
             self.show(at)
             self.say(f"found in {self.stage.title}", "muted")
-            index = next((i for i, row in enumerate(self.shown("stage")) if row.index == index), 0)
-        self._to_row(index)
+        row = next((i for i, row in enumerate(self.shown("stage")) if row.index == index), -1)
+        if row < 0:
+            self.diff, row = False, index
+        self._to_row(row)
 
     def again_backwards(self) -> None:
         self.again(backwards=True)

@@ -58,8 +58,9 @@ def compose(browser: StageBrowser, columns: int, rows: int) -> list[Line]:
 def _head(browser: StageBrowser, columns: int) -> Line:
     left: Line = (("heading", " passes "), ("", " ".join(browser.title.split())))
     descent = browser.stages.descent
-    said = [plural(len(descent.passes), "pass").replace("passs", "passes"), plural(len(descent.kernels), "kernel")]
-    right: Line = (("muted", " · ".join(said) + " "),)
+    passes = len(descent.passes)
+    said = f"{passes} {'pass' if passes == 1 else 'passes'} · {plural(len(descent.kernels), 'kernel')} "
+    right: Line = (("muted", said),)
     gap = columns - width_of(left) - width_of(right)
     return (*left, ("", " " * gap), *right) if gap > 1 else left
 

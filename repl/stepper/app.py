@@ -23,6 +23,7 @@ from minijax.repl.stepper.screen import compose
 from minijax.repl.terminal import interruptible_screen
 from minijax.tools.documents.document import Line
 from minijax.tools.metal import moments
+from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import Recording
 from minijax.tools.session.result import Browse, Step
 from minijax.tools.stepper import panes
@@ -141,7 +142,8 @@ def _browse(
     """Browse the stages of the compiled call at the stepper's moment, or of the whole call, from the moment's line."""
     run_there = moments.compiled_call(stepper.cursor)
     if run_there is not None:
-        found, title, note = moments.call_stages(run_there), f"jit({run_there.params['name']})", ""
+        found = moments.call_stages(run_there, naming_of(stepper.recording))
+        title, note = f"jit({run_there.params['name']})", ""
     else:
         assert stepper.step.stages is not None
         found, title = stepper.step.stages(), stepper.recording.source

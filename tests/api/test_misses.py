@@ -475,9 +475,9 @@ def test_choosing_among_many_signatures_is_quick() -> None:
     aval = jnp.ones(3).aval
     old = [CallSignature(tree, (aval,) * 3, (), trace_key(), ()) for tree in trees]
     new = CallSignature(trees[7], (aval, aval, jnp.ones(4).aval), (), trace_key(), ())
-    began = time.perf_counter()
+    began = time.process_time()
     miss = misses.explain(f.fun, "key", new, old, "jit")
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
     assert miss.earlier == misses.MOST_COMPARED  # the latest are compared, and the 7th is not among them
     new = CallSignature(trees[290], (aval, aval, jnp.ones(4).aval), (), trace_key(), ())
     assert str(misses.explain(f.fun, "key", new, old, "jit")) == "n: f32[3] became f32[4]"

@@ -15,12 +15,12 @@ from minijax.repl.batch import new_session
 from minijax.tools.documents.document import plain
 from minijax.tools.documents.html import shown
 from minijax.tools.documents.lexer import highlight
-from minijax.tools.metal import pipeline
+from minijax.tools.metal import pipeline, stages_page
 from minijax.tools.metal.stages import Stage, StageLine, Stages, stages
 from minijax.tools.metal.stages_page import stages_html
 from tests.browser.page import CONTRASTS, Browser, page
 from tests.browser.programs import HOSTILE, names
-from tests.tools.test_passes import PROGRAMS, V, network
+from tests.tools.metal.test_passes import PROGRAMS, V, network
 
 # Of each row of a pane: its text, and whether it is marked.
 ROWS = """
@@ -135,6 +135,31 @@ def test_what_changed_is_before_and_after(window: Browser, tmp_path: Path) -> No
         window.run("document.querySelector('[data-way=before]').click()")
         assert [each[3] for each in window.run(ROWS + "return rows('.mjw-view')")] == [each.text for each in before]
         window.run("document.querySelector('[data-way=changes]').click()")
+
+
+def test_where_lines_are_cut_nothing_is_said_to_have_changed(
+    window: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages_page, "MOST_LINES", 12)
+    found = made("network")
+    window.open(page(tmp_path, stages_html(found, highlight)))
+    window.run("document.querySelectorAll('.mjw-yours .mjw-link')[1].click()")
+    assert " here, in at least " in window.run("return document.querySelector('.mjw-status').textContent")
+    open_ = 0
+    for stage in (stage for stage in found.all if stage.previous >= 0):
+        before, after = found.all[stage.previous].lines, stage.lines
+        show(window, found, stage)
+        rows = window.run(ROWS + "return rows('.mjw-view')")
+        kept = [each for each in rows if each[4] != "-"], [each for each in rows if each[4] != "+"]
+        for shown_, lines in zip(kept, (after, before), strict=True):
+            assert [each[3] for each in shown_] == [each.text for each in lines[: len(shown_)]]
+        if len(before) > 12 or len(after) > 12:
+            assert not rows or rows[-1][4] not in "+-"
+        text = window.one(".mjw-view").get_attribute("textContent")
+        missing = len(before[:12]) + len(after[:12]) - sum(map(len, kept))
+        assert (f"{missing} line" in text and "not compared" in text) == (missing > 0), stage.title
+        open_ += missing
+    assert open_ > 0 and window.console() == []
 
 
 def test_differences_are_few(window: Browser, tmp_path: Path) -> None:

@@ -62,7 +62,26 @@ def test_numbers_and_small_arrays_can_be_moved_and_nothing_else(recording: Recor
     assert w["shape"] == [2, 3] and w["values"] == [1.0] * 6 and (half["low"], half["high"]) == (-1, 1)
     assert not LivePage(Step(recording, given=tuple(given.items()))).controls  # there is no call to record again
     many = tuple((f"x{i}", 1.0) for i in range(20))
-    assert len(LivePage(Step(recording, given=many, again=step.again)).controls) == MOST_ARGUMENTS
+    page = LivePage(Step(recording, given=many, again=step.again))
+    assert len(page.controls) == MOST_ARGUMENTS and page.answer({"kind": "page"})["left"] == 20 - MOST_ARGUMENTS
+
+
+def test_sliders_go_as_far_as_the_type_does(recording: Recording):
+    given = {
+        "n": np.array([200, 3], np.uint8), "i": jnp.int32(2**31 - 1), "half": np.float16(60000),
+        "wide": 1e299, "wider": 1.7e308, "long": 10**400,
+    }  # fmt: skip
+    asked = []
+    page = LivePage(Step(recording, given=tuple(given.items()), again=lambda leaves: asked.append(leaves)))
+    n, i, half, wide = page.controls
+    assert (n["low"], n["high"]) == (0, 255) and (i["low"], i["high"]) == (-(2**31), 2**31 - 1)
+    assert half["high"] == 65504 and wide["high"] < float("inf")
+    for control, value in ((0, -5.0), (0, 256.0), (1, 2.0**31), (2, 1e5)):
+        index = [0] if control == 0 else []
+        failed = page.answer({"kind": "again", "control": control, "index": index, "value": value, "moment": 0})
+        # the numbers are told again: the page shows those that the recording was made with
+        assert failed["kind"] == "failed" and f"is no {given[page.controls[control]['name']].dtype}" in failed["said"]
+        assert failed["controls"][0]["values"] == [200.0, 3.0] and not asked
 
 
 def test_a_page_says_what_it_cannot_do(recording: Recording):

@@ -229,6 +229,23 @@ def test_search_goes_on_in_other_stages(browser: StageBrowser) -> None:
     assert "no 'nowhere'" in press(browser, "/nowhere").message[1]
 
 
+@pytest.mark.parametrize("diff", [False, True])
+def test_a_search_stands_at_what_it_says_it_found(browser: StageBrowser, diff: bool) -> None:
+    """Also of passes that are shown by what they changed, round and round."""
+    if diff:
+        press(browser, "d")
+    press(browser, "/multiply(")
+    stood = []
+    for key in "." * 120 + "," * 40:
+        line = browser.current()
+        assert line is not None and "multiply(" in line.text and browser.message[0] in ("", "muted")
+        stood.append((browser.at, line.number))
+        press(browser, key)
+    there = {(at, each.number) for at, stage in enumerate(browser.programs) for each in stage.lines
+             if "multiply(" in each.text}  # fmt: skip
+    assert len(there) > 10 and ({*stood[:120]} == there or diff)
+
+
 def test_arguments_have_the_users_names(browser: StageBrowser) -> None:
     for stage in browser.programs:
         if stage.kind in ("given", "pass", "final", "stablehlo"):

@@ -20,10 +20,11 @@ from minijax.repl.stepper.keys import KEYS, help_lines
 from minijax.repl.stepper.model import Stepper
 from minijax.repl.stepper.screen import compose
 from minijax.repl.style import STYLE
-from minijax.tools.metal import pipeline, stages
+from minijax.tools.metal import moments, pipeline, stages
 from minijax.tools.programs.links import linked_programs
 from minijax.tools.recording import storage
-from minijax.tools.recording.cursor import ENTER, LEAVE
+from minijax.tools.recording.cursor import ENTER, LEAVE, Cursor
+from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import BindRecord, Recording, place_parts
 from minijax.tools.session.result import Step
@@ -680,6 +681,25 @@ def test_x_browses_what_xla_made_of_the_call_here():
 
     shown, _ = printed(Step(recording, stages=fail), "x", "q")
     assert "no stages: TypeError: not for XLA" in shown
+
+
+def test_the_arguments_of_a_call_within_have_the_names_of_their_variables():
+    product = minijax.jit(lambda p, b, c: jnp.sin(p["w"] * 2.0) @ b + c)
+
+    def f(params, y):
+        h = jnp.cos(y)
+        return product(params, h, h).sum() + product(params, h, y).sum()
+
+    params, y = {"w": jnp.ones((3, 3))}, jnp.ones(3)
+    recording = recorded(lambda: f(params, y))
+    found = {}
+    for at in range(len((cursor := Cursor(recording)).moments)):
+        cursor.go(at)
+        call = moments.compiled_call(cursor)
+        if call is not None and call.at not in found:
+            found[call.at] = moments.call_stages(call, naming_of(recording)).descent.arguments
+    # two arguments with one name have none
+    assert [*found.values()] == [("params['w']", "", ""), ("params['w']", "h", "y")]
 
 
 def test_retracing_records_the_call_again():

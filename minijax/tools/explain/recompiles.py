@@ -42,10 +42,12 @@ class Recompiles(Frozen):
         return line(("warning", self.title))
 
 
-def recompiles(entries: Sequence[Missed], of_jax: Sequence[jax_misses.JaxMiss] = ()) -> Recompiles | None:
+def recompiles(
+    entries: Sequence[Missed], of_jax: Sequence[jax_misses.JaxMiss] = (), lost: int = 0
+) -> Recompiles | None:
     """What of the misses of a cell, ``entries`` ours, ``of_jax`` real JAX's, was no first call; None if nothing was.
 
-    What JAX took for it is not known.
+    ``lost`` of the earlier ones are not kept any more. What JAX took for it is not known.
     """
     again = [each for each in entries if each.cache in ("staging", "compilation") and not _is_first(each)]
     again_in_jax = [each for each in of_jax if not jax_misses.is_first(each)]
@@ -58,7 +60,8 @@ def recompiles(entries: Sequence[Missed], of_jax: Sequence[jax_misses.JaxMiss] =
     counted = [plural(count, what) for count, what in counts if count]
     title = [f"{' and '.join(counted)}, {seconds_text(seconds)}"] if again else []
     title += [plural(len(again_in_jax), "retrace") + " by JAX"] if again_in_jax else []
-    return Recompiles(", ".join(title), tuple(_reasons([*again, *again_in_jax])))
+    said = ("at least " if lost else "") + ", ".join(title)
+    return Recompiles(said, tuple(_reasons([*again, *again_in_jax])))
 
 
 def _is_first(each: Missed) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,8 @@ class Collective(Frozen):
 
     ``kind`` is XLA's name, ``bytes`` the size of its result on each device, ``sent`` about what each device sends.
     ``size`` devices talk to each other, along ``axes`` of the mesh ('' in place of a name: along no whole axes).
-    ``equation`` is the one that it is for, None where XLA names none. ``loop`` says that it runs once a turn.
+    Where the program does not say which devices these are, ``size`` is 0. ``equation`` is the one that it is for, None
+    where XLA names none. ``inside`` is 'loop' of what runs once a turn, 'branch' of what may not run, else ''.
     """
 
     name: str
@@ -53,15 +54,16 @@ class Collective(Frozen):
     axes: tuple[str, ...]
     equation: Equation | None
     reason: str
-    loop: bool
+    inside: str
 
 
 def collectives(programs: LinkedPrograms, mesh: Any) -> list[Collective]:
     """The collectives of a compiled program over ``mesh`` (None: over devices that no mesh names)."""
     pane = programs.hlo
     found = []
-    entry = next((shown.split()[1].lstrip("%") for shown in pane.lines if shown.startswith("ENTRY")), "")
-    for i, each in hlo.instructions(pane.lines).items():
+    instructions = hlo.instructions(pane.lines)
+    inside = _inside(instructions.values())
+    for i, each in instructions.items():
         kind = each.opcode.removesuffix("-start")
         if kind not in KINDS:
             continue
@@ -71,24 +73,45 @@ def collectives(programs: LinkedPrograms, mesh: Any) -> list[Collective]:
         axes = _axes(groups, mesh)
         numbers = pane.links[i]
         equation = programs.equations[numbers[-1] - 1] if numbers else None
-        count = _bytes(shown.partition(f" {each.opcode}(")[0], each.opcode.endswith("-start"))
+        # what is started gives its operands too, but for an all-reduce
+        started = each.opcode.endswith("-start") and kind != "all-reduce"
+        count = _bytes(shown.partition(f" {each.opcode}(")[0], started)
         found.append(
             Collective(
                 each.name, kind, count, count * KINDS[kind](max(size, 1)), size, axes, equation,
-                _reason(kind, axes, equation), each.computation != entry,
+                _reason(kind, axes, equation), inside.get(each.computation, ""),
             )
         )  # fmt: skip
     return found
 
 
+def _inside(instructions: Collection[hlo.Instruction]) -> dict[str, str]:
+    """The computations that a loop repeats, with what they call, and those that a choice may leave out."""
+    calls: dict[str, set[str]] = {}
+    for each in instructions:
+        calls.setdefault(each.computation, set()).update(each.called)
+    found: dict[str, str] = {}
+    for opcode, word in (("conditional", "branch"), ("while", "loop")):
+        left = [name for each in instructions if each.opcode == opcode for name in each.called]
+        while left:
+            name = left.pop()
+            if found.get(name) != word:
+                found[name] = word
+                left += calls.get(name, ())
+    return found
+
+
 def _bytes(result: str, started: bool) -> int:
-    """The size of a result type as it is written; of one that is started, of what it will give."""
+    """The size of a result type as it is written; of one that is ``started``, of what it will give."""
     sizes = []
     for kind, shape in _TYPE.findall(result.partition("=")[2]):
         digits = re.search(r"\d+$", kind)
         width = _WIDTHS.get(kind) or (int(digits[0]) // 8 if digits is not None else 1)
         sizes.append(width * int(np.prod([int(d) for d in shape.split(",") if d], dtype=int)))
-    return sum(sizes[len(sizes) // 2 :] if started and len(sizes) > 1 else sizes)
+    if not started or len(sizes) < 2:
+        return sum(sizes)
+    # a permutation's operand and result may have numbers of its own behind them
+    return sizes[1] if result.partition("=")[2].count("u32[]") == 2 else sum(sizes[len(sizes) // 2 :])
 
 
 def _groups(shown: str) -> list[list[int]] | None:
@@ -168,7 +191,10 @@ def blocks(found: Sequence[Collective], devices: int, several_files: bool) -> It
         yield text(f"no collective: {plural(devices, 'device')}, and nothing is sent between them", role="muted")
         return
     total = sum(each.sent for each in found)
-    loops = ", a loop's counted once" if any(each.loop for each in found) else ""
+    within = {each.inside for each in found}
+    loops = ", a loop's counted once" if "loop" in within else ""
+    loops += ", and all branches" if "branch" in within else ""
+    loops += ", and nothing where it is not known" if not all(each.size for each in found) else ""
     yield text(
         line(
             ("heading", plural(len(found), "collective")),
@@ -199,9 +225,9 @@ def _cells(each: Collective, several_files: bool) -> tuple[Segment, ...]:
     axes = "·".join(each.axes) or "?"
     return (
         ("location", where),
-        ("name", each.kind + (" in a loop" if each.loop else "")),
-        ("number", f"{each.size} ({axes})"),
+        ("name", each.kind + (f" in a {each.inside}" if each.inside else "")),
+        ("number", f"{each.size or '?'} ({axes})"),
         ("number", bytes_text(each.bytes)),
-        ("number", bytes_text(each.sent)),
+        ("number", bytes_text(each.sent) if each.size else "?"),
         ("", each.reason),
     )

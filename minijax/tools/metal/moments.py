@@ -7,6 +7,7 @@ from minijax.tools.metal.pipeline import program_descent
 from minijax.tools.metal.stages import Stages, stages
 from minijax.tools.programs.user_lines import Spot
 from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.naming import Naming
 from minijax.tools.recording.records import place_parts
 from minijax.tools.recording.values import RunRecord
 
@@ -24,12 +25,18 @@ def compiled_call(cursor: Cursor) -> RunRecord | None:
     return None
 
 
-def call_stages(run: RunRecord) -> Stages:
-    """Its stages: the program is compiled once more, not run. Errors are those of compiling."""
+def call_stages(run: RunRecord, naming: Naming) -> Stages:
+    """Its stages, its arguments called by the variables that held them: the program is compiled once more, not run.
+    Errors are those of compiling.
+    """
     params = run.params
     closed, name = params["jaxpr"], params["name"]
     how = params.get("donated_invars", ()), params.get("keep_unused", False)
-    return stages(program_descent(compiled(closed, name, *how), closed, lowered_places(closed, name, *how)))
+    names = [naming.variable(number) for number in run.operands]
+    # of two arguments with one name neither has it
+    names = [each if names.count(each) == 1 else "" for each in names]
+    called = names if len(names) == len(closed.in_avals) else ()
+    return stages(program_descent(compiled(closed, name, *how), closed, lowered_places(closed, name, *how), called))
 
 
 def spot_at(cursor: Cursor, known: Stages) -> tuple[Spot, ...]:

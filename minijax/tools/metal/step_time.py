@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -199,9 +200,11 @@ def _rows(
 
 def _extended(loop: list[Interval], within: list[Interval]) -> list[Interval]:
     """The runs of a loop, each until what began in it, before the next, has ended."""
+    ordered = sorted(within)
+    begins = [each.begin for each in ordered]
     found = []
     for i, each in enumerate(loop):
-        until = loop[i + 1].begin if i + 1 < len(loop) else float("inf")
-        ends = (one.end for one in within if each.begin <= one.begin < until)
-        found.append(Interval(each.begin, max(each.end, *ends, each.end)))
+        until = bisect_left(begins, loop[i + 1].begin) if i + 1 < len(loop) else len(begins)
+        among = ordered[bisect_left(begins, each.begin) : until]
+        found.append(Interval(each.begin, max([each.end, *(one.end for one in among)])))
     return found

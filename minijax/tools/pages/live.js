@@ -11,6 +11,7 @@ function live({ root, tell, hear }) {
   let made = null;
   let moved = null; // what was moved since the last question
   let asked = false; // whether the answer to one is awaited
+  const setters = []; // for each argument, what shows numbers of its own again
   root.append(bar);
   keepKeys(root);
   const port = {
@@ -31,17 +32,22 @@ function live({ root, tell, hear }) {
     asked = false;
     if (moved) move(moved.control, moved.index, moved.value);
   }
-  function drawArguments(controls) {
+  function drawArguments({ controls, left }) {
     if (bar.dataset.drawn) return; // the hand may be on a slider
     bar.dataset.drawn = "1";
     bar.hidden = !controls.length;
-    controls.forEach((each, i) => bar.append(argument(each, (index, value) => move(i, index, value))));
+    controls.forEach((each, i) => {
+      const { group, set } = argument(each, (index, value) => move(i, index, value));
+      setters.push(set);
+      bar.append(group);
+    });
+    if (left) bar.append(make("span", "mj-muted", plural(left, "more argument") + " cannot be moved here"));
     bar.append(said);
   }
   hear((message) => {
     if (message.kind === "page") {
       waiting.clear();
-      drawArguments(message.controls);
+      drawArguments(message);
       said.textContent = "";
       made = build(root, message.data, port);
       answered();
@@ -51,6 +57,8 @@ function live({ root, tell, hear }) {
       if (done) done(message.data, message.choices);
     } else if (message.kind === "failed") {
       said.textContent = message.said;
+      // what was refused is not what is shown; but the hand may have moved on
+      if (!moved) (message.controls || []).forEach(({ values }, i) => setters[i](values));
       answered();
     }
   });
@@ -109,5 +117,9 @@ function argument({ name, shape, whole, values, low, high, step }, moved) {
   }
   group.append(range, exact);
   show();
-  return group;
+  const set = (given) => {
+    now.splice(0, now.length, ...given);
+    show();
+  };
+  return { group, set };
 }

@@ -35,8 +35,9 @@ MOST_LIVE = 200_000
 # Arguments that can be moved, and elements of an array.
 MOST_ARGUMENTS = 12
 MOST_ELEMENTS = 256
-# A slider of a float has so many steps.
+# A slider of a float has so many steps, and reaches so far.
 _STEPS = 200
+_WIDEST = 1e300
 # What is read without a kernel, and the output after it: Jupyter shows one of them, the stepper where there is one.
 _KEPT = (
     ".mjw-kept details>div{margin-left:0;padding-left:1.2em}.mjw-kept pre{white-space:pre-wrap}"
@@ -66,6 +67,9 @@ class LivePage:
         self.ended = ended
         self.leaves = [value for _, value in step.given]
         self.controls = list(_controls(step)) if step.again is not None else []
+        # arguments like these, beyond so many
+        movable = sum(_is_movable(value) for value in self.leaves)
+        self.left = max(movable - MOST_ARGUMENTS, 0) if len(self.controls) == MOST_ARGUMENTS else 0
         self._show(step.recording, step.position)
 
     def _show(self, recording: Recording, start: int) -> None:
@@ -94,7 +98,7 @@ class LivePage:
         made = packed(page.part(first), self.rename)
         parts = [[begin, made if begin == first else None] for begin in page.parts]
         data = {**page.header(), "parts": parts, **page.texts.tables()}
-        return {"kind": "page", "data": data, "controls": self.controls}
+        return {"kind": "page", "data": data, "controls": self.controls, "left": self.left}
 
     def _part(self, begin: int) -> dict[str, Any]:
         if begin not in self.page.parts:
@@ -119,7 +123,9 @@ class LivePage:
         if recording is None or recording.blank:
             self.leaves[leaf] = before
             said = "" if error is None else f"{type(error).__name__}: {error}"
-            return {"kind": "failed", "said": shortened(self.rename(said), 300) or "nothing was computed"}
+            said = shortened(self.rename(said), 300) or "nothing was computed"
+            # the page has the moved number still: it is to show again what the recording was made with
+            return {"kind": "failed", "said": said, "controls": self.controls}
         control["values"] = _elements(self.leaves[leaf])
         self._show(recording, moment)
         return self._whole()
@@ -129,6 +135,9 @@ def changed(leaf: Any, index: tuple[int, ...], value: float) -> Any:
     """``leaf`` with a number in place of the element at ``index``, of the same type."""
     if isinstance(leaf, (int, float)):
         return type(leaf)(value)
+    low, high = _bounds(leaf)
+    if not low <= value <= high:
+        raise OverflowError(f"{value:g} is no {leaf.dtype}: it goes from {low:g} to {high:g}")
     if isinstance(leaf, (np.ndarray, np.generic)):
         made = np.array(leaf)
         made[index] = value
@@ -150,15 +159,23 @@ def _controls(step: Step) -> Iterator[dict[str, Any]]:
             return
         whole = _kind(value) in "iu"
         own = {"leaf": leaf, "name": shown(name), "shape": list(np.shape(value)), "whole": whole, "values": elements}
-        yield own | _range(elements, whole)
+        yield own | _range(elements, whole, _bounds(value))
+
+
+def _is_movable(value: Any) -> bool:
+    """Whether an argument is of numbers, and of few of them."""
+    return bool(_kind(value)) and 0 < math.prod(np.shape(value)) <= MOST_ELEMENTS
 
 
 def _elements(value: Any) -> list[float]:
     """The numbers of an argument; none of what is no number, or holds too many, or some that no slider has."""
-    if not _kind(value) or not 0 < math.prod(np.shape(value)) <= MOST_ELEMENTS:
+    if not _is_movable(value):
         return []
-    numbers = [float(x) for x in np.asarray(value).reshape(-1)]
-    return numbers if all(map(math.isfinite, numbers)) else []
+    try:
+        numbers = [float(x) for x in np.asarray(value).reshape(-1)]
+    except OverflowError:  # an integer of Python's
+        return []
+    return numbers if all(abs(x) <= _WIDEST for x in numbers) else []
 
 
 def _kind(value: Any) -> str:
@@ -171,13 +188,24 @@ def _kind(value: Any) -> str:
     return kind if kind in ("f", "i", "u") else ""
 
 
-def _range(elements: list[float], whole: bool) -> dict[str, float]:
-    """Where a slider begins and ends: twice as far from zero as these numbers are, and at least at -1 and 1."""
+def _bounds(value: Any) -> tuple[float, float]:
+    """The least and the greatest number that an argument's type holds."""
+    if isinstance(value, (int, float)):
+        return -math.inf, math.inf
+    known = np.iinfo(value.dtype) if _kind(value) in "iu" else np.finfo(value.dtype)
+    return float(known.min), float(known.max)
+
+
+def _range(elements: list[float], whole: bool, bounds: tuple[float, float]) -> dict[str, float]:
+    """Where a slider begins and ends: twice as far from zero as these numbers are, and at least at -1 and 1, as far as
+    the type goes.
+    """
     widest = max(2 * max(map(abs, elements)), 10.0 if whole else 1.0)
     # a power of ten times 1, 2 or 5
     power = 10.0 ** math.floor(math.log10(widest))
     widest = next(power * times for times in (1, 2, 5, 10) if power * times >= widest)
-    return {"low": -widest, "high": widest, "step": 1 if whole else 2 * widest / _STEPS}
+    low, high = max(-widest, bounds[0]), min(widest, bounds[1])
+    return {"low": low, "high": high, "step": 1 if whole else 2 * widest / _STEPS}
 
 
 def static_html(recording: Recording, start: int = 0, rename: Callable[[str], str] = str) -> str:

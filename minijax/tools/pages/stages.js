@@ -220,8 +220,10 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
     const here = lines[at].filter(({ own }) => own.some((spot) => chosen.includes(spot))).length;
     const among = counts.filter((found) => chosen.some((spot) => found.has(spot))).length;
     const by = stages.filter((_, stage) => changed(stage)).length;
+    // of lines that are cut nobody here knows whose they are
+    const least = stages.some((each) => each[5]) ? "at least " : "";
     const where = chosen.length
-      ? plural(here, "line") + " here, in " + among + " of " + stages.length + " stages, changed by " + by
+      ? plural(here, "line") + " here, in " + least + among + " of " + stages.length + " stages, changed by " + by
       : "";
     status.textContent = [markOf(from), where, told(from)].filter(Boolean).join(" · ");
     status.title = status.textContent;
@@ -276,6 +278,10 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
   function showChanges(previous, stage) {
     const ids = [previous, stage].map((each) => lines[each].map(({ line }) => line));
     const found = changes(...ids);
+    // what one of them lacks at its end may be among what is cut of it
+    let open = 0;
+    const cutOff = stages[previous][5] || stages[stage][5];
+    while (cutOff && found.length && found[found.length - 1][0] !== " ") open += found.splice(-1).length;
     const near = found.map(() => false);
     found.forEach(([sign], i) => {
       if (sign !== " ") for (let k = Math.max(0, i - AROUND); k <= i + AROUND; k += 1) near[k] = true;
@@ -303,6 +309,8 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
       }
       i -= 1;
     }
+    const said = "… " + plural(open, "line") + " not compared: what stands there in the other program is cut here";
+    if (open) view.scroll.append(make("div", "mjw-line mj-muted", said));
   }
 
   // --- which stage

@@ -55,7 +55,7 @@ def names_in(code: str) -> tuple[dict[str, None], dict[str, None]]:
         if isinstance(node, ast.Name):
             (own if isinstance(node.ctx, ast.Store) else read)[node.id] = None
         elif isinstance(node, ast.alias):
-            own[node.name] = None
+            own[node.asname or node.name.partition(".")[0]] = None
         elif isinstance(node, ast.FunctionDef):
             own[node.name] = None
     return own, read

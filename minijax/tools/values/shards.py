@@ -45,7 +45,7 @@ def blocks(name: str, value: Any) -> Iterator[Block]:
     if len(shape) <= 2 and tiles.shape[0] <= MOST_PARTS:
         yield text(*[line(("", each)) for each in drawing(shape, sharding, _WIDTH)], wrap=False)
         return
-    yield from _table(shape, sharding, tiles)
+    yield from _table(name, shape, sharding, tiles)
 
 
 def _division(parts: int, copies: int) -> str:
@@ -55,7 +55,7 @@ def _division(parts: int, copies: int) -> str:
     return f"{parts} parts{held}"
 
 
-def _table(shape: Sequence[int], sharding: Sharding, tiles: np.ndarray) -> Iterator[Block]:
+def _table(name: str, shape: Sequence[int], sharding: Sharding, tiles: np.ndarray) -> Iterator[Block]:
     sizes = sharding.shard_shape(shape)
     rows: list[tuple[Segment, ...]] = []
     for part in np.ndindex(tiles.shape[:-1]):
@@ -69,7 +69,7 @@ def _table(shape: Sequence[int], sharding: Sharding, tiles: np.ndarray) -> Itera
     yield Table(("part", "devices"), tuple(rows))
     left = tiles.size // tiles.shape[-1] - len(rows)
     if left > 0:
-        yield text(f"… {plural(left, 'more part')}: x.addressable_shards has them all", role="muted")
+        yield text(f"… {plural(left, 'more part')}: {name}.addressable_shards has them all", role="muted")
 
 
 def table(leaves: Sequence[tuple[str, Any]]) -> Table:

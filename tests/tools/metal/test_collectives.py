@@ -33,6 +33,7 @@ def test_bytes_are_those_of_the_result() -> None:
     assert _bytes("%c = f32[2,4]{1,0}", False) == 32
     assert _bytes("%c = (bf16[8]{0}, pred[3]{0})", False) == 19
     assert _bytes("%c = (f32[2]{0}, f32[8]{0})", True) == 32
+    assert _bytes("%c = (f32[2]{0}, f32[2]{0}, u32[], u32[])", True) == 8
 
 
 PROGRAM = """
@@ -40,7 +41,9 @@ import json
 import numpy as np
 import minijax as jax, minijax.numpy as jnp
 from minijax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from minijax.tools.metal.collectives import collectives
+from minijax import lax
+from minijax.tools.documents.document import document, plain
+from minijax.tools.metal.collectives import blocks, collectives
 from minijax.tools.programs import links
 
 mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("x", "y"))
@@ -57,8 +60,19 @@ def gathered(x, w):
 def summed(x, w):
     return jnp.tanh(x).sum(0) + w[0, 0]
 
+def chosen(x, w):
+    return lax.cond(x[0, 0] > 0, lambda x: (x @ w).sum(), lambda x: x[1, 1], x)
+
+def turned(x, w):
+    return lax.fori_loop(0, 3, lambda i, x: chosen(x, w) + x, x)
+
 x, w = jnp.ones((8, 8)), jnp.ones((8, 8))
 found = {}
+for f in (chosen, turned):
+    programs = links.of_lowered(jax.jit(f).lower(there(x, "x", "y"), there(w, "y")))
+    listed = collectives(programs, mesh)
+    shown = plain(document(*blocks(listed, 8, False)), 120)
+    found[f.__name__] = [shown.split(chr(10))[0], [each.inside for each in listed]]
 for f, a, b in ((product, there(x, "x", "y"), there(w, "y")), (gathered, there(x, "x"), there(w, None, "x")),
                 (summed, there(x, "x"), there(w))):
     programs = links.of_lowered(jax.jit(f).lower(a, b))
@@ -80,6 +94,11 @@ def test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for() -
     ((kind, size, axes, count, primitive, reason),) = found["product"]
     assert (kind, size, axes, count, primitive) == ("all-reduce", 2, ["y"], 2 * 8 * 4, "dot_general")
     assert "along y" in reason
+    # a branch is no loop; within a loop it is run once a turn, if at all
+    said, inside = found["chosen"]
+    assert {"branch"} <= {*inside} <= {"branch", ""} and said.endswith(" a call, and all branches")
+    said, inside = found["turned"]
+    assert "loop" in inside and "branch" not in inside and said.endswith(" a call, a loop's counted once")
     assert [each[0] for each in found["gathered"]] == ["all-gather"]
     assert found["gathered"][0][2] == ["x"]
     ((kind, size, axes, count, primitive, _),) = found["summed"]
