@@ -202,6 +202,10 @@ class JitFunction:
         checked = settings.values[1] or settings.values[7] or key_checks
         over: Any = None
         places: tuple[Any, ...] = ()
+        if pjrt.others_in_use:
+            # for who asks why it was compiled again; the program must not keep the function alive
+            about = weakref.ref(self), len(staged.outer), staged.in_tree
+            staged.closed.memo["argument names"] = functools.partial(_argument_names, *about)
         if pjrt.others_in_use and not (unusual or checked or staged.outer or staged.refs):
             places = places_of(leaves)
             over = divided(staged, leaves, places, fun_name(self.fun), self._labels(staged))
@@ -462,6 +466,14 @@ class JitFunction:
 
     def __repr__(self) -> str:
         return f"<jit of {self.subject}>"
+
+
+def _argument_names(jitted: weakref.ref[JitFunction], closed_over: int, in_tree: Any) -> list[str]:
+    """What the operands of a program are called; [] if the function is gone."""
+    alive = jitted()
+    if alive is None:
+        return []
+    return [*[f"closed over {i}" for i in range(closed_over)], *leaf_names(alive.fun, in_tree)]
 
 
 def _hashable(shardings: Any) -> Any:

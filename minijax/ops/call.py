@@ -430,7 +430,7 @@ def compiled(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_
     if program is None:
         key, asked = _program_key(donated, keep_unused), closed
         closed = without_refs(closed)
-        announce(closed, name, key)
+        announce(closed, name, key, _left_a_mesh(asked, key))
         module = lowered(closed, name, donated, keep_unused)
         kind = Compiled if replicas_needed(closed) == 1 else Replicated
         program = asked.memo[key] = kind(closed, name, donated, keep_unused, module.text, module.host_callbacks)
@@ -490,17 +490,25 @@ def _program_key(donated: Sequence[bool], keep_unused: bool) -> Any:
     return "executable", tuple(donated), keep_unused
 
 
+def _left_a_mesh(closed: ClosedJaxpr, key: Any) -> str:
+    """Why a program for one device is compiled, if there are some for the devices of a mesh already."""
+    divided = any(type(each) is tuple and len(each) > len(key) and each[: len(key)] == key for each in closed.memo)
+    return "arguments: over a mesh became on one device" if divided else ""
+
+
 # What made a program that no user's call was staged to, in words.
 _MADE_BY = {"jvp": "derivative", "vmap": "batched form", "transpose": "transpose", "partial_eval": "known part"}
 
 
-def announce(closed: ClosedJaxpr, name: str, key: Any) -> None:
-    """Tell guards that ``closed`` is about to be compiled.
+def announce(closed: ClosedJaxpr, name: str, key: Any, again: str = "") -> None:
+    """Tell guards that ``closed`` is about to be compiled; ``again`` says why, if it has been compiled before.
 
     If no cache of functions has told observers, they are told too, and the miss is kept.
     """
     made_by = closed.memo.get("made_by", "")
-    reason = f"the {_MADE_BY.get(made_by, made_by)} of {name} is compiled for the first time" if made_by else ""
+    reason = again
+    if made_by and not again:
+        reason = f"the {_MADE_BY.get(made_by, made_by)} of {name} is compiled for the first time"
     if guards:
         check("compiled", name, lambda: reason or "its program is run for the first time")
     if reason:

@@ -26,6 +26,9 @@ from minijax.lowering.places import with_line_names
 from minijax.ops.call import Compiled, announce, jit_p, kept_inputs, lowered, one_equation
 from minijax.ops.sharded import over_mesh
 
+# Of two placements so many differences are told.
+_MOST_DIFFERENCES = 6
+
 # primitive -> the shardings that an equation with these parameters names itself
 names_shardings: dict[Primitive, Callable[[dict[str, Any]], Sequence[Sharding]]] = {}
 
@@ -265,11 +268,67 @@ def partitioned(
     key = ("executable", tuple(donated), keep_unused, placement)
     program = closed.memo.get(key)
     if program is None:
-        announce(closed, name, key)
+        announce(closed, name, key, _lies_otherwise(closed, key))
         module = lowered(closed, name, donated, keep_unused, placement)
         made_of = (closed, name, donated, keep_unused, module.text, module.host_callbacks)
         program = closed.memo[key] = Partitioned(placement, *made_of)
     return program  # type: ignore[no-any-return]
+
+
+class Moved(str):
+    """Why a program is compiled again: its arguments lie otherwise than before."""
+
+    __slots__ = ()
+
+    advice = (
+        "Put the arguments where they were before, once, with device_put: each way in which they lie is compiled for "
+        "itself."
+    )
+
+
+def _lies_otherwise(closed: ClosedJaxpr, key: tuple[Any, ...]) -> str:
+    """In what a placement differs from the nearest of those that ``closed`` was compiled for; '' if there is none."""
+    wanted, how = key[-1], key[:-1]
+    names: Sequence[str] = closed.memo["argument names"]() if "argument names" in closed.memo else ()
+    found = [_differences(each[-1], wanted, names) for each in closed.memo if type(each) is tuple and each[:-1] == how]
+    if how in closed.memo:
+        found.append(_differences(None, wanted, names))
+    nearest = min(found[::-1], key=len, default=[])
+    shown = nearest[:_MOST_DIFFERENCES]
+    more = [f"and {len(nearest) - len(shown)} more"] if len(nearest) > len(shown) else []
+    return Moved("; ".join([*shown, *more]))
+
+
+def _differences(before: Placement | None, after: Placement, names: Sequence[str]) -> list[str]:
+    """``before`` is None of a program for one device."""
+    one_mesh = before is None or before.mesh == after.mesh and before.devices == after.devices
+    found = []
+    for i, (a, b) in enumerate(zip(before.ins if before else [None] * len(after.ins), after.ins, strict=True)):
+        if a != b:
+            name = names[i] if i < len(names) else f"args[{i}]"
+            found.append(f"{name}: {_lies_text(a, one_mesh)} became {_lies_text(b, one_mesh)}")
+    if before is not None and not one_mesh and not found:
+        found.append(f"mesh: {_mesh_text(before)} became {_mesh_text(after)}")
+    if before is None and not found:
+        found.append(f"mesh: one device became {_mesh_text(after)}")
+    return found
+
+
+def _lies_text(sharding: Sharding | None, one_mesh: bool) -> str:
+    if sharding is None:
+        return "uncommitted"
+    if not isinstance(sharding, NamedSharding):
+        return repr(sharding)
+    return repr(sharding.spec) if one_mesh else f"{sharding.spec!r} over {_axes_text(sharding.mesh)}"
+
+
+def _mesh_text(placement: Placement) -> str:
+    devices = f"devices {[each.id for each in placement.devices]}"
+    return devices if placement.mesh is None else f"{_axes_text(placement.mesh)} on {devices}"
+
+
+def _axes_text(mesh: Any) -> str:
+    return ", ".join(f"{name}={size}" for name, size in mesh.shape_tuple)
 
 
 # primitive, types and where operands lie -> its program of one equation

@@ -64,11 +64,25 @@ def _along(params: dict[str, Any]) -> tuple[Any, ...]:
     return params["axes"]
 
 
-def _elementwise_batch(p: Any) -> Any:
+def _elementwise_batch(p: Any, mapped: Any) -> Any:
+    """``mapped`` is what it does where a vmap maps the axis itself, as where the devices are examples."""
+
     def batch(axis: AxisData, args: Any, dims: Any, *, axes: tuple[Any, ...]) -> Any:
-        return p.bind(*args, axes=axes), dims[0]
+        (x,), (d,) = args, dims
+        if axis.name is not None and axis.name in axes:
+            axes = tuple(name for name in axes if name != axis.name)
+            x, d = mapped(axis, x, d)
+        return p.bind(x, axes=axes) if axes else x, d
 
     return batch
+
+
+def _pvary_mapped(axis: AxisData, x: Any, d: int | None) -> Any:
+    return x, d
+
+
+def _psum_mapped(axis: AxisData, x: Any, d: int | None) -> Any:
+    return axis_rules[psum_p](axis, (x,), (d,), axes=(axis.name,), axis_index_groups=None)
 
 
 def _same_value(x: Any, *, axes: tuple[Any, ...]) -> Any:
@@ -77,11 +91,11 @@ def _same_value(x: Any, *, axes: tuple[Any, ...]) -> Any:
 
 psum_invariant_p = AxisPrimitive("psum_invariant")
 
-for _p in (pvary_p, psum_invariant_p):
+for _p, _mapped in ((pvary_p, _pvary_mapped), (psum_invariant_p, _psum_mapped)):
     _p.keeps_signatures = False
     _p.def_abstract_eval(_one_type)
     batching_rules.holes[_p] = "its rule must know the mapped axis"
-    axis_rules[_p] = _elementwise_batch(_p)
+    axis_rules[_p] = _elementwise_batch(_p, _mapped)
 
 axis_users[psum_invariant_p] = varies_along[psum_invariant_p] = _along
 psum_invariant_p.refuses_keys = True

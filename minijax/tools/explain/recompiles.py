@@ -66,6 +66,8 @@ def recompiles(
 
 def _is_first(each: Missed) -> bool:
     reason = each.reason
+    if each.cache == "compilation" and str(reason).endswith("for the first time"):
+        return True  # what a transformation made of a program
     return isinstance(reason, Miss) and bool(reason.differences) and reason.differences[0].kind in _FIRST
 
 

@@ -43,6 +43,9 @@ NOT_RUN = Unknown("its program has not been run")
 RUN_LEFT_OUT = Unknown("its program was not run, or there was no room to keep that it was")
 NOT_FORWARD = Unknown("linear: it has a value where the linear program is run")
 NOT_TAKEN = Unknown("this branch was not taken")
+# What runs a program several times: turns, or devices.
+COUNTED = ("scan", "while", "pmap", "shard_map")
+NOT_FOLLOWED = Unknown("the program around it is evaluated as a whole")
 NO_TURN = Unknown("the loop made no such turn")
 FORWARD_RULE = Unknown("the fwd rule was run in place of this function")
 TAKES_LONG = Unknown("computing it takes long")
@@ -382,12 +385,12 @@ class Ledger:
             return
         frame, _ = known
         for step, (eqn, jaxpr) in enumerate(path):
-            count = frame.count(eqn) if eqn.primitive.name in ("scan", "while") else 1
+            count = frame.count(eqn) if eqn.primitive.name in COUNTED else 1
             if eqn.primitive.name == "while" and jaxpr is eqn.params["cond_jaxpr"].jaxpr and isinstance(count, int):
                 count += 1  # the condition is asked once more, for the end
             key = (run.at, step)
             index = self.iterations.get(key, 0)
-            if eqn.primitive.name in ("scan", "while") and isinstance(count, int):
+            if eqn.primitive.name in COUNTED and isinstance(count, int):
                 yield LoopShown(key, eqn.primitive.name, index, count)
             inner = self._inside(frame, eqn, jaxpr, index)
             if isinstance(inner, Unknown):
@@ -414,7 +417,7 @@ class Ledger:
         is_cond = eqn.primitive.name == "cond"
         # of a cond whose examples take different branches, each has a frame
         places = range(len(eqn.params["branches"])) if is_cond else (index,)
-        refused: Any = NOT_TAKEN if is_cond else NO_TURN
+        refused: Any = NOT_TAKEN if is_cond else NO_TURN if eqn.primitive.name in COUNTED else NOT_FOLLOWED
         parts = frame.parts(eqn)
         if "fwd" in parts and jaxpr is eqn.params["call_jaxpr"].jaxpr:
             return FORWARD_RULE

@@ -23,6 +23,7 @@ from minijax.tools.values.derivatives import (
     sum_operation,
     tangent_operation,
 )
+from minijax.tools.values.devices import Devices, device_count, device_of
 from minijax.tools.values.examples import Levels, Stacked, Unknown, row, why, zeros_of
 from minijax.tools.values.feeds import Asked, Called, Given
 from minijax.tools.values.loops import branch_of, branch_title, called, operands
@@ -81,6 +82,10 @@ class Steps:
         if eqn.primitive.name == "pmap":
             devices = self._devices(eqn)
             return self._gathered(eqn, [devices.primal_of(v) for v in devices.jaxpr.outvars])
+        if eqn.primitive.name == "shard_map":
+            parts = self._parts(eqn)
+            outs = self._through(parts, "primal", ins, lambda: [parts.primal_of(v) for v in parts.jaxpr.outvars])
+            return parts.feed.results(outs)  # type: ignore[no-any-return]
         params, known, out = self._pure(eqn, ins)
         if params is None:
             return out
@@ -144,6 +149,10 @@ class Steps:
         if name == "pmap":
             devices = self._devices(eqn)
             return self._gathered(eqn, [devices.tangent_of(v) for v in devices.jaxpr.outvars])
+        if name == "shard_map":
+            parts = self._parts(eqn)
+            outs = self._through(parts, "tangent", tangents, lambda: [parts.tangent_of(v) for v in parts.jaxpr.outvars])
+            return parts.feed.results(outs)  # type: ignore[no-any-return]
         unknown = first_unknown(tangents) or first_unknown([self.frame.primal_of(v) for v in eqn.outvars])
         if unknown is not None:
             return [unknown] * len(eqn.outvars)
@@ -182,6 +191,10 @@ class Steps:
                 return [*[None] * (len(eqn.invars) - len(found)), *found]
         if name == "scan":
             return self.loop(eqn).whole_cotangents(ins, cts)
+        if name == "shard_map":
+            parts = self._parts(eqn)
+            found = self._through(parts, "cotangent", cts, lambda: [parts.cotangent_of(v) for v in parts.jaxpr.invars])
+            return parts.feed.arrived(found)  # type: ignore[no-any-return]
         unknown = first_unknown(cts) or first_unknown(ins)
         if unknown is not None:
             return [unknown] * len(eqn.invars)
@@ -213,7 +226,7 @@ class Steps:
             return ("", "fwd", "bwd") if feed.has_cotangents else ("",)
         if name == "custom_linear_solve":
             return "", "solve", "matvec"
-        return ("",) if called(eqn)[0] or name in ("scan", "cond", "pmap") else ()
+        return ("",) if called(eqn)[0] or name in ("scan", "cond", "pmap", "shard_map") else ()
 
     def inside(self, eqn: JaxprEqn, index: int, part: str) -> Any:
         """The frame of a program inside ``eqn``: see ``Frame.inside``."""
@@ -235,6 +248,8 @@ class Steps:
                 return self._solving(eqn, part or "solve")
             if name == "pmap":
                 return self._device(eqn, index)
+            if name == "shard_map":
+                return device_of(self.frame, eqn, index, self._parts)
             if name == "cond":
                 which = self.frame.primal_of(eqn.invars[0])
                 if isinstance(which, Unknown):
@@ -300,6 +315,8 @@ class Steps:
         """How many iterations ``eqn`` has: an integer, a Stacked or an Unknown."""
         if eqn.primitive.name in ("scan", "while"):
             return self.loop(eqn).count()
+        if eqn.primitive.name == "shard_map":
+            return device_count(eqn)
         return eqn.params["axis_size"] if eqn.primitive.name == "pmap" else 1
 
     def loop(self, eqn: JaxprEqn) -> Any:
@@ -406,6 +423,15 @@ class Steps:
         rest = b if part == "solve" else eqn.outvars[: len(b)]
         feed = Called(self.frame, [*own, *rest], (), INSIDE_SOLVE, INSIDE_SOLVE)
         return self.child(closed.jaxpr, closed.consts, feed, f"linear solve, {part}")
+
+    def _parts(self, eqn: JaxprEqn) -> Any:
+        """The frame of all devices of a shard_map."""
+
+        def make() -> Any:
+            closed, feed = eqn.params["jaxpr"], Devices(self.frame, eqn)
+            return self.child(closed.jaxpr, closed.consts, feed, "shard_map", feed.levels)
+
+        return self._once(id(eqn), make)
 
     def _device(self, eqn: JaxprEqn, index: int) -> Any:
         """The frame of one device of a pmap."""

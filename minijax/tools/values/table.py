@@ -389,9 +389,13 @@ def loops_text(loops: Sequence[LoopShown]) -> str:
     return ", in it ".join(map(loop_text, loops))
 
 
+# What is counted, other than iterations.
+_TURN_OF = {"while": "turn", "pmap": "device", "shard_map": "device"}
+
+
 def loop_text(loop: LoopShown) -> str:
     """``iteration 1 of 10``"""
-    return f"{'turn' if loop.kind == 'while' else 'iteration'} {loop.index} of {loop.count}"
+    return f"{_TURN_OF.get(loop.kind, 'iteration')} {loop.index} of {loop.count}"
 
 
 def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: int, selected: bool) -> Line:

@@ -1,0 +1,176 @@
+"""What the devices of a mesh have inside a ``shard_map``: they are examples of one more vmap for each axis of the mesh.
+
+In: values of the program around, as ``Stacked``, and the specs that divide them. Out: the parts, with an axis in front
+for each axis of the mesh along which they differ; and results put together of such parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core.array import Array
+from minijax.core.shardings import PartitionSpec, axes_of_part
+from minijax.interpreters.vmap import AxisData
+from minijax.ir.jaxpr import JaxprEqn
+from minijax.tools.values.examples import Levels, Stacked, row
+from minijax.tools.values.feeds import Called
+
+
+def manual_axes(eqn: JaxprEqn) -> list[AxisData]:
+    """The axes of the mesh along which a ``shard_map`` runs one program on each device."""
+    here = eqn.params["newly_manual_axes"]
+    return [AxisData(name, size) for name, size in eqn.params["mesh"].shape_tuple if name in here]
+
+
+def device_count(eqn: JaxprEqn) -> int:
+    """How many programs a ``shard_map`` runs."""
+    return math.prod(axis.size for axis in manual_axes(eqn))
+
+
+class Devices(Called):
+    """The parts of atoms of the frame around, for the program that each device runs; and what is made of its results.
+
+    With ``check_vma`` types say what the devices share, and ``pvary`` sums its cotangents; without it, here they are.
+    """
+
+    def __init__(self, outer: Any, eqn: JaxprEqn) -> None:
+        super().__init__(outer, eqn.invars, eqn.outvars)
+        self.eqn = eqn
+        self.axes = manual_axes(eqn)
+        self.levels = Levels([*outer.levels.axes, *self.axes])
+        self.checked = eqn.params["check_vma"]
+
+    def primal(self, place: int) -> Any:
+        """One part for each device of what the call is given."""
+        return self._parts(super().primal(place), self.eqn.params["in_specs"][place])
+
+    def tangent(self, place: int) -> Any:
+        """Its tangent, divided alike."""
+        return self._parts(super().tangent(place), self.eqn.params["in_specs"][place])
+
+    def cotangent(self, place: int) -> Any:
+        """What arrives at a result; a share of it for each device where nobody knows that all have the same."""
+        spec = self.eqn.params["out_specs"][place]
+        found = self._parts(super().cotangent(place), spec)
+        if self.checked or not isinstance(found, Stacked):
+            return found
+        return _scaled(found, 1 / math.prod(axis.size for axis in self.axes if axis.name not in _names(spec)))
+
+    def results(self, outs: Sequence[Any]) -> list[Any]:
+        """The results of the call from those of the devices."""
+        return [self._together(x, spec) for x, spec in zip(outs, self.eqn.params["out_specs"], strict=True)]
+
+    def arrived(self, cts: Sequence[Any]) -> list[Any]:
+        """The cotangents of the call's operands from those of its parts."""
+        specs = self.eqn.params["in_specs"]
+        return [self._together(self._summed(x, spec), spec) for x, spec in zip(cts, specs, strict=True)]
+
+    def _parts(self, x: Any, spec: PartitionSpec) -> Any:
+        if not isinstance(x, Stacked):
+            return x
+        before, aval = sum(x.mapped), x.array.aval
+        names, shape = [], list(aval.shape[:before])
+        for dimension, size in enumerate(aval.shape[before:]):
+            divided = axes_of_part(spec[dimension]) if dimension < len(spec) else ()
+            sizes = [self._size(name) for name in divided]
+            names += [*divided, None]
+            shape += [*sizes, size // math.prod(sizes)]
+        order = self._order(names, before)
+        mapped = [axis.name in names for axis in self.axes]
+        value = _reshaped(x.array, shape)
+        return Stacked(_transposed(value, order), (*x.mapped, *mapped))
+
+    def _together(self, x: Any, spec: PartitionSpec) -> Any:
+        if not isinstance(x, Stacked):
+            return x
+        x = self._as_divided(x, _names(spec))
+        outer = len(x.mapped) - len(self.axes)
+        before = sum(x.mapped[:outer])
+        names, whole = [], list(x.array.aval.shape[:before])
+        for dimension, size in enumerate(x.array.aval.shape[sum(x.mapped) :]):
+            divided = axes_of_part(spec[dimension]) if dimension < len(spec) else ()
+            names += [*divided, None]
+            whole.append(size * math.prod(map(self._size, divided)))
+        back = np.argsort(self._order(names, before)).tolist()
+        return Stacked(_reshaped(_transposed(x.array, back), whole), x.mapped[:outer])
+
+    def _as_divided(self, x: Stacked, names: Sequence[Any]) -> Stacked:
+        """With an axis for each of ``names``, no other axis of the mesh: where all have the same, the first's."""
+        outer = len(x.mapped) - len(self.axes)
+        for i, axis in enumerate(self.axes):
+            at = sum(x.mapped[: outer + i])
+            if x.mapped[outer + i] == (axis.name in names):
+                continue
+            if axis.name in names:
+                array = _repeated(x.array, axis.size, at)
+            else:
+                array = row(Stacked(x.array, (True,) * at), 0).array
+            mapped = list(x.mapped)
+            mapped[outer + i] = axis.name in names
+            x = Stacked(array, tuple(mapped))
+        return x
+
+    def _summed(self, x: Any, spec: PartitionSpec) -> Any:
+        """Without ``check_vma`` the sum over the devices that have the same part."""
+        if self.checked or not isinstance(x, Stacked):
+            return x
+        outer = len(x.mapped) - len(self.axes)
+        for i, axis in enumerate(self.axes):
+            if axis.name in _names(spec):
+                continue
+            if not x.mapped[outer + i]:
+                x = _scaled(x, axis.size)
+                continue
+            at = sum(x.mapped[: outer + i])
+            value = np.asarray(x.array._value()).sum(axis=at, dtype=x.array.aval.dtype)
+            shape = x.array.aval.shape
+            array = Array(value, x.array.aval.update(shape=(*shape[:at], *shape[at + 1 :])))
+            x = Stacked(array, (*x.mapped[: outer + i], False, *x.mapped[outer + i + 1 :]))
+        return x
+
+    def _order(self, names: Sequence[Any], before: int) -> list[int]:
+        """``before`` dimensions, then of those called ``names`` the mesh's, in its order, then the rest."""
+        mesh = [before + names.index(axis.name) for axis in self.axes if axis.name in names]
+        rest = [before + i for i, name in enumerate(names) if name is None]
+        return [*range(before), *mesh, *rest]
+
+    def _size(self, name: Any) -> int:
+        return next(axis.size for axis in self.axes if axis.name == name)
+
+
+def device_of(frame: Any, eqn: JaxprEqn, index: int, devices: Callable[[JaxprEqn], Any]) -> Any:
+    """The frame of one device of a ``shard_map``, counted along the mesh's axes, the last the fastest."""
+    sizes = [axis.size for axis in manual_axes(eqn)]
+    if not 0 <= index < math.prod(sizes):
+        raise IndexError(f"this shard_map runs on {math.prod(sizes)} devices; there is no device {index}")
+    return devices(eqn).example(*[None] * len(frame.levels.axes), *map(int, np.unravel_index(index, sizes)))
+
+
+def _names(spec: PartitionSpec) -> list[Any]:
+    return [name for part in spec for name in axes_of_part(part)]
+
+
+def _reshaped(x: Array, shape: Sequence[int]) -> Array:
+    value = np.asarray(x._value())
+    return Array(value.reshape((*shape, *value.shape[x.aval.ndim :])), x.aval.update(shape=tuple(shape)))
+
+
+def _transposed(x: Array, order: Sequence[int]) -> Array:
+    value = np.asarray(x._value())
+    rest = range(len(order), value.ndim)  # a random key has its words behind
+    return Array(np.transpose(value, [*order, *rest]), x.aval.update(shape=tuple(x.aval.shape[i] for i in order)))
+
+
+def _repeated(x: Array, size: int, at: int) -> Array:
+    value = np.expand_dims(np.asarray(x._value()), at)
+    shape = (*x.aval.shape[:at], size, *x.aval.shape[at:])
+    return Array(np.broadcast_to(value, (*shape, *value.shape[len(shape) :])), x.aval.update(shape=shape))
+
+
+def _scaled(x: Stacked, by: float) -> Stacked:
+    aval = x.array.aval
+    return x._replace(array=Array((np.asarray(x.array._value()) * by).astype(aval.dtype), aval))

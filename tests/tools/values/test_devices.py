@@ -1,0 +1,138 @@
+"""Programs over eight devices, which need a process of their own: what each device has, and why one compiles again."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+import json
+import numpy as np
+import minijax as jax
+import minijax.numpy as jnp
+from minijax import lax
+from minijax.sharding import NamedSharding, PartitionSpec as P
+from minijax.repl import batch
+from minijax.tools.documents.document import plain
+from minijax.tools.values.replay import replay
+
+AUTO = jax.sharding.AxisType.Auto
+mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AUTO, AUTO))
+rng = np.random.default_rng(0)
+
+
+def random(*shape):
+    return jnp.asarray(rng.normal(size=shape).astype(np.float32))
+
+
+def local(reduced):
+    def body(w1, w2, x):
+        h = jnp.tanh(x @ w1)
+        h = lax.ppermute(h, "data", [(i, (i + 1) % 4) for i in range(4)])
+        c, _ = lax.scan(lambda c, r: (jnp.sin(c + r) * lax.psum(jnp.mean(c), "data"), c), h[0], h)
+        z = (h + c) @ w2 + lax.axis_index("data")
+        if reduced == "no":
+            return z.sum(axis=1)[:, None]
+        z = lax.psum(z, "model")
+        return lax.pmean(jnp.mean(z**2), "data") if reduced == "all" else z
+
+    return body
+
+
+def furthest(found, wanted):
+    return float(np.abs(np.asarray(found) - np.asarray(wanted)).max())
+
+
+found = {}
+args, specs = [random(4, 8), random(8, 2), random(8, 4)], (P(None, "model"), P("model"), P("data"))
+moving = [random(*x.shape) for x in args]
+for check in (True, False):
+    for reduced, out in (("all", P()), ("model", P("data")), ("no", P(("model", "data")))):
+        f = jax.shard_map(local(reduced), mesh=mesh, in_specs=specs, out_specs=out, check_vma=check)
+        y, back = jax.vjp(f, *args)
+        _, dy = jax.jvp(f, args, moving)
+        arriving = random(*y.shape)
+        program = jax.make_jaxpr(f)(*args)
+        frame = replay(program, args, moving, [arriving])
+        (result,) = program.jaxpr.outvars
+        pairs = [(frame.value(result), y), (frame.tangent(result), dy)]
+        pairs += [(frame.cotangent(v), ct) for v, ct in zip(program.jaxpr.invars, back(arriving))]
+        found[f"{check} {reduced}"] = [furthest(*pair) for pair in pairs]
+
+(eqn,) = program.jaxpr.eqns
+index = eqn.params["jaxpr"].jaxpr
+(last,) = index.outvars
+each = [np.asarray(frame.inside(eqn, i).value(last)) for i in range(8)]
+# the first dimension is divided along model, then data
+found["device 5 of the result"] = furthest(each[5], np.asarray(y).reshape(2, 4, 2, 1)[1, 2])
+
+session = batch.new_session({})
+session.namespace.update(np=np, jax=jax, jnp=jnp, f=f, w1=args[0], w2=args[1], x=args[2])
+
+
+def shown(line):
+    return plain(session.run_line(line).shown, 200)
+
+
+found["values"] = shown("%values f(w1, w2, x) --retrace --iteration 5")
+session.run_line("def logs(x):\\n    y = jnp.log(x - 3.)\\n    return y * 2.")
+each = dict(mesh=jax.make_mesh((8,), ("i",)), in_specs=P("i"), out_specs=P("i"))
+session.namespace["logs"] = jax.shard_map(session.namespace["logs"], **each)
+found["nan"] = shown("%nan logs(jnp.arange(16.))")
+session.namespace.update(there=lambda x, *spec: jax.device_put(x, NamedSharding(mesh, P(*spec))))
+session.namespace["g"] = jax.jit(lambda p, s: p["w"].sum() * s)
+for name, line in (("first", "g({'w': there(x, 'data')}, 1.)"), ("moved", "g({'w': there(x, None, 'model')}, 1.)"),
+                   ("left", "g({'w': x}, 1.)"), ("again", "g({'w': there(x, 'data')}, 1.)")):
+    session.run_line(line)
+    found[name] = shown("%why")
+print(json.dumps(found))
+"""
+
+
+@functools.cache
+def shown_there() -> dict[str, Any]:
+    """What the program prints."""
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+@pytest.mark.parametrize("reduced", ["all", "model", "no"])
+def test_values_tangents_and_cotangents_through_a_shard_map_are_those_of_the_run(check_vma: bool, reduced: str) -> None:
+    differences = shown_there()[f"{check_vma} {reduced}"]
+    assert len(differences) == 5
+    assert max(differences) < 1e-4
+
+
+def test_each_device_has_its_part() -> None:
+    found = shown_there()
+    assert found["device 5 of the result"] < 1e-5
+    assert "device 5 of 8" in found["values"]
+    assert "no such turn" not in found["values"]
+
+
+def test_a_nan_is_found_on_the_device_that_makes_it() -> None:
+    said = shown_there()["nan"]
+    assert "y = jnp.log(x - 3.)" in said
+    assert "inside   shard_map, device 0 of 8" in said
+    assert "-inf" in said.partition("first NaN")[0]
+    assert "device 1 of 8" in said.partition("first NaN")[0]
+
+
+def test_a_program_that_is_compiled_again_because_its_arguments_lie_otherwise_says_so() -> None:
+    found = shown_there()
+    assert "first call" in found["first"]
+    assert "p['w']: P('data',) became P(None, 'model')" in found["moved"]
+    assert "device_put" in found["moved"]
+    assert "over a mesh became on one device" in found["left"]
+    assert "was compiled" not in found["again"]
