@@ -103,7 +103,8 @@ class Watching:
     def __init__(self) -> None:
         self.seen = False
         self.first = 0
-        self._context: Any = None
+        # JAX's option while it is on, with the value that it had before on this thread
+        self._undo: tuple[Any, Any] | None = None
 
     def begin(self) -> None:
         """An input begins."""
@@ -117,23 +118,31 @@ class Watching:
 
             for name in _LOGGERS:
                 logging.getLogger(name).addFilter(_filter)  # once: a filter is not added twice
-            self._context = jax.explain_cache_misses(True)
-            self._context.__enter__()
-            _filter.active += 1
+            option = jax.explain_cache_misses
+            # Ctrl-C can come between any two of these lines: end() undoes all of them, done or not. JAX's own context
+            # manager does not stand that, for it forgets the value from before when it is interrupted as it begins.
+            self._undo = option, option.get_local()
+            _filter.watching.add(self)
+            option.set_local(True)
 
     def end(self) -> None:
         """It has ended."""
-        context, self._context = self._context, None
-        if context is not None:
-            _filter.active -= 1
-            context.__exit__(None, None, None)
+        if self._undo is not None:
+            option, before = self._undo
+            option.set_local(before)
+            _filter.watching.discard(self)
+            self._undo = None
 
     def skip(self) -> None:
         """What was kept so far is of no input that is asked about."""
         self.first = total()
 
     def __enter__(self) -> Watching:
-        self.begin()
+        try:
+            self.begin()
+        except BaseException:
+            self.end()
+            raise
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -144,10 +153,12 @@ class _Filter:
     """Takes the explanations out of the log, and keeps those of tracing: a filter of ``logging``."""
 
     wanted = False
-    active = 0
+
+    def __init__(self) -> None:
+        self.watching: set[Watching] = set()
 
     def filter(self, record: LogRecord) -> bool:
-        if not self.active:
+        if not self.watching:
             return True
         said = record.getMessage()
         if record.name == _TRACING:

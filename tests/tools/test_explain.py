@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from minijax.core import missed
 from minijax.core.guards import guards
 from minijax.core.trace import stack_depth
 from minijax.errors import RecompilationError
+from minijax.interop import jax_misses
 from minijax.repl import batch
 from minijax.tools import explain_cache_miss, explain_misses, no_recompile
 from minijax.tools.commands import find
@@ -389,6 +392,47 @@ def test_real_jax_says_why_it_traced(caplog: pytest.LogCaptureFixture) -> None:
     assert "TRACING CACHE MISS" in caplog.text and not jax.config.jax_explain_cache_misses
     del session.namespace["f"], session.namespace["g"], session.namespace["jax"], session.namespace["rnp"]
     assert "JAX" not in shown(session, "1 + 1", "%why")
+
+
+def test_an_interrupt_anywhere_in_watching_leaves_the_option_of_jax_as_it_was() -> None:
+    import jax
+
+    option = jax.explain_cache_misses
+    before = option.get_local()
+    watching = jax_misses.Watching()
+
+    def interrupted_after(count: int) -> bool:
+        """Watch once, with Ctrl-C before the line ``count`` of this and what it calls in Python; whether it came."""
+        lines = 0
+
+        def step(frame: FrameType, event: str, arg: object) -> Any:
+            nonlocal lines
+            if frame.f_code.co_name == "interrupted_after" or event != "line":
+                return step
+            lines += 1
+            if lines == count:
+                raise KeyboardInterrupt
+            return step
+
+        tracing = sys.gettrace()
+        sys.settrace(step)
+        try:
+            with watching:
+                pass
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(tracing)
+        return False
+
+    count = 1
+    while interrupted_after(count):
+        with watching:
+            assert option.get_local() is True and jax_misses._filter.watching == {watching}
+            assert not jax_misses._filter.wanted, f"the option was left on by an interrupt at line {count}"
+        assert option.get_local() is before and not jax_misses._filter.watching, count
+        count += 1
+    assert count > 20
 
 
 def test_why_about_programs_that_transformations_made(session: Session) -> None:
