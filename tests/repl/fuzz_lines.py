@@ -31,7 +31,9 @@ SETUP = (
 )
 # So often is a line of it given again.
 AGAIN = 4
-NAMES = ("x", "y", "v", "A", "d", "f", "g", "h", "z", "w", "é", "missing", "_", "Out", "jnp", "lax", "np", "dx")
+# What lines assign and push; and what they only read, for without these names the other lines would tell nothing.
+ASSIGNED = ("x", "y", "v", "A", "d", "f", "g", "h", "z", "w", "é", "missing", "_", "Out", "dx")
+NAMES = (*ASSIGNED, "jnp", "lax", "np")
 FUNCTIONS = ("f", "g", "h", "sin", "cos", "jnp.sum", "branchy", "jnp.tanh", "abs", "len", "float", "missing", "lax.sin")
 ATOMS = (
     "x", "x", "v", "v", "y", "A", "d", "0.5", "2", "-1", "1e30", "True", "None", "'text'", "()", "[]", "{}", "f32[3]",
@@ -140,7 +142,7 @@ class Lines:
 
     def statement(self) -> str:
         """A statement of one line or a few."""
-        name = self.random.choice(NAMES)
+        name = self.random.choice(ASSIGNED)
         value = self.expression(2)
         return self.choose(
             lambda: f"{name} = {value}",
@@ -192,8 +194,8 @@ class Lines:
     def command(self) -> str:
         """A command with options: right, wrong, missing, twice, unknown."""
         command = self.random.choice(list(COMMANDS.values()))
-        if command.name == "tour" and self.random.random() < 0.9:
-            return "%tour stop"  # each step of it runs lines of its own, some slow
+        if command.name == "tour":
+            return self.looks.tour()
         form = "%" if command.line else "%%"
         words = [form + command.name]
         if self.random.random() < 0.85:
@@ -228,6 +230,7 @@ class Lines:
             "export": lambda: self.random.choice(("a.json", "b.html", "c.txt", "", "no/such/a.html", "--force a.json")),
             "time": lambda: self.random.choice(("sin(x)", "missing", "f(v)")),
             "compare": lambda: self.random.choice(("sin(x)", "missing")),
+            "shards": lambda: self.random.choice(("x", "v", "A", "d", "mlp(p, v)", "f")),
         }.get(name)
         if special is not None and self.random.random() < 0.8:
             return special()
@@ -254,7 +257,7 @@ class Lines:
     def level(self) -> str:
         """Interpreters at the prompt, opened and closed."""
         kind = self.random.choice(("jvp", "vmap", "jaxpr", "linearize", "grad", "vjp", "jit", "nothing"))
-        name = self.random.choice(("x", "v", "z", "w") if self.random.random() < 0.8 else NAMES)
+        name = self.random.choice(("x", "v", "z", "w") if self.random.random() < 0.8 else ASSIGNED)
         value = self.random.choice(("f32[3]", "f32[]", "i32[]")) if kind in ("jaxpr", "jit") else self.atom()
         return self.choose(
             lambda: f"%push {kind} {name}={value}",
@@ -276,6 +279,8 @@ class Lines:
         command = self.random.choice([each for each in COMMANDS.values() if each.cell])
         inputs = self.random.choice(("x=f32[3]", "x", "x=f32[3] y", "x=v", "missing", "x=", "é=f32[]", ""))
         body = self.random.choice((f"y = {self.expression(1)}\ny", self.expression(2), "", "y = (", "return x", "\n\n"))
+        if self.random.random() < 0.4:
+            inputs, body = self.random.choice(("", "", inputs)), self.looks.body()
         return f"%%{command.name} {inputs}\n{body}\n"
 
     def damaged(self, line: str) -> str:

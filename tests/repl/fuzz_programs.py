@@ -145,6 +145,13 @@ EXPRESSIONS = (
     "raise_", "(yield)", "float('nan')", "lambda: {n}", "{n} if {n} else {m}", "np.asarray({n})", "print({n})", "{{}}",
 )  # fmt: skip
 NUMBERS = ("0", "1", "2", "7", "-1", "99999999999", "0,1", "x", "", "1.5", "٣")
+MESH = "minijax.NamedSharding(minijax.make_mesh((1,), ('i',))"
+SPEC = "minijax.P()"
+SHARDED = (
+    "minijax.shard_map(lambda a: lax.psum(a * 2., 'i'), mesh=minijax.make_mesh((1,), ('i',)), "
+    "in_specs=minijax.P('i'), out_specs=minijax.P())(v)"
+)
+SHARDED_TWICE = SHARDED.replace("(1,)", "(2,)")
 # A command of the table whose lines take long, or run other lines.
 SLOW_LINES = ("%tour", "%time", "%compare", "%gallery", "%run")
 
@@ -180,6 +187,7 @@ class Looks:
         ways: tuple[Callable[[Program], str], ...] = (
             self.values, self.values, self.origin, self.origin, self.find, self.find, self.backward, self.tree,
             self.step, self.step, self.step, self.named, self.table_line, self.table_line, self.debug,
+            self.compiled, self.toured,
         )  # fmt: skip
         return self.random.choice(ways)(program)
 
@@ -257,6 +265,39 @@ class Looks:
             f"%hlo {call} {self.pick('', '--links', '--links --eqn 1', '--links --line 2')}",
             f"%{self.pick('grad', 'vjp', 'linearize', 'jit', 'keys', 'vmap', 'jvp')} {call}",
         )
+
+    def compiled(self, program: Program) -> str:
+        """A command about what XLA makes of a call, how long its parts take, and where its values lie."""
+        call = self.pick(*program.calls)
+        sharded = f"minijax.device_put({self.pick('v', 'A', 'x')}, {MESH}, {SPEC}))"
+        return self.pick(
+            f"%shards {self.pick(*TREES, call, sharded)}" + self.maybe("--nothing", "", 0.03),
+            f"%hlo {call} --partitioned" + self.maybe("--links", "", 0.2),
+            f"%hlo {self.pick(SHARDED, SHARDED_TWICE)} --partitioned",
+            f"%passes {call} --open",
+            f"%passes {call} --open" + self.maybe("--pass", self.pick(*NUMBERS), 0.3),
+            f"%time {call}{self.pick('', ' --alone')} --lines" + self.maybe("--most", self.pick(*NUMBERS)),
+            f"%time {call}{self.pick('', ' --alone')} --timeline" + self.maybe("--lines", "", 0.5),
+            f"%roofline {call}",
+        )
+
+    def body(self) -> str:
+        """What stands in a cell: a call of a program, its value named, or its definition before it."""
+        program = self.program()
+        call, name = self.pick(*program.calls), self.pick(*program.names)
+        return self.pick(call, f"out = {call}\nout", "\n".join((*program.inputs, call)), f"x = 2.0\n{call}\n{name}")
+
+    def toured(self, program: Program) -> str:
+        return self.tour()
+
+    def tour(self) -> str:
+        """A line of the guided tour or of its exercises, or an attempt at one."""
+        return "%tour" + self.pick(
+            "", " next", " back", " again", " stop", " stop", f" {self.random.randint(0, 7)}.{self.random.randint(0, 9)}",
+            " exercises", " ex 3", f" ex {self.random.randint(0, 12)}", f" ex {self.random.randint(1, 11)}",
+            " check", " check", " check", " hint", " hint", " solution", " solution --use", " solution --use",
+            " edit", " edit", " ex nothing", " check --use", " ex jvp-rule",
+        )  # fmt: skip
 
     def table_line(self, program: Program) -> str:
         """A line of the commands' own tests: good ones, and mistakes."""

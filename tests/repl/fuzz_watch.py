@@ -142,6 +142,8 @@ def fault(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     if frames and f"{os.sep}IPython{os.sep}" in frames[-1].filename:
         return ""  # its own magics'
+    if len(frames) > 1 and frames[-1].name == "__getattr__" and frames[-2].filename.startswith("<"):
+        return ""  # the line asked for an attribute that there is not
     for frame in reversed(frames):
         if frame.filename.startswith("<"):
             return ""
