@@ -67,7 +67,7 @@ _OWN_NAME = re.compile(r"^%+\w+( --\w+)?:? ?")
 NEXT_ACTION = re.compile(
     r"needs|takes|there (is|are)\b|Did you mean|%\w+|--\w+|\b[Gg]ive|\b[Ww]rite|written|must|\bhas\b|ends in|choose|"
     r"such as|one of|none of|never closed|unmatched|no such|only|are 0 to|[Kk]nows|No such file|dimensions are|"
-    r"uses? it|leave it out|they come from|was traced by|compare it|are 1 to|does not match|name it|"
+    r"uses? it|[Ll]eave it out|they come from|was traced by|compare it|are 1 to|does not match|name it|"
     r"the kernels are|\bask\b"
 )
 
@@ -151,6 +151,8 @@ def fault(error: BaseException) -> str:
             break
     else:
         return ""
+    if frame is frames[-1] and re.search(r"\bfun\(\*", frame.line or ""):
+        return ""  # what the line has watched is not written in Python, or does not take these arguments
     folder = os.path.relpath(frame.filename, os.path.dirname(os.path.dirname(errors.__file__))).split(os.sep)
     name = type(error).__name__
     tools = any(part in _TOOLS for part in folder[:2])

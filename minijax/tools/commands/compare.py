@@ -65,7 +65,8 @@ def run_time(session: Session, args: Arguments) -> Result:
     found = measure.measured(side, target.abstract, once)
     if found.jitted is None and (args["lines"] or args["timeline"]):
         option = "--lines" if args["lines"] else "--timeline"
-        raise UsageError(f"%time {option} looks on while a compiled call runs again and again: {found.notes[0]}")
+        watching = f"%time {option} looks on while a compiled call runs again and again"
+        raise UsageError(f"{watching}. Leave it out here: {found.notes[0]}")
     figures = {"minijax": found.seconds}
     notes = found.notes
     if any(each.kept or each.reason for each in session.watched):

@@ -77,6 +77,7 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%time", "needs EXPR"),
     ("%time f(3.0) --most 0", "needs a positive number"),
     ("%time f(f32[]) --timeline", "an argument is only a type"),
+    ("%time (lambda x: x if x > 0 else -x)(3.0) --lines", "again. Leave it out here: minijax does not jit"),
     ("%time f(3.0) --quick", "has no option --quick"),
     ("%compare", "needs EXPR"),
     ("%compare f(3.0) --static 3", "there is no such argument"),
