@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from minijax.api.drawn_shardings import drawing, grid, ranges
+from minijax.api.drawn_shardings import drawing, grid, ranges, visualize_sharding
 from minijax.core.shardings import Mesh, NamedSharding
 from minijax.core.shardings import PartitionSpec as P
 
@@ -155,3 +155,7 @@ def test_pictures_of_shardings_show_who_has_which_part() -> None:
     assert ranges([0, 2, 4, 5, 6, 7, 9, 10]) == "0,2,4-7,9,10"
     with pytest.raises(ValueError, match="1 or 2 dimensions"):
         drawing((2, 2, 2), NamedSharding(mesh, P()))
+    import jax
+
+    with pytest.raises(TypeError, match="For those of JAX there is jax.debug.visualize_sharding"):
+        visualize_sharding((2,), jax.numpy.ones(2).sharding)

@@ -84,6 +84,11 @@ def visualize_sharding(
 
     ``max_width`` is that of the picture in columns. Colours and scale, which JAX's picture has, are not used.
     """
+    if not isinstance(sharding, Sharding):
+        raise TypeError(
+            f"visualize_sharding needs a sharding of minijax, and got {sharding!r}. For those of JAX there is "
+            "jax.debug.visualize_sharding, and %shards at the prompt."
+        )
     sys.stdout.write("\n".join(drawing(shape, sharding, max_width)) + "\n")
 
 

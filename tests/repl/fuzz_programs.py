@@ -293,7 +293,8 @@ class Looks:
     def tour(self) -> str:
         """A line of the guided tour or of its exercises, or an attempt at one."""
         return "%tour" + self.pick(
-            "", " next", " back", " again", " stop", " stop", f" {self.random.randint(0, 7)}.{self.random.randint(0, 9)}",
+            "", " next", " back", " again", " stop", " stop",
+            f" {self.random.randint(0, 7)}.{self.random.randint(0, 9)}",
             " exercises", " ex 3", f" ex {self.random.randint(0, 12)}", f" ex {self.random.randint(1, 11)}",
             " check", " check", " check", " hint", " hint", " solution", " solution --use", " solution --use",
             " edit", " edit", " ex nothing", " check --use", " ex jvp-rule",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minijax.core.trace import Tracer
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Document, document, line, text
@@ -85,6 +86,9 @@ def run_shards(session: Session, args: Arguments) -> Result:
     root = taken_apart(session.unwrapped(session.evaluate(node, {})))
     leaves = [(path, leaf) for path, leaf in _arrays(root, "") if hasattr(leaf, "sharding")]
     if not leaves:
+        if isinstance(root.value, Tracer):
+            said = f"{shortened(name.strip())} is a tracer, and only an array lies somewhere"
+            raise UsageError(f"%shards: {said}: %pop closes the level, %hlo --partitioned shows a program's parts")
         kind = type(root.value).__name__
         said = f"{shortened(name.strip())} is of type {kind}, of which nothing lies on a device"
         raise UsageError(f"%shards: {said}: %shards jnp.asarray(x) shows where an array lies")

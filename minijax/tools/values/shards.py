@@ -10,8 +10,10 @@ import numpy as np
 from minijax.api.drawn_shardings import drawing, ranges
 from minijax.core.array import get_aval
 from minijax.core.shardings import NamedSharding, Sharding
+from minijax.interop.values import sharding_of_jax
 from minijax.tools.documents.document import Block, Row, Segment, Table, line, text
 from minijax.tools.documents.words import bytes_text, plural
+from minijax.tools.usage import UsageError
 
 # Of a table's rows, and of rows of a picture.
 MOST_PARTS = 32
@@ -21,7 +23,7 @@ _WIDTH = 76
 def blocks(name: str, value: Any) -> Iterator[Block]:
     """Where the array ``value`` lies, which the user calls ``name``."""
     aval = get_aval(value)
-    sharding: Sharding = value.sharding
+    sharding = _sharding(name, value)
     shape = aval.shape
     tiles = sharding.tiles(len(shape))
     parts, copies = tiles.size // tiles.shape[-1], tiles.shape[-1]
@@ -46,6 +48,16 @@ def blocks(name: str, value: Any) -> Iterator[Block]:
         yield text(*[line(("", each)) for each in drawing(shape, sharding, _WIDTH)], wrap=False)
         return
     yield from _table(name, shape, sharding, tiles)
+
+
+def _sharding(name: str, value: Any) -> Sharding:
+    """How the array ``value`` is divided, as ours say it; it may be one of the real JAX's."""
+    sharding = value.sharding
+    found = sharding if isinstance(sharding, Sharding) else sharding_of_jax(sharding)
+    if found is None:
+        kind = type(sharding).__name__
+        raise UsageError(f"%shards: {name} lies as JAX's {kind} says: {name}.addressable_shards has its parts")
+    return found
 
 
 def _division(parts: int, copies: int) -> str:
@@ -76,7 +88,7 @@ def table(leaves: Sequence[tuple[str, Any]]) -> Table:
     """The arrays of a container, each with its path: how it is divided."""
     rows = []
     for path, leaf in leaves:
-        aval, sharding = get_aval(leaf), leaf.sharding
+        aval, sharding = get_aval(leaf), _sharding(path, leaf)
         each = int(np.prod(sharding.shard_shape(aval.shape), dtype=int)) * aval.dtype.itemsize
         tiles = sharding.tiles(aval.ndim)
         spec = repr(sharding.spec) if isinstance(sharding, NamedSharding) else ""
