@@ -91,6 +91,10 @@ def _tour(session: Session, word: str) -> Result:
 
     number = re.fullmatch(r"(\d+)(?:\.(\d+))?", word)
     if number is None and word not in ("", *_MOVES):
+        first, _, rest = word.partition(" ")
+        if rest and first in (*_MOVES, *_WORKING):
+            answer = " Write your answer at the prompt first." if first == "check" else ""
+            raise UsageError(f"%tour {first} stands alone, without {rest!r}.{answer}")
         hint = did_you_mean(word, (*_MOVES, *_WORKING, "exercises"))
         raise UsageError(f"%tour takes a part such as 3, a stop such as 3.2, {', '.join(_MOVES)}, or exercises, "
                          f"not {word!r}.{hint}")

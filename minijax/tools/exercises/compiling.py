@@ -16,7 +16,7 @@ from minijax.core import missed
 from minijax.ir.jaxpr import Jaxpr, subjaxprs
 from minijax.tools.documents.document import Block, Row, line
 from minijax.tools.documents.words import bytes_text
-from minijax.tools.exercises.measure import expect
+from minijax.tools.exercises.measure import close, expect
 from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
 
 # --- compile once -------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def _judge_loss(loss: Any, ws: Any, x: Any) -> None:
         (deep(ws[:-1], x), "A layer is missing."),
         (deep(ws[:1], x), "That is one layer."),
         (np.mean(_last(ws, x)), "That is the mean; loss is the sum."),
-    ], tolerance=1e-5)
+    ], lambda: "It is near, but not equal: fewer bits are another result." * close(value, deep(ws, x), 0.02), 1e-5)
     if np.asarray(value).dtype != np.float32:
         raise NotYet(f"loss gives {np.asarray(value).dtype}, and gave float32: fewer bits are another result.")
     expect("grad(loss)", minijax.grad(loss)(ws, x), minijax.grad(deep)(ws, x), [
@@ -275,7 +275,7 @@ PEAK = Exercise(
     ("layer", "loss"),
     _check_peak,
     (
-        "%passes grad(loss)(jnp.ones(32), jnp.ones(4096)) --memory shows what is in memory at the peak.",
+        "%passes grad(loss)(jnp.ones(32), jnp.ones(4096)) --memory --most 8 shows what is in memory at the peak.",
         "Which values does the backward pass need of a layer? The arguments of each sin: they can be had from x and w "
         "again.",
         "Put a checkpoint around what scan does at each step, not around the loop.",

@@ -74,7 +74,7 @@ class ExerciseCourse:
             place = ("level", f"{number + 1:>4} ")
             here = ("muted", "  open") if number == self.open else ("", "")
             rows.append(line(place, progress.mark, f" {exercise.title}", here))
-        said = "%tour ex 1 opens the first; %tour check runs what you have written. ✓ done, ~ tried"
+        said = "✓ done, ~ tried. %tour ex 1 opens the first, %tour check tries your answer."
         return document(text(heading), text(*rows), text(said, role="muted", hanging=0))
 
     def start(self, number: int, anew: bool = False) -> Result:
@@ -160,20 +160,24 @@ class ExerciseCourse:
             return Result(Document(tuple(self._refused(number, found))), error=found.error)
         except Exception as error:
             said = "What you wrote raised an exception when it was tried:"
-            return Result(document(_verdict(("warning", f"{number + 1}  not yet. "), said)), error=error)
+            blocks = (_verdict(("warning", f"{number + 1}  not yet. "), said), self._more(number))
+            return Result(Document(blocks), error=error)
         progress.done = True
         return Result(Document(tuple(self._accepted(number, passed))))
 
     def _refused(self, number: int, found: NotYet) -> Iterator[Block]:
-        exercise, progress = self.exercises[number], self.progress[number]
+        exercise = self.exercises[number]
         yield _verdict(("warning", f"{number + 1}  not yet. "), str(found))
         yield from found.shown
         space = self.session.namespace
         if all(space.get(name) is self.begun.get(name) for name in exercise.asks):
             yield text("(This is the start code still: write your own at the prompt.)", role="muted")
-        left = len(exercise.hints) - progress.hints
-        more = f"%tour hint: {left} left" if left else "%tour solution shows ours"
-        yield text(more, role="muted")
+        yield self._more(number)
+
+    def _more(self, number: int) -> Block:
+        """What there is to go on with after a wrong answer."""
+        left = len(self.exercises[number].hints) - self.progress[number].hints
+        return text(f"%tour hint: {left} left" if left else "%tour solution shows ours", role="muted")
 
     def _accepted(self, number: int, passed: Passed) -> Iterator[Block]:
         yield _verdict(("good", f"{number + 1}  ✓ right. "), passed.said)
@@ -184,7 +188,7 @@ class ExerciseCourse:
         order = (*range(number + 1, len(self.progress)), *range(number))
         following = next(i for i in order if not self.progress[i].done)
         way = "next" if following == number + 1 else f"ex {following + 1}"
-        said = f"%tour solution: ours, and why. %tour {way}: {self.exercises[following].title}"
+        said = f"%tour solution: why · %tour {way}: {self.exercises[following].title}"
         yield text(said, role="muted")
 
     def edit(self) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import minijax
@@ -113,10 +114,10 @@ def _check_nan(answer: Answer) -> Passed:
         raise NotYet("Write the name in quotes: culprit = 'name'.")
     if not isinstance(said, str):
         raise NotYet(f"culprit is {shown(said)}, and should be the name of a primitive, in quotes.")
-    name = said.strip().removeprefix("jnp.").removeprefix("lax.").removesuffix("_p")
+    name = _primitive_name(said)
     if not name:
         raise NotYet("culprit is still empty: write the name of the primitive, in quotes.")
-    if name not in ("sqrt", "jvp rule of sqrt", "sqrt_jvp"):
+    if name != "sqrt":
         raise NotYet(_not_culprit(name))
     found = find_nonfinite(energy, (jnp.array(POINTS),), {}, backward=True)
     rows = []
@@ -127,6 +128,14 @@ def _check_nan(answer: Answer) -> Passed:
     return Passed("sqrt, where near is 0: its derivative is 0.5 / 0.", tuple(rows))
 
 
+def _primitive_name(said: str) -> str:
+    """The primitive that is meant: also as %nan names it, ``div (jvp rule of sqrt)``, or as a sign of Python's."""
+    rule = re.search(r"(?:jvp|transpose) rule of (\w+)", said)
+    name = rule[1] if rule is not None else said.strip()
+    return _SIGNS.get(name, name.removeprefix("jnp.").removeprefix("lax.").removesuffix("_p").removesuffix("_jvp"))
+
+
+_SIGNS = {"**": "integer_pow", "*": "mul", "/": "div", "-": "sub", "+": "add", ">": "gt"}
 _NOT_CULPRIT = {
     "mul": "mul makes the first NaN, of 0 and inf: that is the equation. Its inf is older: which primitive's jvp rule "
     "has made that?",
@@ -198,7 +207,7 @@ NAN = Exercise(
         "The NaN is 0 * inf. The 0 comes from the where. An inf comes from a division by 0: in whose jvp rule?",
         "near is 0. Which primitive has made it, and what is its derivative at 0?",
     ),
-    ('culprit = "sqrt"\n', 'culprit = "jnp.sqrt"\n'),
+    ('culprit = "sqrt"\n', 'culprit = "jnp.sqrt"\n', 'culprit = "div (jvp rule of sqrt)"\n'),
     "The cotangent of near is 0, since where took the other branch; the derivative of sqrt at 0 is inf; 0 * inf is "
     "NaN. The next exercise repairs it.",
 )

@@ -53,14 +53,20 @@ def _refuse_failures(primitive: Primitive, rule: str, wrong: tuple[str, ...], ar
     return (note(f"check_rules finds right: {', '.join(right)}"),)
 
 
+def _asks_itself(of: str, instead: str, error: RecursionError) -> NotYet:
+    return NotYet(f"The rule asks for {of}, and so for itself. {instead}", error=error)
+
+
 def _traceable(what: str, run: Callable[..., Any], *args: Any) -> None:
     """NotYet if a function asks for the values of tracers."""
     try:
         minijax.make_jaxpr(run)(*args)
-    except minijax.errors.TracerArrayConversionError as error:
+    except (minijax.errors.TracerArrayConversionError, minijax.errors.ConcretizationTypeError) as error:
+        array = isinstance(error, minijax.errors.TracerArrayConversionError)
+        needs = "makes NumPy arrays of what it is given" if array else "asks what it is given for its value"
         raise NotYet(
-            f"{what} works on numbers alone: it makes NumPy arrays of what it is given. Compute with jnp, whose "
-            "operations any interpreter below can take.",
+            f"{what} works on numbers alone: it {needs}. Compute with jnp, whose operations any interpreter below can "
+            "take.",
             error=error,
         ) from None
 
@@ -87,11 +93,8 @@ def _check_jvp(answer: Answer) -> Passed:
         try:
             return pair("sinmul_jvp", rule(*given), "the value, and its tangent")
         except RecursionError as error:
-            raise NotYet(
-                "The rule asks for the derivative of sinmul, and so for itself. Compute the tangent with other "
-                "operations: jnp.sin, jnp.cos, *.",
-                error=error,
-            ) from None
+            said = "the derivative of sinmul", "Compute the tangent with other operations: jnp.sin, jnp.cos, *."
+            raise _asks_itself(*said, error) from None
 
     value, tangent = of(DX, DY)
     wanted = _slope(DX, DY)
@@ -112,6 +115,14 @@ _JVP_MISTAKES: tuple[Mistake, ...] = (
     (
         _SIN + X * _COS,
         "Those are the derivatives, without the tangents: each is multiplied by the tangent of its own operand.",
+    ),
+    (
+        DX * _SIN + X * _COS,
+        "The part of dx is right; the other is the derivative by y, without its tangent: dy is not in it.",
+    ),
+    (
+        _SIN + X * _COS * DY,
+        "The part of dy is right; the other is the derivative by x, without its tangent: dx is not in it.",
     ),
     (DX * _SIN - X * _COS * DY, "One sign is wrong: the derivative of sin is cos, not -cos."),
     (
@@ -210,7 +221,11 @@ def _check_transpose(answer: Answer) -> Passed:
     ad.primitive_transposes[primitive] = rule
     ct, t = np.array([1.0, 0.4, -0.3], np.float32), np.array([0.5, 2.0, 1.0, -1.0], np.float32)
     operand = ad.UndefinedPrimal(minijax.core.get_aval(t))
-    found = rule(jnp.asarray(ct), operand)
+    try:
+        found = rule(jnp.asarray(ct), operand)
+    except RecursionError as error:
+        said = "the transpose of steps", "Say with other operations where each element of ct goes."
+        raise _asks_itself(*said, error) from None
     if not isinstance(found, tuple | list) or len(found) != 1:
         raise NotYet(
             f"steps_transpose returned {shown(found)}. It returns a list with one cotangent for each operand: [ct_x]."
@@ -233,6 +248,7 @@ def _transpose_mistakes(ct: np.ndarray, later: np.ndarray, earlier: np.ndarray) 
         ),
         (later, "That is the part of x[1:]. x[:-1] went into the result too, with a minus."),
         (-earlier, "That is the part of x[:-1]. x[1:] went into the result too, with a plus."),
+        (earlier, "That is the part of x[:-1], but it went into the result with a minus; and x[1:] went in too."),
         (later + earlier, "Both parts are there, but x[:-1] went in with a minus."),
         (
             np.diff(ct),
@@ -326,6 +342,9 @@ def _check_axes(rule: Any, primitive: Primitive, axes: tuple[int | None, int | N
     before = (note(f"right for in_axes {', '.join(right)}"),) if right else ()
     try:
         result = rule(tuple(map(jnp.asarray, args)), axes)
+    except RecursionError as error:
+        said = "vmap of overlap", "Compute the result with other operations: jnp.sum, *."
+        raise _asks_itself(*said, error) from None
     except Exception as error:
         raise NotYet(f"For {where} overlap_batch raised. {_AXES_HINT[axes]}", before, error) from None
     out, axis = pair("overlap_batch", result, "the result, and its batch axis")

@@ -12,7 +12,7 @@ from minijax.interpreters.partial_eval import dce_jaxpr
 from minijax.ir.jaxpr import JaxprEqn, subjaxprs
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools.documents.document import Printout
-from minijax.tools.exercises.measure import expect, note
+from minijax.tools.exercises.measure import close, expect, note, shown
 from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
 
 # --- predict the jaxpr --------------------------------------------------------------------------------------
@@ -145,7 +145,12 @@ def _check_loop(answer: Answer) -> Passed:
         (x + np.sum(values) * np.sin(0.5), "Every step begins with the first x. The x of one step is the carry: the "
          "next step begins with it."),
         (unrolled(x, values[:1]), "That is one step."),
-    ])
+        (_exchanged(x, values), "The arguments of the step are exchanged: it takes the carry first, then a rate."),
+        *((stacked, "scan gives (carry, stacked): that is what the steps stacked. The carry at the end is due.")
+          for stacked in _stacked(x, values)),
+        (x + values * np.sin(0.5), "Each rate has made an x of its own from the first one. The x of one step is the "
+         "carry: the next step begins with it."),
+    ], lambda: _first_wrong(grow, x, rates))
     inner = _judge_equations(program.eqns)
     few = rates[:5]
     expect("grow for 5 rates", grow(x, few), unrolled(x, values[:5]), (), lambda: "12 is a number of this call only.")
@@ -156,6 +161,33 @@ def _check_loop(answer: Answer) -> Passed:
         f"One equation, with {inner} inside, for any number of rates; before, {before} for {STEPS}. Value and "
         "gradient are the same."
     )
+
+
+def _exchanged(x: Any, rates: Any) -> Any:
+    """What comes of a step that takes its carry for the rate."""
+    for rate in rates:
+        x = rate + x * jnp.sin(rate)
+    return x
+
+
+def _stacked(x: Any, rates: Any) -> tuple[Any, Any]:
+    """The x before each step, and after each."""
+    courses = np.array([unrolled(x, rates[:count]) for count in range(len(rates) + 1)])
+    return courses[:-1], courses[1:]
+
+
+def _first_wrong(grow: Any, x: Any, rates: Any) -> str:
+    """With how many rates it goes wrong first."""
+    for count in range(1, len(rates)):
+        due = unrolled(x, np.asarray(rates[:count]))
+        try:
+            found = grow(x, rates[:count])
+        except Exception:  # what is wrong for all of them is more than that
+            return ""
+        if not close(found, due):
+            often = "the first rate alone" if count == 1 else f"the first {count} rates"
+            return f"With {often} it gives {shown(found)}, and {shown(due)} is due."
+    return ""
 
 
 def _judge_equations(eqns: list[JaxprEqn]) -> int:

@@ -38,8 +38,8 @@ from minijax.tools.programs.user_lines import Spot
 
 # Lines that are alike are shown so far from a line that is not.
 _AROUND = 2
-# Columns of the drawing of how long a value lives.
-_LANE = 24
+# Columns of the drawing of how long a value lives: at least, and at most.
+_LANE = 12, 24
 _KINDS = ("argument", "result", "temporary", "constant", "scratch", "memory")
 # So many of the user's lines are listed with their texts.
 _MOST_LINES = 12
@@ -265,9 +265,9 @@ def memory(found: Descent, most: int) -> Iterator[Block]:
         return
     chosen = sorted(values, key=lambda pair: -pair[1].bytes)[:most]
     kept = {id(held) for _, held in chosen}
-    rows = [_life(of, plan, number, held) for number, held in values if id(held) in kept]
-    yield Table(("", "value", "bytes", "lives", "your lines"), tuple(rows))
-    left = len(values) - len(rows)
+    shown = [(number, held) for number, held in values if id(held) in kept]
+    yield Fitted(lambda width: (_lives(of, plan, shown, width),))
+    left = len(values) - len(shown)
     if left:
         size = bytes_text(sum(held.bytes for _, held in values if id(held) not in kept))
         yield text(f"… {plural(left, 'smaller value')}, {size} together: --most {len(values)}", role="muted")
@@ -295,23 +295,35 @@ def _where(of: Stages, name: str) -> Line:
     return (("", "  "), *where) if where else ()
 
 
+def _lives(of: Stages, plan: Memory, shown: list[tuple[int, HeldValue]], width: int) -> Table:
+    """Each value with what it takes, and from when to when it lives: drawn as wide as the page lets it be."""
+    header = ("", "value", "bytes", "lives", "your lines")
+    rows = [_life(of, plan, *each) for each in shown]
+    others = [(*row[:3], row[4]) for row in (*rows, tuple(("", name) for name in header))]
+    taken = sum(max(len(row[i][1]) for row in others) for i in range(4)) + 2 * 4
+    columns = min(max(width - taken, _LANE[0]), _LANE[1])
+    drawn = (lane(held, plan, columns) for _, held in shown)
+    return Table(header, tuple((*row[:3], ("value", each), row[4]) for row, each in zip(rows, drawn, strict=True)))
+
+
 def _life(of: Stages, plan: Memory, number: int, held: HeldValue) -> tuple[Segment, ...]:
+    """A value's row, where its life is still to be drawn."""
     places = of.places(each.number for each in _equations(of.descent, held.name))
     where = of.mark(StageLine("", 0, places))
     role = line_role(of.colours[places[0]]) if len(places) == 1 else "place"
     return (
         ("muted", f"#{number}+{held.offset}" if held.offset else f"#{number}"),
-        ("primitive", shortened(of.descent.shown_name(held.name) + held.part, 32)),
+        ("primitive", shortened(of.descent.shown_name(held.name) + held.part, 28)),
         ("", f"{held.bytes}"),
-        ("value", lane(held, plan)),
+        ("value", ""),
         (role, where) if where else ("muted", "–"),
     )
 
 
-def lane(held: HeldValue, plan: Memory) -> str:
+def lane(held: HeldValue, plan: Memory, most: int = _LANE[1]) -> str:
     """``··████······``: from when to when it lives, in the order of execution; the peak's moment is ``│`` or ``▓``."""
     steps = max(len(plan.order), 1)
-    columns = min(_LANE, steps)
+    columns = min(most, steps)
     first, last = held.begin * columns // steps, max(held.end - 1, held.begin) * columns // steps
     peak = plan.peak * columns // steps if plan.peak >= 0 else -1
     marks = []

@@ -49,6 +49,19 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
             _GROW + "    return lax.fori_loop(0, 12, lambda i, x: x + rates[i] * jnp.sin(x), x)\n",
             "12 is a number of this call only",
         ),
+        (
+            _GROW + "    return lax.scan(lambda rate, x: (x + rate * jnp.sin(x), None), x, rates)[0]\n",
+            "The arguments of the step are exchanged",
+        ),
+        (
+            _GROW + "    return lax.scan(lambda x, r: (x + r * jnp.sin(x), x), x, rates)[1]\n",
+            "that is what the steps stacked",
+        ),
+        (_GROW + "    return lax.map(lambda r: x + r * jnp.sin(x), rates)\n", "an x of its own from the first one"),
+        (
+            _GROW + "    return lax.scan(lambda x, r: (r * jnp.sin(x), None), x, rates)[0]\n",
+            "With the first rate alone it gives 0.04794256, and 0.5479426 is due",
+        ),
         (_GROW + "    return x + jnp.sum(rates) * jnp.sin(x)\n", "The x of one step is the carry"),
         (
             _GROW + "    return lax.scan(lambda x, r: (x + r * jnp.sin(x), None), x, jnp.sin(rates * 0) + rates)[0]\n",
@@ -71,6 +84,9 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
         (_JVP_RETURN + "dx ** 2 + dy ** 2\n", "not linear in the tangents"),
         (_JVP + "    return dx * jnp.sin(y) + x * jnp.cos(y) * dy\n", "It returns a pair"),
         ("def sinmul_jvp(primals, tangents): return jvp(sinmul, primals, tangents)\n", "and so for itself"),
+        (_JVP_RETURN + "dx * jnp.sin(y) + x * jnp.cos(y)\n", "the other is the derivative by y, without"),
+        (_JVP_RETURN + "jnp.sin(y) + x * jnp.cos(y) * dy\n", "the other is the derivative by x, without"),
+        ("import math\n" + _JVP_RETURN + "dx * math.sin(y) + x * math.cos(y) * dy\n", "asks what it is given"),
         (_JVP_RETURN + "None\n", "of type NoneType; an array is due"),
         (_JVP + "    return dx * jnp.sin(y) + x * jnp.cos(y) * dy, sinmul(x, y)\n", "The value comes first"),
         (
@@ -78,7 +94,7 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
             "    return sinmul(x, y), dx * jnp.sin(y) + x * jnp.cos(y) * dy\n",
             "gives an ad.Zero for dy",
         ),
-        (_JVP_RETURN + "dx * np.sin(np.asarray(y)) + x * np.cos(np.asarray(y)) * dy\n", "works on numbers alone"),
+        (_JVP_RETURN + "dx * np.sin(np.asarray(y)) + x * np.cos(np.asarray(y)) * dy\n", "makes NumPy arrays of"),
     ),
     "transpose-rule": (
         (_STEPS + "jnp.pad(ct, (1, 0)) - jnp.pad(ct, (0, 1))\n", "a list with one cotangent for each operand"),
@@ -86,6 +102,8 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
         (_STEPS + "[jnp.pad(ct, (1, 0))]\n", "x[:-1] went into the result too"),
         (_STEPS + "[-jnp.pad(ct, (0, 1))]\n", "x[1:] went into the result too"),
         (_STEPS + "[jnp.pad(ct, (1, 0)) + jnp.pad(ct, (0, 1))]\n", "x[:-1] went in with a minus"),
+        (_STEPS + "[jnp.append(ct, 0.0)]\n", "but it went into the result with a minus"),
+        (_STEPS + "list(linear_transpose(steps, x.aval)(ct))\n", "for the transpose of steps, and so for itself"),
         (_STEPS + "[steps(ct)]\n", "steps once more, forwards"),
         (_STEPS + "[(jnp.pad(ct, (1, 0)) - jnp.pad(ct, (0, 1)))[::-1]]\n", "it does not turn the array round"),
         (_STEPS + "[2 * (jnp.pad(ct, (1, 0)) - jnp.pad(ct, (0, 1)))]\n", "<steps(t), ct> is 1.7, and <t, ct_x> is 3.4"),
@@ -98,6 +116,7 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
         (_BATCH + "jnp.sum(x * y, axis=1)\n", "It returns a pair"),
         (_BATCH + "jnp.sum(x * y, axis=1), None\n", "It has one: which?"),
         (_BATCH + "jnp.sum(x * y, axis=1), 1\n", "has axis 0 alone"),
+        ("def overlap_batch(args, dims): return vmap(overlap, dims)(*args), 0\n", "vmap of overlap, and so for itself"),
         (_BATCH + "x * y, 0\n", "one number for each of 2 examples"),
         (
             "def overlap_batch(args, dims):\n    x, y = (jnp.moveaxis(v, d, 0) for v, d in zip(args, dims))\n"
@@ -163,6 +182,11 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
             "    return jnp.sum(lax.scan(lambda x, w: (jnp.sin(jnp.sin(jnp.sin(part(x, w)))), None), x, ws)[0])\n",
             "a part of the step only",
         ),
+        (
+            "def loss(ws, x):\n    ws, x = ws.astype(jnp.bfloat16), x.astype(jnp.bfloat16)\n"
+            "    return jnp.sum(lax.scan(layer, x, ws)[0]).astype(jnp.float32)\n",
+            "near, but not equal",
+        ),
         ("def loss(ws, x):\n    return jnp.sum(lax.scan(layer, x, ws, unroll=2)[0])\n", "Nothing is recomputed yet"),
     ),
     "leaked-tracer": (
@@ -185,18 +209,29 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
         ("culprit = 'distance'", "It is in distance, right"),
         ("culprit = 'slice'", "slice hands on what it is given"),
         ("culprit = 'tanh'", "not in the program of energy"),
+        ("culprit = 'transpose rule of mul'", "Its inf is older"),
+        ("culprit = '-'", "its derivatives are 1 and -1"),
         ("culprit = jnp.sqrt", "in quotes"),
     ),
     "safe-where": (
         ("def norm(v):\n    return jnp.nan_to_num(jnp.sqrt(jnp.sum(v * v)))\n", "choosing afterwards is too late"),
         ("def norm(v):\n    return jnp.sqrt(jnp.sum(v * v) + 1e-12)\n", "Something small was added"),
         ("def norm(v):\n    s = jnp.sum(v * v)\n    return jnp.sqrt(s) if s > 0 else 0.0 * s\n", "an if of Python's"),
+        (
+            "def norm(v):\n    s = jnp.sum(v * v)\n    return jnp.sqrt(jnp.where(s > 0.0, s, 1.0))\n",
+            "choose once more, after the root",
+        ),
+        ("def norm(v):\n    return jnp.sqrt(jnp.maximum(jnp.sum(v * v), 1e-30))\n", "or put in the place of 0"),
         ("def norm(v):\n    return jnp.sum(v * v)\n", "the square of the norm"),
         (
             "def norm(v):\n    return lax.stop_gradient(jnp.sqrt(jnp.sum(v * v)))\n",
             "The gradient is zero everywhere",
         ),
-        ("def norm(v):\n    return jnp.linalg.norm(v + 1e-8)\n", "must not depend on v"),
+        (
+            "def norm(v):\n    s = jnp.sum(v * v)\n"
+            "    return jnp.where(s > 0.0, jnp.sqrt(jnp.where(s > 0.0, s, 1.0)), jnp.sum(v))\n",
+            "must not depend on v",
+        ),
         ("def norm(v):\n    return jnp.sum(jnp.abs(v))\n", "norm itself must stay as it was"),
     ),
     "custom-vjp": (

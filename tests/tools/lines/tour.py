@@ -35,6 +35,7 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%tour ex 12", "exercises 1 to 11, and no exercise 12"),
     ("%tour ex jvp-rul", "Did you mean jvp-rule?"),
     ("%tour chek", "Did you mean check?"),
+    ("%tour check answer = 3", "%tour check stands alone, without 'answer = 3'. Write your answer at the prompt first"),
     ("%tour check", "no exercise is open"),
     ("%tour hint", "no exercise is open"),
     ("%tour solution", "no exercise is open"),
