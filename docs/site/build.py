@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import html
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -12,7 +15,6 @@ from docs.site.blocks import Blocks
 from docs.site.layout import PageError, Place, page
 from docs.site.prose import REFERENCE, TOUR, to_html
 from docs.site.reference import reference
-from docs.site.tour import tour
 
 HERE = Path(__file__).resolve().parents[1]
 # The pages in Markdown in the order of the navigation; the reference and the gallery stand behind them.
@@ -24,12 +26,15 @@ PAGES = (
     "values",
     "backward",
     "compiled",
+    "sharding",
     "problems",
     "notebooks",
     "jax",
     "primitives",
     "python",
 )
+# How many devices a page is about, where that is more than one: it is made in a process that has so many.
+DEVICES = {"sharding": 8, "tour": 8}
 
 
 def places(names: Iterable[str]) -> list[Place]:
@@ -54,6 +59,21 @@ def title_of(name: str) -> str:
 
 def written_page(name: str) -> str:
     """The body of a page in Markdown."""
+    return made_apart(name, DEVICES[name]) if name in DEVICES else made_here(name)
+
+
+def made_apart(name: str, devices: int) -> str:
+    """The body of a page whose blocks run in another process, which has so many devices."""
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
+    command = [sys.executable, "-m", "docs.site.apart", name]
+    done = subprocess.run(command, cwd=HERE.parent, env=environment, capture_output=True, encoding="utf-8")
+    if done.returncode:
+        raise PageError(done.stderr.strip())
+    return done.stdout
+
+
+def made_here(name: str) -> str:
+    """The body of a page whose blocks run in this process."""
     with Blocks(f"{name}.md") as blocks:
         return to_html(text_of(name), blocks)
 
@@ -72,7 +92,7 @@ def bodies(names: list[str], folder: Path) -> Iterator[tuple[str, str]]:
         yield "gallery.html", "".join(gallery.overview(before, sizes, blocks))
     for name in PAGES:
         yield f"{name}.html", written_page(name)
-    yield TOUR, "".join(tour())
+    yield TOUR, made_apart("tour", DEVICES["tour"])
     yield REFERENCE, "".join(reference())
 
 

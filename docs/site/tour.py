@@ -21,7 +21,8 @@ def tour() -> Iterator[str]:
     yield (
         f"<p>This is what <code>%tour</code> shows, in {len(PARTS)} parts, each in a session of its own. It is better "
         "taken at the prompt, where you can type what you like between two stops: <code>%tour</code> begins, "
-        "<code>%tour next</code> goes on, <code>%tour 3.2</code> goes to a stop.</p>"
+        "<code>%tour next</code> goes on, <code>%tour 3.2</code> goes to a stop. Here it was taken with eight devices, "
+        "<code>JAX_NUM_CPU_DEVICES=8 minijax-repl</code>.</p>"
     )
     titles = [f'<li><a href="#{slug(each.title)}">{html.escape(_title(each))}</a></li>' for each in PARTS]
     yield f"<ol>{''.join(titles)}</ol>"

@@ -10,7 +10,7 @@ import pytest
 
 from docs.site import gallery as site_gallery
 from docs.site.blocks import Blocks
-from docs.site.build import HERE, PAGES
+from docs.site.build import HERE, PAGES, made_apart
 from docs.site.gallery import sections
 from docs.site.layout import PageError
 from minijax.core.trace import stack_depth
@@ -54,6 +54,13 @@ def test_what_blocks_show_is_what_they_gave(site: Path) -> None:
     assert 'src="data:image/svg+xml;base64,' in (site / "notebooks.html").read_text(encoding="utf-8")
     assert re.search(r"1 recompile, [\d.]+ ms", shown(site / "notebooks.html"))
     assert "smallest example square_of_mine_p.bind" in shown(site / "primitives.html")
+    assert "2 parts, each on 4" in shown(site / "sharding.html")
+    assert shown(site / "sharding.html").count("ppermute asks for it") == 3
+
+
+def test_a_page_that_cannot_be_made_in_a_process_of_its_own_ends_the_build() -> None:
+    with pytest.raises(PageError, match="no_such_page"):
+        made_apart("no_such_page", 2)
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -122,6 +122,7 @@ def test_the_words_compute_their_figures(walk):
     assert "f(3) is 2.71776 and its derivative there 2.979985" in page("%pop f(x)")
     assert "The body has run 1 time still" in page("h(4., 5.)") and "Now it is 2." in page("h(jnp")
     assert "The sum is 6.0" in page("lax.scan")
+    assert f"All have {8.0 * len(minijax.devices())}." in page("shard_map(ring")
 
 
 def namespace_of(session: Session) -> dict[str, object]:
@@ -180,7 +181,7 @@ def test_moving_about():
     session.run_line("f = None")
     assert "did not expect" in page("%tour next")
     assert "2.979985" in page("%tour again") and "did not expect" not in page("%tour again")
-    assert "Part 5 of 6" in page("%tour 5") and "Part 1" not in page("%tour next")
+    assert "Part 5 of 7" in page("%tour 5") and "Part 1" not in page("%tour next")
     assert page("%tour 5.1") and "4.18" in page("%tour back")
     page("%tour 1")
     assert "this is where the tour begins" in plain(session.run_line("%tour back").shown)

@@ -1,4 +1,4 @@
-"""What the guided tour says and runs: six parts, from one operation at the prompt to the training of a network."""
+"""What the guided tour says and runs: seven parts, from one operation at the prompt to the training of a network."""
 
 from __future__ import annotations
 
@@ -350,6 +350,73 @@ CONTROL = Part(
     ),
 )
 
+DEVICES = Part(
+    "programs over many devices",
+    "A program can be divided: its arrays lie in parts on several devices, and what one needs of another is sent. One "
+    "processor can be taken for several devices: JAX_NUM_CPU_DEVICES=8 minijax-repl starts with eight. Everything here "
+    "runs on one device too, but then nothing is sent.",
+    (
+        Stop(
+            "A mesh gives the devices places along named axes. This one has one axis, d.",
+            "from minijax import NamedSharding, P, shard_map\n"
+            "mesh = minijax.make_mesh((len(minijax.devices()),), ('d',))",
+            "Devices along d: {mesh.size}.",
+        ),
+        Stop(
+            "A sharding says along which axis of the mesh each dimension of an array is divided; here rows.",
+            "rows = NamedSharding(mesh, P('d', None))\n"
+            "x = minijax.device_put(jnp.ones((2 * mesh.size, 4)), rows)",
+        ),
+        Stop("%shards shows which device has which part.", "%shards x"),
+        Stop(
+            "Data parallel: each device has some of the examples, and all have the parameters.",
+            "def loss(w, x): return jnp.mean(jnp.tanh(x @ w)**2)",
+        ),
+        Stop(
+            "The function says nothing of devices. jit divides it as its arguments are, and XLA puts in what has to be "
+            "sent: each device has its examples' part of the gradient, and their sum is due.",
+            "%hlo jit(grad(loss))(jnp.ones(4), x) --partitioned",
+        ),
+        Stop(
+            "Tensor parallel: the parameters are divided, one matrix by columns and the other by rows.",
+            "columns = NamedSharding(mesh, P(None, 'd'))\n"
+            "u = minijax.device_put(jnp.ones((4, 2 * mesh.size)), columns)\n"
+            "v = minijax.device_put(jnp.ones((2 * mesh.size, 4)), rows)\n"
+            "def mlp(u, v, x): return jnp.tanh(x @ u) @ v",
+        ),
+        Stop(
+            "The layer in between is divided too: no device needs all of it. One sum is all that it takes.",
+            "%hlo jit(mlp)(u, v, jnp.ones((8, 4))) --partitioned",
+        ),
+        Stop(
+            "In shard_map a function is written for the part of one device, and says itself what is sent. This adds up "
+            "along a ring: each hands on what it has just got.",
+            "right = [(i, (i + 1) % mesh.size) for i in range(mesh.size)]\n"
+            "def ring(x):\n"
+            "    total = part = jnp.sum(x, keepdims=True)\n"
+            "    for step in range(mesh.size - 1):\n"
+            "        part = lax.ppermute(part, 'd', right)\n"
+            "        total = total + part\n"
+            "    return total",
+        ),
+        Stop(
+            "Each device gives back the sum that it has come to.",
+            "shard_map(ring, mesh=mesh, in_specs=P('d'), out_specs=P('d'))(x)",
+            "All have {jnp.sum(x)}.",
+        ),
+        Stop(
+            "psum does the same, in one operation.",
+            "def whole(x): return lax.psum(jnp.sum(x), 'd')\n"
+            "g = shard_map(whole, mesh=mesh, in_specs=P('d'), out_specs=P())",
+        ),
+        Stop(
+            "The types in the inner program are those of one part, and tell along which axes it varies.",
+            "%jaxpr g(x)",
+            "After psum it varies no more, so it can be given back as one.",
+        ),
+    ),
+)
+
 PROGRAMS = Part(
     "whole programs",
     "What you have seen of one operation holds for a program of thousands. A gallery of such has been recorded: "
@@ -370,4 +437,4 @@ PROGRAMS = Part(
     ),
 )
 
-PARTS = (INTERPRETERS, JAXPRS, JIT, REVERSE, CONTROL, PROGRAMS)
+PARTS = (INTERPRETERS, JAXPRS, JIT, REVERSE, CONTROL, DEVICES, PROGRAMS)

@@ -148,7 +148,7 @@ def test_exercises_and_the_tour_take_turns():
     assert "You" not in page(session, "%tour 1.4") and session.prompt_label() == "jvp:1"
     assert "Exercise 2 of 11" in page(session, "%tour ex 2")
     assert session.tour is None and stack_depth() == 0 and session.namespace["f"] == "mine"
-    assert "Part 2 of 6" in page(session, "%tour 2") and "grow" not in session.namespace
+    assert "Part 2 of 7" in page(session, "%tour 2") and "grow" not in session.namespace
     assert session.exercises.open is None and "The tour has ended" in page(session, "%tour stop")
     page(session, "%push jvp x=3.")
     for line in ("%tour ex 1", "%tour check"):
