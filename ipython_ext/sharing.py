@@ -22,7 +22,8 @@ class Sharing:
     """Which cells of a shell's notebook hold the copies."""
 
     def __init__(self, shell: Any) -> None:
-        self.shell = shell
+        # this is kept for as long as the shell is there, and no longer
+        self.shell = weakref.proxy(shell)
         self.on = True
         self.stepper = "auto"
         # those that were opened, in this order, each with its cell

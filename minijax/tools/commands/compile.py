@@ -84,6 +84,9 @@ def run_hlo(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     if args["line"] is not None and args["eqn"] is not None:
         raise UsageError("%hlo takes --line or --eqn, not both")
+    other = next((name for name in ("links", "line", "eqn", "metadata") if args[name] not in (None, False)), "")
+    if args["partitioned"] and other:
+        raise UsageError(f"%hlo --partitioned lists what is sent, by line: --{other} is for the program's text")
     target = targets.typed(session, "hlo", args["expr"], args.cell)
     recorder = Recorder("summary", args["expr"])
     optimized = args["stage"] == "optimized" or args["partitioned"]

@@ -192,7 +192,11 @@ def _label(each: _Track, room: int) -> str:
 def _drawn(step: StepTime, tracks: Sequence[_Track], width: int) -> Iterator[Line]:
     files = {file for each in tracks for file in re.findall(r"(\S+):\d", each.where)}
     if len(files) == 1:  # the one file needs no name
-        tracks = [each.replace(where=each.where.removeprefix(*files)) for each in tracks]
+        (file,) = files
+        tracks = [
+            each.replace(where="L" + each.where[len(file) + 1 :]) if each.where.startswith(f"{file}:") else each
+            for each in tracks
+        ]
     most = min(_NAMES, max(width // 3, 10))
     names = max((len(_label(each, most)) for each in tracks), default=0)
     places = min(max((len(each.where) for each in tracks), default=0), _PLACES) if width >= _WIDE else -2

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.api.drawn_shardings import drawing, ranges
+from minijax.api.drawn_shardings import drawing, grid, ranges
 from minijax.core.array import get_aval
 from minijax.core.shardings import NamedSharding, Sharding
 from minijax.interop.values import sharding_of_jax
@@ -44,7 +44,7 @@ def blocks(name: str, value: Any) -> Iterator[Block]:
     held = each * sharding.num_devices
     more = f", {held / whole:.3g} times the array" if whole and held > whole else ""
     yield Row("bytes", (line(f"{bytes_text(each)} on each device, {bytes_text(held)} in all{more}"),))
-    if len(shape) <= 2 and tiles.shape[0] <= MOST_PARTS:
+    if len(shape) <= 2 and _has_room(grid(shape, sharding)):
         yield text(*[line(("", each)) for each in drawing(shape, sharding, _WIDTH)], wrap=False)
         return
     yield from _table(name, shape, sharding, tiles)
@@ -58,6 +58,12 @@ def _sharding(name: str, value: Any) -> Sharding:
         kind = type(sharding).__name__
         raise UsageError(f"%shards: {name} lies as JAX's {kind} says: {name}.addressable_shards has its parts")
     return found
+
+
+def _has_room(cells: Sequence[Sequence[str]]) -> bool:
+    """Whether a picture of so many parts can name the devices of each."""
+    narrowest = max(len(cell.partition(" ")[2]) for row in cells for cell in row)
+    return len(cells) <= MOST_PARTS and len(cells[0]) * (narrowest + 1) + 1 <= _WIDTH
 
 
 def _division(parts: int, copies: int) -> str:

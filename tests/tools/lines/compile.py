@@ -50,6 +50,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
 BAD: tuple[tuple[str, str], ...] = (
     ("%jit", "needs EXPR"),
     ("%hlo f(3.0) --stage opt", "Did you mean optimized?"),
+    ("%hlo f(3.0) --partitioned --line 1", "--line is for the program's text"),
     ("%hlo f(3.0) --eqn 4", "has equations 1 to 3"),
     ("%hlo f(3.0) --eqn two", "--eqn"),
     ("%hlo f(3.0) --line 7", "no equation comes from that line; they come from"),

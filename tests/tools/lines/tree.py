@@ -17,6 +17,11 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
         "minijax.P('i')))",
         ("2 devices · 2 parts", "P('i',) over a mesh of i=2", "16 B on each device, 32 B in all", "CPU 1"),
     ),
+    # an array of JAX's lies where JAX has put it
+    (
+        "%shards __import__('jax').device_put(__import__('jax').numpy.ones((2, 3)), __import__('jax').devices()[1])",
+        ("f32[2,3] on 1 device", "24 B on each device", "│  CPU 1  │"),
+    ),
     ("%shards p", ("['l1']['w']", "f32[4,8]", "128 B", "all of it on one")),
 )
 
