@@ -110,6 +110,7 @@ IPYTHONS_OWN_WORDS = {
     "%gard f(3.0)": "not found",
     "%%vmap x=1.0\nx": "not found",
     "%%jaxpr x=f32[3]\n": "the cell body is empty",
+    "%ls": "README.md",  # IPython has it
 }
 
 FRONT_ENDS = {"session": in_session, "batch": in_batch, "prompt": in_prompt, "ipython": in_ipython}

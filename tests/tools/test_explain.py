@@ -26,6 +26,7 @@ from minijax.tools.commands import find
 from minijax.tools.documents.document import plain
 from minijax.tools.documents.words import seconds_text
 from minijax.tools.explain.caches import kept_document, why_document
+from minijax.tools.explain.recompiles import recompiles
 from minijax.tools.recording.panel_data import panel_data
 from minijax.tools.recording.records import CacheRecord, JaxprRecord, PhaseRecord, Recording
 from minijax.tools.recording.storage import to_json
@@ -46,6 +47,22 @@ def scaled(x: Any, factor: Any) -> Any:
 F = jit(scaled)
 X = np.ones(3, np.float32)
 F(X, 2.0)
+
+
+# --- recompilations of a cell -------------------------------------------------------------------------------
+
+
+def test_what_is_not_kept_of_a_cells_recompilations_is_told() -> None:
+    first = missed.total()
+    double = jit(lambda x: x * 2.0)
+    for n in (2, 3, 4):
+        double(jnp.ones(n))
+    entries = [each for each in missed.since(first) if "lambda" in each.name]
+    assert len(entries) == 3
+    for lost, title in ((0, r"2 recompiles, .*"), (5, r"at least 2 recompiles, .*")):
+        found = recompiles(entries, (), lost)
+        assert found is not None and re.fullmatch(title, found.title) and len(found.reasons) == 2
+    assert recompiles(entries[:1], (), 5) is None
 
 
 # --- no_recompile -------------------------------------------------------------------------------------------
