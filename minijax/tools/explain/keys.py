@@ -117,6 +117,9 @@ def _maybe_keys(x: Any) -> tuple[tuple[int, ...], list[bytes]] | None:
 class _KeyWalk(JaxprWalk):
     """Runs a program and notes what happens to its keys."""
 
+    # the same program runs on each, often with the same key
+    most_devices = 1
+
     def __init__(self) -> None:
         super().__init__()
         self.uses: dict[bytes, list[Use]] = {}

@@ -27,15 +27,11 @@ from minijax.core.trace import Tracer
 from minijax.interpreters import transpose
 from minijax.interpreters.stage import JaxprTracer, stage
 from minijax.interpreters.vmap import BatchTracer
-from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import JaxprEqn, Literal, Var
-from minijax.ops.call import one_equation
 from minijax.pytree import tree_flatten, tree_leaves, tree_map
 from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk, of_own_thread
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.variables import variable_labels
-from minijax.tools.values.examples import Unknown
-from minijax.tools.values.replay import replay
 
 
 class Operand(Frozen):
@@ -266,32 +262,6 @@ class _JaxprWalk(JaxprWalk):
 
     def level_of(self, eqn: JaxprEqn) -> str:
         return self.levels.rule_of.get(id(eqn), "")
-
-    def runner(self, eqn: JaxprEqn) -> Callable[..., list[Any]] | None:
-        if eqn.primitive.name in ("shard_map", "pmap"):
-            return lambda args, inside, level: self.devices(eqn, args, inside, level)
-        return super().runner(eqn)
-
-    def devices(self, eqn: JaxprEqn, args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
-        """Run what several devices run, and look at what each of them computes on the way."""
-        closed = one_equation(eqn.primitive, [get_aval(x) for x in args], eqn.params)
-        (call,) = closed.eqns
-        frame, around = replay(closed, args), self.source
-        count = frame.count(call)
-        each = [frame.inside(call, device) for device in range(count)]
-        for inner in eqn.params["jaxpr"].eqns:
-            self.source = inner.source or around
-            for device, there in enumerate(each):
-                self.count += 1
-                env = {v: there.value(v) for v in (*inner.invars, *inner.outvars) if type(v) is not Literal}
-                if not any(isinstance(x, Unknown) for x in env.values()):
-                    title = f"{eqn.primitive.name}, device {device} of {count}"
-                    self.look(inner, env, (*inside, title), level)
-        self.source = around
-        env = {v: x for v, x in zip(eqn.invars, args, strict=True) if type(v) is not Literal}
-        bind_eqn(eqn, env)
-        self.look(eqn, env, inside, level)
-        return [env[v] for v in eqn.outvars]
 
     def look(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
         """Keep ``eqn`` if it is the first that made a NaN, or an infinity, of values without one, or the first that

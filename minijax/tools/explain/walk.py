@@ -19,8 +19,12 @@ from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import storage
 from minijax.core.trace import state
+from minijax.interpreters.named_axes import axes_of, bound_axes
 from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from minijax.ops.call import one_equation
+from minijax.tools.values.devices import manual_axes
+from minijax.tools.values.examples import Unknown
 from minijax.tools.values.loops import (
     branch_of,
     branch_title,
@@ -31,6 +35,7 @@ from minijax.tools.values.loops import (
     scan_title,
     while_title,
 )
+from minijax.tools.values.replay import replay
 
 # After so many equations loops and calls are run as a whole, so that one may be named in place of its part.
 MOST_EQUATIONS = 200_000
@@ -46,8 +51,17 @@ def of_own_thread(hook: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
+def _axes_of_devices(eqn: JaxprEqn) -> list[tuple[Any, int]]:
+    if eqn.primitive.name == "pmap":
+        return [(eqn.params["axis_name"], eqn.params["axis_size"])]
+    return [(axis.name, axis.size) for axis in manual_axes(eqn)]
+
+
 class JaxprWalk:
-    """Evaluates jaxprs, and calls ``look`` after each equation that holds no program."""
+    """Evaluates jaxprs, and calls ``look`` after each equation that holds no program, or one for several devices."""
+
+    # of so many devices is gone through what each does
+    most_devices = 64
 
     def __init__(self) -> None:
         self.count = 0
@@ -121,10 +135,40 @@ class JaxprWalk:
             return lambda args, inside, level: self.loop(params, args, inside, level)
         if name == "cond":
             return lambda args, inside, level: self.branch(params, args, inside, level)
+        if name in ("shard_map", "pmap"):
+            return lambda args, inside, level: self.devices(eqn, args, inside, level)
         key, title = called(eqn)
         if not key:
             return None
         return lambda args, inside, level: self.closed(params[key], args, (*inside, title), level)
+
+    def devices(self, eqn: JaxprEqn, args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
+        """What several devices run. What one of them does alone is gone through; what they do together is evaluated."""
+        closed = one_equation(eqn.primitive, [get_aval(x) for x in args], eqn.params)
+        (call,) = closed.eqns
+        frame, around = replay(closed, args), self.source
+        count = frame.count(call)
+        each = [frame.inside(call, device) for device in range(min(count, self.most_devices))]
+        for inner in eqn.params["jaxpr"].eqns:
+            together = bool(axes_of(inner.primitive, inner.params))
+            for device, there in enumerate(each):
+                wanted = (*inner.invars, *inner.outvars) if together else inner.invars
+                env = {v: there.value(v) for v in wanted if type(v) is not Literal}
+                if self.done or any(isinstance(x, Unknown) for x in env.values()):
+                    continue
+                here = (*inside, f"{eqn.primitive.name}, device {device} of {count}")
+                if not together:
+                    with bound_axes(_axes_of_devices(eqn)):
+                        self.equation(inner, env, here, level)
+                    continue
+                self.count += 1
+                self.source = inner.source or around
+                self.look(inner, env, here, level)
+                self.source = around
+        env = {v: x for v, x in zip(eqn.invars, args, strict=True) if type(v) is not Literal}
+        bind_eqn(eqn, env)
+        self.look(eqn, env, inside, level)
+        return [env[v] for v in eqn.outvars]
 
     def scan(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
         m, length = params["num_carry"], params["length"]

@@ -18,6 +18,7 @@ import numpy as np
 from minijax.core.array import Array, as_array
 from minijax.core.named import Frozen, NamedTuple
 from minijax.core.structural import Zero
+from minijax.interpreters.named_axes import axes_of
 from minijax.interpreters.program import program
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, subjaxprs
@@ -443,8 +444,14 @@ class Ledger:
             self._homes = homes
         known = self._homes.get(var, ())
         later = [each for each in known if each[0] >= born] or list(known)
-        # a run of a program that it is part of itself comes before one of a program around
-        for at, path in sorted(later, key=lambda each: (each[0], len(each[1]))):
+
+        # a run of a program that it is part of itself comes before one of a program around; not so one whose devices
+        # talk with each other, which is known of the program around only
+        def place(home: tuple[int, Any]) -> tuple[bool, int, int]:
+            run = self.kept.runs[home[0]]
+            return bool(axes_of(run.operation, dict(run.params))), home[0], len(home[1])
+
+        for at, path in sorted(later, key=place):
             return self.kept.runs[at], path
         return None, ()
 

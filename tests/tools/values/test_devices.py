@@ -85,6 +85,25 @@ session.run_line("def logs(x):\\n    y = jnp.log(x - 3.)\\n    return y * 2.")
 each = dict(mesh=jax.make_mesh((8,), ("i",)), in_specs=P("i"), out_specs=P("i"))
 session.namespace["logs"] = jax.shard_map(session.namespace["logs"], **each)
 found["nan"] = shown("%nan logs(jnp.arange(16.))")
+
+
+def noisy(k, x):
+    k = jax.random.fold_in(k, lax.axis_index("i"))
+    return x + jax.random.normal(k, (2,)) * jax.random.uniform(k, (2,))
+
+
+session.namespace.update(lax=lax)
+session.run_line(
+    "def ring(x):\\n    def step(block, _):\\n"
+    "        block = lax.ppermute(block, 'i', [(j, (j + 1) % 8) for j in range(8)])\\n"
+    "        return block, jnp.sum(block)\\n    return lax.scan(step, x, None, length=8)[1]"
+)
+each["in_specs"] = (P(), P("i"))
+session.namespace["noisy"] = jax.shard_map(noisy, **each)
+found["keys"] = shown("%keys noisy(jax.random.key(0), jnp.arange(16.))")
+each["in_specs"] = P("i")
+session.namespace["ring"] = jax.jit(jax.shard_map(session.namespace["ring"], **each))
+found["ring"] = shown("%values ring(jnp.arange(16.)) --retrace --iteration 2,3")
 session.namespace.update(there=lambda x, *spec: jax.device_put(x, NamedSharding(mesh, P(*spec))))
 session.namespace["g"] = jax.jit(lambda p, s: p["w"].sum() * s)
 for name, line in (("first", "g({'w': there(x, 'data')}, 1.)"), ("moved", "g({'w': there(x, None, 'model')}, 1.)"),
@@ -125,8 +144,19 @@ def test_a_nan_is_found_on_the_device_that_makes_it() -> None:
     said = shown_there()["nan"]
     assert "y = jnp.log(x - 3.)" in said
     assert "inside   shard_map, device 0 of 8" in said
-    assert "-inf" in said.partition("first NaN")[0]
-    assert "device 1 of 8" in said.partition("first NaN")[0]
+
+
+def test_keys_are_followed_into_the_program_of_a_device() -> None:
+    said = shown_there()["keys"]
+    assert "used twice: key(0) → fold_in 0" in said
+    assert "inside shard_map, device 0 of 8" in said
+
+
+def test_a_loop_inside_has_the_values_of_each_device() -> None:
+    lines = shown_there()["ring"].splitlines()
+    blocks = [line.split(maxsplit=1)[1] for line in lines if line.split()[0] == "block"]
+    assert blocks == ["[14.0, 15.0]", "[12.0, 13.0]"]
+    assert any("device 2 of 8, in it iteration 3 of 8" in line for line in lines)
 
 
 def test_a_program_that_is_compiled_again_because_its_arguments_lie_otherwise_says_so() -> None:
