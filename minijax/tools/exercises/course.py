@@ -89,9 +89,13 @@ class ExerciseCourse:
         if anew:
             progress.kept, progress.written = {}, {}
         self.given = given_names(exercise)
-        borrowed = self.lent.borrow(dict.fromkeys((*own_names(exercise), *self.given)), self.given)
-        blocks += _of_names(borrowed, returned)
-        self.open = number
+        try:
+            borrowed = self.lent.borrow(dict.fromkeys((*own_names(exercise), *self.given)), self.given)
+            blocks += _of_names(borrowed, returned)
+            self.open = number
+        except BaseException:  # Ctrl-C: no exercise is open, whose end would bring the names back
+            self.lent.give_back(self.given)
+            raise
         self.opened_at = len(self._typed())
         outcome = self.session.run_inner(exercise.start, f"<exercise-{number + 1}>")
         if outcome.error is not None:
@@ -232,6 +236,10 @@ class ExerciseCourse:
         if use:
             outcome = self.session.run_inner(exercise.solutions[0], f"<solution-{number + 1}>")
             blocks += outcome.shown.blocks
+            # as if it had been typed now, for %tour edit
+            progress = self.progress[number]
+            progress.written = {**self._written(), **_statements(exercise.solutions[0])}
+            self.opened_at = len(self._typed())
         else:
             blocks.append(text("%tour solution --use defines it here.", role="muted"))
         return Result(Document(tuple(blocks)))

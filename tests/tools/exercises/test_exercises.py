@@ -18,6 +18,7 @@ from minijax.tools.exercises.catalogue import EXERCISES
 from minijax.tools.exercises.course import given_names
 from minijax.tools.exercises.model import Answer, NotYet
 from minijax.tools.exercises.rules import forget_primitives
+from minijax.tools.session.lent import LentNames
 from tests.repl.test_app import BACKSPACE, ENTER, Typed
 from tests.tools.exercises.answers import WRONG
 
@@ -208,6 +209,32 @@ def test_what_is_offered_is_what_was_typed_last():
     assert session.run_line("%tour edit").next_input == offered
     page(session, "%tour again")
     assert "lax.scan(layer, x, ws)" in session.run_line("%tour edit").next_input
+    page(session, "%tour ex 8")
+    session.run_line("suspect = 'mine'")
+    page(session, "%tour solution --use")
+    assert session.run_line("%tour edit").next_input == 'suspect = "cache"'
+    session.run_line("suspect = 'later'")
+    assert session.run_line("%tour edit").next_input == "suspect = 'later'"
+
+
+def test_an_interrupt_while_names_are_set_aside_brings_them_back(monkeypatch):
+    session = batch.new_session({})
+    session.run_line("suspect = 3.0; scale = 4.0")
+    borrow = LentNames.borrow
+
+    def interrupted(self, names, given):
+        names = list(names)
+        borrow(self, names[: len(names) // 2], given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LentNames, "borrow", interrupted)
+        assert isinstance(session.run_line("%tour ex 8").error, KeyboardInterrupt)
+    assert (session.namespace["suspect"], session.namespace["scale"]) == (3.0, 4.0)
+    assert "no exercise is open" in str(session.run_line("%tour check").error)
+    assert "The exercise uses the name suspect" in page(session, "%tour ex 8")
+    page(session, "%tour stop")
+    assert (session.namespace["suspect"], session.namespace["scale"]) == (3.0, 4.0)
 
 
 @pytest.fixture
