@@ -21,11 +21,10 @@ from minijax.tools.documents.document import (
     unbroken,
 )
 from minijax.tools.documents.html import shown, span
-from minijax.tools.documents.theme import line_role
 from minijax.tools.documents.words import brief_seconds, plural, shortened
 from minijax.tools.metal.step_time import PARTS, StepRow, StepTime, merged
 from minijax.tools.programs.link_views import equations_text, places_text
-from minijax.tools.programs.user_lines import spot_of, spots
+from minijax.tools.programs.user_lines import user_lines
 
 _BAR = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -99,9 +98,9 @@ def by_line(step: StepTime, most: int) -> Iterator[Block]:
 
 def _role(step: StepTime, rows: Iterable[StepRow]) -> str:
     """The colour of the one line of the user's that instructions are for; of none, or of several, no line's."""
-    listed = spots(step.linked)
-    found = {spot for row in rows for number in row.equations if (spot := spot_of(step.linked, number)) is not None}
-    return line_role(listed.index(found.pop())) if len(found) == 1 else "label" if found else "muted"
+    known = user_lines(step.linked)
+    found = known.places(number for row in rows for number in row.equations)
+    return known.role(found[0]) if len(found) == 1 else "label" if found else "muted"
 
 
 def _where(step: StepTime, each: StepRow) -> str:
