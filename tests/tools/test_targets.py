@@ -68,6 +68,22 @@ def test_free_names_are_those_from_around_the_expression(text: str, names: list[
     assert targets.free_names(text) == names
 
 
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        ("fixed(v, 3, flip=True)", ["x"]),
+        ("jit(lambda a, b, c: c * b, static_argnums=1)(v, 4, v)", ["a", "c"]),
+        ("jit(lambda a, b, c: c * b, static_argnames='b')(p, b=4, c=v)", ["a['b'][0]", "a['w']", "c"]),
+        ("(lambda b, **more: b)(v, z=x, k=v)", ["b", "k", "z"]),
+    ],
+)
+def test_static_arguments_are_no_inputs(session: Session, call: str, names: list[str]) -> None:
+    """Else an argument would have the name of the one before it."""
+    target = targets.from_expression(session, "passes", call)
+    assert targets.input_names(target) == names
+    assert len(targets.jitted(target).trace(*target.args, **target.kwargs).jaxpr.in_avals) == len(names)
+
+
 def test_a_jitted_functions_static_arguments_are_part_of_the_function(session: Session) -> None:
     assert "integer_pow[y=3]" in staged(session, "fixed(x, 3)")
     assert "neg" in staged(session, "fixed(x, 3, flip=True)")

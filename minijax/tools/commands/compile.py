@@ -14,7 +14,7 @@ from minijax.tools.commands.command import Command
 from minijax.tools.commands.transform import EXPR, value_rows
 from minijax.tools.documents.document import Block, Code, Document, Highlighter, Interactive, Row, line, text
 from minijax.tools.documents.words import bytes_text, seconds_text
-from minijax.tools.programs import hlo
+from minijax.tools.programs import arguments, hlo
 from minijax.tools.recording import panels
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.session import targets
@@ -100,7 +100,10 @@ def run_hlo(session: Session, args: Arguments) -> Result:
     if args["links"] or args["line"] is not None or args["eqn"] is not None:
         blocks, value = _linked(args, lowered, compiled)
     elif compiled is not None:
-        blocks = [Code((text if args["metadata"] else hlo.folded(text)).strip("\n"), "hlo")]
+        # the value is XLA's own text; what is shown has the user's names of the arguments
+        names = arguments.parameter_names(compiled.program, targets.input_names(target))
+        lines = (text if args["metadata"] else hlo.folded(text)).strip("\n").split("\n")
+        blocks = [Code("\n".join(arguments.named(lines, names, True)), "hlo")]
         blocks += _fused(lowered) if any(map(hlo.holds, text.split("\n"))) else []
     else:
         blocks = [Code(lowered.as_text(debug_info=args["metadata"]).strip("\n"), "stablehlo")]

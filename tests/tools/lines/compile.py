@@ -9,6 +9,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%hlo f(f32[8])", ("stablehlo.sine", "tensor<8xf32>", "sine 1")),
     ("%hlo f(f32[8]) --stage optimized", ("HloModule", "fusion", "cost", "memory")),
     ("%hlo f(f32[8]) --stage=optimized --metadata", ("HloModule",)),
+    ("%hlo jit(lambda n, k: k * n, static_argnums=0)(3, v) --stage optimized", ("%k = f32[3]{0} parameter(0)",)),
     ("%%hlo x=f32[2]\nx + 1.0", ("stablehlo.add", "cost")),
     (
         "%hlo f(f32[8]) --links",
