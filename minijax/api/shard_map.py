@@ -10,12 +10,13 @@ from minijax.api.compile import jit
 from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name
 from minijax.core import late
 from minijax.core.array import get_aval
+from minijax.core.lists import merge, partition
 from minijax.core.shardings import AbstractMesh, PartitionSpec, axes_of_part, context
 from minijax.core.trace import state
-from minijax.core.varying import current_mesh, pvary
+from minijax.core.varying import current_mesh, manual_axes, pvary
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr
-from minijax.pytree import prefix_leaves, tree_flatten, tree_unflatten
+from minijax.pytree import prefix_leaves, tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["shard_map"]
 
@@ -41,7 +42,8 @@ def shard_map(
       f: a function of pytrees of arrays, written for one part. Without it, a decorator is returned.
       out_specs: a ``PartitionSpec`` for each output, or a prefix of their tree: how the parts are put together. An axis
         that is not named is one along which all devices have the same.
-      in_specs: likewise for the arguments, in a tuple: how they are divided.
+      in_specs: likewise for the arguments, in a tuple: how they are divided. An argument for which it says None is
+        handed to ``f`` as it is.
       mesh: the devices; by default the mesh that ``set_mesh`` has set.
       axis_names: the axes of the mesh along which ``f`` runs on each device; all by default. The others are left to the
         compiler.
@@ -64,9 +66,19 @@ def shard_map(
 
     @functools.wraps(f)
     def shard_mapped(*args: Any) -> Any:
-        return mapped(*args) if state.dynamic.level or len(state.stack) > 1 else jitted(*args)
+        if state.dynamic.level or len(state.stack) > 1:
+            return mapped(*args)
+        return mapped.run(*args) if mapped.hands_on else jitted(*args)
 
     return shard_mapped
+
+
+def _is_spec(x: Any) -> bool:
+    return isinstance(x, PartitionSpec)
+
+
+def _is_leaf(x: Any) -> bool:
+    return x is None or _is_spec(x)
 
 
 class ShardMapped:
@@ -80,6 +92,20 @@ class ShardMapped:
         self.in_specs, self.out_specs = in_specs, out_specs
         self.axes = axes
         self.check_vma = check_vma
+        # whether there may be arguments that are no operands
+        self.hands_on = None in tree_leaves(in_specs, is_leaf=_is_leaf)
+
+    def run(self, *args: Any) -> Any:
+        """The value, where some arguments are handed on as they are."""
+        leaves, tree = tree_flatten(args)
+        handed_on = self._handed_on(args)
+        operands, fixed = partition(handed_on, leaves)
+
+        def call(*operands: Any) -> Any:
+            return self(*tree_unflatten(tree, merge(handed_on, operands, fixed)))
+
+        call.__name__ = fun_name(self.fun)
+        return jit(call)(*operands)
 
     @property
     def mesh(self) -> AbstractMesh:
@@ -100,22 +126,29 @@ class ShardMapped:
             raise ValueError(
                 f"jax.shard_map requires axis_names={set(axes)} to be a subset of mesh.axis_names={mesh.axis_names}."
             )
-        leaves, in_tree = tree_flatten((args, {}))
-        leaves = check_args(leaves, "shard_map", self.fun, in_tree)
-        specs = self._specs(self.in_specs, args, "in_specs")
+        axes = axes.difference(manual_axes())  # along the others it runs on each device already
+        self._check_specs(self.in_specs, axes, "in_specs")
+        self._check_specs(self.out_specs, axes, "out_specs")
+        handed_on = self._handed_on(args)
+        given, in_tree = tree_flatten((args, {}))
+        leaves, fixed = partition(handed_on, given)
+        # what is handed on may be anything
+        checked = check_args(merge(handed_on, leaves, [0] * len(fixed)), "shard_map", self.fun, in_tree)
+        leaves, _ = partition(handed_on, checked)
+        specs = [spec for spec in self._specs(self.in_specs, args, "in_specs") if spec is not None]
         inner_aval, on_each_device = _of_primitive("inner_aval"), _of_primitive("on_each_device")
         avals = [*map(get_aval, leaves)]
         for i, (aval, spec) in enumerate(zip(avals, specs, strict=True)):
-            self._check(aval, spec, mesh, axes, i)
+            self._check(aval, spec, mesh, i)
         flat = FlatFun(self.fun, in_tree, "shard_map", subject=describe(self.fun))
         out_specs: list[PartitionSpec] = []
 
         def part(*values: Any) -> list[Any]:
-            outs = flat(*values)
+            outs = flat(*merge(handed_on, values, fixed))
             out_specs[:] = self._specs(self.out_specs, flat.out_tree, "out_specs")
             return [self._as_said(out, spec, mesh, axes) for out, spec in zip(outs, out_specs, strict=True)]
 
-        part.input_names = flat.input_names  # type: ignore[attr-defined]
+        part.input_names = lambda: partition(handed_on, flat.input_names())[0]  # type: ignore[attr-defined]
         with on_each_device(mesh, axes, self.check_vma):
             inner = [inner_aval(aval, spec, mesh, self.check_vma) for aval, spec in zip(avals, specs, strict=True)]
             closed = stage(part, inner, fun_name(self.fun), label="shard_map")
@@ -132,20 +165,42 @@ class ShardMapped:
         )
         return tree_unflatten(flat.out_tree, outs)
 
-    def _specs(self, given: Any, tree: Any, what: str) -> list[PartitionSpec]:
-        def is_spec(x: Any) -> bool:
-            return isinstance(x, PartitionSpec)
+    def _specs(self, given: Any, tree: Any, what: str) -> list[Any]:
+        """One for each leaf of ``tree``; None for an argument that is handed on."""
+        none = what == "in_specs"
+        return prefix_leaves(given, tree, is_leaf=_is_spec, none_is_leaf=none, name=f"shard_map {what}")
 
-        specs = prefix_leaves(given, tree, is_leaf=is_spec, none_is_leaf=False, name=f"shard_map {what}")
-        for spec in specs:
-            if not is_spec(spec):
+    def _handed_on(self, args: tuple[Any, ...]) -> list[bool]:
+        return [spec is None for spec in self._specs(self.in_specs, args, "in_specs")]
+
+    def _check_specs(self, given: Any, axes: frozenset[Any], what: str) -> None:
+        """TypeError or ValueError unless all are specs that name axes among ``axes``, each of them once."""
+        if given is None and what == "in_specs":
+            raise TypeError(
+                "shard_map in_specs argument must be a pytree of `jax.sharding.PartitionSpec` instances, but it was "
+                "None. Did you mean `in_specs=P()`?"
+            )
+        for spec in tree_leaves(given, is_leaf=_is_spec):
+            if not _is_spec(spec):
                 raise TypeError(
                     f"shard_map {what} argument must be a pytree of `jax.sharding.PartitionSpec` instances, but found "
                     f"{spec!r} of type {type(spec).__name__}."
                 )
-        return specs
+            names = [name for part in spec for name in (part if isinstance(part, tuple) else (part,))]
+            named = [name for name in names if name is not None]
+            for name in named:
+                if name not in axes:
+                    raise ValueError(
+                        f"shard_map {what} argument must refer to an axis marked as manual ({set(axes) or '{}'}), but "
+                        f"{spec} refers to {name!r}. Name it in axis_names, or leave it out."
+                    )
+                if named.count(name) > 1:
+                    raise ValueError(
+                        f"shard_map {what}: each mesh axis can divide one dimension at most, but {spec} has duplicate "
+                        f"entries for {name!r}."
+                    )
 
-    def _check(self, aval: Any, spec: PartitionSpec, mesh: AbstractMesh, axes: frozenset[Any], i: int) -> None:
+    def _check(self, aval: Any, spec: PartitionSpec, mesh: AbstractMesh, i: int) -> None:
         """ValueError unless ``spec`` can divide argument ``i``."""
         if len(spec) > aval.ndim:
             raise ValueError(
@@ -155,12 +210,6 @@ class ShardMapped:
             )
         for size, part in zip(aval.shape, spec, strict=False):
             names = axes_of_part(part)
-            for name in names:
-                if name not in axes:
-                    raise ValueError(
-                        f"shard_map in_specs {spec} names {name!r}, which is none of the axes {tuple(axes)} along "
-                        "which the function runs on each device."
-                    )
             count = 1
             for name in names:
                 count *= mesh.shape[name]

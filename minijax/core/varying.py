@@ -155,6 +155,17 @@ def pvary(x: Any, axes: Iterable[Any]) -> Any:
     return pvary_p.bind(x, axes=ordered(missing)) if missing else x
 
 
+def varying_like(x: Any, *others: Any) -> Any:
+    """``x``, which varies from here on along the axes too along which one of ``others`` does.
+
+    What a loop begins with varies as what it computes does: constants of the library go through this.
+    """
+    if not bind_hooks:
+        return x
+    axes = frozenset().union(*[getattr(getattr(other, "aval", None), "vma", ()) for other in others])
+    return pvary(x, axes) if axes else x
+
+
 def same_varying(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
     """``args``, all of which vary along the same axes. Those of calls are left as they are."""
     if not _now.checked or not args:

@@ -330,7 +330,7 @@ def export_shard_map(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
 
     mapped = jax_module().shard_map(
         named(of_part, params["jaxpr"].jaxpr.debug_name),
-        mesh=mesh_for_jax(params["mesh"]),
+        mesh=mesh_for_jax(params["mesh"]) if current_mesh() is None else None,  # inside another it is that one's
         in_specs=tuple(spec(*each) for each in params["in_specs"]),
         out_specs=tuple(spec(*each) for each in params["out_specs"]),
         axis_names=set(params["newly_manual_axes"]),

@@ -77,7 +77,10 @@ def aval_of(theirs: Any) -> Any:
 def mesh_of_jax(theirs: Any) -> AbstractMesh:
     """Our mesh for one of JAX's, over our devices of the same numbers."""
     types = tuple(AxisType[each.name] for each in theirs.axis_types)
-    if not hasattr(theirs, "devices"):
+    if isinstance(theirs, jax_module("sharding").AbstractMesh):
+        around = current_mesh()
+        if around is not None and around.shape_tuple == theirs.shape_tuple:  # that of the shard_map it stands in
+            return around
         return AbstractMesh(theirs.axis_sizes, theirs.axis_names, types)
     ours = {device.id: device for device in pjrt.devices()}
     devices = np.empty(theirs.devices.shape, object)

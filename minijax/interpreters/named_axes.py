@@ -14,6 +14,7 @@ from typing import Any
 
 from minijax.core.primitive import Primitive, bind_at
 from minijax.core.trace import find_top_trace, state
+from minijax.core.varying import CHECKED
 from minijax.interpreters.vmap import BatchTrace
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 
@@ -117,7 +118,7 @@ def axis_env_size(name: Any) -> int:
     for known, size in reversed(state.axis_env):
         if known == name:
             return size
-    bound = ", ".join(repr(known) for known, _ in state.axis_env)
+    bound = ", ".join(repr(known) for known, _ in state.axis_env if known is not CHECKED)
     raise NameError(
         f"unbound axis name: {name}. Call the collective inside a function mapped by vmap or pmap with "
         f"axis_name={name!r}; the axis names bound here are: {bound or 'none'}."

@@ -15,9 +15,7 @@ from minijax.core.array import Array, get_aval, is_array_like
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.structural import full
 from minijax.core.trace import Tracer
-from minijax.core.varying import pvary
-from minijax.interpreters.stage import stage
-from minijax.ir.evaluate import eval_closed
+from minijax.core.varying import ordered
 from minijax.ir.typecheck import same_type
 from minijax.ops.clamp import clamp_p
 from minijax.ops.cond import cond_p, join_branches
@@ -69,7 +67,7 @@ def cond(
         return true_fun(*operands) if concrete else false_fun(*operands)
     leaves, in_tree = _flattened(operands, "cond", true_fun)
     avals = avals_of(leaves)
-    bodies = _varying_alike([stage_body(fun, in_tree, avals, "cond") for fun in (true_fun, false_fun)])
+    bodies = [stage_body(fun, in_tree, avals, "cond") for fun in (true_fun, false_fun)]
     _check_same_outputs("cond", ["true_fun", "false_fun"], [true_fun, false_fun], bodies)
     index = convert(pred, _INT32)
     # the constants of true_fun come first, its branch last: False is 0
@@ -118,7 +116,7 @@ def switch(
         return branches[int(concrete)](*operands)
     leaves, in_tree = _flattened(operands, "switch", branches[0])
     avals = avals_of(leaves)
-    bodies = _varying_alike([stage_body(fun, in_tree, avals, "switch") for fun in branches])
+    bodies = [stage_body(fun, in_tree, avals, "switch") for fun in branches]
     names = ["branch 0", *[f"branch{i}" for i in range(1, len(branches))]]
     _check_same_outputs("switch", names, branches, bodies)
     return _bind(chosen, bodies, leaves, order=range(len(branches)))
@@ -191,26 +189,6 @@ def _bind(index: Any, bodies: Sequence[Body], leaves: Sequence[Any], order: Sequ
     return tree_unflatten(bodies[0].out_tree, outs)
 
 
-def _varying_alike(bodies: list[Body]) -> list[Body]:
-    """The bodies, each of whose results varies along the axes of a mesh along which it does in some of them."""
-    outs = [body.closed.out_avals for body in bodies]
-    if not any([aval.vma for avals in outs for aval in avals]) or len(set(map(len, outs))) > 1:
-        return bodies
-    axes = [frozenset().union(*[aval.vma for aval in each]) for each in zip(*outs, strict=True)]
-
-    def alike(body: Body) -> Body:
-        closed = body.closed
-        if [aval.vma for aval in closed.out_avals] == axes:
-            return body
-
-        def cast(*values: Any) -> list[Any]:
-            return [*map(pvary, eval_closed(closed, *values), axes)]
-
-        return Body(stage(cast, closed.in_avals, closed.jaxpr.debug_name), body.out_tree)
-
-    return [*map(alike, bodies)]
-
-
 def _check_same_outputs(
     name: str, names: Sequence[str], functions: Sequence[Callable[..., Any]], bodies: Sequence[Body]
 ) -> None:
@@ -233,9 +211,10 @@ def _check_same_outputs(
                 )
         found = _type_differences(names[0], first, other_name, other)
         if found:
+            cast = _casts(names[0], first, other_name, other)
             raise TypeError(
                 f"{name} branches must have equal output types but they differ.\n\n"
-                f"{who}{_listed(found)}{advice}all output types match."
+                f"{who}{_listed(found)}{cast}{advice}all output types match."
             )
 
 
@@ -250,6 +229,17 @@ def _type_differences(name: str, first: Body, other_name: str, other: Body) -> l
     ]
 
 
+def _casts(name: str, first: Body, other_name: str, other: Body) -> str:
+    """What to write where an output of one branch varies along more axes of a mesh than the other's."""
+    found = [
+        f"This might be fixed by applying `jax.lax.pcast(..., {ordered(more)}, to='varying')` to the output of {who}."
+        for a, b in zip(first.closed.out_avals, other.closed.out_avals, strict=True)
+        for who, more in ((name, b.vma - a.vma), (other_name, a.vma - b.vma))
+        if more
+    ]
+    return "".join(f"\n\n{each}" for each in dict.fromkeys(found))
+
+
 def _at(path: Any) -> str:
     return f" at path {keystr(path)}" if path else ""
 
@@ -260,6 +250,7 @@ def _a(thing: str) -> str:
 
 def _mismatch(a: ShapedArray, b: ShapedArray) -> str:
     reasons = ["the dtypes do not match"] * (a.dtype != b.dtype) + ["the shapes do not match"] * (a.shape != b.shape)
+    reasons += ["the manual axis types do not match"] * (a.vma != b.vma)
     return " and ".join(reasons)
 
 

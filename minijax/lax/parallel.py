@@ -70,6 +70,15 @@ def _reduction_groups(axes: tuple[Any, ...], axis_index_groups: Sequence[Sequenc
     return groups
 
 
+def _check_no_groups(groups: Groups) -> None:
+    """NotImplementedError if only groups of devices get the same, which no type says."""
+    if groups is not None:
+        raise NotImplementedError(
+            "axis_index_groups of a reduction in shard_map: types cannot say that devices of one group have the same. "
+            "Pass check_vma=False to shard_map."
+        )
+
+
 def _scalar_like(example: Any, value: int) -> Any:
     """``value`` in the type of ``example``: a Python number for a Python number."""
     if isinstance(example, (int, float, complex)) and not isinstance(example, np.generic):
@@ -98,7 +107,8 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] |
     groups = _reduction_groups(axes, axis_index_groups)
     leaves, tree = tree_flatten(x)
     leaves = [convert_element_type(v, np.int32) if dtypes.is_bool(get_aval(v).dtype) else v for v in leaves]
-    if groups is None and is_checked(axes) and any(isinstance(v, Tracer) for v in leaves):
+    if is_checked(axes) and any(isinstance(v, Tracer) for v in leaves):
+        _check_no_groups(groups)
         over_mesh, others = ordered(mesh_axes(axes)), tuple(axis for axis in axes if axis not in mesh_axes(axes))
         if others:
             leaves = [psum_p.bind(v, axes=others, axis_index_groups=None) for v in leaves]
@@ -141,6 +151,8 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] |
 def _extremum(primitive: Any, x: Any, axis_name: Any, axis_index_groups: Any) -> Any:
     axes = names_tuple(axis_name)
     groups = _reduction_groups(axes, axis_index_groups)
+    if is_checked(axes):
+        _check_no_groups(groups)
 
     def bind(leaf: Any) -> Any:
         return primitive.bind(leaf, axes=axes, axis_index_groups=groups)

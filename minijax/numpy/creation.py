@@ -16,6 +16,7 @@ from minijax.core import dtypes
 from minijax.core.array import Array, CommittedArray, LiteralArray, MeshArray, as_array, is_foreign
 from minijax.core.keys import is_key
 from minijax.core.trace import Tracer
+from minijax.core.varying import varying_like
 from minijax.numpy.mathematics import power
 from minijax.numpy.promotion import (
     BOOL,
@@ -282,7 +283,7 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any) ->
         dtypes.check_valid_dtype(dtypes.as_dtype(a.dtype), a)
         own = dtypes.canonicalize_dtype(a.dtype, x64_enabled()), False
     wanted = own if dtype is None else (user_dtype(dtype, name), False)
-    out = _repeated(value, wanted, tuple(a.shape) if shape is None else _shape(shape, name))
+    out = varying_like(_repeated(value, wanted, tuple(a.shape) if shape is None else _shape(shape, name)), a)
     return out if device is None else placed(out, device)
 
 

@@ -15,6 +15,7 @@ from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.avals import dtype_name
+from minijax.core.varying import varying_like
 from minijax.numpy import mathematics, reductions, ufuncs
 from minijax.numpy.creation import array, zeros, zeros_like
 from minijax.numpy.index_update import IndexUpdate
@@ -154,6 +155,7 @@ def _search(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: s
     if sorter is not None:
         a = rewrite_index(a, ensure("searchsorted", sorter))
     dtype = INT32 if a.aval.shape[0] < np.iinfo(np.int32).max else np.dtype(np.int64)
+    a, v = varying_like(a, v), varying_like(v, a)
     if method == "sort":
         return _searchsorted_sort_impl(a, v, side, dtype)
     if method == "compare_all":
@@ -207,8 +209,8 @@ def _searchsorted_scan_impl(a: Any, query: Any, side: str, dtype: np.dtype, unro
         return (lax.select(before, low, middle), lax.select(before, middle, high)), ()
 
     steps = max(1, math.ceil(math.log2(size + 1)))
-    start = typed_scalar(0, unsigned), typed_scalar(size, unsigned)
-    (_, found), _ = lax.scan(halve, start, None, length=steps, unroll=steps if unrolled else 1)
+    start = [varying_like(typed_scalar(at, unsigned), a) for at in (0, size)]
+    (_, found), _ = lax.scan(halve, tuple(start), None, length=steps, unroll=steps if unrolled else 1)
     return convert(found, dtype)
 
 

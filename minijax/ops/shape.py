@@ -26,6 +26,7 @@ from minijax.core.structural import (
 )
 from minijax.core.structural import full as full_of
 from minijax.core.trace import Tracer
+from minijax.core.varying import varying_like
 from minijax.interpreters.evaluate import by_type
 from minijax.ir.pretty import hide, parse_rules, pp_rules
 from minijax.lowering.text import dims_text, mlir_type
@@ -692,7 +693,8 @@ def _full_of_keys(shape: tuple[int, ...], fill_value: Any, dtype: Any) -> Any:
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] | None = None) -> Any:
     """An array of ``x``'s shape and dtype (or those given) filled with the scalar ``fill_value``.
 
-    It is weakly typed if ``x`` is and no dtype is given. ``x`` may be anything with a shape and a dtype.
+    It is weakly typed if ``x`` is and no dtype is given; inside ``shard_map`` it varies as ``x`` does.
+    ``x`` may be anything with a shape and a dtype.
     """
     shape = getattr(x, "shape", None) if shape is None else canonical_shape(shape)
     if shape is None:
@@ -704,5 +706,5 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] |
     else:
         new, weak = dtypes.dtype_and_weak_type(x, x64_enabled())
     if is_key(new):
-        return _full_of_keys(canonical_shape(shape), fill_value, new)
-    return broadcast(convert(fill_value, new, weak), shape)
+        return varying_like(_full_of_keys(canonical_shape(shape), fill_value, new), x)
+    return varying_like(broadcast(convert(fill_value, new, weak), shape), x)

@@ -1,7 +1,7 @@
 """Functions run by ``shard_map`` on a mesh of axes ``x`` and ``y``, over either library's names.
 
 A program is ``function(ns)``, which gives the function to be mapped, with its specs as strings: ``"x,y"`` is
-``P("x", "y")``, ``""`` is ``P()``, ``"xy,-"`` is ``P(("x", "y"), None)``.
+``P("x", "y")``, ``""`` is ``P()``, ``"xy,-"`` is ``P(("x", "y"), None)``, and ``"None"`` is None.
 """
 
 from __future__ import annotations
@@ -86,6 +86,37 @@ simple("unchecked", lambda ns, x: ns.jnp.sin(ns.lax.psum(x, "x")) * 2.0, "x", ""
 simple("unchecked, shared", lambda ns, x: ns.jnp.sin(x) * ns.lax.psum(x, "y"), "", "", check_vma=False)
 simple("along one axis only", lambda ns, x: ns.lax.psum(ns.jnp.sin(x), "x"), "x", "", axis_names=("x",))
 simple("a constant", lambda ns, x: x * ns.jnp.arange(8.0) + 1.0, "x", "x")
+
+
+simple("a carry like the argument", lambda ns, x: ns.lax.scan(lambda c, r: (c * r, c), ns.jnp.ones_like(x[0]), x)[1])
+simple(
+    "a loop of the library",
+    lambda ns, x: x * ns.jnp.searchsorted(ns.jnp.arange(5), (x * 5).astype("int32")),
+    shapes=((8,),),
+)
+simple("axes in another order", lambda ns, x: x * ns.lax.axis_index(("y", "x")), "yx", "yx")
+simple(
+    "in each other",
+    lambda ns, x: ns.jit(ns.shard_map(lambda y: ns.lax.psum(y + y, "x"), in_specs=ns.P(), out_specs=ns.P()))(x),
+    "x",
+    "",
+)
+simple("in groups, unchecked", lambda ns, x: ns.lax.psum(x, "x", axis_index_groups=[[0, 1], [2, 3]]), check_vma=False)
+
+
+# what JAX refuses
+simple("in groups", lambda ns, x: ns.lax.psum(x, "x", axis_index_groups=[[0, 1], [2, 3]]))
+simple("a carry that comes to vary", lambda ns, x: ns.lax.scan(lambda c, r: (c + r.sum(), c), 0.0, x)[1])
+simple("branches of two types", lambda ns, x: ns.lax.cond(x[0, 0] > 0, lambda: ns.lax.psum(x, "x"), lambda: x))
+simple("not reduced", lambda ns, x: x, "x", "")
+simple("an axis left to XLA", lambda ns, x: x, "x", "x,y", axis_names=("x",))
+simple("a part of no array", lambda ns, x: x.sum())
+simple("no such axis", lambda ns, x: x, "z")
+
+
+@mapped("an argument handed on", ("x", "None"), shapes=((8, 8), (8,)))
+def _handed_on(ns: Any) -> Function:
+    return lambda x, w: x * w
 
 
 def softmax(ns: Any, x: Any) -> Any:

@@ -453,6 +453,9 @@ transpose_rules[shard_map_p] = shard_map_transpose
 def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> list[str]:
     """``sdy.manual_computation``, whose region is the program of one device."""
     mesh, axes, jaxpr = params["mesh"], params["newly_manual_axes"], params["jaxpr"]
+    if not axes:  # the devices run it anyway
+        consts = [ctx.constant(c, v.aval) for c, v in zip(jaxpr.consts, jaxpr.jaxpr.constvars, strict=True)]
+        return lower_eqns(ctx, jaxpr.jaxpr, consts, names)
     module = ctx.module
     symbol = module.meshes.of(mesh)
     free = len(axes) < len(mesh.axis_names)  # other axes may divide what the specs leave whole
