@@ -65,6 +65,21 @@ def test_what_is_not_kept_of_a_cells_recompilations_is_told() -> None:
     assert recompiles(entries[:1], (), 5) is None
 
 
+def test_what_a_transformation_makes_of_a_program_is_no_recompilation_the_first_time() -> None:
+    square = jit(lambda x: x**2)
+    square(1.0)
+    first = missed.total()
+    grad(square)(1.0)
+    entries = missed.since(first)
+    assert [each.cache for each in entries] == ["compilation"] * 2
+    assert recompiles(entries) is None
+    grad(square)(jnp.ones(3).sum())
+    found = recompiles(missed.since(first))
+    assert found is not None and found.title.startswith("1 recompile, ")
+    assert float(found.title.split()[2]) > 1.0 and found.title.endswith(" ms")  # what was compiled, not only the trace
+    assert len(found.reasons) == 1 and "weak_type" in found.reasons[0]
+
+
 # --- no_recompile -------------------------------------------------------------------------------------------
 
 

@@ -53,9 +53,10 @@ def recompiles(
     again_in_jax = [each for each in of_jax if not jax_misses.is_first(each)]
     if not again and not again_in_jax:
         return None
-    own = own_tracing(entries)
-    compiled = sum("compile" in each.costs for each in again)
-    seconds = sum(each.seconds - each.costs.get("trace", 0.0) + own[each.number] for each in again)
+    own, made = own_tracing(entries), _made_of(again, entries)
+    compiled = sum("compile" in each.costs or bool(made.get(each.number)) for each in again)
+    costly = [*again, *[program for each in again for program in made.get(each.number, ())]]
+    seconds = sum(each.seconds - each.costs.get("trace", 0.0) + own[each.number] for each in costly)
     counts = ((compiled, "recompile"), (len(again) - compiled, "retrace"))
     counted = [plural(count, what) for count, what in counts if count]
     title = [f"{' and '.join(counted)}, {seconds_text(seconds)}"] if again else []
@@ -66,9 +67,28 @@ def recompiles(
 
 def _is_first(each: Missed) -> bool:
     reason = each.reason
-    if each.cache == "compilation" and str(reason).endswith("for the first time"):
-        return True  # what a transformation made of a program
+    if _is_derived(each):
+        return True
     return isinstance(reason, Miss) and bool(reason.differences) and reason.differences[0].kind in _FIRST
+
+
+def _is_derived(each: Missed) -> bool:
+    """Whether it is a program that a transformation made of a function's, met for the first time."""
+    return each.cache == "compilation" and each.reason.endswith("for the first time")
+
+
+def _made_of(again: Sequence[Missed], entries: Sequence[Missed]) -> dict[int, list[Missed]]:
+    """By the number of a function's miss the programs that were compiled of what it traced."""
+    traced = {each.number for each in again}
+    latest: dict[str, int] = {}
+    found: dict[int, list[Missed]] = {}
+    for each in entries:
+        if _is_derived(each):
+            if latest.get(each.name) in traced:
+                found.setdefault(latest[each.name], []).append(each)
+        elif each.cache == "staging":
+            latest[each.name] = each.number
+    return found
 
 
 def _reasons(misses: Iterable[Missed | jax_misses.JaxMiss]) -> Iterable[str]:

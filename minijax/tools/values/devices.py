@@ -31,6 +31,13 @@ def device_count(eqn: JaxprEqn) -> int:
     return math.prod(axis.size for axis in manual_axes(eqn))
 
 
+def place_in_mesh(eqn: JaxprEqn, index: int) -> str:
+    """Where device ``index`` is in a mesh of several axes: ``data=1, model=0``."""
+    axes = manual_axes(eqn)
+    places = np.unravel_index(index, [axis.size for axis in axes])
+    return ", ".join(f"{axis.name}={place}" for axis, place in zip(axes, places, strict=True)) if len(axes) > 1 else ""
+
+
 class Devices(Called):
     """The parts of atoms of the frame around, for the program that each device runs; and what is made of its results.
 

@@ -27,6 +27,7 @@ from minijax.tools.recording.naming import Naming, naming_of
 from minijax.tools.recording.records import BindRecord, LifeRecord, Recording
 from minijax.tools.recording.timeline import timeline
 from minijax.tools.recording.values import RunRecord
+from minijax.tools.values.devices import place_in_mesh
 from minijax.tools.values.examples import Unknown, apart, why
 from minijax.tools.values.replay import replay
 
@@ -61,12 +62,16 @@ class Worth(NamedTuple):
 
 
 class LoopShown(Frozen):
-    """A loop whose iteration can be chosen: ``key`` stands for it, ``index`` is the iteration that is looked at."""
+    """A loop whose iteration can be chosen: ``key`` stands for it, ``index`` is the iteration that is looked at.
+
+    Or a mesh whose device can be: ``where`` says its place along the axes.
+    """
 
     key: tuple[int, ...]
     kind: str
     index: int
     count: int
+    where: str = ""
 
 
 Found = Worth | Unknown | None
@@ -392,7 +397,8 @@ class Ledger:
             key = (run.at, step)
             index = self.iterations.get(key, 0)
             if eqn.primitive.name in COUNTED and isinstance(count, int):
-                yield LoopShown(key, eqn.primitive.name, index, count)
+                where = place_in_mesh(eqn, index) if eqn.primitive.name == "shard_map" else ""
+                yield LoopShown(key, eqn.primitive.name, index, count, where)
             inner = self._inside(frame, eqn, jaxpr, index)
             if isinstance(inner, Unknown):
                 return

@@ -394,8 +394,8 @@ _TURN_OF = {"while": "turn", "pmap": "device", "shard_map": "device"}
 
 
 def loop_text(loop: LoopShown) -> str:
-    """``iteration 1 of 10``"""
-    return f"{_TURN_OF.get(loop.kind, 'iteration')} {loop.index} of {loop.count}"
+    """``iteration 1 of 10``, ``device 3 of 8 (data=1, model=1)``"""
+    return f"{_TURN_OF.get(loop.kind, 'iteration')} {loop.index} of {loop.count}{loop.where and f' ({loop.where})'}"
 
 
 def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: int, selected: bool) -> Line:

@@ -136,7 +136,7 @@ def test_values_tangents_and_cotangents_through_a_shard_map_are_those_of_the_run
 def test_each_device_has_its_part() -> None:
     found = shown_there()
     assert found["device 5 of the result"] < 1e-5
-    assert "device 5 of 8" in found["values"]
+    assert "device 5 of 8 (data=2, model=1)" in found["values"]
     assert "no such turn" not in found["values"]
 
 
