@@ -7,6 +7,7 @@ import ast
 import jax  # noqa: F401  (once it is there, arguments are looked through for models of its libraries)
 import pytest
 
+from minijax.pytree import tree_leaves
 from minijax.repl import batch
 from minijax.tools.commands.arguments import Param, parse
 from minijax.tools.documents.document import plain
@@ -74,13 +75,17 @@ def test_free_names_are_those_from_around_the_expression(text: str, names: list[
         ("fixed(v, 3, flip=True)", ["x"]),
         ("jit(lambda a, b, c: c * b, static_argnums=1)(v, 4, v)", ["a", "c"]),
         ("jit(lambda a, b, c: c * b, static_argnames='b')(p, b=4, c=v)", ["a['b'][0]", "a['w']", "c"]),
-        ("(lambda b, **more: b)(v, z=x, k=v)", ["b", "k", "z"]),
+        ("(lambda b, **more: sin(b))(v, z=x, k=v)", ["b", "k", "z"]),
     ],
 )
 def test_static_arguments_are_no_inputs(session: Session, call: str, names: list[str]) -> None:
     """Else an argument would have the name of the one before it."""
     target = targets.from_expression(session, "passes", call)
     assert targets.input_names(target) == names
+    leaves = tree_leaves((target.args, target.kwargs))
+    assert len(targets.leaf_names(target)) == len(leaves) and set(names) <= {*targets.leaf_names(target)}
+    for command in ("step", "origin", "graph", "passes"):
+        assert session.run_line(f"%{command} {call}").error is None
     assert len(targets.jitted(target).trace(*target.args, **target.kwargs).jaxpr.in_avals) == len(names)
 
 

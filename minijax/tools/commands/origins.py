@@ -92,7 +92,7 @@ def origin_of(
         value = target.call()
         results = recorder.numbers(tree_leaves(value))
     recording = recorder.recording
-    names = list(zip(given, targets.input_names(target), strict=True))
+    names = list(zip(given, targets.leaf_names(target), strict=True))
     arguments = {n: name for n, name in names if n}
     origins = Origins(recording)
     if of is not None:

@@ -88,7 +88,7 @@ def run_step(session: Session, args: Arguments) -> Result:
         return made(pipeline.descent(lowered, targets.input_names(target)))
 
     retraced = _retraced(target.call, expression)
-    given = tuple(zip(targets.input_names(target), leaves, strict=True))
+    given = tuple(zip(targets.leaf_names(target), leaves, strict=True))
     step = Step(recording, 0, retraced, programs, interrupted_note(error), stages, given, again=again)
     return _opened(args, step, NOTHING if value is None else value, error)
 

@@ -441,9 +441,13 @@ def argument_names(fun: Callable[..., Any], count: int) -> tuple[str, ...]:
 
 
 def input_names(target: Target) -> list[str]:
-    """What the leaves of a target's arguments are called, in the order of its jaxpr's inputs: ``x``, ``p['w'][0]``."""
-    traced = traceable("", target)  # static arguments are no inputs
-    pairs = [*zip(traced.names, traced.args, strict=True), *sorted(traced.kwargs.items())]
+    """What the inputs of a target's jaxpr are called, in their order: its ``leaf_names`` but for static arguments."""
+    return leaf_names(traceable("", target))
+
+
+def leaf_names(target: Target) -> list[str]:
+    """What the leaves of a target's arguments are called, in order: ``x``, ``p['w'][0]``."""
+    pairs = [*zip(target.names, target.args, strict=True), *sorted(target.kwargs.items())]
     return [name + keystr(path) for name, x in pairs for path, _ in tree_flatten_with_path(x)[0]]
 
 
