@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import re
 
-from minijax.tools.documents.document import Columns, Interactive, Pair, Picture, Row, document, line, text, unbroken
+from minijax.tools.documents.document import (
+    Columns,
+    Interactive,
+    Pair,
+    Picture,
+    Row,
+    document,
+    line,
+    plain,
+    text,
+    unbroken,
+)
 from minijax.tools.documents.html import markup, shown, stylesheet, to_html
+from minijax.tools.session.tracebacks import error_document
 
 
 def test_columns_keep_their_indentation_whatever_rewrites_the_page():
@@ -30,6 +42,9 @@ def test_long_lines_are_broken_and_go_on_further_in():
     assert made.startswith('<pre class="mj-wrap" style="--mj-in:10"><div>') and made.count("<div>") == 2
     assert re.sub(r"<[^>]*>", "", made) == "name      words\n          more\n"
     assert markup(document(text("a  table", wrap=False))) == "<pre>a  table</pre>"
+    error = error_document(ValueError("what happened, at length"))
+    assert markup(error).startswith('<pre class="mj-wrap"><div>')
+    assert plain(error, 10) == "ValueError: what happened, at length"
 
 
 def test_control_characters_and_directions_are_written_out():

@@ -215,7 +215,7 @@ def test_most_primitives_have_operands_of_their_own() -> None:
         "reduce_scatter", "custom_jvp_call", "custom_vjp_call", "custom_lin", "custom_linear_solve", "remat2",
         "debug_callback", "debug_print", "io_callback", "pure_callback", "empty2", "polygamma", "reduce_xor", "stack",
         "tile", "unstack", "scatter-sub", "addupdate", "free_ref", "freeze", "get",
-        "swap", "check", "call", "closed_call",
+        "swap", "check", "call", "closed_call", "psum_invariant", "pvary", "shard_map", "sharding_constraint",
     }  # fmt: skip
 
 

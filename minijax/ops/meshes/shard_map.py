@@ -104,6 +104,12 @@ vma_rules[psum_invariant_p] = lambda vma, params: vma.difference(params["axes"])
 numpy_rules[pvary_p] = _same_value
 
 
+@psum_invariant_p.def_impl
+def psum_invariant_impl(x: Any, *, axes: tuple[Any, ...]) -> Any:
+    axes_size(axes)  # raises for an unbound name
+    raise RuntimeError("psum_invariant must be used within a mapped context like shard_map.")
+
+
 def pvary_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...]) -> list[Any]:
     return [psum_invariant_p.bind(ct, axes=axes)]
 

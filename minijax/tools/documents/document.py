@@ -37,12 +37,14 @@ UNBROKEN = "\xa0"
 class Text(Frozen):
     """Lines of segments. A line that is too long is broken between words if ``wrap``, else left alone.
 
-    What goes on to a further line begins there after ``hanging`` spaces.
+    What goes on to a further line begins there after ``hanging`` spaces. A page of HTML may break the lines of a
+    ``soft`` text too: whoever copies them has them whole.
     """
 
     lines: tuple[Line, ...]
     wrap: bool = True
     hanging: int = 2
+    soft: bool = False
 
 
 class Printout(Frozen):

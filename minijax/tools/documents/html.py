@@ -195,7 +195,7 @@ def _joined(lines: list[str], hanging: int | None) -> str:
 
 def _block(block: Block, highlight: Highlighter | None, room: Room | None) -> Iterable[str]:
     if isinstance(block, Text):
-        yield from _pre(block.lines, room, block.hanging if block.wrap else None)
+        yield from _pre(block.lines, room, block.hanging if block.wrap or block.soft else None)
     elif isinstance(block, Printout):
         yield from _pre(split_lines(pp.segments(block.doc, _WIDTH)), room)
     elif isinstance(block, Code):

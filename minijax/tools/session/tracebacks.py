@@ -127,7 +127,7 @@ def error_document(error: BaseException, all_frames: bool = False) -> Document:
         lines += _one(each, hide)
         if link:
             lines += [(), (("muted", link),), ()]
-    return document(Text(tuple(lines), wrap=False))
+    return document(Text(tuple(lines), wrap=False, soft=True))
 
 
 def _one(error: BaseException, hide: bool) -> Iterator[Line]:
