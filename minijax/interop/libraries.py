@@ -17,12 +17,24 @@ from typing import Any
 
 from minijax import errors
 from minijax.api.compile import JitFunction
+from minijax.api.shard_map import ShardMapped
 from minijax.core.array import Array
 from minijax.core.named import Frozen
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
+from minijax.core.shardings import AbstractMesh, PartitionSpec, Sharding
+from minijax.core.structural import UNSPECIFIED
 from minijax.core.trace import Tracer
 from minijax.interop.borrowed import borrowed
-from minijax.interop.values import dtype_of, from_jax_value, jax_module, spec_of, to_jax_value
+from minijax.interop.values import (
+    dtype_of,
+    from_jax_value,
+    jax_module,
+    mesh_for_jax,
+    sharding_for_jax,
+    spec_for_jax,
+    spec_of,
+    to_jax_value,
+)
 from minijax.interpreters import ad, batching
 from minijax.lowering.foreign import AuthorsRule
 from minijax.lowering.lower import lowering_rules
@@ -214,8 +226,12 @@ class Minijax(Library):
             return ValuePart(to_jax_value(x))
         if isinstance(x, root.ShapeDtypeStruct):
             return ValuePart(spec_of(x))
+        if isinstance(x, (Sharding, AbstractMesh, PartitionSpec)):
+            return ValuePart(_place_for_jax(x))
         if isinstance(x, JitFunction):
             options = {name: getattr(x, name) for name in _JIT_OPTIONS if getattr(x, name)}
+            said = {name: getattr(x, name) for name in ("in_shardings", "out_shardings")}
+            options.update((name, value) for name, value in said.items() if value is not UNSPECIFIED)
             return CallPart("jit", x.fun, options)
         for kind in ("custom_jvp", "custom_vjp"):
             if isinstance(x, getattr(root, kind)):
@@ -232,7 +248,10 @@ class Minijax(Library):
         public = getattr(sys.modules[self.package], name, None)
         if not callable(public):
             return None
-        inner, options = _remembered(public, inspect.getclosurevars(fun).nonlocals)
+        held = inspect.getclosurevars(fun).nonlocals
+        if isinstance(held.get("mapped"), ShardMapped):
+            return _shard_mapped(held["mapped"])
+        inner, options = _remembered(public, held)
         return None if inner is None else CallPart(name, inner, options)
 
     def node(self, cls: type) -> Registration | None:
@@ -240,6 +259,22 @@ class Minijax(Library):
         if kind is None or kind.flatten is None or kind.unflatten is None:
             return None
         return Registration(kind.flatten, kind.unflatten)
+
+
+def _place_for_jax(x: Sharding | AbstractMesh | PartitionSpec) -> Any:
+    """Where something lies, in JAX's words, over its devices of the same numbers."""
+    if isinstance(x, PartitionSpec):
+        return spec_for_jax(x)
+    try:
+        return mesh_for_jax(x) if isinstance(x, AbstractMesh) else sharding_for_jax(x)
+    except NotImplementedError as error:
+        raise Unmapped(str(error)) from None
+
+
+def _shard_mapped(x: ShardMapped) -> CallPart:
+    """A function that runs on each device of a mesh."""
+    options = {"mesh": x.given_mesh, "in_specs": x.in_specs, "out_specs": x.out_specs, "check_vma": x.check_vma}
+    return CallPart("shard_map", x.fun, {**options, "axis_names": set(x.axes)})
 
 
 def _authors(p: Primitive) -> PrimitivePart | None:

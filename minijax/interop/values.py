@@ -150,9 +150,13 @@ def sharding_for_jax(ours: Sharding) -> Any:
         return of.SingleDeviceSharding(theirs[ours.assignment[0].id])
     if not isinstance(ours, NamedSharding):
         raise NotImplementedError(f"{ours} is not told to JAX: put the array where a NamedSharding says first.")
-    free = of.PartitionSpec.UNCONSTRAINED
-    parts = [free if part is PartitionSpec.UNCONSTRAINED else part for part in ours.spec]
-    return of.NamedSharding(mesh_for_jax(ours.mesh), of.PartitionSpec(*parts))
+    return of.NamedSharding(mesh_for_jax(ours.mesh), spec_for_jax(ours.spec))
+
+
+def spec_for_jax(ours: PartitionSpec) -> Any:
+    """JAX's ``PartitionSpec`` for one of ours."""
+    theirs = jax_module("sharding").PartitionSpec
+    return theirs(*[theirs.UNCONSTRAINED if part is PartitionSpec.UNCONSTRAINED else part for part in ours])
 
 
 def spec_of(aval: Any) -> Any:

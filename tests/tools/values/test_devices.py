@@ -104,6 +104,10 @@ found["keys"] = shown("%keys noisy(jax.random.key(0), jnp.arange(16.))")
 each["in_specs"] = P("i")
 session.namespace["ring"] = jax.jit(jax.shard_map(session.namespace["ring"], **each))
 found["ring"] = shown("%values ring(jnp.arange(16.)) --retrace --iteration 2,3")
+session.namespace["placed"] = NamedSharding(mesh, P("data"))
+for name, line in (("device", "f(w1, w2, x)"), ("constraint", "jax.lax.with_sharding_constraint(x * 2., placed)"),
+                   ("in_shardings", "jax.jit(lambda x: x * 2., in_shardings=placed)(x)")):
+    found["compared " + name] = shown("%compare " + line)
 session.namespace.update(there=lambda x, *spec: jax.device_put(x, NamedSharding(mesh, P(*spec))))
 session.namespace["g"] = jax.jit(lambda p, s: p["w"].sum() * s)
 for name, line in (("first", "g({'w': there(x, 'data')}, 1.)"), ("moved", "g({'w': there(x, None, 'model')}, 1.)"),
@@ -157,6 +161,13 @@ def test_a_loop_inside_has_the_values_of_each_device() -> None:
     blocks = [line.split(maxsplit=1)[1] for line in lines if line.split()[0] == "block"]
     assert blocks == ["[14.0, 15.0]", "[12.0, 13.0]"]
     assert any("device 2 of 8, in it iteration 3 of 8" in line for line in lines)
+
+
+@pytest.mark.parametrize("program", ["device", "constraint", "in_shardings"])
+def test_a_program_over_a_mesh_is_compared_with_jax(program: str) -> None:
+    said = shown_there()["compared " + program]
+    assert "value    the same" in said, said
+    assert "cannot be carried over" not in said
 
 
 def test_a_program_that_is_compiled_again_because_its_arguments_lie_otherwise_says_so() -> None:
