@@ -11,6 +11,7 @@ from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_
 from minijax.core import late
 from minijax.core.array import get_aval
 from minijax.core.lists import merge, partition
+from minijax.core.refs import AbstractRef
 from minijax.core.shardings import AbstractMesh, PartitionSpec, axes_of_part, context
 from minijax.core.trace import state
 from minijax.core.varying import current_mesh, manual_axes, pvary
@@ -139,6 +140,11 @@ class ShardMapped:
         inner_aval, on_each_device = _of_primitive("inner_aval"), _of_primitive("on_each_device")
         avals = [*map(get_aval, leaves)]
         for i, (aval, spec) in enumerate(zip(avals, specs, strict=True)):
+            if isinstance(aval, AbstractRef):
+                raise NotImplementedError(
+                    f"shard_map of a function that takes a mutable array reference, here of type {aval}, is not "
+                    "supported. Hand over what it holds, r[...], and return what it is to hold."
+                )
             self._check(aval, spec, mesh, i)
         flat = FlatFun(self.fun, in_tree, "shard_map", subject=describe(self.fun))
         out_specs: list[PartitionSpec] = []

@@ -26,8 +26,6 @@ class AbstractRef:
 
     __slots__ = ("inner_aval", "shape", "dtype", "weak_type", "ndim", "size", "zero", "__weakref__")
 
-    # along which axes of a mesh it varies, as types of arrays say it
-    vma: frozenset[Any] = frozenset()
     # Whether there ever was one: while it is False nobody has to look for them.
     made = False
 
@@ -42,7 +40,7 @@ class AbstractRef:
     def __new__(cls, inner: Any, dtype: Any = None, weak_type: bool = False) -> AbstractRef:
         if dtype is not None:
             inner = ShapedArray(inner, dtype, weak_type)
-        if type(inner) is not ShapedArray:
+        if not isinstance(inner, ShapedArray):
             raise TypeError(f"a reference is to an array, so AbstractRef takes a ShapedArray; got {inner!r}")
         self = _interned.get(inner)
         if self is None:
@@ -57,6 +55,11 @@ class AbstractRef:
 
     def __reduce__(self) -> Any:
         return AbstractRef, (self.inner_aval,)
+
+    @property
+    def vma(self) -> frozenset[Any]:
+        """The axes of a mesh along which devices may hold different values in it."""
+        return self.inner_aval.vma
 
     def __copy__(self) -> AbstractRef:
         return self

@@ -22,6 +22,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.observe import bind_watched
 from minijax.core.primitive import Primitive, abstract_hooks, abstract_rules, bind_hooks
+from minijax.core.refs import AbstractRef
 
 _interned: weakref.WeakValueDictionary[Any, VaryingArray] = weakref.WeakValueDictionary()
 
@@ -63,7 +64,9 @@ class VaryingArray(ShapedArray):
 
 
 def varying(aval: ShapedArray, axes: Iterable[Any]) -> ShapedArray:
-    """The type ``aval`` of values that vary along ``axes``, and along no other."""
+    """The type ``aval`` of values, or of a reference to them, that vary along ``axes``, and along no other."""
+    if type(aval) is AbstractRef:
+        return AbstractRef(varying(aval.inner_aval, axes))  # type: ignore[return-value]
     plain = aval.plain if type(aval) is VaryingArray else aval
     along = ordered(axes)
     return VaryingArray(plain, along) if along else plain
@@ -179,6 +182,13 @@ def same_varying(primitive: Primitive, args: tuple[Any, ...], params: dict[str, 
         axes = frozenset()
     found = [get_aval(x).vma for x in args]
     union = axes.union(*found)
+    for x, vma in zip(args, found, strict=True):
+        if vma != union and isinstance(get_aval(x), AbstractRef):
+            raise TypeError(
+                f"{primitive.name}: the reference of type {get_aval(x).str_short()} does not vary along "
+                f"{ordered(union - vma)}, but what is used with it does. Make it of an array that varies: "
+                f"new_ref(lax.pcast(x, {ordered(union - vma)}, to='varying'))."
+            )
     return tuple([x if vma == union else pvary(x, union) for x, vma in zip(args, found, strict=True)])
 
 
@@ -190,7 +200,7 @@ def type_of_varying(primitive: Primitive, avals: tuple[Any, ...], params: dict[s
     union = frozenset().union(*[aval.vma for aval in avals])
     if not union and (rule is None or not _now.checked):
         return None
-    plain = [aval.plain if type(aval) is VaryingArray else aval for aval in avals]
+    plain = [varying(aval, ()) if aval.vma else aval for aval in avals]
     out = abstract_rules[primitive](*plain, **params)
     axes = union if rule is None else rule(union, params)
     return [varying(each, axes) for each in out] if primitive.multiple_results else varying(out, axes)

@@ -6,8 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pytest
 
 import minijax as mj
 import minijax.numpy as jnp
@@ -25,14 +28,42 @@ def test_programs_compute_and_print_what_jax_does() -> None:
     assert not {name: differs for name, differs in found.items() if differs}
 
 
+def on_one_device(fun: Callable[..., Any], **options: Any) -> Any:
+    mesh, spec = sharding.Mesh(np.array(mj.devices()[:1]), ("x",)), sharding.PartitionSpec("x")
+    return mj.shard_map(fun, mesh=mesh, in_specs=spec, out_specs=spec, **options)
+
+
 def test_what_is_lowered_as_a_program_of_its_own_has_plain_types() -> None:
-    mesh = sharding.Mesh(np.array(mj.devices()[:1]), ("x",))
-    spec = sharding.PartitionSpec("x")
     keys, shapes = random.split(random.key(0), 1), jnp.array([0.5, 2.0])
-    drawn = mj.shard_map(
-        lambda k, a: random.gamma(k[0], a),
-        mesh=mesh,
-        in_specs=spec,
-        out_specs=spec,
-    )(keys, shapes)
+    drawn = on_one_device(lambda k, a: random.gamma(k[0], a))(keys, shapes)
     assert np.array_equal(drawn, random.gamma(keys[0], shapes))
+
+
+def _doubled_first(x: Any) -> Any:
+    ref = mj.new_ref(x)
+    ref[...] += jnp.sin(x)
+    ref[0] = ref[1] * 2.0
+    return ref[...]
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_references_made_inside(check_vma: bool) -> None:
+    mapped = on_one_device(_doubled_first, check_vma=check_vma)
+    x = jnp.array([0.5, 2.0, 3.0])
+    assert np.allclose(mapped(x), _doubled_first(x), rtol=1e-6)
+    gradients = [mj.grad(lambda x, f=f: (f(x) ** 2).sum())(x) for f in (mapped, _doubled_first)]
+    assert np.allclose(*gradients, rtol=1e-6)
+
+
+def test_references_are_not_handed_in_and_vary_as_what_they_hold() -> None:
+    ref = mj.new_ref(jnp.zeros(2))
+    with pytest.raises(NotImplementedError, match="takes a mutable array reference"):
+        on_one_device(lambda r: r[...])(ref)
+
+    def mixed(x: Any) -> Any:
+        r = mj.new_ref(jnp.zeros(2))
+        r[...] = x
+        return r[...]
+
+    with pytest.raises(TypeError, match="does not vary along"):
+        on_one_device(mixed)(jnp.ones(2))

@@ -176,7 +176,8 @@ def on_each_device(mesh: Any, axes: frozenset[Any], check_vma: bool) -> Iterator
         yield
 
 
-def _inside(params: dict[str, Any]) -> Any:
+def inside(params: dict[str, Any]) -> Any:
+    """``on_each_device`` for an equation with these parameters."""
     return on_each_device(params["mesh"], params["newly_manual_axes"], params["check_vma"])
 
 
@@ -202,7 +203,7 @@ names_shardings[shard_map_p] = named_by_shard_map
 
 
 def shard_map_typecheck(avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> list[ShapedArray]:
-    with _inside(params):
+    with inside(params):
         for aval, spec, inner in zip(avals, params["in_specs"], params["jaxpr"].in_avals, strict=True):
             if not same_type(inner_aval(aval, spec, params["mesh"], params["check_vma"]), inner):
                 raise TypeError(f"a part of {aval.str_short()} by {spec} is not {inner.str_short()}")
@@ -226,7 +227,7 @@ def _chosen(flags: Sequence[bool], items: Sequence[Any]) -> tuple[Any, ...]:
 def shard_map_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     in_specs, out_specs = params["in_specs"], params["out_specs"]
     nonzero = [type(t) is not Zero for t in tangents]
-    with _inside(params):
+    with inside(params):
         jvp_of, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero)
     given = [t for t in tangents if type(t) is not Zero]
     outs = _bind(
@@ -262,7 +263,7 @@ def shard_map_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | No
     # inside, a name is that of the mesh's axis
     inner = AxisData(None if divided or axis.name in params["newly_manual_axes"] else axis.name, size)
     jaxpr = params["jaxpr"]
-    with _inside(params):
+    with inside(params):
         if divided and params["check_vma"]:
             jaxpr = _varying_inputs(jaxpr, dims, divided)
         batched, out_dims = vmap_jaxpr(jaxpr, inner, dims, bool(divided))
@@ -302,7 +303,7 @@ def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> A
     params = eqn.params
     closed: ClosedJaxpr = params["jaxpr"]
     key = ("shard_map partial_eval", tuple(unknown_in))
-    with _inside(params):
+    with inside(params):
         if key not in closed.memo:
             closed.memo[key] = _split(closed, unknown_in)
         known, unknown, unknown_out, passed_on = closed.memo[key]
@@ -393,7 +394,7 @@ def shard_map_transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[A
     mesh, axes, checked = params["mesh"], params["newly_manual_axes"], params["check_vma"]
     key = ("shard_map transpose", tuple(linear), tuple(nonzero), linear_specs, ct_specs, mesh, axes, checked)
     if key not in jaxpr.memo:
-        with _inside(params):
+        with inside(params):
             jaxpr.memo[key] = _transposed(jaxpr, linear, nonzero, linear_specs, ct_specs, params)
     transposed, arrives = jaxpr.memo[key]
     found = _bind(

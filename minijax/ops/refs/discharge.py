@@ -10,6 +10,7 @@ the references before and writes them after (``bind_call``). So no interpreter k
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from minijax.ops.cond import cond_p
 from minijax.ops.custom_jvp import custom_jvp_call_p
 from minijax.ops.custom_vjp import custom_vjp_call_p
 from minijax.ops.linear_solve import linear_solve_p
+from minijax.ops.meshes.shard_map import inside, shard_map_p
 from minijax.ops.pmap import pmap_p
 from minijax.ops.refs.index import accumulate, read, write
 from minijax.ops.refs.primitives import addupdate_p, free_ref_p, freeze_p, get_p, new_ref_p, swap_p
@@ -266,10 +268,11 @@ def call_without(primitive: Primitive, args: Sequence[Any], params: dict[str, An
             "Make the reference inside of the function, or hand over what it holds, r[...], and return what it is to "
             "hold."
         )
-    inner = {
-        name: discharge(value) if type(value) is ClosedJaxpr and uses_refs(value.jaxpr) else value
-        for name, value in params.items()
-    }
+    with inside(params) if primitive is shard_map_p else contextlib.nullcontext():
+        inner = {
+            name: discharge(value) if type(value) is ClosedJaxpr and uses_refs(value.jaxpr) else value
+            for name, value in params.items()
+        }
     outs = primitive.bind(*args, **inner)
     return outs if primitive.multiple_results else [outs]
 
@@ -303,4 +306,4 @@ def bind_call(primitive: Primitive, *args: Any, **params: Any) -> Any:
     return original(primitive, *args, **params)
 
 
-CALLS = (*_RULES, custom_jvp_call_p, custom_vjp_call_p, linear_solve_p, pmap_p)
+CALLS = (*_RULES, custom_jvp_call_p, custom_vjp_call_p, linear_solve_p, pmap_p, shard_map_p)
