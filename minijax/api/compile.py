@@ -455,6 +455,19 @@ class JitFunction:
         staged = self._get(self.cache, self._key(args, kwargs, static)[0])
         return ("", ()) if staged is None else misses.explain_hit(staged.closed)
 
+    def explain_compilation(self, *args: Any, **kwargs: Any) -> str:
+        """In what the arguments of a cached call lie otherwise than its program was compiled for; '' if in nothing."""
+        static: tuple[Any, ...] = ()
+        if self.takes_static:
+            args, kwargs, static = self._split(args, kwargs)
+        key, leaves, _ = self._key(args, kwargs, static)
+        staged = self._get(self.cache, key)
+        if staged is None:
+            return ""
+        placement = placement_at(staged, leaves, fun_name(self.fun), self._labels(staged))
+        lies = late.public("minijax.ops.meshes.partitioned", "why_again") if placement is not None else None
+        return "" if lies is None else lies(staged.closed, placement, *staged.how)
+
     def clear_cache(self) -> None:
         """Forget every staged and compiled signature."""
         misses.note_cleared(self.fun)

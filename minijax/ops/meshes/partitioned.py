@@ -286,6 +286,12 @@ class Moved(str):
     )
 
 
+def why_again(closed: ClosedJaxpr, placement: Placement, donated: Sequence[bool], keep_unused: bool) -> str:
+    """Why ``partitioned`` would compile again; '' if it would not, or for the first time."""
+    key = ("executable", tuple(donated), keep_unused, placement)
+    return "" if key in closed.memo else _lies_otherwise(closed, key)
+
+
 def _lies_otherwise(closed: ClosedJaxpr, key: tuple[Any, ...]) -> str:
     """In what a placement differs from the nearest of those that ``closed`` was compiled for; '' if there is none."""
     wanted, how = key[-1], key[:-1]

@@ -94,6 +94,7 @@ class CacheAnswer(Frozen):
         traced, as text: the program goes on with what they were.
       unseen: the names of lists, dictionaries, NumPy arrays and the like that it closes over: whether they have changed
         inside is not known.
+      compiled: of a call that is cached, why its program would be compiled once more: its arguments lie otherwise.
     """
 
     hit: bool
@@ -105,6 +106,7 @@ class CacheAnswer(Frozen):
     known: int = 0
     stale: str = ""
     unseen: tuple[str, ...] = ()
+    compiled: str = ""
 
     def __bool__(self) -> bool:
         return self.hit
@@ -127,7 +129,9 @@ def explain_cache_miss(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Ca
     name = getattr(fun, "__name__", type(fun).__name__)
     if miss is None:
         stale, unseen = fun.explain_cache_hit(*args, **kwargs)  # type: ignore[attr-defined]
-        return CacheAnswer(True, name, stale=stale, unseen=unseen)
+        asked_too = getattr(fun, "explain_compilation", None)
+        compiled = "" if asked_too is None else asked_too(*args, **kwargs)
+        return CacheAnswer(True, name, stale=stale, unseen=unseen, compiled=compiled)
     return CacheAnswer(False, name, str(miss), miss.differences, miss.advice, miss.earlier, miss.known)
 
 
@@ -152,6 +156,11 @@ def answer_document(answer: CacheAnswer) -> Document:
     """What a call would find in the cache."""
     if answer.hit:
         blocks: list[Block] = [Row("cached", (line(("good", "hit"), f" {answer.name}: nothing would be traced"),))]
+        if answer.compiled:
+            advice = getattr(answer.compiled, "advice", "")
+            record = CacheRecord(0, "compilation", answer.name, False, answer.compiled, advice)
+            title = line(("warning", f"{answer.name} would be compiled"))
+            blocks.append(Section(title, tuple(_miss_rows([], [record]))))
         if answer.stale:
             blocks.append(stale_section(answer.name, answer.stale))
         if answer.unseen:
