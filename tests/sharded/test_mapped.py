@@ -15,6 +15,7 @@ import pytest
 import minijax as mj
 import minijax.numpy as jnp
 from minijax import random, sharding
+from minijax.ops.meshes import partitioned
 from tests.sharded.programs import PROGRAMS
 
 
@@ -67,3 +68,10 @@ def test_references_are_not_handed_in_and_vary_as_what_they_hold() -> None:
 
     with pytest.raises(TypeError, match="does not vary along"):
         on_one_device(mixed)(jnp.ones(2))
+
+
+def test_programs_of_derivatives_are_not_kept_for_ever() -> None:
+    mj.grad(lambda x: on_one_device(jnp.sin)(x).sum())(jnp.ones(2))
+    kept = {primitive.name for primitive, *_ in partitioned._equations}
+    assert "reduce_sum" in kept
+    assert "shard_map" not in kept

@@ -342,14 +342,24 @@ _equations: dict[Any, Partitioned] = {}
 MAX_EQUATIONS = 4096
 
 
+def _kept_equations(params: dict[str, Any]) -> dict[Any, Any]:
+    """Where the program of an equation is kept: with the program among its parameters, so that it dies with that."""
+    for value in params.values():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, ClosedJaxpr):
+                return item.memo
+    return _equations
+
+
 def evaluate_over_mesh(p: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """The result or results of ``p`` on operands some of which lie over a mesh: a program of this one equation."""
     arrays = [as_array(check_alive(x)) for x in args]
     avals = [x.aval for x in arrays]
     places = [x.device if isinstance(x, CommittedArray) else None for x in arrays]
     key: Any = (p, *avals, *places, context.mesh, *params.items())
+    kept = _kept_equations(params)
     try:
-        program = _equations.get(key)
+        program = kept.get(key)
     except TypeError:  # a parameter has no hash
         key = program = None
     if program is None:
@@ -358,9 +368,9 @@ def evaluate_over_mesh(p: Primitive, args: Sequence[Any], params: dict[str, Any]
         assert placement is not None, "an operand lies over a mesh, or the primitive names one"
         program = partitioned(closed, p.name, placement, keep_unused=True)
         if key is not None:
-            if len(_equations) >= MAX_EQUATIONS:
-                _equations.clear()
-            _equations[key] = program
+            if kept is _equations and len(kept) >= MAX_EQUATIONS:
+                kept.clear()
+            kept[key] = program
     outs = program(*arrays)
     return outs if p.multiple_results else outs[0]
 
