@@ -51,8 +51,8 @@ SECONDS = 180
 INTERRUPTED, IPYTHON = 0.02, 0.2
 # The share of calls that a command has watched and that are made by themselves too.
 COMPARED = 1.0
-# So many lines are typed in a session; the next has the next seed.
-SESSION = 1000
+# So many lines are typed in a session; the next has the next seed. IPython's lines have seeds that are far from these.
+SESSION, OTHER_LINES = 1000, 1_000_000
 
 
 class Alarm:
@@ -255,7 +255,7 @@ def fuzz(count: int, seed: int) -> Report:
                 lines = min(count - report.lines, SESSION)
                 in_ipython = int(lines * IPYTHON)
                 type_into_prompt(lines - in_ipython, seed, report, alarm)
-                type_into_ipython(in_ipython, -seed - 1, report, alarm)
+                type_into_ipython(in_ipython, seed + OTHER_LINES, report, alarm)
                 seed += 1
     finally:
         gc.unfreeze()
