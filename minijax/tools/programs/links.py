@@ -471,9 +471,12 @@ def _equations(
         for number in numbers.printed(place_found.eqn):
             lowered.setdefault(number, place_found)
     outer = {number for found in printer.inside for number in found}
+    files = {eqn.source[0].co_filename for eqn in printer.eqns if eqn.source is not None}
     for number, (eqn, inside) in enumerate(zip(printer.eqns, printer.inside, strict=True), 1):
         at = lowered.get(number)
         source = eqn.source if at is None else at.source
+        if source is not None and source[0].co_filename not in files:
+            source = eqn.source  # of a lowering that is kept: the place is in the input that needed it first
         place: dict[str, Any] = {}
         if source is not None:
             line, column, end_line, end_column = extent(source)

@@ -475,3 +475,15 @@ def test_what_an_equation_became(linked: Linked) -> None:
     assert UNUSED in text
     rows = plain(document(*link_views.missing_rows(programs)), 200)
     assert GONE in rows and UNUSED in rows and "reduce_sum" in rows
+
+
+def test_an_equation_is_not_told_of_the_input_that_had_it_lowered_first():
+    def solved_in(file: str) -> Callable[[Any, Any], Any]:
+        names: dict[str, Any] = {"jnp": jnp}
+        exec(compile("def solved(a, b): return jnp.linalg.solve(a, b)", file, "exec"), names)
+        return names["solved"]
+
+    a, b = jnp.eye(3), jnp.ones(3)
+    solved_in("<earlier>")(a, b)
+    found = links.linked_programs(solved_in("<later>"), a, b)
+    assert {each.file for each in found.equations} == {"<later>", ""}
