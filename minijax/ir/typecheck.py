@@ -148,7 +148,8 @@ def _bind(var: Any, aval: ShapedArray, bound: set[Var]) -> None:
         raise _Mistake(f"Only variables can be bound, found {type(var).__name__}")
     if var in bound:
         raise _Mistake("Variable '{}' already bound", var)
-    if not (var.aval is aval or same_type(var.aval, aval)):
+    # along which axes of a mesh it varies is known only where the axes are bound, and not compared
+    if not (var.aval is aval or (var.aval.shape, var.aval.dtype) == (aval.shape, aval.dtype)):
         raise _Mistake(
             f"Value for variable '{{}}' inconsistently typed as {aval.str_short()} "
             f"for let-binder of type {var.aval.str_short()}",

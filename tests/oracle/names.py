@@ -76,6 +76,17 @@ def mapped(ns: Any, x: Any, f: Callable[[Any], Any]) -> Any:
     return ns.vmap(f, axis_name="i")(x)
 
 
+def mesh_of(ns: Any) -> Any:
+    """Two devices along an axis i, one along j."""
+    return ns.sharding.Mesh(np.array(ns.devices()[:2]).reshape(2, 1), ("i", "j"))
+
+
+def over_devices(ns: Any, x: Any, f: Callable[[Any], Any]) -> Any:
+    """``f`` on the parts of ``x`` along i."""
+    spec = ns.sharding.PartitionSpec
+    return ns.shard_map(f, mesh=mesh_of(ns), in_specs=spec("i"), out_specs=spec(("i", "j")))(x)
+
+
 def shaped(function: Callable[..., Any], *args: Any) -> list[int]:
     """What a function of shapes gives: some of JAX's numbers are NumPy's."""
     return [int(n) for n in function(*args)]
@@ -98,6 +109,10 @@ _LAX: dict[str, Callable[[Any, Draw], Any]] = {
     "ppermute": lambda ns, d: mapped(ns, f32(d, 2, size(d)), lambda x: ns.lax.ppermute(x, "i", [(0, 1), (1, 0)])),
     "pswapaxes": lambda ns, d: mapped(ns, f32(d, 2, 2), lambda x: ns.lax.pswapaxes(x, "i", 0)),
     "psum_scatter": lambda ns, d: mapped(ns, f32(d, 2, 2), lambda x: ns.lax.psum_scatter(x, "i")),
+    "pcast": lambda ns, d: over_devices(ns, f32(d, 2, size(d)), lambda x: ns.lax.pcast(x, "j", to="varying")),
+    "with_sharding_constraint": lambda ns, d: ns.lax.with_sharding_constraint(
+        f32(d, 2, size(d)), ns.sharding.NamedSharding(mesh_of(ns), ns.sharding.PartitionSpec("i"))
+    ),
     "associative_scan": lambda ns, d: ns.lax.associative_scan(ns.lax.add, f32(d, size(d), 2), d.flag()),
     "broadcast_shapes": lambda ns, d: ns.lax.broadcast_shapes((size(d), 1), (1, size(d))),
     "cond": lambda ns, d: ns.lax.cond(d.flag(), ns.lax.sin, ns.lax.cos, f32(d, size(d))),

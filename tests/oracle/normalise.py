@@ -81,6 +81,8 @@ def show_param(value: Any) -> str:
         return "{" + "; ".join(normalise(value).lines) + "}"
     if hasattr(value, "key_shape"):
         return str(value)  # the implementation of random keys
+    if hasattr(value, "axis_names"):
+        return str(value)  # a mesh, which JAX's can be called
     if callable(value) and not isinstance(value, type):
         return "function"  # the two libraries wrap a user's function each in its own way
     if isinstance(value, (np.dtype, type)) and not isinstance(value, bool):

@@ -359,6 +359,38 @@ def along_a_name(draw: Draw, name: str) -> Call:
     return of(mapped, x, text=f"axis={axis} {other} {tiled=} {two=} {source} {pairs if name == 'ppermute' else ''}")
 
 
+@row("shard_map", "pvary", "psum_invariant")
+def over_a_mesh(draw: Draw, name: str) -> Call:
+    """What each device of a mesh computes of its part and of what all share, and a sum over the devices."""
+    count = draw.int(1, 2)
+    x = draw.array((count * draw.int(1, 2), draw.size()), "float32", -1.0, 1.0)
+    w = draw.array((), "float32", 0.5, 2.0)
+
+    def mapped(ns: Any, x: Any, w: Any) -> Any:
+        def f(x: Any, w: Any) -> Any:
+            y = ns.lax.sin(x) * w
+            return y, ns.lax.psum(y, "i")
+
+        mesh = ns.sharding.Mesh(np.array(ns.devices()[:count]), ("i",))
+        part, whole = ns.sharding.PartitionSpec("i"), ns.sharding.PartitionSpec()
+        return ns.shard_map(f, mesh=mesh, in_specs=(part, whole), out_specs=(part, whole))(x, w)
+
+    return of(mapped, x, w, text=f"{count} devices")
+
+
+@row("sharding_constraint")
+def to_be_divided(draw: Draw, name: str) -> Call:
+    count = draw.int(1, 2)
+    x = draw.array((2 * count, draw.size()), "float32", -1.0, 1.0)
+
+    def constrained(ns: Any, x: Any) -> Any:
+        mesh = ns.sharding.Mesh(np.array(ns.devices()[:count]), ("i",))
+        spec = ns.sharding.PartitionSpec(None, "i") if x.shape[1] % count == 0 else ns.sharding.PartitionSpec("i")
+        return ns.lax.with_sharding_constraint(x * 2.0, ns.sharding.NamedSharding(mesh, spec))
+
+    return of(constrained, x, text=f"{count} devices")
+
+
 @row("pmap")
 def on_several_devices(draw: Draw, name: str) -> Call:
     count = draw.int(1, 2)

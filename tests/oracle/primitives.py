@@ -94,6 +94,10 @@ VERDICTS = ("equal", "in another order", "of one meaning", "with a reason", "oth
 PROGRAM_REASONS: dict[tuple[str, str], str] = {
     ("pmap", "alone has .*shard_map"): "JAX's pmap is a shard_map",
     (
+        "shard_map|pvary|psum_invariant",
+        "another program: +first .*shard_map",
+    ): "dimensions that no axis divides, behind those that are named, and residuals are written in another order",
+    (
         "new_ref|get|swap|addupdate|freeze|free_ref",
         "^(jvp|vjp|vmap)",
     ): "references are read and written at once under a transformation, where JAX keeps some",

@@ -60,6 +60,10 @@ def _one_type(x: ShapedArray, *, axes: tuple[Any, ...]) -> ShapedArray:
     return x
 
 
+def _typecheck(avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> list[ShapedArray]:
+    return [avals[0]]
+
+
 def _along(params: dict[str, Any]) -> tuple[Any, ...]:
     return params["axes"]
 
@@ -94,6 +98,7 @@ psum_invariant_p = AxisPrimitive("psum_invariant")
 for _p, _mapped in ((pvary_p, _pvary_mapped), (psum_invariant_p, _psum_mapped)):
     _p.keeps_signatures = False
     _p.def_abstract_eval(_one_type)
+    typecheck_rules[_p] = _typecheck
     batching_rules.holes[_p] = "its rule must know the mapped axis"
     axis_rules[_p] = _elementwise_batch(_p, _mapped)
 
@@ -249,9 +254,10 @@ jvp_rules[shard_map_p] = shard_map_jvp
 
 def _with_dimension(spec: PartitionSpec, at: int | None, part: Any = None) -> PartitionSpec:
     """The spec of arrays with one more dimension, at ``at``."""
-    if at is None or at >= len(spec) and part is None:
+    if at is None:
         return spec
-    parts = [*spec, *[None] * (at - len(spec))]
+    # JAX writes a whole dimension behind those that are named, wherever it stands there
+    parts = [*spec, *([] if part is None else [None] * (at - len(spec)))]
     return PartitionSpec(*parts[:at], part, *parts[at:])
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -214,21 +215,27 @@ def test_a_second_interrupt_does_not_take_the_recording(session: Session, monkey
 
 def test_an_interrupt_within_the_recorders_work_loses_no_record(monkeypatch: pytest.MonkeyPatch):
     session = batch.new_session({})
-    closed = full.Full.closed_bind
-    calls: list[int] = []
+    clock = full.perf_counter  # which every hook asks first and last
+    binds: list[int] = []
+    left = full.Full.bind_exit
 
-    def interrupted(self: full.Full, *args: object) -> object:
-        calls.append(1)
-        if len(calls) == 5:
+    def bind_exit(self: full.Full, *args: Any) -> None:
+        binds.append(1)
+        left(self, *args)
+
+    def interrupted() -> float:
+        if len(binds) == 14:
+            binds.append(1)
             _thread.interrupt_main()
-        return closed(self, *args)  # type: ignore[arg-type]
+        return clock()
 
-    monkeypatch.setattr(full.Full, "closed_bind", interrupted)
+    monkeypatch.setattr(full.Full, "bind_exit", bind_exit)
+    monkeypatch.setattr(full, "perf_counter", interrupted)
     session.run_line("def f(x):\n    for _ in range(10): x = sin(x)\n    return x")
     outcome = session.run_line("%step jit(vmap(f))(jnp.ones(3))")
     assert isinstance(outcome.error, KeyboardInterrupt) and outcome.recording is not None
-    binds = [moment for moment in Cursor(outcome.recording).moments if moment.kind == "enter"]
-    assert sum(getattr(m.node, "primitive", "") == "sin" for m in binds) >= 5
+    entered = [moment for moment in Cursor(outcome.recording).moments if moment.kind == "enter"]
+    assert sum(getattr(m.node, "primitive", "") == "sin" for m in entered) >= 5
     assert stack_depth() == 0 and not observe.observers
 
 
