@@ -22,14 +22,14 @@ def test_every_step_in_order():
 
 def test_it_waits_until_nobody_types():
     done: list[float] = []
-    warmer = Warmer((lambda: done.append(time.monotonic()),), quiet=0.15)
+    warmer = Warmer((lambda: done.append(time.monotonic()),), quiet=0.6)
     warmer.start()
     for _ in range(10):
         time.sleep(0.03)
         warmer.busy()
     last = time.monotonic()
     warmer._thread.join(5)
-    assert done and done[0] >= last + 0.1
+    assert done and done[0] >= last + 0.5
 
 
 def test_stopped_between_steps():
