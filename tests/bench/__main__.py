@@ -30,7 +30,7 @@ from tests.bench.measure import CLOSE, ERROR, MEETS, MISSES, SKIPPED, Growth, Re
 from tests.bench.sharded import SHARDED_ROWS, Sharded
 from tests.bench.startup import STARTUP_ROWS, Startup
 from tests.bench.watching import WATCHING_ROWS, Unwatched, Watched
-from tests.bench.workloads import MEAN_BUDGET, PEERS, PYTHON_SIDE, ROWS
+from tests.bench.workloads import ALL_PEERS, MEAN_BUDGET, PYTHON_SIDE, ROWS
 
 AnyRow = Row | Growth | Startup | Watched | Unwatched | Imported | Sharded
 ALL_ROWS: list[AnyRow] = [
@@ -69,7 +69,7 @@ def chosen(rows: str | None) -> list[AnyRow]:
 
 
 def make_settings(options: argparse.Namespace) -> Settings:
-    peers = tuple(name for name in PEERS if libraries.available(name))
+    peers = tuple(name for name in ALL_PEERS if libraries.available(name))
     names = {"jax", options.subject, *peers}
     return Settings(
         subject=options.subject,
@@ -114,7 +114,7 @@ def line(result: Result) -> str:
 def header(settings: Settings, core: int) -> str:
     versions = "  ".join(
         f"{name} {metadata.version(name)}"
-        for name in ("jax", "jaxlib", "numpy", *settings.peers)
+        for name in ("jax", "jaxlib", "numpy", *[peer for peer in settings.peers if "." not in peer])
         if libraries.available(name)
     )
     libraries_ = f"{settings.reference:>13} {settings.subject:>13}"
@@ -123,7 +123,7 @@ def header(settings: Settings, core: int) -> str:
     )
     return (
         f"Python {platform.python_version()}  {versions}  core {core}, CPU time\n"
-        f"peers not installed: {', '.join(sorted(set(PEERS) - set(settings.peers))) or 'none'}\n\n{titles}"
+        f"peers not installed: {', '.join(sorted(set(ALL_PEERS) - set(settings.peers))) or 'none'}\n\n{titles}"
     )
 
 
