@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,11 +13,11 @@ from minijax.core import late
 from minijax.core.array import get_aval
 from minijax.core.lists import merge, partition
 from minijax.core.refs import AbstractRef
-from minijax.core.shardings import AbstractMesh, PartitionSpec, axes_of_part, context
+from minijax.core.shardings import AbstractMesh, PartitionSpec, axes_of_part, axes_of_spec, context
 from minijax.core.trace import state
 from minijax.core.varying import current_mesh, manual_axes, pvary
 from minijax.interpreters.stage import stage
-from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ops.subjaxprs import hoist_consts
 from minijax.pytree import prefix_leaves, tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["shard_map"]
@@ -158,7 +159,7 @@ class ShardMapped:
         with on_each_device(mesh, axes, self.check_vma):
             inner = [inner_aval(aval, spec, mesh, self.check_vma) for aval, spec in zip(avals, specs, strict=True)]
             closed = stage(part, inner, fun_name(self.fun), label="shard_map")
-        closed, consts = open_over_consts(closed)
+        closed, consts = hoist_consts(closed)
         outs = _of_primitive("shard_map_p").bind(
             *consts,
             *leaves,
@@ -216,9 +217,7 @@ class ShardMapped:
             )
         for size, part in zip(aval.shape, spec, strict=False):
             names = axes_of_part(part)
-            count = 1
-            for name in names:
-                count *= mesh.shape[name]
+            count = math.prod(mesh.shape[name] for name in names)
             if size % count:
                 raise ValueError(
                     f"shard_map applied to the function '{fun_name(self.fun)}' was given argument arrays with axis "
@@ -230,7 +229,7 @@ class ShardMapped:
     def _as_said(self, out: Any, spec: PartitionSpec, mesh: AbstractMesh, axes: frozenset[Any]) -> Any:
         """The output of one device, which varies as its spec says. ValueError if it may vary along more."""
         aval = get_aval(out)
-        said = _of_primitive("axes_of_spec")(spec)
+        said = axes_of_spec(spec)
         if len(spec) > aval.ndim:
             raise ValueError(
                 f"shard_map applied to the function '{fun_name(self.fun)}' was given out_specs which are incompatible "
@@ -249,11 +248,3 @@ class ShardMapped:
                 "out_specs, or pass check_vma=False if all devices have the same."
             )
         return pvary(out, said)
-
-
-def open_over_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
-    """A jaxpr whose constants are inputs, the first ones; and what they are."""
-    if not closed.consts:
-        return closed, []
-    jaxpr = closed.jaxpr
-    return ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), []), list(closed.consts)

@@ -353,7 +353,7 @@ class NamedSharding(Sharding):
             raise TypeError(f"NamedSharding expects a mesh and a PartitionSpec, got {mesh!r} and {spec!r}.")
         self.mesh, self.spec = mesh, spec
         self.memory_kind = memory_kind or _MEMORY
-        used = Counter(name for names in map(axes_of_part, spec) for name in names)
+        used = Counter(axes_of_spec(spec))
         for name, times in used.items():
             if name not in mesh.axis_names:
                 raise ValueError(f"Resource axis: {name} of {spec} is not found in mesh: {mesh.axis_names}.")
@@ -479,6 +479,11 @@ def axes_of_part(part: Any) -> tuple[str, ...]:
     if part is None or part is _UNCONSTRAINED:
         return ()
     return part if isinstance(part, tuple) else (part,)
+
+
+def axes_of_spec(spec: PartitionSpec) -> list[str]:
+    """The axes of a mesh that divide some dimension, those of the first dimension first."""
+    return [name for part in spec for name in axes_of_part(part)]
 
 
 NO_MESH = AbstractMesh((), ())

@@ -83,10 +83,9 @@ CHECKED = _Checked()
 
 
 class _Manual(threading.local):
-    """What of this thread's meshes programs run on each device are written for: the axes, and the mesh's order."""
+    """What of this thread's meshes programs run on each device are written for: along which axes, and the mesh."""
 
     axes: frozenset[Any] = frozenset()
-    names: tuple[Any, ...] = ()
     checked = False
     mesh: Any = None
 
@@ -97,7 +96,7 @@ _now = _Manual()
 def ordered(axes: Iterable[Any]) -> tuple[Any, ...]:
     """The axes in the order of the mesh; by name where there is none."""
     wanted = set(axes)
-    first = [name for name in _now.names if name in wanted]
+    first = [] if _now.mesh is None else [name for name in _now.mesh.axis_names if name in wanted]
     return (*first, *sorted(wanted.difference(first), key=str))
 
 
@@ -127,15 +126,15 @@ def manual(mesh: Any, axes: Iterable[Any], checked: bool) -> Iterator[None]:
 
     ``checked`` says whether types tell along which axes values vary.
     """
-    before = _now.axes, _now.names, _now.checked, _now.mesh
-    _now.axes, _now.names, _now.checked, _now.mesh = _now.axes.union(axes), mesh.axis_names, checked, mesh
+    before = _now.axes, _now.checked, _now.mesh
+    _now.axes, _now.checked, _now.mesh = _now.axes.union(axes), checked, mesh
     if checked:
         bind_watched.append(_nothing)
         bind_hooks.append(same_varying)
     try:
         yield
     finally:
-        _now.axes, _now.names, _now.checked, _now.mesh = before
+        _now.axes, _now.checked, _now.mesh = before
         if checked:
             bind_watched.remove(_nothing)
             bind_hooks.remove(same_varying)

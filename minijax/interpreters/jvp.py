@@ -348,6 +348,13 @@ def jvp(
     return [p for p, _ in pairs], [t for _, t in pairs]
 
 
+def with_zeros(outs: Sequence[Any], nonzero: Sequence[bool]) -> tuple[list[Any], list[Any]]:
+    """Primals and tangents of results ``outs`` of a ``jvp_jaxpr``: a zero for each tangent that is not among them."""
+    n = len(nonzero)
+    primals, found = list(outs[:n]), iter(outs[n:])
+    return primals, [next(found) if nz else zero_of(get_aval(x)) for x, nz in zip(primals, nonzero, strict=True)]
+
+
 def jvp_jaxpr(
     closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> tuple[ClosedJaxpr, list[bool]]:

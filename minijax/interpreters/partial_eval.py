@@ -275,6 +275,24 @@ def dce_closed(closed: ClosedJaxpr, used_outputs: Sequence[bool]) -> tuple[Close
     return found[0] or closed, found[1]
 
 
+def dce_call(eqn: JaxprEqn, used: Sequence[bool], operands: Sequence[str], results: Sequence[str]) -> JaxprEqn:
+    """The call ``eqn`` of ``jaxpr`` without results that nobody uses; itself where all that it computes is used.
+
+    The parameters ``operands`` say something of each operand, and ``results`` of each result, where they are there.
+    """
+    pruned, used_in = dce_closed(eqn.params["jaxpr"], used)
+    if pruned is eqn.params["jaxpr"]:
+        return eqn
+    params = {**eqn.params, "jaxpr": pruned}
+    for names, kept in ((operands, used_in), (results, used)):
+        for name in names:
+            if name in params:
+                params[name] = tuple(partition(kept, params[name])[1])
+    return eqn.replace(
+        invars=partition(used_in, eqn.invars)[1], outvars=partition(used, eqn.outvars)[1], params=params
+    )
+
+
 def dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprEqn], set[Any]]:
     """What ``outs`` need of ``eqns``, also of what is inside of them; and what is read on the way.
 

@@ -109,7 +109,8 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] |
     leaves = [convert_element_type(v, np.int32) if dtypes.is_bool(get_aval(v).dtype) else v for v in leaves]
     if is_checked(axes) and any(isinstance(v, Tracer) for v in leaves):
         _check_no_groups(groups)
-        over_mesh, others = ordered(mesh_axes(axes)), tuple(axis for axis in axes if axis not in mesh_axes(axes))
+        over_mesh = ordered(mesh_axes(axes))
+        others = tuple(axis for axis in axes if axis not in over_mesh)
         if others:
             leaves = [psum_p.bind(v, axes=others, axis_index_groups=None) for v in leaves]
         return tree_unflatten(tree, [psum_invariant_p.bind(v, axes=over_mesh) for v in leaves])

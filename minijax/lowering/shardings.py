@@ -59,10 +59,15 @@ def dimension_text(axes: Sequence[str], is_open: bool = False) -> str:
     return "{" + ", ".join([*(f'"{name}"' for name in axes), *["?"] * is_open]) + "}"
 
 
-def spec_text(meshes: MeshTable, mesh: AbstractMesh, spec: PartitionSpec, ndim: int) -> str:
-    """``<@mesh, [{"x"}, {}]>``: how a value of ``ndim`` dimensions is divided over ``mesh``."""
-    parts = [dimension_text(axes_of_part(part), part is PartitionSpec.UNCONSTRAINED) for part in spec]
-    parts += ["{}"] * (ndim - len(parts))
+def spec_text(
+    meshes: MeshTable, mesh: AbstractMesh, spec: PartitionSpec, ndim: int, is_open: bool = False
+) -> str:
+    """``<@mesh, [{"x"}, {}]>``: how a value of ``ndim`` dimensions is divided over ``mesh``.
+
+    With ``is_open`` axes that ``spec`` does not name may divide any dimension further: ``[{"x", ?}, {?}]``.
+    """
+    parts = [dimension_text(axes_of_part(part), is_open or part is PartitionSpec.UNCONSTRAINED) for part in spec]
+    parts += [dimension_text((), is_open)] * (ndim - len(parts))
     return f"<@{meshes.of(mesh)}, [{', '.join(parts)}]>"
 
 

@@ -38,6 +38,7 @@ from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
 from minijax.interpreters.linear_parts import linearize_jaxpr, linearize_rules
 from minijax.interpreters.named_axes import AxisPrimitive, replicas_needed
 from minijax.interpreters.partial_eval import (
+    dce_call,
     dce_closed,
     dce_jaxpr,
     dce_rules,
@@ -744,18 +745,7 @@ recompute_rules[jit_p] = call_recompute(
 
 
 def jit_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
-    pruned, used_in = dce_closed(eqn.params["jaxpr"], used)
-    if pruned is eqn.params["jaxpr"]:
-        return eqn
-    params = {**eqn.params, "jaxpr": pruned}
-    for key, kept in (("donated_invars", used_in), ("in_shardings", used_in), ("out_shardings", used)):
-        if key in params:
-            params[key] = tuple(_chosen(params[key], kept))
-    return eqn.replace(
-        invars=[v for v, u in zip(eqn.invars, used_in, strict=True) if u],
-        outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u],
-        params=params,
-    )
+    return dce_call(eqn, used, ["donated_invars", "in_shardings"], ["out_shardings"])
 
 
 dce_rules[jit_p] = jit_dce

@@ -25,12 +25,12 @@ from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.guards import check, guards
 from minijax.core.lists import partition
-from minijax.core.structural import Zero, full, zero_of
+from minijax.core.structural import Zero, full
 from minijax.core.trace import check_alive
-from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
 from minijax.interpreters.named_axes import AxisPrimitive, axis_binders, bound_axes, replicas_needed, replication
 from minijax.interpreters.partial_eval import (
-    dce_closed,
+    dce_call,
     dce_rules,
     partial_eval_jaxpr,
     partial_eval_jaxpr_rules,
@@ -243,11 +243,7 @@ def pmap_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> 
         in_axes=(*in_axes, *_chosen(nonzero, in_axes)),
         out_axes=(*out_axes, *_chosen(nonzero_out, out_axes)),
     )
-    n = len(out_axes)
-    found = iter(outs[n:])
-    return outs[:n], [
-        next(found) if nz else zero_of(get_aval(out)) for nz, out in zip(nonzero_out, outs[:n], strict=True)
-    ]
+    return with_zeros(outs, nonzero_out)
 
 
 jvp_rules[pmap_p] = pmap_jvp
@@ -306,21 +302,7 @@ partial_eval_rules[pmap_p] = split_now(pmap_p)
 
 
 def pmap_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
-    params = eqn.params
-    pruned, used_in = dce_closed(params["jaxpr"], used)
-    if pruned is params["jaxpr"]:
-        return eqn
-    return eqn.replace(
-        invars=partition(used_in, eqn.invars)[1],
-        outvars=partition(used, eqn.outvars)[1],
-        params={
-            **params,
-            "jaxpr": pruned,
-            "in_axes": _chosen(used_in, params["in_axes"]),
-            "out_axes": _chosen(used, params["out_axes"]),
-            "donated_invars": tuple(partition(used_in, params["donated_invars"])[1]),
-        },
-    )
+    return dce_call(eqn, used, ["in_axes", "donated_invars"], ["out_axes"])
 
 
 dce_rules[pmap_p] = pmap_dce

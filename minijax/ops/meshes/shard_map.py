@@ -23,14 +23,14 @@ from minijax.backend import pjrt
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.lists import partition
-from minijax.core.shardings import Mesh, NamedSharding, PartitionSpec, Sharding, axes_of_part
-from minijax.core.structural import Zero, full, zero_of
+from minijax.core.shardings import Mesh, NamedSharding, PartitionSpec, Sharding, axes_of_part, axes_of_spec
+from minijax.core.structural import Zero, full
 from minijax.core.varying import CHECKED, manual, ordered, pvary, pvary_p, varies_along, varying, vma_rules
 from minijax.interpreters.evaluate import numpy_rules
-from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
 from minijax.interpreters.named_axes import AxisPrimitive, axes_size, axis_binders, axis_users, bound_axes
 from minijax.interpreters.partial_eval import (
-    dce_closed,
+    dce_call,
     dce_rules,
     partial_eval_jaxpr,
     partial_eval_jaxpr_rules,
@@ -44,6 +44,7 @@ from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 from minijax.ir.typecheck import same_type, typecheck_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.lowering.shardings import spec_text
 from minijax.lowering.text import mlir_type
 from minijax.ops.elementwise import div_p
 from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
@@ -145,11 +146,6 @@ axis_binders[shard_map_p] = lambda params: params["newly_manual_axes"]
 batching_rules.holes[shard_map_p] = "its rule must know the mapped axis"
 
 
-def axes_of_spec(spec: PartitionSpec) -> list[Any]:
-    """All axes that divide some dimension."""
-    return [name for part in spec for name in axes_of_part(part)]
-
-
 def _scaled(aval: ShapedArray, spec: PartitionSpec, mesh: Any, divide: bool) -> tuple[int, ...]:
     shape = list(aval.shape)
     for i, part in enumerate(spec):
@@ -242,11 +238,7 @@ def shard_map_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any
         in_specs=(*in_specs, *_chosen(nonzero, in_specs)),
         out_specs=(*out_specs, *_chosen(nonzero_out, out_specs)),
     )
-    n = len(out_specs)
-    found = iter(outs[n:])
-    return outs[:n], [
-        next(found) if nz else zero_of(get_aval(out)) for nz, out in zip(nonzero_out, outs[:n], strict=True)
-    ]
+    return with_zeros(outs, nonzero_out)
 
 
 jvp_rules[shard_map_p] = shard_map_jvp
@@ -372,20 +364,7 @@ partial_eval_rules[shard_map_p] = split_now(shard_map_p)
 
 
 def shard_map_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
-    params = eqn.params
-    pruned, used_in = dce_closed(params["jaxpr"], used)
-    if pruned is params["jaxpr"]:
-        return eqn
-    return eqn.replace(
-        invars=partition(used_in, eqn.invars)[1],
-        outvars=partition(used, eqn.outvars)[1],
-        params={
-            **params,
-            "jaxpr": pruned,
-            "in_specs": _chosen(used_in, params["in_specs"]),
-            "out_specs": _chosen(used, params["out_specs"]),
-        },
-    )
+    return dce_call(eqn, used, ["in_specs"], ["out_specs"])
 
 
 dce_rules[shard_map_p] = shard_map_dce
@@ -470,12 +449,11 @@ def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params:
         consts = [ctx.constant(c, v.aval) for c, v in zip(jaxpr.consts, jaxpr.jaxpr.constvars, strict=True)]
         return lower_eqns(ctx, jaxpr.jaxpr, consts, names)
     module = ctx.module
-    symbol = module.meshes.of(mesh)
     free = len(axes) < len(mesh.axis_names)  # other axes may divide what the specs leave whole
 
     def texts(specs: Sequence[PartitionSpec], types: Sequence[ShapedArray]) -> str:
         return ", ".join(
-            f"<@{symbol}, {dimensions_text(spec, aval.ndim, free)}>" for spec, aval in zip(specs, types, strict=True)
+            spec_text(module.meshes, mesh, spec, aval.ndim, free) for spec, aval in zip(specs, types, strict=True)
         )
 
     inner = ctx.region()
@@ -501,15 +479,6 @@ def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params:
         f"{out_types if len(out_avals) == 1 else f'({out_types})'}",
         len(out_avals),
     )
-
-
-def dimensions_text(spec: PartitionSpec, ndim: int, free: bool) -> str:
-    """``[{"x"}, {}]``; with ``free``, axes that are not named may divide a dimension further: ``[{"x", ?}, {?}]``."""
-    parts = []
-    for part in [*spec, *[None] * (ndim - len(spec))]:
-        named = [f'"{name}"' for name in axes_of_part(part)]
-        parts.append(f"{{{', '.join([*named, '?'] if free else named)}}}")
-    return f"[{', '.join(parts)}]"
 
 
 lowering_rules[shard_map_p] = shard_map_lower

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.array import Array
-from minijax.core.shardings import PartitionSpec, axes_of_part
+from minijax.core.shardings import PartitionSpec, axes_of_part, axes_of_spec
 from minijax.interpreters.vmap import AxisData
 from minijax.ir.jaxpr import JaxprEqn
 from minijax.tools.values.examples import Levels, Stacked, row
@@ -65,7 +65,7 @@ class Devices(Called):
         found = self._parts(super().cotangent(place), spec)
         if self.checked or not isinstance(found, Stacked):
             return found
-        return _scaled(found, 1 / math.prod(axis.size for axis in self.axes if axis.name not in _names(spec)))
+        return _scaled(found, 1 / math.prod(axis.size for axis in self.axes if axis.name not in axes_of_spec(spec)))
 
     def results(self, outs: Sequence[Any]) -> list[Any]:
         """The results of the call from those of the devices."""
@@ -94,7 +94,7 @@ class Devices(Called):
     def _together(self, x: Any, spec: PartitionSpec) -> Any:
         if not isinstance(x, Stacked):
             return x
-        x = self._as_divided(x, _names(spec))
+        x = self._as_divided(x, axes_of_spec(spec))
         outer = len(x.mapped) - len(self.axes)
         before = sum(x.mapped[:outer])
         names, whole = [], list(x.array.aval.shape[:before])
@@ -127,7 +127,7 @@ class Devices(Called):
             return x
         outer = len(x.mapped) - len(self.axes)
         for i, axis in enumerate(self.axes):
-            if axis.name in _names(spec):
+            if axis.name in axes_of_spec(spec):
                 continue
             if not x.mapped[outer + i]:
                 x = _scaled(x, axis.size)
@@ -155,10 +155,6 @@ def device_of(frame: Any, eqn: JaxprEqn, index: int, devices: Callable[[JaxprEqn
     if not 0 <= index < math.prod(sizes):
         raise IndexError(f"this shard_map runs on {math.prod(sizes)} devices; there is no device {index}")
     return devices(eqn).example(*[None] * len(frame.levels.axes), *map(int, np.unravel_index(index, sizes)))
-
-
-def _names(spec: PartitionSpec) -> list[Any]:
-    return [name for part in spec for name in axes_of_part(part)]
 
 
 def _reshaped(x: Array, shape: Sequence[int]) -> Array:
