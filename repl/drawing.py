@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from prompt_toolkit.utils import get_cwidth
 
 from minijax.tools.documents.document import Line, Segment, wrapped
 from minijax.tools.documents.theme import visible
+
+Shown = TypeVar("Shown")
 
 
 def place_role(name: str, row: str = "") -> str:
@@ -27,6 +30,22 @@ def target_at(lines: list[Line], column: int, row: int) -> tuple[str, str]:
             found = name, moment
         at += get_cwidth(piece)
     return found
+
+
+def framed(
+    shown: Shown,
+    columns: int,
+    rows: int,
+    head: Callable[[Shown, int], Line],
+    body: Callable[[Shown, int, int], list[Line]],
+    foot: Callable[[Shown, int, int], list[Line]],
+) -> list[Line]:
+    """A screen of ``rows`` lines: a head where there is room for it, a foot of a third at most, ``body`` between."""
+    columns, rows = max(columns, 1), max(rows, 1)
+    below = foot(shown, columns, max(rows // 3, 1))[: max(rows - 1, 0)]
+    above = [head(shown, columns)] if rows >= 8 else []
+    between = body(shown, columns, rows - len(above) - len(below))
+    return [fitted(each, columns) for each in (*above, *between, *below)][:rows]
 
 
 def ruled(name: str, columns: int, focused: bool) -> Line:

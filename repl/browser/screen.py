@@ -17,6 +17,7 @@ from minijax.repl.drawing import (
     beside,
     cut,
     fitted,
+    framed,
     message_lines,
     padded,
     place_role,
@@ -43,12 +44,7 @@ _SHORT = {"given": "HLO, given", "final": "optimised HLO", "llvm": "LLVM", "mach
 
 def compose(browser: StageBrowser, columns: int, rows: int) -> list[Line]:
     """The screen: ``rows`` lines of ``columns`` columns."""
-    columns, rows = max(columns, 1), max(rows, 1)
-    foot = _foot(browser, columns, max(rows // 3, 1))[: max(rows - 1, 0)]
-    head = [_head(browser, columns)] if rows >= 8 else []
-    room = rows - len(head) - len(foot)
-    body = _help(browser, columns, room) if browser.help else _body(browser, columns, room)
-    return [fitted(each, columns) for each in (*head, *body, *foot)][:rows]
+    return framed(browser, columns, rows, _head, _help if browser.help else _body, _foot)
 
 
 # --- the frame

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterable
 
 from minijax.repl.batch import highlighted
-from minijax.repl.drawing import bar, beside, cut, fitted, message_lines, padded, place_role, ruled, width_of
+from minijax.repl.drawing import bar, beside, cut, framed, message_lines, padded, place_role, ruled, width_of
 from minijax.repl.stepper.keys import help_lines
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import Document, Line, Segment, lay_out
@@ -28,12 +28,7 @@ _KEYS = "? keys  q leaves"
 
 def compose(stepper: Stepper, columns: int, rows: int) -> list[Line]:
     """The screen: ``rows`` lines of ``columns`` columns."""
-    columns, rows = max(columns, 1), max(rows, 1)
-    foot = _foot(stepper, columns, max(rows // 3, 1))[: max(rows - 1, 0)]
-    head = [_head(stepper, columns)] if rows >= 8 else []
-    room = rows - len(head) - len(foot)
-    body = _help(stepper, columns, room) if stepper.help else _body(stepper, columns, room)
-    return [fitted(each, columns) for each in (*head, *body, *foot)][:rows]
+    return framed(stepper, columns, rows, _head, _help if stepper.help else _body, _foot)
 
 
 # --- the frame
