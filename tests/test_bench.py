@@ -73,6 +73,30 @@ def test_growth_tells_linear_from_quadratic(power: int, verdict: str) -> None:
     assert result.verdict == verdict
 
 
+def test_a_sample_is_filled_by_calls_as_quick_as_they_come_to_be() -> None:
+    """What a library derives at its second or third call of a function is no reason to take samples of one call."""
+    calls = [0]
+    samples: list[int] = []
+
+    def prepare(ns: Any) -> measure.Thunk:
+        def thunk() -> float:
+            calls[0] += 1
+            return 1.0
+
+        return thunk
+
+    def clock(thunk: measure.Thunk) -> tuple[float, Any]:
+        before = calls[0]
+        value = thunk()
+        samples.append(calls[0] - before)
+        return sum([50e6 if call < 3 else 1e6 for call in range(before, calls[0])]), value
+
+    row = Row("row", "row", 1.0, prepare, clock=clock, repeat=True)
+    result = measured(row, settings(None, None, max_rounds=1))
+    assert samples[-1] == measure.FULL_SAMPLE_NS // 1_000_000
+    assert result.subject == result.reference == 1e6
+
+
 def test_prepare_is_called_afresh_every_round() -> None:
     made: list[object] = []
 
