@@ -201,6 +201,24 @@ def _start() -> Runtime:
     return Runtime(xla, xla_client, client, from_jax=False)
 
 
+# With more devices than these a process may meet limits on its threads, of which a client has about one for each.
+MOST_SIMULATED = 4096
+
+
+def simulated(count: int) -> Runtime:
+    """A client of its own with ``count`` host devices, to compile for: they are the same processor's.
+
+    It has as many threads, and some 120 kB of memory for each, until it and what it compiled are collected. ValueError
+    for more than 4,096.
+    """
+    if count > MOST_SIMULATED:
+        raise ValueError(
+            f"a mesh of {count} devices cannot be simulated: {MOST_SIMULATED} are the most. Make its axes smaller."
+        )
+    xla, xla_client = load()
+    return Runtime(xla, xla_client, xla_client.make_cpu_client(num_devices=count), from_jax=False)
+
+
 _lock = threading.Lock()
 _runtime: Runtime | None = None
 

@@ -488,6 +488,37 @@ class Executable:
         return "\n\n".join(module.to_string() for module in self.loaded.hlo_modules())
 
 
+class SimulatedExecutable:
+    """What is known of a program that was compiled for simulated devices; it and its client are gone.
+
+    ``execute`` and ``execute_and_wait`` raise ValueError; all else is as in ``Executable``.
+    """
+
+    __slots__ = ("name", "out_avals", "device", "origin", "kept", "_text", "_costs", "_memory", "__weakref__")
+
+    def __init__(self, made: Executable) -> None:
+        self.name, self.out_avals, self.device, self.kept = made.name, made.out_avals, None, made.kept
+        self.origin: Callable[[], Any] | None = None
+        self._text, self._costs, self._memory = made.hlo_text(), made.cost_analysis(), made.memory_analysis()
+
+    def __repr__(self) -> str:
+        return f"<SimulatedExecutable {self.name}>"
+
+    def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        raise ValueError(f"{self.name} was compiled for simulated devices, those of an AbstractMesh: it cannot be run.")
+
+    execute_and_wait = execute
+
+    def cost_analysis(self) -> dict[str, Any]:
+        return dict(self._costs)
+
+    def memory_analysis(self) -> Any:
+        return self._memory
+
+    def hlo_text(self) -> str:
+        return self._text
+
+
 # What to raise for an error with which a program was refused or failed on buffers.
 _Explain = Callable[[Exception, Sequence[Buffer]], BaseException]
 _Execute = Callable[[Sequence[Buffer]], list[Buffer]]
@@ -546,7 +577,7 @@ def compile(
     kept: Sequence[int] | None = None,
     flags: Sequence[tuple[str, str]] = (),
     within: AbstractContextManager[Any] | None = None,
-) -> Executable:
+) -> Executable | SimulatedExecutable:
     """Compile a StableHLO module with a public ``@main`` and load it.
 
     Args:
@@ -558,7 +589,8 @@ def compile(
       num_replicas: copies that run at once and may talk by collectives. The module must say
         ``mhlo.num_replicas`` itself only for other readers; this number decides.
       device_assignment: one device, or global device id, for each replica; the first devices if None.
-      division: how one program is divided among several devices, a ``spmd.Division``, in place of the three above.
+      division: how one program is divided among several devices, a ``spmd.Division``, in place of the three above. If
+        these are simulated, they are made for the time that it takes.
       host_callbacks: Python functions that custom calls of the module refer to by their index.
       n_consts: how many of the arguments are what the function closes over; they come first. For error messages, like
       kept: the positions of the function's arguments that the others are; None for all.
@@ -569,12 +601,13 @@ def compile(
       CompileError: XLA does not accept the program.
       DeviceOutOfMemoryError: the program does not fit.
     """
-    rt = runtime()
+    simulated = division is not None and division.simulated
+    rt = _client.simulated(len(division.devices)) if simulated else runtime()
     if division is None:
         assigned = _assign(rt, device, num_replicas, device_assignment)
         options = rt.compile_options(np.array([[each.id] for each in assigned]))
     else:
-        assigned = list(division.devices)
+        assigned = rt.devices if simulated else list(division.devices)
         options = rt.spmd_options([each.id for each in assigned], *division.free)
     _register_custom_calls(rt, module_text)
     if flags:
@@ -595,7 +628,10 @@ def compile(
     out_avals = _read_out_avals(rt, loaded) if out_avals is None else [*map(physical_aval, out_avals)]
     if division is not None:
         place = assigned[0] if len(assigned) == 1 else None
-        return Executable(rt, loaded, name, out_avals, division.results(loaded, out_avals), place, n_consts, kept)
+        shardings = division.results(loaded, out_avals)
+        if simulated:
+            return SimulatedExecutable(Executable(rt, loaded, name, [], [], place, n_consts, kept))
+        return Executable(rt, loaded, name, out_avals, shardings, place, n_consts, kept)
     sharding = rt.on(assigned[0]) if num_replicas == 1 else rt.across(assigned)
     place = assigned[0] if num_replicas == 1 else None
     return Executable(rt, loaded, name, out_avals, [sharding] * len(out_avals), place, n_consts, kept)

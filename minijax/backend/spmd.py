@@ -17,7 +17,14 @@ from minijax.backend.pjrt import Buffer, Device, buffer_device, to_numpy
 from minijax.core import dtypes
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.keys import is_key, keys_of, words_of
-from minijax.core.shardings import PartitionSpec, Sharding, SingleDeviceSharding, TiledSharding, named_like
+from minijax.core.shardings import (
+    PartitionSpec,
+    Sharding,
+    SimulatedDevice,
+    SingleDeviceSharding,
+    TiledSharding,
+    named_like,
+)
 
 __all__ = ["Division", "gather", "parts", "put_over", "put_parts", "xla_sharding"]
 
@@ -167,8 +174,16 @@ class Division:
         """Which arguments and results XLA may divide as it likes."""
         return [each is None for each in self.ins], [each is None or _partly_free(each) for each in self.outs]
 
+    @property
+    def simulated(self) -> bool:
+        """Whether the devices are those of a mesh without devices."""
+        return type(self.devices[0]) is SimulatedDevice
+
     def results(self, loaded: Any, out_avals: Sequence[ShapedArray]) -> list[Any]:
-        """Note what XLA chose for the program ``loaded``; returns what jaxlib takes for the results' shardings."""
+        """Note what XLA chose for the program ``loaded``; returns what jaxlib takes for the results' shardings.
+
+        Nothing is returned if the devices are simulated: there will be no results.
+        """
         if None in self.ins:
             # the arguments' ranks are not known to XLA's description if it is "all of it everywhere"
             found = loaded.get_parameter_shardings()
@@ -181,7 +196,7 @@ class Division:
             self._chosen(None if found is None else found[i], aval.ndim) if each is None else each
             for i, (each, aval) in enumerate(zip(self.outs, out_avals, strict=True))
         ]
-        return [*map(xla_sharding, self.outs)]  # type: ignore[arg-type]
+        return [] if self.simulated else [*map(xla_sharding, self.outs)]  # type: ignore[arg-type]
 
     def _chosen(self, op: Any, ndim: int | None) -> Sharding:
         tiles = _tiles(runtime(), op, len(self.devices), ndim)

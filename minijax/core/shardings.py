@@ -138,6 +138,21 @@ class AbstractMesh:
         return f"({', '.join(map(repr, self.axis_types))}{',' * (len(self.axis_types) == 1)})"
 
 
+class SimulatedDevice(NamedTuple):
+    """A device of an ``AbstractMesh``: there is none, so programs are compiled for it and nothing runs on it."""
+
+    id: int
+
+    @property
+    def platform(self) -> str:
+        return "cpu"
+
+
+def simulated_devices(count: int) -> tuple[SimulatedDevice, ...]:
+    """As many, in the order of their ids."""
+    return tuple(map(SimulatedDevice, range(count)))
+
+
 def _types(given: Any, count: int) -> tuple[AxisType, ...]:
     if given is None:
         return (AxisType.Auto,) * count
@@ -191,6 +206,8 @@ class Sharding:
     """Which part of an array lies on which device."""
 
     memory_kind: str | None = _MEMORY
+    # whether it names a mesh without devices, and so says how an array is divided, but not where it lies
+    abstract = False
 
     @functools.cached_property
     def assignment(self) -> tuple[Any, ...]:
@@ -270,10 +287,11 @@ class Sharding:
         """Whether both put the same parts of arrays of ``ndim`` dimensions on the same devices."""
         if self is other:
             return True
-        if self.assignment == other.assignment:
+        described = self.abstract or other.abstract
+        if self.num_devices == other.num_devices if described else self.assignment == other.assignment:
             ours, theirs = self.tiles(ndim), other.tiles(ndim)
             return ours.shape == theirs.shape and bool((_sorted(ours) == _sorted(theirs)).all())
-        return self.device_set == other.device_set and self._parts(ndim) == other._parts(ndim)
+        return not described and self.device_set == other.device_set and self._parts(ndim) == other._parts(ndim)
 
     def _parts(self, ndim: int) -> dict[Any, tuple[int, ...]]:
         """For each device which part it has, and of how many."""
@@ -345,13 +363,16 @@ class TiledSharding(Sharding):
 class NamedSharding(Sharding):
     """An array divided over a mesh, as ``spec`` says.
 
+    Over an ``AbstractMesh`` it is a description: programs can be lowered and compiled for it, no array lies so.
+
     Raises ValueError for an axis that the mesh does not have, or that divides two dimensions.
     """
 
-    def __init__(self, mesh: Mesh, spec: PartitionSpec, *, memory_kind: str | None = None) -> None:
+    def __init__(self, mesh: AbstractMesh, spec: PartitionSpec, *, memory_kind: str | None = None) -> None:
         if not isinstance(mesh, AbstractMesh) or not isinstance(spec, PartitionSpec):
             raise TypeError(f"NamedSharding expects a mesh and a PartitionSpec, got {mesh!r} and {spec!r}.")
         self.mesh, self.spec = mesh, spec
+        self.abstract = not isinstance(mesh, Mesh)
         self.memory_kind = memory_kind or _MEMORY
         used = Counter(axes_of_spec(spec))
         for name, times in used.items():
@@ -366,7 +387,26 @@ class NamedSharding(Sharding):
         self._tiles: dict[int, np.ndarray] = {}
 
     def _devices(self) -> Sequence[Any]:
+        if not isinstance(self.mesh, Mesh):
+            raise ValueError(
+                f"{self} has no devices: no array can lie so. Take a Mesh of devices, or lower and compile for it, "
+                "which needs none: jit(f).lower(ShapeDtypeStruct(shape, dtype, sharding=...)).compile()."
+            )
         return list(self.mesh.devices.flat)
+
+    @property
+    def num_devices(self) -> int:
+        return self.mesh.size
+
+    def over(self, devices: Sequence[Any]) -> NamedSharding:
+        """The same over a mesh of ``devices``, as many as the ``AbstractMesh`` says; itself if it has devices."""
+        if not self.abstract:
+            return self
+        array = np.empty(len(devices), object)
+        array[:] = devices
+        mesh = self.mesh
+        made = Mesh(array.reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
+        return NamedSharding(made, self.spec, memory_kind=self.memory_kind)
 
     def with_spec(self, spec: Any) -> NamedSharding:
         """The same mesh, divided as ``spec`` says, a ``PartitionSpec`` or its entries."""
@@ -422,7 +462,7 @@ class NamedSharding(Sharding):
         return f"NamedSharding(mesh={self.mesh!s}, spec={self.spec}, memory_kind={self.memory_kind})"
 
 
-def named_like(mesh: Mesh, tiles: np.ndarray) -> Sharding:
+def named_like(mesh: AbstractMesh, tiles: np.ndarray) -> Sharding:
     """The sharding over ``mesh`` that has these ``tiles``: a ``NamedSharding`` if a spec can say it."""
     ndim = tiles.ndim - 1
     part_of = np.empty((mesh.size, ndim), int)
@@ -441,18 +481,20 @@ def named_like(mesh: Mesh, tiles: np.ndarray) -> Sharding:
         spec.append(tuple(name for step, name in sorted(steps, key=lambda each: -each[0]) if step))
     while spec and not spec[-1]:
         spec.pop()
+    devices = mesh._identity[-1] if isinstance(mesh, Mesh) else simulated_devices(mesh.size)
     try:
         found = NamedSharding(mesh, PartitionSpec(*spec))
     except ValueError:  # one axis divides two dimensions
-        return TiledSharding(mesh._identity[-1], tiles)
+        return TiledSharding(devices, tiles)
     ours = found.tiles(ndim)
     same = ours.shape == tiles.shape and bool((_sorted(ours) == _sorted(tiles)).all())
-    return found if same else TiledSharding(mesh._identity[-1], tiles)
+    return found if same else TiledSharding(devices, tiles)
 
 
-def mesh_of(shardings: Sequence[Any]) -> Mesh | None:
-    """The mesh of the first ``NamedSharding`` among ``shardings``."""
-    return next((each.mesh for each in shardings if isinstance(each, NamedSharding)), None)
+def mesh_of(shardings: Sequence[Any]) -> AbstractMesh | None:
+    """The mesh of the first ``NamedSharding`` among ``shardings``: of those that have devices, if any has."""
+    meshes = [each.mesh for each in shardings if isinstance(each, NamedSharding)]
+    return next((mesh for mesh in meshes if isinstance(mesh, Mesh)), meshes[0] if meshes else None)
 
 
 class Placement(NamedTuple):
@@ -462,9 +504,14 @@ class Placement(NamedTuple):
     """
 
     devices: tuple[Any, ...]
-    mesh: Mesh | None
+    mesh: AbstractMesh | None
     ins: tuple[Sharding | None, ...]
     outs: tuple[Sharding | None, ...]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the devices are those of an ``AbstractMesh``: the program can be compiled, not run."""
+        return type(self.devices[0]) is SimulatedDevice
 
     @property
     def everywhere(self) -> Sharding:

@@ -7,6 +7,7 @@ in one place, ``placement_of``, from what the operands, the call and the program
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,7 +19,16 @@ from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array,
 from minijax.core.avals import ShapedArray
 from minijax.core.guards import check_transfer, transfer_guards
 from minijax.core.primitive import Primitive
-from minijax.core.shardings import NamedSharding, Placement, Sharding, SingleDeviceSharding, context, mesh_of
+from minijax.core.shardings import (
+    NamedSharding,
+    PartitionSpec,
+    Placement,
+    Sharding,
+    SingleDeviceSharding,
+    context,
+    mesh_of,
+    simulated_devices,
+)
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import check_alive
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
@@ -87,6 +97,30 @@ class Partitioned(Compiled):
         for i in self.float0s:
             outs[i] = np.zeros(self.out_avals[i].shape, dtypes.float0)
         return outs
+
+
+class Simulated(Partitioned):
+    """A jaxpr compiled for devices that are not there, to be looked at."""
+
+    __slots__ = ()
+
+    def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
+        try:
+            return super()._compile(closed, text, **options)
+        finally:
+            # a client and its devices refer to each other: without this its threads would wait for the next collection
+            gc.collect()
+
+    def _constant(self, x: Any) -> Any:
+        return None
+
+    def __call__(self, *args: Any) -> list[Array]:
+        axes = f" ({_axes_text(self.placement.mesh)})" if self.placement.mesh else ""
+        raise ValueError(
+            f"{self.name} cannot be run: its {len(self.placement.devices)} devices{axes} are simulated, since only an "
+            "AbstractMesh has been named. Put its arguments over a Mesh of devices, or look at the program that each "
+            "device would run, jit(f).lower(...).compile().as_text()."
+        )
 
 
 def _maker(aval: ShapedArray, sharding: Any) -> Callable[[Any], Array]:
@@ -158,24 +192,35 @@ def sharding_of_operand(x: Any) -> Sharding | None:
 
 
 class _Devices:
-    """The devices of a program, which all who have a say in it must agree upon."""
+    """The devices of a program, which all who have a say in it must agree upon.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    ``count`` is how many there are to be, ``found`` which ones: None as long as only meshes without devices have a say,
+    which ``described`` tells.
+    """
+
+    def __init__(self) -> None:
         self.found: tuple[Any, ...] | None = None
+        self.count: int | None = None
+        self.described = False
         self.said: Callable[[], str]
 
-    def note(self, devices: tuple[Any, ...], said: Callable[[], str]) -> None:
-        if self.found is None:
-            self.found, self.said = devices, said
-        elif self.found != devices:
+    def note(self, sharding: Sharding, said: Callable[[], str]) -> None:
+        devices = None if sharding.abstract else sharding.assignment
+        count = sharding.num_devices
+        if self.count not in (None, count) or None not in (self.found, devices) and self.found != devices:
             raise ValueError(
                 f"Received incompatible devices for jitted computation. Got {self.said()} and {said()}. Bring them "
                 "together with device_put, or name shardings over the same devices in the same order."
             )
+        self.described = self.described or devices is None
+        if self.count is None or self.found is None and devices is not None:
+            self.found, self.count, self.said = devices, count, said
 
 
-def _devices_text(what: str, devices: Sequence[Any]) -> str:
+def _devices_text(what: str, sharding: Sharding) -> str:
+    if sharding.abstract:
+        return f"{what} over {mesh_of([sharding])}, which has no devices"
+    devices = sharding.assignment
     return f"{what} with device ids {[each.id for each in devices]} on platform {devices[0].platform.upper()}"
 
 
@@ -202,7 +247,7 @@ def placement_of(
     """
     kept = None if keep_unused else kept_inputs(closed)
     taken = range(len(args)) if kept is None else set(kept)
-    devices = _Devices(name)
+    devices = _Devices()
     chosen: list[Sharding | None] = [None] * len(args)
     over = bool(outs)
     for i, x in enumerate(args):
@@ -215,28 +260,34 @@ def placement_of(
         chosen[i] = sharding = wanted or own
         if sharding is not None:
             over = over or wanted is not None or type(x) is not CommittedArray
-            devices.note(sharding.assignment, _said_of(x, own, sharding, name, label, i))
+            devices.note(sharding, _said_of(x, own, sharding, name, label, i))
     inner = shardings_named(closed)
     for primitive, sharding in inner:
-        devices.note(
-            sharding.assignment,
-            lambda p=primitive, s=sharding: _devices_text(f"{p} inside {name}", s.assignment),  # type: ignore[misc]
-        )
+        devices.note(sharding, lambda p=primitive, s=sharding: _devices_text(f"{p} inside {name}", s))  # type: ignore[misc]
     said = outs or [None] * len(closed.out_avals)
     results = [each if isinstance(each, Sharding) else None for each in said]
     for sharding, aval in zip(results, closed.out_avals, strict=True):
         if sharding is not None:
             sharding.shard_shape(aval.shape)
-            devices.note(
-                sharding.assignment, lambda s=sharding: _devices_text(f"out_shardings of {name}", s.assignment)  # type: ignore[misc]
-            )
+            devices.note(sharding, lambda s=sharding: _devices_text(f"out_shardings of {name}", s))  # type: ignore[misc]
     mesh = mesh_of([*chosen, *[s for _, s in inner], *results])
     found = devices.found
     if found is None and context.mesh is not None and context.mesh.size > 1:
-        found, mesh = context.mesh_devices, context.mesh
+        if devices.count in (None, context.mesh.size):
+            found, mesh = context.mesh_devices, context.mesh
+    if found is None and devices.count is not None:
+        found = simulated_devices(devices.count)
+    elif found is not None and devices.described:
+        chosen, results = [_over(each, found) for each in chosen], [_over(each, found) for each in results]
+        mesh = mesh_of([_over(NamedSharding(mesh, PartitionSpec()), found)]) if mesh is not None else None
     if found is None or not (over or inner or mesh is not None):
         return None
     return Placement(found, mesh, tuple(chosen), tuple(results))
+
+
+def _over(sharding: Sharding | None, devices: Sequence[Any]) -> Sharding | None:
+    """``sharding``, over ``devices`` if it names a mesh without any."""
+    return sharding.over(devices) if isinstance(sharding, NamedSharding) else sharding
 
 
 def _check_wanted(x: Any, own: Sharding | None, wanted: Sharding, name: str, label: str) -> None:
@@ -255,7 +306,7 @@ def _said_of(
 ) -> Callable[[], str]:
     def said() -> str:
         if own is None or type(x) not in HELD:
-            return _devices_text(f"in_shardings for argument {label(i)} of {name}", sharding.assignment)
+            return _devices_text(f"in_shardings for argument {label(i)} of {name}", sharding)
         return placed_text(x, label(i), name)
 
     return said
@@ -271,7 +322,7 @@ def partitioned(
         announce(closed, name, key, _lies_otherwise(closed, key))
         module = lowered(closed, name, donated, keep_unused, placement)
         made_of = (closed, name, donated, keep_unused, module.text, module.host_callbacks)
-        program = closed.memo[key] = Partitioned(placement, *made_of)
+        program = closed.memo[key] = (Simulated if placement.simulated else Partitioned)(placement, *made_of)
     return program  # type: ignore[no-any-return]
 
 

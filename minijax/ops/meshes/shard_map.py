@@ -23,7 +23,7 @@ from minijax.backend import pjrt
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.lists import partition
-from minijax.core.shardings import Mesh, NamedSharding, PartitionSpec, Sharding, axes_of_part, axes_of_spec
+from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, axes_of_part, axes_of_spec
 from minijax.core.structural import Zero, full
 from minijax.core.varying import CHECKED, manual, ordered, pvary, pvary_p, varies_along, varying, vma_rules
 from minijax.interpreters.evaluate import numpy_rules
@@ -197,7 +197,7 @@ def shard_map_impl(*args: Any, **params: Any) -> list[Any]:
 def named_by_shard_map(params: dict[str, Any]) -> list[Sharding]:
     """What says on which devices the program runs."""
     mesh = params["mesh"]
-    return [NamedSharding(mesh, PartitionSpec())] if isinstance(mesh, Mesh) else []
+    return [NamedSharding(mesh, PartitionSpec())]
 
 
 names_shardings[shard_map_p] = named_by_shard_map

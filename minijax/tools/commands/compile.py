@@ -136,7 +136,7 @@ def _partitioned(lowered: Any) -> Iterator[Block]:
         return
     programs = links.of_lowered(lowered, optimized=True, most=sys.maxsize)
     found = collectives.collectives(programs, placement.mesh)
-    yield from collectives.blocks(found, len(placement.devices), len(programs.python) > 1)
+    yield from collectives.blocks(found, len(placement.devices), len(programs.python) > 1, placement.simulated)
 
 
 def _linked(args: Arguments, lowered: Any, compiled: Any) -> tuple[list[Block], Any]:

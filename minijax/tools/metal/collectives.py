@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.named import Frozen
-from minijax.tools.documents.document import Block, Segment, Table, line, text
+from minijax.tools.documents.document import Block, Row, Segment, Table, line, text
 from minijax.tools.documents.words import bytes_text, plural
 from minijax.tools.programs import hlo
 from minijax.tools.programs.link_views import short_file
@@ -185,8 +185,18 @@ def _reason(kind: str, axes: tuple[str, ...], equation: Equation | None) -> str:
     return f"parts move to other devices{along}"
 
 
-def blocks(found: Sequence[Collective], devices: int, several_files: bool) -> Iterator[Block]:
-    """The collectives as a table, those of one line together, and the total."""
+def blocks(
+    found: Sequence[Collective], devices: int, several_files: bool, simulated: bool = False
+) -> Iterator[Block]:
+    """The collectives as a table, those of one line together, and the total; what is sent of each kind, if of several.
+
+    ``simulated`` says that there are no such devices.
+    """
+    if simulated:
+        yield text(
+            f"compiled for {plural(devices, 'simulated device')}: this machine does not have them, and nothing has run",
+            role="muted",
+        )
     if not found:
         yield text(f"no collective: {plural(devices, 'device')}, and nothing is sent between them", role="muted")
         return
@@ -203,6 +213,10 @@ def blocks(found: Sequence[Collective], devices: int, several_files: bool) -> It
             ("muted", f" a call{loops}"),
         )
     )
+    kinds = by_kind(found)
+    if len(kinds) > 1:
+        parts = [f"{kind} {bytes_text(sent)} ({count})" for kind, (count, sent) in kinds.items()]
+        yield Row("sent", (line(" · ".join(parts)),))
     rows = []
     for each in sorted(found, key=lambda each: (_place(each), -each.sent)):
         rows.append(_cells(each, several_files))
@@ -213,6 +227,15 @@ def blocks(found: Sequence[Collective], devices: int, several_files: bool) -> It
             "in_shardings or with_sharding_constraint",
             role="muted",
         )
+
+
+def by_kind(found: Sequence[Collective]) -> dict[str, tuple[int, float]]:
+    """Of each kind how many there are, and the bytes that each device sends for them."""
+    kinds: dict[str, tuple[int, float]] = {}
+    for each in found:
+        count, sent = kinds.get(each.kind, (0, 0.0))
+        kinds[each.kind] = count + 1, sent + each.sent
+    return kinds
 
 
 def _place(each: Collective) -> tuple[str, int]:
