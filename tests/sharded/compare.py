@@ -21,6 +21,7 @@ from minijax import interop
 from tests.sharded.programs import PROGRAMS, Mapped
 
 SHAPE = (4, 2)
+NAMES = """jit grad value_and_grad jvp vjp vmap checkpoint custom_vjp shard_map make_jaxpr device_put devices tree"""
 
 
 def namespace(name: str) -> Any:
@@ -34,10 +35,9 @@ def namespace(name: str) -> Any:
         nn=importlib.import_module(name + ".nn"),
         mesh=of.Mesh(devices, ("x", "y")),
         P=of.PartitionSpec,
-        **{
-            each: getattr(top, each)
-            for each in ("jit", "grad", "jvp", "vjp", "vmap", "checkpoint", "custom_vjp", "shard_map", "make_jaxpr")
-        },
+        Mesh=of.Mesh,
+        NamedSharding=of.NamedSharding,
+        **{each: getattr(top, each) for each in NAMES.split()},
     )
 
 

@@ -1,0 +1,376 @@
+"""Training steps over many devices, over either library's names: a perceptron and a transformer, divided in many ways.
+
+A model is written once. What divides it is a ``Plan``: which axis of the mesh has the batch (``data``), which has the
+hidden units, heads and words (``model``), and whether the whole step is one program that XLA divides (``jit``), or one
+device's program with its own collectives (``shard_map``). With ``gathered`` weights each device keeps a part of every
+parameter along ``data`` and all of it only while it is used (fully sharded data parallelism, ZeRO's third stage).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+RATE, FADING = 0.05, 0.9
+
+
+class Sizes(NamedTuple):
+    """Of a batch and the models; ``hidden``, ``heads`` and ``words`` are multiples of the devices along ``model``."""
+
+    batch: int = 16
+    width: int = 16
+    hidden: int = 32
+    heads: int = 8
+    length: int = 8
+    words: int = 32
+    layers: int = 2
+
+
+class Plan(NamedTuple):
+    """How a step is divided.
+
+    ``style``: 'placed' (shardings of the arguments alone), 'named' (``in_shardings`` and ``out_shardings``),
+    'constrained' (also of activations), 'mapped' (``shard_map`` of the whole step), 'outside' (the gradient is taken
+    of a mapped loss), 'partly' (mapped along ``data``, left to XLA along ``model``).
+    """
+
+    style: str
+    data: int = 1
+    model: int = 1
+    gathered: bool = False
+
+    @property
+    def manual(self) -> bool:
+        """Whether the loss is one device's program along ``data``."""
+        return self.style in ("mapped", "outside", "partly")
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether the loss sees only its device's part of hidden units, heads and words."""
+        return self.style in ("mapped", "outside")
+
+
+class Hooks(NamedTuple):
+    """What a model asks of its plan.
+
+    ``whole(leaf, axis)`` is a parameter ready for use, which may be divided along ``axis``; ``summed`` adds up parts of
+    a sum over ``model``, ``largest`` does so of a maximum, ``first(n)`` is the first word of this device's n, ``kept(x,
+    *spec)`` says how an activation lies, ``mean`` is that of all devices' batches.
+    """
+
+    whole: Callable[[Any, Any], Any]
+    summed: Callable[[Any], Any]
+    largest: Callable[[Any], Any]
+    first: Callable[[int], Any]
+    kept: Callable[..., Any]
+    mean: Callable[[Any], Any]
+
+
+class Model(NamedTuple):
+    """Its parameters and a batch as NumPy trees, how each lies (names of axes), and the loss of both."""
+
+    start: Callable[[Sizes], Any]
+    specs: Callable[[Sizes], Any]
+    batch: Callable[[Sizes], Any]
+    batch_specs: tuple[Any, ...]
+    loss: Callable[..., Any]
+
+
+def _draw(seed: int) -> Callable[..., np.ndarray]:
+    draw = np.random.default_rng(seed)
+    return lambda *shape: (draw.normal(size=shape) * (shape[0] ** -0.5)).astype(np.float32)
+
+
+def perceptron_start(sizes: Sizes) -> Any:
+    """A layer that is divided by columns, then one that is divided by rows, as often as there are layers."""
+    draw = _draw(0)
+
+    def layer() -> dict[str, np.ndarray]:
+        return {
+            "in": draw(sizes.width, sizes.hidden),
+            "bias": np.zeros(sizes.hidden, np.float32),
+            "out": draw(sizes.hidden, sizes.width),
+        }
+
+    return [layer() for _ in range(sizes.layers)]
+
+
+def perceptron_specs(sizes: Sizes) -> Any:
+    """Of each parameter the axis along which each of its dimensions is divided."""
+    layer = {"in": ("data", "model"), "bias": ("model",), "out": ("model", "data")}
+    return [layer for _ in range(sizes.layers)]
+
+
+def perceptron_batch(sizes: Sizes) -> Any:
+    """Inputs and targets."""
+    draw = _draw(1)
+    return draw(sizes.batch, sizes.width) * 3, draw(sizes.batch, sizes.width) * 3
+
+
+def perceptron_loss(ns: Any, hooks: Hooks, params: Any, inputs: Any, targets: Any) -> Any:
+    """The mean square of what is missed."""
+    x = inputs
+    for layer in params:
+        hidden = ns.nn.gelu(x @ hooks.whole(layer["in"], 0) + layer["bias"])
+        hidden = hooks.kept(hidden, "data", "model")
+        x = x + hooks.kept(hooks.summed(hidden @ hooks.whole(layer["out"], 1)), "data", None)
+    return hooks.mean(ns.jnp.mean((x - targets) ** 2))
+
+
+def transformer_start(sizes: Sizes) -> Any:
+    """Words and places, blocks of attention and a perceptron, and what tells the next word."""
+    draw = _draw(2)
+    each = sizes.width // sizes.heads
+
+    def block() -> dict[str, np.ndarray]:
+        return {
+            "look": draw(sizes.width, 3, sizes.heads, each),
+            "take": draw(sizes.heads, each, sizes.width),
+            "widen": draw(sizes.width, sizes.hidden),
+            "narrow": draw(sizes.hidden, sizes.width),
+            "scales": np.ones((2, sizes.width), np.float32),
+        }
+
+    return {
+        "words": draw(sizes.words, sizes.width),
+        "places": draw(sizes.length, sizes.width),
+        "blocks": [block() for _ in range(sizes.layers)],
+        "head": draw(sizes.width, sizes.words),
+    }
+
+
+def transformer_specs(sizes: Sizes) -> Any:
+    """Of each parameter the axis along which each of its dimensions is divided."""
+    block = {
+        "look": ("data", None, "model", None),
+        "take": ("model", None, "data"),
+        "widen": ("data", "model"),
+        "narrow": ("model", "data"),
+        "scales": (None, None),
+    }
+    blocks = [block for _ in range(sizes.layers)]
+    return {"words": ("model", "data"), "places": (None, None), "blocks": blocks, "head": ("data", "model")}
+
+
+def stacked_start(sizes: Sizes) -> Any:
+    """Those of the transformer, of all blocks in one array: the blocks are steps of a loop."""
+    found = transformer_start(sizes)
+    blocks = found["blocks"]
+    return {**found, "blocks": {name: np.stack([each[name] for each in blocks]) for name in blocks[0]}}
+
+
+def stacked_specs(sizes: Sizes) -> Any:
+    """Of each parameter the axis along which each of its dimensions is divided."""
+    found = transformer_specs(sizes)
+    return {**found, "blocks": {name: (None, *names) for name, names in found["blocks"][0].items()}}
+
+
+def transformer_batch(sizes: Sizes) -> Any:
+    """Words, and those that come next."""
+    words = np.random.default_rng(3).integers(0, sizes.words, (sizes.batch, sizes.length + 1)).astype(np.int32)
+    return words[:, :-1], words[:, 1:]
+
+
+def _normalized(ns: Any, x: Any, scale: Any) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    return scale * centred * ns.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+
+
+def _attended(ns: Any, hooks: Hooks, block: Any, x: Any) -> Any:
+    jnp = ns.jnp
+    query, key, value = jnp.einsum("bpw,wkhd->kbhpd", x, hooks.whole(block["look"], 0))
+    scores = jnp.einsum("bhpd,bhqd->bhpq", query, key) / query.shape[-1] ** 0.5
+    scores = jnp.where(jnp.tril(jnp.ones(scores.shape[-2:], bool)), scores, -1e9)
+    taken = jnp.einsum("bhpq,bhqd->bhpd", ns.nn.softmax(scores), value)
+    taken = hooks.kept(taken, "data", "model", None, None)
+    return hooks.summed(jnp.einsum("bhpd,hdw->bpw", taken, hooks.whole(block["take"], 2)))
+
+
+def _block(ns: Any, hooks: Hooks, block: Any, x: Any) -> Any:
+    x = x + hooks.kept(_attended(ns, hooks, block, _normalized(ns, x, block["scales"][0])), "data", None, None)
+    wide = ns.nn.gelu(_normalized(ns, x, block["scales"][1]) @ hooks.whole(block["widen"], 0))
+    wide = hooks.kept(wide, "data", None, "model")
+    return x + hooks.kept(hooks.summed(wide @ hooks.whole(block["narrow"], 1)), "data", None, None)
+
+
+def transformer_loss(ns: Any, hooks: Hooks, params: Any, words: Any, following: Any) -> Any:
+    """The mean of minus the log probability of the word that follows.
+
+    Words are divided along ``model``: a device looks up those that it has, and the parts are added.
+    """
+    jnp = ns.jnp
+    table = hooks.whole(params["words"], 1)
+    x = hooks.summed(_looked_up(ns, hooks, table, words)) + params["places"]
+    blocks = params["blocks"]
+    if isinstance(blocks, dict):
+        again = ns.checkpoint(lambda x, block: _block(ns, hooks, block, x))
+        x, _ = ns.lax.scan(lambda x, block: (again(x, block), None), x, blocks)
+    else:
+        for block in blocks:
+            x = _block(ns, hooks, block, x)
+    scores = hooks.kept(x @ hooks.whole(params["head"], 0), "data", None, "model")
+    scores = scores - hooks.largest(ns.lax.stop_gradient(scores.max(-1, keepdims=True)))
+    total = hooks.summed(jnp.exp(scores).sum(-1))
+    right = hooks.summed((scores * _is(ns, hooks, following, scores.shape[-1])).sum(-1))
+    return hooks.mean(jnp.mean(jnp.log(total) - right))
+
+
+def _is(ns: Any, hooks: Hooks, words: Any, count: int) -> Any:
+    """Which of this device's ``count`` words each of ``words`` is: 1 there, 0 elsewhere."""
+    return (words[..., None] - hooks.first(count) == ns.jnp.arange(count)).astype("float32")
+
+
+def _looked_up(ns: Any, hooks: Hooks, table: Any, words: Any) -> Any:
+    """The rows of the words in this device's part of the table, zeros for others."""
+    at = words - hooks.first(len(table))
+    here = (at >= 0) & (at < len(table))
+    return ns.jnp.where(here[..., None], table[ns.jnp.where(here, at, 0)], 0.0)
+
+
+_ROWS = (("data", None), ("data", None))
+MODELS = {
+    "perceptron": Model(perceptron_start, perceptron_specs, perceptron_batch, _ROWS, perceptron_loss),
+    "transformer": Model(transformer_start, transformer_specs, transformer_batch, _ROWS, transformer_loss),
+    # its blocks are steps of a loop, computed again on the way back
+    "transformer in a loop": Model(stacked_start, stacked_specs, transformer_batch, _ROWS, transformer_loss),
+}
+
+
+PLANS = {
+    "data": Plan("placed", 8),
+    "model": Plan("placed", 1, 8),
+    "data x model": Plan("placed", 4, 2),
+    "data, gathered": Plan("placed", 8, gathered=True),
+    "data, named": Plan("named", 8),
+    "model, named": Plan("named", 1, 8),
+    "data x model, gathered, named": Plan("named", 4, 2, True),
+    "data x model, constrained": Plan("constrained", 2, 4),
+    "data, mapped": Plan("mapped", 8),
+    "model, mapped": Plan("mapped", 1, 8),
+    "data x model, mapped": Plan("mapped", 4, 2),
+    "data, gathered, mapped": Plan("mapped", 8, gathered=True),
+    "data x model, gathered, mapped": Plan("mapped", 2, 4, True),
+    "data x model, mapped loss": Plan("outside", 4, 2),
+    "data x model, gathered, mapped loss": Plan("outside", 4, 2, True),
+    "data x model, mapped along data": Plan("partly", 4, 2),
+}
+
+
+def whole_here(ns: Any) -> Hooks:
+    """The hooks of a program that sees all of its arrays."""
+    return Hooks(lambda w, _: w, lambda x: x, lambda x: x, lambda n: 0, lambda x, *_: x, lambda x: x)
+
+
+def hooks_of(ns: Any, plan: Plan, mesh: Any) -> Hooks:
+    """The hooks of ``plan``."""
+    hooks = whole_here(ns)
+    if plan.style == "constrained":
+        return hooks._replace(
+            kept=lambda x, *spec: ns.lax.with_sharding_constraint(x, ns.NamedSharding(mesh, ns.P(*spec)))
+        )
+    if plan.manual and plan.data > 1:
+        hooks = hooks._replace(mean=lambda x: ns.lax.pmean(x, "data"))
+        if plan.gathered:
+            hooks = hooks._replace(whole=lambda w, axis: ns.lax.all_gather(w, "data", axis=axis, tiled=True))
+    if plan.in_parts and plan.model > 1:
+        hooks = hooks._replace(
+            summed=lambda x: ns.lax.psum(x, "model"),
+            largest=lambda x: ns.lax.pmax(x, "model"),
+            first=lambda n: ns.lax.axis_index("model") * n,
+        )
+    return hooks
+
+
+def mesh_of(ns: Any, plan: Plan) -> Any:
+    """The mesh of ``plan``, with the axes along which anything is divided."""
+    sizes = {name: size for name, size in (("data", plan.data), ("model", plan.model)) if size > 1}
+    devices = np.array(ns.devices()[: plan.data * plan.model])
+    return ns.Mesh(devices.reshape(*sizes.values()), tuple(sizes))
+
+
+class Training(NamedTuple):
+    """A jitted step, from a state and a batch to a state and the loss; with a state and a batch where they begin."""
+
+    step: Any
+    state: Any
+    batch: Any
+
+
+def _momentum(ns: Any, state: Any, slope: Any) -> Any:
+    params, speed = state
+    speed = ns.tree.map(lambda s, g: FADING * s + g, speed, slope)
+    return ns.tree.map(lambda p, s: p - RATE * s, params, speed), speed
+
+
+def on_one_device(ns: Any, model: Model, sizes: Sizes) -> Training:
+    """The step that is not divided."""
+    hooks = whole_here(ns)
+
+    def step(state: Any, inputs: Any, targets: Any) -> Any:
+        loss, slope = ns.value_and_grad(lambda p: model.loss(ns, hooks, p, inputs, targets))(state[0])
+        return _momentum(ns, state, slope), loss
+
+    params = model.start(sizes)
+    state = params, ns.tree.map(np.zeros_like, params)
+    return Training(ns.jit(step), state, model.batch(sizes))
+
+
+def divided(ns: Any, model: Model, plan: Plan, sizes: Sizes) -> Training:
+    """The step that is divided as ``plan`` says."""
+    mesh = mesh_of(ns, plan)
+    hooks = hooks_of(ns, plan, mesh)
+
+    def spec(names: Any, parameter: bool = True) -> Any:
+        there = [name for name in mesh.axis_names if name != "data" or plan.gathered or not parameter]
+        return ns.P(*[name if name in there else None for name in names])
+
+    def over(params: Any, wanted: Callable[[Any], Any]) -> Any:
+        # the specs of the parameters have tuples as leaves
+        leaves, form = ns.tree.flatten(params)
+        names = ns.tree.leaves(model.specs(sizes), is_leaf=lambda x: isinstance(x, tuple))
+        return ns.tree.unflatten(form, [wanted(each) for each, _ in zip(names, leaves, strict=True)])
+
+    def along_data(spec: Any) -> Any:
+        return ns.P(*["data" if name == "data" else None for name in spec])
+
+    params, batch = model.start(sizes), model.batch(sizes)
+    param_specs = over(params, spec)
+    batch_specs = tuple(spec(each, False) for each in model.batch_specs)
+    sharding = lambda s: ns.NamedSharding(mesh, s)  # noqa: E731
+    param_shardings = over(params, lambda names: sharding(spec(names)))
+    batch_shardings = tuple(map(sharding, batch_specs))
+
+    def loss(p: Any, inputs: Any, targets: Any) -> Any:
+        return model.loss(ns, hooks, p, inputs, targets)
+
+    if plan.style in ("outside", "partly"):
+        # what is left to XLA is not in the specs
+        part = along_data if plan.style == "partly" else lambda spec: spec
+        loss = ns.shard_map(
+            loss,
+            mesh=mesh,
+            in_specs=(over(params, lambda names: part(spec(names))), *map(part, batch_specs)),
+            out_specs=ns.P(),
+            **({"axis_names": {"data"}} if plan.style == "partly" else {}),
+        )
+
+    def step(state: Any, inputs: Any, targets: Any) -> Any:
+        value, slope = ns.value_and_grad(loss)(state[0], inputs, targets)
+        return _momentum(ns, state, slope), value
+
+    if plan.style == "mapped":
+        state_specs = (param_specs, param_specs)
+        step = ns.shard_map(
+            step, mesh=mesh, in_specs=(state_specs, *batch_specs), out_specs=(state_specs, ns.P())
+        )
+    options = {}
+    if plan.style == "named":
+        states = (param_shardings, param_shardings)
+        options = {"in_shardings": (states, *batch_shardings), "out_shardings": (states, sharding(ns.P()))}
+    state = params, ns.tree.map(np.zeros_like, params)
+    if plan.style != "named":
+        state = ns.device_put(state, (param_shardings, param_shardings))
+        batch = ns.device_put(batch, batch_shardings)
+    return Training(ns.jit(step, donate_argnums=0, **options), state, batch)

@@ -1,0 +1,66 @@
+"""Training on eight devices, divided in many ways: losses are one device's and JAX's, and so is what XLA sends."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+# Sums of float32 in another order; the command tells how far the losses are apart: 5e-7 at most.
+NEAR = 2e-6
+CHOSEN = (
+    "perceptron: data",
+    "perceptron: data x model, gathered, named",
+    "perceptron: data x model, constrained",
+    "perceptron: model, mapped",
+    "perceptron: data x model, gathered, mapped",
+    "perceptron: data x model, mapped along data",
+    "transformer: data x model",
+    "transformer: data x model, mapped",
+)
+
+
+@functools.cache
+def found() -> dict[str, Any]:
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "tests.sharded.training", "--json", "--small", "--steps", "3", *CHOSEN]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    assert done.stdout, done.stderr[-2000:]
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def kinds(name: str) -> dict[tuple[str, int], int]:
+    """How often each kind of collective stands in a program, by how many devices take part."""
+    counts: dict[tuple[str, int], int] = {}
+    for kind, size, _, _, count in found()[name]["collectives"]:
+        counts[kind, size] = counts.get((kind, size), 0) + count
+    return counts
+
+
+def test_what_was_chosen_was_run() -> None:
+    assert {*found()} == {*CHOSEN}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_steps_over_devices_are_those_of_one_device_and_jax(name: str) -> None:
+    it = found()[name]
+    assert it["from one device"] < NEAR
+    assert it["from JAX"] < NEAR
+    assert it["losses"][0] > it["losses"][-1]
+    assert not it["differs"], "collectives, memory given away or shardings are not JAX's"
+    assert it["collectives"]
+    assert it["arguments given away"] == len(it["memory given away"]) > 0
+
+
+def test_collectives_are_those_that_the_division_needs() -> None:
+    # gradients of all parameters and the loss at once
+    assert kinds("perceptron: data") == {("all-reduce", 8): 1}
+    # one sum of each layer forward and, but for the first, backward
+    assert kinds("perceptron: model, mapped") == {("all-reduce", 8): 1}
+    gathered = kinds("perceptron: data x model, gathered, mapped")
+    assert gathered == {("all-gather", 2): 2, ("reduce-scatter", 2): 2, ("all-reduce", 4): 1, ("all-reduce", 2): 1}

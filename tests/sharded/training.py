@@ -1,0 +1,138 @@
+"""Both libraries train on eight devices: ``python -m tests.sharded.training [--large] [--steps N] [ends of names]``.
+
+Prints, of each model and plan, the losses, how far they are from those of one device and from JAX's, the collectives of
+the compiled step, and what of these is otherwise in JAX; at the end all of it as JSON. Exits with 1 if anything is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from collections import Counter
+from contextlib import nullcontext
+from typing import Any
+
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
+
+from minijax.tools import no_recompile
+from minijax.tools.metal.collectives import collectives
+from minijax.tools.programs.links import LinkedPrograms, Pane
+from tests.sharded.compare import namespace
+from tests.sharded.models import MODELS, PLANS, Sizes, Training, divided, on_one_device
+
+SMALL = Sizes(layers=1)
+LARGE = Sizes(batch=64, width=128, hidden=512, heads=8, length=64, words=1024, layers=4)
+
+
+def sent(text: str) -> list[Any]:
+    """The collectives of a compiled program's text: how often each kind, devices that take part, bytes, and loop."""
+    lines = tuple(text.split("\n"))
+    none = Pane("", "")
+    programs = LinkedPrograms((), (), none, none, Pane("", "hlo", lines, (), ((),) * len(lines)))
+    found = Counter((each.kind, each.size, each.bytes, each.inside) for each in collectives(programs, None))
+    return sorted([*each, count] for each, count in found.items())
+
+
+def lies(ns: Any, tree: Any) -> list[str]:
+    """How the leaves lie."""
+    return [str(getattr(leaf, "sharding", None)) for leaf in ns.tree.leaves(tree)]
+
+
+def trained(ns: Any, made: Training, steps: int) -> dict[str, Any]:
+    """What a few steps give, and what their program is."""
+    step, state, batch = made
+    began = time.perf_counter()
+    compiled = step.lower(state, *batch).compile()
+    seconds = time.perf_counter() - began
+    text = compiled.as_text()
+    given = re.findall(r"\((\d+), \{\}, \w+-alias\)", text.partition("\n")[0])
+    taken_from = [str(each) for each in ns.tree.leaves(compiled.input_shardings[0][0])]
+    run = step if ns.name == "minijax" else compiled  # a call of JAX's step would compile it once more
+    losses, gone = [], 0
+    for number in range(steps):
+        before = ns.tree.leaves(state)
+        with no_recompile() if ns.name == "minijax" and number > 1 else nullcontext():
+            state, loss = run(state, *batch)
+        losses.append(float(loss))
+        gone = sum(getattr(leaf, "is_deleted", bool)() for leaf in before)
+        if lies(ns, state) != taken_from:
+            run = step
+    return {
+        "losses": losses,
+        "collectives": sent(text),
+        "memory given away": sorted(map(int, given)),
+        "arguments given away": gone,
+        "results lie": lies(ns, (state, loss)),
+        "seconds to compile": seconds,
+    }
+
+
+def apart(losses: list[float], others: list[float]) -> float:
+    """The largest difference, relative to the loss."""
+    return max(abs(a - b) / abs(b) for a, b in zip(losses, others, strict=True))
+
+
+def compared(ours: dict[str, Any], theirs: dict[str, Any], alone: list[float]) -> dict[str, Any]:
+    """What is to be known of a program, with ``differs``: in what it is not as JAX's."""
+    exact = ("collectives", "memory given away", "arguments given away", "results lie")
+    return {
+        **ours,
+        "from one device": apart(ours["losses"], alone),
+        "from JAX": apart(ours["losses"], theirs["losses"]),
+        "differs": {name: [ours[name], theirs[name]] for name in exact if ours[name] != theirs[name]},
+    }
+
+
+def results(words: list[str], sizes: Sizes, steps: int, show: Any) -> dict[str, Any]:
+    """Of every program whose name ends with one of ``words``, or of all, what ``compared`` gives."""
+    ours, theirs = namespace("minijax"), namespace("jax")
+    found = {}
+    for called, model in MODELS.items():
+        chosen = {
+            name: plan
+            for each, plan in PLANS.items()
+            if (name := f"{called}: {each}").endswith(tuple(words) or "")
+        }
+        if not chosen:
+            continue
+        alone = trained(ours, on_one_device(ours, model, sizes), steps)["losses"]
+        for name, plan in chosen.items():
+            a, b = (trained(ns, divided(ns, model, plan, sizes), steps) for ns in (ours, theirs))
+            found[name] = compared(a, b, alone)
+            show(name, found[name])
+    return found
+
+
+def _show(name: str, found: dict[str, Any]) -> None:
+    losses = " ".join(f"{loss:.4f}" for loss in found["losses"])
+    print(f"{name}: losses {losses}; off one device's by {found['from one device']:.1e}, JAX's {found['from JAX']:.1e}")
+    for kind, size, count, inside, times in found["collectives"]:
+        print(f"    {times} x {kind} among {size}, {count:,} bytes{f', in a {inside}' if inside else ''}")
+    for what, (mine, other) in found["differs"].items():
+        print(f"  ! {what}: {mine}, in JAX {other}")
+
+
+def main(argv: list[str]) -> int:
+    options = argparse.ArgumentParser(prog="python -m tests.sharded.training", description=__doc__)
+    options.add_argument("words", nargs="*", help="programs whose names end so")
+    options.add_argument("--small", action="store_true", help="models of one layer")
+    options.add_argument("--large", action="store_true", help="models of 4 layers, 128 wide, on 64 rows")
+    options.add_argument("--steps", type=int, default=5)
+    options.add_argument("--json", action="store_true", help="print only what was found, as JSON")
+    args = options.parse_args(argv)
+    sizes = SMALL if args.small else LARGE if args.large else Sizes()
+    found = results(args.words, sizes, args.steps, (lambda *_: None) if args.json else _show)
+    if args.json:
+        print(json.dumps(found))
+    else:
+        off = sum(bool(each["differs"]) for each in found.values())
+        print(f"{len(found)} programs, {off} not with JAX's collectives, donated memory or shardings")
+    return int(any(each["differs"] for each in found.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
