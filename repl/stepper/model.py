@@ -18,6 +18,7 @@ from minijax.tools.recording.records import BindRecord, CacheRecord, Recording
 from minijax.tools.session.result import Step
 from minijax.tools.stepper import panes as stepping
 from minijax.tools.stepper import programs
+from minijax.tools.stepper.devices import has_devices
 from minijax.tools.stepper.programs import PROGRAM_PANES, Selection
 from minijax.tools.stepper.tree import FOLD, past_repeated
 from minijax.tools.values.conditions import ConditionError
@@ -34,6 +35,7 @@ class Stepper:
     Attributes:
       rename: how a front end calls the places in a text, where it has names of its own for them.
       cursor: the place in the recording.
+      moment_panes: the panes that show a moment; that of devices where a program of this recording has several.
       linked: the programs of the call, once they are known.
       programs: whether they are shown, in place of the moment's panes.
       selection: which equations are marked in them.
@@ -54,6 +56,8 @@ class Stepper:
         self.step = step
         self.rename = rename
         self.cursor = Cursor(step.recording, step.position)
+        over_devices = has_devices(step.recording)
+        self.moment_panes = tuple(name for name in MOMENT_PANES if name != "devices" or over_devices)
         self.linked: LinkedPrograms | None = programs.recorded_programs(step.recording)
         self.programs = False
         self.selection = Selection()
@@ -97,7 +101,7 @@ class Stepper:
     @property
     def panes(self) -> tuple[str, ...]:
         """The panes of the present view."""
-        return PROGRAM_PANES if self.programs else MOMENT_PANES
+        return PROGRAM_PANES if self.programs else self.moment_panes
 
     def say(self, text: str, role: str = "warning") -> None:
         """Show ``text`` until the next key."""

@@ -17,10 +17,13 @@ from minijax.tools.documents.document import Document, Line, Segment, lay_out
 from minijax.tools.stepper import panes as stepping
 from minijax.tools.stepper import programs
 from minijax.tools.stepper.backward import at_cursor
+from minijax.tools.stepper.devices import devices_shown
 from minijax.tools.stepper.tree import tree_rows
 
 # The screens on which there are three columns, two, or one with two panes: (columns, lines) at least.
 THREE, TWO, STACKED = (150, 16), (110, 12), (60, 14)
+# The panes that share a place with the stack where there are three columns.
+BESIDE_STACK = ("stack", "values", "devices")
 # The line of a pane that is kept in sight stands so far down it.
 _ABOVE = 3
 _KEYS = "? keys  q leaves"
@@ -116,7 +119,7 @@ def _body(stepper: Stepper, columns: int, rows: int) -> list[Line]:
         one = columns * 7 // 20
         two = (columns - one - 2) // 2
         tree = _pane(stepper, first, one, rows)
-        middle = _above(stepper, "source", ("stack", "values"), two, rows)
+        middle = _above(stepper, "source", tuple(each for each in panes if each in BESIDE_STACK), two, rows)
         right = _above(stepper, "jaxpr", ("rule",), columns - one - two - 2, rows)
         return beside(beside(tree, one, middle), one + 1 + two, right)
     if _fits(TWO, columns, rows):
@@ -140,6 +143,8 @@ def _shared(stepper: Stepper, names: tuple[str, ...], columns: int, rows: int) -
     """One place for several panes: the focused one, or the last that was."""
     # while cotangents are computed, how they are is what there is to see
     first = "jaxpr" if "jaxpr" in names and at_cursor(stepper.cursor) is not None else names[0]
+    if "devices" in names and devices_shown(stepper.cursor) is not None:
+        first = "devices"
     for name in (stepper.focus, *stepper.seen, first):
         if name in names:
             break

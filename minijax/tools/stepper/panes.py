@@ -53,6 +53,7 @@ from minijax.tools.recording.records import (
 from minijax.tools.recording.variables import letter_names, names_within, variable_names, with_names
 from minijax.tools.stepper import idle
 from minijax.tools.stepper.backward import backward_lines
+from minijax.tools.stepper.devices import devices_pane
 from minijax.tools.stepper.tree import FOLD, tree_rows
 from minijax.tools.values.brief import brief
 from minijax.tools.values.moment import Ledger, at_hand
@@ -559,4 +560,5 @@ PANES: dict[str, Callable[[Cursor], Document]] = {
     "jaxpr": program_pane,
     "rule": rule_pane,
     "values": values_pane,
+    "devices": devices_pane,
 }

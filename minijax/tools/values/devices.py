@@ -19,9 +19,19 @@ from minijax.ir.jaxpr import JaxprEqn
 from minijax.tools.values.examples import Levels, Stacked, row
 from minijax.tools.values.feeds import Called
 
+# What has a program run by each of several devices.
+MAPPED = ("shard_map", "pmap")
+
+
+def is_mapped(eqn: JaxprEqn) -> bool:
+    """Whether each of several devices runs the program of ``eqn``."""
+    return eqn.primitive.name in MAPPED
+
 
 def manual_axes(eqn: JaxprEqn) -> list[AxisData]:
-    """The axes of the mesh along which a ``shard_map`` runs one program on each device."""
+    """The axes of the mesh along which a ``shard_map`` or pmap runs one program on each device."""
+    if eqn.primitive.name == "pmap":
+        return [AxisData(eqn.params["axis_name"], eqn.params["axis_size"])]
     here = eqn.params["newly_manual_axes"]
     return [AxisData(name, size) for name, size in eqn.params["mesh"].shape_tuple if name in here]
 
@@ -31,11 +41,12 @@ def device_count(eqn: JaxprEqn) -> int:
     return math.prod(axis.size for axis in manual_axes(eqn))
 
 
-def place_in_mesh(eqn: JaxprEqn, index: int) -> str:
+def place_in_mesh(axes: Sequence[tuple[Any, int]], index: int) -> str:
     """Where device ``index`` is in a mesh of several axes: ``data=1, model=0``."""
-    axes = manual_axes(eqn)
-    places = np.unravel_index(index, [axis.size for axis in axes])
-    return ", ".join(f"{axis.name}={place}" for axis, place in zip(axes, places, strict=True)) if len(axes) > 1 else ""
+    if len(axes) < 2:
+        return ""
+    places = np.unravel_index(index, [size for _, size in axes])
+    return ", ".join(f"{name}={place}" for (name, _), place in zip(axes, places, strict=True))
 
 
 class Devices(Called):

@@ -27,7 +27,7 @@ from minijax.tools.recording.naming import Naming, naming_of
 from minijax.tools.recording.records import BindRecord, LifeRecord, Recording
 from minijax.tools.recording.timeline import timeline
 from minijax.tools.recording.values import RunRecord
-from minijax.tools.values.devices import place_in_mesh
+from minijax.tools.values.devices import is_mapped, manual_axes, place_in_mesh
 from minijax.tools.values.examples import Unknown, apart, why
 from minijax.tools.values.replay import replay
 
@@ -64,7 +64,8 @@ class Worth(NamedTuple):
 class LoopShown(Frozen):
     """A loop whose iteration can be chosen: ``key`` stands for it, ``index`` is the iteration that is looked at.
 
-    Or a mesh whose device can be: ``where`` says its place along the axes.
+    Or a mesh whose device can be: ``where`` says its place along the ``axes``, which are names and sizes; if types are
+    ``checked`` they say along which of them a value varies.
     """
 
     key: tuple[int, ...]
@@ -72,6 +73,8 @@ class LoopShown(Frozen):
     index: int
     count: int
     where: str = ""
+    axes: tuple[tuple[Any, int], ...] = ()
+    checked: bool = False
 
 
 Found = Worth | Unknown | None
@@ -385,6 +388,43 @@ class Ledger:
         except Exception:  # what cannot be evaluated has no iteration to choose
             return ()
 
+    # --- devices
+    # ----------------------------------------------------------------------------------------------------
+
+    def variable(self, number: int) -> Var | None:
+        """The variable that a tracer stands for, or what it holds does; None of an array."""
+        for _ in range(DEEPEST):
+            life = self.lives.get(number)
+            if life is None or "variable" in dict(life.tracer.fields):
+                break
+            number = next(iter(life.tracer.holds), 0)
+        return self.kept.variables.get(number)
+
+    def devices(self, number: int) -> LoopShown | None:
+        """The innermost mesh on each of whose devices the program is run that the value is inside of."""
+        for _ in range(DEEPEST):
+            life = self.lives.get(number)
+            if life is None or "variable" in dict(life.tracer.fields):
+                break
+            number = next(iter(life.tracer.holds), 0)
+        return next((loop for loop in reversed(self.loops(number)) if loop.axes), None)
+
+    def on_device(self, mesh: tuple[int, ...], device: int, number: int, what: str = "primal") -> Found:
+        """The 'primal' or 'tangent' that one device of a mesh has."""
+        before = self.iterations
+        self.iterations = {**before, mesh: device}
+        try:
+            return self._guarded(what, number)
+        finally:
+            self.iterations = before
+
+    def equation_of(self, number: int) -> JaxprEqn | None:
+        """The equation that gives a variable its value, in the program that was run."""
+        var, life = self.variable(number), self.lives.get(number)
+        path = () if var is None or life is None else self._home(var, life.born)[1]
+        found = (eqn for eqn in path[-1][1].eqns if var in eqn.outvars) if path else iter(())
+        return next(found, None)
+
     def _loops_on(self, run: RunRecord, path: Any, var: Var) -> Iterator[LoopShown]:
         known = self._root(run)
         if isinstance(known, Unknown):
@@ -397,8 +437,9 @@ class Ledger:
             key = (run.at, step)
             index = self.iterations.get(key, 0)
             if eqn.primitive.name in COUNTED and isinstance(count, int):
-                where = place_in_mesh(eqn, index) if eqn.primitive.name == "shard_map" else ""
-                yield LoopShown(key, eqn.primitive.name, index, count, where)
+                axes = tuple((axis.name, axis.size) for axis in manual_axes(eqn)) if is_mapped(eqn) else ()
+                checked = bool(eqn.params.get("check_vma"))
+                yield LoopShown(key, eqn.primitive.name, index, count, place_in_mesh(axes, index), axes, checked)
             inner = self._inside(frame, eqn, jaxpr, index)
             if isinstance(inner, Unknown):
                 return
@@ -481,7 +522,9 @@ class Ledger:
         """The frame around a run's one equation, and the labels of the vmaps that map its operands."""
         if self._glancing and self._weight(run) > MOST_GLANCED:
             return TAKES_LONG
-        key = (run.at, tuple(sorted(self.iterations.items())), tuple(sorted(self.examples.items())))
+        # in which iteration of its own loops one looks changes no operand
+        outer = sorted(item for item in self.iterations.items() if item[0][0] != run.at)
+        key = (run.at, tuple(outer), tuple(sorted(self.examples.items())))
         found = self._frames.get(key)
         if found is None:
             found = self._frames[key] = self._made_root(run)

@@ -355,7 +355,7 @@ class Example:
                 raise IndexError(f"this example makes {count} turns; there is no turn {index}")
         found = self.frame.inside(eqn, index, part)
         if isinstance(found, Example):  # a device, which is an example itself
-            return Example(found.frame, (*self.index, found.index[-1]))
+            return Example(found.frame, (*self.index, *found.index[len(self.index) :]))
         return Example(found, self.index) if isinstance(found, Frame) else found
 
     def example(self, *index: int | None) -> Example:

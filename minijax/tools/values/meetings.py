@@ -1,0 +1,93 @@
+"""Where the devices of a mesh meet inside a ``shard_map``: which of them, who gives what to whom, and what comes of it.
+
+In: a collective and its parameters, and the axes along which devices run the program. Out: a ``Meeting``. Devices are
+counted along these axes, the last the fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minijax.core.named import Frozen
+from minijax.interpreters.named_axes import axis_users
+from minijax.ops.parallel import replica_groups
+
+# What users write -> what they find in jaxprs.
+_WRITTEN = {"psum_invariant": "psum", "reduce_scatter": "psum_scatter"}
+
+# How what is given gets to others, and what comes of it. 'all': everybody gives to everybody; 'pieces': a piece to
+# each; 'one': to one, as the parameters say; 'source': one gives to all.
+_WAYS = {
+    "psum": ("all", "each gives its {x}, all get the sum"),
+    "pmax": ("all", "each gives its {x}, all get the greatest"),
+    "pmin": ("all", "each gives its {x}, all get the least"),
+    "all_gather": ("all", "each gives its {x}, all get all of them, in order"),
+    "psum_scatter": ("pieces", "each cuts its {x} into {n} on {split}, the n-th gets the sum of n-th pieces"),
+    "all_to_all": ("pieces", "each cuts its {x} into {n} on {split}, the n-th gets n-th pieces, joined on {join}"),
+    "ppermute": ("one", "each gives its {x} to one other"),
+    "pbroadcast": ("source", "all get the {x} of one"),
+}
+
+
+def written(primitive: str) -> str:
+    """What a user calls a collective that is ``primitive`` in a jaxpr."""
+    return _WRITTEN.get(primitive, primitive)
+
+
+class Meeting(Frozen):
+    """Devices that give each other something.
+
+    Attributes:
+      name: what the user calls it; ``primitive``: what the jaxpr does.
+      way: 'all', 'pieces', 'one' or 'source'; ``said``: what comes of it, ``{x}`` being what is given.
+      axes: the axes of the mesh along which they meet.
+      groups: who meets whom: the numbers of devices, in order.
+      pairs: of 'one' and 'source', who gives to whom, by the numbers of devices.
+    """
+
+    name: str
+    primitive: str
+    way: str
+    said: str
+    axes: tuple[str, ...]
+    groups: tuple[tuple[int, ...], ...]
+    pairs: tuple[tuple[int, int], ...] = ()
+
+    def group(self, device: int) -> tuple[int, ...]:
+        """Who a device meets, itself among them."""
+        return next((each for each in self.groups if device in each), (device,))
+
+    def to(self, device: int) -> tuple[int, ...]:
+        """Whom a device gives to."""
+        if self.way in ("one", "source"):
+            return tuple(target for source, target in self.pairs if source == device)
+        return self.group(device)
+
+    def by(self, device: int) -> tuple[int, ...]:
+        """Whom a device is given something by."""
+        if self.way in ("one", "source"):
+            return tuple(source for source, target in self.pairs if target == device)
+        return self.group(device)
+
+
+def meeting(primitive: Any, params: Mapping[str, Any], axes: Sequence[tuple[Any, int]]) -> Meeting | None:
+    """What devices along ``axes`` give each other in an operation; None if that is nothing."""
+    name = written(primitive.name)
+    way = _WAYS.get(name)
+    if way is None or primitive not in axis_users:
+        return None
+    known = [axis for axis, _ in axes]
+    names = [each for each in axis_users[primitive](dict(params)) if each in known]
+    if not names:
+        return None
+    groups = replica_groups(axes, names, params.get("axis_index_groups"))
+    pairs: list[tuple[int, int]] = []
+    for group in groups:
+        if way[0] == "one":
+            pairs += [(group[s % len(group)], group[d % len(group)]) for s, d in params["perm"]]
+        elif way[0] == "source":
+            pairs += [(group[params["source"]], each) for each in group]
+    split = params.get("split_axis", params.get("scatter_dimension"))
+    said = way[1].format(x="{x}", n=len(groups[0]), split=f"axis {split}", join=f"axis {params.get('concat_axis')}")
+    return Meeting(name, primitive.name, way[0], said, tuple(map(str, names)), tuple(map(tuple, groups)), tuple(pairs))

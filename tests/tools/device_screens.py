@@ -1,0 +1,119 @@
+"""What a stepper shows of programs that every device of a mesh runs, and beside it what JAX's devices have.
+
+``python -m tests.tools.device_screens`` prints it as JSON; it needs eight devices.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import numpy as np
+
+import minijax as mj
+from minijax.tools import record
+from minijax.tools.documents.document import lay_out
+from minijax.tools.recording.cursor import LEAVE, Cursor
+from minijax.tools.recording.records import BindRecord, Recording
+from minijax.tools.stepper.devices import devices_pane, devices_shown
+from minijax.tools.values.moment import Worth, ledger
+
+AXES = {"data": 4, "model": 2}
+DEVICES = 8
+
+
+def _mesh(module: Any) -> Any:
+    auto = module.sharding.AxisType.Auto
+    return module.make_mesh(tuple(AXES.values()), tuple(AXES), axis_types=(auto, auto))
+
+
+def _summed(m: Any, x: Any) -> dict[str, Any]:
+    y = m.numpy.sin(x) ** 2
+    s = m.numpy.sum(y)
+    t = m.lax.psum(s, "data")
+    u = m.lax.pmax(t, "model")
+    return {"y": y, "s": s, "t": t, "u": u}
+
+
+def _sent(m: Any, x: Any) -> dict[str, Any]:
+    a = m.lax.ppermute(x, "data", [(0, 1), (1, 2), (3, 0)])
+    b = m.lax.all_gather(a, "model", axis=1, tiled=True)
+    c = m.lax.all_to_all(x, "data", 1, 0, tiled=True)
+    d = m.lax.psum_scatter(c, "data", tiled=True)
+    e = m.lax.psum(d, ("data", "model"))
+    return {"a": a, "b": b, "c": c, "d": d, "e": e}
+
+
+def _turns(m: Any, x: Any) -> dict[str, Any]:
+    def turn(block: Any, _: Any) -> tuple[Any, Any]:
+        block = m.lax.ppermute(block, "data", [(i, (i + 1) % 4) for i in range(4)])
+        return block, None
+
+    z, _ = m.lax.scan(turn, x, None, length=3)
+    return {"z": z}
+
+
+PROGRAMS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {"summed": _summed, "sent": _sent, "turns": _turns}
+X = np.arange(128.0, dtype=np.float32).reshape(16, 8) / 7
+
+
+def mapped(m: Any, program: Callable[[Any, Any], dict[str, Any]]) -> Callable[[Any], Any]:
+    """``program`` on every device, whose results have an axis for the devices in front."""
+    spec = m.sharding.PartitionSpec
+
+    def every(x: Any) -> dict[str, Any]:
+        found = program(m, x)
+        return {name: m.numpy.asarray(value)[None] for name, value in found.items()}
+
+    options: dict[str, Any] = {"in_specs": spec("data", "model"), "out_specs": spec(("data", "model"))}
+    return m.shard_map(every, mesh=_mesh(m), check_vma=False, **options)  # type: ignore[no-any-return]
+
+
+def differences(recording: Recording, wanted: dict[str, Any]) -> dict[str, float]:
+    """For each variable of the program how far what the devices are shown to have is from what they have."""
+    known = ledger(recording)
+    out: dict[str, float] = {}
+    for life in recording.lives:
+        mesh = known.devices(life.tracer.id) if life.name in wanted else None
+        if mesh is None:
+            continue
+        found = [known.on_device(mesh.key, device, life.tracer.id) for device in range(mesh.count)]
+        values = np.stack([np.asarray(each.array) for each in found if isinstance(each, Worth)])
+        away = np.abs(values - wanted[life.name]) if len(found) == DEVICES else np.inf
+        out[life.name] = max(out.get(life.name, 0.0), float(np.max(away)))
+    return out
+
+
+def screens(recording: Recording, width: int) -> Iterator[tuple[str, list[str]]]:
+    """The pane of devices at each operation, when it is done."""
+    cursor = Cursor(recording)
+    for position, moment in enumerate(cursor.moments):
+        if moment.kind == LEAVE and isinstance(moment.node, BindRecord):
+            cursor.go(position)
+            if devices_shown(cursor) is not None:
+                yield moment.node.primitive, _text(cursor, width)
+
+
+def _text(cursor: Cursor, width: int) -> list[str]:
+    lines = lay_out(devices_pane(cursor), width)
+    return ["".join(piece for _, piece in each).rstrip() for each in lines]
+
+
+def main() -> None:
+    found: dict[str, Any] = {}
+    for name, program in PROGRAMS.items():
+        _, recording = record(mapped(mj, program), mj.numpy.asarray(X))
+        wanted = mapped(jax, program)(X)
+        found[name] = differences(recording, {key: np.asarray(value) for key, value in wanted.items()})
+        found[f"screens of {name}"] = list(screens(recording, 72))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

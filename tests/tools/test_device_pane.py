@@ -1,0 +1,46 @@
+"""The stepper inside a ``shard_map`` over eight devices, which a process of its own has: their values beside JAX's, and
+what the pane of devices shows.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+VARIABLES = {"summed": {"y", "s", "t", "u"}, "sent": {"a", "b", "c", "d", "e"}, "turns": {"z"}}
+
+
+@functools.cache
+def shown_there() -> dict[str, Any]:
+    """What ``device_screens`` prints."""
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "tests.tools.device_screens"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("program", VARIABLES)
+def test_each_device_is_shown_to_have_what_it_has_in_jax(program: str) -> None:
+    differences = shown_there()[program]
+    assert differences.keys() == VARIABLES[program]
+    # sums of eight floats, in another order
+    assert max(differences.values()) < 1e-4
+
+
+@pytest.mark.parametrize(
+    "program, primitive",
+    [("summed", "integer_pow"), ("summed", "psum"), ("sent", "ppermute"), ("sent", "all_gather"),
+     ("sent", "all_to_all"), ("sent", "reduce_scatter"), ("turns", "ppermute")],
+)  # fmt: skip
+def test_devices_side_by_side(program: str, primitive: str, golden: Callable[[str, str], None]) -> None:
+    lines = next(lines for name, lines in shown_there()[f"screens of {program}"] if name == primitive)
+    golden(f"stepper/devices_{program}_{primitive}.txt", "\n".join(lines))
