@@ -20,3 +20,5 @@ def register_lapack() -> None:
     for platform, targets in lapack.registrations().items():
         for name, target, version in targets:
             xla_client.register_custom_call_target(name, target, platform=platform, api_version=version)
+    for name in lapack.batch_partitionable_targets():  # a device may call them for its share of the batch
+        xla_client.register_custom_call_as_batch_partitionable(name)

@@ -153,6 +153,7 @@ def lapack_call(
     attributes = [
         "api_version = 4 : i32",
         f"backend_config = {{{options}}}",
+        *(_by_batch([a for _, a in operands], results, batch) if ctx.module.divided else []),
         f"operand_layouts = [{', '.join(_by_columns(a, batch) for _, a in operands)}]",
         *([f"output_operand_aliases = [{aliases}]"] if aliases else []),
         f"result_layouts = [{', '.join(_by_columns(a, batch) for a in results)}]",
@@ -164,6 +165,26 @@ def lapack_call(
         len(results),
     )
     return found
+
+
+def _by_batch(operands: Sequence[ShapedArray], results: Sequence[ShapedArray], batch: int) -> list[str]:
+    """The attributes by which devices divide a call: along the batch only, which all operands and results share."""
+    sizes: list[int] = [*operands[0].shape[:batch]]
+    factors: list[list[list[int]]] = []
+    for avals in (operands, results):
+        factors.append([])
+        for aval in avals:
+            own = range(len(sizes), len(sizes) + aval.ndim - batch)
+            factors[-1].append([*range(batch), *own])
+            sizes += aval.shape[batch:]
+    # Shardy's names of factors: i to z, then z_1, z_2, ...
+    names = [chr(ord("i") + i) if i < 18 else f"z_{i - 17}" for i in range(len(sizes))]
+    ins, outs = (", ".join(f"[{', '.join(names[i] for i in one)}]" for one in each) for each in factors)
+    named = ", ".join(f"{name}={size}" for name, size in zip(names, sizes, strict=True))
+    return [
+        f'mhlo.frontend_attributes = {{num_batch_dims = "{batch}"}}',
+        f"sdy.sharding_rule = #sdy.op_sharding_rule<({ins})->({outs}) {{{named}}}, custom>",
+    ]
 
 
 def _by_columns(aval: ShapedArray, batch: int) -> str:
