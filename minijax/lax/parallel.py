@@ -109,6 +109,8 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] |
     leaves = [convert_element_type(v, np.int32) if dtypes.is_bool(get_aval(v).dtype) else v for v in leaves]
     if is_checked(axes) and any(isinstance(v, Tracer) for v in leaves):
         _check_no_groups(groups)
+        for v in leaves:
+            _check_alike("psum", v, axes)
         over_mesh = ordered(mesh_axes(axes))
         others = tuple(axis for axis in axes if axis not in over_mesh)
         if others:
@@ -120,6 +122,19 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] |
     positions = [axis for axis in axes if isinstance(axis, int)]
     size = math.prod(map(_size_of, names)) if groups is None else len(groups[0])
     return tree_unflatten(tree, [_scalar_like(v, size) * _sum_over(v, positions) for v in leaves])
+
+
+def _check_alike(name: str, x: Any, axes: tuple[Any, ...]) -> None:
+    """ValueError, as JAX's, unless ``x`` varies along all of ``axes`` or along none."""
+    aval = get_aval(x)
+    along = [axis for axis in axes if axis in aval.vma]
+    if along and len(along) < len(axes):
+        others = tuple(axis for axis in axes if axis not in along)
+        raise ValueError(
+            f"jax.lax.{name} can only accept axis_name which corresponds to one of varying or invarying state of the "
+            f"input. Got input type: {aval.str_short()}, axes: {axes}. Name {tuple(along)} only, or first let the "
+            f"input vary along {others} too: lax.pcast(x, {others}, to='varying')."
+        )
 
 
 def _size_of(name: Any) -> int:
@@ -339,6 +354,8 @@ def psum_scatter(
     """
 
     def bind(leaf: Any, params: dict[str, Any]) -> Any:
+        if is_checked(params["axis_name"]):
+            _check_alike("psum_scatter", leaf, params["axis_name"])
         return reduce_scatter_p.bind(leaf, scatter_dimension=scatter_dimension, tiled=tiled, **params)
 
     return _with_size(x, axis_name, axis_index_groups, bind)
