@@ -31,6 +31,7 @@ from minijax.core.shardings import (
 )
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import check_alive
+from minijax.interpreters.partial_eval import dce_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from minijax.lowering.places import with_line_names
 from minijax.ops.call import Compiled, announce, jit_p, kept_inputs, lowered, one_equation
@@ -147,10 +148,13 @@ _new = object.__new__
 
 
 def shardings_named(closed: ClosedJaxpr) -> list[tuple[str, Sharding]]:
-    """The shardings that the program itself names, each with the primitive that does. Found once."""
+    """The shardings that the program itself names where its results need it, each with the primitive. Found once."""
     found = closed.memo.get("shardings named")
     if found is None:
-        found = closed.memo["shardings named"] = [*_named_in(closed.jaxpr.eqns)]
+        found = [*_named_in(closed.jaxpr.eqns)]
+        if found:  # those of equations that nobody reads say nothing
+            found = [*_named_in(dce_closed(closed, [True] * len(closed.out_avals))[0].jaxpr.eqns)]
+        closed.memo["shardings named"] = found
     return found
 
 
