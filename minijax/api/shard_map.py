@@ -13,12 +13,13 @@ from minijax.core import late
 from minijax.core.array import get_aval
 from minijax.core.lists import merge, partition
 from minijax.core.refs import AbstractRef
-from minijax.core.shardings import AbstractMesh, PartitionSpec, axes_of_part, axes_of_spec, context
+from minijax.core.shardings import AbstractMesh, Mesh, NamedSharding, PartitionSpec, axes_of_part, axes_of_spec, context
+from minijax.core.structural import UNSPECIFIED
 from minijax.core.trace import state
 from minijax.core.varying import current_mesh, manual_axes, pvary
 from minijax.interpreters.stage import stage
 from minijax.ops.subjaxprs import hoist_consts
-from minijax.pytree import prefix_leaves, tree_flatten, tree_leaves, tree_unflatten
+from minijax.pytree import prefix_leaves, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["shard_map"]
 
@@ -64,7 +65,7 @@ def shard_map(
     if isinstance(in_specs, list):
         in_specs = tuple(in_specs)
     mapped = ShardMapped(f, mesh, in_specs, out_specs, frozenset(axis_names), check_vma)
-    jitted = jit(functools.wraps(f, updated=())(mapped))
+    jitted = jit(functools.wraps(f, updated=())(mapped), out_shardings=mapped.places)
 
     @functools.wraps(f)
     def shard_mapped(*args: Any) -> Any:
@@ -107,7 +108,18 @@ class ShardMapped:
             return self(*tree_unflatten(tree, merge(handed_on, operands, fixed)))
 
         call.__name__ = fun_name(self.fun)
-        return jit(call)(*operands)
+        return jit(call, out_shardings=self.places)(*operands)
+
+    @property
+    def places(self) -> Any:
+        """Where results of a call outside of programs lie: as ``out_specs`` is written, if XLA has no say in it."""
+        mesh, specs = self.given_mesh, tree_leaves(self.out_specs, is_leaf=_is_leaf)
+        if not isinstance(mesh, Mesh) or not all(map(_is_spec, specs)) or self.axes not in (set(), {*mesh.axis_names}):
+            return UNSPECIFIED
+        try:
+            return tree_map(lambda spec: NamedSharding(mesh, spec), self.out_specs, is_leaf=_is_spec)
+        except ValueError:  # no such axis: the call says that
+            return UNSPECIFIED
 
     @property
     def mesh(self) -> AbstractMesh:
