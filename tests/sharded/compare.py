@@ -97,7 +97,9 @@ def leaves(value: Any) -> list[np.ndarray]:
 def text_of(ns: Any, f: Any, args: list[np.ndarray]) -> str:
     """The jaxpr as it is printed, without parameters of explicit meshes that say None, and how a mesh is written."""
     text = re.sub(r"\s*\b(out_)?sharding=None", "", str(ns.make_jaxpr(f)(*args)))
-    return re.sub(r"\bmesh=(Abstract)?Mesh\(.*\)", "mesh", text)
+    text = re.sub(r"\bmesh=(Abstract)?Mesh\(.*\)", "mesh", text)
+    text = re.sub(r"np\.int64\((\d+)\)", r"\1", text)
+    return re.sub(r"\s+", " ", text).replace("[ ", "[").replace(" ]", "]")  # lines are broken where None is left out
 
 
 def taken_over(ours: Any, theirs: Any, program: Mapped) -> str:

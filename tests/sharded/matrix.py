@@ -1,0 +1,355 @@
+"""Every program in every mode on every mesh, beside JAX: ``python -m tests.sharded.matrix``.
+
+``[--devices N] [--mode auto|explicit|shard_map] [-k WORDS] [--slice] [--json]``. A cell is a program in a mode on a
+mesh: (1,), (2,), (4,), (8,), (2, 2), (4, 2) and (2, 4) of eight devices. In each the two libraries are asked for values
+and where they lie, when run at once (eager) and compiled; for the gradient of a sum of all results; for the collectives
+in the two compiled programs; for the kind of error; and, but for mode ``auto``, for the jaxpr's text.
+
+``auto``: arguments are put over a mesh whose axes the compiler uses as it will. ``explicit``: over a mesh whose axes
+types carry, which is set. ``shard_map``: the program runs on each device's part; its results are stacked over all
+devices, and their sum is reduced over all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import collections
+import contextlib
+import functools
+import importlib
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
+# what is compiled runs once: code for each operation, as it comes, is made in half the time
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false",
+)
+
+import numpy as np
+
+from tests.sharded import compare
+from tests.sharded.matrix_programs import PROGRAMS, Program
+
+MESHES = ((1,), (2,), (4,), (8,), (2, 2), (4, 2), (2, 4))
+MODES = ("auto", "explicit", "shard_map")
+COLLECTIVE = re.compile(
+    r"= (\(?[a-z]\w*\[.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
+)
+# Differences that stand, by program, mode and what was asked.
+KNOWN = {
+    ("sorted", "shard_map", "text"): "JAX takes it that what is sorted along with the keys does not vary as they do",
+    ("solve", "shard_map", "text"): "likewise",
+    ("cholesky", "shard_map", "text"): "the order of two pvary",
+    ("determinant", "shard_map", "text"): "the diagonal is taken by a reshape, in JAX by a mask",
+    ("one hot", "shard_map", "text"): "iota names no sharding",
+    ("loss", "shard_map", "text"): "likewise",
+    ("sliced along", "auto", "eager"): "JAX brings all to every device, here the parts stay",
+    ("a column set", "auto", "eager"): "JAX fails on a mesh of two axes",
+    ("fori", "auto", "eager"): "the spec is written otherwise, P('x', None) for P('x')",
+    ("a row multiplied", "auto", "eager"): "likewise",
+    ("a constraint", "auto", "eager"): "likewise, P() for P(None, None)",
+}
+Cell = tuple[str, str, tuple[int, ...]]
+
+
+class Names:
+    """A library's names as programs use them, and what its mode makes of communication."""
+
+    def __init__(self, library: str, mode: str, sizes: tuple[int, ...]) -> None:
+        self.top, self.mode = importlib.import_module(library), mode
+        self.jnp, self.lax, self.nn = self.lib("numpy"), self.lib("lax"), self.lib("nn")
+        self.random, self.sharding, self.tree = self.lib("random"), self.lib("sharding"), self.lib("tree")
+        self.axes = ("x", "y")[: len(sizes)]
+        kind = self.sharding.AxisType.Explicit if mode == "explicit" else self.sharding.AxisType.Auto
+        devices = np.array(self.top.devices()[: int(np.prod(sizes))]).reshape(sizes)
+        self.mesh = self.sharding.Mesh(devices, self.axes, axis_types=(kind,) * len(sizes))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.top, name)
+
+    def lib(self, name: str) -> Any:
+        """One of the library's modules."""
+        return importlib.import_module(f"{self.top.__name__}.{name}")
+
+    def here(self, axes: str) -> tuple[str, ...]:
+        """Those of the axes that the mesh has."""
+        return tuple(axis for axis in axes if axis in self.axes)
+
+    def spec(self, *parts: str) -> Any:
+        """``P`` of parts as ``"x"``, ``"xy"`` or ``"-"``."""
+        named = [self.here(part) for part in parts]
+        return self.sharding.PartitionSpec(*(n if len(n) > 1 else n[0] if n else None for n in named))
+
+    def psum(self, x: Any, axes: str) -> Any:
+        return self.lax.psum(x, self.here(axes)) if self.mode == "shard_map" and self.here(axes) else x
+
+    def psum_scatter(self, x: Any, axis: str) -> Any:
+        return self.lax.psum_scatter(x, axis, tiled=True) if self.mode == "shard_map" else x
+
+    def gathered(self, x: Any, axis: str, dimension: int) -> Any:
+        return self.lax.all_gather(x, axis, axis=dimension, tiled=True) if self.mode == "shard_map" else x
+
+    def out(self, *parts: str) -> dict[str, Any]:
+        """The option that says where a result lies, where types say that."""
+        return {"out_sharding": self.spec(*parts)} if self.mode == "explicit" else {}
+
+    def vary(self, x: Any, axes: str) -> Any:
+        return self.lax.pcast(x, self.here(axes), to="varying") if self.mode == "shard_map" else x
+
+    def placed(self, x: Any, *parts: str) -> Any:
+        """``x`` brought to where a spec says, by what the mode has for it."""
+        if self.mode == "shard_map":
+            return x
+        if self.mode == "explicit":
+            return self.sharding.reshard(x, self.spec(*parts))
+        return self.lax.with_sharding_constraint(x, self.sharding.NamedSharding(self.mesh, self.spec(*parts)))
+
+
+def argument(ns: Names, text: str, draw: np.random.Generator) -> tuple[Any, Any]:
+    """What a program's argument is drawn as, and its spec."""
+    kind, text = text.split(":") if ":" in text else ("f", text)
+    words = [word.partition("@") for word in text.split()]
+    shape = tuple(int(size) for size, _, _ in words)
+    spec = ns.spec(*(axes or "-" for _, _, axes in words))
+    if kind == "k":
+        keys = ns.random.split(ns.random.key(7), shape) if shape else ns.random.key(7)
+        return keys, spec
+    value: Any = draw.uniform(0.1, 1.0, shape)
+    if kind == "p":
+        value = value @ np.swapaxes(value, -1, -2) + 2 * np.eye(shape[-1])
+    if kind == "i":
+        value = draw.integers(0, 3 if not shape else 16, shape)
+    if kind == "b":
+        value = draw.integers(0, 2, shape)
+    if kind == "c":
+        value = value + 1j * draw.uniform(0.1, 1.0, shape)
+    dtype = {"i": "int32", "b": "bool", "c": "complex64"}.get(kind, "float32")
+    value = np.asarray(value, dtype)
+    return value.astype(ns.jnp.bfloat16) if kind == "h" else value, spec
+
+
+def total(ns: Names, out: Any) -> Any:
+    """A sum of all that can be differentiated."""
+    found: Any = 0.0
+    for leaf in ns.tree.leaves(out):
+        leaf = leaf if hasattr(leaf, "dtype") else ns.jnp.asarray(leaf)
+        if ns.jnp.issubdtype(leaf.dtype, np.inexact):
+            leaf = leaf.real + leaf.imag if ns.jnp.issubdtype(leaf.dtype, np.complexfloating) else leaf
+            found += (leaf * ns.jnp.cos(ns.jnp.arange(leaf.size, dtype="float32")).reshape(leaf.shape)).sum()
+    return found
+
+
+def function(ns: Names, program: Program, specs: tuple[Any, ...]) -> Callable[..., Any]:
+    """The program as its mode runs it."""
+
+    def run(*args: Any) -> Any:
+        return program.of(ns, *args)
+
+    if ns.mode != "shard_map":
+        return run
+
+    def body(*parts: Any) -> Any:
+        out = run(*parts)
+        real = [each for each in ns.tree.leaves(out) if getattr(each, "dtype", None) == np.float32]
+        sums = [functools.reduce(ns.lax.psum, ns.axes, each.sum()) for each in real]
+        return ns.tree.map(lambda each: ns.jnp.expand_dims(each, 0), out), sums
+
+    parts = ns.sharding.PartitionSpec(ns.axes if len(ns.axes) > 1 else ns.axes[0])
+    return ns.shard_map(body, mesh=ns.mesh, in_specs=specs, out_specs=(parts, ns.sharding.PartitionSpec()))
+
+
+class Run:
+    """One library's side of a cell."""
+
+    def __init__(self, library: str, cell: Cell) -> None:
+        name, mode, sizes = cell
+        self.ns, self.program = Names(library, mode, sizes), PROGRAMS[name]
+        draw = np.random.default_rng(0)
+        drawn = [argument(self.ns, text, draw) for text in self.program.arguments]
+        self.drawn, self.specs = [value for value, _ in drawn], tuple(spec for _, spec in drawn)
+        self.function = function(self.ns, self.program, self.specs)
+        self.wrt = tuple(
+            i for i, (x, _) in enumerate(drawn) if self.ns.jnp.issubdtype(x.dtype, np.floating)
+        )
+
+    def arguments(self) -> list[Any]:
+        places = [self.ns.sharding.NamedSharding(self.ns.mesh, spec) for spec in self.specs]
+        return [self.ns.device_put(x, place) for x, place in zip(self.drawn, places, strict=True)]
+
+    def context(self) -> Any:
+        return self.ns.set_mesh(self.ns.mesh) if self.ns.mode == "explicit" else contextlib.nullcontext()
+
+    def compiled(self, f: Any, **options: Any) -> Any:
+        """What ``f`` gives, and the collectives in its program."""
+        jitted = self.ns.jit(f, **options)
+        moved = COLLECTIVE.findall(jitted.lower(*self.arguments()).compile().as_text())
+        kinds = sorted((kind, re.sub(r"\{.*?\}", "", type_)) for type_, kind in moved)
+        return described(self.ns, jitted(*self.arguments())), kinds
+
+    def ways(self) -> dict[str, Callable[[], Any]]:
+        """What is asked, each a function that gives what is compared."""
+        ns, f = self.ns, self.function
+        asked = {
+            "eager": lambda: (described(ns, f(*self.arguments())), None),
+            "jit": lambda: self.compiled(f, donate_argnums=self.program.donated),
+        }
+        if self.wrt:
+            asked["gradient"] = lambda: self.compiled(ns.grad(lambda *xs: total(ns, f(*xs)), argnums=self.wrt))
+        return asked
+
+    def text(self) -> str:
+        return compare.text_of(self.ns, self.function, self.arguments())
+
+
+def described(ns: Names, out: Any) -> list[Any]:
+    """Of each leaf its value, type and place."""
+    found = []
+    for leaf in ns.tree.leaves(out):
+        if not hasattr(leaf, "sharding"):
+            found.append((np.asarray(leaf), type(leaf).__name__, "", None))
+            continue
+        place, aval = leaf.sharding, ns.typeof(leaf)
+        type_ = aval.str_short(True) + ", weak" * aval.weak_type
+        where = {d.id: str(i) for d, i in place.devices_indices_map(leaf.shape).items()}
+        bare = ns.random.key_data(leaf) if ns.jnp.issubdtype(leaf.dtype, ns.lib("dtypes").prng_key) else leaf
+        found.append((np.asarray(bare), type_, re.sub(r"\s+", " ", str(place)), where))
+    return found
+
+
+def differing(ours: list[Any], theirs: list[Any]) -> str:
+    """What differs of two descriptions; '' if nothing does."""
+    if len(ours) != len(theirs):
+        return f"{len(ours)} results, JAX {len(theirs)}"
+    for (a, type_a, place_a, where_a), (b, type_b, place_b, where_b) in zip(ours, theirs, strict=True):
+        if type_a != type_b:
+            return f"type {type_a}, JAX {type_b}"
+        wide = np.complex128 if np.iscomplexobj(b) else np.float64
+        coarse = 2e-2 if b.dtype.itemsize == 2 else 1e-4
+        if not np.allclose(a.astype(wide), b.astype(wide), rtol=coarse, atol=coarse, equal_nan=True):
+            return f"values differ by {np.max(np.abs(a.astype(wide) - b.astype(wide)))}"
+        if where_a != where_b:
+            return f"lies as {place_a}, JAX {place_b}"
+        if place_a != place_b:
+            return f"place is written {place_a}, JAX {place_b}"
+    return ""
+
+
+def kinds(error: Exception) -> list[str]:
+    """What kind of error it is, by the names that both libraries have."""
+    return [
+        base.__name__
+        for base in type(error).__mro__
+        if hasattr(builtins, base.__name__) or base.__name__ == "ShardingTypeError"
+    ]
+
+
+def attempt(ask: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    try:
+        return ask(), None
+    except Exception as error:
+        return None, error
+
+
+def one_way(ours: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[str, bool]:
+    """What differs, and whether JAX refuses."""
+    expected, refused = attempt(theirs)
+    given, error = attempt(ours)
+    if refused is not None:
+        if error is None:
+            return f"JAX raises {type(refused).__name__}: {str(refused)[:150]}", True
+        wrong = kinds(error) != kinds(refused)
+        return (f"{error!r:.150}, JAX {refused!r:.150}" if wrong else ""), True
+    if error is not None:
+        return f"raises {type(error).__name__}: {str(error)[:300]}", False
+    if isinstance(given, str):
+        at = len(os.path.commonprefix([given, expected]))
+        both = " | JAX ".join(text[max(at - 40, 0) : at + 100] for text in (given, expected))
+        return ("" if given == expected else f"the text differs: {both}"), False
+    found = differing(given[0], expected[0])
+    if not found and given[1] != expected[1]:
+        found = f"collectives {given[1]}, JAX {expected[1]}"
+    return found, False
+
+
+def compared(cell: Cell, only: tuple[str, ...] = ()) -> tuple[dict[str, str], bool]:
+    """What differs in a cell, by what was asked, and whether JAX refuses it."""
+    mine, other = Run("minijax", cell), Run("jax", cell)
+    found, refusals = {}, []
+    with mine.context(), other.context():
+        asked, theirs = mine.ways(), other.ways()
+        if mine.ns.mode != "auto":
+            asked["text"], theirs["text"] = mine.text, other.text
+        for way in asked:
+            if not only or way in only:
+                found[way], refused = one_way(asked[way], theirs[way])
+                refusals.append(refused)
+    return {way: what for way, what in found.items() if what}, all(refusals)
+
+
+def cells(modes: tuple[str, ...], devices: int | None, word: str) -> Iterator[Cell]:
+    """All cells that are asked for."""
+    for sizes in MESHES:
+        if devices is None or np.prod(sizes) == devices:
+            for mode in modes:
+                for name in PROGRAMS:
+                    if word in name:
+                        yield name, mode, sizes
+
+
+def sliced(modes: tuple[str, ...]) -> list[tuple[Cell, tuple[str, ...]]]:
+    """Each program once, modes and meshes in turn, and what is asked of it: to be run often."""
+    turns = [(mode, sizes) for sizes in MESHES for mode in modes]
+    return [
+        ((name, *turns[i % len(turns)]), (("jit", "gradient")[i // len(modes) % 2], "text"))
+        for i, name in enumerate(PROGRAMS)
+    ]
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sharded.matrix")
+    parser.add_argument("--devices", type=int, choices=[1, 2, 4, 8])
+    parser.add_argument("--mode", choices=MODES, action="append")
+    parser.add_argument("-k", dest="word", default="")
+    parser.add_argument("--slice", action="store_true", help="each program once, modes and meshes in turn")
+    parser.add_argument("--json", action="store_true", help="what differs, as JSON")
+    options = parser.parse_args(words)
+    modes = tuple(options.mode or MODES)
+    chosen: Any = [(cell, ()) for cell in cells(modes, options.devices, options.word)]
+    if options.slice:
+        chosen = sliced(modes)
+    counts: dict[tuple[str, tuple[int, ...]], collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    found = {}
+    for cell, only in chosen:
+        differs, refused = compared(cell, only)
+        name, mode, sizes = cell
+        known = [way for way in differs if (name, mode, way) in KNOWN]
+        differs = {way: what for way, what in differs.items() if way not in known}
+        kind = "differing" if differs else "known" if known else "equal"
+        counts[mode, sizes].update(["cells", kind, *(["refused by JAX"] * refused)])
+        if differs:
+            found[f"{name} | {mode} | {sizes}"] = differs
+            if not options.json:
+                for way, what in differs.items():
+                    print(f"{name} | {mode} | {sizes} | {way}: {what}", flush=True)
+    if options.json:
+        print(json.dumps({"cells": len(chosen), "differing": found}))
+        return 0
+    columns = ("cells", "equal", "known", "differing", "refused by JAX")
+    print(f"{'mode':10} {'mesh':8}", *(f"{column:>15}" for column in columns))
+    for (mode, sizes), count in counts.items():
+        print(f"{mode:10} {'x'.join(map(str, sizes)):8}", *(f"{count[column]:15}" for column in columns))
+    sums = sum(counts.values(), collections.Counter())
+    print(f"{'all':19}", *(f"{sums[column]:15}" for column in columns))
+    return bool(sums["differing"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
