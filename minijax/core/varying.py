@@ -45,8 +45,7 @@ class VaryingArray(ShapedArray):
         self.plain, self.along, self.vma = plain, along, frozenset(along)
         self.zero = self.mlir = self.unmapped = None
         self.size = plain.size
-        if type_of_varying not in abstract_hooks:
-            abstract_hooks.append(type_of_varying)
+        _ask_for_types()
         return _interned.setdefault((plain, along), self)
 
     def __reduce__(self) -> Any:
@@ -61,6 +60,12 @@ class VaryingArray(ShapedArray):
         """``f32[8]{V:x}``, as jaxprs print it."""
         axes = ",".join(map(str, self.along))
         return f"{self.plain.str_short(short_dtypes)}{{V:{f'({axes})' if len(self.along) > 1 else axes}}}"
+
+
+def _ask_for_types() -> None:
+    """From the first program on in which something may vary, ``type_of_varying`` is asked for types of results."""
+    if type_of_varying not in abstract_hooks:
+        abstract_hooks.insert(0, type_of_varying)
 
 
 def varying(aval: ShapedArray, axes: Iterable[Any]) -> ShapedArray:
@@ -129,6 +134,7 @@ def manual(mesh: Any, axes: Iterable[Any], checked: bool) -> Iterator[None]:
     before = _now.axes, _now.checked, _now.mesh
     _now.axes, _now.checked, _now.mesh = _now.axes.union(axes), checked, mesh
     if checked:
+        _ask_for_types()
         bind_watched.append(_nothing)
         bind_hooks.append(same_varying)
     try:

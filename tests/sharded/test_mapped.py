@@ -14,7 +14,8 @@ import pytest
 
 import minijax as mj
 import minijax.numpy as jnp
-from minijax import random, sharding
+from minijax import lax, random, sharding
+from minijax.core.primitive import abstract_hooks
 from minijax.ops.meshes import partitioned
 from tests.sharded.programs import PROGRAMS
 
@@ -68,6 +69,19 @@ def test_references_are_not_handed_in_and_vary_as_what_they_hold() -> None:
 
     with pytest.raises(TypeError, match="does not vary along"):
         on_one_device(mixed)(jnp.ones(2))
+
+
+def test_the_first_value_of_all_that_comes_to_vary_has_a_type_that_says_so() -> None:
+    mesh, whole = sharding.Mesh(np.array(mj.devices()[:1]), ("x",)), sharding.PartitionSpec()
+    mapped = mj.shard_map(
+        lambda x: lax.pcast(x, "x", to="varying"), mesh=mesh, in_specs=whole, out_specs=sharding.PartitionSpec("x")
+    )
+    before = [*abstract_hooks]
+    abstract_hooks.clear()
+    try:
+        assert ":f32[3]{V:x} = pvary" in str(mj.make_jaxpr(mapped)(np.ones(3, np.float32)))
+    finally:
+        abstract_hooks[:] = before
 
 
 def test_programs_of_derivatives_are_not_kept_for_ever() -> None:

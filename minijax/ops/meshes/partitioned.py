@@ -18,6 +18,7 @@ from minijax.core import dtypes, observe
 from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, get_aval, mesh_kind, placed_text
 from minijax.core.avals import ShapedArray
 from minijax.core.guards import check_transfer, transfer_guards
+from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
 from minijax.core.shardings import (
     NamedSharding,
@@ -53,6 +54,7 @@ class Partitioned(Compiled):
         self.placement = placement
         super().__init__(*made_of)
         self.repeatable = bool(self.out_avals) and not (self.effectful or self.float0s)
+        self.division.outs = [*map(_written, self.division.outs, self.out_avals)]
         # for each result what makes an array of its buffer
         self.makers = [*map(_maker, self.out_avals, self.division.outs)]
         self.ins: list[Any] = self.division.ins[self.n_consts :]
@@ -122,6 +124,13 @@ class Simulated(Partitioned):
             "AbstractMesh has been named. Put its arguments over a Mesh of devices, or look at the program that each "
             "device would run, jit(f).lower(...).compile().as_text()."
         )
+
+
+def _written(sharding: Any, aval: ShapedArray) -> Any:
+    """``sharding`` as JAX writes it for a result of type ``aval``: of keys it names all dimensions."""
+    if not (is_key(aval.dtype) and isinstance(sharding, NamedSharding)):
+        return sharding
+    return sharding.with_spec((*sharding.spec, *[None] * (aval.ndim - len(sharding.spec))))
 
 
 def _maker(aval: ShapedArray, sharding: Any) -> Callable[[Any], Array]:
