@@ -117,6 +117,13 @@ class JitFunction:
         if known is None or (reaching and len(state.stack) > 1) or observers:
             return self.call(args, kwargs, static)[0]
         if pjrt.others_in_use:
+            if known.meshes and not kwargs:
+                try:
+                    run = known.meshes[args[0].kind if len(args) == 1 else tuple([x.kind for x in args])]
+                except (AttributeError, KeyError, TypeError):  # some attribute of that name may be of another's
+                    pass
+                else:
+                    return run(args)
             value = known.placed_call(args, kwargs)
             return self.call(args, kwargs, static)[0] if value is MISSED else value
         if known.arrays and not kwargs:

@@ -9,7 +9,7 @@ import numpy as np
 
 from minijax.backend import fastcall, pjrt
 from minijax.core import dtypes, late
-from minijax.core.array import Array, as_array, get_aval
+from minijax.core.array import HELD, Array, MeshArray, as_array, get_aval
 from minijax.core.guards import asked_for, check_transfer, transfer_guards
 from minijax.core.keys import is_key
 from minijax.core.trace import Tracer
@@ -64,9 +64,17 @@ def device_get(x: Any) -> Any:
 
 def block_until_ready(x: Any) -> Any:
     """Wait until every array in ``x`` has been computed; returns ``x``."""
+    kind = type(x)
+    if kind is MeshArray:  # nobody feels more questions than who waits for a single array
+        pjrt.block_until_ready(x._buffer)
+        return x
+    leaves = (x,) if kind is Array else fastcall.leaves(x)
+    if HELD.issuperset(map(type, leaves)):
+        pjrt.block_until_ready([leaf._buffer for leaf in leaves])
+        return x
     buffers = []
-    for leaf in (x,) if type(x) is Array else fastcall.leaves(x):
-        if type(leaf) is Array:  # nearly always, and then this is quicker than to ask further
+    for leaf in leaves:
+        if type(leaf) is Array:
             if hasattr(leaf, "_buffer"):
                 buffers.append(leaf._buffer)
         elif isinstance(leaf, ShardedArray):

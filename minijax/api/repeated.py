@@ -21,7 +21,7 @@ from typing import Any
 
 from minijax.backend import fastcall, pjrt
 from minijax.config import preferred_device
-from minijax.core.array import HELD, Array, MeshArray
+from minijax.core.array import HELD, Array, kind_of
 from minijax.ops.call import Compiled
 from minijax.pytree import PyTreeDef, tree_structure, tree_unflatten, treedef_is_leaf
 
@@ -41,48 +41,66 @@ def places_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([x.device if type(x) in HELD else None for x in leaves])
 
 
-class PlacedRepeat:
-    """A program over a mesh and what makes a call's value of its results; ``run(leaves)`` is a call."""
+# A call of a program over a mesh: of its leaves the value.
+_PlacedRun = Callable[[Sequence[Any]], Any]
 
-    __slots__ = ("run",)
 
-    def __init__(self, program: Any, out_tree: Any, places: tuple[Any, ...]) -> None:
-        taken = range(len(places)) if program.kept is None else program.kept
-        moved = {i: s for i, s in zip(taken, program.ins, strict=True) if places[i] is None}
-        one = treedef_is_leaf(out_tree) and out_tree.num_leaves == 1
-        build = None if one else _builder(out_tree)
-        self.run = _placed_run(program, build, taken if program.kept is not None else None, moved)
-        if program.donated:
-            self.run = _giving_away(self.run, [taken[i] for i in program.donated])
+def _placed(program: Any, out_tree: Any, places: tuple[Any, ...]) -> _PlacedRun:
+    """What calls ``program`` on leaves that lie at ``places`` and makes a tree of its results."""
+    taken = range(len(places)) if program.kept is None else program.kept
+    moved = {i: s for i, s in zip(taken, program.ins, strict=True) if places[i] is None}
+    build = None if treedef_is_leaf(out_tree) and out_tree.num_leaves == 1 else _builder(out_tree)
+    run = _placed_run(program, build, taken if program.kept is not None else None, moved)
+    return _giving_away(run, [taken[i] for i in program.donated]) if program.donated else run
 
 
 def _placed_run(
     program: Any, build: Callable[[Any], Any] | None, taken: Sequence[int] | None, moved: dict[int, Any]
-) -> Callable[[Sequence[Any]], Any]:
-    """``PlacedRepeat.run``: ``moved`` are the leaves that lie elsewhere, each with how it is to lie.
+) -> _PlacedRun:
+    """``moved`` are the leaves that lie elsewhere, each with how it is to lie.
 
     Without ``build`` the value is the one result.
     """
-    execute, makers, there, consts = program.executable.execute, program.makers, program.there, program.const_buffers
-    make = makers[0]
+    execute, arrays, there, consts = program.executable.execute, program.arrays, program.there, program.const_buffers
+
+    def run_on_some(leaves: Sequence[Any]) -> Any:
+        places = range(len(leaves)) if taken is None else taken
+        buffers = [there(leaves[i], moved[i]) if i in moved else leaves[i]._buffer for i in places]
+        outs = arrays(execute([*consts, *buffers]))
+        return outs[0] if build is None else build(outs)
 
     def run(leaves: Sequence[Any]) -> Any:
-        if moved:
-            places = range(len(leaves)) if taken is None else taken
-            buffers = [there(leaves[i], moved[i]) if i in moved else leaves[i]._buffer for i in places]
-        elif taken is None:
+        return build(arrays(execute([x._buffer for x in leaves])))  # type: ignore[misc]
+
+    def run_one_to_one(leaves: Sequence[Any]) -> Any:
+        return arrays(execute([leaves[0]._buffer]))[0]
+
+    def run_to_one(leaves: Sequence[Any]) -> Any:
+        return arrays(execute([x._buffer for x in leaves]))[0]
+
+    if moved or taken is not None or consts:
+        return run_on_some
+    if build is None:
+        return run_one_to_one if len(program.ins) == 1 else run_to_one
+    return run
+
+
+def _not_placed(repeat: Repeat) -> _PlacedRun:
+    """What runs a program that is for the default device, on arrays that may be anywhere; it may return MISSED."""
+
+    def run(leaves: Sequence[Any]) -> Any:
+        if preferred_device() is not None:
+            return MISSED
+        try:
             buffers = [x._buffer for x in leaves]
-        else:
-            buffers = [leaves[i]._buffer for i in taken]
-        outs = execute([*consts, *buffers] if consts else buffers)
-        if build is None:
-            return make(outs[0])
-        return build([made(buffer) for made, buffer in zip(makers, outs, strict=True)])
+        except AttributeError:  # one is on the host
+            return MISSED
+        return repeat.run(buffers, leaves)
 
     return run
 
 
-def _giving_away(run: Callable[[Sequence[Any]], Any], donated: Sequence[int]) -> Callable[[Sequence[Any]], Any]:
+def _giving_away(run: _PlacedRun, donated: Sequence[int]) -> _PlacedRun:
     """``run`` of a program that makes use of the memory of these leaves."""
 
     def run_and_forget(leaves: Sequence[Any]) -> Any:
@@ -226,9 +244,9 @@ class Known:
         # types of the leaves -> the structures that have been met of them, each with its program
         self.trees: dict[tuple[Any, ...], list[tuple[Any, Repeat]]] = {}
         # the same two, once arrays are held at several devices: by the kinds of positional arguments that all lie over
-        # a mesh; by the types of the leaves, and where they lie
-        self.meshes: dict[tuple[object, ...], PlacedRepeat] = {}
-        self.placed_trees: dict[tuple[Any, ...], list[tuple[Any, PlacedRepeat | Repeat]]] = {}
+        # a mesh, or the kind of the only one; by the kinds of the leaves, wherever they lie
+        self.meshes: dict[Any, _PlacedRun] = {}
+        self.placed_trees: dict[tuple[object, ...], list[tuple[Any, _PlacedRun]]] = {}
         # jaxlib's dispatch, for NumPy arguments
         self.host_call: Callable[..., Any] | None = None
         # whether that is not to be used: no such thing, or a program was seen to read its arguments after the call
@@ -252,33 +270,17 @@ class Known:
 
     def placed_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value of a call whose leaves are arrays, some of which are held where they lie; or MISSED."""
-        leaves: Sequence[Any] = args
-        try:
-            found: Any = self.meshes[tuple([x.kind for x in args])]
-        except (AttributeError, KeyError):
-            found = None
-        if found is None or kwargs:
-            found, leaves = self._placed_tree(args, kwargs)
-        if type(found) is PlacedRepeat:
-            return found.run(leaves)
-        if found is None or preferred_device() is not None:
-            return MISSED
-        try:
-            buffers = [x._buffer for x in leaves]
-        except AttributeError:  # one is on the host
-            return MISSED
-        return found.run(buffers, leaves)  # type: ignore[call-arg]
-
-    def _placed_tree(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What is remembered of a call with trees, None if nothing is, and its leaves."""
         try:
             leaves, tree = self.flatten((args, kwargs))
-            for structure, program in self.placed_trees[(*[x.aval for x in leaves], *places_of(leaves))]:
+            for structure, remembered in self.placed_trees[tuple([x.kind or _kind(x) for x in leaves])]:
                 if structure == tree:
-                    return program, leaves
+                    run = remembered
+                    break
+            else:
+                return MISSED
         except Exception:  # of whatever kind, the ordinary way says it better
-            pass
-        return None, ()
+            return MISSED
+        return run(leaves)
 
     def learn_placed(
         self, args: Any, kwargs: Any, leaves: Sequence[Any], places: tuple[Any, ...], program: Any, out_tree: Any
@@ -287,17 +289,18 @@ class Known:
         found, tree = self.flatten((args, kwargs))
         if not all([isinstance(x, Array) for x in leaves]) or not all(map(operator.is_, found, leaves)):
             return
-        if hasattr(program, "makers"):
-            repeat: Any = PlacedRepeat(program, out_tree, places)
+        if hasattr(program, "arrays"):
+            run = _placed(program, out_tree, places)
         elif any(places) or not all([type(x) is Array for x in leaves]):
             return
         else:
-            repeat = Repeat(program, out_tree, treedef_is_leaf(out_tree) and out_tree.num_leaves == 1)
-        key = (*[x.aval for x in leaves], *places)
-        if not kwargs and len(args) == len(leaves) and all([type(x) is MeshArray for x in args]):
-            _remember(self.meshes, tuple([x.kind for x in args]), repeat)
+            run = _not_placed(Repeat(program, out_tree, treedef_is_leaf(out_tree) and out_tree.num_leaves == 1))
+        key = tuple([*map(_kind, leaves)])
+        flat = len(args) == len(leaves) and not kwargs and all(map(operator.is_, args, leaves))
+        if flat and leaves and all([x.kind for x in leaves]):
+            _remember(self.meshes, key[0] if len(args) == 1 else key, run)
         others = [each for each in self.placed_trees.get(key, ()) if each[0] != tree]
-        _remember(self.placed_trees, key, [(tree, repeat), *others[: MAX_STRUCTURES - 1]])
+        _remember(self.placed_trees, key, [(tree, run), *others[: MAX_STRUCTURES - 1]])
 
     def learn(self, args: Any, kwargs: Any, leaves: Sequence[Any], avals: Any, repeat: Repeat) -> None:
         """Remember ``repeat`` for calls like this one, of flat arguments ``leaves`` of types ``avals``."""
@@ -327,6 +330,11 @@ class Known:
             return value, fastcall.fast_path(program, repeat.consts, leaves, avals, agrees, finish), False
 
         return miss
+
+
+def _kind(x: Any) -> object:
+    """One object for all arrays of the type of ``x`` that lie where it does; AttributeError for what is none."""
+    return x.kind or kind_of(x.aval, x.device if type(x) in HELD else None)
 
 
 def _remember(table: dict[Any, Any], key: Any, found: Any) -> None:

@@ -54,6 +54,7 @@ class Runtime:
         self.devices: list[Any] = list(client.devices())
         self.local_devices: list[Any] = list(client.local_devices())
         self.put = xla.batched_device_put
+        self.wait = xla.batched_block_until_ready
         self.copying = xla.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
         self.aliasing = xla.HostBufferSemantics.ZERO_COPY
         self.error: type[Exception] = xla.JaxRuntimeError

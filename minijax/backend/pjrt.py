@@ -357,9 +357,9 @@ def block_until_ready(buffers: Any) -> Any:
     Raises:
       ExecutionError: the program that makes the buffer failed.
     """
-    rt = runtime()
+    rt = _client._runtime or runtime()
     try:
-        rt.xla.batched_block_until_ready(list(buffers) if isinstance(buffers, (list, tuple)) else [buffers])
+        rt.wait(buffers if isinstance(buffers, (list, tuple)) else [buffers])
     except rt.error as error:
         raise runtime_error(error, "waiting for a result") from None
     return buffers

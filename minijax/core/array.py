@@ -51,6 +51,8 @@ class Array(AnyArray):
     _np: Any
     _buffer: Any
     __hash__ = None  # type: ignore[assignment]
+    # one object for each type and way to lie over several devices, for who lies so
+    kind: object = None
 
     def __init__(self, value: Any, aval: ShapedArray) -> None:
         self._np = value
@@ -263,11 +265,9 @@ class MeshArray(CommittedArray):
 
     __slots__ = ("kind",)
 
-    kind: object
-
     def __init__(self, buffer: Any, aval: ShapedArray, sharding: Any) -> None:
         super().__init__(buffer, aval, sharding)
-        self.kind = mesh_kind(aval, sharding)
+        self.kind = kind_of(aval, sharding)
 
     def _value(self) -> Any:
         try:
@@ -288,17 +288,17 @@ class MeshArray(CommittedArray):
         return self.device.assignment  # type: ignore[no-any-return]
 
 
-_mesh_kinds: dict[tuple[ShapedArray, Any], object] = {}
+_kinds: dict[tuple[ShapedArray, Any], object] = {}
 MOST_KINDS = 8192
 
 
-def mesh_kind(aval: ShapedArray, sharding: Any) -> object:
-    """``MeshArray.kind`` of arrays of this type that lie so."""
-    found = _mesh_kinds.get((aval, sharding))
+def kind_of(aval: ShapedArray, place: Any) -> object:
+    """One object for arrays of this type at this place: the ``MeshArray.kind`` of those that a sharding divides."""
+    found = _kinds.get((aval, place))
     if found is None:
-        if len(_mesh_kinds) >= MOST_KINDS:
-            _mesh_kinds.clear()
-        found = _mesh_kinds[aval, sharding] = object()
+        if len(_kinds) >= MOST_KINDS:
+            _kinds.clear()
+        found = _kinds[aval, place] = object()
     return found
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from minijax.backend import pjrt, spmd
 from minijax.core import dtypes, observe
-from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, get_aval, mesh_kind, placed_text
+from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, get_aval, kind_of, placed_text
 from minijax.core.avals import ShapedArray
 from minijax.core.guards import check_transfer, transfer_guards
 from minijax.core.keys import is_key
@@ -48,15 +48,15 @@ names_shardings: dict[Primitive, Callable[[dict[str, Any]], Sequence[Sharding]]]
 class Partitioned(Compiled):
     """A jaxpr compiled for the devices of a placement, with its results there."""
 
-    __slots__ = ("division", "placement", "ins", "makers")
+    __slots__ = ("arrays", "division", "placement", "ins")
 
     def __init__(self, placement: Placement, *made_of: Any) -> None:
         self.placement = placement
         super().__init__(*made_of)
         self.repeatable = bool(self.out_avals) and not (self.effectful or self.float0s)
         self.division.outs = [*map(_written, self.division.outs, self.out_avals)]
-        # for each result what makes an array of its buffer
-        self.makers = [*map(_maker, self.out_avals, self.division.outs)]
+        # what makes arrays of the results' buffers
+        self.arrays = _maker(self.out_avals, self.division.outs)
         self.ins: list[Any] = self.division.ins[self.n_consts :]
 
     def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
@@ -96,7 +96,7 @@ class Partitioned(Compiled):
         return None  # the placement has seen to it
 
     def _results(self, buffers: Sequence[Any]) -> list[Any]:
-        outs: list[Any] = [make(buffer) for make, buffer in zip(self.makers, buffers, strict=True)]
+        outs: list[Any] = self.arrays(buffers)
         for i in self.float0s:
             outs[i] = np.zeros(self.out_avals[i].shape, dtypes.float0)
         return outs
@@ -133,24 +133,43 @@ def _written(sharding: Any, aval: ShapedArray) -> Any:
     return sharding.with_spec((*sharding.spec, *[None] * (aval.ndim - len(sharding.spec))))
 
 
-def _maker(aval: ShapedArray, sharding: Any) -> Callable[[Any], Array]:
-    """What makes the array of type ``aval`` of a buffer that lies as ``sharding`` says."""
+def _maker(avals: Sequence[ShapedArray], shardings: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
+    """What makes the arrays of these types of buffers that lie as ``shardings`` say."""
     pjrt.note_committed()
+    if any([type(each) is SingleDeviceSharding for each in shardings]):
+        return lambda buffers: [*map(_array_at, buffers, avals, shardings)]
+    facts = [(aval, each, kind_of(aval, each)) for aval, each in zip(avals, shardings, strict=True)]
+    classes = [MeshArray] * len(facts)
+    if len(facts) == 1:
+        ((aval, sharding, kind),) = facts
+
+        def only(buffers: Sequence[Any]) -> list[Any]:
+            out: MeshArray = _new(MeshArray)
+            (out._buffer,) = buffers
+            out.aval = aval
+            out.device = sharding
+            out.kind = kind
+            return [out]
+
+        return only
+
+    def arrays(buffers: Sequence[Any]) -> list[Any]:
+        # written out, since a call for each would take a tenth of a small program's call
+        outs: list[MeshArray] = [*map(_new, classes)]
+        for out, buffer, (aval, sharding, kind) in zip(outs, buffers, facts, strict=True):
+            out._buffer = buffer
+            out.aval = aval
+            out.device = sharding
+            out.kind = kind
+        return outs
+
+    return arrays
+
+
+def _array_at(buffer: Any, aval: ShapedArray, sharding: Any) -> Array:
     if type(sharding) is SingleDeviceSharding:
-        (device,) = sharding.assignment
-        return lambda buffer: CommittedArray(buffer, aval, device)
-
-    kind = mesh_kind(aval, sharding)
-
-    def make(buffer: Any) -> Array:
-        out: MeshArray = _new(MeshArray)
-        out._buffer = buffer
-        out.aval = aval
-        out.device = sharding
-        out.kind = kind
-        return out
-
-    return make
+        return CommittedArray(buffer, aval, *sharding.assignment)
+    return MeshArray(buffer, aval, sharding)
 
 
 _new = object.__new__
