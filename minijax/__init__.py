@@ -254,6 +254,9 @@ _defined_later(
     "minijax.ops.random.bits",
     "minijax.random.random_gamma",
 )
+if "MINIJAX_LAUNCHER" in os.environ:
+    # of ``python -m minijax.distributed``: this process joins the others before it has a device
+    importlib.import_module("minijax.backend.distributed")
 
 
 def __getattr__(name: str) -> Any:

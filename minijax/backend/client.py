@@ -184,6 +184,8 @@ def load() -> tuple[Any, Any]:
 
 def _start() -> Runtime:
     """Make the client. Errors are those of jax: a platform that cannot be started is a RuntimeError."""
+    if before_start is not None:
+        before_start()
     alone = membership is not None or jaxlib_suffices()
     xla, xla_client = load()
     if not alone:
@@ -222,6 +224,9 @@ def simulated(count: int) -> Runtime:
 
 _lock = threading.Lock()
 _runtime: Runtime | None = None
+
+# What backend.distributed puts here where this process is to join others before it has a client.
+before_start: Callable[[], None] | None = None
 
 # What backend.distributed puts here when jaxlib alone joins this process with others.
 membership: Any = None

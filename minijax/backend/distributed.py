@@ -8,9 +8,11 @@ the client (see ``backend.client``) it alone is used; otherwise ``jax.distribute
 from __future__ import annotations
 
 import atexit
+import ctypes
 import importlib
 import os
-from typing import Any
+import sys
+from typing import Any, NoReturn
 
 from minijax.backend import client
 from minijax.core.named import NamedTuple
@@ -28,6 +30,21 @@ class Membership(NamedTuple):
 
 
 _by_jax = False
+
+# What ``python -m minijax.distributed`` tells each process besides JAX_COORDINATOR_ADDRESS: how many there are, which
+# one it is, and the process that has started it, so that what it starts itself does not take its place.
+NUM_PROCESSES, PROCESS_ID, LAUNCHER = "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "MINIJAX_LAUNCHER"
+
+
+def launched() -> bool:
+    """Whether this process is one of those that ``python -m minijax.distributed`` has started."""
+    return os.environ.get(LAUNCHER) == str(os.getppid())
+
+
+def _told(name: str, given: int | None) -> int | None:
+    """``given``, or the number that the environment gives."""
+    text = os.environ.get(name, "")
+    return int(text) if given is None and text.isdecimal() else given
 
 
 def _checked(coordinator: str | None, count: int | None, process: int | None) -> None:
@@ -63,9 +80,10 @@ def initialize(
     must be called by all processes in the same order, by each with the slices for its own devices.
 
     Args:
-      coordinator_address: ``host:port`` on which process 0 listens and where the others find it.
-      num_processes: how many processes there are.
-      process_id: the number of this one, from 0.
+      coordinator_address: ``host:port`` on which process 0 listens and where the others find it; by default what
+        JAX_COORDINATOR_ADDRESS says in the environment.
+      num_processes: how many processes there are; by default JAX_NUM_PROCESSES.
+      process_id: the number of this one, from 0; by default JAX_PROCESS_ID.
       initialization_timeout: for how many seconds to wait for the others.
       heartbeat_timeout_seconds: after how many seconds of silence a process counts as dead. XLA then ends the others,
         and writes that another task has died: what waits for it cannot be made to raise.
@@ -85,6 +103,7 @@ def initialize(
     if is_initialized():
         raise RuntimeError("distributed.initialize should only be called once.")
     coordinator_address = coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
+    num_processes, process_id = _told(NUM_PROCESSES, num_processes), _told(PROCESS_ID, process_id)
     timeouts = {
         "heartbeat_timeout_seconds": heartbeat_timeout_seconds,
         "shutdown_timeout_seconds": shutdown_timeout_seconds,
@@ -125,7 +144,41 @@ def initialize(
     )
     connection.connect()
     client.membership = Membership(service, connection, process_id, num_processes)
-    atexit.register(shutdown)
+    atexit.register(_leave)
+
+
+def _join() -> None:
+    """What this process's client is made after, if it was launched as one of several."""
+    if not is_initialized():
+        initialize()
+
+
+# With what a launched process has asked to end, other than success.
+_exit_code: Any = None
+
+
+def _exit(code: Any = None, /) -> NoReturn:
+    """``sys.exit`` of a launched process."""
+    global _exit_code
+    _exit_code = code
+    raise SystemExit(code)
+
+
+def _leave() -> None:
+    """At the end of the process: waits for the others, unless it was launched and has failed.
+
+    Others may be waiting for what it will not do any more, and the launcher is to learn of its end at once.
+    """
+    if not (launched() and (_exit_code or hasattr(sys, "last_value"))):
+        shutdown()
+    elif client.membership is not None:
+        for each in client.membership[:2]:  # taking them apart waits for five seconds, so nobody ever does
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+
+
+if launched():
+    client.before_start = _join
+    sys.exit = _exit
 
 
 def is_initialized() -> bool:
@@ -142,7 +195,7 @@ def shutdown() -> None:
     member = client.membership
     if member is not None:
         client.membership = None
-        atexit.unregister(shutdown)
+        atexit.unregister(_leave)
         member.connection.shutdown()
         if member.service is not None:
             member.service.shutdown()

@@ -1,0 +1,221 @@
+"""``python -m minijax.distributed -n 4 script.py ARGS``: one program in several processes that are one machine.
+
+Each process is told by its environment where the others are (``backend.distributed``), writes its lines behind its
+number, and is ended when another one dies or when this command is interrupted. Each leads a process group of its own,
+so that what it has started ends with it, and Ctrl-C reaches it from here alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import IO, Any
+
+from minijax.backend.distributed import LAUNCHER, NUM_PROCESSES, PROCESS_ID
+
+# So many of the last lines of a process that died are said again.
+_LAST_LINES = 8
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is too few: at least 1")
+    return number
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The options."""
+    parser = argparse.ArgumentParser(
+        prog="python -m minijax.distributed",
+        description="Run a Python program in several processes of this computer, joined into one machine.",
+        epilog="The program finds the devices of all processes: minijax.distributed.initialize() needs no arguments, "
+        "and is called on its own when a device is first needed. If one process dies, the others are ended, and the "
+        "exit code is that of the first that died.",
+    )
+    parser.add_argument("-n", "--processes", type=_count, required=True, metavar="N", help="how many processes")
+    parser.add_argument(
+        "--devices-per-process", type=_count, default=1, metavar="N", help="how many devices each has (default: 1)"
+    )
+    parser.add_argument(
+        "--grace",
+        type=float,
+        default=5.0,
+        metavar="SECONDS",
+        help="how long processes that are to end have for it before they are killed (default: 5)",
+    )
+    rest = argparse.REMAINDER
+    parser.add_argument("-m", dest="module", nargs=rest, metavar="MODULE ...", help="run this module, as python -m")
+    parser.add_argument("-c", dest="code", nargs=rest, metavar="CODE ...", help="run this code, as python -c")
+    parser.add_argument("script", nargs=rest, metavar="script.py ...", help="run this file with its arguments")
+    return parser
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+class Member:
+    """One of the processes, with threads that write its lines and wait for its end, which they tell ``ends``."""
+
+    def __init__(self, number: int, command: Sequence[str], environment: dict[str, str], ends: Any) -> None:
+        self.number = number
+        self.last: collections.deque[bytes] = collections.deque(maxlen=_LAST_LINES)
+        self.process = subprocess.Popen(
+            [sys.executable, *command],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        streams = ((self.process.stdout, sys.stdout.buffer), (self.process.stderr, sys.stderr.buffer))
+        self.writers = [threading.Thread(target=self._copy, args=each, daemon=True) for each in streams]
+        for each in [*self.writers, threading.Thread(target=self._wait, args=(ends,), daemon=True)]:
+            each.start()
+
+    def _copy(self, source: IO[bytes], target: IO[bytes]) -> None:
+        for shown in source:
+            shown = shown.rstrip(b"\r\n")
+            if target is sys.stderr.buffer:
+                self.last.append(shown)
+            with _writing, contextlib.suppress(BrokenPipeError):
+                target.write(b"[%d] %s\n" % (self.number, shown))
+                target.flush()
+
+    def _wait(self, ends: Any) -> None:
+        self.process.wait()
+        ends.put(self)
+
+    def finish(self) -> None:
+        """Wait until what it wrote is written; not for what it started and left behind."""
+        for each in self.writers:
+            each.join(timeout=1.0)
+
+    def signal(self, number: int) -> None:
+        """Send it, and what it has started, a signal; nothing if it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+_writing = threading.Lock()
+
+
+def _say(message: str) -> None:
+    with _writing, contextlib.suppress(BrokenPipeError):
+        sys.stderr.write(message + "\n")
+        sys.stderr.flush()
+
+
+def _ended(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _end(members: Sequence[Member], ends: Any, first: int, grace: float) -> None:
+    """End those that run: by signal ``first`` and, ``grace`` seconds later, by force."""
+    for number in (first, signal.SIGKILL):
+        for each in members:
+            if each.process.poll() is None:
+                each.signal(number)
+        until = time.monotonic() + grace
+        with contextlib.suppress(queue.Empty):
+            for each in members:
+                while each.process.poll() is None:
+                    ends.get(timeout=max(until - time.monotonic(), 0.0))
+    for each in members:
+        each.finish()
+
+
+def _first_to_die(ends: Any, processes: int) -> Member | None:
+    """The first of so many processes that fails; None if all have ended and none did."""
+    for count in range(1, processes + 1):
+        found = ends.get()
+        if not found.process.returncode:
+            continue
+        # XLA aborts a process because another has died, so fast that its end may be told first
+        with contextlib.suppress(queue.Empty):
+            while found.process.returncode == -signal.SIGABRT and count < processes:
+                later = ends.get(timeout=0.5)
+                count += 1
+                found = later if later.process.returncode else found
+        return found  # type: ignore[no-any-return]
+    return None
+
+
+def run(command: Sequence[str], processes: int, devices: int, grace: float) -> int:
+    """Run ``command`` in so many processes with so many devices each; returns an exit code."""
+    port = free_port()
+    environment = {
+        "JAX_PLATFORMS": "cpu",
+        **os.environ,
+        "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
+        "JAX_COORDINATOR_BIND_ADDRESS": f"127.0.0.1:{port}",
+        "JAX_NUM_CPU_DEVICES": str(devices),
+        "PYTHONUNBUFFERED": "1",
+        NUM_PROCESSES: str(processes),
+        LAUNCHER: str(os.getpid()),
+    }
+    ends: queue.SimpleQueue[Member] = queue.SimpleQueue()
+    members: list[Member] = []
+    try:
+        for i in range(processes):
+            members.append(Member(i, command, {**environment, PROCESS_ID: str(i)}, ends))
+        died = _first_to_die(ends, processes)
+        code = 0 if died is None else died.process.returncode
+        if died is not None:
+            died.finish()
+            others = [each for each in members if each.process.poll() is None]
+            numbers = ", ".join(str(each.number) for each in others)
+            _say(f"process {died.number} {_ended(code)}" + (f"; the others ({numbers}) are ended" if others else ""))
+            for shown in died.last:
+                _say(f"  | {shown.decode(errors='replace')}")
+        _end(members, ends, signal.SIGTERM, grace)
+        return code if code >= 0 else 128 - code
+    except KeyboardInterrupt:
+        _say(f"interrupted: so are the {processes} processes")
+        with contextlib.suppress(KeyboardInterrupt):  # a second one is for those that do not end
+            _end(members, ends, signal.SIGINT, grace)
+        return 130
+    finally:
+        for each in members:
+            if each.process.poll() is None:
+                each.signal(signal.SIGKILL)
+
+
+def _interrupted(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = arguments()
+    said = parser.parse_args(argv)
+    command = ["-m", *said.module] if said.module else ["-c", *said.code] if said.code else said.script
+    if not command:
+        parser.error("say what to run: script.py, -m MODULE or -c CODE")
+    # also where whoever started it ignores them, as a shell does for what it starts in the background
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupted)
+    return run(command, said.processes, said.devices_per_process, said.grace)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
