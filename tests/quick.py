@@ -11,6 +11,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.api": ("api/test_misses.py", "api/test_jit.py"),
     "minijax.backend": ("api/test_jit.py",),
     "minijax.core": ("core/test_named.py", "core/test_operands.py", "core/test_provenance.py"),
+    "minijax.distributed": ("backend/test_launcher.py",),
     "minijax.example_libraries": ("interop/test_example_libraries.py",),
     "minijax.experimental": ("ops/test_callback.py",),
     "minijax.experimental.checkify": ("experimental/test_checkify.py",),

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from minijax.distributed.__main__ import free_port, main
+from minijax.distributed.__main__ import free_port
 
 # What every process runs; the second argument is "alone" for the process that has both devices.
 PROGRAM = """
@@ -333,14 +333,3 @@ def test_ctrl_c_ends_all_processes() -> None:
     assert command.returncode == 130
     assert "interrupted: so are the 2 processes" in err
     assert "] KeyboardInterrupt" in err
-
-
-def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, said in (
-        (["-n", "0", "x.py"], "0 is too few: at least 1"),
-        (["-n", "2"], "say what to run: script.py, -m MODULE or -c CODE"),
-        (["x.py"], "the following arguments are required: -n/--processes"),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert ended.value.code == 2 and said in capsys.readouterr().err

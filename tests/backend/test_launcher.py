@@ -1,0 +1,42 @@
+"""``python -m minijax.distributed`` without its processes: what it asks for, and which one it says has died."""
+
+from __future__ import annotations
+
+import queue
+import signal
+from types import SimpleNamespace
+
+import pytest
+
+from minijax.distributed.__main__ import _first_to_die, main
+
+
+def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, said in (
+        (["-n", "0", "x.py"], "0 is too few: at least 1"),
+        (["-n", "2"], "say what to run: script.py, -m MODULE or -c CODE"),
+        (["x.py"], "the following arguments are required: -n/--processes"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2 and said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("codes", "number"),
+    [
+        ([0, 0], None),
+        ([0, 3], 1),
+        ([1, 3], 0),
+        # ended by XLA, since another had died
+        ([-signal.SIGABRT, -signal.SIGKILL], 1),
+        ([-signal.SIGABRT, 0, 2], 2),
+        ([-signal.SIGABRT, -signal.SIGABRT], 1),
+    ],
+)
+def test_the_first_to_die_is_the_one_that_no_other_has_taken_along(codes: list[int], number: int | None) -> None:
+    ends: queue.SimpleQueue[SimpleNamespace] = queue.SimpleQueue()
+    for i, code in enumerate(codes):
+        ends.put(SimpleNamespace(number=i, process=SimpleNamespace(returncode=code)))
+    found = _first_to_die(ends, len(codes))
+    assert (found.number if found else None) == number
