@@ -55,7 +55,7 @@ KNOWN = {
     ("a column set", "auto", "eager"): "JAX fails on a mesh of two axes",
     ("fori", "auto", "eager"): "the spec is written otherwise, P('x', None) for P('x')",
     ("a row multiplied", "auto", "eager"): "likewise",
-    ("a constraint", "auto", "eager"): "likewise, P() for P(None, None)",
+    ("while", "auto", "eager"): "likewise",
 }
 Cell = tuple[str, str, tuple[int, ...]]
 

@@ -37,7 +37,8 @@ def constraint_abstract(x: ShapedArray, **params: Any) -> ShapedArray:
 
 @sharding_constraint_p.def_impl
 def constraint_impl(x: Any, **params: Any) -> Any:
-    return evaluate_over_mesh(sharding_constraint_p, [x], params)
+    outs = () if params["unconstrained_dims"] else [params["sharding"]]
+    return evaluate_over_mesh(sharding_constraint_p, [x], params, outs)
 
 
 def constraint_transpose(ct: Any, x: Any, **params: Any) -> list[Any]:

@@ -434,8 +434,13 @@ def _kept_equations(params: dict[str, Any]) -> dict[Any, Any]:
     return _equations
 
 
-def evaluate_over_mesh(p: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The result or results of ``p`` on operands some of which lie over a mesh: a program of this one equation."""
+def evaluate_over_mesh(
+    p: Primitive, args: Sequence[Any], params: dict[str, Any], outs: Sequence[Sharding] = ()
+) -> Any:
+    """The result or results of ``p`` on operands some of which lie over a mesh: a program of this one equation.
+
+    ``outs`` says how the results lie, if ``params`` do.
+    """
     arrays = [as_array(check_alive(x)) for x in args]
     avals = [x.aval for x in arrays]
     places = [x.device if isinstance(x, CommittedArray) else None for x in arrays]
@@ -447,15 +452,15 @@ def evaluate_over_mesh(p: Primitive, args: Sequence[Any], params: dict[str, Any]
         key = program = None
     if program is None:
         closed = one_equation(p, avals, params)
-        placement = placement_of(closed, arrays, p.name, keep_unused=True)
+        placement = placement_of(closed, arrays, p.name, outs=outs, keep_unused=True)
         assert placement is not None, "an operand lies over a mesh, or the primitive names one"
         program = partitioned(closed, p.name, placement, keep_unused=True)
         if key is not None:
             if kept is _equations and len(kept) >= MAX_EQUATIONS:
                 kept.clear()
             kept[key] = program
-    outs = program(*arrays)
-    return outs if p.multiple_results else outs[0]
+    found = program(*arrays)
+    return found if p.multiple_results else found[0]
 
 
 def call_over_mesh(program: Compiled, args: Sequence[Any]) -> list[Any]:
