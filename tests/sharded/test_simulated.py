@@ -15,8 +15,7 @@ from minijax.backend import client
 from minijax.core.shardings import SimulatedDevice
 from minijax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 from minijax.tools.documents.document import document, plain
-from minijax.tools.metal.collectives import blocks, collectives
-from minijax.tools.programs import links
+from minijax.tools.metal.collectives import blocks, of_lowered
 
 P = PartitionSpec
 MESH = AbstractMesh((64, 4), ("data", "model"))
@@ -55,7 +54,7 @@ def test_a_program_is_compiled_for_devices_that_are_not_there_and_they_are_gone_
     assert "all-reduce" in compiled.as_text() and compiled.cost_analysis()["flops"] > 0
     assert compiled.input_shardings == ((X.sharding, W.sharding), {})
     assert compiled.output_shardings == NamedSharding(MESH, P("model"))
-    (found,) = collectives(links.of_lowered(lowered), MESH)
+    (found,) = of_lowered(lowered)
     assert (found.kind, found.size, found.axes, found.bytes) == ("all-reduce", 64, ("data",), 4 * 4)
     assert found.sent == 2 * 63 / 64 * 16
     shown = plain(document(*blocks([found], 256, False, lowered.placement.simulated)), 120)
@@ -65,7 +64,7 @@ def test_a_program_is_compiled_for_devices_that_are_not_there_and_they_are_gone_
 def test_shard_map_over_a_mesh_without_devices_divides_the_program() -> None:
     f = jax.jit(jax.shard_map(lambda x: lax.psum(x, "data"), mesh=MESH, in_specs=P("data"), out_specs=P()))
     lowered = f.lower(jax.ShapeDtypeStruct((128, 3), jnp.float32))
-    (found,) = collectives(links.of_lowered(lowered), MESH)
+    (found,) = of_lowered(lowered)
     assert (found.kind, found.size, found.bytes) == ("all-reduce", 64, 2 * 3 * 4)
     with pytest.raises(ValueError, match=r"<lambda> cannot be run: its 256 devices \(data=64, model=4\) are simulated"):
         f(jnp.ones((128, 3)))

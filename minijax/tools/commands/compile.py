@@ -135,7 +135,7 @@ def _partitioned(lowered: Any) -> Iterator[Block]:
         yield text("the program runs on one device: nothing is sent", role="muted")
         return
     programs = links.of_lowered(lowered, optimized=True, most=sys.maxsize)
-    found = collectives.collectives(programs, placement.mesh)
+    found = collectives.of_lowered(lowered, programs)
     yield from collectives.blocks(found, len(placement.devices), len(programs.python) > 1, placement.simulated)
 
 

@@ -6,9 +6,11 @@ program. A collective belongs to the equation for whose sake XLA's partitioner p
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from collections.abc import Collection, Iterator, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import numpy as np
 from minijax.core.named import Frozen
 from minijax.tools.documents.document import Block, Row, Segment, Table, line, text
 from minijax.tools.documents.words import bytes_text, plural
-from minijax.tools.programs import hlo
+from minijax.tools.programs import hlo, links
 from minijax.tools.programs.link_views import short_file
 from minijax.tools.programs.links import Equation, LinkedPrograms
 
@@ -44,6 +46,8 @@ class Collective(Frozen):
     ``size`` devices talk to each other, along ``axes`` of the mesh ('' in place of a name: along no whole axes).
     Where the program does not say which devices these are, ``size`` is 0. ``equation`` is the one that it is for, None
     where XLA names none. ``inside`` is 'loop' of what runs once a turn, 'branch' of what may not run, else ''.
+    ``times`` is how often it runs in a call, branches taken, and 0 where the turns of a loop are not known: ``bytes``
+    and ``sent`` are of once.
     """
 
     name: str
@@ -55,14 +59,36 @@ class Collective(Frozen):
     equation: Equation | None
     reason: str
     inside: str
+    times: int
+
+    @property
+    def total(self) -> float:
+        """What each device sends in a call, of a loop whose turns are not known in one turn."""
+        return self.sent * max(self.times, 1)
 
 
-def collectives(programs: LinkedPrograms, mesh: Any) -> list[Collective]:
-    """The collectives of a compiled program over ``mesh`` (None: over devices that no mesh names)."""
+def of_lowered(lowered: Any, programs: LinkedPrograms | None = None) -> list[Collective]:
+    """The collectives of a ``Lowered`` call, which is compiled, in the order of the program.
+
+    ``programs`` are its linked programs, if the caller has them.
+    """
+    placement = lowered.placement
+    if placement is None:
+        return []
+    linked = programs or links.of_lowered(lowered, optimized=True, most=sys.maxsize)
+    return collectives(linked, placement.mesh, lowered.compile().raw_text())
+
+
+def collectives(programs: LinkedPrograms, mesh: Any, text: str = "") -> list[Collective]:
+    """The collectives of a compiled program over ``mesh`` (None: over devices that no mesh names).
+
+    ``text`` is XLA's text of it, from which the turns of loops are known.
+    """
     pane = programs.hlo
     found = []
     instructions = hlo.instructions(pane.lines)
     inside = _inside(instructions.values())
+    times = _times(instructions.values(), _turns(text))
     for i, each in instructions.items():
         kind = each.opcode.removesuffix("-start")
         if kind not in KINDS:
@@ -79,7 +105,7 @@ def collectives(programs: LinkedPrograms, mesh: Any) -> list[Collective]:
         found.append(
             Collective(
                 each.name, kind, count, count * KINDS[kind](max(size, 1)), size, axes, equation,
-                _reason(kind, axes, equation), inside.get(each.computation, ""),
+                _reason(kind, axes, equation), inside.get(each.computation, ""), times(each.computation),
             )
         )  # fmt: skip
     return found
@@ -99,6 +125,30 @@ def _inside(instructions: Collection[hlo.Instruction]) -> dict[str, str]:
                 found[name] = word
                 left += calls.get(name, ())
     return found
+
+
+def _turns(text: str) -> dict[str, int]:
+    """How many turns the loops take of which XLA knows it, by the names of their instructions."""
+    known = re.findall(r'(?m)^\s+(?:ROOT )?%?([\w.-]+) = .* while\(.*"known_trip_count":\{"n":"(\d+)"\}', text)
+    return {name: int(count) for name, count in known}
+
+
+def _times(instructions: Collection[hlo.Instruction], turns: dict[str, int]) -> Callable[[str], int]:
+    """From the name of a computation to how often it runs in a call; 0 where a loop's turns are not known."""
+    calls: dict[str, list[hlo.Instruction]] = {}
+    for each in instructions:
+        for name in each.called:
+            calls.setdefault(name, []).append(each)
+
+    @functools.cache
+    def times(name: str) -> int:
+        counts = [
+            times(each.computation) * (turns.get(each.name, 0) if each.opcode == "while" else 1)
+            for each in calls.get(name, ())
+        ]
+        return sum(counts) if all(counts) and counts else int(not counts)
+
+    return times
 
 
 def _bytes(result: str, started: bool) -> int:
@@ -200,10 +250,9 @@ def blocks(
     if not found:
         yield text(f"no collective: {plural(devices, 'device')}, and nothing is sent between them", role="muted")
         return
-    total = sum(each.sent for each in found)
-    within = {each.inside for each in found}
-    loops = ", a loop's counted once" if "loop" in within else ""
-    loops += ", and all branches" if "branch" in within else ""
+    total = sum(each.total for each in found)
+    loops = ", a loop's counted once" if not all(each.times for each in found) else ""
+    loops += ", and all branches" if any(each.inside == "branch" for each in found) else ""
     loops += ", and nothing where it is not known" if not all(each.size for each in found) else ""
     yield text(
         line(
@@ -218,7 +267,7 @@ def blocks(
         parts = [f"{kind} {bytes_text(sent)} ({count})" for kind, (count, sent) in kinds.items()]
         yield Row("sent", (line(" · ".join(parts)),))
     rows = []
-    for each in sorted(found, key=lambda each: (_place(each), -each.sent)):
+    for each in sorted(found, key=lambda each: (_place(each), -each.total)):
         rows.append(_cells(each, several_files))
     yield Table(("your line", "collective", "of", "result", "sent", "why"), tuple(rows))
     if any(each.kind == "all-gather" and each.reason.startswith("all of") for each in found):
@@ -230,11 +279,11 @@ def blocks(
 
 
 def by_kind(found: Sequence[Collective]) -> dict[str, tuple[int, float]]:
-    """Of each kind how many there are, and the bytes that each device sends for them."""
+    """Of each kind how many run in a call, and the bytes that each device sends for them."""
     kinds: dict[str, tuple[int, float]] = {}
     for each in found:
         count, sent = kinds.get(each.kind, (0, 0.0))
-        kinds[each.kind] = count + 1, sent + each.sent
+        kinds[each.kind] = count + max(each.times, 1), sent + each.total
     return kinds
 
 
@@ -248,9 +297,9 @@ def _cells(each: Collective, several_files: bool) -> tuple[Segment, ...]:
     axes = "·".join(each.axes) or "?"
     return (
         ("location", where),
-        ("name", each.kind + (f" in a {each.inside}" if each.inside else "")),
+        ("name", f"{each.times} × " * (each.times > 1) + each.kind + (f" in a {each.inside}" if each.inside else "")),
         ("number", f"{each.size or '?'} ({axes})"),
         ("number", bytes_text(each.bytes)),
-        ("number", bytes_text(each.sent) if each.size else "?"),
+        ("number", bytes_text(each.total) if each.size else "?"),
         ("", each.reason),
     )

@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from minijax.core.shardings import AbstractMesh
-from minijax.tools.metal.collectives import _axes, _bytes, _groups
+from minijax.tools.metal.collectives import _axes, _bytes, _groups, _times, _turns
+from minijax.tools.programs import hlo
 
 SPELLINGS = {
     "replica_groups={{0,1},{2,3},{4,5},{6,7}}": ("y",),
@@ -29,6 +30,34 @@ def test_groups_are_read_in_every_spelling(written: str, axes: tuple[str, ...]) 
     assert _axes(groups, AbstractMesh((4, 2), ("x", "y"))) == axes
 
 
+LOOPS = """
+%inner (p: f32[4]) -> f32[4] {
+  %a = f32[4]{0} all-reduce(%p), replica_groups={{0,1}}
+}
+
+%outer (p: f32[4]) -> f32[4] {
+  %w.1 = f32[4]{0} while(%p), condition=%test, body=%inner
+}
+
+%unknown (p: f32[4]) -> f32[4] {
+  %b = f32[4]{0} all-reduce(%p), replica_groups={{0,1}}
+}
+
+ENTRY %main (p: f32[4]) -> f32[4] {
+  %w.2 = f32[4]{0} while(%p), condition=%test, body=%outer
+  %w.3 = f32[4]{0} while(%p), condition=%test, body=%unknown
+  %c = f32[4]{0} call(%p), to_apply=%inner
+}
+"""
+
+
+def test_turns_of_loops_are_counted() -> None:
+    text = LOOPS.replace("body=%inner", 'body=%inner, backend_config={"known_trip_count":{"n":"3"}}')
+    text = text.replace("body=%outer", 'body=%outer, backend_config={"known_trip_count":{"n":"5"},"x":"y"}')
+    times = _times(hlo.instructions(LOOPS.splitlines()).values(), _turns(text))
+    assert [times(name) for name in ("main", "outer", "inner", "unknown")] == [1, 5, 3 * 5 + 1, 0]
+
+
 def test_bytes_are_those_of_the_result() -> None:
     assert _bytes("%c = f32[2,4]{1,0}", False) == 32
     assert _bytes("%c = (bf16[8]{0}, pred[3]{0})", False) == 19
@@ -43,8 +72,7 @@ import minijax as jax, minijax.numpy as jnp
 from minijax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from minijax import lax
 from minijax.tools.documents.document import document, plain
-from minijax.tools.metal.collectives import blocks, collectives
-from minijax.tools.programs import links
+from minijax.tools.metal.collectives import blocks, of_lowered
 
 mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("x", "y"))
 
@@ -69,16 +97,14 @@ def turned(x, w):
 x, w = jnp.ones((8, 8)), jnp.ones((8, 8))
 found = {}
 for f in (chosen, turned):
-    programs = links.of_lowered(jax.jit(f).lower(there(x, "x", "y"), there(w, "y")))
-    listed = collectives(programs, mesh)
+    listed = of_lowered(jax.jit(f).lower(there(x, "x", "y"), there(w, "y")))
     shown = plain(document(*blocks(listed, 8, False)), 120)
-    found[f.__name__] = [shown.split(chr(10))[0], [each.inside for each in listed]]
+    found[f.__name__] = [shown.split(chr(10))[0], [each.inside for each in listed], [each.times for each in listed]]
 for f, a, b in ((product, there(x, "x", "y"), there(w, "y")), (gathered, there(x, "x"), there(w, None, "x")),
                 (summed, there(x, "x"), there(w))):
-    programs = links.of_lowered(jax.jit(f).lower(a, b))
     found[f.__name__] = [
         (each.kind, each.size, each.axes, each.bytes, each.equation and each.equation.primitive, each.reason)
-        for each in collectives(programs, mesh)
+        for each in of_lowered(jax.jit(f).lower(a, b))
     ]
 print(json.dumps(found))
 """
@@ -95,10 +121,11 @@ def test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for() -
     assert (kind, size, axes, count, primitive) == ("all-reduce", 2, ["y"], 2 * 8 * 4, "dot_general")
     assert "along y" in reason
     # a branch is no loop; within a loop it is run once a turn, if at all
-    said, inside = found["chosen"]
+    said, inside, _ = found["chosen"]
     assert {"branch"} <= {*inside} <= {"branch", ""} and said.endswith(" a call, and all branches")
-    said, inside = found["turned"]
-    assert "loop" in inside and "branch" not in inside and said.endswith(" a call, a loop's counted once")
+    said, inside, times = found["turned"]
+    assert "loop" in inside and "branch" not in inside and said.endswith(" a call")
+    assert {each for each, where in zip(times, inside, strict=True) if where == "loop"} == {3}
     assert [each[0] for each in found["gathered"]] == ["all-gather"]
     assert found["gathered"][0][2] == ["x"]
     ((kind, size, axes, count, primitive, _),) = found["summed"]
