@@ -19,8 +19,8 @@ import numpy as np
 import minijax as mj
 from minijax.tools import record
 from minijax.tools.documents.document import lay_out
-from minijax.tools.recording.cursor import LEAVE, Cursor
-from minijax.tools.recording.records import BindRecord, Recording
+from minijax.tools.recording.cursor import ENTER, LEAVE, Cursor
+from minijax.tools.recording.records import BindRecord, Recording, ScopeRecord
 from minijax.tools.stepper.devices import devices_pane, devices_shown
 from minijax.tools.values.moment import Worth, ledger
 
@@ -59,7 +59,25 @@ def _turns(m: Any, x: Any) -> dict[str, Any]:
     return {"z": z}
 
 
-PROGRAMS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {"summed": _summed, "sent": _sent, "turns": _turns}
+def _chosen(m: Any, x: Any) -> dict[str, Any]:
+    i = m.lax.axis_index("data")
+    r = m.lax.cond(i > 1, lambda v: m.numpy.sin(v), lambda v: v + 1.0, x)
+    _, w = m.lax.while_loop(lambda c: c[0] < i, lambda c: (c[0] + 1, c[1] * 2.0), (0, r))
+    return {"r": r, "w": w}
+
+
+def _examples(m: Any, x: Any) -> dict[str, Any]:
+    p = m.vmap(lambda row: m.lax.psum(row * row[0], "data"))(x)
+    return {"p": p}
+
+
+PROGRAMS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
+    "summed": _summed,
+    "sent": _sent,
+    "turns": _turns,
+    "chosen": _chosen,
+    "examples": _examples,
+}
 X = np.arange(128.0, dtype=np.float32).reshape(16, 8) / 7
 
 
@@ -105,6 +123,26 @@ def _text(cursor: Cursor, width: int) -> list[str]:
     return ["".join(piece for _, piece in each).rstrip() for each in lines]
 
 
+def typed(x: Any) -> Any:
+    """A function over devices whose types say what varies, and that gives one number."""
+
+    def loss(x: Any) -> Any:
+        h = mj.numpy.tanh(x)
+        return mj.lax.psum(mj.numpy.sum(h), ("data", "model"))
+
+    spec = mj.sharding.PartitionSpec
+    return mj.shard_map(loss, mesh=_mesh(mj), in_specs=spec("data", "model"), out_specs=spec())(x)
+
+
+def moments(recording: Recording, kind: str, name: str) -> Iterator[list[str]]:
+    """The pane where interpreters of a kind begin and end."""
+    cursor = Cursor(recording)
+    for position, moment in enumerate(cursor.moments):
+        if moment.kind == kind and isinstance(moment.node, ScopeRecord) and moment.node.level.startswith(name):
+            cursor.go(position)
+            yield _text(cursor, 72)
+
+
 def main() -> None:
     found: dict[str, Any] = {}
     for name, program in PROGRAMS.items():
@@ -112,6 +150,9 @@ def main() -> None:
         wanted = mapped(jax, program)(X)
         found[name] = differences(recording, {key: np.asarray(value) for key, value in wanted.items()})
         found[f"screens of {name}"] = list(screens(recording, 72))
+        found[f"begins {name}"] = next(moments(recording, ENTER, "shard_map"))
+    _, recording = record(mj.grad(typed), mj.numpy.asarray(X))
+    found["screens of gradient"] = list(screens(recording, 72))
     print(json.dumps(found))
 
 

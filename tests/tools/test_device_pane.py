@@ -14,7 +14,13 @@ from typing import Any
 
 import pytest
 
-VARIABLES = {"summed": {"y", "s", "t", "u"}, "sent": {"a", "b", "c", "d", "e"}, "turns": {"z"}}
+VARIABLES = {
+    "summed": {"y", "s", "t", "u"},
+    "sent": {"a", "b", "c", "d", "e"},
+    "turns": {"z"},
+    "chosen": {"r", "w"},
+    "examples": {"p"},
+}
 
 
 @functools.cache
@@ -39,8 +45,15 @@ def test_each_device_is_shown_to_have_what_it_has_in_jax(program: str) -> None:
 @pytest.mark.parametrize(
     "program, primitive",
     [("summed", "integer_pow"), ("summed", "psum"), ("sent", "ppermute"), ("sent", "all_gather"),
-     ("sent", "all_to_all"), ("sent", "reduce_scatter"), ("turns", "ppermute")],
+     ("sent", "all_to_all"), ("sent", "reduce_scatter"), ("turns", "ppermute"), ("chosen", "sin"), ("chosen", "mul"),
+     ("examples", "psum"), ("gradient", "pvary"), ("gradient", "shard_map")],
 )  # fmt: skip
 def test_devices_side_by_side(program: str, primitive: str, golden: Callable[[str, str], None]) -> None:
-    lines = next(lines for name, lines in shown_there()[f"screens of {program}"] if name == primitive)
+    # of a derivative the last is the backward pass's
+    lines = [lines for name, lines in shown_there()[f"screens of {program}"] if name == primitive][-1]
     golden(f"stepper/devices_{program}_{primitive}.txt", "\n".join(lines))
+
+
+def test_where_a_program_begins_its_arguments_are_shown_divided() -> None:
+    lines = shown_there()["begins summed"]
+    assert "x: f32[16,8] divided by P('data', 'model')" in lines

@@ -21,6 +21,7 @@ from minijax.tools.documents.words import bytes_text, plural
 from minijax.tools.programs import hlo, links
 from minijax.tools.programs.link_views import short_file
 from minijax.tools.programs.links import Equation, LinkedPrograms
+from minijax.tools.values.meetings import written
 
 # What XLA calls them, and how much of the shown bytes a device sends of n that take part, by the usual ring.
 KINDS = {
@@ -221,7 +222,8 @@ def _reason(kind: str, axes: tuple[str, ...], equation: Equation | None) -> str:
         return "a result or an argument is to lie otherwise" + along
     primitive = equation.primitive
     if primitive in _ASKED:
-        return f"{primitive} asks for it"
+        name = written(primitive)
+        return f"{name} asks for it" + (f" ({primitive} in the jaxpr)" if name != primitive else "")
     if kind == "all-reduce":
         if primitive == "dot_general":
             return f"the summed dimension is divided{along}: each device has a part of every sum"

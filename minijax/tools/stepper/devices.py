@@ -11,16 +11,23 @@ from functools import partial
 
 import numpy as np
 
-from minijax.core.named import NamedTuple
 from minijax.tools.documents.document import MARK, Block, Document, Fitted, Line, Segment, Text, document, line
 from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording.cursor import LEAVE, Cursor
-from minijax.tools.recording.naming import naming_of
-from minijax.tools.recording.records import BindRecord, Recording
-from minijax.tools.values.brief import brief
+from minijax.tools.recording.records import Recording
 from minijax.tools.values.devices import MAPPED
-from minijax.tools.values.meetings import Meeting, meeting
-from minijax.tools.values.moment import Found, Ledger, LoopShown, Worth, at_hand
+from minijax.tools.values.meetings import Meeting
+from minijax.tools.values.moment import Unknown, at_hand
+from minijax.tools.values.on_devices import (
+    DeviceColumn,
+    DevicesShown,
+    cell,
+    of_bind,
+    of_call,
+    of_latest,
+    pieces,
+    together,
+)
 
 # Rows of a table of devices; of more, those around the one that is looked at.
 MOST_ROWS = 16
@@ -28,33 +35,9 @@ MOST_ROWS = 16
 MOST_COLUMNS = 4
 # Devices that are numbered in one row.
 MOST_NUMBERS = 4
-_NARROWEST = 9
+_NARROWEST = 12
 _WIDEST = 44
 NOWHERE = line(("muted", "no program that every device of a mesh runs is at work here"))
-
-
-class DeviceColumn(NamedTuple):
-    """A value that every device has: what it is called, its type, the axes of the mesh along which it may differ, and
-    whether it is what the moment's operation gives."""
-
-    number: int
-    name: str
-    type: str
-    along: tuple[str, ...]
-    what: str = "primal"
-    result: bool = False
-
-
-class DevicesShown(NamedTuple):
-    """What there is to see: the mesh, with the device that is looked at; the operation, '' between operations; whether
-    it is done; the values; and where it is that devices meet, how."""
-
-    mesh: LoopShown
-    function: str
-    operation: str
-    done: bool
-    columns: tuple[DeviceColumn, ...]
-    meeting: Meeting | None = None
 
 
 def has_devices(recording: Recording) -> bool:
@@ -69,49 +52,11 @@ def devices_shown(cursor: Cursor) -> DevicesShown | None:
     if known is None:
         return None
     state = cursor.state()
-    bind = state.bind
-    if bind is not None and (found := _of_bind(known, bind, state.moment.kind == LEAVE and state.moment.node is bind)):
-        return found
-    return None
-
-
-def _of_bind(known: Ledger, bind: BindRecord, done: bool) -> DevicesShown | None:
-    names = naming_of(known.recording).operands(bind)
-    columns: list[DeviceColumn] = []
-    mesh: LoopShown | None = None
-    for numbers, result in ((bind.operands, False), (bind.results, True)):
-        for place, number in enumerate(numbers):
-            own = known.devices(number) if number else None
-            if own is None or mesh is not None and own.key != mesh.key:
-                continue
-            mesh = mesh or own
-            name = known.naming.name(number) if result else names[place]
-            if done or not result:
-                columns += _columns(known, number, name, own, result)
-    if mesh is None:
-        return None
-    found = next(filter(None, (_meeting(known, number, bind, mesh) for number in bind.results if number)), None)
-    return DevicesShown(mesh, "", bind.primitive, done, tuple(dict.fromkeys(columns)), found)
-
-
-def _columns(known: Ledger, number: int, name: str, mesh: LoopShown, result: bool) -> Iterator[DeviceColumn]:
-    """The value, and its tangent if it has one."""
-    var = known.variable(number)
-    if var is None:
-        return
-    aval = var.aval
-    along = tuple(str(axis) for axis, _ in mesh.axes if not mesh.checked or axis in aval.vma)
-    kind = aval.update(vma=()).str_short() if aval.vma else aval.str_short()
-    yield DeviceColumn(number, name, kind, along, "primal", result)
-    if known.tangent(number) is not None:
-        yield DeviceColumn(number, f"tangent of {name}", kind, along, "tangent", result)
-
-
-def _meeting(known: Ledger, number: int, bind: BindRecord, mesh: LoopShown) -> Meeting | None:
-    eqn = known.equation_of(number)
-    if eqn is None or eqn.primitive.name != bind.primitive:
-        return None
-    return meeting(eqn.primitive, eqn.params, mesh.axes)
+    bind, node = state.bind, state.moment.node
+    if bind is not None:
+        done = state.moment.kind == LEAVE and node is bind
+        return of_bind(known, bind, done) or of_call(known, bind, done)
+    return of_latest(known, state.moment.at, state.stack[-1])
 
 
 # --- as a document
@@ -121,20 +66,19 @@ def _meeting(known: Ledger, number: int, bind: BindRecord, mesh: LoopShown) -> M
 def devices_pane(cursor: Cursor) -> Document:
     """The values of the current operation on every device, side by side."""
     found = devices_shown(cursor)
-    known = at_hand(cursor.recording)
-    if found is None or known is None:
-        return document(Text((NOWHERE,)))
-    return document(Fitted(partial(_blocks, known, found)))
+    return document(Text((NOWHERE,))) if found is None else document(Fitted(partial(_blocks, found)))
 
 
-def _blocks(known: Ledger, shown: DevicesShown, width: int) -> tuple[Block, ...]:
-    heading = Text(tuple(_heading(shown)), hanging=2)
-    return heading, Text(tuple(device_lines(known, shown, width)), wrap=False)
+def _blocks(shown: DevicesShown, width: int) -> tuple[Block, ...]:
+    told = Text(tuple(_heading(shown)), hanging=2)
+    rows = Text(tuple(device_lines(shown, width)), wrap=False)
+    below = tuple(_below(shown, width))
+    return (told, rows, Text(below, hanging=2)) if below else (told, rows)
 
 
-def device_lines(known: Ledger, shown: DevicesShown, width: int) -> Iterator[Line]:
-    """The table: a row for each device, or for those that have the same."""
-    table = _Table(known, shown, width)
+def device_lines(shown: DevicesShown, width: int) -> Iterator[Line]:
+    """The table: a row for what all have together, then one for each device, or for those that have the same."""
+    table = _Table(shown, width)
     yield from table.heading()
     if table.ahead:
         yield line(("muted", f"  … {plural(table.ahead, 'row')} before"))
@@ -142,6 +86,9 @@ def device_lines(known: Ledger, shown: DevicesShown, width: int) -> Iterator[Lin
         yield table.line(place)
     if table.behind:
         yield line(("muted", f"  … {plural(table.behind, 'more row')}"))
+    left = len(shown.columns) - len(table.columns)
+    if left:
+        yield line(("muted", f"  … and {plural(left, 'value')} before these"))
 
 
 def _heading(shown: DevicesShown) -> Iterator[Line]:
@@ -162,34 +109,69 @@ def _heading(shown: DevicesShown) -> Iterator[Line]:
             ("muted", f"{internal} along {', '.join(met.axes)}, {plural(len(met.groups[0]), 'device')} together: "),
             met.said.format(x=given),
         )
+    if shown.said:
+        yield line(("muted", shown.said))
+
+
+def _below(shown: DevicesShown, width: int) -> Iterator[Line]:
+    """What the device that is looked at is given, and how what is divided is."""
+    met = shown.meeting
+    given = pieces(shown) if met is not None and met.way == "pieces" else []
+    if given:
+        yield line(("muted", "given to "), ("label", f"device {shown.mesh.index}"))
+        for source, found in given[:MOST_ROWS]:
+            yield (*line(("muted", f"  by {source:<4}")), *cell(found, width - 10))
+        if len(given) > MOST_ROWS:
+            yield line(("muted", f"  … and by {plural(len(given) - MOST_ROWS, 'other')}"))
+    yield from (line(("muted", column.note)) for column in shown.columns if column.note)
+    for reason, names in _unknown(shown).items():
+        yield line(("muted", f"{', '.join(names)}: {reason}"))
+
+
+def _unknown(shown: DevicesShown) -> dict[str, list[str]]:
+    """Why values are not known on the device that is looked at, and which."""
+    out: dict[str, list[str]] = {}
+    for column in shown.columns:
+        found = column.at(shown.mesh.index)
+        if isinstance(found, Unknown):
+            out.setdefault(found.reason, []).append(column.name)
+    return out
 
 
 class _Table:
     """The rows that are shown: each is for a device, or for several that have the same."""
 
-    def __init__(self, known: Ledger, shown: DevicesShown, width: int) -> None:
-        self.known = known
+    def __init__(self, shown: DevicesShown, width: int) -> None:
         self.shown = shown
         self.names = [str(name) for name, _ in shown.mesh.axes]
         self.sizes = [size for _, size in shown.mesh.axes]
         met = () if shown.meeting is None else shown.meeting.axes
         self.varied = {axis for column in shown.columns for axis in column.along} | set(met)
         self.rows, self.ahead, self.behind = self._rows(met)
-        self.columns = shown.columns[-MOST_COLUMNS:]
+        most = max((width - 20) // (_NARROWEST + 2), 1)
+        self.columns = shown.columns[-min(MOST_COLUMNS, most) :]
         self.before = next((i for i, each in enumerate(self.columns) if each.result), len(self.columns))
         self.links = self._links()
         self.linked = max(map(len, self.links), default=0)
-        labels = [self._label(row) for row in self.rows]
+        labels = [["all", *[""] * len(self.varied)] if len(self.names) > 1 else ["all"], *map(self._label, self.rows)]
         head = ["#", *[name for name in self.names if name in self.varied]] if len(self.names) > 1 else ["device"]
         widths = [max(map(len, each)) for each in zip(head, *labels, strict=True)]
         self.labels = ["  ".join(map(str.ljust, each, widths)) for each in (head, *labels)]
         room = (width - len(self.labels[0]) - 2 - self.linked - 2 * len(self.columns)) // max(len(self.columns), 1)
         self.room = max(min(room, _WIDEST), _NARROWEST)
-        self.cells = [[_cell(found, self.room) for found in self._found(column)] for column in self.columns]
+        self.cells = [self._cells(column) for column in self.columns]
         self.widths = [
-            min(max(len(each.name), len(each.type), *[len(_text(cell)) for cell in cells]), self.room)
+            min(max(len(each.name), len(each.type), *map(len, map(_text, cells))), self.room)
             for each, cells in zip(self.columns, self.cells, strict=True)
         ]
+
+    def _cells(self, column: DeviceColumn) -> list[Line]:
+        """What all have together, then what those of each row have; of what is not known only that it is not."""
+        found = [column.whole(), *[column.at(row[0]) for row in self.rows]]
+        if all(isinstance(each, Unknown) for each in found):
+            return [line(("muted", "?"))] * len(found)
+        whole: Line = () if isinstance(found[0], Unknown) else together(found[0], self.room)
+        return [whole, *[cell(each, self.room) for each in found[1:]]]
 
     def _rows(self, met: Sequence[str]) -> tuple[list[tuple[int, ...]], int, int]:
         """The devices of each row, those that meet below one another; and how many rows before and behind are not
@@ -214,10 +196,6 @@ class _Table:
         places = np.unravel_index(row[0], self.sizes)
         return [numbers, *[str(at) for at, name in zip(places, self.names, strict=True) if name in self.varied]]
 
-    def _found(self, column: DeviceColumn) -> list[Found]:
-        key = self.shown.mesh.key
-        return [self.known.on_device(key, row[0], column.number, column.what) for row in self.rows]
-
     def _links(self) -> list[str]:
         """Between what is given and what comes of it: who meets whom."""
         met = self.shown.meeting
@@ -239,32 +217,24 @@ class _Table:
         yield self._line(("muted", "  " + self.labels[0]), "", names)
         yield self._line(("", "  " + " " * len(self.labels[0])), "", types)
 
+        if len(self.rows) > 1:
+            yield (("", "  "), *self._line(("muted", self.labels[1]), "", [cells[0] for cells in self.cells]))
+
     def line(self, place: int) -> Line:
         """A row."""
         here = self.shown.mesh.index in self.rows[place]
         mark: Segment = ("current", MARK + " ") if here else ("", "  ")
-        label: Segment = ("label" if here else "muted", self.labels[place + 1])
-        return (mark, *self._line(label, self.links[place], [cells[place] for cells in self.cells], place))
+        label: Segment = ("label" if here else "muted", self.labels[place + 2])
+        return (mark, *self._line(label, self.links[place], [cells[place + 1] for cells in self.cells], place))
 
     def _line(self, label: Segment, link: str, cells: Sequence[Line], place: int = -1) -> Line:
         met, out = self.shown.meeting, [label]
         near = place >= 0 and met is not None and self.shown.mesh.index in met.group(self.rows[place][0])
         joint: Segment = ("linked" if near else "muted", link.ljust(self.linked))
-        for i, (cell, wide) in enumerate(zip(cells, self.widths, strict=True)):
+        for i, (said, wide) in enumerate(zip(cells, self.widths, strict=True)):
             out += [joint] if i == self.before else []
-            out += [("", "  "), *cell, ("", " " * (wide - len(_text(cell))))]
+            out += [("", "  "), *said, ("", " " * (wide - len(_text(said))))]
         return (*out, joint) if self.before == len(cells) else tuple(out)
-
-
-def _cell(found: Found, room: int) -> Line:
-    """What one device has: its type stands above."""
-    if not isinstance(found, Worth):
-        return (("muted", shortened("" if found is None else found.reason, room)),)
-    said = brief(found.array, room, len(found.axes), typed=bool(found.axes))
-    # pictures of different ranges below one another would be compared
-    said = tuple(each for each in said if each[0] != "param-name")
-    said = said[:-1] if said and said[-1][1] == " " else said
-    return said if sum(len(piece) for _, piece in said) <= room else (("muted", "…"),)
 
 
 def _arrow(met: Meeting, device: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.array import Array, get_aval
+from minijax.interpreters.named_axes import bound_axes
 from minijax.interpreters.stage import stage
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
@@ -331,12 +332,10 @@ class WhileRun(LoopRun):
 
             of_cond = [number, *cond.in_avals[:n_cond], number, *cond.in_avals[n_cond:]]
             of_body = [*body.in_avals[:n_body], number, *body.in_avals[n_body:]]
-            self._counting = {
-                "cond_jaxpr": stage(goes_on, of_cond, "goes_on"),
-                "cond_nconsts": n_cond + 1,
-                "body_jaxpr": stage(turn, of_body, "turn"),
-                "body_nconsts": n_body,
-            }
+            with bound_axes(self.frame.levels.named):
+                goes, turned = stage(goes_on, of_cond, "goes_on"), stage(turn, of_body, "turn")
+            counts = {"cond_nconsts": n_cond + 1, "body_nconsts": n_body}
+            self._counting = {"cond_jaxpr": goes, "body_jaxpr": turned, **counts}
         return self._counting
 
     def function(self) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 
 from minijax.core.array import Array
 from minijax.core.shardings import PartitionSpec, axes_of_part, axes_of_spec
+from minijax.core.varying import varying
 from minijax.interpreters.vmap import AxisData
 from minijax.ir.jaxpr import JaxprEqn
 from minijax.tools.values.examples import Levels, Stacked, row
@@ -114,7 +115,8 @@ class Devices(Called):
             names += [*divided, None]
             whole.append(size * math.prod(map(self._size, divided)))
         back = np.argsort(self._order(names, before)).tolist()
-        return Stacked(_reshaped(_transposed(x.array, back), whole), x.mapped[:outer])
+        together = _reshaped(_transposed(x.array, back), whole)
+        return Stacked(Array(together._value(), varying(together.aval, ())), x.mapped[:outer])
 
     def _as_divided(self, x: Stacked, names: Sequence[Any]) -> Stacked:
         """With an axis for each of ``names``, no other axis of the mesh: where all have the same, the first's."""
@@ -160,8 +162,10 @@ class Devices(Called):
         return next(axis.size for axis in self.axes if axis.name == name)
 
 
-def device_of(frame: Any, eqn: JaxprEqn, index: int, devices: Callable[[JaxprEqn], Any]) -> Any:
-    """The frame of one device of a ``shard_map``, counted along the mesh's axes, the last the fastest."""
+def device_of(frame: Any, eqn: JaxprEqn, index: int | None, devices: Callable[[JaxprEqn], Any]) -> Any:
+    """The frame of one device of a ``shard_map``, counted along the mesh's axes, the last the fastest; None: of all."""
+    if index is None:
+        return devices(eqn)
     sizes = [axis.size for axis in manual_axes(eqn)]
     if not 0 <= index < math.prod(sizes):
         raise IndexError(f"this shard_map runs on {math.prod(sizes)} devices; there is no device {index}")

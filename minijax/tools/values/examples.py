@@ -147,6 +147,11 @@ class Levels:
         self.axes = tuple(axes)
         self.programs: dict[Any, tuple[ClosedJaxpr, list[tuple[bool, ...]], Any]] = {}
 
+    @property
+    def named(self) -> list[tuple[Any, int]]:
+        """Names and sizes of those that have a name: collectives may be about them."""
+        return [(axis.name, axis.size) for axis in self.axes if axis.name is not None]
+
     def same(self, array: Any) -> Stacked:
         """A value that is the same for all examples."""
         return Stacked(as_array(check_alive(array)), (False,) * len(self.axes))

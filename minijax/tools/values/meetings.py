@@ -44,6 +44,7 @@ class Meeting(Frozen):
       axes: the axes of the mesh along which they meet.
       groups: who meets whom: the numbers of devices, in order.
       pairs: of 'one' and 'source', who gives to whom, by the numbers of devices.
+      split: of 'pieces', the axis along which they are cut.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Meeting(Frozen):
     axes: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
     pairs: tuple[tuple[int, int], ...] = ()
+    split: int = 0
 
     def group(self, device: int) -> tuple[int, ...]:
         """Who a device meets, itself among them."""
@@ -88,6 +90,7 @@ def meeting(primitive: Any, params: Mapping[str, Any], axes: Sequence[tuple[Any,
             pairs += [(group[s % len(group)], group[d % len(group)]) for s, d in params["perm"]]
         elif way[0] == "source":
             pairs += [(group[params["source"]], each) for each in group]
-    split = params.get("split_axis", params.get("scatter_dimension"))
+    split = params.get("split_axis", params.get("scatter_dimension", 0))
     said = way[1].format(x="{x}", n=len(groups[0]), split=f"axis {split}", join=f"axis {params.get('concat_axis')}")
-    return Meeting(name, primitive.name, way[0], said, tuple(map(str, names)), tuple(map(tuple, groups)), tuple(pairs))
+    along = tuple(map(str, names))
+    return Meeting(name, primitive.name, way[0], said, along, tuple(map(tuple, groups)), tuple(pairs), split)

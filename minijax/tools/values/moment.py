@@ -16,8 +16,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from minijax.core.array import Array, as_array
+from minijax.core.avals import ShapedArray
 from minijax.core.named import Frozen, NamedTuple
+from minijax.core.shardings import PartitionSpec
 from minijax.core.structural import Zero
+from minijax.core.varying import pvary_p
 from minijax.interpreters.named_axes import axes_of
 from minijax.interpreters.program import program
 from minijax.interpreters.stage import stage
@@ -49,6 +52,7 @@ NOT_TAKEN = Unknown("this branch was not taken")
 COUNTED = ("scan", "while", "pmap", "shard_map")
 NOT_FOLLOWED = Unknown("the program around it is evaluated as a whole")
 NO_TURN = Unknown("the loop made no such turn")
+OWN_WAYS = Unknown("devices may go different ways here")
 FORWARD_RULE = Unknown("the fwd rule was run in place of this function")
 TAKES_LONG = Unknown("computing it takes long")
 TOO_DEEP = Unknown("it is too deep inside other values")
@@ -77,7 +81,34 @@ class LoopShown(Frozen):
     checked: bool = False
 
 
+class DividedPart(NamedTuple):
+    """What something is a part of: an atom of the frame around, divided as the spec says."""
+
+    spec: PartitionSpec
+    frame: Any
+    atom: Any
+
+    @property
+    def aval(self) -> ShapedArray:
+        """The type of the whole."""
+        return self.atom.aval  # type: ignore[no-any-return]
+
+    def value(self) -> Found:
+        """The whole."""
+        return worth(self.frame, self.atom)
+
+
+class DividedCall(NamedTuple):
+    """A call that has devices run a program: where it is, and the mesh, with the device that is looked at."""
+
+    frame: Any
+    eqn: JaxprEqn
+    mesh: LoopShown
+
+
 Found = Worth | Unknown | None
+# What the label of an axis of a mesh begins with, where all devices are looked at: ``mesh 0:1:model``.
+MESH = "mesh "
 # The variable of a program -> the runs that it is in, as events, with the equations to go into.
 _Homes: TypeAlias = dict[Var, list[tuple[int, tuple[tuple[JaxprEqn, Jaxpr], ...]]]]
 
@@ -86,7 +117,8 @@ class Ledger:
     """The values of one recording.
 
     Attributes:
-      iterations: key of a loop -> the iteration that is looked at; the first where it has none.
+      iterations: key of a loop -> the iteration that is looked at; the first where it has none. Of a mesh the device;
+        None for all devices: values then have an axis in front for each axis of the mesh along which they may differ.
       examples: label of a vmap -> the example that is looked at; all where it has none.
       arguments: what the recorded call was given, for programs that nothing ran.
     """
@@ -96,7 +128,7 @@ class Ledger:
         self.kept = recording.kept
         lives: Any = naming_of(recording).lives
         self.lives: ChainMap[int, LifeRecord] = ChainMap({}, lives)
-        self.iterations: dict[tuple[int, ...], int] = {}
+        self.iterations: dict[tuple[int, ...], int | None] = {}
         self.examples: dict[str, int] = {}
         self.arguments = arguments
         self._binds: dict[int, BindRecord] | None = None
@@ -104,6 +136,7 @@ class Ledger:
         self._arrivals: dict[Var, list[tuple[int, Any]]] | None = None
         self._frames: OrderedDict[Any, Any] = OrderedDict()
         self._weights: dict[int, float] = {}
+        self._axes: dict[int, bool] = {}
         self._single: dict[int, tuple[ClosedJaxpr, JaxprEqn]] = {}
         self._glancing = False
         self._going: set[tuple[str, int]] = set()
@@ -384,7 +417,7 @@ class Ledger:
             operand = next((n for n in run.operands if n in self.kept.variables), 0) if run is not None else 0
             if operand and operand != number:
                 outer = self.loops(operand)
-            return outer if run is None else (*outer, *self._loops_on(run, path, var))
+            return outer if run is None else (*outer, *self._loops_on(run, path))
         except Exception:  # what cannot be evaluated has no iteration to choose
             return ()
 
@@ -393,24 +426,22 @@ class Ledger:
 
     def variable(self, number: int) -> Var | None:
         """The variable that a tracer stands for, or what it holds does; None of an array."""
+        return self.kept.variables.get(self._staged_within(number))
+
+    def _staged_within(self, number: int) -> int:
         for _ in range(DEEPEST):
             life = self.lives.get(number)
             if life is None or "variable" in dict(life.tracer.fields):
                 break
             number = next(iter(life.tracer.holds), 0)
-        return self.kept.variables.get(number)
+        return number
 
     def devices(self, number: int) -> LoopShown | None:
         """The innermost mesh on each of whose devices the program is run that the value is inside of."""
-        for _ in range(DEEPEST):
-            life = self.lives.get(number)
-            if life is None or "variable" in dict(life.tracer.fields):
-                break
-            number = next(iter(life.tracer.holds), 0)
-        return next((loop for loop in reversed(self.loops(number)) if loop.axes), None)
+        return next((loop for loop in reversed(self.loops(self._staged_within(number))) if loop.axes), None)
 
-    def on_device(self, mesh: tuple[int, ...], device: int, number: int, what: str = "primal") -> Found:
-        """The 'primal' or 'tangent' that one device of a mesh has."""
+    def on_device(self, mesh: tuple[int, ...], device: int | None, number: int, what: str = "primal") -> Found:
+        """The 'primal' or 'tangent' that one device of a mesh has; None: that all have, those that differ stacked."""
         before = self.iterations
         self.iterations = {**before, mesh: device}
         try:
@@ -425,7 +456,48 @@ class Ledger:
         found = (eqn for eqn in path[-1][1].eqns if var in eqn.outvars) if path else iter(())
         return next(found, None)
 
-    def _loops_on(self, run: RunRecord, path: Any, var: Var) -> Iterator[LoopShown]:
+    def place_of_part(self, number: int) -> DividedPart | None:
+        """What a value is a part of, if it is an input or an output of the program that each device runs."""
+        var, life = self.kept.variables.get(number), self.lives.get(number)
+        run, path = (None, ()) if var is None or life is None else self._home(var, life.born)
+        if run is None or not path or "in_specs" not in path[-1][0].params:
+            return None
+        eqn, jaxpr = path[-1]
+        for specs, inner, outer in (("in_specs", jaxpr.invars, eqn.invars), ("out_specs", jaxpr.outvars, eqn.outvars)):
+            if var in inner:
+                place = inner.index(var)
+                around = self._around(run, path[:-1])
+                return None if around is None else DividedPart(eqn.params[specs][place], around, outer[place])
+        return None
+
+    def _around(self, run: RunRecord, path: Sequence[tuple[JaxprEqn, Jaxpr]]) -> Any:
+        """The frame at the end of a path, in the iterations that are looked at; None where it is not known."""
+        known = self._root(run)
+        frame = None if isinstance(known, Unknown) else known[0]
+        for step, (eqn, jaxpr) in enumerate(path):
+            frame = self._inside(frame, eqn, jaxpr, self.iterations.get((run.at, step), 0))
+            if isinstance(frame, Unknown):
+                return None
+        return frame
+
+    def call_of(self, bind: BindRecord) -> DividedCall | None:
+        """The equation of a call that has devices run a program, where it is run, and the mesh."""
+        run = self.kept.runs.get(bind.at)
+        number = next(filter(None, bind.results), 0)
+        var, life = self.variable(number), self.lives.get(number)
+        path: Any = ()
+        eqn = self.equation_of(number)
+        if eqn is not None and var is not None and life is not None:
+            run, path = self._home(var, life.born)
+        elif run is not None:
+            eqn = self.equation(run)[1]
+        if run is None or eqn is None or not is_mapped(eqn):
+            return None
+        frame = self._around(run, path)
+        meshes = list(self._loops_on(run, (*path, (eqn, eqn.params["jaxpr"].jaxpr))))
+        return None if frame is None or not meshes else DividedCall(frame, eqn, meshes[-1])
+
+    def _loops_on(self, run: RunRecord, path: Any) -> Iterator[LoopShown]:
         known = self._root(run)
         if isinstance(known, Unknown):
             return
@@ -439,7 +511,8 @@ class Ledger:
             if eqn.primitive.name in COUNTED and isinstance(count, int):
                 axes = tuple((axis.name, axis.size) for axis in manual_axes(eqn)) if is_mapped(eqn) else ()
                 checked = bool(eqn.params.get("check_vma"))
-                yield LoopShown(key, eqn.primitive.name, index, count, place_in_mesh(axes, index), axes, checked)
+                shown = index or 0
+                yield LoopShown(key, eqn.primitive.name, shown, count, place_in_mesh(axes, shown), axes, checked)
             inner = self._inside(frame, eqn, jaxpr, index)
             if isinstance(inner, Unknown):
                 return
@@ -454,13 +527,20 @@ class Ledger:
         if isinstance(known, Unknown):
             return known
         frame, labels = known
+        every = False
         for step, (eqn, jaxpr) in enumerate(path):
-            frame = self._inside(frame, eqn, jaxpr, self.iterations.get((run.at, step), 0))
+            index = self.iterations.get((run.at, step), 0)
+            if every and eqn.primitive.name in ("cond", "while"):
+                return OWN_WAYS
+            frame = self._inside(frame, eqn, jaxpr, index)
             if isinstance(frame, Unknown):
                 return frame
+            if index is None:
+                every, axes = True, [axis.name for axis in manual_axes(eqn)]
+                labels = (*labels, *[f"{MESH}{step}:{place}:{axis}" for place, axis in enumerate(axes)])
         return frame, labels
 
-    def _inside(self, frame: Any, eqn: JaxprEqn, jaxpr: Jaxpr, index: int) -> Any:
+    def _inside(self, frame: Any, eqn: JaxprEqn, jaxpr: Jaxpr, index: int | None) -> Any:
         """The frame of the program ``jaxpr`` inside of ``eqn``."""
         is_cond = eqn.primitive.name == "cond"
         # of a cond whose examples take different branches, each has a frame
@@ -496,11 +576,19 @@ class Ledger:
         # talk with each other, which is known of the program around only
         def place(home: tuple[int, Any]) -> tuple[bool, int, int]:
             run = self.kept.runs[home[0]]
-            return bool(axes_of(run.operation, dict(run.params))), home[0], len(home[1])
+            return self._names_axes(run), home[0], len(home[1])
 
         for at, path in sorted(later, key=place):
             return self.kept.runs[at], path
         return None, ()
+
+    def _names_axes(self, run: RunRecord) -> bool:
+        """Whether devices talk with each other in the program of a run, or types in it say what they share."""
+        found = self._axes.get(run.at)
+        if found is None:
+            params = dict(run.params)
+            found = self._axes[run.at] = bool(axes_of(run.operation, params)) or any(map(_varies, subjaxprs(params)))
+        return found
 
     def equation(self, run: RunRecord) -> tuple[ClosedJaxpr, JaxprEqn]:
         """A run as a program of one equation."""
@@ -557,7 +645,7 @@ class Ledger:
         operands = [self._operand(run, i, "primal") for i in range(len(run.operands))]
         tangents = [self._operand(run, i, "tangent") for i in range(len(run.operands))]
         found = [x for x in (*operands, *tangents) if isinstance(x, Worth)]
-        labels = sorted({label for x in found for label in x.axes}, key=lambda label: int(label.rpartition(":")[2]))
+        labels = sorted({label for x in found for label in x.axes}, key=_depth)
         sizes = {label: x.array.aval.shape[i] for x in found for i, label in enumerate(x.axes)}
         names = {size: name for name, size in run.axes}
         mapped, args, moving = [], [], []
@@ -572,7 +660,7 @@ class Ledger:
             args,
             moving if any(t is not None for t in moving) else None,
             arriving if any(ct is not None for ct in arriving) else None,
-            axes=[(names.get(sizes[label]), sizes[label]) for label in labels],
+            axes=[(_axis_name(label, names.get(sizes[label])), sizes[label]) for label in labels],
             mapped=mapped,
             most_bytes=FRAME_BYTES,
         )
@@ -631,6 +719,14 @@ def _look_through(homes: _Homes, at: int, path: tuple[tuple[JaxprEqn, Jaxpr], ..
                 _look_through(homes, at, inner, each)
 
 
+def _varies(jaxpr: Jaxpr) -> bool:
+    """Whether types in a program that is not a ``shard_map``'s say along which axes values vary."""
+    return any(
+        eqn.primitive is pvary_p or not is_mapped(eqn) and any(map(_varies, subjaxprs(eqn.params)))
+        for eqn in jaxpr.eqns
+    )
+
+
 def _forward_rules(eqn: JaxprEqn) -> Iterator[Jaxpr]:
     """The fwd rule of a custom_vjp call, as it was staged for the types of its arguments."""
     rule = eqn.params.get("fwd_jaxpr_thunk")
@@ -663,6 +759,25 @@ def _spread(x: Found, labels: Sequence[str], flags: Sequence[bool], sizes: Mappi
             value = np.repeat(np.expand_dims(value, place), sizes[label], place)
             shape.insert(place, sizes[label])
     return Array(value, x.array.aval.update(shape=tuple(shape)))
+
+
+def worth(frame: Any, atom: Any) -> Found:
+    """What an atom of a frame is worth."""
+    found = frame.value(atom)
+    if found is None or isinstance(found, Unknown):
+        return found  # type: ignore[no-any-return]
+    return Worth(found, ("",) * sum(frame.mapped(atom)))
+
+
+def _depth(label: str) -> tuple[bool, tuple[int, ...]]:
+    """The order of axes in front: of vmaps, outermost first, then of meshes."""
+    if label.startswith(MESH):
+        return True, tuple(map(int, label.removeprefix(MESH).split(":")[:2]))
+    return False, (int(label.rpartition(":")[2]),)
+
+
+def _axis_name(label: str, name: Any) -> Any:
+    return label.split(":", 2)[2] if label.startswith(MESH) else name
 
 
 def readable(x: Any) -> Found:

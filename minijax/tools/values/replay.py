@@ -356,7 +356,9 @@ class Example:
         found = self.frame.inside(eqn, index, part)
         if isinstance(found, Example):  # a device, which is an example itself
             return Example(found.frame, (*self.index, *found.index[len(self.index) :]))
-        return Example(found, self.index) if isinstance(found, Frame) else found
+        if not isinstance(found, Frame):
+            return found
+        return Example(found, (*self.index, *[None] * (len(found.levels.axes) - len(self.index))))
 
     def example(self, *index: int | None) -> Example:
         """One of the examples that are kept."""

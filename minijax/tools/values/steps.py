@@ -10,7 +10,8 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import Array
 from minijax.core.structural import zero_of
-from minijax.core.trace import Tracer, state
+from minijax.core.trace import Tracer
+from minijax.interpreters.named_axes import bound_axes
 from minijax.interpreters.vmap import AxisData
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
 from minijax.ops.custom_derivatives import zero_flags
@@ -331,12 +332,8 @@ class Steps:
     def _closed_rule(self, function: Any, side: Any, avals: Sequence[Any], ins: Sequence[Any]) -> tuple[Any, Any, Any]:
         """A rule as a jaxpr, the values of its inputs from those of the equation, and what it says on the side."""
         known = self.frame.root.purifier.rule(function)
-        outer = state.axis_env
-        state.axis_env = tuple((a.name, a.size) for a in self.levels.axes if a.name is not None)
-        try:
+        with bound_axes(self.levels.named):
             closed = known.closed_for(side, avals)
-        finally:
-            state.axis_env = outer
         over = [] if known.staged is None else known.staged.closed_over
         operand_of = {id(c): x for c, x in zip(over, ins, strict=False) if c is not None}
         consts = [self._rule_constant(c, operand_of) for c in closed.consts]
@@ -433,8 +430,10 @@ class Steps:
 
         return self._once(id(eqn), make)
 
-    def _device(self, eqn: JaxprEqn, index: int) -> Any:
-        """The frame of one device of a pmap."""
+    def _device(self, eqn: JaxprEqn, index: int | None) -> Any:
+        """The frame of one device of a pmap; None: of all."""
+        if index is None:
+            return self._devices(eqn)
         size = eqn.params["axis_size"]
         if not 0 <= index < size:
             raise IndexError(f"this pmap has {size} devices; there is no device {index}")

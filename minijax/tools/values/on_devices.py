@@ -1,0 +1,248 @@
+"""The values of one moment on every device of a mesh: of the operands and results of an operation inside a program that
+each device runs, or of the call that has them run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core.named import NamedTuple
+from minijax.core.shardings import PartitionSpec, axes_of_part, axes_of_spec
+from minijax.ir.jaxpr import JaxprEqn
+from minijax.tools.documents.document import Line
+from minijax.tools.documents.words import shortened
+from minijax.tools.recording.records import BindRecord
+from minijax.tools.values.brief import brief, number_text, numpy_of
+from minijax.tools.values.devices import is_mapped
+from minijax.tools.values.meetings import Meeting, meeting
+from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth, worth
+from minijax.tools.values.summary import summary
+from minijax.tools.values.table import Named, named_until
+
+PVARY = "pvary sends nothing: what all had together is from here on each device's own"
+# Values that were made last, where no operation is under way.
+MOST_LATEST = 3
+
+
+class DeviceColumn:
+    """A value that every device has.
+
+    Attributes:
+      name: what it is called.
+      type: of what one device has.
+      along: the axes of the mesh along which it may differ.
+      result: whether it is what the moment's operation gives.
+      note: how it is divided, if it is a part of something; '' otherwise.
+    """
+
+    def __init__(self, name: str, kind: str, along: Sequence[str], result: bool, note: str = "") -> None:
+        self.name = name
+        self.type = kind
+        self.along = tuple(along)
+        self.result = result
+        self.note = note
+
+    def at(self, device: int) -> Found:
+        """What one device has."""
+        raise NotImplementedError
+
+    def whole(self) -> Found:
+        """What all devices have together: the array that is divided, or a stack of what differs."""
+        raise NotImplementedError
+
+
+class _OfVariable(DeviceColumn):
+    """A variable of the program that each device runs."""
+
+    def __init__(
+        self, known: Ledger, number: int, name: str, mesh: LoopShown, result: bool, what: str = "primal"
+    ) -> None:
+        var = known.variable(number)
+        assert var is not None
+        aval = var.aval
+        along = [str(axis) for axis, _ in mesh.axes if not mesh.checked or axis in aval.vma]
+        kind = aval.update(vma=()).str_short() if aval.vma else aval.str_short()
+        self.place = known.place_of_part(number) if what == "primal" else None
+        note = "" if self.place is None else _note(name, self.place.spec, self.place.aval.str_short(), result)
+        super().__init__(name, kind, along, result, note)
+        self.known, self.mesh, self.number, self.what = known, mesh.key, number, what
+
+    def at(self, device: int) -> Found:
+        return self.known.on_device(self.mesh, device, self.number, self.what)
+
+    def whole(self) -> Found:
+        if self.place is not None:
+            return self.place.value()
+        return self.known.on_device(self.mesh, None, self.number, self.what)
+
+
+class _OfCall(DeviceColumn):
+    """An operand or a result of the call that has devices run a program."""
+
+    def __init__(self, frame: Any, eqn: JaxprEqn, place: int, name: str, result: bool) -> None:
+        jaxpr = eqn.params["jaxpr"].jaxpr
+        self.var = (jaxpr.outvars if result else jaxpr.invars)[place]
+        self.outer = (eqn.outvars if result else eqn.invars)[place]
+        self.frame, self.eqn = frame, eqn
+        spec = eqn.params["out_specs" if result else "in_specs"][place]
+        aval = self.var.aval
+        kind = aval.update(vma=()).str_short() if aval.vma else aval.str_short()
+        note = _note(name, spec, self.outer.aval.str_short(), result)
+        super().__init__(name, kind, [str(axis) for axis in axes_of_spec(spec)], result, note)
+
+    def at(self, device: int) -> Found:
+        inner = self.frame.inside(self.eqn, device)
+        return inner if isinstance(inner, Unknown) else worth(inner, self.var)
+
+    def whole(self) -> Found:
+        return worth(self.frame, self.outer)
+
+
+def _note(name: str, spec: PartitionSpec, whole: str, result: bool) -> str:
+    """How an array is divided, or put together."""
+    if not any(map(axes_of_part, spec)):
+        return f"{name}: {whole}, " + ("the same on all" if result else "all of it on each")
+    return f"{name}: {whole} {'put together' if result else 'divided'} by {spec!r}"
+
+
+class DevicesShown(NamedTuple):
+    """What there is to see: the mesh, with the device that is looked at; the values; where devices meet, how; and what
+    else there is to say of the operation.
+    """
+
+    mesh: LoopShown
+    columns: tuple[DeviceColumn, ...]
+    meeting: Meeting | None = None
+    said: str = ""
+
+
+def of_bind(known: Ledger, bind: BindRecord, done: bool) -> DevicesShown | None:
+    """The operands of an operation, and its results if it is ``done``; None outside of what devices run."""
+    names = known.naming.operands(bind)
+    columns: list[DeviceColumn] = []
+    mesh: LoopShown | None = None
+    for numbers, result in ((bind.operands, False), (bind.results, True)):
+        for place, number in enumerate(numbers):
+            own = known.devices(number) if number else None
+            if own is None or mesh is not None and own.key != mesh.key:
+                continue
+            mesh = mesh or own
+            if result and not done or not result and number in bind.operands[:place]:
+                continue
+            columns += _columns(known, number, known.naming.name(number) if result else names[place], own, result)
+    if mesh is None:
+        return None
+    found = next(filter(None, (_meeting(known, number, bind, mesh) for number in bind.results if number)), None)
+    return DevicesShown(mesh, tuple(columns), found, PVARY if bind.primitive == "pvary" else "")
+
+
+def of_latest(known: Ledger, at: int, level: str) -> DevicesShown | None:
+    """The values that were named last in a program that devices run, until event ``at``."""
+    found: list[Named] = []
+    mesh: LoopShown | None = None
+    for named in reversed(named_until(known, at)[-50:]):
+        own = known.devices(named.number)
+        if own is None or named.life.tracer.level != level or len(found) == MOST_LATEST:
+            break
+        mesh = own
+        found.insert(0, named)
+    if mesh is None:
+        return None
+    columns = [column for named in found for column in _columns(known, named.number, named.name, mesh, False)]
+    return DevicesShown(mesh, tuple(columns))
+
+
+def of_call(known: Ledger, bind: BindRecord, done: bool) -> DevicesShown | None:
+    """What the call that has devices run a program divides among them, and puts together if it is ``done``."""
+    found = known.call_of(bind)
+    if found is None or not is_mapped(found.eqn) or "in_specs" not in found.eqn.params:
+        return None
+    names = known.naming.operands(bind)
+    places = range(len(found.eqn.invars))
+    columns = [_OfCall(found.frame, found.eqn, place, names[place], False) for place in places if place < len(names)]
+    for place, number in enumerate(bind.results if done else ()):
+        columns.append(_OfCall(found.frame, found.eqn, place, known.naming.name(number), True))
+    return DevicesShown(found.mesh, tuple(columns))
+
+
+def _columns(known: Ledger, number: int, name: str, mesh: LoopShown, result: bool) -> Iterator[DeviceColumn]:
+    """The value, and its tangent if it has one."""
+    if known.variable(number) is None:
+        return
+    yield _OfVariable(known, number, name, mesh, result)
+    if isinstance(known.on_device(mesh.key, mesh.index, number, "tangent"), Worth):
+        yield _OfVariable(known, number, f"tangent of {name}", mesh, result, "tangent")
+
+
+def _meeting(known: Ledger, number: int, bind: BindRecord, mesh: LoopShown) -> Meeting | None:
+    eqn = known.equation_of(number)
+    if eqn is None or eqn.primitive.name != bind.primitive:
+        return None
+    return meeting(eqn.primitive, eqn.params, mesh.axes)
+
+
+# --- what one device is given
+# --------------------------------------------------------------------------------------------
+
+
+def pieces(shown: DevicesShown) -> list[tuple[int, Found]]:
+    """What the device that is looked at is given, by whom: empty where nobody gives it anything."""
+    met, here = shown.meeting, shown.mesh.index
+    given = next((column for column in shown.columns if not column.result), None)
+    if met is None or given is None:
+        return []
+    place = met.group(here).index(here)
+    out = []
+    for source in met.by(here):
+        found = given.at(source)
+        if met.way == "pieces" and isinstance(found, Worth):
+            value = numpy_of(found.array)
+            axis = len(found.axes) + met.split
+            cut = np.array_split(value, len(met.group(here)), axis)[place]
+            aval = found.array.aval
+            found = Worth(type(found.array)(cut, aval.update(shape=cut.shape)), found.axes)
+        out.append((source, found))
+    return out
+
+
+# --- in a row
+# ------------------------------------------------------------------------------------------------------------
+
+
+def cell(found: Found, room: int, typed: bool = False) -> Line:
+    """A value in so many characters: small ones as they are, of others the range; without a picture, as pictures of
+    different ranges below one another would be compared.
+    """
+    if found is None:
+        return ()
+    if not isinstance(found, Worth):
+        return (("muted", shortened(found.reason, room)),)
+    said = brief(found.array, room, len(found.axes), typed=typed or bool(found.axes))
+    said = tuple(each for each in said if each[0] != "param-name")
+    said = said[:-1] if said and said[-1][1] == " " else said
+    if said and sum(len(piece) for _, piece in said) <= room:
+        return said
+    return _range(found, room)
+
+
+def together(found: Found, room: int) -> Line:
+    """What all devices have: of numbers that stand below, each for itself, only how far they reach."""
+    if isinstance(found, Worth) and found.axes and found.array.ndim == len(found.axes):
+        return _range(found, room)
+    return cell(found, room, typed=True)
+
+
+def _range(found: Worth, room: int) -> Line:
+    known = summary(found.array).numbers
+    if known is not None and known.kind == "b" and not known.sampled:
+        return (("value", shortened(f"{known.high:,} of {known.seen:,} true", room)),)
+    if known is not None and known.low is not None and known.kind != "b":
+        for digits in (4, 3, 2):
+            text = f"{number_text(known.low, digits)} … {number_text(known.high, digits)}"
+            text = f"≈ {text}" if known.sampled else text
+            if len(text) <= room and not (known.nans or known.infs):
+                return (("value", text),)
+    return (("muted", "…"),)
