@@ -151,7 +151,7 @@ class Division:
       devices: in the order of the program's partitions.
       mesh: over which XLA's choices are described; None if the caller has named none.
       ins, outs: the sharding of each argument and result; None, until it is compiled, for what XLA chooses.
-      first: the first sharding that was named of an argument, and the argument's number of dimensions: a result of as
+      first: the sharding of the first argument, if it was named, and the number of its dimensions: a result of as
         many that lies likewise is said to lie so.
     """
 

@@ -47,15 +47,12 @@ COLLECTIVE = re.compile(
 KNOWN = {
     ("sorted", "shard_map", "text"): "JAX takes it that what is sorted along with the keys does not vary as they do",
     ("solve", "shard_map", "text"): "likewise",
-    ("cholesky", "shard_map", "text"): "the order of two pvary",
     ("determinant", "shard_map", "text"): "the diagonal is taken by a reshape, in JAX by a mask",
     ("one hot", "shard_map", "text"): "iota names no sharding",
     ("loss", "shard_map", "text"): "likewise",
     ("sliced along", "auto", "eager"): "JAX brings all to every device, here the parts stay",
+    ("a row multiplied", "auto", "eager"): "the spec is written otherwise, P('x', None) for P('x')",
     ("a column set", "auto", "eager"): "JAX fails on a mesh of two axes",
-    ("fori", "auto", "eager"): "the spec is written otherwise, P('x', None) for P('x')",
-    ("a row multiplied", "auto", "eager"): "likewise",
-    ("while", "auto", "eager"): "likewise",
 }
 Cell = tuple[str, str, tuple[int, ...]]
 

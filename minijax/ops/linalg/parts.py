@@ -14,6 +14,7 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.structural import full
+from minijax.core.varying import varying_like
 from minijax.interpreters.vmap import AxisData, batch
 from minijax.ops.convert import convert
 from minijax.ops.dot import Precision, dot_general_p
@@ -44,7 +45,7 @@ def _below(x: Any, k: int) -> tuple[Any, Any]:
     mask = _from_diagonal((shape[-2], shape[-1]), k, ge_p, dtypes.default_dtype("i", x64_enabled()))
     if len(shape) > 2:
         mask = broadcast_in_dim(mask, shape, (len(shape) - 2, len(shape) - 1))
-    return mask, full(shape, 0, dtype_of(x), get_aval(x).weak_type)
+    return mask, varying_like(full(shape, 0, dtype_of(x), get_aval(x).weak_type), x)
 
 
 def tril(x: Any, k: int = 0) -> Any:

@@ -62,8 +62,9 @@ class Partitioned(Compiled):
     def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
         devices, mesh, ins, outs = self.placement
         taken = [*[self.placement.everywhere] * self.n_consts, *self._taken(ins)]
-        named = zip(ins, closed.in_avals, strict=True)
-        first = next(((s, aval.ndim) for s, aval in named if isinstance(s, NamedSharding)), None)
+        # as in JAX, of the first argument that the program takes alone, whatever is said of it
+        named = zip(self._taken(ins), self._taken([aval.ndim for aval in closed.in_avals]), strict=True)
+        first = next(((s, ndim) if isinstance(s, NamedSharding) else None for s, ndim in named), None)
         self.division = spmd.Division(devices, mesh, taken, outs, first)
         return pjrt.compile(with_line_names(text), division=self.division, **options)
 
