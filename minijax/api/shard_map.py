@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
+
+import numpy as np
 
 from minijax.api.compile import jit
 from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name
@@ -15,9 +18,11 @@ from minijax.core.lists import merge, partition
 from minijax.core.refs import AbstractRef
 from minijax.core.shardings import AbstractMesh, Mesh, NamedSharding, PartitionSpec, axes_of_part, axes_of_spec, context
 from minijax.core.structural import UNSPECIFIED
-from minijax.core.trace import state
-from minijax.core.varying import current_mesh, manual_axes, pvary
+from minijax.core.trace import ensure_compile_time_eval, state
+from minijax.core.varying import current_mesh, everywhere, manual_axes, pvary
 from minijax.interpreters.stage import stage
+from minijax.ir.evaluate import eval_closed
+from minijax.ops.shape import expand_dims
 from minijax.ops.subjaxprs import hoist_consts
 from minijax.pytree import prefix_leaves, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -65,13 +70,13 @@ def shard_map(
     if isinstance(in_specs, list):
         in_specs = tuple(in_specs)
     mapped = ShardMapped(f, mesh, in_specs, out_specs, frozenset(axis_names), check_vma)
-    jitted = jit(functools.wraps(f, updated=())(mapped), out_shardings=mapped.places)
+    functools.wraps(f, updated=())(mapped)
 
     @functools.wraps(f)
     def shard_mapped(*args: Any) -> Any:
         if state.dynamic.level or len(state.stack) > 1:
             return mapped(*args)
-        return mapped.run(*args) if mapped.hands_on else jitted(*args)
+        return mapped.run(*args)
 
     return shard_mapped
 
@@ -82,6 +87,13 @@ def _is_spec(x: Any) -> bool:
 
 def _is_leaf(x: Any) -> bool:
     return x is None or _is_spec(x)
+
+
+class _Now(threading.local):
+    """Of this thread's call outside of all transformations: its operands, and whether values of tracers were shown."""
+
+    args: Any = None
+    shown = False
 
 
 class ShardMapped:
@@ -95,11 +107,31 @@ class ShardMapped:
         self.in_specs, self.out_specs = in_specs, out_specs
         self.axes = axes
         self.check_vma = check_vma
+        # the jitted function of each mesh, for calls outside of all transformations; and what such a call is given
+        self.programs: dict[Any, Any] = {}
+        self.now = _Now()
         # whether there may be arguments that are no operands
         self.hands_on = None in tree_leaves(in_specs, is_leaf=_is_leaf)
 
     def run(self, *args: Any) -> Any:
-        """The value, where some arguments are handed on as they are."""
+        """The value, where nothing is traced. A call whose values were shown is staged anew, to show the next ones."""
+        mesh = context.mesh if self.given_mesh is None else self.given_mesh
+        jitted = self.programs.get(mesh)
+        if jitted is None:
+            jitted = self.programs[mesh] = jit(self, out_shardings=self._places(mesh))
+        if self.hands_on:
+            jitted, args = self._of_operands(mesh, args)  # what is handed on is no operand
+        now = self.now
+        now.args, now.shown = args, False
+        try:
+            return jitted(*args)
+        finally:
+            now.args = None
+            if now.shown:
+                jitted.clear_cache()
+
+    def _of_operands(self, mesh: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """A jitted function of those arguments that are not handed on as they are, and these."""
         leaves, tree = tree_flatten(args)
         handed_on = self._handed_on(args)
         operands, fixed = partition(handed_on, leaves)
@@ -108,12 +140,11 @@ class ShardMapped:
             return self(*tree_unflatten(tree, merge(handed_on, operands, fixed)))
 
         call.__name__ = fun_name(self.fun)
-        return jit(call, out_shardings=self.places)(*operands)
+        return jit(call, out_shardings=self._places(mesh)), tuple(operands)
 
-    @property
-    def places(self) -> Any:
+    def _places(self, mesh: Any) -> Any:
         """Where results of a call outside of programs lie: as ``out_specs`` is written, if XLA has no say in it."""
-        mesh, specs = self.given_mesh, tree_leaves(self.out_specs, is_leaf=_is_leaf)
+        specs = tree_leaves(self.out_specs, is_leaf=_is_leaf)
         if not isinstance(mesh, Mesh) or not all(map(_is_spec, specs)) or self.axes not in (set(), {*mesh.axis_names}):
             return UNSPECIFIED
         try:
@@ -163,6 +194,8 @@ class ShardMapped:
         out_specs: list[PartitionSpec] = []
 
         def part(*values: Any) -> list[Any]:
+            if self.now.args is not None:
+                self._show_values(mesh, axes, specs)
             outs = flat(*merge(handed_on, values, fixed))
             out_specs[:] = self._specs(self.out_specs, flat.out_tree, "out_specs")
             return [self._as_said(out, spec, mesh, axes) for out, spec in zip(outs, out_specs, strict=True)]
@@ -183,6 +216,41 @@ class ShardMapped:
             out_specs=tuple(out_specs),
         )
         return tree_unflatten(flat.out_tree, outs)
+
+    def _show_values(self, mesh: AbstractMesh, axes: frozenset[Any], specs: list[PartitionSpec]) -> None:
+        """Tracers of the function that is being staged are shown as the values that the devices have.
+
+        The operands are known, as the function is called outside of all transformations: so what has been staged until
+        then can be run.
+        """
+        concrete = mesh if isinstance(mesh, Mesh) else context.mesh
+        if not isinstance(concrete, Mesh) or axes != {*mesh.axis_names}:
+            return
+        now, operands = self.now, tree_leaves(self.now.args)
+        check_vma = self.check_vma
+
+        def show(tracer: Any) -> str:
+            closed = tracer._trace.builder.so_far(tracer.variable)
+
+            def block(*values: Any) -> Any:
+                (out,) = eval_closed(closed, *values)
+                return expand_dims(out, (0,))
+
+            block.__name__ = "value"
+            each = ShardMapped(block, concrete, tuple(specs), PartitionSpec(concrete.axis_names), axes, check_vma)
+            now.shown = True
+            now.args, outer = None, now.args
+            try:
+                with ensure_compile_time_eval(), everywhere():
+                    found = jit(each)(*operands)
+                    values = [found[i] for i in range(concrete.size)]
+            finally:
+                now.args = outer
+            names = ", ".join(map(str, concrete.axis_names))
+            places = zip(np.ndenumerate(concrete.devices), values, strict=True)
+            return "\n".join(f"On {on} at mesh coordinates ({names},) = {at}:\n{x}\n" for (at, on), x in places)
+
+        state.dynamic.builder.show_value = show  # type: ignore[attr-defined]
 
     def _specs(self, given: Any, tree: Any, what: str) -> list[Any]:
         """One for each leaf of ``tree``; None for an argument that is handed on."""

@@ -146,6 +146,17 @@ def manual(mesh: Any, axes: Iterable[Any], checked: bool) -> Iterator[None]:
             bind_hooks.remove(same_varying)
 
 
+@contextmanager
+def everywhere() -> Iterator[None]:
+    """While something is computed that is no part of the program of each device that is being written."""
+    before = _now.axes, _now.checked, _now.mesh
+    _now.axes, _now.checked, _now.mesh = frozenset(), False, None
+    try:
+        yield
+    finally:
+        _now.axes, _now.checked, _now.mesh = before
+
+
 def _nothing(*args: Any) -> None:
     """Stands among those who watch ``bind``, so that it asks for the hooks."""
 

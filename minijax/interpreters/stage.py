@@ -42,7 +42,8 @@ class JaxprTracer(Tracer):
         self.variable = var
 
     def __repr__(self) -> str:
-        return f"JitTracer({typed_text(self.aval)})"
+        show = self._trace.builder.show_value  # type: ignore[attr-defined]
+        return f"JitTracer({typed_text(self.aval)})" if show is None else show(self)
 
     def _equation(self) -> JaxprEqn | None:
         """The equation that computes this tracer, None for an input."""
@@ -94,7 +95,7 @@ def _literal(x: LiteralArray) -> Literal:
 class JaxprBuilder:
     """The jaxpr under construction: its equations so far, and the constants met."""
 
-    __slots__ = ("eqns", "consts", "in_vars", "name_inputs", "sources", "stages_values")
+    __slots__ = ("eqns", "consts", "in_vars", "name_inputs", "show_value", "sources", "stages_values")
 
     def __init__(self) -> None:
         self.eqns: list[JaxprEqn] = []
@@ -105,6 +106,8 @@ class JaxprBuilder:
         self.in_vars: list[Var] = []
         # gives the names of the inputs, for errors
         self.name_inputs: Callable[[], Sequence[str]] | None = None
+        # gives the text of what a tracer is, where the values of the inputs are known all the same
+        self.show_value: Callable[[JaxprTracer], str] | None = None
         # id of a constant -> its variable, its value, and itself
         self.consts: dict[int, tuple[Var, Any, Any]] = {}
 
@@ -130,6 +133,18 @@ class JaxprBuilder:
             if any(v in wanted for v in eqn.outvars):
                 wanted.update(v for v in eqn.invars if isinstance(v, Var))
         return [name for v, name in zip(self.in_vars, self.name_inputs(), strict=False) if v in wanted]
+
+    def so_far(self, var: Var) -> ClosedJaxpr:
+        """The jaxpr of what ``var`` is, made of the equations recorded until now."""
+        wanted: set[Any] = {var}
+        eqns = []
+        for eqn in reversed(self.eqns):
+            if not wanted.isdisjoint(eqn.outvars):
+                wanted.update(v for v in eqn.invars if isinstance(v, Var))
+                eqns.append(eqn)
+        const_vars = [v for v, _, _ in self.consts.values()]
+        consts = [value for _, value, _ in self.consts.values()]
+        return ClosedJaxpr(Jaxpr(const_vars, self.in_vars, [var], eqns[::-1], "so far"), consts)
 
     def build(self, in_vars: Sequence[Var], outs: Sequence[Any], name: str) -> ClosedJaxpr:
         """The finished jaxpr, with its constants."""
@@ -250,7 +265,7 @@ def stage(
     try:
         closed = under(JaxprTrace, label, record, builder, name, dynamic=True)
     finally:
-        builder.name_inputs = None  # a leaked tracer must not keep the function
+        builder.name_inputs = builder.show_value = None  # a leaked tracer must not keep the function
         state.source = outer_source
     if kind != "staged":
         closed.memo["made_by"] = kind

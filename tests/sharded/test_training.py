@@ -19,7 +19,6 @@ CHOSEN = (
     "perceptron: data x model, constrained",
     "perceptron: model, mapped",
     "perceptron: data x model, gathered, mapped",
-    "perceptron: data x model, mapped along data",
     "transformer: data x model",
     "transformer: data x model, mapped",
 )

@@ -1,0 +1,15 @@
+"""``minijax.experimental.shard_map``: ``shard_map`` as it was called before it was ``minijax.shard_map``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minijax.api.shard_map import shard_map as _shard_map
+
+__all__ = ["shard_map"]
+
+
+def shard_map(f: Callable[..., Any], mesh: Any, in_specs: Any, out_specs: Any, check_rep: bool = True) -> Any:
+    """``minijax.shard_map`` with the mesh and the specs by position; ``check_rep`` is its ``check_vma``."""
+    return _shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=check_rep)

@@ -1,0 +1,226 @@
+"""Runs the code of a page with both libraries, cell by cell: ``python -m tests.sharded.pages PAGE... [--put OLD=NEW]``.
+
+A page is Markdown, whose cells are the fenced blocks ``{code-cell}`` or else those of Python, or a notebook. The page
+runs twice, each time in a process with eight devices: as it stands, and with imports of jax changed. Of each cell are
+compared what it prints and shows, the error that ends it, and the values, types and shardings of the variables that it
+sets. ``--put 8192=256`` replaces a word of the page everywhere, for machines that are smaller than the page's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import io
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# Numbers that both show may differ by so much of themselves; arrays too, and by as much absolutely.
+NEAR = 2e-5
+_FENCE = re.compile(r"(?ms)^```\{code-cell\}[^\n]*\n(.*?)^```\s*$")
+_PYTHON = re.compile(r"(?ms)^```(?:python|py)\s*\n(.*?)^```\s*$")
+_NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:e[-+]?\d+)?")
+
+
+def cells(path: Path) -> list[str]:
+    """The code of a page, without what the page's own tools read, with lines of IPython's as plain statements."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        found = ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    else:
+        found = [*map(_without_options, _FENCE.findall(text))] or _PYTHON.findall(text)
+    return [*map(_plain, found)]
+
+
+def _without_options(cell: str) -> str:
+    """A cell without the options before its code: lines ``:name: value``, or YAML between lines of dashes."""
+    return re.sub(r"\A(?:---\n.*?\n---\n|(?::[\w-]+:.*\n)+)", "", cell, flags=re.DOTALL if cell[:3] == "---" else 0)
+
+
+def _plain(cell: str) -> str:
+    """What is timed is run once and not shown; what is for the shell, or other magics, is left out."""
+    lines = []
+    for each in cell.split("\n"):
+        timed = re.match(r"(\s*)%timeit(?:\s+-\w\s*\d+)*\s+(.*)", each)
+        lines.append(f"{timed[1]}{timed[2]};None" if timed else re.sub(r"^\s*[!%].*", "", each))
+    return "\n".join(lines)
+
+
+def changed(cell: str) -> str:
+    """The cell with minijax in place of jax in its imports."""
+    return re.sub(r"(?m)^(\s*)(import|from) jax\b(.*)$", _changed, cell)
+
+
+def _changed(line: re.Match[str]) -> str:
+    begin, word, rest = line.groups()
+    if word == "from" or " as " in rest:
+        return f"{begin}{word} minijax{rest}"
+    # ``import jax.numpy`` binds jax
+    return f"{begin}import minijax{rest}; import minijax as jax" if rest.strip() else f"{begin}import minijax as jax"
+
+
+def described(value: Any) -> Any:
+    """What is to be the same of a variable: a tree of (type, sharding, NumPy value); None of what is not compared."""
+    if isinstance(value, (tuple, list)):
+        found = [described(each) for each in value]
+        return None if None in found else found
+    if isinstance(value, dict):
+        found = {str(key): described(each) for key, each in value.items()}
+        return None if None in found.values() else found
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return described([*map(str, value.flat)])
+    if isinstance(value, (bool, int, float, str, np.ndarray, np.generic)):
+        return ["host", type(value).__name__, np.asarray(value)]
+    if hasattr(value, "addressable_shards"):
+        with contextlib.suppress(Exception):
+            # JAX writes a weak type with a tilde here, minijax in another way
+            weak = ", weak" if value.weak_type else ""
+            about = [str(value.sharding), str(value.aval).lstrip("~") + weak, bool(value.committed)]
+            return [*about, None if "key<" in str(value.dtype) else np.asarray(value)]
+    return None
+
+
+def run(code: Sequence[str]) -> list[dict[str, Any]]:
+    """What each cell does."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    found = []
+    for number, cell in enumerate(code, 1):
+        out = io.StringIO()
+        error = ""
+        before = {name: id(value) for name, value in names.items()}
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+            try:
+                tree = ast.parse(cell)
+                last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+                exec(compile(tree, f"<cell {number}>", "exec"), names)
+                if last is not None and not cell.rstrip().endswith(";"):
+                    value = eval(compile(ast.Expression(last.value), f"<cell {number}>", "eval"), names)
+                    if value is not None:
+                        print(repr(value))
+            except Exception as raised:
+                error = f"{type(raised).__name__}: {raised}"
+        news = {name: described(value) for name, value in names.items() if before.get(name) != id(value)}
+        news = {name: each for name, each in news.items() if name[:2] != "__" and each is not None}
+        found.append({"shown": out.getvalue(), "error": error, "variables": news})
+    return found
+
+
+def ran(path: Path, library: str, put: Sequence[str]) -> list[dict[str, Any]]:
+    """What each cell of the page does, with the named library, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results"
+        command = [sys.executable, "-m", "tests.sharded.pages", str(path), "--only", library, "--into", str(results)]
+        for each in put:
+            command += ["--put", each]
+        environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu", "COLUMNS": "80"}
+        subprocess.run(command, env=environment, check=True)
+        return pickle.loads(results.read_bytes())  # type: ignore[no-any-return]
+
+
+def shown(text: str) -> str:
+    """Printed text as it is compared: without colours, addresses, the library's name, and empty space in pictures."""
+    text = re.sub(r"\x1b\[[\d;]*m|0x[0-9a-f]+", "", text).replace("minijax", "jax")
+    lines = []
+    for line in text.split("\n"):
+        if "│" in line:
+            parts = [part.strip() for part in line.split("│")]
+            lines += [" │ ".join(parts)] if any(parts) else []
+        elif not re.fullmatch(r"[─┌┐└┘├┤┬┴┼]+", line.strip()):
+            lines.append(line.rstrip())
+    return "\n".join(lines)
+
+
+def near(a: str, b: str) -> bool:
+    """Whether texts are the same but for the last digits of numbers, and for how wide these make them."""
+    words = [re.sub(r"\s+", "", _NUMBER.sub("#", each)) for each in (a, b)]
+    first, second = ([float(n) for n in _NUMBER.findall(each)] for each in (a, b))
+    return words[0] == words[1] and np.allclose(first, second, rtol=NEAR, atol=0)
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Whether two descriptions are the same, up to rounding."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        if a.dtype != b.dtype or a.shape != b.shape:
+            return False
+        numbers = a.dtype.kind in "fc"
+        return bool(np.allclose(a, b, rtol=NEAR, atol=NEAR, equal_nan=True) if numbers else (a == b).all())
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(alike(a[name], b[name]) for name in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(alike, a, b))
+    return bool(type(a) is type(b) and a == b)
+
+
+def short(value: Any, most: int = 300) -> str:
+    """A description as it is shown: the types and shardings first, as they say most."""
+    if isinstance(value, list) and len(value) == 4 and isinstance(value[1], str):
+        return f"{value[1]} {value[0]}{'' if value[2] else ', uncommitted'}: {str(value[3])[:most]}"
+    if isinstance(value, dict):
+        return "\n ".join(f"{name}: {short(each, 40)}" for name, each in value.items())
+    if isinstance(value, list) and value[:1] != ["host"]:
+        return "[" + ",\n ".join(short(each, 40) for each in value) + "]"
+    return str(value)[:most]
+
+
+def differs(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, list[str]]:
+    """In what a cell is not the same: what it shows, its error (by kind), and variables."""
+    found = {}
+    a, b = shown(ours["shown"]), shown(theirs["shown"])
+    if a != b and not near(a, b):
+        found["shown"] = [a, b]
+    kinds = [each["error"].partition(":")[0] for each in (ours, theirs)]
+    if kinds[0] != kinds[1]:
+        found["error"] = [ours["error"], theirs["error"]]
+    mine, others = ours["variables"], theirs["variables"]
+    for name in sorted({*mine, *others}):
+        if not alike(mine.get(name), others.get(name)):
+            found[name] = [short(mine.get(name)), short(others.get(name))]
+    return found
+
+
+def main(argv: list[str]) -> int:
+    options = argparse.ArgumentParser(prog="python -m tests.sharded.pages", description=__doc__)
+    options.add_argument("pages", nargs="+", type=Path)
+    options.add_argument("--put", action="append", default=[], metavar="OLD=NEW", help="a word to be replaced")
+    options.add_argument("--only", choices=("jax", "minijax"), help=argparse.SUPPRESS)
+    options.add_argument("--into", type=Path, help=argparse.SUPPRESS)
+    args = options.parse_args(argv)
+    if args.only is not None:
+        code = cells(args.pages[0])
+        for each in args.put:
+            old, _, new = each.partition("=")
+            code = [re.sub(rf"\b{re.escape(old)}\b", new, cell) for cell in code]
+        found = run(code if args.only == "jax" else [*map(changed, code)])
+        args.into.write_bytes(pickle.dumps(found))
+        return 0
+    off = 0
+    for path in args.pages:
+        ours, theirs = ran(path, "minijax", args.put), ran(path, "jax", args.put)
+        equal, raising = 0, 0
+        for number, (mine, other) in enumerate(zip(ours, theirs, strict=True), 1):
+            found = differs(mine, other)
+            equal += not found
+            raising += bool(other["error"])
+            if found:
+                code = textwrap.indent(cells(path)[number - 1].strip(), "    ")
+                print(f"{path.name}, cell {number}:\n{code}")
+            for what, (a, b) in found.items():
+                print(f"  {what} is\n{a}\n  and in JAX\n{b}")
+        print(f"{path.name}: {equal} of {len(ours)} cells are equal; JAX itself refuses {raising}")
+        off += equal < len(ours)
+    return int(off > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
