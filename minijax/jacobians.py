@@ -38,7 +38,7 @@ def _evaluating() -> bool:
 
 
 def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
-    return x if get_aval(x).shape == shape else reshape_p.bind(x, new_sizes=shape, dimensions=None)
+    return x if get_aval(x).shape == shape else reshape_p.bind(x, new_sizes=shape, dimensions=None, sharding=None)
 
 
 def _cut(array: Any, axis: int, avals: Sequence[ShapedArray]) -> Iterator[Any]:
@@ -71,7 +71,7 @@ def _basis(avals: Sequence[ShapedArray]) -> list[Any]:
 
 def _converted(x: Any, aval: ShapedArray) -> Any:
     """``x`` converted to the type of ``aval``: an equation also where that changes nothing, since JAX has one."""
-    params = {"new_dtype": aval.dtype, "weak_type": aval.weak_type}
+    params = {"new_dtype": aval.dtype, "weak_type": aval.weak_type, "sharding": None}
     if isinstance(x, JaxprTracer):
         trace: Any = x._trace
         return trace.record(convert_element_type_p, (x,), params)
@@ -85,7 +85,7 @@ def _of_type(x: Any, aval: ShapedArray) -> Any:
         return x
     if found.dtype == dtypes.float0:
         return zeros(aval.update(shape=found.shape))
-    return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type)
+    return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None)
 
 
 def _blocks(array: Any, axis: int, avals: Sequence[ShapedArray], like: ShapedArray) -> list[Any]:

@@ -32,6 +32,7 @@ def pure_callback(
     callback: Callable[..., Any],
     result_shape_dtypes: Any,
     *args: Any,
+    sharding: Any = None,
     vmap_method: str | None = None,
     **kwargs: Any,
 ) -> Any:
@@ -41,38 +42,51 @@ def pure_callback(
       callback: takes arrays in the trees of ``args`` and ``kwargs``; returns a tree as ``result_shape_dtypes``. It may
         be called more or fewer times than the program says.
       result_shape_dtypes: a tree of objects with ``shape`` and ``dtype``, such as ``ShapeDtypeStruct``.
+      sharding: None; JAX lets it say from which device the function is called, which is the first one here.
       vmap_method: what ``vmap`` does: "sequential" and "sequential_unrolled" call it for each element, "expand_dims"
         and "broadcast_all" once, with a leading axis on every argument (of size 1, or of the batch, where an argument
         is not mapped).
 
     Raises:
       ValueError: differentiated (give it a rule with ``custom_jvp``), or an unknown ``vmap_method``.
-      NotImplementedError: under ``vmap`` without a ``vmap_method``.
+      NotImplementedError: under ``vmap`` without a ``vmap_method``; with a ``sharding``.
       JaxRuntimeError: the callback raised, or returned something else than announced.
     """
     if vmap_method not in VMAP_METHODS:
         raise ValueError(f"vmap_method must be on of the allowed methods {[*VMAP_METHODS]}, but got: {vmap_method}")
-    return _call(pure_callback_p, callback, result_shape_dtypes, args, kwargs, vmap_method=vmap_method)
+    return _call(pure_callback_p, callback, result_shape_dtypes, args, kwargs, sharding, vmap_method=vmap_method)
 
 
 def io_callback(
-    callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, ordered: bool = False, **kwargs: Any
+    callback: Callable[..., Any],
+    result_shape_dtypes: Any,
+    *args: Any,
+    sharding: Any = None,
+    ordered: bool = False,
+    **kwargs: Any,
 ) -> Any:
     """Call ``callback(*args, **kwargs)``, which may act on the world, exactly once each time the program gets there.
 
     Arguments as for ``pure_callback``. With ``ordered``, calls happen in the order of the program.
     """
-    return _call(io_callback_p, callback, result_shape_dtypes, args, kwargs, ordered=bool(ordered))
+    return _call(io_callback_p, callback, result_shape_dtypes, args, kwargs, sharding, ordered=bool(ordered))
 
 
-def _call(p: Any, callback: Any, result_shape_dtypes: Any, args: Any, kwargs: Any, **params: Any) -> Any:
+def _call(
+    p: Any, callback: Any, result_shape_dtypes: Any, args: Any, kwargs: Any, sharding: Any, **params: Any
+) -> Any:
     check_callable(callback)
+    if sharding is not None:
+        raise NotImplementedError(
+            f"{p.name} calls its function from the first device: leave out sharding, which is {sharding}."
+        )
     leaves, in_tree = tree_flatten((args, kwargs))
     results, out_tree = tree_flatten(result_shape_dtypes)
     outs = p.bind(
         *leaves,
         callback=FlatCallback(callback, in_tree),
         result_avals=tuple(map(_result_aval, results)),
+        sharding=sharding,
         **params,
     )
     return tree_unflatten(out_tree, outs)

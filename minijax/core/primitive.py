@@ -87,6 +87,9 @@ class Primitive:
     effectful: bool = False
     # rule(*avals, **params) -> (type(s), effects), of one whose effects are objects of a user's own class.
     effects_rule: Rule | None = None
+    # The parameter, of a primitive that has one, that says how its result is to lie over a mesh: None where types carry
+    # no shardings. A text without it is read as None.
+    sharding_param: str = ""
     # The library whose primitive this one stands for, and whose rules its rules are derived from: see interop.borrowed.
     borrowed_from: str = ""
 

@@ -587,3 +587,35 @@ def concrete(place: Any) -> Any:
     if context.mesh is None:
         raise ValueError(f"Please set a mesh via `set_mesh` if a PartitionSpec is a place, as {place} is here.")
     return NamedSharding(context.mesh, place)
+
+
+def canonical_sharding(said: Any, function: str) -> NamedSharding | None:
+    """What ``said``, the ``out_sharding`` of ``function``, means; None if that leaves it to the compiler.
+
+    A ``PartitionSpec`` is for the mesh that is set. TypeError for anything that is neither that nor a
+    ``NamedSharding``; ValueError for a ``PartitionSpec`` without a mesh, and for one that names axes which are not
+    explicit: of those the compiler decides.
+    """
+    if said is None:
+        return None
+    if isinstance(said, PartitionSpec):
+        if context.mesh is None:
+            raise ValueError(
+                f"Using PartitionSpec when you are not under a mesh context is not allowed. Please pass {function} a "
+                f"NamedSharding, or set a mesh with set_mesh(mesh). Got {said}"
+            )
+        said = NamedSharding(context.mesh, said)
+    if not isinstance(said, NamedSharding):
+        raise TypeError(
+            f"`out_sharding` argument of {function} only supports instances of `NamedSharding` or `PartitionSpec`. Got "
+            f"{said} of type: {type(said)}"
+        )
+    kinds = dict(zip(said.mesh.axis_names, said.mesh.axis_types, strict=True))
+    for name in axes_of_spec(said.spec):
+        if kinds[name] is not AxisType.Explicit:
+            raise ValueError(
+                f"PartitionSpec passed to {function} cannot contain axis names that are of type Auto or Manual. Got "
+                f"PartitionSpec: {said.spec} with axis name: {name} of type: {kinds[name]}. Use "
+                "lax.with_sharding_constraint for them."
+            )
+    return None if said.mesh.empty else said

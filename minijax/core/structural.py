@@ -100,7 +100,7 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, weak_type: bool = False
         return random_wrap_p.bind(full(shape + dtype.impl.key_shape, value, WORD), impl=dtype.impl)
     number = np.asarray(value, dtype) if dtype != dtypes.float0 else np.zeros((), dtype)
     scalar = LiteralArray(number[()], ShapedArray((), dtype, weak_type))
-    return broadcast_in_dim_p.bind(scalar, shape=shape, broadcast_dimensions=()) if shape else scalar
+    return broadcast_in_dim_p.bind(scalar, shape=shape, broadcast_dimensions=(), sharding=None) if shape else scalar
 
 
 def zeros(aval: ShapedArray) -> Any:
@@ -133,7 +133,17 @@ def broadcast(x: Any, size: int, axis: int) -> Any:
     axis %= len(shape) + 1
     dims = tuple(d for d in range(len(shape) + 1) if d != axis)
     shape.insert(axis, size)
-    return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=dims)
+    return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=dims, sharding=None)
+
+
+def batched_sharding(sharding: Any, dim: int | None) -> Any:
+    """What was said of an array, for one with a batch axis at ``dim``, which is not divided."""
+    spec = getattr(sharding, "spec", None)
+    if dim is None or spec is None or sharding.is_fully_replicated:
+        return sharding
+    parts = [*spec, *[None] * (dim - len(spec))]
+    parts.insert(dim, None)
+    return sharding.with_spec(parts)
 
 
 def moveaxis(x: Any, src: int, dst: int) -> Any:
@@ -156,6 +166,5 @@ def expand_dims(x: Any, axes: tuple[int, ...]) -> Any:
     new = {a % ndim for a in axes}
     kept = tuple(d for d in range(ndim) if d not in new)
     sizes = iter(shape)
-    return broadcast_in_dim_p.bind(
-        x, shape=tuple(1 if d in new else next(sizes) for d in range(ndim)), broadcast_dimensions=kept
-    )
+    wide = tuple(1 if d in new else next(sizes) for d in range(ndim))
+    return broadcast_in_dim_p.bind(x, shape=wide, broadcast_dimensions=kept, sharding=None)

@@ -43,7 +43,7 @@ def _called(eqn: Any, site: Site) -> dict[str, Any]:
     if eqn.params["sharding"] is not None:
         raise site.refusal(f"{eqn.primitive.name} runs where its sharding says, and devices have no shardings here.")
     avals = tuple(map(aval_of, eqn.params["result_avals"]))
-    return {"callback": JaxCallback(eqn.params["callback"]), "result_avals": avals}
+    return {"callback": JaxCallback(eqn.params["callback"]), "result_avals": avals, "sharding": None}
 
 
 def import_debug_callback(eqn: Any, site: Site) -> list[JaxprEqn]:

@@ -15,7 +15,8 @@ from typing import Any
 from minijax import lax
 from minijax.core.keys import impl_of
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
-from minijax.interop.values import jax_module
+from minijax.core.shardings import Sharding
+from minijax.interop.values import jax_module, sharding_for_jax, sharding_of_jax
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import axis_rules, batching_rules
@@ -60,8 +61,13 @@ def translated(
     known = known_params(primitive)
     if any(name not in known and not _says_nothing(value) for name, value in params.items()):
         return None
+    own = primitive.sharding_param
     try:
-        return {name: _param(value, import_jaxpr) for name, value in params.items() if name in known}
+        return {
+            name: None if name == own and _says_nothing(value) else _param(value, import_jaxpr)
+            for name, value in params.items()
+            if name in known
+        }
     except _Unknown:
         return None
 
@@ -87,6 +93,11 @@ def _param(value: Any, import_jaxpr: Callable[[Any], Any]) -> Any:
         return import_jaxpr(value)
     if kind.__name__ == "PRNGImpl":
         return impl_of(value)
+    if kind.__name__ == "NamedSharding":
+        ours = sharding_of_jax(value)
+        if ours is None:
+            raise _Unknown
+        return ours
     if kind.__name__ == "KeyTy":
         return impl_of(value._impl).dtype
     if kind.__name__ == "Primitive" and isinstance(getattr(lax, f"{value.name}_p", None), Primitive):
@@ -110,9 +121,6 @@ _OF_ACCURACY = "cbrt cos exp exp2 expm1 log log1p logistic rsqrt sin sqrt tan ta
 # What JAX's primitives take besides, by name, saying nothing.
 JAX_ONLY: dict[str, dict[str, Any]] = {
     **{name: {"accuracy": None} for name in _OF_ACCURACY},
-    **{name: {"sharding": None} for name in ("broadcast_in_dim", "convert_element_type", "iota", "reshape")},
-    **{name: {"out_sharding": None} for name in ("dot_general", "reduce_sum")},
-    "conv_general_dilated": {"out_sharding": None},
     "mul": {"out_dtype": None},
 }
 
@@ -144,6 +152,8 @@ def values_for_jax(params: dict[str, Any], export_closed: Callable[[Any], Any]) 
             return value
         if isinstance(value, Primitive):
             return getattr(jax_module("lax"), f"{value.name}_p")
+        if isinstance(value, Sharding):
+            return sharding_for_jax(value)
         home = jax_module("lax.linalg" if kind.__module__.startswith("minijax.ops.linalg") else "lax")
         counterpart = getattr(home, kind.__name__)
         if hasattr(value, "_fields"):

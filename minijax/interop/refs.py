@@ -66,7 +66,7 @@ def _import_broadcast(eqn: Any, site: Site) -> list[JaxprEqn]:
     """What JAX brings integers of an index to one shape by."""
     shape, (x,) = eqn.params["shape"], site.invars
     dims = tuple(range(len(shape) - len(x.aval.shape), len(shape)))
-    return site.equation(broadcast_in_dim_p, {"shape": shape, "broadcast_dimensions": dims})
+    return site.equation(broadcast_in_dim_p, {"shape": shape, "broadcast_dimensions": dims, "sharding": None})
 
 
 import_rules.update(

@@ -64,8 +64,6 @@ _JAXPR_KEY = re.compile(r"(?:.*_)?jaxprs?$|branches$")
 _KINDS: dict[type, str] = {bool: "b", int: "iufc", float: "fc", complex: "c"}
 # Parameters that are any text, quoted by nothing.
 _RAW = ("name", "fmt")
-# What JAX prints of its sharding; our primitives have no such parameter.
-_SHARDING = ("sharding", "out_sharding")
 
 
 class MissingConstant:
@@ -487,21 +485,20 @@ class _Parser:
 
     def parameters(self, binders: Sequence[_Binder], primitive: Primitive) -> dict[str, Any]:
         """``[key=value key=value]``, or nothing."""
-        # ours have no parameters for sharding; what is borrowed has what JAX's has
-        left_out = () if primitive.borrowed_from else _SHARDING
         scan = self.scan
-        params: dict[str, Any] = {}
+        # a text of before our primitives had this parameter lacks it
+        params: dict[str, Any] = {primitive.sharding_param: None} if primitive.sharding_param else {}
+        given = set()
         if not scan.text.startswith("[", scan.at):
             return params
         scan.take_text("[")
         while not scan.take_text("]"):
             at = scan.at
             key = scan.expect(_KEY, "a parameter 'name=value', or ']'")[1]
-            if key in params:
+            if key in given:
                 scan.fail(f"the parameter '{key}' is given twice", at)
-            value = self.value(key, binders)
-            if not (value is None and key in left_out):
-                params[key] = value
+            given.add(key)
+            params[key] = self.value(key, binders)
         return params
 
     def value(self, key: str, binders: Sequence[_Binder]) -> Any:

@@ -80,7 +80,7 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
         ):
             if preferred_element_type is None:
                 return dot_general_p.bind(
-                    a, b, dimension_numbers=plain, precision=None, preferred_element_type=aval.dtype
+                    a, b, dimension_numbers=plain, precision=None, preferred_element_type=aval.dtype, out_sharding=None
                 )
     except AttributeError:
         pass

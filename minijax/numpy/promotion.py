@@ -196,7 +196,7 @@ def convert(x: Any, dtype: np.dtype, weak_type: bool = False, fold: bool = True)
             return typed_scalar(x._value(), dtype, weak_type)
     if x.aval.dtype == dtype and x.aval.weak_type == weak_type:
         return x
-    return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=weak_type)
+    return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=weak_type, sharding=None)
 
 
 def astype(x: Any, dtype: np.dtype) -> Any:
@@ -325,7 +325,7 @@ def broadcast(x: Any, sizes: tuple[int, ...]) -> Any:
         return x
     shape = x.aval.shape
     dims = tuple(range(len(sizes), len(sizes) + len(shape)))
-    return broadcast_in_dim_p.bind(x, shape=(*sizes, *shape), broadcast_dimensions=dims)
+    return broadcast_in_dim_p.bind(x, shape=(*sizes, *shape), broadcast_dimensions=dims, sharding=None)
 
 
 def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
@@ -341,7 +341,7 @@ def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
         raise ValueError(
             f"Incompatible types for broadcasting: input type={x.aval} and requested type={wanted}"
         )
-    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=tuple(range(lead, len(shape))))
+    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=tuple(range(lead, len(shape))), sharding=None)
 
 
 def broadcast_arrays(*arrays: Any) -> list[Any]:

@@ -186,7 +186,7 @@ def sum(
         # the common call, at once
         aval = getattr(a, "aval", None)
         if type(aval) is ShapedArray and aval.dtype.kind in "fc" and aval.dtype.itemsize >= 4 and not aval.weak_type:
-            return reduce_sum_p.bind(a, axes=tuple(range(aval.ndim)))
+            return reduce_sum_p.bind(a, axes=tuple(range(aval.ndim)), out_sharding=None)
     no_out("sum", out)
     (a,) = promote_dtypes(ensure("sum", a), to=NUMERIC)
     return reduction("sum", SUM, a, axis, keepdims, initial, where, dtype, promote_integers, dtype is None)

@@ -31,7 +31,7 @@ from minijax.core.guards import check, check_transfer, guards, transfer_guards
 from minijax.core.lists import partition, split_list
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
-from minijax.core.structural import UNSPECIFIED, Unspecified, Zero, zero_of
+from minijax.core.structural import UNSPECIFIED, Unspecified, Zero, batched_sharding, zero_of
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import commits_itself
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
@@ -601,19 +601,9 @@ def jit_batch(
     axis: Any, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, name: str, **params: Any
 ) -> Any:
     batched, out_dims = vmap_jaxpr(jaxpr, axis, dims)
-    ins = [*map(_batched_sharding, _named(params, "in_shardings", len(args)), dims)]
-    outs = [*map(_batched_sharding, _named(params, "out_shardings", len(out_dims)), out_dims)]
+    ins = [*map(batched_sharding, _named(params, "in_shardings", len(args)), dims)]
+    outs = [*map(batched_sharding, _named(params, "out_shardings", len(out_dims)), out_dims)]
     return jit_p.bind(*args, jaxpr=batched, name=name, **_handed_on(params, [ins], [outs])), out_dims
-
-
-def _batched_sharding(sharding: Any, dim: int | None) -> Any:
-    """What was named of an operand or result, for one with a batch axis at ``dim``, which is not divided."""
-    spec = getattr(sharding, "spec", None)
-    if dim is None or spec is None or sharding.is_fully_replicated:
-        return sharding
-    parts = [*spec, *[None] * (dim - len(spec))]
-    parts.insert(dim, None)
-    return sharding.with_spec(parts)
 
 
 axis_rules[jit_p] = jit_batch

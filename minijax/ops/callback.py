@@ -172,6 +172,7 @@ def _declare_callback(name: str, effectful: bool, what: str) -> Primitive:
     p = Primitive(name, multiple_results=True)
     p.keeps_signatures = False
     p.effectful = effectful
+    p.sharding_param = "sharding"
 
     @p.def_abstract_eval
     def callback_abstract(*avals: Any, result_avals: Sequence[ShapedArray], **params: Any) -> list[ShapedArray]:
@@ -207,6 +208,7 @@ def pure_callback_batch(
     *,
     callback: FlatCallback,
     result_avals: Sequence[ShapedArray],
+    sharding: None,
     vmap_method: str | None,
 ) -> Any:
     """One call per element, or one call for all: as the user chose."""
@@ -217,7 +219,12 @@ def pure_callback_batch(
             "Pass vmap_method='sequential' to pure_callback to call the function once for each element."
         )
     if vmap_method.startswith("sequential"):
-        params = {"callback": callback, "result_avals": result_avals, "vmap_method": vmap_method}
+        params = {
+            "callback": callback,
+            "result_avals": result_avals,
+            "sharding": sharding,
+            "vmap_method": vmap_method,
+        }
         unroll = axis.size if vmap_method == "sequential_unrolled" else 1
         return _one_by_one(pure_callback_p, axis, args, dims, params, max(unroll, 1))
     front = [x if d is None else moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True)]
@@ -228,6 +235,7 @@ def pure_callback_batch(
         *front,
         callback=callback,
         result_avals=tuple(batched_aval(a, 0, axis.size) for a in result_avals),
+        sharding=sharding,
         vmap_method=vmap_method,
     )
     return outs, [0] * len(outs)

@@ -65,7 +65,7 @@ def _clamp_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
             return clamp_p.bind(*args), dims[1]
         if len(low_shape) == len(high_shape) == 1:  # scalar bounds, mapped along with the operand
             bounds = [
-                broadcast_in_dim_p.bind(b, shape=x_shape, broadcast_dimensions=(dims[1],))
+                broadcast_in_dim_p.bind(b, shape=x_shape, broadcast_dimensions=(dims[1],), sharding=None)
                 for b in (low, high)
             ]
             return clamp_p.bind(bounds[0], x, bounds[1]), dims[1]
@@ -85,7 +85,7 @@ def _to_shape(x: Any, shape: tuple[int, ...]) -> Any:
     own = get_aval(x).shape
     if own == shape:
         return x
-    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=tuple(range(len(own))))
+    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=tuple(range(len(own))), sharding=None)
 
 
 def _clamp_lower(ctx: Any, avals: Any, out_avals: Any, low: str, x: str, high: str) -> str:

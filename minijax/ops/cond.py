@@ -97,7 +97,9 @@ for table in (jvp_rules, transpose_rules, batching_rules):
 def empty_of(aval: ShapedArray) -> Any:
     """A placeholder of ``aval``'s shape and dtype: zeros, in fact."""
     scalar = empty2_p.bind(dtype=aval.dtype)
-    return broadcast_in_dim_p.bind(scalar, shape=aval.shape, broadcast_dimensions=()) if aval.shape else scalar
+    if not aval.shape:
+        return scalar
+    return broadcast_in_dim_p.bind(scalar, shape=aval.shape, broadcast_dimensions=(), sharding=None)
 
 
 # ---------------------------------------------------------------------------------------------- making branches
@@ -250,7 +252,7 @@ def _select(which: Any, *cases: Any) -> Any:
     """``select_n`` by the vector ``which`` along the first axis."""
     shape = get_aval(cases[0]).shape
     if len(shape) > 1:
-        which = broadcast_in_dim_p.bind(which, shape=shape, broadcast_dimensions=(0,))
+        which = broadcast_in_dim_p.bind(which, shape=shape, broadcast_dimensions=(0,), sharding=None)
     return select_n_p.bind(which, *cases)
 
 

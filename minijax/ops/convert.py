@@ -19,6 +19,7 @@ from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import Tracer
 from minijax.interpreters.jvp import DualTracer
 from minijax.interpreters.stage import staging_rules
+from minijax.ir.pretty import hide, pp_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.declare import declare, operand_lower, same_aval, unchanged
 from minijax.ops.nary import FLOAT, ZERO, check_kinds
@@ -37,7 +38,7 @@ __all__ = [
 # -------------------------------------------------------------------------------- convert_element_type
 
 
-def _convert_abstract(x: ShapedArray, *, new_dtype: np.dtype, weak_type: bool) -> ShapedArray:
+def _convert_abstract(x: ShapedArray, *, new_dtype: np.dtype, weak_type: bool, sharding: Any) -> ShapedArray:
     if (is_key(x.dtype) or is_key(new_dtype)) and x.dtype is not new_dtype:
         raise ValueError(
             f"Cannot convert_element_type from {dtype_name(x.dtype)} to {dtype_name(new_dtype)}. The words of keys are "
@@ -66,7 +67,7 @@ def _int_bounds(dtype: np.dtype) -> tuple[float, float]:
     return float(info.min), float(2 ** (info.bits - (info.min < 0)))
 
 
-def convert_numpy(x: Any, new_dtype: np.dtype, weak_type: bool = False) -> Any:
+def convert_numpy(x: Any, new_dtype: np.dtype, weak_type: bool = False, sharding: Any = None) -> Any:
     """``x`` (a NumPy value) with elements of ``new_dtype``, as XLA converts them."""
     old = x.dtype
     if old == new_dtype:
@@ -78,22 +79,24 @@ def convert_numpy(x: Any, new_dtype: np.dtype, weak_type: bool = False) -> Any:
     return x.astype(new_dtype)
 
 
-def _convert_jvp(primals: Any, tangents: Any, *, new_dtype: np.dtype, weak_type: bool) -> Any:
-    out = convert_element_type_p.bind(*primals, new_dtype=new_dtype, weak_type=weak_type)
+def _convert_jvp(primals: Any, tangents: Any, *, new_dtype: np.dtype, weak_type: bool, sharding: Any) -> Any:
+    out = convert_element_type_p.bind(*primals, new_dtype=new_dtype, weak_type=weak_type, sharding=sharding)
     (tangent,) = tangents
     if type(tangent) is Zero or not dtypes.is_inexact(new_dtype):
         return out, zero_of(get_aval(out))
-    return out, convert_element_type_p.bind(tangent, new_dtype=new_dtype, weak_type=weak_type)
+    return out, convert_element_type_p.bind(tangent, new_dtype=new_dtype, weak_type=weak_type, sharding=sharding)
 
 
-def _convert_transpose(ct: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool) -> Any:
+def _convert_transpose(ct: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool, sharding: Any) -> Any:
     aval = x.aval
     if not dtypes.is_inexact(aval.dtype):
         return [Zero(aval.update(dtype=dtypes.float0, weak_type=False))]
     return [convert(ct, aval.dtype, aval.weak_type)]
 
 
-def _convert_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, new_dtype: np.dtype, weak_type: bool) -> str:
+def _convert_lower(
+    ctx: Any, avals: Any, out_avals: Any, x: str, *, new_dtype: np.dtype, weak_type: bool, sharding: Any
+) -> str:
     aval = avals[0]
     if aval.dtype == new_dtype:  # only the weak type changes; JAX writes this as a conversion, too
         return ctx.emit(f"stablehlo.convert {x} : {mlir_type(aval)}")
@@ -124,7 +127,11 @@ convert_element_type_p = declare(
     transpose=_convert_transpose,
     jvp=_convert_jvp,
     takes_keys=True,
+    sharding="sharding",
 )
+
+
+pp_rules[convert_element_type_p] = hide("sharding")  # the result's type says it
 
 
 def is_number(x: Any) -> bool:
@@ -133,14 +140,15 @@ def is_number(x: Any) -> bool:
     return isinstance(x, kinds) or type(x) is np.ndarray and not x.ndim
 
 
-def convert_stage(trace: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool) -> Any:
+def convert_stage(trace: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool, sharding: Any) -> Any:
     """No equation, as in JAX, where a jaxpr staged anew converts what now has the type already."""
     aval = getattr(x, "aval", None)
-    if aval is not None and aval.dtype == new_dtype and aval.weak_type == weak_type:
+    if sharding is None and aval is not None and aval.dtype == new_dtype and aval.weak_type == weak_type:
         return x
-    if is_number(x) and not is_key(new_dtype) and new_dtype != dtypes.float0:
+    if sharding is None and is_number(x) and not is_key(new_dtype) and new_dtype != dtypes.float0:
         return convert(x, new_dtype, weak_type)  # a number is converted at once
-    return trace.record(convert_element_type_p, (x,), {"new_dtype": new_dtype, "weak_type": weak_type})
+    params = {"new_dtype": new_dtype, "weak_type": weak_type, "sharding": sharding}
+    return trace.record(convert_element_type_p, (x,), params)
 
 
 staging_rules[convert_element_type_p] = convert_stage
@@ -180,7 +188,7 @@ def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = F
         value = np.asarray(operand)
         converted = convert_numpy(value, new_dtype) if value.dtype.kind != "O" else value.astype(new_dtype)
         return LiteralArray(converted[()], ShapedArray((), new_dtype, weak_type))
-    return convert_element_type_p.bind(operand, new_dtype=new_dtype, weak_type=weak_type)
+    return convert_element_type_p.bind(operand, new_dtype=new_dtype, weak_type=weak_type, sharding=None)
 
 
 def alike(x: Any, y: Any) -> tuple[Any, Any]:

@@ -34,6 +34,7 @@ def declare(
     multiple_results: bool = False,
     words: Rule | None = None,
     takes_keys: bool = False,
+    sharding: str = "",
 ) -> Primitive:
     """A primitive with its rules in every table.
 
@@ -53,11 +54,13 @@ def declare(
       words: ``(in_avals, out_avals, params)`` to the parameters that do to the words of keys, which have a dimension
         more, what ``params`` do to keys; given where they are not the same.
       takes_keys: whether operands may be random keys; with ``words`` they may.
+      sharding: the name of the parameter, if it has one, that says how the result is to lie over a mesh.
     """
     p = Primitive(primitive, multiple_results) if isinstance(primitive, str) else primitive
     p.def_abstract_eval(abstract)
     numpy_rules[p] = numpy
     lowering_rules[p] = lower
+    p.sharding_param = sharding
     p.refuses_keys = words is None and not takes_keys
     if words is not None:
         physical_rules[p] = lower_words(lower, words)

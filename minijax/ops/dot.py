@@ -16,6 +16,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.structural import batched_sharding
 from minijax.interpreters.evaluate import by_type
 from minijax.ir.jaxpr import JaxprEqn
 from minijax.ir.pretty import Params, parse_rules, pp_rules, readable
@@ -24,7 +25,7 @@ from minijax.ops.convert import convert, convert_text
 from minijax.ops.declare import declare
 from minijax.ops.nary import defbilinear
 from minijax.ops.reduce import accumulator
-from minijax.ops.shape import arranged, inverse_permutation, transpose
+from minijax.ops.shape import arranged, inverse_permutation, meant_sharding, transpose
 
 __all__ = [
     "DotAlgorithm",
@@ -253,6 +254,7 @@ def _dot_abstract(
     dimension_numbers: _Numbers,
     precision: Any,
     preferred_element_type: Any,
+    out_sharding: Any,
 ) -> ShapedArray:
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     if len(lhs_batch) != len(rhs_batch):
@@ -351,7 +353,7 @@ def _matmul(lhs: Any, rhs: Any) -> Any:
 
 @by_type
 def _dot_numpy(
-    lhs: Any, rhs: Any, dimension_numbers: _Numbers, precision: Any, preferred_element_type: Any
+    lhs: Any, rhs: Any, dimension_numbers: _Numbers, precision: Any, preferred_element_type: Any, out_sharding: Any
 ) -> Callable[..., Any]:
     dtype = wide = lhs.dtype
     if dtype != rhs.dtype or preferred_element_type is not None or dtype.itemsize < 4:
@@ -406,6 +408,7 @@ def _dot_cotangent(
     dimension_numbers: _Numbers,
     precision: Any,
     preferred_element_type: Any,
+    out_sharding: Any,
 ) -> Any:
     """The cotangent of ``x``, which was contracted with ``y``; ``swapped`` says that ``y`` was the left
     operand."""
@@ -451,6 +454,7 @@ def _dot_batch(
     dimension_numbers: _Numbers,
     precision: Any,
     preferred_element_type: Any,
+    out_sharding: Any,
 ) -> Any:
     lhs, rhs = args
     lhs_dim, rhs_dim = dims
@@ -474,6 +478,7 @@ def _dot_batch(
         dimension_numbers=((lhs_contract, rhs_contract), (lhs_batch, rhs_batch)),
         precision=precision,
         preferred_element_type=preferred_element_type,
+        out_sharding=batched_sharding(out_sharding, out_dim),
     )
     return out, out_dim
 
@@ -488,6 +493,7 @@ def _dot_lower(
     dimension_numbers: _Numbers,
     precision: Any,
     preferred_element_type: Any,
+    out_sharding: Any,
 ) -> str:
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     (a, b), (out,) = avals, out_avals
@@ -520,13 +526,20 @@ def _algorithm_text(algorithm: DotAlgorithmPreset) -> str:
 
 
 dot_general_p = Primitive("dot_general")
-declare(dot_general_p, abstract=_dot_abstract, numpy=_dot_numpy, lower=_dot_lower, batch=_dot_batch)
+declare(
+    dot_general_p,
+    abstract=_dot_abstract,
+    numpy=_dot_numpy,
+    lower=_dot_lower,
+    batch=_dot_batch,
+    sharding="out_sharding",
+)
 defbilinear(dot_general_p, _dot_left, _dot_right)
 
 
 def _dot_shown(eqn: JaxprEqn, printer: Any) -> Params:
-    """What jaxprs show of a product: dimensions as lists, and parameters only if they were given."""
-    shown = {k: v for k, v in eqn.params.items() if v is not None}
+    """What jaxprs show of a product: dimensions as lists, parameters only if given; the type says how it lies."""
+    shown = {k: v for k, v in eqn.params.items() if v is not None and k != "out_sharding"}
     contracting, batch = shown["dimension_numbers"]
     shown["dimension_numbers"] = (tuple(map(list, contracting)), tuple(map(list, batch)))
     return sorted(shown.items())
@@ -556,6 +569,8 @@ def dot_general(
     dimension_numbers: DotDimensionNumbers,
     precision: Any = None,
     preferred_element_type: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """Contract ``lhs`` with ``rhs``.
 
@@ -564,6 +579,7 @@ def dot_general(
         batch dimensions, then those left of ``lhs``, then those left of ``rhs``.
       precision: a ``Precision``, its name, or one for each operand.
       preferred_element_type: the result's dtype; by default the operands'.
+      out_sharding: how the result is to lie over a mesh with explicit axes.
 
     Raises TypeError if the dimensions do not fit.
     """
@@ -574,6 +590,7 @@ def dot_general(
         dimension_numbers=((_ints(lhs_contract), _ints(rhs_contract)), (_ints(lhs_batch), _ints(rhs_batch))),
         precision=canonical_precision(precision),
         preferred_element_type=_preferred(preferred_element_type),
+        out_sharding=None if out_sharding is None else meant_sharding(out_sharding, "dot_general"),
     )
 
 
@@ -597,6 +614,7 @@ def dot(
     dimension_numbers: DotDimensionNumbers | None = None,
     precision: Any = None,
     preferred_element_type: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """The product of vectors and matrices (1 or 2 dimensions each), or ``dot_general`` if
     ``dimension_numbers`` are given.
@@ -617,8 +635,9 @@ def dot(
             dimension_numbers=_OF_VECTOR if len(left) == 1 else _OF_MATRIX,
             precision=canonical_precision(precision),
             preferred_element_type=_preferred(preferred_element_type),
+            out_sharding=None if out_sharding is None else meant_sharding(out_sharding, "dot"),
         )
-    return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
+    return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding)
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:

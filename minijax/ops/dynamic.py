@@ -73,7 +73,7 @@ def _index_vector(starts: Sequence[Any], dims: Sequence[int | None]) -> tuple[An
     if size is None:
         return concatenate([broadcast(x, (1,)) for x in starts], 0), None
     columns = [
-        broadcast_in_dim_p.bind(x, shape=(size, 1), broadcast_dimensions=() if d is None else (0,))
+        broadcast_in_dim_p.bind(x, shape=(size, 1), broadcast_dimensions=() if d is None else (0,), sharding=None)
         for x, d in zip(starts, dims, strict=True)
     ]
     return concatenate(columns, 1), 0

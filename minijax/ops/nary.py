@@ -108,10 +108,10 @@ def unbroadcast(aval: ShapedArray, ct: Any) -> Any:
     if shape == aval.shape:
         return ct
     if not aval.shape:
-        return reduce_sum_p.bind(ct, axes=tuple(range(len(shape))))
+        return reduce_sum_p.bind(ct, axes=tuple(range(len(shape))), out_sharding=None)
     axes = tuple(i for i, (a, b) in enumerate(zip(shape, aval.shape, strict=True)) if a != b)
-    summed = reduce_sum_p.bind(ct, axes=axes)
-    return reshape_p.bind(summed, new_sizes=aval.shape, dimensions=None)
+    summed = reduce_sum_p.bind(ct, axes=axes, out_sharding=None)
+    return reshape_p.bind(summed, new_sizes=aval.shape, dimensions=None, sharding=None)
 
 
 def maybe_broadcast(shape: tuple[int, ...], x: Any) -> Any:
@@ -121,8 +121,8 @@ def maybe_broadcast(shape: tuple[int, ...], x: Any) -> Any:
         return x
     kept = tuple(i for i, (a, b) in enumerate(zip(own, shape, strict=False)) if a == b)
     if len(kept) < len(own):  # dimensions of one that are more there
-        x = reshape_p.bind(x, new_sizes=tuple(own[i] for i in kept), dimensions=None)
-    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=kept)
+        x = reshape_p.bind(x, new_sizes=tuple(own[i] for i in kept), dimensions=None, sharding=None)
+    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=kept, sharding=None)
 
 
 # Their rules stand in ops.reduce, ops.shape and ops.elementwise; transposes of elementwise primitives and of select_n

@@ -248,19 +248,22 @@ def _declare_reduction(name: str, positional: Primitive, op: str, repeated: Rule
         shifted = tuple(a + 1 if type(a) is int else 0 if named and a == axis.name else a for a in axes)
         return p.bind(x, axes=shifted, axis_index_groups=axis_index_groups), None if named else 0
 
+    # of a sum or extremum over positions
+    more = {positional.sharding_param: None} if positional.sharding_param else {}
+
     def reduction_lower(
         ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[Any, ...], axis_index_groups: Groups
     ) -> str:
         names, positions = _split_axes(axes)
         (aval,), (out,) = avals, out_avals
         if positions:
-            x = lowering_rules[positional](ctx, [aval], [out], x, axes=positions)
+            x = lowering_rules[positional](ctx, [aval], [out], x, axes=positions, **more)
         if not names:
             return x
         return all_reduce_text(ctx, op, out, x, names, axis_index_groups)
 
     def reduction_numpy(x: Any, *, axes: tuple[Any, ...], axis_index_groups: Groups) -> Any:
-        return numpy_rules[positional](x, axes=axes)
+        return numpy_rules[positional](x, axes=axes, **more)
 
     p = _declare(name, _named, _reduce_abstract, reduction_batch, reduction_lower, transpose)
     # with names it is refused by abstract evaluation, which comes first

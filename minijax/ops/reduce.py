@@ -14,7 +14,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
-from minijax.core.structural import full, instantiate_zeros
+from minijax.core.structural import batched_sharding, full, instantiate_zeros
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp
 from minijax.lowering.regions import region_text
@@ -25,7 +25,7 @@ from minijax.ops.declare import Rule, declare
 from minijax.ops.elementwise import complex_extremum_text, div_p, mul_p
 from minijax.ops.elementwise_numpy import with_zeros
 from minijax.ops.nary import BOOL_OR_INT, NO_DERIVATIVE, NUM, ZERO, eq_p, reduce_sum_p
-from minijax.ops.shape import broadcast_in_dim, reshape, squeeze
+from minijax.ops.shape import broadcast_in_dim, meant_sharding, reshape, squeeze
 from minijax.ops.slicing import pad, slice_in_dim
 
 __all__ = [
@@ -71,7 +71,7 @@ def reduced_shape(x: ShapedArray, axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _reduce_abstract(name: str, accepts: str | None) -> Rule:
-    def reduce_abstract(x: ShapedArray, *, axes: tuple[int, ...]) -> ShapedArray:
+    def reduce_abstract(x: ShapedArray, *, axes: tuple[int, ...], out_sharding: Any = None) -> ShapedArray:
         if accepts == BOOL_OR_INT and dtypes.kind(x.dtype) not in accepts:
             raise TypeError(
                 f"logical reduction requires operand dtype bool or int, got {dtype_name(x.dtype)}."
@@ -98,7 +98,7 @@ def _arithmetic_numpy(ufunc: np.ufunc, of_many: Callable[..., Any] | None = None
     """
 
     @by_type
-    def reduce_numpy(x: Any, axes: tuple[int, ...]) -> Callable[..., Any]:
+    def reduce_numpy(x: Any, axes: tuple[int, ...], out_sharding: Any = None) -> Callable[..., Any]:
         if not axes:
             return _itself
         dtype = x.dtype
@@ -150,7 +150,10 @@ def _reduce_batch(primitive: Primitive) -> Rule:
     ) -> Any:
         (x,), (dim,) = args, dims
         moved = tuple(a if a < dim else a + 1 for a in axes)
-        return primitive.bind(x, axes=moved, **params), dim - sum(a < dim for a in moved)
+        out_dim = dim - sum(a < dim for a in moved)
+        if primitive.sharding_param:
+            params[primitive.sharding_param] = batched_sharding(params[primitive.sharding_param], out_dim)
+        return primitive.bind(x, axes=moved, **params), out_dim
 
     return reduce_batch
 
@@ -160,7 +163,9 @@ _COMPLEX_ORDER = {"maximum": "GT", "minimum": "LT"}
 
 
 def _reduce_lower(op: str, identity: Callable[[np.dtype], Any]) -> Rule:
-    def reduce_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[int, ...]) -> str:
+    def reduce_lower(
+        ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[int, ...], out_sharding: Any = None
+    ) -> str:
         (aval,), (out,) = avals, out_avals
         start = ctx.scalar(identity(aval.dtype), aval.dtype)
         types = f"({mlir_type(aval)}, {mlir_type(ShapedArray((), aval.dtype))}) -> {mlir_type(out)}"
@@ -222,7 +227,7 @@ def _all_ones(dtype: np.dtype) -> Any:
 # -------------------------------------------------------------------------------- sum
 
 
-def _reduce_sum_transpose(ct: Any, x: Any, *, axes: tuple[int, ...]) -> list[Any]:
+def _reduce_sum_transpose(ct: Any, x: Any, *, axes: tuple[int, ...], out_sharding: Any) -> list[Any]:
     shape = x.aval.shape
     return [broadcast_in_dim(ct, shape, [d for d in range(len(shape)) if d not in axes])]
 
@@ -234,6 +239,7 @@ _reducer(
     "add",
     zero_of_dtype,
     transpose=_reduce_sum_transpose,
+    sharding="out_sharding",
 )
 
 # -------------------------------------------------------------------------------- product
@@ -281,8 +287,8 @@ def _extremum_derivative(g: Any, ans: Any, x: Any, *, axes: tuple[int, ...]) -> 
     """The mean of the tangents of the elements that attain the extremum."""
     kept = tuple(1 if d in axes else n for d, n in enumerate(get_aval(x).shape))
     attained = convert(eq_p.bind(x, reshape(ans, kept)), get_aval(g).dtype)
-    count = reduce_sum_p.bind(attained, axes=axes)
-    return div(reduce_sum_p.bind(mul(g, attained), axes=axes), count)
+    count = reduce_sum_p.bind(attained, axes=axes, out_sharding=None)
+    return div(reduce_sum_p.bind(mul(g, attained), axes=axes, out_sharding=None), count)
 
 
 reduce_max_p = _reducer(
@@ -419,9 +425,14 @@ def _axes(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(map(operator.index, axes))
 
 
-def reduce_sum(operand: Any, axes: Sequence[int]) -> Any:
-    """The sum over ``axes`` (counted from the front), in ``operand``'s dtype; TypeError for booleans."""
-    return reduce_sum_p.bind(operand, axes=_axes(axes))
+def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
+    """The sum over ``axes`` (counted from the front), in ``operand``'s dtype; TypeError for booleans.
+
+    ``out_sharding`` says how it is to lie over a mesh with explicit axes.
+    """
+    if out_sharding is not None:
+        out_sharding = meant_sharding(out_sharding, "reduce_sum")
+    return reduce_sum_p.bind(operand, axes=_axes(axes), out_sharding=out_sharding)
 
 
 def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:

@@ -108,7 +108,7 @@ def _select_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
     which_shape = get_aval(which).shape
     if all(d == which_dim for d in case_dims):
         if which_shape != shapes[0]:  # a scalar selector was mapped along with the cases
-            which = broadcast_in_dim_p.bind(which, shape=shapes[0], broadcast_dimensions=(which_dim,))
+            which = broadcast_in_dim_p.bind(which, shape=shapes[0], broadcast_dimensions=(which_dim,), sharding=None)
         return select_n_p.bind(which, *cases), which_dim
     if not which_shape and all(d is not None for d in case_dims):
         dim: Any = case_dims[0]
@@ -124,7 +124,7 @@ def _select_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
         cases = [bdim_at_front(c, d, size) for c, d in zip(cases, case_dims, strict=True)]
     which_shape, case_shape = get_aval(which).shape, get_aval(cases[0]).shape
     if 0 < len(which_shape) < len(case_shape):
-        which = broadcast_in_dim_p.bind(which, shape=case_shape, broadcast_dimensions=(0,))
+        which = broadcast_in_dim_p.bind(which, shape=case_shape, broadcast_dimensions=(0,), sharding=None)
     elif len(which_shape) > len(case_shape):
         cases = [broadcast(c, size, 0) for c in cases]
     return select_n_p.bind(which, *cases), 0

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from minijax.config import x64_enabled
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.keys import is_key
 from minijax.core.structural import (
+    batched_sharding,
     broadcast_in_dim_p,
     moveaxis,
     random_unwrap_p,
@@ -103,6 +104,11 @@ def shape_of(x: Any) -> tuple[int, ...]:
     return get_aval(x).shape
 
 
+def meant_sharding(said: Any, function: str) -> Any:
+    """What ``said``, the ``out_sharding`` of ``function``, means: see ``core.shardings``, which few programs load."""
+    return late.public("minijax.core.shardings", "canonical_sharding")(said, function)
+
+
 def _without(sequence: Sequence[int], positions: Iterable[int]) -> tuple[int, ...]:
     dropped = set(positions)
     return tuple(x for i, x in enumerate(sequence) if i not in dropped)
@@ -112,7 +118,7 @@ def _without(sequence: Sequence[int], positions: Iterable[int]) -> tuple[int, ..
 
 
 def _broadcast_abstract(
-    x: ShapedArray, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...]
+    x: ShapedArray, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...], sharding: Any
 ) -> ShapedArray:
     dims = broadcast_dimensions
     if x.ndim != len(dims):
@@ -146,7 +152,7 @@ def _broadcast_abstract(
 
 @by_type
 def _broadcast_numpy(
-    x: Any, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...]
+    x: Any, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...], sharding: Any
 ) -> Callable[..., Any]:
     aligned = [1] * len(shape)
     for d, n in zip(broadcast_dimensions, x.shape, strict=True):
@@ -181,22 +187,27 @@ def arranged(
 
 
 def _broadcast_transpose(
-    ct: Any, x: Any, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...]
+    ct: Any, x: Any, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...], sharding: Any
 ) -> list[Any]:
     ones = [i for i, n in enumerate(x.aval.shape) if n == 1]
     kept = _without(broadcast_dimensions, ones)
-    summed = reduce_sum_p.bind(ct, axes=_without(range(len(shape)), kept))
+    summed = reduce_sum_p.bind(ct, axes=_without(range(len(shape)), kept), out_sharding=None)
     # the sum has its dimensions in the order of the result's
     summed = transpose(summed, inverse_permutation(sorted(range(len(kept)), key=kept.__getitem__)))
     return [expand_dims(summed, ones)]
 
 
 def _broadcast_batch(
-    args: Sequence[Any], dims: Sequence[Any], *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...]
+    args: Sequence[Any],
+    dims: Sequence[Any],
+    *,
+    shape: tuple[int, ...],
+    broadcast_dimensions: tuple[int, ...],
+    sharding: Any,
 ) -> Any:
     x = moveaxis(args[0], dims[0], 0)
     bumped = (0, *[d + 1 for d in broadcast_dimensions])
-    return broadcast_in_dim(x, (shape_of(x)[0], *shape), bumped), 0
+    return broadcast_in_dim(x, (shape_of(x)[0], *shape), bumped, out_sharding=batched_sharding(sharding, 0)), 0
 
 
 def _broadcast_lower(
@@ -207,6 +218,7 @@ def _broadcast_lower(
     *,
     shape: tuple[int, ...],
     broadcast_dimensions: tuple[int, ...],
+    sharding: Any,
 ) -> str:
     return ctx.broadcast(x, avals[0], shape, broadcast_dimensions)
 
@@ -214,7 +226,7 @@ def _broadcast_lower(
 def _broadcast_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
     (x,), (out,) = avals, out_avals
     dims = trailing(params["broadcast_dimensions"], x.ndim, out.ndim)
-    return {"shape": out.shape, "broadcast_dimensions": dims}
+    return {**params, "shape": out.shape, "broadcast_dimensions": dims}
 
 
 declare(
@@ -225,9 +237,10 @@ declare(
     batch=_broadcast_batch,
     transpose=_broadcast_transpose,
     words=_broadcast_words,
+    sharding="sharding",
 )
-# the shape is that of the result, written before it
-pp_rules[broadcast_in_dim_p] = hide("shape", trivial=["broadcast_dimensions"])
+# shape and sharding are those of the result, written before it
+pp_rules[broadcast_in_dim_p] = hide("shape", "sharding", trivial=["broadcast_dimensions"])
 
 
 def _broadcast_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
@@ -238,25 +251,30 @@ def _broadcast_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> di
 parse_rules[broadcast_in_dim_p] = _broadcast_read
 
 
-def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Any:
+def broadcast_in_dim(
+    operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
+) -> Any:
     """``operand`` repeated to ``shape``; its dimension ``i`` becomes ``broadcast_dimensions[i]`` of the
-    result.
+    result, which lies as ``out_sharding`` says.
 
     A dimension must have size 1 or the size of the result's. Raises TypeError otherwise.
     """
     shape, dims = canonical_shape(shape), tuple(map(operator.index, broadcast_dimensions))
-    if is_array(operand) and operand.shape == shape and dims == tuple(range(len(shape))):
+    if out_sharding is not None:
+        out_sharding = meant_sharding(out_sharding, "broadcast_in_dim")
+    elif is_array(operand) and operand.shape == shape and dims == tuple(range(len(shape))):
         return operand
-    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims)
+    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=out_sharding)
 
 
-def broadcast(operand: Any, sizes: Sequence[int]) -> Any:
+def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
     """``operand`` repeated along new leading dimensions of ``sizes``. TypeError for sizes that are no sequence."""
     sizes = canonical_shape(tuple(sizes))
-    if not sizes:
+    if not sizes and out_sharding is None:
         return operand if is_array(operand) else as_array(operand)
     own = shape_of(operand)
-    return broadcast_in_dim(operand, (*sizes, *own), range(len(sizes), len(sizes) + len(own)))
+    dims = range(len(sizes), len(sizes) + len(own))
+    return broadcast_in_dim(operand, (*sizes, *own), dims, out_sharding=out_sharding)
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
@@ -299,7 +317,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
 
 
 def _reshape_abstract(
-    x: ShapedArray, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None
+    x: ShapedArray, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, sharding: Any
 ) -> ShapedArray:
     if any(d < 0 for d in new_sizes):
         raise TypeError(f"reshape new_sizes must all be positive, got {new_sizes}.")
@@ -316,12 +334,14 @@ def _reshape_abstract(
 
 
 @by_type
-def _reshape_numpy(x: Any, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None) -> Callable[..., Any]:
+def _reshape_numpy(
+    x: Any, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, sharding: Any
+) -> Callable[..., Any]:
     return arranged(x.shape, (*range(x.ndim),) if dimensions is None else dimensions, new_sizes) or unchanged
 
 
 def _reshape_transpose(
-    ct: Any, x: Any, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None
+    ct: Any, x: Any, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, sharding: Any
 ) -> list[Any]:
     shape = x.aval.shape
     if dimensions is None:
@@ -335,15 +355,16 @@ def _reshape_batch(
     *,
     new_sizes: tuple[int, ...],
     dimensions: tuple[int, ...] | None,
+    sharding: Any,
 ) -> Any:
     x = moveaxis(args[0], dims[0], 0)
     if dimensions is not None:
         dimensions = (0, *[d + 1 for d in dimensions])
-    return reshape(x, (shape_of(x)[0], *new_sizes), dimensions), 0
+    return reshape(x, (shape_of(x)[0], *new_sizes), dimensions, out_sharding=batched_sharding(sharding, 0)), 0
 
 
 def _reshape_lower(
-    ctx: Any, avals: Any, out_avals: Any, x: str, *, new_sizes: tuple[int, ...], dimensions: Any
+    ctx: Any, avals: Any, out_avals: Any, x: str, *, new_sizes: tuple[int, ...], dimensions: Any, sharding: Any
 ) -> str:
     aval = avals[0]
     if dimensions is not None:
@@ -362,7 +383,7 @@ def reshape_text(ctx: Any, x: str, aval: ShapedArray, shape: tuple[int, ...]) ->
 
 def _reshape_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
     (x,), (out,), dims = avals, out_avals, params["dimensions"]
-    return {"new_sizes": out.shape, "dimensions": dims and trailing(dims, x.ndim, x.ndim)}
+    return {**params, "new_sizes": out.shape, "dimensions": dims and trailing(dims, x.ndim, x.ndim)}
 
 
 declare(
@@ -373,12 +394,15 @@ declare(
     batch=_reshape_batch,
     transpose=_reshape_transpose,
     words=_reshape_words,
+    sharding="sharding",
 )
 
 
-def reshape(operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None) -> Any:
+def reshape(
+    operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, *, out_sharding: Any = None
+) -> Any:
     """``operand``'s elements in row-major order (after permuting by ``dimensions``, if given) in shape
-    ``new_sizes``.
+    ``new_sizes``, which lies as ``out_sharding`` says.
 
     Sizes are all given: -1 is ``jnp.reshape``'s. Raises TypeError if the number of elements would change.
     """
@@ -387,9 +411,11 @@ def reshape(operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | 
     order = None if dimensions is None else tuple(map(operator.index, dimensions))
     if order == tuple(range(len(shape))):
         order = None
-    if shape and shape == new_sizes and order is None and is_array(operand):
+    if out_sharding is not None:
+        out_sharding = meant_sharding(out_sharding, "reshape")
+    elif shape and shape == new_sizes and order is None and is_array(operand):
         return operand
-    return reshape_p.bind(operand, new_sizes=new_sizes, dimensions=order)
+    return reshape_p.bind(operand, new_sizes=new_sizes, dimensions=order, sharding=out_sharding)
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
@@ -589,7 +615,8 @@ def _interleave(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
 
 def _tile_transpose(ct: Any, x: Any, *, reps: tuple[int, ...]) -> list[Any]:
     shape = x.aval.shape
-    return [reduce_sum_p.bind(reshape(ct, _interleave(reps, shape)), axes=tuple(range(0, 2 * len(shape), 2)))]
+    axes = tuple(range(0, 2 * len(shape), 2))
+    return [reduce_sum_p.bind(reshape(ct, _interleave(reps, shape)), axes=axes, out_sharding=None)]
 
 
 def _tile_batch(args: Sequence[Any], dims: Sequence[Any], *, reps: tuple[int, ...]) -> Any:
@@ -628,7 +655,7 @@ def tile(operand: Any, reps: Sequence[int]) -> Any:
 # -------------------------------------------------------------------------------- iota and constants
 
 
-def _iota_abstract(*, dtype: np.dtype, shape: tuple[int, ...], dimension: int) -> ShapedArray:
+def _iota_abstract(*, dtype: np.dtype, shape: tuple[int, ...], dimension: int, sharding: Any) -> ShapedArray:
     if dtypes.kind(dtype) not in NUM:
         raise TypeError(
             f"iota does not accept dtype {dtype_name(dtype)}. Accepted dtypes are subtypes of integer, "
@@ -643,22 +670,31 @@ def _iota_abstract(*, dtype: np.dtype, shape: tuple[int, ...], dimension: int) -
     return ShapedArray(shape, dtype)
 
 
-def _iota_numpy(dtype: np.dtype, shape: tuple[int, ...], dimension: int) -> Any:
+def _iota_numpy(dtype: np.dtype, shape: tuple[int, ...], dimension: int, sharding: Any) -> Any:
     counts = np.arange(shape[dimension]).astype(dtype)
-    return counts if len(shape) == 1 else _broadcast_numpy(counts, shape=shape, broadcast_dimensions=(dimension,))
+    if len(shape) == 1:
+        return counts
+    return _broadcast_numpy(counts, shape=shape, broadcast_dimensions=(dimension,), sharding=sharding)
 
 
-def _iota_lower(ctx: Any, avals: Any, out_avals: Any, *, dtype: np.dtype, shape: Any, dimension: int) -> str:
+def _iota_lower(
+    ctx: Any, avals: Any, out_avals: Any, *, dtype: np.dtype, shape: Any, dimension: int, sharding: Any
+) -> str:
     return ctx.emit(f"stablehlo.iota dim = {dimension} : {mlir_type(out_avals[0])}")
 
 
-iota_p = declare("iota", abstract=_iota_abstract, numpy=_iota_numpy, lower=_iota_lower, derivative=ZERO)
+iota_p = declare(
+    "iota", abstract=_iota_abstract, numpy=_iota_numpy, lower=_iota_lower, derivative=ZERO, sharding="sharding"
+)
 
 
-def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Any:
-    """An array of ``shape`` whose elements are their own index along ``dimension``."""
+def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding: Any = None) -> Any:
+    """An array of ``shape`` whose elements are their own index along ``dimension``, lying as ``out_sharding`` says."""
     dtype = dtypes.check_user_dtype(dtype, "broadcasted_iota", x64_enabled())
-    return iota_p.bind(dtype=dtype, shape=canonical_shape(shape), dimension=operator.index(dimension))
+    if out_sharding is not None:
+        out_sharding = meant_sharding(out_sharding, "broadcasted_iota")
+    shape, dimension = canonical_shape(shape), operator.index(dimension)
+    return iota_p.bind(dtype=dtype, shape=shape, dimension=dimension, sharding=out_sharding)
 
 
 def iota(dtype: Any, size: int) -> Any:

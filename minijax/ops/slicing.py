@@ -291,7 +291,7 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: PaddingConfig
     rank = len(padding_config)
 
     def total(array: Any) -> Any:
-        return reduce_sum_p.bind(array, axes=tuple(range(rank)))
+        return reduce_sum_p.bind(array, axes=tuple(range(rank)), out_sharding=None)
 
     ct_x = ct_value = None
     if type(x) is UndefinedPrimal or type(value) is UndefinedPrimal:

@@ -68,8 +68,9 @@ def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int
 def _sort_batch(args: Sequence[Any], dims: Sequence[Any], *, dimension: int, **params: Any) -> Any:
     shape, dim = next((shape_of(x), d) for x, d in zip(args, dims, strict=True) if d is not None)
     kept = tuple(i for i in range(len(shape)) if i != dim)
+    repeated = {"shape": shape, "broadcast_dimensions": kept, "sharding": None}
     aligned = [
-        broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=kept) if d is None else moveaxis(x, d, dim)
+        broadcast_in_dim_p.bind(x, **repeated) if d is None else moveaxis(x, d, dim)
         for x, d in zip(args, dims, strict=True)
     ]
     return sort_p.bind(*aligned, dimension=dimension + (dim <= dimension), **params), [dim] * len(args)

@@ -13,13 +13,12 @@ from minijax.core.primitive import Primitive
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.ir.pretty import hide, jit_params, pp_rules
 
-# Parameters that exist only for sharding, or that our primitives express by not having them.
-SHARDING = {"sharding", "out_sharding"}
+# Parameters of calls that our primitive has.
 JIT_KEPT = {"jaxpr", "name", "inline", "donated_invars", "keep_unused"}
 
 
 def dot_general_params(eqn, printer):
-    shown = {k: v for k, v in eqn.params.items() if v is not None}
+    shown = {k: v for k, v in eqn.params.items() if v is not None and k != "out_sharding"}
     shown["dimension_numbers"] = tuple(tuple(map(list, pair)) for pair in eqn.params["dimension_numbers"])
     return sorted(shown.items())
 
@@ -31,7 +30,8 @@ def custom_jvp_params(eqn, printer):
 
 RULES = {
     "jit": jit_params,
-    "broadcast_in_dim": hide("shape", trivial=["broadcast_dimensions"]),
+    "broadcast_in_dim": hide("shape", "sharding", trivial=["broadcast_dimensions"]),
+    "convert_element_type": hide("sharding"),
     "dot_general": dot_general_params,
     "mul": hide(trivial=["out_dtype"]),
     "custom_jvp_call": custom_jvp_params,
@@ -51,18 +51,17 @@ def primitive(name: str) -> Primitive:
     return p
 
 
-def without_sharding(closed: Any, *, plain: bool = False) -> Any:
-    """The JAX jaxpr with sharding parameters deleted, for JAX to print; sharing of subjaxprs is kept.
+def plain(closed: Any) -> Any:
+    """The JAX jaxpr with Python's integers for NumPy's among parameters and without memory spaces, for JAX to print.
 
-    With ``plain``, NumPy's integers in parameters become Python's, and memory spaces are deleted too.
+    The sharing of subjaxprs is kept.
     """
     memo: dict[int, Any] = {}
-    hidden = SHARDING | {"memory_space"} if plain else SHARDING
 
     def value(v):
-        if plain and isinstance(v, np.integer):
+        if isinstance(v, np.integer):
             return int(v)
-        if plain and hasattr(v, "_fields"):
+        if hasattr(v, "_fields"):
             return type(v)(*map(value, v))
         if isinstance(v, jax_core.ClosedJaxpr):
             return jax_core.ClosedJaxpr(walk(v.jaxpr), v.consts)
@@ -73,7 +72,7 @@ def without_sharding(closed: Any, *, plain: bool = False) -> Any:
     def walk(jaxpr):
         if id(jaxpr) not in memo:
             eqns = [
-                e.replace(params={k: value(v) for k, v in e.params.items() if k not in hidden})
+                e.replace(params={k: value(v) for k, v in e.params.items() if k != "memory_space"})
                 for e in jaxpr.eqns
             ]
             memo[id(jaxpr)] = (jaxpr.replace(eqns=eqns), jaxpr)
@@ -105,7 +104,7 @@ def convert(closed: Any) -> ClosedJaxpr:
         return tuple(map(value, v)) if type(v) is tuple else v
 
     def params(eqn):
-        kept = {k: v for k, v in eqn.params.items() if k not in SHARDING}
+        kept = dict(eqn.params)
         if eqn.primitive.name == "jit":
             kept = {k: v for k, v in kept.items() if k in JIT_KEPT}
         if eqn.primitive.name == "custom_jvp_call":

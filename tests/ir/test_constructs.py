@@ -10,7 +10,6 @@ from minijax.core.trace import stack_depth
 from minijax.ir.pretty import format_jaxpr
 from minijax.ir.typecheck import typecheck_jaxpr
 from tests.ir.constructs import DIFFERENT_IN_JAX, programs
-from tests.ir.jax_jaxprs import without_sharding
 
 OURS, JAX = programs(minijax), programs(jax)
 
@@ -27,6 +26,6 @@ def test_golden(name, golden):
 @pytest.mark.parametrize("name", [name for name in OURS if name not in DIFFERENT_IN_JAX])
 def test_same_text_as_jax(name):
     ours = minijax.make_jaxpr(OURS[name][0])(*OURS[name][1])
-    theirs = without_sharding(jax.make_jaxpr(JAX[name][0])(*JAX[name][1]))
+    theirs = jax.make_jaxpr(JAX[name][0])(*JAX[name][1])
     for width in (40, 80, 120, 200):
         assert format_jaxpr(ours, width=width) == theirs.pretty_print(width=width, use_color=False)

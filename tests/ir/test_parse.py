@@ -92,12 +92,15 @@ def test_text_of_jax(name):
 
 
 def test_text_printed_by_jax_itself():
-    """JAX's sharding parameters, which are None, are left away: the jaxpr runs in minijax."""
+    """The jaxpr runs in minijax, also one of a text from before our primitives had parameters for sharding."""
     text = str(jax.make_jaxpr(jax.grad(lambda x: (jax.numpy.sin(x) * 2.0).sum()))(np.ones(3, np.float32)))
-    assert "out_sharding=None" in text
-    read = parse_jaxpr(text)
-    typecheck_jaxpr(read)
-    np.testing.assert_allclose(eval_closed(read, np.ones(3, np.float32))[0], 2 * np.cos(1), rtol=1e-6)
+    assert " out_sharding=None" in text
+    before = text.replace(" out_sharding=None", "")
+    for each in (text, before):
+        read = parse_jaxpr(each)
+        assert str(read) == text
+        typecheck_jaxpr(read)
+        np.testing.assert_allclose(eval_closed(read, np.ones(3, np.float32))[0], 2 * np.cos(1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
@@ -543,12 +546,16 @@ def random_programs(draw, depth=2, in_avals=None):
             elif kind == "convert":
                 name, params = (
                     "convert_element_type",
-                    {"new_dtype": draw(st.sampled_from([F32, I32])), "weak_type": False},
+                    {"new_dtype": draw(st.sampled_from([F32, I32])), "weak_type": False, "sharding": None},
                 )
                 out = ShapedArray(x.aval.shape, params["new_dtype"])
             elif kind == "broadcast":
                 name, rank = "broadcast_in_dim", x.aval.ndim
-                params = {"shape": (4, *x.aval.shape), "broadcast_dimensions": tuple(range(1, rank + 1))}
+                params = {
+                    "shape": (4, *x.aval.shape),
+                    "broadcast_dimensions": tuple(range(1, rank + 1)),
+                    "sharding": None,
+                }
                 out = ShapedArray(params["shape"], x.aval.dtype)
             else:
                 name = draw(st.sampled_from(BINARY[x.aval.dtype]))

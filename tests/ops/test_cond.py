@@ -165,8 +165,8 @@ FORMS: dict[str, tuple[Callable[[Any], Callable[..., Any]], tuple[Any, ...]]] = 
 }
 
 def printed(text: str) -> str:
-    """JAX's text without its parameters for sharding, on one line: where they stood lines were broken."""
-    text = re.sub(r"\s*\b(memory_space=MemorySpace\.Device|out_sharding=None)", "", text)
+    """JAX's text without its memory spaces, on one line: where they stood lines were broken."""
+    text = re.sub(r"\s*\bmemory_space=MemorySpace\.Device", "", text)
     text = re.sub(r"np\.int64\((-?\d+)\)", r"\1", text)
     text = " ".join(re.sub(r"; ", " ", text).split())
     return re.sub(r"(?<=[\[(]) | (?=[\])])", "", text)

@@ -9,7 +9,7 @@ difference must be explained by a row of ``EXPLANATIONS``, and every row must ex
 
 What is compared:
 
-* the jaxpr as it is printed, JAX's without its sharding parameters, to the letter. Where it differs, ``reasons`` finds
+* the jaxpr as it is printed, to the letter. Where it differs, ``reasons`` finds
   what has to be taken away until the two are equal: only that is left to be explained;
 * the jaxpr by what it means: the same live equations between the same arguments and results (``meaning``);
 * how often each operation stands in the StableHLO module, a function's as often as it is called. Not counted are calls
@@ -41,7 +41,7 @@ from minijax.ir.pretty import format_jaxpr
 from minijax.lowering import bindings
 from minijax.tools.programs import hlo
 from tests.ir import constructs
-from tests.ir.jax_jaxprs import without_sharding
+from tests.ir.jax_jaxprs import plain
 
 from .control_flow import PROGRAMS
 from .functions import CASES
@@ -213,19 +213,15 @@ def compare_jaxprs(program: Program) -> Iterator[Difference]:
     """The differences between the two jaxprs."""
     (f, a), (g, b) = program.ours, program.theirs
     ours, theirs = minijax.make_jaxpr(f)(*a), jax.make_jaxpr(g)(*b)
-    printed, expected = format_jaxpr(ours), _printed_by_jax(theirs)
+    printed, expected = format_jaxpr(ours), theirs.pretty_print(use_color=False)
     means_the_same = meaning(ours) == meaning(theirs)
     if printed != expected:
         counts = Counter({word: printed.count(word) - expected.count(word) for word in WORDS})
-        if printed != _printed_by_jax(theirs, plain=True):
+        if printed != plain(theirs).pretty_print(use_color=False):
             counts = reasons(ours, theirs, means_the_same, counts)
         yield Difference(program.name, PRINTED, counts)
     if not means_the_same and normalise(ours).graph() != normalise(theirs).graph():
         yield Difference(program.name, "jaxpr's meaning")
-
-
-def _printed_by_jax(closed: Any, plain: bool = False) -> str:
-    return without_sharding(closed, plain=plain).pretty_print(use_color=False)
 
 
 def reasons(ours: Any, theirs: Any, means_the_same: bool, words: Counter[str]) -> Counter[str]:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
-SHARDING_PARAMS = {"memory_space", "out_sharding", "sharding", "unreduced", "reduced", "accuracy", "out_type"}
+PLACE_PARAMS = {"memory_space", "unreduced", "reduced", "accuracy", "out_type"}
 # bookkeeping of JAX's that has no counterpart
 INTERNAL_PARAMS = {"out_trees", "out_avals", "partitioned"}
 
@@ -46,6 +46,11 @@ def show_type(aval: Any) -> str:
     return f"{name}[{','.join(map(str, aval.shape))}]{'*' if aval.weak_type else ''}"
 
 
+def over_no_mesh(value: Any) -> bool:
+    """Whether this is a sharding over an empty mesh, as JAX's rules take it from types outside of explicit mode."""
+    return hasattr(value, "spec") and hasattr(value, "mesh") and value.mesh.empty
+
+
 def show_value(value: Any) -> str:
     """A constant by its value: short ones in full, long ones by a digest of their bytes."""
     array = np.asarray(value)
@@ -63,7 +68,11 @@ def show_index(tree: Any) -> Any:
 
 def show_params(params: dict[str, Any]) -> list[tuple[str, str]]:
     """The parameters of an equation that are compared."""
-    shown = {k: v for k, v in params.items() if v is not None and k not in SHARDING_PARAMS | INTERNAL_PARAMS}
+    shown = {
+        k: v
+        for k, v in params.items()
+        if v is not None and k not in PLACE_PARAMS | INTERNAL_PARAMS and not over_no_mesh(v)
+    }
     if "tree" in shown:
         shown["index"] = show_index(shown.pop("tree"))
     if shown.get("index") == ():

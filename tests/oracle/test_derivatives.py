@@ -1,7 +1,7 @@
 """The printed programs of derivatives beside JAX's, where either library linearizes directly.
 
-Every function of the tables under every transformation that differentiates, to the letter; of JAX's texts what only
-its sharding needs is left out.
+Every function of the tables under every transformation that differentiates, to the letter; of
+JAX's texts only that some numbers are NumPy's is left out, and its memory spaces.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 import minijax
 from minijax.ir.pretty import format_jaxpr
-from tests.ir.jax_jaxprs import without_sharding
+from tests.ir.jax_jaxprs import plain
 
 from .case import Case
 from .control_flow import PROGRAMS
@@ -54,7 +54,7 @@ def differing(case: Case) -> list[str]:
         function, args = build(ns, case)[name]
         closed = ns.make_jaxpr(function)(*args)
         if ns is oracle:
-            return normal(without_sharding(closed, plain=True).pretty_print(use_color=False))
+            return normal(plain(closed).pretty_print(use_color=False))
         return normal(format_jaxpr(closed))
 
     with x64_mode("32"), settings.use_direct_linearize(True):

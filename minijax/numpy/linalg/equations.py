@@ -67,7 +67,7 @@ def _transposed_product(a: Any, y: Any) -> Any:
     """The transposed matrices ``a`` times the vectors ``y``; the sum over no axes is JAX's, and is nothing to XLA."""
     n, batch = a.ndim, tuple(range(a.ndim - 2))
     found = lax.dot_general(y, a, (((y.ndim - 1,), (n - 2,)), (batch, batch)), precision=HIGHEST)
-    return reduce_sum_p.bind(found, axes=())
+    return reduce_sum_p.bind(found, axes=(), out_sharding=None)
 
 
 def _solved(a: Any, b: Any) -> Any:

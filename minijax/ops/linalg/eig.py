@@ -87,7 +87,7 @@ def _eig_jvp(
     solved = lu_solve(factors, permutation, convert(t, dtype))
     if not vectors:
         inside = mul_p.bind(solved, swapped(v))
-        return [w], [reduce_sum_p.bind(inside, axes=(rank - 1,))]
+        return [w], [reduce_sum_p.bind(inside, axes=(rank - 1,), out_sharding=None)]
     unit = eye(shape_of(v)[-1], dtype)
     row = as_row(w)
     unit = to_rank(unit, rank)
@@ -99,7 +99,7 @@ def _eig_jvp(
     mask = convert(eq_p.bind(broadcasted_iota(INT32, shape_of(v), rank - 2), as_row(largest)), dtype)
 
     def along(y: Any) -> Any:
-        return reduce_sum_p.bind(y, axes=(rank - 2,))
+        return reduce_sum_p.bind(y, axes=(rank - 2,), out_sharding=None)
 
     shrinking = neg_p.bind(real(along(mul_p.bind(conj(v), moved))))
     turning = div_p.bind(neg_p.bind(imag(along(mul_p.bind(mask, moved)))), real(along(mul_p.bind(mask, v))))

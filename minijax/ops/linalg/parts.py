@@ -97,7 +97,9 @@ def matmul(x: Any, y: Any, precision: Any = HIGHEST, typed: bool = False) -> Any
     lead = tuple(range(rank - 2))
     preferred = dtype_of(x) if typed else None
     numbers = (((rank - 1,), (rank - 2,)), (lead, lead))
-    return dot_general_p.bind(x, y, dimension_numbers=numbers, precision=precision, preferred_element_type=preferred)
+    return dot_general_p.bind(
+        x, y, dimension_numbers=numbers, precision=precision, preferred_element_type=preferred, out_sharding=None
+    )
 
 
 def to_rank(x: Any, rank: int) -> Any:

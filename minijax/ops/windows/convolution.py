@@ -32,7 +32,7 @@ from minijax.ops.declare import declare
 from minijax.ops.dot import canonical_precision, precision_names, read_precision
 from minijax.ops.nary import defbilinear
 from minijax.ops.reduce import accumulator
-from minijax.ops.shape import inverse_permutation, reshape, rev, shape_of
+from minijax.ops.shape import inverse_permutation, meant_sharding, reshape, rev, shape_of
 from minijax.ops.windows.dimension_numbers import ConvDimensionNumbers, conv_dimension_numbers
 from minijax.ops.windows.shapes import Pads, count, dilated, ints, padtype_to_pads, pairs
 from minijax.ops.windows.views import padded, windows_of
@@ -52,6 +52,7 @@ class ConvParameters(NamedTuple):
     batch_group_count: int
     precision: Any
     preferred_element_type: np.dtype | None
+    out_sharding: Any
 
 
 # -------------------------------------------------------------------------------- types
@@ -70,6 +71,7 @@ def _conv_abstract(
     batch_group_count: int,
     precision: Any,
     preferred_element_type: np.dtype | None,
+    out_sharding: Any,
 ) -> ShapedArray:
     if lhs.ndim != rhs.ndim:
         raise ValueError(f"conv_general_dilated requires lhs and rhs ndim to be equal, got {lhs.ndim} and {rhs.ndim}.")
@@ -430,7 +432,14 @@ def _complex_text(ctx: Any, conv: Callable[..., str], avals: Any, out: ShapedArr
 
 
 conv_general_dilated_p = Primitive("conv_general_dilated")
-declare(conv_general_dilated_p, abstract=_conv_abstract, numpy=_conv_numpy, lower=_conv_lower, batch=_conv_batch)
+declare(
+    conv_general_dilated_p,
+    abstract=_conv_abstract,
+    numpy=_conv_numpy,
+    lower=_conv_lower,
+    batch=_conv_batch,
+    sharding="out_sharding",
+)
 defbilinear(conv_general_dilated_p, _conv_left, _conv_right)
 _compiled = compiled_impl(conv_general_dilated_p)
 
@@ -456,6 +465,8 @@ def conv_general_dilated(
     batch_group_count: int = 1,
     precision: Any = None,
     preferred_element_type: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """The convolution of images with a kernel: for each place of a window, the sum of products.
 
@@ -471,6 +482,7 @@ def conv_general_dilated(
       batch_group_count: into how many groups the batch is divided, in the same way.
       precision: a ``Precision``, its name, or one for each operand.
       preferred_element_type: the result's dtype, in which is added up; by default the operands'.
+      out_sharding: how the result is to lie over a mesh with explicit axes.
 
     Raises TypeError or ValueError if shapes, dtypes or parameters do not fit.
     """
@@ -514,4 +526,5 @@ def conv_general_dilated(
         batch_group_count=batch_group_count,
         precision=canonical_precision(precision),
         preferred_element_type=preferred_element_type,
+        out_sharding=None if out_sharding is None else meant_sharding(out_sharding, "conv_general_dilated"),
     )

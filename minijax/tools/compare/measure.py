@@ -340,22 +340,20 @@ def difference(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
 # --- jaxprs
 # -------------------------------------------------------------------------------------------------------
 
-# Parameters that exist for sharding only, which our own primitives lack.
-_SHARDING = r"\b(?:out_)?sharding=None\s*"
 # Numbers of NumPy's among parameters, which are the numbers that they are of.
 _NUMPY = r"\bnp\.u?int\d+\((-?\d+)\)"
 
 
 def read_back(text: str) -> ClosedJaxpr | None:
-    """The printed jaxpr, less what is only about sharding, its numbers plain; None if we cannot read all of it."""
+    """The printed jaxpr, its numbers plain; None if we cannot read all of it."""
     try:
-        return parse_jaxpr(re.sub(_NUMPY, r"\1", re.sub(_SHARDING, "", text)))
+        return parse_jaxpr(re.sub(_NUMPY, r"\1", text))
     except (JaxprSyntaxError, TypeError, ValueError, KeyError, NotImplementedError):
         return None
 
 
 def comparable(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Our jaxpr as ``read_back`` gives JAX's, where it has borrowed primitives or JAX's parameters."""
+    """Our jaxpr as ``read_back`` gives JAX's, where it has JAX's parameters."""
     text = str(closed)
-    read = read_back(text) if re.search(f"{_SHARDING}|{_NUMPY}", text) else None
+    read = read_back(text) if re.search(_NUMPY, text) else None
     return closed if read is None else read
