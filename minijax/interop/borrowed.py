@@ -195,7 +195,10 @@ def borrowed(theirs: Any) -> BorrowedPrimitive:
         axis_rules[found] = BorrowedRule(found, borrowed_batch, batching_rule)
         axis_users[found] = found.names_axes
         native: Any = our_primitives().get(theirs.name)
-        parse_rules[found] = functools.partial(read_params, native, JAX_ONLY.get(theirs.name, {}))
+        silent = dict(JAX_ONLY.get(theirs.name, {}))
+        if native is not None and native.sharding_param:
+            silent[native.sharding_param] = None
+        parse_rules[found] = functools.partial(read_params, native, silent)
         if theirs in getattr(sys.modules.get("jax._src.core"), "pp_eqn_rules", ()):
             pp_rules[found] = pp_rules.get(native, shown_params)
         make_readable()

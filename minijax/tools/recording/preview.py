@@ -199,6 +199,10 @@ _plain_texts: dict[Any, tuple[tuple[str, str], ...]] = {}
 _PLAIN = {type(None), bool, int, str}
 
 
+# Parameters (see ``Primitive.sharding_param``) that say nothing where types carry no shardings.
+_PLACING = ("sharding", "out_sharding")
+
+
 def plain_parameters(params: dict[str, Any]) -> tuple[tuple[str, str], ...] | None:
     """``parameters``, found again where they are plain values; None where they are not."""
     key: list[Any] = []
@@ -221,7 +225,10 @@ def plain_parameters(params: dict[str, Any]) -> tuple[tuple[str, str], ...] | No
 
 def parameters(params: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """A primitive's parameters, sorted by name."""
-    return tuple([(name, parameter_text(params[name])) for name in sorted(params)]) if params else ()
+    if not params:
+        return ()
+    shown = [name for name in sorted(params) if name not in _PLACING or params[name] is not None]
+    return tuple([(name, parameter_text(params[name])) for name in shown])
 
 
 def subject_text(subject: str) -> str:

@@ -15,7 +15,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%jaxpr f(bool(x) * 2.0)", ("a:f32[]",)),
     ("%%jaxpr q=bool[]\nq", ("a:bool[]",)),
     ("%jaxpr jnp.sin(x) * v", ("{ lambda ; a:f32[] b:f32[3]. let", "mul")),
-    ("%jaxpr v.sum()", ("reduce_sum[axes=(0,)]",)),
+    ("%jaxpr v.sum()", ("reduce_sum[axes=(0,) out_sharding=None]",)),
     ("%jaxpr --style tutorial f(3.0)", ("a:float32[]",)),
     ("%jaxpr f(3.0) --source", ("# ",)),
     ("%jaxpr f(3.0) --most 1", ("(2 more equations)",)),
