@@ -1,9 +1,8 @@
 """Prints jaxprs: as JAX prints them, or in the plainer style of the tutorial "Autodidax".
 
-``format_jaxpr`` gives a string, ``jaxpr_document`` a document with roles (see ``ir.doc``). The text in style
-'jax' is what jax 0.10 prints, to the character, but for the parameters that exist only for sharding, which
-our jaxprs lack. How one primitive's parameters are shown can be chosen beside its declaration, with an entry
-in ``pp_rules``.
+``format_jaxpr`` gives a string, ``jaxpr_document`` a document with roles (see ``ir.doc``). The text in style 'jax' is
+what jax 0.10 prints, to the character, but that integers of NumPy's among parameters are Python's here. How one
+primitive's parameters are shown can be chosen beside its declaration, with an entry in ``pp_rules``.
 """
 
 from __future__ import annotations
