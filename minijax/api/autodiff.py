@@ -41,6 +41,7 @@ from minijax.interpreters.transpose import backward_pass_closed, transpose_progr
 from minijax.ir.evaluate import eval_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.pytree import (
+    LEAF,
     Partial,
     explain_tree_diff,
     flatten_call,
@@ -191,6 +192,13 @@ def _linearize_on_tape() -> Callable[..., tuple[list[Any], Tape]]:
     return found
 
 
+def linearizer() -> Callable[..., tuple[list[Any], LinearProgram | Tape]]:
+    """``linearize_flat``, or where nobody is to be told of it what that would call."""
+    if observe.on_phase or observe.on_jaxpr or not direct_linearize_enabled():
+        return linearize_flat
+    return _linearize_on_tape()
+
+
 def _linearize_directly(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str, lines: bool
 ) -> tuple[list[Any], Tape]:
@@ -224,7 +232,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     leaves = check_args(leaves, "linearize", fun, in_tree)
     name = describe(fun)
     flat = FlatFun(fun, in_tree, "linearize", has_aux, name)
-    outs, program = linearize_flat(flat, leaves, [True] * len(leaves), name)
+    outs, program = linearizer()(flat, leaves, [True] * len(leaves), name)
     linear = linear_function(program, avals_of(leaves), in_tree, avals_of(outs), flat.out_tree)
     value = tree_unflatten(flat.out_tree, outs)
     return (value, linear, lower_aux(flat.aux)) if has_aux else (value, linear)
@@ -359,7 +367,13 @@ def one_like(aval: ShapedArray) -> Any:
     """The cotangent one of a scalar of type ``aval``."""
     if aval.vma:
         return pvary(LiteralArray(aval.dtype.type(1), aval.update(vma=())), aval.vma)
-    return LiteralArray(aval.dtype.type(1), aval)
+    return LiteralArray(_one(aval.dtype), aval)
+
+
+@functools.cache
+def _one(dtype: Any) -> Any:
+    """NumPy's one, which takes longer to make than to find."""
+    return dtype.type(1)
 
 
 class VJP:
@@ -484,7 +498,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     leaves = check_args(leaves, "vjp", fun, in_tree)
     name = describe(fun)
     flat = FlatFun(fun, in_tree, "vjp", has_aux, name)
-    outs, program = linearize_flat(flat, leaves, [True] * len(leaves), name)
+    outs, program = linearizer()(flat, leaves, [True] * len(leaves), name)
     pullback = VJP(program, avals_of(leaves), in_tree, avals_of(outs), flat.out_tree)
     value = tree_unflatten(flat.out_tree, outs)
     return (value, pullback, lower_aux(flat.aux)) if has_aux else (value, pullback)
@@ -607,6 +621,8 @@ def on_leaves(
     The tree is that of one argument if ``argnums`` is an integer, of a tuple of arguments otherwise.
     """
     single = not isinstance(argnums, (tuple, list))
+    if len(args) == 1 and type(argnums) is int and not argnums and isinstance(args[0], AnyArray) and not kwargs:
+        return fun, [args[0]], LEAF
     if type(argnums) is int and 0 <= argnums < len(args):
         chosen = [argnums]
     else:
@@ -669,11 +685,17 @@ def _value_and_grad(
     check_inputs(transform, avals, holomorphic, allow_int)
     name = describe(fun)
     flat = FlatFun(fun_of_leaves, tree_of_leaves(len(leaves)), transform, has_aux, name)
-    outs, program = linearize_flat(flat, leaves, [True] * len(leaves), name, lines=False)
-    value = flat.out_tree.unflatten(outs)
-    aval = check_scalar_leaf(value) if len(outs) == 1 and value is outs[0] else check_scalar(value)
-    check_output(transform, aval, holomorphic)
-    gradient = tree.unflatten(pull_back(program, avals, [one_like(aval)]))
+    outs, program = linearizer()(flat, leaves, [True] * len(leaves), name, False)
+    if flat.out_tree is LEAF:
+        (value,) = outs
+        aval = check_scalar_leaf(value)
+    else:
+        value = flat.out_tree.unflatten(outs)
+        aval = check_scalar(value)
+    if holomorphic or aval.dtype.kind != "f":  # otherwise it is as usual
+        check_output(transform, aval, holomorphic)
+    cts = pull_back(program, avals, [one_like(aval)])
+    gradient = cts[0] if tree is LEAF else tree.unflatten(cts)
     return ((value, lower_aux(flat.aux)), gradient) if has_aux else (value, gradient)
 
 

@@ -16,7 +16,7 @@ from minijax.core.array import as_array, check_int, get_aval, is_array_like, is_
 from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.refs import AbstractRef
 from minijax.errors import is_user_file
-from minijax.pytree import PyTreeDef, keystr, tree_flatten, tree_flatten_with_path, tree_of_leaves, tree_unflatten
+from minijax.pytree import LEAF, PyTreeDef, keystr, tree_flatten, tree_flatten_with_path, tree_of_leaves, tree_unflatten
 
 
 def fun_name(fun: Callable[..., Any]) -> str:
@@ -97,7 +97,11 @@ class FlatFun:
 
     def __call__(self, *leaves: Any) -> list[Any]:
         if self.in_tree is tree_of_leaves(len(leaves)):
-            return self.flat(self.fun(*leaves))
+            out = self.fun(*leaves)
+            if isinstance(out, AnyArray) and not self.has_aux:
+                self.out_tree = LEAF
+                return [out]
+            return self.flat(out)
         args, kwargs = self.in_tree.unflatten(leaves)
         return self.flat(self.fun(*args, **kwargs))
 
@@ -210,6 +214,9 @@ def to_value(x: Any) -> Any:
 
 def avals_of(leaves: Sequence[Any]) -> list[Any]:
     """The types of array-like ``leaves``."""
+    if len(leaves) == 1:
+        (x,) = leaves
+        return [x.aval if isinstance(x, AnyArray) else get_aval(x)]
     return [x.aval if isinstance(x, AnyArray) else get_aval(x) for x in leaves]
 
 

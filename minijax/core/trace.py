@@ -40,6 +40,8 @@ class Trace:
     reaches_all = True
     # Whether this interpreter records equations; then those above it note the user's line.
     records = False
+    # Whether one that has ended may be put on the stack again, as a vmap for the functions that were called inside it.
+    resumes = True
     # Whether the operation processed last is in a ``counting.Tally``: then nobody is told that it has ended.
     counted = False
     # The table that ``process_primitive`` takes its rules from; observers show the rule that fires.
@@ -222,6 +224,10 @@ state = _ThreadState()
 reaching: dict[MainTrace, None] = {}
 
 
+# What stands in the entries of interpreters that have ended for good.
+ENDED = Trace()
+
+
 def set_base_trace(trace_type: type[Trace]) -> None:
     """Install evaluation at level 0, on every thread that starts from now on and on this one."""
     _ThreadState.base = trace_type
@@ -269,6 +275,9 @@ def under(
             del reaching[main]
         if left != [main] or observe.on_main_pop:
             bury(left)
+        if not trace_type.resumes and not observe.observers:
+            # its entry and it hold each other: what its tracers hold would stay until the collector finds it
+            main.trace = ENDED
 
 
 # Not empty while ``checking_leaks`` is set on some thread.
@@ -286,15 +295,17 @@ def _leak_checked(
 ) -> Result:
     """``under``; an Exception if a tracer of the interpreter is alive afterwards."""
     mains: list[MainTrace] = []
+    traces: list[Trace] = []
 
     def noting(main: MainTrace) -> Result:
         mains.append(main)
+        traces.append(main.trace)
         return body(main)
 
     out = under(trace_type, label, noting, global_data, subject, dynamic, checked=True)
     if leaks_checked():
         gc.collect()
-        trace = mains[0].trace
+        trace = traces[0]
         # asking an object for its class may run what a proxy does
         leaked = [x for x in gc.get_objects() if issubclass(type(x), Tracer) and x._trace is trace]
         if leaked:

@@ -106,7 +106,7 @@ class Linearization:
         return eqns
 
     @functools.cached_property
-    def _distinct(self) -> tuple[KeptProgram | None, list[int]]:
+    def distinct(self) -> tuple[KeptProgram | None, list[int]]:
         """The known program, of results that are neither operands nor one another; and which each result is.
 
         That is its number among the operands and the program's results.
@@ -121,7 +121,7 @@ class Linearization:
 
     def run(self, values: Sequence[Any]) -> list[Any]:
         """The results and the residuals, on any values."""
-        program, numbers = self._distinct
+        program, numbers = self.distinct
         found = values if program is None else [*values, *program.run(values)]
         return [found[i] for i in numbers]
 

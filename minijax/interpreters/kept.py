@@ -19,7 +19,7 @@ from typing import Any
 
 from minijax.core import observe
 from minijax.core.array import Array, CommittedArray
-from minijax.core.trace import find_top_trace, state
+from minijax.core.trace import Tracer, state
 from minijax.interpreters.flat_code import results_function
 from minijax.interpreters.jvp_rules import derived_once
 from minijax.interpreters.vmap import AxisData, vmap_jaxpr
@@ -34,16 +34,27 @@ class KeptProgram:
         self.closed = closed
         # the operands' types, and which have a tangent -> a ``DerivedProgram``
         self.linearizations: dict[Any, Any] = {}
+        # the same at each of several levels -> a ``Tower``
+        self.towers: dict[Any, Any] = {}
+        self.out_avals = closed.out_avals
         # the types of operands and tangents -> a ``PushedProgram``
         self.pushforwards: dict[Any, Any] = {}
         self._mapped: dict[Any, tuple[KeptProgram, list[int | None]]] = {}
 
     def run(self, args: Sequence[Any]) -> list[Any]:
         """The results on ``args``: arrays and tracers."""
-        top: Any = find_top_trace(args)
-        if not top.level:
-            if all([type(x) is not CommittedArray and isinstance(x, Array) and x.on_host for x in args]):
-                return [*map(Array, self.function(*[x._np for x in args]), self.closed.out_avals)]
+        top: Any = state.dynamic
+        level, values = top.level, []
+        for x in args:
+            if isinstance(x, Tracer):
+                if x._trace.level > level:
+                    top = x._trace
+                    level = top.level
+            elif type(x) is not CommittedArray and hasattr(x, "_np"):
+                values.append(x._np)
+        if not level:
+            if len(values) == len(args):
+                return [*map(Array, self.function(*values), self.out_avals)]
         elif hasattr(top, "run_program") and top.stack is state.dynamic.stack:  # a dead tracer is refused by ``bind``
             return top.run_program(self, args)  # type: ignore[no-any-return]
         return self.evaluate(args)

@@ -14,19 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from minijax.config import results_checked
 from minijax.core import dtypes, observe
-from minijax.core.array import Array, LiteralArray, as_array, get_aval
+from minijax.core.array import Array, CommittedArray, LiteralArray, as_array, get_aval
 from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule, bad_result
 from minijax.core.structural import Zero, zero_of
-from minijax.core.trace import HALF_LEVEL, Trace, reaching, state, under
+from minijax.core.trace import HALF_LEVEL, Trace, Tracer, reaching, state, under
 from minijax.errors import source_info
 from minijax.interpreters.bottom import Type, bottom
-from minijax.interpreters.derived import PASSED_ON, Derived, DerivedProgram, derive, derive_program
+from minijax.interpreters.derived import PASSED_ON, Derived, derive
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.jvp import DualTracer, tally_of
 from minijax.interpreters.jvp_rules import derived_once, jvp_rules, table_of
@@ -38,12 +39,14 @@ from minijax.interpreters.partial_eval import (
     Residual,
 )
 from minijax.interpreters.stage import JaxprTracer
-from minijax.interpreters.tape import Several, Tape
+from minijax.interpreters.tape import Tape
+from minijax.interpreters.towers import Tower, build
 from minijax.ir.jaxpr import Var
 
 _observers = observe.observers
 _followers = observe.followers
 _new = object.__new__
+_place = attrgetter("place")
 
 
 class LinearizeTracer(DualTracer):
@@ -129,11 +132,14 @@ class LinearizeTrace(Trace):
     __slots__ = ("tape", "_tangents", "on_numpy", "notes_lines", "bottom", "staging", "entering", "tally", "counted")
     tally: Any  # made where somebody counts
     reaches_all = False
+    resumes = False
     rules = jvp_rules
     records = True
 
     def __init__(self, main: Any) -> None:
-        super().__init__(main)
+        self.main = main  # what ``Trace.__init__`` does
+        self.level = main.level
+        self.stack = None
         self.counted = False
         self.tape: Tape
         self.on_numpy: bool
@@ -148,7 +154,11 @@ class LinearizeTrace(Trace):
         # Whether the tape has entries. Where operations belong to neither, it is the list of the equations.
         self.entering = self.on_numpy or self.staging is not None or self.tape.nested
         if self.tape.nested:  # what a derivative below notes is what this one does
-            self.notes_lines = self.notes_lines or any([getattr(m.trace, "notes_lines", False) for m in state.stack])
+            for below in reversed(state.stack):
+                if type(below.trace) is LinearizeTrace:
+                    self.notes_lines = self.notes_lines or below.trace.notes_lines
+                    if self.notes_lines or below.trace.tape.nested:  # it knows of those below it
+                        break
         if not self.entering:
             self.tape.eqns = self.tangents.eqns
 
@@ -158,11 +168,6 @@ class LinearizeTrace(Trace):
         if self._tangents is None:
             self._tangents = TangentTrace(self.main)
         return self._tangents
-
-    @property
-    def mixed(self) -> bool:
-        """Whether some of what rules have recorded has no linear operand."""
-        return self._tangents is not None and self._tangents.mixed
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if self.on_numpy and not _followers and not (nan_checks and results_checked()):
@@ -341,53 +346,113 @@ class LinearizeTrace(Trace):
         return tracer
 
     def run_program(self, program: KeptProgram, args: Sequence[Any]) -> list[Any]:
-        """The results of a kept program, by what is derived of it for its operands' types."""
-        nested = self.tape.nested
+        """The results of a kept program, by what is derived of it for its operands' types.
+
+        Where operands are tracers of other derivatives, that is done at their levels too, as far down as there are only
+        such: see ``interpreters.towers``.
+        """
         # a linear program that somebody may see is to have the equations that rules record
-        if not (self.on_numpy or nested) or self.notes_lines or _observers or (nan_checks and results_checked()):
+        if self.notes_lines or _observers or (nan_checks and results_checked()):
             return program.evaluate(args)
-        operands = self.operands_above(args) if nested else self.operands(args)
-        if operands is None:
-            return program.evaluate(args)
-        values, types, places, kind = operands
-        key = (*types, kind)
-        derived: DerivedProgram | None = program.linearizations.get(key)
-        if derived is None:
-            derived = program.derived(program.linearizations, key, partial(derive_program, program, types, kind))
-            if derived is None:
-                return program.evaluate(args)
-        if nested:
-            found = derived.run(values)
-            n = derived.n_out
-            residuals = found[n] if len(found) == n + 1 else tuple(found[n:])
-        else:
-            try:
-                found, residuals = derived.forward(*values)
-            except (ArithmeticError, RuntimeWarning, MemoryError):
-                return program.evaluate(args)
-        entries = self.tape.entries
-        first = len(entries)
-        computed = len(derived.tangents)
-        if computed == 1:
-            entries.append((derived, residuals, places[0] if len(places) == 1 else tuple(places), None))
-        elif computed:
-            entries.append(Several(derived, residuals, tuple(places), first))
-            entries.extend([None] * (computed - 1))
-        outs = []
-        for x, aval, type_, place in zip(found, derived.out_avals, derived.out_types, derived.places, strict=False):
-            if place is None:
-                outs.append(x if nested else self.bottom.up(x, type_))
-                continue
-            tracer = _new(LinearizeTracer)
-            tracer._trace = self
-            tracer.aval = aval
-            tracer.place = first + place if place >= 0 else places[-1 - place]
-            if nested:
-                tracer._primal = x
+        stack: Any = self.stack
+        values: list[Any] = []  # of each operand, what it is at its level, at the next one down, and so on
+        first: list[int] = []  # where those of each begin
+        raws: list[Any] = []  # of each operand, its value at the bottom
+        types: list[Any] = []
+        bottom: Any = self if self.on_numpy else None
+        cut: int = state.dynamic.main.level or -1  # up to here, other interpreters get what the programs come to
+        low: int = self.main.level
+        key: list[Any] = []
+        for x in args:
+            first.append(len(values))
+            raw = type_ = None
+            while type(x) is LinearizeTracer:
+                trace: Any = x._trace
+                if trace.stack is not stack:
+                    return program.evaluate(args)  # which refuses it
+                values.append(x)
+                level: int = trace.level
+                if level < low:
+                    low = level
+                key += level, x.aval
+                if trace.on_numpy:
+                    bottom = bottom or trace
+                    if trace is bottom and (hasattr(x, "raw") or trace.operands((x,))):
+                        raw, type_ = x.raw, x.raw_type
+                    else:
+                        cut = max(cut, level, bottom.level)
+                    break
+                if not trace.tape.nested:
+                    cut = max(cut, level)
+                    break
+                x = x._primal
             else:
-                tracer.raw, tracer.raw_type = x, type_
-            outs.append(tracer)
-        return outs
+                values.append(x)
+                if type(x) is not CommittedArray and hasattr(x, "_np"):
+                    raw, type_ = x._np, x.aval
+                elif bottom is self:
+                    raw, type_ = self.bottom.down(x) or (None, None)
+                    if type_ is None:
+                        return program.evaluate(args)
+                else:
+                    cut = max(cut, x._trace.main.level if isinstance(x, Tracer) else 0)
+                    key.append(get_aval(x))
+            raws.append(raw)
+            types.append(type_)
+            key.append(type_)
+        foot = 0 if bottom is None else bottom.main.level
+        if low < foot:
+            cut = max(cut, foot)
+        if cut >= self.level:
+            return program.evaluate(args)
+        key += cut, foot
+        tower: Tower | None = program.towers.get(tuple(key))
+        if tower is None:
+            tower = program.derived(
+                program.towers, tuple(key), partial(build, program, values, first, types, cut, foot)
+            )
+            if tower is None:
+                return program.evaluate(args)
+        storeys, below, operands, function, derived, active, rest = tower
+        found: Any = None
+        if function is not None:
+            try:
+                found = function(*raws)
+            except (ArithmeticError, RuntimeWarning, MemoryError):
+                pass
+        if found is None:
+            if below is not None:
+                values += (rest or below.evaluate)([*map(values.__getitem__, operands)])
+        elif derived is None:
+            values += map(Array, found, below.out_avals)  # type: ignore[union-attr]
+        else:
+            places = tuple(map(_place, map(values.__getitem__, active)))
+            first_place = bottom.tape.write(derived, found[1], places)
+            up = bottom.bottom.up
+            for x, aval, type_, place in zip(
+                found[0], derived.out_avals, derived.out_types, derived.places, strict=False
+            ):
+                if place is None:
+                    values.append(up(x, type_))
+                    continue
+                tracer = _new(LinearizeTracer)
+                tracer._trace = bottom
+                tracer.raw, tracer.raw_type, tracer.aval = x, type_, aval
+                tracer.place = first_place + place if place >= 0 else places[-1 - place]
+                values.append(tracer)
+        for level, derived, active, residuals, results in storeys:
+            trace = stack[level].trace
+            places = tuple(map(_place, map(values.__getitem__, active)))
+            first_place = trace.tape.write(derived, residuals(values), places)
+            for i, aval, place in results:
+                if place is None:
+                    values.append(values[i])
+                    continue
+                tracer = _new(LinearizeTracer)
+                tracer._trace, tracer._primal, tracer.aval = trace, values[i], aval
+                tracer.place = first_place + place if place >= 0 else places[-1 - place]
+                values.append(tracer)
+        return values[len(values) - len(program.out_avals) :]
 
     def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
         """What ``args`` come down to: the values, their types, the places of tangents, and which have a tangent.
@@ -600,7 +665,7 @@ def linearize(
         trace = main.trace
         ins = []
         for x, active in zip(primals, wrt, strict=True):
-            aval = get_aval(x)
+            aval = x.aval if isinstance(x, AnyArray) else get_aval(x)
             if active and (aval.dtype.kind == "f" or dtypes.is_inexact(aval.dtype)):
                 tracer = _new(LinearizeTracer)
                 tracer._trace, tracer._primal, tracer.aval, tracer.place = trace, x, aval, tape.new_input(aval)
@@ -612,13 +677,19 @@ def linearize(
                 ins.append(tracer)
             else:
                 ins.append(x)
-        outs, places, avals = [], [], []
+        outs: list[Any] = []
+        places: list[int | None] = []
+        avals = []
         for out in fun(*ins):
-            primal, place = trace.split(out)
-            outs.append(primal)
-            places.append(place)
-            avals.append(get_aval(out))
-        tape.finish(places, avals, trace.mixed)
+            if type(out) is LinearizeTracer and out._trace is trace:
+                outs.append(out._primal if tape.nested else out.primal)
+                places.append(out.place)
+                avals.append(out.aval)
+            else:
+                outs.append(out)
+                places.append(None)
+                avals.append(get_aval(out))
+        tape.finish(places, avals, trace._tangents is not None and trace._tangents.mixed)
         return outs
 
     # Where somebody watches, rules are run, and equations are all that there is to write; but for those who only count,

@@ -119,6 +119,17 @@ class Tape:
             self.entries.extend([None] * (len(new) - 1))
         return [known[v] for v in out_vars]
 
+    def write(self, derived: DerivedProgram, residuals: Any, places: tuple[int, ...]) -> int:
+        """Write down a program whose active operands' tangents are at ``places``; the place of its first tangent."""
+        entries = self.entries
+        first, computed = len(entries), len(derived.tangents)
+        if computed == 1:
+            entries.append((derived, residuals, places[0] if len(places) == 1 else places, None))
+        elif computed:
+            entries.append(Several(derived, residuals, places, first))
+            entries.extend([None] * (computed - 1))
+        return first
+
     def record_all(self) -> list[JaxprEqn]:
         """Turn all entries into equations, to which whoever writes the tape adds from now on."""
         for place in range(len(self.entries)):
@@ -301,10 +312,10 @@ class Tape:
 
     def transpose(self, cts: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs, given those of the outputs; either may be symbolic zeros."""
+        if self.nested and not state.dynamic.level and not watched():
+            return _NestedBackwardRun(self, EVALUATION).run(cts)
         now = self.bottom_now(counted=True)
         if now is None:
-            if self.nested and not self.eqns and not state.dynamic.level and not watched():
-                return _NestedBackwardRun(self, EVALUATION).run(cts)
             return transpose_program(self.program(), cts)
         if now.staging is not None:
             # equations without linear operands come first, in the order of the program
@@ -432,7 +443,10 @@ class _BackwardRun:
         runs = None if self.tally is None else self.tally.runs
         for place, seed in zip(tape.out_places, seeds, strict=True):
             if place is not None and type(seed) is not Zero:
-                arrive(place, seed)
+                if type(seed) is LiteralArray and cts[place] is None and runs is None and hasattr(seed, "_np"):
+                    cts[place], types[place] = seed._np, seed.aval  # a gradient's one
+                else:
+                    arrive(place, seed)
         for at in range(len(entries) - 1, tape.n_in - 1, -1):
             entry = entries[at]
             if type(entry) is not tuple:
@@ -624,7 +638,10 @@ class _NestedBackwardRun(_BackwardRun):
         entries = tape.entries
         for place, seed in zip(tape.out_places, seeds, strict=True):
             if place is not None and type(seed) is not Zero:
-                self.arrive(place, seed)
+                if cts[place] is None:
+                    cts[place] = seed
+                else:
+                    self.arrive(place, seed)
         for at in range(len(entries) - 1, tape.n_in - 1, -1):
             entry = entries[at]
             if type(entry) is tuple:

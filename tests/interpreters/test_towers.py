@@ -1,0 +1,111 @@
+"""Programs run at several levels at once: what they give, and write on tapes, is what level after level gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax.errors import UnexpectedTracerError
+from minijax.interpreters.kept import KeptProgram
+from minijax.interpreters.linearize import LinearizeTrace
+from minijax.tools import record
+
+X = jnp.asarray(0.7)
+ON_DEVICE = minijax.jit(lambda x: x * 1.5)(X)
+Function = Callable[[Any], Any]
+
+
+def nested(f: Function, times: int) -> Function:
+    for _ in range(times):
+        f = minijax.grad(f)
+    return f
+
+
+def with_constants(x: Any) -> Any:
+    return jnp.where(x > 0.5, x * ON_DEVICE, x) * jnp.sin(x) / (2.0 + jnp.tanh(x * np.float32(1.25)))
+
+
+def closing_over_levels(x: Any) -> Any:
+    """Operands that have tangents at some levels and not at others."""
+    inner = minijax.grad(lambda y: minijax.grad(lambda z: jnp.sin(z * y) * jnp.exp(x * z))(y * 0.5) * x)
+    return inner(x) * inner(jnp.float32(0.3))
+
+
+def pushed(x: Any) -> Any:
+    return minijax.jvp(nested(lambda y: jnp.cos(y * x) * y, 2), (x,), (x * 2.0,))[1]
+
+
+def mapped(x: Any) -> Any:
+    return jnp.sum(minijax.vmap(nested(lambda y: jnp.tanh(y * x) * y, 3))(jnp.arange(3.0) * x))
+
+
+FUNCTIONS: list[tuple[Function, int]] = [
+    (jnp.sin, 6),
+    (with_constants, 4),
+    (closing_over_levels, 2),
+    (pushed, 2),
+    (mapped, 2),
+    (lambda x: jnp.sum(jnp.sin(jnp.arange(3.0) * x) ** 3), 3),
+]
+
+
+@pytest.mark.parametrize(("f", "times"), FUNCTIONS)
+def test_what_towers_give_is_what_binding_gives(f: Function, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    derivative = nested(f, times)
+    found = [derivative(X) for _ in range(7)]
+    monkeypatch.setattr(LinearizeTrace, "run_program", lambda self, program, args: program.evaluate(args))
+    bound = derivative(X)
+    assert {x.aval for x in found} == {bound.aval}
+    assert {float(x) for x in found} == {float(bound)}
+
+
+def test_one_look_up_for_all_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    derivative = nested(jnp.sin, 6)
+    for _ in range(7):
+        derivative(X)
+    towers: list[Any] = []
+    run = LinearizeTrace.run_program
+
+    def counted(self: LinearizeTrace, program: KeptProgram, args: Any) -> list[Any]:
+        towers.append(self.level)
+        return run(self, program, args)
+
+    monkeypatch.setattr(LinearizeTrace, "run_program", counted)
+    monkeypatch.setattr(KeptProgram, "derived", lambda *args: pytest.fail("derived again"))
+    monkeypatch.setattr(KeptProgram, "evaluate", lambda *args: pytest.fail("bound one by one"))
+    derivative(X)
+    # forwards once, and once backwards for each entry of a tape that needs a level below
+    assert towers[0] == 5 and len(towers) == 6
+
+
+def test_a_value_that_left_its_derivative_is_refused() -> None:
+    left: list[Any] = []
+
+    def leaking(x: Any) -> Any:
+        left.append(x)
+        return jnp.sin(x)
+
+    def using(x: Any) -> Any:
+        return jnp.sin(x) * left[-1]
+
+    for _ in range(6):
+        nested(leaking, 3)(X)
+    for times in 1, 2, 3:
+        with pytest.raises(UnexpectedTracerError):
+            nested(using, times)(X)
+
+
+def test_who_watches_is_shown_the_operations_of_every_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    derivative = nested(jnp.sin, 3)
+    for _ in range(7):
+        derivative(X)
+    _, recording = record(derivative, X)
+    assert {"linearize:1", "linearize:2", "linearize:3"} <= dict(recording.binds).keys()
+    monkeypatch.setattr(LinearizeTrace, "run_program", lambda self, program, args: program.evaluate(args))
+    _, bound = record(derivative, X)
+    assert dict(recording.binds) == dict(bound.binds)
