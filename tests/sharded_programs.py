@@ -22,7 +22,8 @@ lax: Any = importlib.import_module(LIBRARY + ".lax")
 of: Any = importlib.import_module(LIBRARY + ".sharding")
 P = of.PartitionSpec
 
-KINDS = (ValueError, TypeError, KeyError, NotImplementedError, RuntimeError)
+KINDS = {"ValueError", "TypeError", "KeyError", "NotImplementedError", "RuntimeError"}
+KINDS |= {"IndivisibleError", "DuplicateSpecError"}  # which are not public, so they are told by name
 VALUES = np.arange(64, dtype=np.float32).reshape(8, 8) / 10
 
 
@@ -61,8 +62,26 @@ def run(program: Callable[[], Any]) -> Any:
     try:
         out = program()
     except Exception as error:
-        return ["raised", *[kind.__name__ for kind in KINDS if isinstance(error, kind)]]
+        return ["raised", *[kind.__name__ for kind in type(error).__mro__ if kind.__name__ in KINDS]]
     return [described(leaf) for leaf in jax.tree_util.tree_leaves(out, is_leaf=lambda x: x is None)]
+
+
+def calls_told_apart() -> list[int]:
+    """How many kinds of calls a jitted function has met, after each of a few."""
+    f = jax.jit(lambda x: x + 1)
+    one, two = (jax.device_put(VALUES, device) for device in jax.devices()[:2])
+    met = []
+    for x in (VALUES, jnp.asarray(VALUES), one, two, put("x"), put("y"), put("x"), f(put("x")), VALUES[0], 1.0, VALUES):
+        f(x)
+        met.append(f._cache_size())
+    with jax.set_mesh(MESH):
+        f(VALUES)
+    met.append(f._cache_size())
+    # none of these is a call
+    jax.make_jaxpr(f)(VALUES[:3]), f.lower(VALUES[:2]), jax.vmap(f)(VALUES), jax.grad(lambda x: f(x).sum())(VALUES)
+    met += [f._cache_size(), jax.jit(f.__wrapped__)._cache_size()]
+    f.clear_cache()
+    return [*met, f._cache_size()]
 
 
 def shards(x: Any) -> list[str]:
@@ -91,6 +110,11 @@ ARRAYS: dict[str, Callable[[], Any]] = {
     "to other devices": lambda: jax.device_put(put("x"), on("x", mesh=grid(2, 2, start=4))),
     "a tree": lambda: jax.device_put({"a": VALUES, "b": (VALUES[0], 1.0)}, {"a": on("x"), "b": on()}),
     "does not divide": lambda: jax.device_put(np.ones(6), on("x")),
+    "an axis twice": lambda: on("x", ("y", "x")),
+    "an axis twice, in shard_map": lambda: jax.shard_map(jnp.sin, mesh=MESH, in_specs=P("x", "x"), out_specs=P())(
+        VALUES
+    ),
+    "constraint does not divide": lambda: lax.with_sharding_constraint(np.ones(6), on("x")),
     "too many dimensions": lambda: jax.device_put(np.ones(8), on("x", "y")),
     "by callback": lambda: jax.make_array_from_callback((8, 8), on("x", "y"), lambda index: VALUES[index]),
     "callback of wrong shape": lambda: jax.make_array_from_callback((8, 8), on("x", "y"), lambda index: VALUES),
@@ -114,6 +138,7 @@ def layer(x: Any, w: Any) -> Any:
 
 
 PROGRAMS: dict[str, Callable[[], Any]] = {
+    "calls told apart": calls_told_apart,
     "x + 1": lambda: put("x", "y") + 1,
     "x + y, divided otherwise": lambda: [put("x") + put("y"), put("x", "y") + put("y", "x"), put("x") + put(None, "x")],
     "x + what may be anywhere": lambda: [put("x") + VALUES, put("x") * jnp.ones(8), 2 * put(("x", "y"))],

@@ -24,6 +24,9 @@ def found(library: str) -> dict[str, Any]:
 # What is refused.
 RAISING = {
     "does not divide",
+    "an axis twice",
+    "an axis twice, in shard_map",
+    "constraint does not divide",
     "too many dimensions",
     "callback of wrong shape",
     "from wrong parts",

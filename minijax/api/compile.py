@@ -28,7 +28,7 @@ from minijax.api.stages import Lowered, StagedCall, Traced, divided, placement_a
 from minijax.backend import failures, fastcall, pjrt
 from minijax.config import common_key, jit_disabled, trace_key, while_on, x64_enabled
 from minijax.core import late, observe
-from minijax.core.array import common_device, get_aval, is_array_like, numpy_aval
+from minijax.core.array import Array, common_device, get_aval, is_array_like, numpy_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.observe import observers
 from minijax.core.refs import AbstractRef, Ref, is_ref
@@ -213,8 +213,11 @@ class JitFunction:
             # for who asks why it was compiled again; the program must not keep the function alive
             about = weakref.ref(self), len(staged.outer), staged.in_tree
             staged.closed.memo["argument names"] = functools.partial(_argument_names, *about)
-        if pjrt.others_in_use and not (unusual or checked or staged.outer or staged.refs):
+        if pjrt.others_in_use:
             places = places_of(leaves)
+        if not unusual:
+            staged.met.add((tuple([*map(type, leaves)]), places))
+        if pjrt.others_in_use and not (unusual or checked or staged.outer or staged.refs):
             over = divided(staged, leaves, places, fun_name(self.fun), self._labels(staged))
         if over is not None:
             outs = over(*leaves)
@@ -482,10 +485,17 @@ class JitFunction:
         self.known.clear()
 
     def _cache_size(self) -> int:
-        return len(self.cache)
+        """How many kinds of calls have been made: signatures, and ways in which their arguments lie."""
+        return sum(len({*map(_as_told, staged.met)}) for staged in self.cache.values())
 
     def __repr__(self) -> str:
         return f"<jit of {self.subject}>"
+
+
+def _as_told(call: tuple[tuple[type, ...], tuple[Any, ...]]) -> Any:
+    """Of one of ``StagedCall.met`` what JAX tells calls apart by: which leaves are arrays, and where they are held."""
+    kinds, places = call
+    return tuple([issubclass(kind, Array) for kind in kinds]), places if any(places) else ()
 
 
 def _argument_names(jitted: weakref.ref[JitFunction], closed_over: int, in_tree: Any) -> list[str]:

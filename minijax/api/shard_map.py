@@ -16,7 +16,17 @@ from minijax.core import late
 from minijax.core.array import get_aval
 from minijax.core.lists import merge, partition
 from minijax.core.refs import AbstractRef
-from minijax.core.shardings import AbstractMesh, Mesh, NamedSharding, PartitionSpec, axes_of_part, axes_of_spec, context
+from minijax.core.shardings import (
+    AbstractMesh,
+    DuplicateSpecError,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    axes_of_part,
+    axes_of_spec,
+    check_axes_once,
+    context,
+)
 from minijax.core.structural import UNSPECIFIED
 from minijax.core.trace import ensure_compile_time_eval, state
 from minijax.core.varying import current_mesh, everywhere, manual_axes, pvary
@@ -149,7 +159,7 @@ class ShardMapped:
             return UNSPECIFIED
         try:
             return tree_map(lambda spec: NamedSharding(mesh, spec), self.out_specs, is_leaf=_is_spec)
-        except ValueError:  # no such axis: the call says that
+        except (ValueError, DuplicateSpecError):  # no such axis, or one twice: the call says that
             return UNSPECIFIED
 
     @property
@@ -172,8 +182,8 @@ class ShardMapped:
                 f"jax.shard_map requires axis_names={set(axes)} to be a subset of mesh.axis_names={mesh.axis_names}."
             )
         axes = axes.difference(manual_axes())  # along the others it runs on each device already
-        self._check_specs(self.in_specs, axes, "in_specs")
-        self._check_specs(self.out_specs, axes, "out_specs")
+        self._check_specs(self.in_specs, mesh, axes, "in_specs")
+        self._check_specs(self.out_specs, mesh, axes, "out_specs")
         handed_on = self._handed_on(args)
         given, in_tree = tree_flatten((args, {}))
         leaves, fixed = partition(handed_on, given)
@@ -260,8 +270,8 @@ class ShardMapped:
     def _handed_on(self, args: tuple[Any, ...]) -> list[bool]:
         return [spec is None for spec in self._specs(self.in_specs, args, "in_specs")]
 
-    def _check_specs(self, given: Any, axes: frozenset[Any], what: str) -> None:
-        """TypeError or ValueError unless all are specs that name axes among ``axes``, each of them once."""
+    def _check_specs(self, given: Any, mesh: AbstractMesh, axes: frozenset[Any], what: str) -> None:
+        """An error unless all are specs that name axes of ``mesh`` among ``axes``, each of them once."""
         if given is None and what == "in_specs":
             raise TypeError(
                 "shard_map in_specs argument must be a pytree of `jax.sharding.PartitionSpec` instances, but it was "
@@ -281,11 +291,7 @@ class ShardMapped:
                         f"shard_map {what} argument must refer to an axis marked as manual ({set(axes) or '{}'}), but "
                         f"{spec} refers to {name!r}. Name it in axis_names, or leave it out."
                     )
-                if named.count(name) > 1:
-                    raise ValueError(
-                        f"shard_map {what}: each mesh axis can divide one dimension at most, but {spec} has duplicate "
-                        f"entries for {name!r}."
-                    )
+            check_axes_once(spec, mesh)
 
     def _check(self, aval: Any, spec: PartitionSpec, mesh: AbstractMesh, i: int) -> None:
         """ValueError unless ``spec`` can divide argument ``i``."""

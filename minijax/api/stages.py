@@ -20,7 +20,19 @@ from minijax.pytree import tree_flatten, tree_unflatten, treedef_is_leaf
 class StagedCall:
     """One signature of a jitted function: its jaxpr, the outer tracers it closes over, its output tree."""
 
-    __slots__ = ("closed", "outer", "refs", "in_tree", "out_tree", "one_leaf", "params", "program", "repeat", "over")
+    __slots__ = (
+        "closed",
+        "in_tree",
+        "met",
+        "one_leaf",
+        "out_tree",
+        "outer",
+        "over",
+        "params",
+        "program",
+        "refs",
+        "repeat",
+    )
 
     def __init__(
         self,
@@ -44,6 +56,8 @@ class StagedCall:
         self.repeat: Repeat | None = None
         # where the leaves lie that are held there -> the program divided over a mesh, None if it is not divided
         self.over: dict[tuple[Any, ...], Any] = {}
+        # of the calls with concrete arguments the classes of the leaves, and where those lie that are held there
+        self.met: set[tuple[tuple[type, ...], tuple[Any, ...]]] = set()
 
     @property
     def how(self) -> tuple[Any, bool]:

@@ -202,6 +202,33 @@ class Mesh(AbstractMesh):
         return f"Mesh({self._axes()}, axis_types={self._kinds()})" if self.axis_names else "Mesh()"
 
 
+class IndivisibleError(ValueError):
+    """A sharding divides a dimension into parts that are not of one size."""
+
+
+class DuplicateSpecError(Exception):
+    """A spec has one axis of a mesh twice. No ValueError, as in JAX."""
+
+    def __init__(self, message: str, mesh: AbstractMesh, pspec: PartitionSpec) -> None:
+        super().__init__(message)
+        self.message, self.mesh, self.pspec = message, mesh, pspec
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def check_axes_once(spec: PartitionSpec, mesh: AbstractMesh) -> None:
+    """DuplicateSpecError if ``spec`` divides along one axis of the mesh twice."""
+    for name, times in Counter(axes_of_spec(spec)).items():
+        if times > 1:
+            raise DuplicateSpecError(
+                "A single NamedSharding spec specification can map every mesh axis to at most one positional "
+                f"dimension, but {spec} has duplicate entries for `{name}`.",
+                mesh,
+                spec,
+            )
+
+
 class Sharding:
     """Which part of an array lies on which device."""
 
@@ -253,13 +280,16 @@ class Sharding:
         """ValueError if it is not for arrays of ``ndim`` dimensions."""
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of each device's part of an array of ``global_shape``. ValueError if it is not divided evenly."""
+        """The shape of each device's part of an array of ``global_shape``.
+
+        IndivisibleError if it is not divided evenly.
+        """
         shape = tuple(global_shape)
         self.check_ndim(len(shape))
         counts = self.tiles(len(shape)).shape[:-1]
         for axis, (size, count) in enumerate(zip(shape, counts, strict=True)):
             if size % count:
-                raise ValueError(
+                raise IndivisibleError(
                     f"Sharding {self} implies that array axis {axis} is partitioned {count} times, but the dimension "
                     f"size is {size} (full shape: {shape}). Pad it to a multiple of {count}."
                 )
@@ -365,7 +395,7 @@ class NamedSharding(Sharding):
 
     Over an ``AbstractMesh`` it is a description: programs can be lowered and compiled for it, no array lies so.
 
-    Raises ValueError for an axis that the mesh does not have, or that divides two dimensions.
+    Raises ValueError for an axis that the mesh does not have, DuplicateSpecError for one that divides two dimensions.
     """
 
     def __init__(self, mesh: AbstractMesh, spec: PartitionSpec, *, memory_kind: str | None = None) -> None:
@@ -374,15 +404,10 @@ class NamedSharding(Sharding):
         self.mesh, self.spec = mesh, spec
         self.abstract = not isinstance(mesh, Mesh)
         self.memory_kind = memory_kind or _MEMORY
-        used = Counter(axes_of_spec(spec))
-        for name, times in used.items():
+        for name in axes_of_spec(spec):
             if name not in mesh.axis_names:
                 raise ValueError(f"Resource axis: {name} of {spec} is not found in mesh: {mesh.axis_names}.")
-            if times > 1:
-                raise ValueError(
-                    "A single NamedSharding spec specification can map every mesh axis to at most one positional "
-                    f"dimension, but {spec} has duplicate entries for `{name}`."
-                )
+        check_axes_once(spec, mesh)
         self._hash = hash((mesh, spec))
         self._tiles: dict[int, np.ndarray] = {}
 
@@ -484,7 +509,7 @@ def named_like(mesh: AbstractMesh, tiles: np.ndarray) -> Sharding:
     devices = mesh._identity[-1] if isinstance(mesh, Mesh) else simulated_devices(mesh.size)
     try:
         found = NamedSharding(mesh, PartitionSpec(*spec))
-    except ValueError:  # one axis divides two dimensions
+    except DuplicateSpecError:  # one axis divides two dimensions
         return TiledSharding(devices, tiles)
     ours = found.tiles(ndim)
     same = ours.shape == tiles.shape and bool((_sorted(ours) == _sorted(tiles)).all())

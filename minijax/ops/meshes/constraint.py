@@ -37,6 +37,7 @@ def constraint_abstract(x: ShapedArray, **params: Any) -> ShapedArray:
 
 @sharding_constraint_p.def_impl
 def constraint_impl(x: Any, **params: Any) -> Any:
+    params["sharding"].shard_shape(get_aval(x).shape)  # a compiler can pad, arrays cannot
     outs = () if params["unconstrained_dims"] else [params["sharding"]]
     return evaluate_over_mesh(sharding_constraint_p, [x], params, outs)
 
@@ -80,7 +81,8 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
         that is a prefix of ``x``.
 
     Raises:
-      ValueError: a sharding for more dimensions than an array has. RuntimeError: a ``PartitionSpec`` without a mesh.
+      ValueError: a sharding for more dimensions than an array has. IndivisibleError: outside of jitted functions, one
+        that does not divide an array evenly. RuntimeError: a ``PartitionSpec`` without a mesh.
       TypeError: something else in the place of a sharding.
     """
     leaves, tree = tree_flatten(x)
