@@ -33,6 +33,7 @@ from minijax.tools.recording.records import (
 )
 from minijax.tools.stepper import idle, origins, panes
 from minijax.tools.stepper.backward import at_cursor, backward_lines
+from minijax.tools.stepper.devices import all_lines, devices_of, has_devices
 from minijax.tools.stepper.tree import past_repeated, record_around
 from minijax.tools.values.moment import at_hand
 from minijax.tools.values.table import NO_ARRAYS, PageEntry, PageTable
@@ -41,6 +42,8 @@ from minijax.tools.values.table import NO_ARRAYS, PageEntry, PageTable
 MOST_PROGRAM_LINES = 300
 # Columns for which jaxprs and tables are laid out.
 WIDTH = 90
+# Lines that what is said of a device may have more than what is said of the first.
+MORE_LINES = 2
 # Past so many events a page does not tell where values came from: that takes a pass over all of them.
 MOST_WALKED = 100_000
 
@@ -52,6 +55,7 @@ class PageSource:
       kept: the moments that the page has.
       pages: which of these each one is.
       walked: what operations came from and what uses them, by their event.
+      over_devices: whether there is a pane of devices.
     """
 
     def __init__(self, recording: Recording, highlight: Highlighter | None, kept: list[int]) -> None:
@@ -63,6 +67,7 @@ class PageSource:
         self.table = None if self.known is None else PageTable(self.known, WIDTH)
         self.tree = PageTree(self.cursor)
         self.choices = Choices(self.known, recording.source)
+        self.over_devices = self.known is not None and has_devices(recording)
         self.kept = kept
         self.pages = {index: position for position, index in enumerate(kept)}
         self.walked: dict[int, tuple[Sequence[origins.OriginChoice], Sequence[origins.OriginChoice]]] = {}
@@ -124,6 +129,7 @@ class PagePart(Texts):
         self.states: dict[Any, tuple[list[int], dict[int, int]]] = {}
         self.offers: dict[Any, list[int]] = {}
         self.views: dict[tuple[int, ...], int] = {}
+        self.device_items: dict[Any, list[int]] = {}
         self.tracks: dict[str, Track] = defaultdict(Track)
         # lines that depend on choices, to be drawn at the end for all of them
         self.open: list[Varied] = []
@@ -210,6 +216,8 @@ class PagePart(Texts):
         self._program(position)
         self._values(position)
         self._offers(position)
+        if self.source.over_devices:
+            self._devices(position)
         self._walks(position)
         self.found.append(self._told())
 
@@ -283,6 +291,36 @@ class PagePart(Texts):
                 self.offers[key] = [choice, *self.depending(choices.of(number), draw(), draw)]
             items += self.offers[key]
         self.tracks["offers"].show(position, items)
+
+    def _devices(self, position: int) -> None:
+        """What every device has; where they meet also what the one that is chosen is given."""
+        moment = self.cursor.moment
+        bind = self.cursor.state().bind
+        done = bind is not None and moment.kind == LEAVE and moment.node is bind
+        key = (bind.at, done) if bind is not None else ("between", position)
+        if key not in self.device_items:
+            self.device_items[key] = self._device_lines()
+        self.tracks["devices"].show(position, self.device_items[key])
+
+    def _device_lines(self) -> list[int]:
+        find = devices_of(self.cursor)
+        shown = None if find is None else find()
+        if find is None or shown is None:
+            return []
+        own = [n for column in shown.columns for n in column.numbers]
+        choices = self.source.choices.union(own)
+        met = shown.meeting is not None
+        if not met:  # the same whichever device is chosen
+            listed = self.source.choices.listed
+            choices = tuple(each for each in choices if listed[each].key != shown.mesh.key)
+
+        def draw() -> Iterable[Line]:
+            now = find()
+            return () if now is None else all_lines(now, WIDTH, met)
+
+        lines = list(draw())
+        # of another device there may be more to say
+        return self.depending(choices, [*lines, *[()] * MORE_LINES] if choices else lines, draw)
 
     def _walks(self, position: int) -> None:
         """What the current operation came from, and what uses its results: names, and the page's moments of each."""

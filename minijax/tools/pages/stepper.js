@@ -171,6 +171,12 @@ function stepper(data, stage, programs, drawnOutside, port) {
     for (let i = 0; i < items.length; i += 3) offers.push([items[i], textOf(items[i + 1]), Number(textOf(items[i + 2]))]);
     choosing.draw(offers);
   }
+  // What every device has, where the program is one that each of them runs.
+  function drawDevices() {
+    const items = shown("devices");
+    panes.devices.parentElement.hidden = items.length === 0;
+    filled("devices", items);
+  }
   function drawProgram() {
     const items = shown("program");
     filled("program", items);
@@ -307,6 +313,7 @@ function stepper(data, stage, programs, drawnOutside, port) {
     drawStack();
     drawProgram();
     drawValues();
+    if (data.devices) drawDevices();
     programs.forEach(({ select }, i) => select(selections[i](position)));
   }
   function search(backwards, from = position + (backwards ? -1 : 1)) {
@@ -395,7 +402,7 @@ function stepper(data, stage, programs, drawnOutside, port) {
   for (const [name, title] of [
     ["tree", "calls"], ["source", "source"], ["operation", "operation, and why this interpreter"],
     ["stack", "stack and live tracers"], ["rule", "rule"], ["program", "jaxpr so far"],
-    ["values", "values"],
+    ["values", "values"], ...(data.devices ? [["devices", "devices side by side"]] : []),
   ]) {
     const section = make("section", "mjw-pane mjw-" + name);
     section.setAttribute("aria-label", title);

@@ -94,6 +94,7 @@ class SteppedPage:
             "numbers": runs(self.kept),
             "last": len(self.moments) - 1,
             "choices": self.choices,
+            **({"devices": True} if self.source.over_devices else {}),
             "programs": list(self.programs(programs, selections)),
         }
 

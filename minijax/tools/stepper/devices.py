@@ -6,12 +6,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
-from minijax.tools.documents.document import MARK, Block, Document, Fitted, Line, Segment, Text, document, line
+from minijax.tools.documents.document import (
+    MARK,
+    Block,
+    Document,
+    Fitted,
+    Line,
+    Segment,
+    Text,
+    document,
+    lay_out,
+    line,
+)
 from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording.cursor import LEAVE, Cursor
 from minijax.tools.recording.records import Recording
@@ -48,15 +59,21 @@ def has_devices(recording: Recording) -> bool:
 
 def devices_shown(cursor: Cursor) -> DevicesShown | None:
     """What there is to see at the cursor's moment; None outside of all programs that devices run."""
+    find = devices_of(cursor)
+    return None if find is None else find()
+
+
+def devices_of(cursor: Cursor) -> Callable[[], DevicesShown | None] | None:
+    """What finds that, for the iterations and the device that are looked at then; None without values."""
     known = at_hand(cursor.recording)
     if known is None:
         return None
     state = cursor.state()
-    bind, node = state.bind, state.moment.node
-    if bind is not None:
-        done = state.moment.kind == LEAVE and node is bind
-        return of_bind(known, bind, done) or of_call(known, bind, done)
-    return of_latest(known, state.moment.at, state.stack[-1])
+    bind, node, at = state.bind, state.moment.node, state.moment.at
+    if bind is None:
+        return partial(of_latest, known, at, state.stack[-1])
+    done = state.moment.kind == LEAVE and node is bind
+    return lambda: of_bind(known, bind, done) or of_call(known, bind, done)
 
 
 # --- as a document
@@ -69,16 +86,22 @@ def devices_pane(cursor: Cursor) -> Document:
     return document(Text((NOWHERE,))) if found is None else document(Fitted(partial(_blocks, found)))
 
 
-def _blocks(shown: DevicesShown, width: int) -> tuple[Block, ...]:
-    told = Text(tuple(_heading(shown)), hanging=2)
-    rows = Text(tuple(device_lines(shown, width)), wrap=False)
+def _blocks(shown: DevicesShown, width: int, chosen: bool = True) -> tuple[Block, ...]:
+    told = Text(tuple(_heading(shown, chosen)), hanging=2)
+    rows = Text(tuple(device_lines(shown, width, chosen)), wrap=False)
     below = tuple(_below(shown, width))
     return (told, rows, Text(below, hanging=2)) if below else (told, rows)
 
 
-def device_lines(shown: DevicesShown, width: int) -> Iterator[Line]:
+def all_lines(shown: DevicesShown, width: int, chosen: bool) -> Iterator[Line]:
+    """All of it as lines of this width, with the device that is looked at if one is ``chosen``."""
+    for block in _blocks(shown, width, chosen):
+        yield from lay_out(document(block), width)
+
+
+def device_lines(shown: DevicesShown, width: int, chosen: bool = True) -> Iterator[Line]:
     """The table: a row for what all have together, then one for each device, or for those that have the same."""
-    table = _Table(shown, width)
+    table = _Table(shown, width, chosen)
     yield from table.heading()
     if table.ahead:
         yield line(("muted", f"  … {plural(table.ahead, 'row')} before"))
@@ -91,15 +114,12 @@ def device_lines(shown: DevicesShown, width: int) -> Iterator[Line]:
         yield line(("muted", f"  … and {plural(left, 'value')} before these"))
 
 
-def _heading(shown: DevicesShown) -> Iterator[Line]:
+def _heading(shown: DevicesShown, chosen: bool) -> Iterator[Line]:
     mesh = shown.mesh
     axes = " × ".join(f"{name}={size}" for name, size in mesh.axes)
     where = f" ({mesh.where})" if mesh.where else ""
-    yield line(
-        ("heading", plural(mesh.count, "device")),
-        ("muted", f" · {axes} · [ ] "),
-        ("label", f"device {mesh.index}{where}"),
-    )
+    here = line(("muted", " · [ ] "), ("label", f"device {mesh.index}{where}")) if chosen else ()
+    yield (*line(("heading", plural(mesh.count, "device")), ("muted", f" · {axes}")), *here)
     met = shown.meeting
     if met is not None:
         internal = f" ({met.primitive})" if met.primitive != met.name else ""
@@ -141,8 +161,9 @@ def _unknown(shown: DevicesShown) -> dict[str, list[str]]:
 class _Table:
     """The rows that are shown: each is for a device, or for several that have the same."""
 
-    def __init__(self, shown: DevicesShown, width: int) -> None:
+    def __init__(self, shown: DevicesShown, width: int, chosen: bool) -> None:
         self.shown = shown
+        self.chosen = chosen
         self.names = [str(name) for name, _ in shown.mesh.axes]
         self.sizes = [size for _, size in shown.mesh.axes]
         met = () if shown.meeting is None else shown.meeting.axes
@@ -222,7 +243,7 @@ class _Table:
 
     def line(self, place: int) -> Line:
         """A row."""
-        here = self.shown.mesh.index in self.rows[place]
+        here = self.chosen and self.shown.mesh.index in self.rows[place]
         mark: Segment = ("current", MARK + " ") if here else ("", "  ")
         label: Segment = ("label" if here else "muted", self.labels[place + 2])
         return (mark, *self._line(label, self.links[place], [cells[place + 1] for cells in self.cells], place))

@@ -36,7 +36,10 @@ class DeviceColumn:
       along: the axes of the mesh along which it may differ.
       result: whether it is what the moment's operation gives.
       note: how it is divided, if it is a part of something; '' otherwise.
+      numbers: those of the recording's values that it is of.
     """
+
+    numbers: tuple[int, ...] = ()
 
     def __init__(self, name: str, kind: str, along: Sequence[str], result: bool, note: str = "") -> None:
         self.name = name
@@ -69,6 +72,7 @@ class _OfVariable(DeviceColumn):
         note = "" if self.place is None else _note(name, self.place.spec, self.place.aval.str_short(), result)
         super().__init__(name, kind, along, result, note)
         self.known, self.mesh, self.number, self.what = known, mesh.key, number, what
+        self.numbers = (number,)
 
     def at(self, device: int) -> Found:
         return self.known.on_device(self.mesh, device, self.number, self.what)

@@ -1,0 +1,96 @@
+"""The pane of devices in a page: it shows what the terminal's does, and follows the device that is chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import minijax
+import minijax.numpy as jnp
+from minijax import lax
+from minijax.sharding import PartitionSpec as P
+from minijax.tools import record
+from minijax.tools.documents.document import MARK, lay_out
+from minijax.tools.pages.part import WIDTH
+from minijax.tools.pages.widget import payload, widget_html
+from minijax.tools.recording.cursor import LEAVE, Cursor
+from minijax.tools.recording.records import BindRecord, Recording
+from minijax.tools.stepper.devices import devices_pane, devices_shown
+from minijax.tools.values.moment import ledger
+from tests.browser.page import Browser, page
+
+READ = """
+const pane = document.querySelector('[data-pane=devices]');
+return pane.parentElement.hidden ? [] : [...pane.children].map((line) => line.textContent);
+"""
+
+# The slider's steps are the moments.
+MOVE = """
+const slider = document.querySelector('.mjw-slider');
+slider.value = arguments[0];
+slider.dispatchEvent(new Event('input'));
+"""
+
+
+def recorded() -> Recording:
+    def local(x: Any) -> Any:
+        y = jnp.sin(x)
+        z = lax.psum_scatter(y, "i", tiled=True)
+        return z * 2.0
+
+    mesh = minijax.make_mesh((2,), ("i",))
+    mapped = minijax.shard_map(local, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+    _, found = record(mapped, jnp.arange(8.0))
+    return found
+
+
+def squeezed(lines: Any) -> list[str]:
+    texts = [" ".join(text.replace(MARK, "").split()) for text in lines]
+    return [text for text in texts if text]
+
+
+def terminal(cursor: Cursor) -> list[str]:
+    return squeezed("".join(piece for _, piece in each) for each in lay_out(devices_pane(cursor), WIDTH))
+
+
+def test_devices_on_a_page_are_those_of_the_terminal(window: Browser, tmp_path: Path) -> None:
+    recording = recorded()
+    window.open(page(tmp_path, widget_html(recording)))
+    cursor = Cursor(recording)
+    seen = []
+    for position, moment in enumerate(cursor.moments):
+        cursor.go(position)
+        window.run(MOVE, position)
+        shown = devices_shown(cursor)
+        found = squeezed(window.run(READ))
+        if shown is None:
+            assert not found, moment
+            continue
+        wanted = terminal(cursor)
+        # the device is named where its choice changes what is shown
+        assert found[1:] == wanted[1:], moment
+        assert found[0] == (wanted[0] if shown.meeting is not None else wanted[0].partition(" · [")[0])
+        if isinstance(moment.node, BindRecord) and moment.kind == LEAVE:
+            seen.append(moment.node.primitive)
+    assert {"sin", "reduce_scatter", "mul", "shard_map"} <= {*seen}
+
+
+def test_another_device_is_given_something_else(window: Browser, tmp_path: Path) -> None:
+    recording = recorded()
+    cursor = Cursor(recording)
+    assert cursor.to_bind(primitive="reduce_scatter")
+    cursor.over()
+    window.open(page(tmp_path, widget_html(recording, start=cursor.position)))
+    before = squeezed(window.run(READ))
+    window.run("document.querySelector('.mjw-offer button:last-of-type').click()")
+    after = squeezed(window.run(READ))
+    assert "given to device 0" in before and "given to device 1" in after
+    (mesh,) = {devices.key for life in recording.lives if (devices := ledger(recording).devices(life.tracer.id))}
+    ledger(recording).iterations[mesh] = 1
+    assert after == terminal(cursor)
+
+
+def test_a_program_of_one_device_has_no_such_pane() -> None:
+    _, recording = record(jnp.sin, 1.0)
+    assert "devices" not in payload(recording)
+    assert payload(recorded())["devices"] is True
