@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 import minijax
 from minijax.lowering import bindings
+from tests.extend import examples
 
 from . import beside_jax
 from .beside_jax import (
@@ -37,6 +40,39 @@ def test_the_same_operations(program: Program) -> None:
 def test_constants_are_in_the_program_and_xla_computes_with_them(name: str) -> None:
     (program,) = [each for each in all_programs() if each.name == name]
     assert compare([program], Compiler(bindings.make_context(), each=False)) == []
+
+
+def sharding_params(closed: Any) -> dict[str, set[str]]:
+    """Of each primitive in a jaxpr of either library, the parameters that say where its results are."""
+    found: dict[str, set[str]] = {}
+    for each in (closed.jaxpr, *beside_jax.inner_jaxprs(closed)):
+        for eqn in each.eqns:
+            if eqn.primitive.name != "jit":  # of which ours has them where they say something
+                found.setdefault(eqn.primitive.name, set()).update(key for key in eqn.params if "sharding" in key)
+    return found
+
+
+def test_primitives_have_the_sharding_parameters_of_jaxs() -> None:
+    def convolved(ns):
+        ones = ns.numpy.ones
+        return lambda x: ns.lax.conv((x @ ones((3, 3))).reshape(1, 1, 3), ones((1, 1, 2)), (1,), "SAME").sum()
+
+    def called(ns):
+        io_callback = importlib.import_module(f"{ns.__name__}.experimental").io_callback
+        return lambda x: io_callback(np.sin, ns.pure_callback(np.cos, x, x), ns.lax.iota("int32", 3) * x)
+
+    # some of those that are compared, and what they do not reach
+    programs = SOME[::12] + [Program(f.__name__, (f(minijax), (X,)), (f(jax), (X,))) for f in (convolved, called)]
+    ours: dict[str, set[str]] = {}
+    theirs: dict[str, set[str]] = {}
+    for program in programs:
+        for found, ns, (f, args) in ((ours, minijax, program.ours), (theirs, jax, program.theirs)):
+            for name, params in sharding_params(ns.make_jaxpr(f)(*args)).items():
+                found.setdefault(name, set()).update(params)
+    both = ours.keys() & theirs.keys()
+    assert {name: ours[name] for name in both} == {name: theirs[name] for name in both}
+    declared = {p.name: p.sharding_param for p in examples.ours() if p.sharding_param}
+    assert declared.items() == {(name, param) for name in both for param in ours[name]} and len(declared) == 9
 
 
 def test_the_programs_are_many_and_have_different_names() -> None:
