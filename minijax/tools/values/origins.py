@@ -16,6 +16,7 @@ from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Var, subjaxprs
 from minijax.tools.recording.records import BindRecord, LifeRecord, Node, Recording, ScopeRecord
 from minijax.tools.recording.values import RunRecord
 from minijax.tools.values import slices
+from minijax.tools.values.devices import is_mapped
 from minijax.tools.values.moment import ledger
 from minijax.tools.values.replay import Frame, replay
 from minijax.tools.values.slices import UNKNOWN, Focus, SlicedProgram, WhatRan
@@ -90,6 +91,9 @@ class RanEquation(Ran):
 
     def frames(self, jaxpr: Jaxpr) -> Sequence[Frame] | None:
         out: list[Frame] = []
+        if is_mapped(self.eqn):  # all devices at once
+            every = [frame.inside(self.eqn, None) for frame in self.around]
+            return [each for each in every if isinstance(each, Frame) and each.jaxpr is jaxpr] or None
         for frame in self.around:
             count = frame.count(self.eqn)
             if not isinstance(count, int) or len(out) + count > MOST_FRAMES:

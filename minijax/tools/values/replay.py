@@ -150,13 +150,14 @@ class Frame:
         """The programs inside ``eqn``, as ``inside`` takes them, the usual one ('') first; none: ``()``."""
         return self.steps.parts(eqn)
 
-    def inside(self, eqn: JaxprEqn, index: int = 0, part: str = "") -> Any:
+    def inside(self, eqn: JaxprEqn, index: int | None = 0, part: str = "") -> Any:
         """The frame of a program inside ``eqn``, or an Unknown that says why there is none.
 
         Args:
           eqn: an equation of this frame's jaxpr.
           index: of a scan, the iteration, by its place in what is scanned; of a ``while``, the turn; of a ``cond``
-            whose examples take different branches, the branch; of a pmap, the device. Otherwise it is not looked at.
+            whose examples take different branches, the branch; of a pmap or ``shard_map``, the device, None for all,
+            which are examples of one more vmap for each axis of the mesh. Otherwise it is not looked at.
           part: which program, one of ``parts``: 'condition' of a ``while``, before turn ``index``; 'rule' of a
             custom_jvp call; 'fwd' and 'bwd' of a custom_vjp call; 'solve' and 'matvec' of a linear solve.
 

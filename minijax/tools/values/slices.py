@@ -19,6 +19,7 @@ CALLS = {
     "jit": "jaxpr",
     "remat2": "jaxpr",
     "pmap": "jaxpr",
+    "shard_map": "jaxpr",
     "call": "call_jaxpr",
     "closed_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr",

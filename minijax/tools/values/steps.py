@@ -229,7 +229,7 @@ class Steps:
             return "", "solve", "matvec"
         return ("",) if called(eqn)[0] or name in ("scan", "cond", "pmap", "shard_map") else ()
 
-    def inside(self, eqn: JaxprEqn, index: int, part: str) -> Any:
+    def inside(self, eqn: JaxprEqn, index: int | None, part: str) -> Any:
         """The frame of a program inside ``eqn``: see ``Frame.inside``."""
         if any(map(is_reference, eqn.invars)):
             return Unknown("it works on references of the program around it, and is evaluated as a whole")
@@ -255,7 +255,7 @@ class Steps:
                 which = self.frame.primal_of(eqn.invars[0])
                 if isinstance(which, Unknown):
                     return Unknown(f"{NO_CONDITION}: {which.reason}")
-                return self._branch(eqn, which, index)
+                return self._branch(eqn, which, index or 0)
             return self._call(eqn)
         except IndexError:
             raise

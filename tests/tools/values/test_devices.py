@@ -85,6 +85,7 @@ session.run_line("def logs(x):\\n    y = jnp.log(x - 3.)\\n    return y * 2.")
 each = dict(mesh=jax.make_mesh((8,), ("i",)), in_specs=P("i"), out_specs=P("i"))
 session.namespace["logs"] = jax.shard_map(session.namespace["logs"], **each)
 found["nan"] = shown("%nan logs(jnp.arange(16.))")
+found["origin"] = shown("%origin logs(jnp.arange(16.) + 4.)")
 
 
 def noisy(k, x):
@@ -149,6 +150,14 @@ def test_a_nan_is_found_on_the_device_that_makes_it() -> None:
     said = shown_there()["nan"]
     assert "y = jnp.log(x - 3.)" in said
     assert "inside   shard_map, device 0 of 8" in said
+
+
+def test_an_origin_goes_through_the_program_of_the_devices() -> None:
+    lines = [" ".join(line.split()) for line in shown_there()["origin"].splitlines()]
+    row = next(line for line in lines if "y = log(" in line)
+    # of all devices: log of 1 to log of 16
+    assert "f32[2]{V:i} 0.0 … 2.773" in row, row
+    assert lines[0].endswith("5 of 5 operations · 1 of 1 argument"), lines[0]
 
 
 def test_keys_are_followed_into_the_program_of_a_device() -> None:
