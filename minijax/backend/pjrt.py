@@ -625,10 +625,11 @@ def compile(
         loaded = work() if run_elsewhere is None else run_elsewhere(work)
     except rt.error as error:
         raise compile_error(error, name) from None
-    out_avals = _read_out_avals(rt, loaded) if out_avals is None else [*map(physical_aval, out_avals)]
+    types = _read_out_avals(rt, loaded) if out_avals is None else out_avals
+    out_avals = [*map(physical_aval, types)]
     if division is not None:
         place = assigned[0] if len(assigned) == 1 else None
-        shardings = division.results(loaded, out_avals)
+        shardings = division.results(loaded, types)
         if simulated:
             return SimulatedExecutable(Executable(rt, loaded, name, [], [], place, n_consts, kept))
         return Executable(rt, loaded, name, out_avals, shardings, place, n_consts, kept)

@@ -18,6 +18,7 @@ from minijax.core import dtypes
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.keys import is_key, keys_of, words_of
 from minijax.core.shardings import (
+    NamedSharding,
     PartitionSpec,
     Sharding,
     SimulatedDevice,
@@ -193,7 +194,7 @@ class Division:
             ]
         found = loaded.get_output_shardings() if None in self.outs else None
         self.outs = [
-            self._chosen(None if found is None else found[i], aval.ndim) if each is None else each
+            _written(self._chosen(None if found is None else found[i], aval.ndim) if each is None else each, aval)
             for i, (each, aval) in enumerate(zip(self.outs, out_avals, strict=True))
         ]
         return [] if self.simulated else [*map(xla_sharding, self.outs)]  # type: ignore[arg-type]
@@ -206,6 +207,13 @@ class Division:
         if self.first is not None and self.first[1] == ndim and self.first[0].is_equivalent_to(found, ndim):
             return self.first[0]
         return found
+
+
+def _written(sharding: Sharding, aval: ShapedArray) -> Sharding:
+    """``sharding`` as JAX writes it for a result of type ``aval``: of keys over devices all dimensions are named."""
+    if not (is_key(aval.dtype) and isinstance(sharding, NamedSharding) and sharding.mesh.size > 1):
+        return sharding
+    return sharding.with_spec((*sharding.spec, *[None] * (aval.ndim - len(sharding.spec))))
 
 
 def _partly_free(sharding: Sharding) -> bool:

@@ -18,7 +18,6 @@ from minijax.core import dtypes, observe
 from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, get_aval, kind_of, placed_text
 from minijax.core.avals import ShapedArray
 from minijax.core.guards import check_transfer, transfer_guards
-from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
 from minijax.core.shardings import (
     NamedSharding,
@@ -54,7 +53,6 @@ class Partitioned(Compiled):
         self.placement = placement
         super().__init__(*made_of)
         self.repeatable = bool(self.out_avals) and not (self.effectful or self.float0s)
-        self.division.outs = [*map(_written, self.division.outs, self.out_avals)]
         # what makes arrays of the results' buffers
         self.arrays = _maker(self.out_avals, self.division.outs)
         self.ins: list[Any] = self.division.ins[self.n_consts :]
@@ -125,13 +123,6 @@ class Simulated(Partitioned):
             "AbstractMesh has been named. Put its arguments over a Mesh of devices, or look at the program that each "
             "device would run, jit(f).lower(...).compile().as_text()."
         )
-
-
-def _written(sharding: Any, aval: ShapedArray) -> Any:
-    """``sharding`` as JAX writes it for a result of type ``aval``: of keys it names all dimensions."""
-    if not (is_key(aval.dtype) and isinstance(sharding, NamedSharding)):
-        return sharding
-    return sharding.with_spec((*sharding.spec, *[None] * (aval.ndim - len(sharding.spec))))
 
 
 def _maker(avals: Sequence[ShapedArray], shardings: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
