@@ -28,6 +28,7 @@ __all__ = [
     "check_tracer_leaks",
     "checking_leaks",
     "config",
+    "counts_apart",
     "debug_infs",
     "debug_key_reuse",
     "debug_nans",
@@ -52,6 +53,7 @@ __all__ = [
     "rank_promotion",
     "results_checked",
     "set_nan_checks",
+    "threefry_partitionable",
     "trace_key",
     "tracing_forbidden",
     "transfer_guard",
@@ -78,6 +80,7 @@ class ConfigValues(NamedTuple):
     use_direct_linearize: bool = True
     debug_infs: bool = False
     default_prng_impl: str = "threefry2x32"
+    threefry_partitionable: bool = True
     # the mesh that sharding.set_mesh sets, which is no setting of the user's
     context_mesh: Any = None
     no_tracing: bool = False
@@ -94,7 +97,7 @@ class ConfigValues(NamedTuple):
 
 
 # What a staged program can depend on. The others say what is shown, forbidden or logged, and where programs run.
-_TRACED = 10
+_TRACED = 11
 _TRACE_FIELDS = ConfigValues._fields[:_TRACED]
 
 
@@ -283,6 +286,11 @@ def default_prng() -> str:
     return (_thread_values() if _override_count else _values).default_prng_impl
 
 
+def counts_apart() -> bool:
+    """Whether each random number of Threefry's is made of its own place alone, in this thread."""
+    return (_thread_values() if _override_count else _values).threefry_partitionable
+
+
 def leaks_checked() -> bool:
     """Whether a transformation whose tracers outlive it is an error in this thread."""
     return (_thread_values() if _override_count else _values).check_tracer_leaks
@@ -302,8 +310,8 @@ def preferred_device() -> Any:
 def tracing_forbidden() -> bool:
     """Whether staging a function is an error in this thread."""
     if _override_count:
-        return _thread_values()[10]
-    return _values[10]
+        return _thread_values().no_tracing
+    return _values.no_tracing
 
 
 def trace_key() -> TraceKey:
@@ -534,6 +542,12 @@ default_prng_impl = Setting(
     "How random keys are made where no implementation is named.",
     words=_PRNGS,
 )
+threefry_partitionable = Setting(
+    "threefry_partitionable",
+    _check_bool,
+    "Random bits of Threefry's are made each of its own place, so that devices need not talk; else as they first were.",
+    flag=True,
+)
 checking_leaks = Setting(
     "check_tracer_leaks",
     _check_bool,
@@ -603,6 +617,7 @@ _SETTINGS = {
         no_tracing,
         debug_infs,
         default_prng_impl,
+        threefry_partitionable,
         checking_leaks,
         log_compiles,
         explain_cache_misses,

@@ -27,7 +27,7 @@ settings = importlib.import_module("minijax.config")
 
 BOOLEANS = (
     *("enable_x64", "debug_nans", "debug_infs", "disable_jit", "no_tracing", "use_direct_linearize"),
-    *("check_tracer_leaks", "log_compiles", "explain_cache_misses", "debug_key_reuse"),
+    *("check_tracer_leaks", "log_compiles", "explain_cache_misses", "debug_key_reuse", "threefry_partitionable"),
 )
 DIRECTIONS = ("host_to_device", "device_to_device", "device_to_host")
 GUARDS = ("transfer_guard", *(f"transfer_guard_{direction}" for direction in DIRECTIONS))
@@ -48,6 +48,7 @@ CONTEXTS = {
     "no_tracing": (settings.no_tracing, True),
     "debug_infs": (settings.debug_infs, True),
     "default_prng_impl": (settings.default_prng_impl, "rbg"),
+    "threefry_partitionable": (settings.threefry_partitionable, False),
     "check_tracer_leaks": (settings.checking_leaks, True),
     "log_compiles": (settings.log_compiles, True),
     "explain_cache_misses": (settings.explain_cache_misses, True),
@@ -292,7 +293,7 @@ def test_environment() -> None:
     run = with_environment(
         JAX_ENABLE_X64="1", JAX_NUMPY_RANK_PROMOTION="raise", MINIJAX_DEBUG_NANS="yes", JAX_DISABLE_JIT="0"
     )
-    expected = ["True", "True", "False", "None", "raise", "standard", "True", "False", "threefry2x32", "False"]
+    expected = ["True", "True", "False", "None", "raise", "standard", "True", "False", "threefry2x32", "True", "False"]
     assert run.stdout.split() == [*expected, "auto", *["False"] * 3, *["None"] * 5, "False"], run.stderr
     run = with_environment(JAX_ENABLE_X64="1", MINIJAX_ENABLE_X64="off")
     assert run.stdout.split()[0] == "False", run.stderr
@@ -356,6 +357,28 @@ def test_debug_infs(library: Any) -> None:
         assert np.isnan((zeros / zeros)[0])
         assert library.grad(lambda x: (x * x).sum())(zeros).tolist() == [0, 0]
     assert np.isinf(1 / zeros).all()
+
+
+def test_threefry_partitionable() -> None:
+    def drawn(library: Any, shape: tuple[int, ...]) -> list[Any]:
+        random, key, few = library.random, library.random.key(3), library.random.split(library.random.key(9), 2)
+        bits = [random.bits(key, shape, dtype) for dtype in ("uint8", "uint16", "uint32")]
+        split = [random.split(key, shape), random.split(random.key(3, impl="rbg"), shape)]
+        mapped = library.vmap(lambda k: random.uniform(k, shape))(few)
+        jitted = library.jit(lambda k: random.bits(k, shape))(key)
+        return [*bits, *map(random.key_data, split), mapped, jitted]
+
+    for shape in ((), (5,), (4, 3)):
+        usual = drawn(minijax, shape)
+        with minijax.threefry_partitionable(False), jax.threefry_partitionable(False):
+            ours, theirs = drawn(minijax, shape), drawn(jax, shape)
+        assert all(map(np.array_equal, ours, theirs))
+        assert not all(map(np.array_equal, ours, usual))
+        assert all(map(np.array_equal, usual, drawn(minijax, shape)))
+    with minijax.enable_x64(True), jax.enable_x64(True):
+        with minijax.threefry_partitionable(False), jax.threefry_partitionable(False):
+            ours, theirs = (library.random.bits(library.random.key(1), (3,), "uint64") for library in (minijax, jax))
+    assert np.array_equal(ours, theirs)
 
 
 @LIBRARIES

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from minijax.backend import pjrt, spmd
+from minijax.config import trace_key
 from minijax.core import dtypes, observe
 from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, get_aval, kind_of, placed_text
 from minijax.core.avals import ShapedArray
@@ -436,7 +437,7 @@ def evaluate_over_mesh(
     arrays = [as_array(check_alive(x)) for x in args]
     avals = [x.aval for x in arrays]
     places = [x.device if isinstance(x, CommittedArray) else None for x in arrays]
-    key: Any = (p, *avals, *places, context.mesh, *params.items())
+    key: Any = (p, *avals, *places, trace_key(), *params.items())
     kept = _kept_equations(params)
     try:
         program = kept.get(key)
