@@ -16,6 +16,7 @@ from minijax.tools.stepper.backward import at_cursor
 from minijax.tools.stepper.origins import moment_of
 from minijax.tools.values import grid
 from minijax.tools.values.brief import brief, numpy_of
+from minijax.tools.values.devices import place_in_mesh
 from minijax.tools.values.expressions import Evaluated, evaluate
 from minijax.tools.values.moment import Ledger, LoopShown, Unknown, Worth, ledger
 from minijax.tools.values.table import COLUMNS, Named, loop_text, named_until, row_until, value_row, values_pane
@@ -235,7 +236,8 @@ class Looking:
         wanted = loop.index + step if number is None else number
         index = min(max(wanted, 0), max(loop.count - 1, 0))
         self.known.iterations[loop.key] = index
-        self.stepper.say(f"{loop_text(loop.replace(index=index))} · [ ] for others", "muted")
+        now = loop.replace(index=index, where=place_in_mesh(loop.axes, index))
+        self.stepper.say(f"{loop_text(now)} · [ ] for others", "muted")
 
     def _loop(self) -> LoopShown | None:
         backward = at_cursor(self.stepper.cursor)

@@ -771,3 +771,23 @@ def test_the_mouse_goes_to_rows_of_the_tree_and_scrolls_what_is_below_it(step: S
     stepper.wheel("jaxpr", 3)
     assert stepper.focus == "jaxpr" and stepper.scrolled["jaxpr"][0] == 3
     assert target_at(lines, size[0] + 5, 2)[0] in seen and target_at(lines, 0, size[1] + 5) == ("", "")
+
+
+def test_the_pane_of_devices_comes_up_where_a_program_of_theirs_is_at_work_and_a_key_goes_to_the_next() -> None:
+    def total(x):
+        return minijax.lax.psum(jnp.sin(x), "i")
+
+    spec = minijax.sharding.PartitionSpec
+    mesh = minijax.make_mesh((2, 1), ("i", "j"))
+    mapped = minijax.shard_map(total, mesh=mesh, in_specs=spec("i"), out_specs=spec())
+    stepper = Stepper(Step(recorded(lambda: mapped(jnp.arange(4.0)))))
+    assert "[7 devices]" not in text(stepper, 112, 32)
+    assert stepper.cursor.to_bind(primitive="psum_invariant")
+    stepper.over()
+    shown = text(stepper, 112, 32)
+    assert "[7 devices]" in shown and "2 devices · i=2 × j=1 · [ ] device 0 (i=0, j=0)" in shown
+    stepper.values.iterate(1)
+    assert stepper.message[1].startswith("device 1 of 2 (i=1, j=0)")
+    shown = text(stepper, 112, 32)
+    assert "device 1 (i=1, j=0)" in shown and "▶ 1  1" in shown
+    assert "┐ ┌▶" in shown.replace("┬─┬", "┐ ┌") and "┘ └▶" in shown

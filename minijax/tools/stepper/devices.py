@@ -39,6 +39,7 @@ from minijax.tools.values.on_devices import (
     pieces,
     together,
 )
+from minijax.tools.values.table import NO_ARRAYS
 
 # Rows of a table of devices; of more, those around the one that is looked at.
 MOST_ROWS = 16
@@ -82,6 +83,8 @@ def devices_of(cursor: Cursor) -> Callable[[], DevicesShown | None] | None:
 
 def devices_pane(cursor: Cursor) -> Document:
     """The values of the current operation on every device, side by side."""
+    if at_hand(cursor.recording) is None:
+        return document(Text((NO_ARRAYS,)))
     found = devices_shown(cursor)
     return document(Text((NOWHERE,))) if found is None else document(Fitted(partial(_blocks, found)))
 
@@ -225,8 +228,9 @@ class _Table:
         if met.way in ("one", "source"):
             return [_arrow(met, row[0]) for row in self.rows]
         out = []
-        for _, group in itertools.groupby(self.rows, lambda row: met.group(row[0])):
-            out += _brackets(len(list(group)))
+        for met_there, rows in itertools.groupby(self.rows, lambda row: met.group(row[0])):
+            group = list(rows)
+            out += _brackets(len(group), met_there[0] in group[0], met_there[-1] in group[-1])
         return out
 
     def heading(self) -> Iterator[Line]:
@@ -265,13 +269,18 @@ def _arrow(met: Meeting, device: int) -> str:
     return f"{gives:<8}{f'{by[0]} ─▶' if by else 'nobody'}"
 
 
-def _brackets(count: int) -> list[str]:
-    if count == 1:
+def _brackets(count: int, begins: bool, ends: bool) -> list[str]:
+    """What joins so many rows; they may go on above and below."""
+    if count == 1 and begins and ends:
         return [" ───▶"]
-    middle = (count - 1) // 2
     out = [" ─┤ ├▶"] * count
-    out[0], out[-1] = " ─┐ ┌▶", " ─┘ └▶"
-    out[middle] = out[middle].replace("┤ ├", "┼─┼").replace("┐ ┌", "┬─┬")
+    if begins:
+        out[0] = " ─┐ ┌▶"
+    if ends:
+        out[-1] = " ─┘ └▶"
+    middle = (count - 1) // 2
+    for corner, joined in (("┤ ├", "┼─┼"), ("┐ ┌", "┬─┬"), ("┘ └", "┴─┴")):
+        out[middle] = out[middle].replace(corner, joined)
     return out
 
 
