@@ -27,6 +27,7 @@ PAGES = (
     "backward",
     "compiled",
     "sharding",
+    "communication",
     "problems",
     "notebooks",
     "jax",
@@ -34,7 +35,7 @@ PAGES = (
     "python",
 )
 # How many devices a page is about, where that is more than one: it is made in a process that has so many.
-DEVICES = {"sharding": 8, "tour": 8}
+DEVICES = {"sharding": 8, "communication": 8, "tour": 8}
 
 
 def places(names: Iterable[str]) -> list[Place]:

@@ -56,6 +56,9 @@ def test_what_blocks_show_is_what_they_gave(site: Path) -> None:
     assert "smallest example square_of_mine_p.bind" in shown(site / "primitives.html")
     assert "2 parts, each on 4" in shown(site / "sharding.html")
     assert shown(site / "sharding.html").count("ppermute asks for it") == 3
+    # the bytes that the model of communication says, and those of the compiled programs
+    rows = re.findall(r"(?m)^(mlp|block) +(\w+) +(\w+) +([\d,]+) +([\d,]+)", shown(site / "communication.html"))
+    assert len({row[:3] for row in rows}) == 20 and all(computed == compiled for *_, computed, compiled in rows)
 
 
 def test_a_page_that_cannot_be_made_in_a_process_of_its_own_ends_the_build() -> None:
