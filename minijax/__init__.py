@@ -221,7 +221,7 @@ _LATE = (
 # Functions that few programs use, and the modules that give them.
 _LATE_FUNCTIONS = {
     **dict.fromkeys(("Ref", "ad", "ds", "free_ref", "freeze", "new_ref"), "minijax.api.refs"),
-    **dict.fromkeys(("NamedSharding", "P", "make_mesh", "set_mesh"), "minijax.sharding"),
+    **dict.fromkeys(("NamedSharding", "P", "make_mesh", "reshard", "set_mesh"), "minijax.sharding"),
     **dict.fromkeys(
         (
             "make_array_from_callback",

@@ -28,6 +28,7 @@ __all__ = [
     "check_tracer_leaks",
     "checking_leaks",
     "config",
+    "context_mesh",
     "counts_apart",
     "debug_infs",
     "debug_key_reuse",
@@ -99,6 +100,7 @@ class ConfigValues(NamedTuple):
 # What a staged program can depend on. The others say what is shown, forbidden or logged, and where programs run.
 _TRACED = 11
 _TRACE_FIELDS = ConfigValues._fields[:_TRACED]
+_CONTEXT_MESH = _TRACE_FIELDS.index("context_mesh")
 
 
 class TraceKey:
@@ -437,6 +439,11 @@ class _Override(contextlib.ContextDecorator):
         else:
             _thread.overrides[self.name] = before
         _refresh(_thread)
+
+
+def context_mesh() -> Any:
+    """The mesh that programs are staged for on this thread, None if none is set."""
+    return trace_key().values[_CONTEXT_MESH]
 
 
 def set_context_mesh(mesh: Any) -> None:

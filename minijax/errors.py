@@ -27,6 +27,7 @@ __all__ = [
     "KeyReuseError",
     "NonConcreteBooleanIndexError",
     "RecompilationError",
+    "ShardingTypeError",
     "TracerArrayConversionError",
     "TracerBoolConversionError",
     "TracerIntegerConversionError",
@@ -399,6 +400,10 @@ class KeyReuseError(JAXTypeError):
 
 class InconclusiveDimensionOperation(Exception):
     """JAX raises it for symbolic dimensions. minijax has none and never raises it."""
+
+
+class ShardingTypeError(Exception):
+    """How an operation's result is divided over explicit axes of a mesh does not follow from its operands' types."""
 
 
 class JaxprTypeError(TypeError):

@@ -1,6 +1,7 @@
 """``minijax.sharding``: meshes and shardings as data: arrays lie, and programs are divided, as they say.
 
-Axes of type ``Explicit`` are treated as those of type ``Auto``: types say nothing of shardings, the compiler chooses.
+Along axes of type ``Auto`` the compiler divides. Those of type ``Explicit`` stand in the types of arrays,
+``f32[8@x,4]``, and how results are divided follows from these (``reshard``, ``auto_axes``, ``explicit_axes``).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from minijax.api.devices import devices as all_devices
+from minijax.api.explicit import auto_axes, explicit_axes, use_abstract_mesh
 from minijax.backend import pjrt
 from minijax.config import set_context_mesh
 from minijax.core.shardings import (
@@ -24,6 +26,7 @@ from minijax.core.shardings import (
     context,
 )
 from minijax.core.trace import state
+from minijax.ops.meshes.reshard import reshard
 
 __all__ = [
     "AbstractMesh",
@@ -34,10 +37,14 @@ __all__ = [
     "PartitionSpec",
     "Sharding",
     "SingleDeviceSharding",
+    "auto_axes",
+    "explicit_axes",
     "get_abstract_mesh",
     "get_mesh",
     "make_mesh",
+    "reshard",
     "set_mesh",
+    "use_abstract_mesh",
 ]
 
 P = PartitionSpec

@@ -26,7 +26,7 @@ from minijax.api.flat import (
 from minijax.api.repeated import MISSED, Known, Repeat, places_of
 from minijax.api.stages import Lowered, StagedCall, Traced, divided, placement_at
 from minijax.backend import failures, fastcall, pjrt
-from minijax.config import common_key, jit_disabled, trace_key, while_on, x64_enabled
+from minijax.config import common_key, context_mesh, jit_disabled, trace_key, while_on, x64_enabled
 from minijax.core import late, observe
 from minijax.core.array import Array, common_device, get_aval, is_array_like, numpy_aval
 from minijax.core.avals import ShapedArray
@@ -374,6 +374,8 @@ class JitFunction:
         closed, outer = open_over_tracers(closed)
         donated = (False,) * len(outer) + self._donated(in_tree, args, kwargs, static) + (False,) * len(refs)
         params = {"name": name, "jaxpr": closed, "donated_invars": donated}
+        if context_mesh() is not None:
+            params["ctx_mesh"] = context_mesh()
         if self.keep_unused:
             params["keep_unused"] = True
         if self.inline:

@@ -14,6 +14,7 @@ from minijax.api.compile import jit
 from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name
 from minijax.core import late
 from minijax.core.array import get_aval
+from minijax.core.explicit import spec_of
 from minijax.core.lists import merge, partition
 from minijax.core.refs import AbstractRef
 from minijax.core.shardings import (
@@ -61,7 +62,7 @@ def shard_map(
       out_specs: a ``PartitionSpec`` for each output, or a prefix of their tree: how the parts are put together. An axis
         that is not named is one along which all devices have the same.
       in_specs: likewise for the arguments, in a tuple: how they are divided. An argument for which it says None is
-        handed to ``f`` as it is.
+        handed to ``f`` as it is. By default, over a mesh with explicit axes, as the types of the arguments say.
       mesh: the devices; by default the mesh that ``set_mesh`` has set.
       axis_names: the axes of the mesh along which ``f`` runs on each device; all by default. The others are left to the
         compiler.
@@ -99,6 +100,27 @@ def _is_leaf(x: Any) -> bool:
     return x is None or _is_spec(x)
 
 
+def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any]) -> None:
+    """ValueError unless an argument is divided along the explicit axes ``axes`` as ``spec`` says, if its type says."""
+    own = spec_of(aval)
+    if not any(own):
+        return
+    wanted = [axes_of_part(part) for part in (*spec, *[None] * (aval.ndim - len(spec)))]
+    found = [tuple(name for name in axes_of_part(part) if name in axes) for part in own]
+    if wanted != found:
+        raise ValueError(
+            f"in_specs passed to shard_map: {spec} does not match the specs of the input: {PartitionSpec(*own)} for "
+            f"arg: {aval}. `in_specs` is an optional argument so you can omit specifying it and shard_map will infer "
+            "the in_specs from the arguments. If you want to reshard your inputs, you can use `jax.reshard` on the "
+            "arguments and then pass those args to shard_map."
+        )
+
+
+def _found_specs(args: Any) -> Any:
+    """How the types of ``args`` say that they are divided."""
+    return tree_map(lambda x: PartitionSpec(*spec_of(get_aval(x))), args)
+
+
 class _Now(threading.local):
     """Of this thread's call outside of all transformations: its operands, and whether values of tracers were shown."""
 
@@ -121,7 +143,10 @@ class ShardMapped:
         self.programs: dict[Any, Any] = {}
         self.now = _Now()
         # whether there may be arguments that are no operands
-        self.hands_on = None in tree_leaves(in_specs, is_leaf=_is_leaf)
+        self.hands_on = in_specs is not None and None in tree_leaves(in_specs, is_leaf=_is_leaf)
+
+    def _with_specs(self, in_specs: Any, mesh: Any) -> ShardMapped:
+        return ShardMapped(self.fun, mesh, in_specs, self.out_specs, self.axes, self.check_vma)
 
     def run(self, *args: Any) -> Any:
         """The value, where nothing is traced. A call whose values were shown is staged anew, to show the next ones."""
@@ -182,6 +207,8 @@ class ShardMapped:
                 f"jax.shard_map requires axis_names={set(axes)} to be a subset of mesh.axis_names={mesh.axis_names}."
             )
         axes = axes.difference(manual_axes())  # along the others it runs on each device already
+        if self.in_specs is None and mesh.any_explicit:
+            return self._with_specs(_found_specs(args), mesh)(*args)
         self._check_specs(self.in_specs, mesh, axes, "in_specs")
         self._check_specs(self.out_specs, mesh, axes, "out_specs")
         handed_on = self._handed_on(args)
@@ -200,6 +227,8 @@ class ShardMapped:
                     "supported. Hand over what it holds, r[...], and return what it is to hold."
                 )
             self._check(aval, spec, mesh, i)
+            if mesh.any_explicit:
+                _check_divided(aval, spec, axes)
         flat = FlatFun(self.fun, in_tree, "shard_map", subject=describe(self.fun))
         out_specs: list[PartitionSpec] = []
 

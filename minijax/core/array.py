@@ -13,7 +13,7 @@ import numpy as np
 
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.avals import AnyArray, ShapedArray, dtype_name
+from minijax.core.avals import AnyArray, ShapedArray, divided_by, dtype_name
 from minijax.core.keys import KeyType, impl_of, is_key, keys_of, words_of
 from minijax.core.refs import AbstractRef
 
@@ -266,6 +266,7 @@ class MeshArray(CommittedArray):
     __slots__ = ("kind",)
 
     def __init__(self, buffer: Any, aval: ShapedArray, sharding: Any) -> None:
+        aval = placed_type(aval, sharding)
         super().__init__(buffer, aval, sharding)
         self.kind = kind_of(aval, sharding)
 
@@ -286,6 +287,14 @@ class MeshArray(CommittedArray):
     def assignment(self) -> tuple[Any, ...]:
         """The devices, in the order in which programs are given them."""
         return self.device.assignment  # type: ignore[no-any-return]
+
+
+def placed_type(aval: ShapedArray, sharding: Any) -> ShapedArray:
+    """The type of an array of type ``aval`` that lies as ``sharding`` says: see ``core.explicit``."""
+    mesh = getattr(sharding, "mesh", None)
+    if type(aval) is ShapedArray and (mesh is None or not mesh.any_explicit):
+        return aval
+    return divided_by(aval, sharding)  # type: ignore[no-any-return]
 
 
 _kinds: dict[tuple[ShapedArray, Any], object] = {}
@@ -317,7 +326,7 @@ def committed(x: Any, device: Any) -> Any:
 
 def uncommitted(x: Any) -> Any:
     """The value of a committed array as an array that may be anywhere; anything else as it is."""
-    return Array(x._value(), x.aval) if type(x) in HELD else x
+    return Array(x._value(), placed_type(x.aval, None)) if type(x) in HELD else x
 
 
 def retyped(x: Array, aval: ShapedArray) -> Array:

@@ -8,16 +8,20 @@ is kept on the object.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.core.keys import WORD, KeyType
 from minijax.core.named import NamedTuple
 
 # Whether a type of keys was ever made: while it is False nobody has to look for them.
 keys_made = False
+
+# Whether a type was ever made that says how arrays are divided over a mesh.
+divisions_made = False
 
 _interned: weakref.WeakValueDictionary[Any, ShapedArray] = weakref.WeakValueDictionary()
 
@@ -26,6 +30,12 @@ def note_keys() -> None:
     """Say that there are types of keys."""
     global keys_made
     keys_made = True
+
+
+def note_divisions() -> None:
+    """Say that there are types of divided arrays."""
+    global divisions_made
+    divisions_made = True
 
 
 class ManualAxisType(NamedTuple):
@@ -52,14 +62,12 @@ class ShapedArray:
     zero: Any  # the symbolic ``Zero`` of this type, made at first need
     mlir: str | None  # 'tensor<8xf32>', made at first need
     unmapped: dict[int, ShapedArray] | None  # an axis -> the type of a part along it: see ``part``
-    # JAX's types say how an array is laid out over devices; these do not.
-    sharding = None
     # The axes of a mesh along which devices may hold different values: see ``core.varying``, whose types have some.
     vma: frozenset[Any] = frozenset()
 
-    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: None = None) -> ShapedArray:
+    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None) -> ShapedArray:
         if sharding is not None:
-            raise NotImplementedError(f"ShapedArray: minijax's types say nothing of devices, got {sharding!r}")
+            return divided_by(ShapedArray(shape, dtype, weak_type), sharding)  # type: ignore[no-any-return]
         key = (shape, dtype, weak_type)
         try:
             self = _interned.get(key)
@@ -88,6 +96,11 @@ class ShapedArray:
         self.size = size
         self.zero = self.mlir = self.unmapped = None
         return _interned.setdefault(canonical, self)
+
+    @property
+    def sharding(self) -> Any:
+        """How values of this type are divided over the mesh that is set: not at all. See ``core.explicit``."""
+        return late.public("minijax.core.shardings", "undivided")(self.ndim)
 
     @property
     def manual_axis_type(self) -> ManualAxisType:
@@ -133,6 +146,10 @@ class ShapedArray:
             found = kept[axis] = self.update(shape=shape)
         return found
 
+    def stacked(self, size: int, axis: int = 0, part: Any = None) -> ShapedArray:
+        """The type of ``size`` such values along a new ``axis``; ``part`` says along what it is divided, if it is."""
+        return self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]))
+
     def strip_weak_type(self) -> ShapedArray:
         """The same type, strong."""
         return self.update(weak_type=False) if self.weak_type else self
@@ -159,6 +176,26 @@ class ShapedArray:
         if not self.shape:
             raise TypeError("len() of unsized object: the array is a scalar")
         return self.shape[0]
+
+
+def divided_by(aval: ShapedArray, sharding: Any) -> Any:
+    """The type of arrays of type ``aval`` that are divided as ``sharding`` says."""
+    return late.public("minijax.core.explicit", "divided_like")(aval, sharding)
+
+
+def division(aval: ShapedArray, *others: ShapedArray) -> Any:
+    """How a value of type ``aval`` is divided, as a parameter says it: None where no type, of ``others`` too, says."""
+    return late.public("minijax.core.explicit", "sharding_like")(aval, *others) if divisions_made else None
+
+
+def divided_part(aval: ShapedArray, axis: int) -> Any:
+    """The axes of a mesh that divide values of type ``aval`` along ``axis``, as the type says; None if none does."""
+    return late.public("minijax.core.explicit", "spec_of")(aval)[axis] if divisions_made else None
+
+
+def common_division(avals: Sequence[ShapedArray], ndim: int) -> Any:
+    """How arrays of these types are divided together, repeated to one shape of ``ndim`` dimensions; as ``division``."""
+    return late.public("minijax.core.explicit", "combined")(avals, ndim) if divisions_made else None
 
 
 def physical_aval(aval: ShapedArray) -> ShapedArray:

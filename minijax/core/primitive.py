@@ -29,10 +29,14 @@ MAX_SIGNATURES = 8192
 # Not empty once somebody is to be told of operations, or of their results, before or after they are evaluated.
 evaluation_watched: list[str] = []
 
-# What looks at the operands of each operation, and may give others for them, where ``bind_watched`` is not empty; and
-# what knows the types of results where it knows those of operands. Both are empty but for ``core.varying``.
+# What looks at the operands of each operation, and may give others for them, where ``bind_watched`` is not empty. It is
+# empty but for ``core.varying``.
 bind_hooks: list[Callable[[Primitive, tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]] = []
-abstract_hooks: list[Callable[[Primitive, tuple[Any, ...], dict[str, Any]], Any]] = []
+# What knows the types of results of operands whose types say more than shape and dtype: along which axes values vary
+# (``core.varying``), how they are divided (``core.explicit``). Each strips what it knows of and leaves the rest to
+# those behind it (``infer_type``); None where it has nothing to say. Empty until there is such a type.
+TypeHook = Callable[["Primitive", tuple[Any, ...], dict[str, Any], int], Any]
+abstract_hooks: list[TypeHook] = []
 
 _numpy_value = operator.attrgetter("_np")
 _aval = operator.attrgetter("aval")
@@ -306,11 +310,7 @@ def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str
         _check_no_keys(primitive, avals)
     if AbstractRef.made and not primitive.takes_refs:
         _check_no_refs(primitive, avals)
-    out = None
-    for type_of in abstract_hooks:
-        out = type_of(primitive, avals, params)
-    if out is None:
-        out = abstract_rules[primitive](*avals, **params)
+    out = infer_type(primitive, avals, params) if abstract_hooks else abstract_rules[primitive](*avals, **params)
     if out is None:
         expected = "a list of ShapedArrays" if primitive.multiple_results else "a ShapedArray"
         raise bad_result(abstract_rules, primitive, out, expected, TypeError("no type"))
@@ -319,6 +319,15 @@ def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str
             primitive.signatures.clear()
         primitive.signatures[key] = out
     return out
+
+
+def infer_type(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], first: int = 0) -> Any:
+    """The output type(s) as the ``abstract_hooks`` from the ``first`` on know them, or else as the primitive's rule."""
+    for place in range(first, len(abstract_hooks)):
+        out = abstract_hooks[place](primitive, avals, params, place + 1)
+        if out is not None:
+            return out
+    return abstract_rules[primitive](*avals, **params)
 
 
 def _check_no_keys(primitive: Primitive, avals: tuple[Any, ...]) -> None:

@@ -56,6 +56,14 @@ class AbstractRef:
     def __reduce__(self) -> Any:
         return AbstractRef, (self.inner_aval,)
 
+    def part(self, axis: int) -> AbstractRef:
+        """The type of a reference to the part without ``axis``."""
+        return AbstractRef(self.inner_aval.part(axis))
+
+    def stacked(self, size: int, axis: int = 0, part: Any = None) -> AbstractRef:
+        """The type of a reference to ``size`` such values along a new ``axis``."""
+        return AbstractRef(self.inner_aval.stacked(size, axis, part))
+
     @property
     def vma(self) -> frozenset[Any]:
         """The axes of a mesh along which devices may hold different values in it."""

@@ -19,6 +19,7 @@ from minijax.core.named import NamedTuple
 from minijax.core.structural import UNSPECIFIED
 from minijax.pytree import tree_leaves
 
+
 # Where devices keep arrays.
 _MEMORY = "device"
 
@@ -93,10 +94,22 @@ def _part(given: Any) -> Any:
 
 
 class AbstractMesh:
-    """The names, sizes and types of a mesh's axes, without devices."""
+    """The names, sizes and types of a mesh's axes, without devices.
 
-    def __init__(self, axis_sizes: Sequence[int], axis_names: Sequence[str], axis_types: Any = None) -> None:
+    ``device_kind`` and ``platform`` say of which kind the devices are, if that is known.
+    """
+
+    def __init__(
+        self,
+        axis_sizes: Sequence[int],
+        axis_names: Sequence[str],
+        axis_types: Any = None,
+        *,
+        device_kind: str | None = None,
+        platform: str | None = None,
+    ) -> None:
         self.axis_sizes, self.axis_names = tuple(axis_sizes), tuple(axis_names)
+        self.device_kind, self.platform = device_kind, platform
         self.axis_types = _types(axis_types, len(self.axis_names))
         if len(self.axis_sizes) != len(self.axis_names):
             raise ValueError(
@@ -120,16 +133,80 @@ class AbstractMesh:
     def empty(self) -> bool:
         return self.size == 0
 
+    @property
+    def abstract_mesh(self) -> AbstractMesh:
+        """The same without devices."""
+        return self
+
+    def axes_of_type(self, kind: AxisType) -> tuple[str, ...]:
+        """The names of the axes of one type."""
+        return tuple(name for name, own in zip(self.axis_names, self.axis_types, strict=True) if own is kind)
+
+    @property
+    def auto_axes(self) -> tuple[str, ...]:
+        """The names of the axes along which the compiler divides."""
+        return self.axes_of_type(AxisType.Auto)
+
+    @property
+    def explicit_axes(self) -> tuple[str, ...]:
+        """The names of the axes along which types say what is divided."""
+        return self.axes_of_type(AxisType.Explicit)
+
+    @property
+    def manual_axes(self) -> tuple[str, ...]:
+        """The names of the axes along which the program is run on each device."""
+        return self.axes_of_type(AxisType.Manual)
+
+    @functools.cached_property
+    def any_explicit(self) -> bool:
+        """Whether types say how arrays are divided along one of the axes."""
+        return AxisType.Explicit in self.axis_types
+
+    @property
+    def are_all_axes_auto(self) -> bool:
+        return self._all(AxisType.Auto)
+
+    @property
+    def are_all_axes_explicit(self) -> bool:
+        return self._all(AxisType.Explicit)
+
+    @property
+    def are_all_axes_manual(self) -> bool:
+        return self._all(AxisType.Manual)
+
+    def _all(self, kind: AxisType) -> bool:
+        return bool(self.axis_types) and set(self.axis_types) == {kind}
+
+    def update_axis_types(self, name_to_type: dict[str, AxisType]) -> AbstractMesh:
+        """The same mesh, with other types of some axes."""
+        names = self.axis_names
+        kinds = tuple(name_to_type.get(name, own) for name, own in zip(names, self.axis_types, strict=True))
+        return self if kinds == self.axis_types else self._with_types(kinds)
+
+    def _with_types(self, kinds: tuple[AxisType, ...]) -> AbstractMesh:
+        about = {"device_kind": self.device_kind, "platform": self.platform}
+        return AbstractMesh(self.axis_sizes, self.axis_names, kinds, **about)
+
     def __eq__(self, other: object) -> bool:
         if type(other) is not AbstractMesh:
             return NotImplemented
-        return (self.shape_tuple, self.axis_types) == (other.shape_tuple, other.axis_types)
+        return self is other or self._about == other._about
+
+    @functools.cached_property
+    def _about(self) -> tuple[Any, ...]:
+        return self.shape_tuple, self.axis_types, self.device_kind, self.platform
 
     def __hash__(self) -> int:
-        return hash((self.shape_tuple, self.axis_types))
+        return hash(self._about)
 
     def __repr__(self) -> str:
-        return f"AbstractMesh({self._axes()}, axis_types={self._kinds()})" if self.axis_names else "Mesh()"
+        # JAX's meshes without any axis are written both ways: an unset one as a concrete mesh is
+        if not self.axis_names:
+            return "Mesh()"
+        device = ""
+        if self.device_kind is not None:
+            device = f", device_kind={self.device_kind}, num_cores=None, platform={self.platform}"
+        return f"AbstractMesh({self._axes()}, axis_types={self._kinds()}{device})"
 
     def _axes(self) -> str:
         return ", ".join(f"{name!r}: {size}" for name, size in self.shape_tuple) or "()"
@@ -182,9 +259,15 @@ class Mesh(AbstractMesh):
     def device_ids(self) -> np.ndarray:
         return np.vectorize(lambda device: device.id, otypes=[int])(self.devices)
 
-    @property
+    @functools.cached_property
     def abstract_mesh(self) -> AbstractMesh:
-        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
+        """The same without devices: what types know of it."""
+        first = self.devices.flat[0] if self.devices.size and self.axis_names else None
+        about = {"device_kind": getattr(first, "device_kind", None), "platform": getattr(first, "platform", None)}
+        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types, **about)
+
+    def _with_types(self, kinds: tuple[AxisType, ...]) -> Mesh:
+        return Mesh(self.devices, self.axis_names, kinds)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mesh):
@@ -443,9 +526,9 @@ class NamedSharding(Sharding):
 
     @property
     def is_fully_replicated(self) -> bool:
-        return all(self._count(names) == 1 for names in map(axes_of_part, self.spec))
+        return all(self.count(names) == 1 for names in map(axes_of_part, self.spec))
 
-    def _count(self, names: Sequence[str]) -> int:
+    def count(self, names: Sequence[str]) -> int:
         """Into how many parts these axes divide a dimension."""
         return int(np.prod([self.mesh.shape[name] for name in names], dtype=int))
 
@@ -470,7 +553,7 @@ class NamedSharding(Sharding):
         order = [mesh.axis_names.index(name) for name in named]
         order += [i for i, name in enumerate(mesh.axis_names) if name not in named]
         places = np.arange(mesh.size).reshape(mesh.axis_sizes).transpose(order)
-        return places.reshape(*map(self._count, parts), -1)
+        return places.reshape(*map(self.count, parts), -1)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -484,6 +567,8 @@ class NamedSharding(Sharding):
         return NamedSharding, (self.mesh, self.spec)
 
     def __repr__(self) -> str:
+        if type(self.mesh) is AbstractMesh:  # no device, and no memory of one
+            return f"NamedSharding(mesh={self.mesh!s}, spec={self.spec})"
         return f"NamedSharding(mesh={self.mesh!s}, spec={self.spec}, memory_kind={self.memory_kind})"
 
 
@@ -514,6 +599,24 @@ def named_like(mesh: AbstractMesh, tiles: np.ndarray) -> Sharding:
     ours = found.tiles(ndim)
     same = ours.shape == tiles.shape and bool((_sorted(ours) == _sorted(tiles)).all())
     return found if same else TiledSharding(devices, tiles)
+
+
+def check_divides(sharding: NamedSharding, shape: Sequence[int]) -> None:
+    """ValueError unless each dimension of ``shape`` is a multiple of the number of parts that it is divided into."""
+    for axis, (size, part) in enumerate(zip(shape, sharding.spec, strict=False)):
+        count = sharding.count(axes_of_part(part))
+        if size % count:
+            raise ValueError(
+                f"Sharding spec {tuple(sharding.spec)} implies that array axis {axis} is partitioned {count} times, "
+                f"but does not evenly divide the dimension size {size}. Got shape: {tuple(shape)} and sharding "
+                f"{sharding}. Pad the array to a multiple of {count}."
+            )
+
+
+def undivided(ndim: int) -> NamedSharding:
+    """That of types of ``ndim`` dimensions which nothing divides, over the mesh that is set."""
+    mesh = NO_MESH if context.mesh is None else context.mesh.abstract_mesh
+    return NamedSharding(mesh, PartitionSpec(*[None] * ndim))
 
 
 def mesh_of(shardings: Sequence[Any]) -> AbstractMesh | None:
@@ -615,27 +718,34 @@ def concrete(place: Any) -> Any:
 
 
 def canonical_sharding(said: Any, function: str) -> NamedSharding | None:
-    """What ``said``, the ``out_sharding`` of ``function``, means; None if that leaves it to the compiler.
+    """What ``said``, the ``out_sharding`` of ``function``, means, over an abstract mesh; None if that says nothing.
 
     A ``PartitionSpec`` is for the mesh that is set. TypeError for anything that is neither that nor a
-    ``NamedSharding``; ValueError for a ``PartitionSpec`` without a mesh, and for one that names axes which are not
-    explicit: of those the compiler decides.
+    ``NamedSharding``; ValueError for a ``PartitionSpec`` without a mesh, for another mesh than the one that is set, and
+    for a spec that names axes which are not explicit: of those the compiler decides.
     """
-    if said is None:
+    if said is None or (isinstance(said, NamedSharding) and said.mesh.empty):
         return None
+    mesh = None if context.mesh is None else context.mesh.abstract_mesh
     if isinstance(said, PartitionSpec):
-        if context.mesh is None:
+        if mesh is None:
             raise ValueError(
                 f"Using PartitionSpec when you are not under a mesh context is not allowed. Please pass {function} a "
                 f"NamedSharding, or set a mesh with set_mesh(mesh). Got {said}"
             )
-        said = NamedSharding(context.mesh, said)
+        said = NamedSharding(mesh, said)
     if not isinstance(said, NamedSharding):
         raise TypeError(
             f"`out_sharding` argument of {function} only supports instances of `NamedSharding` or `PartitionSpec`. Got "
             f"{said} of type: {type(said)}"
         )
-    kinds = dict(zip(said.mesh.axis_names, said.mesh.axis_types, strict=True))
+    own = said.mesh.abstract_mesh
+    if mesh is not None and own != mesh and not (own.are_all_axes_auto and mesh.are_all_axes_auto):
+        raise ValueError(
+            f"Context mesh {mesh} should match the mesh of sharding {own} passed to {function}. Set that mesh around "
+            "the call, with set_mesh."
+        )
+    kinds = dict(zip(own.axis_names, own.axis_types, strict=True))
     for name in axes_of_spec(said.spec):
         if kinds[name] is not AxisType.Explicit:
             raise ValueError(
@@ -643,4 +753,4 @@ def canonical_sharding(said: Any, function: str) -> NamedSharding | None:
                 f"PartitionSpec: {said.spec} with axis name: {name} of type: {kinds[name]}. Use "
                 "lax.with_sharding_constraint for them."
             )
-    return None if said.mesh.empty else said
+    return NamedSharding(own, said.spec)

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import LiteralArray, get_aval
-from minijax.core.avals import HasAval, ShapedArray
+from minijax.core.avals import HasAval, ShapedArray, division
 from minijax.core.keys import WORD, is_key
 from minijax.core.primitive import Primitive
 from minijax.core.trace import state
@@ -94,20 +95,23 @@ def zero_tangent(x: Any) -> Zero:
     return zero_of(get_aval(x))
 
 
-def full(shape: tuple[int, ...], value: Any, dtype: Any, weak_type: bool = False) -> Any:
-    """An array of one repeated ``value``: a scalar constant, broadcast if ``shape`` is not (). Of keys, every word."""
+def full(shape: tuple[int, ...], value: Any, dtype: Any, weak_type: bool = False, sharding: Any = None) -> Any:
+    """An array of one repeated ``value``: a scalar constant, broadcast if ``shape`` is not (). Of keys, every word.
+
+    ``sharding`` says how its type is to be divided, if that is to be said.
+    """
     if is_key(dtype):
         return random_wrap_p.bind(full(shape + dtype.impl.key_shape, value, WORD), impl=dtype.impl)
     number = np.asarray(value, dtype) if dtype != dtypes.float0 else np.zeros((), dtype)
     scalar = LiteralArray(number[()], ShapedArray((), dtype, weak_type))
-    return broadcast_in_dim_p.bind(scalar, shape=shape, broadcast_dimensions=(), sharding=None) if shape else scalar
+    return broadcast_in_dim_p.bind(scalar, shape=shape, broadcast_dimensions=(), sharding=sharding) if shape else scalar
 
 
 def zeros(aval: ShapedArray) -> Any:
     """A real array of zeros of type ``aval``; outside staging, float0 zeros are NumPy's, as in JAX."""
     if aval.dtype == dtypes.float0 and state.dynamic.level == 0:
         return np.zeros(aval.shape, dtypes.float0)
-    made = full(aval.shape, False, aval.dtype, aval.weak_type)
+    made = full(aval.shape, False, aval.dtype, aval.weak_type, division(aval) if types.divisions_made else None)
     if aval.vma:
         return pvary(made, aval.vma)
     return made if aval.shape else state.dynamic.stage_value(made)
@@ -136,13 +140,13 @@ def broadcast(x: Any, size: int, axis: int) -> Any:
     return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=dims, sharding=None)
 
 
-def batched_sharding(sharding: Any, dim: int | None) -> Any:
-    """What was said of an array, for one with a batch axis at ``dim``, which is not divided."""
+def batched_sharding(sharding: Any, dim: int | None, part: Any = None) -> Any:
+    """What was said of an array, for one with a batch axis at ``dim``, which is divided along the axes ``part``."""
     spec = getattr(sharding, "spec", None)
-    if dim is None or spec is None or sharding.is_fully_replicated:
+    if dim is None or spec is None or (part is None and sharding.is_fully_replicated):
         return sharding
     parts = [*spec, *[None] * (dim - len(spec))]
-    parts.insert(dim, None)
+    parts.insert(dim, part)
     return sharding.with_spec(parts)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.observe import bind_watched
-from minijax.core.primitive import Primitive, abstract_hooks, abstract_rules, bind_hooks
+from minijax.core.primitive import Primitive, abstract_hooks, bind_hooks, infer_type
 from minijax.core.refs import AbstractRef
 
 _interned: weakref.WeakValueDictionary[Any, VaryingArray] = weakref.WeakValueDictionary()
@@ -55,6 +55,19 @@ class VaryingArray(ShapedArray):
         """The type with the given fields replaced; ``vma`` says along which axes it varies then."""
         along = changes.pop("vma", self.along)
         return varying(self.plain.update(**changes), along)
+
+    @property
+    def sharding(self) -> Any:
+        """How values of this type are divided along the other axes."""
+        return self.plain.sharding
+
+    def part(self, axis: int) -> ShapedArray:
+        """The type without ``axis``."""
+        return varying(self.plain.part(axis), self.along)
+
+    def stacked(self, size: int, axis: int = 0, part: Any = None) -> ShapedArray:
+        """The type of ``size`` such values along a new ``axis``."""
+        return varying(self.plain.stacked(size, axis, part), self.along)
 
     def str_short(self, short_dtypes: bool = True) -> str:
         """``f32[8]{V:x}``, as jaxprs print it."""
@@ -208,7 +221,7 @@ def same_varying(primitive: Primitive, args: tuple[Any, ...], params: dict[str, 
     return tuple([x if vma == union else pvary(x, union) for x, vma in zip(args, found, strict=True)])
 
 
-def type_of_varying(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any]) -> Any:
+def type_of_varying(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], following: int) -> Any:
     """The result type(s) for operands some of which vary; None where there are none, and for calls of programs."""
     rule = vma_rules.get(primitive)
     if rule is None and not primitive.keeps_signatures:
@@ -216,7 +229,7 @@ def type_of_varying(primitive: Primitive, avals: tuple[Any, ...], params: dict[s
     union = frozenset().union(*[aval.vma for aval in avals])
     if not union and (rule is None or not _now.checked):
         return None
-    plain = [varying(aval, ()) if aval.vma else aval for aval in avals]
-    out = abstract_rules[primitive](*plain, **params)
+    plain = tuple([varying(aval, ()) if aval.vma else aval for aval in avals])
+    out = infer_type(primitive, plain, params, following)
     axes = union if rule is None else rule(union, params)
     return [varying(each, axes) for each in out] if primitive.multiple_results else varying(out, axes)

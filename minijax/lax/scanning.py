@@ -13,9 +13,10 @@ from minijax.api.batching import vmap
 from minijax.api.bodies import stage_body
 from minijax.api.flat import check_args, to_value
 from minijax.config import jit_disabled, x64_enabled
-from minijax.core import dtypes
+from minijax.core import avals, dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.explicit import spec_of
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.trace import Tracer
 from minijax.core.varying import ordered
@@ -210,6 +211,11 @@ def _scan_length(xs_avals: Sequence[ShapedArray], length: Any) -> int:
             "is the same in each step."
         )
     sizes = [a.shape[0] for a in xs_avals]
+    if avals.divisions_made and any(spec_of(a)[0] is not None for a in xs_avals):
+        found = ", ".join(f"P{spec_of(a)}" for a in xs_avals)
+        raise ValueError(
+            f"0th dimension of all xs should be replicated. Got {found}. Bring them there with sharding.reshard."
+        )
     if length is not None:
         if isinstance(length, Tracer):
             raise ConcretizationTypeError(

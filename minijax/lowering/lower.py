@@ -205,6 +205,7 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
     env.update(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
     places, keyed = ctx.module.places, avals.keys_made
+    divided = ctx.module.divided and avals.divisions_made and late.public("minijax.lowering.shardings", "as_typed")
     for eqn in jaxpr.eqns if places is None else places.each(ctx, jaxpr):
         primitive = eqn.primitive
         rule = lowering_rules.get(primitive)
@@ -219,6 +220,8 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
                 line = _line(rule, key[1:], eqn)
             if line:
                 env[eqn.outvars[0]] = ctx.emit_line(line, names)
+                if divided:
+                    divided(ctx, eqn, env)
                 continue
         if rule is not None:
             in_avals = key[1:]
@@ -233,6 +236,8 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
             env.update(zip(eqn.outvars, out, strict=True))
         else:
             env[eqn.outvars[0]] = out
+        if divided:
+            divided(ctx, eqn, env)
     return [env[v] for v in jaxpr.outvars]
 
 

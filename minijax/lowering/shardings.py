@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.avals import ShapedArray, physical_aval
+from minijax.core.explicit import mesh_of_type, spec_of
 from minijax.core.shardings import (
     AbstractMesh,
     NamedSharding,
@@ -21,6 +22,7 @@ from minijax.core.shardings import (
     SingleDeviceSharding,
     axes_of_part,
 )
+from minijax.ir.jaxpr import JaxprEqn
 from minijax.lowering.text import FunctionWriter, mlir_type
 
 
@@ -103,3 +105,20 @@ def constrained(ctx: FunctionWriter, x: str, aval: ShapedArray, sharding: Any) -
         return x
     text = placed_text(ctx.module.meshes, sharding, aval)
     return ctx.emit(f"sdy.sharding_constraint {x} {text} : {mlir_type(aval)}")
+
+
+def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
+    """Constrain the results of ``eqn``, whose names are in ``env``, to be divided as their types say.
+
+    A type that names no axis says that nothing divides the value where an operand was divided; elsewhere it may be of
+    a part of the program that leaves this to the compiler.
+    """
+    meshes = [mesh for mesh in (mesh_of_type(v.aval) for v in (*eqn.outvars, *eqn.invars)) if mesh is not None]
+    if not meshes or eqn.primitive.effectful:
+        return
+    mesh = meshes[0]
+    is_open = bool(mesh.auto_axes)
+    for v in eqn.outvars:
+        ndim = physical_aval(v.aval).ndim
+        text = spec_text(ctx.module.meshes, mesh, PartitionSpec(*spec_of(v.aval)), ndim, is_open)
+        env[v] = ctx.emit(f"sdy.sharding_constraint {env[v]} {text} : {mlir_type(physical_aval(v.aval))}")

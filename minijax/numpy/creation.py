@@ -14,6 +14,7 @@ from minijax.api.inner import inner_jit
 from minijax.config import promotes_strictly, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, CommittedArray, LiteralArray, MeshArray, as_array, is_foreign
+from minijax.core.avals import division
 from minijax.core.keys import is_key
 from minijax.core.trace import Tracer
 from minijax.core.varying import varying_like
@@ -261,11 +262,13 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     return out if device is None else placed(out, device)
 
 
-def _repeated(value: Any, wanted: tuple[np.dtype, bool], shape: tuple[int, ...]) -> Any:
+def _repeated(value: Any, wanted: tuple[np.dtype, bool], shape: tuple[int, ...], sharding: Any = None) -> Any:
     if is_key(wanted[0]) and not np.ndim(value):
         return lax.full(shape, value, wanted[0])
     value = typed_scalar(value, *wanted) if type(value) in SCALARS else convert(value, *wanted)
-    return broadcast_to(value, shape) if value.aval.shape else lax.broadcast(value, shape)
+    if value.aval.shape:
+        return broadcast_to(value, shape, sharding)
+    return lax.broadcast(value, shape, out_sharding=sharding)
 
 
 def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any) -> Any:
@@ -283,7 +286,8 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any) ->
         dtypes.check_valid_dtype(dtypes.as_dtype(a.dtype), a)
         own = dtypes.canonicalize_dtype(a.dtype, x64_enabled()), False
     wanted = own if dtype is None else (user_dtype(dtype, name), False)
-    out = varying_like(_repeated(value, wanted, tuple(a.shape) if shape is None else _shape(shape, name)), a)
+    sharding = division(a.aval) if shape is None and hasattr(a, "aval") else None
+    out = varying_like(_repeated(value, wanted, tuple(a.shape) if shape is None else _shape(shape, name), sharding), a)
     return out if device is None else placed(out, device)
 
 

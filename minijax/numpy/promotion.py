@@ -23,7 +23,7 @@ from minijax.api.inner import inner_jit
 from minijax.config import promotes_strictly, rank_promotion, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, LiteralArray, as_array, check_int, get_aval, is_foreign
-from minijax.core.avals import AnyArray, ShapedArray, dtype_name
+from minijax.core.avals import AnyArray, ShapedArray, common_division, dtype_name
 from minijax.core.keys import is_key
 from minijax.core.structural import broadcast_in_dim_p
 from minijax.core.trace import Tracer, state
@@ -328,8 +328,11 @@ def broadcast(x: Any, sizes: tuple[int, ...]) -> Any:
     return broadcast_in_dim_p.bind(x, shape=(*sizes, *shape), broadcast_dimensions=dims, sharding=None)
 
 
-def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
-    """The array ``x`` repeated to ``shape`` by NumPy's rules. ValueError if it does not fit."""
+def broadcast_to(x: Any, shape: tuple[int, ...], sharding: Any = None) -> Any:
+    """The array ``x`` repeated to ``shape`` by NumPy's rules. ValueError if it does not fit.
+
+    ``sharding`` says how the result's type is to be divided, if that is to be said.
+    """
     own = x.aval.shape
     if own == shape:
         return x
@@ -341,7 +344,8 @@ def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
         raise ValueError(
             f"Incompatible types for broadcasting: input type={x.aval} and requested type={wanted}"
         )
-    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=tuple(range(lead, len(shape))), sharding=None)
+    dims = tuple(range(lead, len(shape)))
+    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dims, sharding=sharding)
 
 
 def broadcast_arrays(*arrays: Any) -> list[Any]:
@@ -350,7 +354,8 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     if len(set(shapes)) < 2:
         return list(arrays)
     shape = broadcast_shapes(*shapes)
-    return [broadcast_to(x, shape) for x in arrays]
+    sharding = common_division([x.aval for x in arrays], len(shape))
+    return [broadcast_to(x, shape, sharding) for x in arrays]
 
 
 def choose(condition: Any, x: Any, y: Any, fold: bool = False) -> Any:

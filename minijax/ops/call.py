@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minijax.backend import pjrt
-from minijax.config import preferred_device, while_on
+from minijax.config import context_mesh, preferred_device, while_on
 from minijax.core import dtypes, late, missed, observe
 from minijax.core.array import (
     Array,
@@ -447,7 +447,9 @@ def _named_program(name: str, compute: Any, avals: tuple[Any, ...], static: tupl
 def named_call(name: str, compute: Any, args: Sequence[Any], static: tuple[Any, ...] = ()) -> list[Any]:
     """``compute(*args, *static)``, a list of arrays, as a call of a function ``name``, staged once for a signature."""
     closed = _named_program(name, compute, tuple(map(get_aval, args)), static)
-    outs: list[Any] = jit_p.bind(*args, jaxpr=closed, name=name, donated_invars=(False,) * len(args))
+    mesh = context_mesh()
+    said = {} if mesh is None else {"ctx_mesh": mesh}
+    outs: list[Any] = jit_p.bind(*args, jaxpr=closed, name=name, donated_invars=(False,) * len(args), **said)
     return outs
 
 
@@ -559,7 +561,7 @@ def _handed_on(
 
     Where shardings were named, ``ins`` and ``outs`` are those of the form's operands and results, in groups.
     """
-    said: dict[str, Any] = {key: params[key] for key in ("inline", "keep_unused") if key in params}
+    said: dict[str, Any] = {key: params[key] for key in ("inline", "keep_unused", "ctx_mesh") if key in params}
     for key, groups in (("in_shardings", ins), ("out_shardings", outs)):
         given = tuple(itertools.chain(*groups)) if "in_shardings" in params or "out_shardings" in params else ()
         if any(map(_names_one, given)):

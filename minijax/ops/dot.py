@@ -13,7 +13,7 @@ import numpy as np
 from minijax.config import matmul_precision, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.avals import ShapedArray, divided_part, division, dtype_name
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.structural import batched_sharding
@@ -420,15 +420,18 @@ def _dot_cotangent(
     ans_batch = tuple(range(len(x_batch)))
     first = len(x_batch) + (0 if swapped else len(x_kept))
     ans_y = tuple(range(first, first + len(y_kept)))
+    by_y = [x_contract[i] for i in sorted(range(len(y_contract)), key=y_contract.__getitem__)]
+    order = (*x_batch, *x_kept, *by_y)
+    divided = division(aval, get_aval(ct), get_aval(y))
     out = dot_general(
         ct,
         y,
         ((ans_y, y_kept), (ans_batch, y_batch)),
         precision,
         preferred_element_type=preferred_element_type,
+        out_sharding=None if divided is None else divided.with_spec([divided.spec[d] for d in order]),
     )
-    by_y = [x_contract[i] for i in sorted(range(len(y_contract)), key=y_contract.__getitem__)]
-    bar = transpose(out, inverse_permutation((*x_batch, *x_kept, *by_y)))
+    bar = transpose(out, inverse_permutation(order))
     return bar if get_aval(bar).dtype == aval.dtype else convert(bar, aval.dtype, aval.weak_type)
 
 
@@ -445,6 +448,12 @@ def _dot_right(ct: Any, x: Any, y: Any, **params: Any) -> Any:
 
 def _bumped(dims: Sequence[int], new: int) -> tuple[int, ...]:
     return tuple(d + 1 if d >= new else d for d in dims)
+
+
+def _batch_part(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    """The axes of a mesh that divide the batch axis, as types say."""
+    parts = [divided_part(get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None]
+    return next((part for part in parts if part is not None), None)
 
 
 def _dot_batch(
@@ -478,7 +487,7 @@ def _dot_batch(
         dimension_numbers=((lhs_contract, rhs_contract), (lhs_batch, rhs_batch)),
         precision=precision,
         preferred_element_type=preferred_element_type,
-        out_sharding=batched_sharding(out_sharding, out_dim),
+        out_sharding=None if out_sharding is None else batched_sharding(out_sharding, out_dim, _batch_part(args, dims)),
     )
     return out, out_dim
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import as_array, check_int, get_aval
-from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.avals import ShapedArray, division, dtype_name
 from minijax.core.structural import (
     UndefinedPrimal,
     Zero,
@@ -120,7 +120,7 @@ def _dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[i
     rest = [None] * len(starts)
     if type(ct) is Zero:
         return [Zero(x.aval), *rest]
-    zeros = full(x.aval.shape, 0, x.aval.dtype)
+    zeros = full(x.aval.shape, 0, x.aval.dtype, sharding=division(x.aval))
     return [dynamic_update_slice_p.bind(zeros, ct, *starts), *rest]
 
 

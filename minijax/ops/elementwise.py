@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minijax.core import avals as types
 from minijax.core import dtypes, structural
 from minijax.core.array import LiteralArray, get_aval
-from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.avals import ShapedArray, division, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero
 from minijax.interpreters.evaluate import by_type
@@ -120,7 +121,8 @@ def _one(example: Any) -> LiteralArray:
 
 def _full_like(x: Any, value: Any) -> Any:
     aval = get_aval(x)
-    return structural.full(aval.shape, value, aval.dtype, aval.weak_type)
+    sharding = division(aval) if types.divisions_made else None
+    return structural.full(aval.shape, value, aval.dtype, aval.weak_type, sharding)
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic

@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, Protocol
 
+from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.avals import ShapedArray, division, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.structural import (
     UndefinedPrimal,
@@ -44,6 +45,9 @@ BOOL_OR_INT, ORDERED, KEY = "biu", "biuf", "k"
 _KIND_NAMES = {"f": "floating", "c": "complexfloating", "i": "integer", "u": "integer", "b": "bool", "k": "prng_key"}
 
 Derivative = Callable[..., Any]
+
+# Those that ``elementwise`` has made.
+elementwise_primitives: set[Primitive] = set()
 
 
 class _Mark:
@@ -105,24 +109,30 @@ def broadcast_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, 
 def unbroadcast(aval: ShapedArray, ct: Any) -> Any:
     """The cotangent ``ct`` summed back to the shape of the operand of type ``aval``."""
     shape = get_aval(ct).shape
+    sharding = division(aval, get_aval(ct)) if types.divisions_made else None
     if shape == aval.shape:
-        return ct
+        if sharding is None or division(get_aval(ct)) == sharding:
+            return ct
+        return reshape_p.bind(ct, new_sizes=shape, dimensions=None, sharding=sharding)
     if not aval.shape:
         return reduce_sum_p.bind(ct, axes=tuple(range(len(shape))), out_sharding=None)
     axes = tuple(i for i, (a, b) in enumerate(zip(shape, aval.shape, strict=True)) if a != b)
-    summed = reduce_sum_p.bind(ct, axes=axes, out_sharding=None)
-    return reshape_p.bind(summed, new_sizes=aval.shape, dimensions=None, sharding=None)
+    left = None
+    if sharding is not None:
+        left = sharding.with_spec([part for i, part in enumerate(sharding.spec) if i not in axes])
+    summed = reduce_sum_p.bind(ct, axes=axes, out_sharding=left)
+    return reshape_p.bind(summed, new_sizes=aval.shape, dimensions=None, sharding=sharding)
 
 
-def maybe_broadcast(shape: tuple[int, ...], x: Any) -> Any:
-    """``x`` brought to ``shape`` as an elementwise operand would be."""
+def maybe_broadcast(shape: tuple[int, ...], x: Any, sharding: Any = None) -> Any:
+    """``x`` brought to ``shape`` as an elementwise operand would be; divided as ``sharding`` says, if that is said."""
     own = get_aval(x).shape
     if own == shape:
         return x
     kept = tuple(i for i, (a, b) in enumerate(zip(own, shape, strict=False)) if a == b)
     if len(kept) < len(own):  # dimensions of one that are more there
         x = reshape_p.bind(x, new_sizes=tuple(own[i] for i in kept), dimensions=None, sharding=None)
-    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=kept, sharding=None)
+    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=kept, sharding=sharding)
 
 
 # Their rules stand in ops.reduce, ops.shape and ops.elementwise; transposes of elementwise primitives and of select_n
@@ -251,6 +261,7 @@ def elementwise(
       primitive: where it is declared already.
     """
     p = Primitive(name) if primitive is None else primitive
+    elementwise_primitives.add(p)
     accepts = list(accepts)
 
     def nary_abstract(*avals: ShapedArray, **params: Any) -> ShapedArray:

@@ -12,7 +12,7 @@ import numpy as np
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.avals import ShapedArray, divided_part, division, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.structural import batched_sharding, full, instantiate_zeros
 from minijax.interpreters.evaluate import by_type
@@ -152,7 +152,8 @@ def _reduce_batch(primitive: Primitive) -> Rule:
         moved = tuple(a if a < dim else a + 1 for a in axes)
         out_dim = dim - sum(a < dim for a in moved)
         if primitive.sharding_param:
-            params[primitive.sharding_param] = batched_sharding(params[primitive.sharding_param], out_dim)
+            said, part = params[primitive.sharding_param], divided_part(get_aval(x), dim)
+            params[primitive.sharding_param] = batched_sharding(said, out_dim, part)
         return primitive.bind(x, axes=moved, **params), out_dim
 
     return reduce_batch
@@ -229,7 +230,8 @@ def _all_ones(dtype: np.dtype) -> Any:
 
 def _reduce_sum_transpose(ct: Any, x: Any, *, axes: tuple[int, ...], out_sharding: Any) -> list[Any]:
     shape = x.aval.shape
-    return [broadcast_in_dim(ct, shape, [d for d in range(len(shape)) if d not in axes])]
+    kept = [d for d in range(len(shape)) if d not in axes]
+    return [broadcast_in_dim(ct, shape, kept, out_sharding=division(x.aval, get_aval(ct)))]
 
 
 _reducer(

@@ -109,7 +109,7 @@ class ScanResults(NamedTuple):
 
 def stacked_aval(aval: ShapedArray, length: int) -> ShapedArray:
     """The type of ``length`` values of type ``aval``, stacked."""
-    return aval.update(shape=(length, *aval.shape))
+    return aval.stacked(length)
 
 
 def fixpoint(flags: Sequence[bool], step: Callable[[Flags], tuple[Any, Sequence[bool]]]) -> tuple[Flags, Any]:

@@ -22,7 +22,7 @@ from minijax.ops.slicing import concatenate_text, slice_text
 
 def slice_aval(aval: ShapedArray) -> ShapedArray:
     """The type of one slice along the leading axis, of an array or a reference."""
-    return aval.update(shape=aval.shape[1:])
+    return aval.part(0)
 
 
 def scan_lower(

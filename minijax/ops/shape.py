@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from minijax.config import x64_enabled
+from minijax.core import avals as types
 from minijax.core import dtypes, late
 from minijax.core.array import Array, as_array, get_aval
-from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.avals import ShapedArray, divided_part, division, dtype_name
 from minijax.core.keys import is_key
 from minijax.core.structural import (
     batched_sharding,
@@ -105,8 +106,8 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def meant_sharding(said: Any, function: str) -> Any:
-    """What ``said``, the ``out_sharding`` of ``function``, means: see ``core.shardings``, which few programs load."""
-    return late.public("minijax.core.shardings", "canonical_sharding")(said, function)
+    """What ``said``, the ``out_sharding`` of ``function``, means: see ``core.explicit``, which few programs load."""
+    return late.public("minijax.core.explicit", "meant_sharding")(said, function)
 
 
 def _without(sequence: Sequence[int], positions: Iterable[int]) -> tuple[int, ...]:
@@ -191,7 +192,13 @@ def _broadcast_transpose(
 ) -> list[Any]:
     ones = [i for i, n in enumerate(x.aval.shape) if n == 1]
     kept = _without(broadcast_dimensions, ones)
-    summed = reduce_sum_p.bind(ct, axes=_without(range(len(shape)), kept), out_sharding=None)
+    out_sharding = None
+    if types.divisions_made:
+        small = x.aval
+        for i in reversed(ones):
+            small = small.part(i)
+        out_sharding = division(small, get_aval(ct))
+    summed = reduce_sum_p.bind(ct, axes=_without(range(len(shape)), kept), out_sharding=out_sharding)
     # the sum has its dimensions in the order of the result's
     summed = transpose(summed, inverse_permutation(sorted(range(len(kept)), key=kept.__getitem__)))
     return [expand_dims(summed, ones)]
@@ -207,7 +214,8 @@ def _broadcast_batch(
 ) -> Any:
     x = moveaxis(args[0], dims[0], 0)
     bumped = (0, *[d + 1 for d in broadcast_dimensions])
-    return broadcast_in_dim(x, (shape_of(x)[0], *shape), bumped, out_sharding=batched_sharding(sharding, 0)), 0
+    wide = batched_sharding(sharding, 0, divided_part(get_aval(x), 0))
+    return broadcast_in_dim(x, (shape_of(x)[0], *shape), bumped, out_sharding=wide), 0
 
 
 def _broadcast_lower(
@@ -345,7 +353,7 @@ def _reshape_transpose(
 ) -> list[Any]:
     shape = x.aval.shape
     if dimensions is None:
-        return [reshape(ct, shape)]
+        return [reshape(ct, shape, out_sharding=division(x.aval, get_aval(ct)))]
     return [transpose(reshape(ct, [shape[d] for d in dimensions]), inverse_permutation(dimensions))]
 
 
@@ -360,7 +368,8 @@ def _reshape_batch(
     x = moveaxis(args[0], dims[0], 0)
     if dimensions is not None:
         dimensions = (0, *[d + 1 for d in dimensions])
-    return reshape(x, (shape_of(x)[0], *new_sizes), dimensions, out_sharding=batched_sharding(sharding, 0)), 0
+    wide = batched_sharding(sharding, 0, divided_part(get_aval(x), 0))
+    return reshape(x, (shape_of(x)[0], *new_sizes), dimensions, out_sharding=wide), 0
 
 
 def _reshape_lower(
@@ -702,8 +711,11 @@ def iota(dtype: Any, size: int) -> Any:
     return broadcasted_iota(dtype, (size,), 0)
 
 
-def full(shape: Sequence[int], fill_value: Any, dtype: Any = None) -> Any:
-    """An array of ``shape`` filled with the scalar ``fill_value``; by default of its dtype and weakness."""
+def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
+    """An array of ``shape`` filled with the scalar ``fill_value``; by default of its dtype and weakness.
+
+    ``sharding`` says how it is to lie over a mesh with explicit axes.
+    """
     shape = canonical_shape(shape)
     aval = get_aval(fill_value)
     if aval.shape:
@@ -711,8 +723,9 @@ def full(shape: Sequence[int], fill_value: Any, dtype: Any = None) -> Any:
     if is_key(dtype):
         return _full_of_keys(shape, fill_value, dtype)
     if dtype is None:
-        return broadcast(convert(fill_value, aval.dtype, aval.weak_type), shape)
-    return broadcast(convert(fill_value, dtypes.check_user_dtype(dtype, "full", x64_enabled())), shape)
+        return broadcast(convert(fill_value, aval.dtype, aval.weak_type), shape, out_sharding=sharding)
+    value = convert(fill_value, dtypes.check_user_dtype(dtype, "full", x64_enabled()))
+    return broadcast(value, shape, out_sharding=sharding)
 
 
 def _full_of_keys(shape: tuple[int, ...], fill_value: Any, dtype: Any) -> Any:
@@ -732,6 +745,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] |
     It is weakly typed if ``x`` is and no dtype is given; inside ``shard_map`` it varies as ``x`` does.
     ``x`` may be anything with a shape and a dtype.
     """
+    given = shape is not None
     shape = getattr(x, "shape", None) if shape is None else canonical_shape(shape)
     if shape is None:
         shape = shape_of(x)
@@ -743,4 +757,5 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] |
         new, weak = dtypes.dtype_and_weak_type(x, x64_enabled())
     if is_key(new):
         return varying_like(_full_of_keys(canonical_shape(shape), fill_value, new), x)
-    return varying_like(broadcast(convert(fill_value, new, weak), shape), x)
+    sharding = None if given else division(get_aval(x)) if types.divisions_made and hasattr(x, "aval") else None
+    return varying_like(broadcast(convert(fill_value, new, weak), shape, out_sharding=sharding), x)

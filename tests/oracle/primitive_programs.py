@@ -391,6 +391,22 @@ def to_be_divided(draw: Draw, name: str) -> Call:
     return of(constrained, x, text=f"{count} devices")
 
 
+@row("reshard")
+def to_be_divided_otherwise(draw: Draw, name: str) -> Call:
+    """Along an explicit axis, which types name, and back."""
+    count = draw.int(1, 2)
+    x = draw.array((2 * count, count * draw.size()), "float32", -1.0, 1.0)
+
+    def resharded(ns: Any, x: Any) -> Any:
+        explicit = (ns.sharding.AxisType.Explicit,)
+        mesh = ns.sharding.Mesh(np.array(ns.devices()[:count]), ("i",), axis_types=explicit)
+        spec = ns.sharding.PartitionSpec
+        y = ns.sharding.reshard(x * 2.0, ns.sharding.NamedSharding(mesh, spec("i")))
+        return ns.sharding.reshard(ns.lax.sin(y), ns.sharding.NamedSharding(mesh, spec(None, "i")))
+
+    return of(resharded, x, text=f"{count} devices")
+
+
 @row("pmap")
 def on_several_devices(draw: Draw, name: str) -> Call:
     count = draw.int(1, 2)

@@ -12,6 +12,7 @@ from typing import Any
 from minijax.backend import pjrt
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.explicit import spec_of
 from minijax.core.primitive import Primitive
 from minijax.core.shardings import NO_MESH, NamedSharding, PartitionSpec, Sharding, as_sharding, context
 from minijax.interpreters.evaluate import commits_itself, constraints
@@ -90,11 +91,27 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     return tree_unflatten(tree, [*map(_constrained, leaves, wanted)])
 
 
+def _asserted(x: Any, aval: Any, sharding: NamedSharding) -> Any:
+    """``x``, whose type says that it is divided as ``sharding`` says. AssertionError if it says something else."""
+    wanted = PartitionSpec(*sharding.spec, *[None] * (aval.ndim - len(sharding.spec)))
+    own = PartitionSpec(*spec_of(aval))
+    if own != wanted:
+        raise AssertionError(
+            "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
+            f"sharding: {own} did not match the sharding provided: {wanted}. Please use `jax.sharding.reshard` to "
+            "shard your input to the sharding you want."
+        )
+    return x
+
+
 def _constrained(x: Any, wanted: Any) -> Any:
     sharding = as_sharding(wanted, "with_sharding_constraint", "shardings")
     if not isinstance(sharding, Sharding):
         return x
-    sharding.check_ndim(get_aval(x).ndim)
+    aval = get_aval(x)
+    sharding.check_ndim(aval.ndim)
+    if isinstance(sharding, NamedSharding) and sharding.mesh.are_all_axes_explicit:
+        return _asserted(x, aval, sharding)
     pjrt.note_committed()
     spec = getattr(sharding, "spec", ())
     free = frozenset(i for i, part in enumerate(spec) if part is PartitionSpec.UNCONSTRAINED)

@@ -16,8 +16,19 @@ import numpy as np
 from minijax.backend import pjrt, spmd
 from minijax.config import trace_key
 from minijax.core import dtypes, observe
-from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, get_aval, kind_of, placed_text
+from minijax.core.array import (
+    HELD,
+    Array,
+    CommittedArray,
+    MeshArray,
+    as_array,
+    get_aval,
+    kind_of,
+    placed_text,
+    placed_type,
+)
 from minijax.core.avals import ShapedArray
+from minijax.core.explicit import spec_of
 from minijax.core.guards import check_transfer, transfer_guards
 from minijax.core.primitive import Primitive
 from minijax.core.shardings import (
@@ -133,6 +144,7 @@ def _maker(avals: Sequence[ShapedArray], shardings: Sequence[Any]) -> Callable[[
     pjrt.note_committed()
     if any([type(each) is SingleDeviceSharding for each in shardings]):
         return lambda buffers: [*map(_array_at, buffers, avals, shardings)]
+    avals = [*map(placed_type, avals, shardings)]
     facts = [(aval, each, kind_of(aval, each)) for aval, each in zip(avals, shardings, strict=True)]
     classes = [MeshArray] * len(facts)
     if len(facts) == 1:
@@ -309,12 +321,19 @@ def placement_of(
         mesh = mesh_of([_over(NamedSharding(mesh, PartitionSpec()), found)]) if mesh is not None else None
     if found is None or not (over or inner or mesh is not None):
         return None
+    if mesh is not None and mesh.are_all_axes_explicit:
+        results = [_as_typed(*each, mesh) for each in zip(results, closed.out_avals, strict=True)]
     return Placement(found, mesh, tuple(chosen), tuple(results))
 
 
 def _over(sharding: Sharding | None, devices: Sequence[Any]) -> Sharding | None:
     """``sharding``, over ``devices`` if it names a mesh without any."""
     return sharding.over(devices) if isinstance(sharding, NamedSharding) else sharding
+
+
+def _as_typed(said: Sharding | None, aval: ShapedArray, mesh: Any) -> Sharding:
+    """How a result lies of which nothing else is said: as its type says, which names all axes that divide it."""
+    return NamedSharding(mesh, PartitionSpec(*spec_of(aval))) if said is None else said
 
 
 def _check_wanted(x: Any, own: Sharding | None, wanted: Sharding, name: str, label: str) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 from minijax.backend import pjrt
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.explicit import plain_type, redivided, spec_of
 from minijax.core.lists import partition
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, axes_of_part, axes_of_spec
 from minijax.core.structural import Zero, full
@@ -42,6 +43,7 @@ from minijax.interpreters.transpose import call_operands, operand_cotangents, tr
 from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
+from minijax.ir.pretty import pp_rules
 from minijax.ir.typecheck import same_type, typecheck_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
 from minijax.lowering.shardings import spec_text
@@ -155,15 +157,26 @@ def _scaled(aval: ShapedArray, spec: PartitionSpec, mesh: Any, divide: bool) -> 
 
 
 def inner_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, checked: bool) -> ShapedArray:
-    """The type of one device's part."""
-    made = aval.update(shape=_scaled(aval, spec, mesh, divide=True))
+    """The type of one device's part; its type still says along which other axes it is divided."""
+    plain = plain_type(aval)
+    made = plain.update(shape=_scaled(aval, spec, mesh, divide=True))
+    if plain is not aval:
+        named = axes_of_spec(spec)
+        left = [tuple(name for name in axes_of_part(part) if name not in named) for part in spec_of(aval)]
+        made = redivided(made, mesh, left)
     return varying(made, {*made.vma, *axes_of_spec(spec)}) if checked else made
 
 
 def outer_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, manual_axes: frozenset[Any]) -> ShapedArray:
-    """The type of all parts together."""
-    made = aval.update(shape=_scaled(aval, spec, mesh, divide=False))
-    return varying(made, made.vma.difference(manual_axes)) if made.vma else made
+    """The type of all parts together: divided along the explicit axes that ``spec`` names, and as the parts are."""
+    plain = plain_type(aval)
+    made = plain.update(shape=_scaled(aval, spec, mesh, divide=False))
+    made = varying(made, made.vma.difference(manual_axes)) if made.vma else made
+    if not mesh.any_explicit:
+        return made
+    put_together = [*map(axes_of_part, spec), *[()] * (aval.ndim - len(spec))]
+    within = map(axes_of_part, spec_of(aval))
+    return redivided(made, mesh, [(*a, *b) for a, b in zip(put_together, within, strict=True)])
 
 
 @contextmanager
@@ -212,6 +225,15 @@ def shard_map_typecheck(avals: tuple[ShapedArray, ...], params: dict[str, Any]) 
 
 
 typecheck_rules[shard_map_p] = shard_map_typecheck
+
+
+def _shown(eqn: Any, printer: Any) -> list[tuple[str, Any]]:
+    """All parameters; of a mesh whose axes stand in types its devices are not shown, as in these."""
+    mesh = eqn.params["mesh"]
+    return sorted({**eqn.params, "mesh": mesh.abstract_mesh if mesh.any_explicit else mesh}.items())
+
+
+pp_rules[shard_map_p] = _shown
 
 
 # ---------------------------------------------------------------------------------------------- transformations

@@ -1,0 +1,156 @@
+"""``auto_axes``, ``explicit_axes``: within a function, types say of other axes of the mesh how arrays are divided."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from minijax.config import set_context_mesh
+from minijax.core.array import get_aval
+from minijax.core.explicit import note_explicit, spec_of
+from minijax.core.shardings import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, axes_of_part, context
+from minijax.ops.meshes.reshard import reshard
+from minijax.pytree import tree_leaves, tree_map
+
+__all__ = ["auto_axes", "explicit_axes", "use_abstract_mesh"]
+
+
+@contextmanager
+def _within(mesh: Any) -> Iterator[None]:
+    """While ``mesh``, which may be None, is the one that is set on this thread."""
+    before = context.mesh
+    context.mesh = mesh
+    set_context_mesh(mesh)
+    try:
+        yield
+    finally:
+        context.mesh = before
+        set_context_mesh(before)
+
+
+@contextmanager
+def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
+    """While programs are written for ``mesh``, which may have other types of axes than the one that is set."""
+    now = context.mesh
+    if now is not None and isinstance(now, Mesh) and mesh.shape_tuple == now.shape_tuple:
+        mesh = now.update_axis_types(dict(zip(mesh.axis_names, mesh.axis_types, strict=True)))
+    with _within(None if mesh.empty else mesh):
+        yield
+
+
+def auto_axes(
+    f: Callable[..., Any] | None = None, /, *, axes: str | Sequence[str] | None = None, out_sharding: Any = None
+) -> Any:
+    """``f``, within which the compiler divides arrays along ``axes``: types say nothing of them.
+
+    Args:
+      f: a function of pytrees of arrays. Without it, ``auto_axes`` returns a decorator.
+      axes: names of axes of the mesh; all of them by default.
+      out_sharding: how results are divided, as their types say outside: a ``PartitionSpec``, a ``NamedSharding``, or a
+        tree of these that is a prefix of the result. Without it, calls take it as the keyword ``out_sharding``.
+
+    Raises:
+      TypeError, when called: no ``out_sharding`` was given. ValueError: it is over another mesh than the one that is
+      set.
+    """
+    if f is None:
+        return functools.partial(auto_axes, axes=axes, out_sharding=out_sharding)
+
+    @functools.wraps(f)
+    def within_auto(*args: Any, **kwargs: Any) -> Any:
+        said = _given(out_sharding, kwargs, "out_sharding")
+        before = _mesh(said, "auto_axes")
+        if before is None:
+            return f(*args, **kwargs)
+        named = _names(axes, before)
+        if {*before.auto_axes} == {*named}:
+            return f(*args, **kwargs)
+        inside = _retyped(before, named, AxisType.Auto)
+        with _within(inside):
+            out = f(*tree_map(lambda x: _left(x, inside), args), **kwargs)
+        return reshard(out, said)
+
+    return within_auto
+
+
+def explicit_axes(
+    f: Callable[..., Any] | None = None, /, *, axes: str | Sequence[str] | None = None, in_sharding: Any = None
+) -> Any:
+    """``f``, within which types say how arrays are divided along ``axes`` of the mesh, which the compiler does outside.
+
+    Args:
+      f: a function of pytrees of arrays. Without it, ``explicit_axes`` returns a decorator.
+      axes: names of axes of the mesh; all of them by default.
+      in_sharding: how the arguments are divided inside: a ``PartitionSpec``, a ``NamedSharding``, or a tree of these
+        that is a prefix of the arguments. Without it, calls take it as the keyword ``in_sharding``.
+
+    Raises:
+      TypeError, when called: no ``in_sharding`` was given. ValueError: no mesh is set.
+    """
+    if f is None:
+        return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)
+
+    @functools.wraps(f)
+    def within_explicit(*args: Any, **kwargs: Any) -> Any:
+        said = _given(in_sharding, kwargs, "in_sharding")
+        before = context.mesh
+        if before is None:
+            raise ValueError(
+                "Context mesh cannot be empty. Please use `jax.set_mesh` API to enter into a mesh context when using "
+                "`explicit_axes` API."
+            )
+        with _within(_retyped(before, _names(axes, before), AxisType.Explicit)):
+            out = f(*reshard(args, said), **kwargs)
+        return tree_map(lambda x: _left(x, before), out)
+
+    return within_explicit
+
+
+def _given(said: Any, kwargs: dict[str, Any], name: str) -> Any:
+    if said is not None:
+        return said
+    if name not in kwargs:
+        raise TypeError(f"Missing required keyword argument: '{name}'. Give it here, or to each call.")
+    return kwargs.pop(name)
+
+
+def _mesh(shardings: Any, name: str) -> Any:
+    """The mesh of ``shardings``, or the one that is set; None if there is none. ValueError if there are two."""
+    found: Any = context.mesh
+    for each in tree_leaves(shardings):
+        if isinstance(each, NamedSharding):
+            if found is not None and found.abstract_mesh != each.mesh.abstract_mesh:
+                raise ValueError(
+                    f"Context mesh {found.abstract_mesh} must match the mesh passed to shardings "
+                    f"{each.mesh.abstract_mesh}, of {name}. Set that mesh around the call, with set_mesh."
+                )
+            found = found or each.mesh
+    return found
+
+
+def _names(axes: str | Sequence[str] | None, mesh: AbstractMesh) -> tuple[str, ...]:
+    if axes is None:
+        return mesh.axis_names
+    return (axes,) if isinstance(axes, str) else tuple(axes)
+
+
+def _retyped(mesh: AbstractMesh, names: Sequence[str], kind: AxisType) -> AbstractMesh:
+    manual = [name for name in names if name in mesh.manual_axes]
+    if manual:
+        raise NotImplementedError(
+            f"Going from `Manual` AxisType to `Auto` or `Explicit` AxisType is not allowed, and {manual} of {mesh} are "
+            "Manual. Use it outside of shard_map."
+        )
+    note_explicit()
+    return mesh.update_axis_types(dict.fromkeys(names, kind))
+
+
+def _left(x: Any, mesh: AbstractMesh) -> Any:
+    """``x``, of whose type only the explicit axes of ``mesh`` are left."""
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    spec = []
+    for part in spec_of(get_aval(x)):
+        spec.append(tuple(name for name in axes_of_part(part) if kinds[name] is AxisType.Explicit))
+    return reshard(x, PartitionSpec(*spec))

@@ -1,0 +1,200 @@
+"""Types that say how an array is divided over a mesh: those of meshes with axes of type ``Explicit``.
+
+``ExplicitArray`` is a ``ShapedArray`` with a sharding, printed ``f32[8@x,4]``: its first dimension is divided along the
+mesh's axis ``x``. Only explicit axes stand in types; along an axis of type ``Auto`` the compiler divides as it likes.
+
+Invariant: some explicit axis divides some dimension. What no axis divides has a plain ``ShapedArray`` for its type,
+wherever it was made; so numbers, and arrays that every device has all of, are the same in every mode.
+
+The type of an operation's result follows from its operands' by ``ops.meshes.divided_types``, which is imported when
+the first of these types is made: until then nobody looks for them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from minijax.core import avals, late
+from minijax.core.avals import ShapedArray
+from minijax.core.shardings import (
+    AbstractMesh,
+    AxisType,
+    NamedSharding,
+    PartitionSpec,
+    axes_of_part,
+    canonical_sharding,
+    check_divides,
+)
+from minijax.core.varying import VaryingArray, varying
+
+_interned: weakref.WeakValueDictionary[Any, ExplicitArray] = weakref.WeakValueDictionary()
+
+# One entry of a spec: the axis, or axes, that divide a dimension; None if none does.
+Part = Any
+Spec = tuple[Part, ...]
+
+
+class ExplicitArray(ShapedArray):
+    """The type ``plain`` of values divided as ``sharding`` says, over an abstract mesh; interned.
+
+    ``spec`` has an entry for each dimension, and names explicit axes only.
+    """
+
+    __slots__ = ("plain", "sharding", "spec")
+
+    plain: ShapedArray
+    spec: Spec
+
+    def __new__(cls, plain: ShapedArray, sharding: NamedSharding) -> ExplicitArray:  # type: ignore[misc]
+        found = _interned.get((plain, sharding))
+        if found is not None:
+            return found
+        note_explicit()
+        self = object.__new__(cls)
+        self.shape, self.dtype, self.weak_type = plain.shape, plain.dtype, plain.weak_type
+        self.ndim = plain.ndim
+        self.plain, self.sharding, self.spec = plain, sharding, tuple(sharding.spec)  # type: ignore[misc]
+        self.zero = self.mlir = self.unmapped = None
+        self.size = plain.size
+        return _interned.setdefault((plain, sharding), self)
+
+    def __reduce__(self) -> Any:
+        return (ExplicitArray, (self.plain, self.sharding))
+
+    def update(self, **changes: Any) -> ShapedArray:
+        """The type with the given fields replaced. Of another shape it is divided only if ``sharding`` says how."""
+        sharding = changes.pop("sharding", self.sharding)
+        vma = changes.pop("vma", ())
+        plain = self.plain.update(**changes)
+        if plain.shape != self.shape and sharding is self.sharding:
+            sharding = None
+        return varying(divided_like(plain, sharding), vma)
+
+    def part(self, axis: int) -> ShapedArray:
+        """The type without ``axis``."""
+        kept = self.unmapped
+        if kept is None:
+            kept = self.unmapped = {}
+        found = kept.get(axis)
+        if found is None:
+            spec = (*self.spec[:axis], *self.spec[axis + 1 :])
+            found = kept[axis] = divided(self.plain.part(axis), self.sharding.mesh, spec)
+        return found
+
+    def stacked(self, size: int, axis: int = 0, part: Part = None) -> ShapedArray:
+        """The type of ``size`` such values along a new ``axis``, which is divided as ``part`` says."""
+        spec = (*self.spec[:axis], part, *self.spec[axis:])
+        return divided(self.plain.stacked(size, axis), self.sharding.mesh, spec)
+
+    def str_short(self, short_dtypes: bool = True) -> str:
+        """``f32[8@x,4]``, as jaxprs print it."""
+        name = self.plain.str_short(short_dtypes).partition("[")[0]
+        return f"{name}[{','.join(map(_dimension_text, self.shape, self.spec))}]"
+
+
+def _dimension_text(size: int, part: Part) -> str:
+    axes = axes_of_part(part)
+    return str(size) if not axes else f"{size}@{axes[0] if len(axes) == 1 else '(' + ','.join(axes) + ')'}"
+
+
+def note_explicit() -> None:
+    """Types may say how arrays are divided from now on."""
+    if not avals.divisions_made:
+        avals.note_divisions()
+        late.fill("minijax.ops.meshes.divided_types")
+
+
+def meant_sharding(said: Any, function: str) -> NamedSharding | None:
+    """What ``said``, the ``out_sharding`` of ``function``, means: see ``canonical_sharding``."""
+    found = canonical_sharding(said, function)
+    if found is not None:
+        note_explicit()
+    return found
+
+
+def spec_of(aval: ShapedArray) -> Spec:
+    """For each dimension the explicit axes that divide it, as the type ``aval`` says."""
+    if type(aval) is VaryingArray:
+        aval = aval.plain
+    return aval.spec if type(aval) is ExplicitArray else (None,) * aval.ndim
+
+
+def plain_type(aval: ShapedArray) -> ShapedArray:
+    """The type ``aval`` of values of which nothing is said but shape and dtype; along which axes they vary stays."""
+    if type(aval) is VaryingArray:
+        return varying(plain_type(aval.plain), aval.along)
+    return aval.plain if type(aval) is ExplicitArray else aval
+
+
+def mesh_of_type(aval: ShapedArray) -> AbstractMesh | None:
+    """The mesh over which a value of this type is divided; None if the type says that nothing divides it."""
+    if type(aval) is VaryingArray:
+        aval = aval.plain
+    return aval.sharding.mesh if type(aval) is ExplicitArray else None
+
+
+def divided(plain: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part]) -> ShapedArray:
+    """The type ``plain`` of values divided over ``mesh`` along those axes of ``spec`` that are explicit.
+
+    ValueError if a dimension is not divided evenly, or if one axis divides two of them.
+    """
+    abstract = mesh.abstract_mesh
+    parts = [_explicit_part(abstract, part) for part in spec]
+    if not any(part is not None for part in parts):
+        return plain
+    parts += [None] * (plain.ndim - len(parts))
+    sharding = NamedSharding(abstract, PartitionSpec(*parts))
+    check_divides(sharding, plain.shape)
+    return ExplicitArray(plain, sharding)
+
+
+def _explicit_part(mesh: AbstractMesh, part: Part) -> Part:
+    if part is None:
+        return None
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    names = [name for name in axes_of_part(part) if kinds.get(name, AxisType.Explicit) is AxisType.Explicit]
+    return None if not names else names[0] if len(names) == 1 else tuple(names)
+
+
+def redivided(aval: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part]) -> ShapedArray:
+    """The type ``aval``, plain but for along what it varies, of values divided over ``mesh`` as ``spec`` says."""
+    if type(aval) is VaryingArray:
+        return varying(divided(aval.plain, mesh, spec), aval.along)
+    return divided(aval, mesh, spec)
+
+
+def divided_like(aval: ShapedArray, sharding: Any) -> ShapedArray:
+    """The type of arrays of type ``aval`` that lie as ``sharding`` says: only a ``NamedSharding`` stands in types."""
+    plain = plain_type(aval)
+    if type(sharding) is not NamedSharding or not sharding.mesh.any_explicit:
+        return plain
+    return redivided(plain, sharding.mesh, sharding.spec)
+
+
+def sharding_like(aval: ShapedArray, *others: ShapedArray) -> NamedSharding | None:
+    """How a value of type ``aval`` is divided, as an operation's parameter says it.
+
+    Where nothing divides it, but the mesh is known from ``others``, that is said; None if no type names a mesh.
+    """
+    for each in (aval, *others):
+        mesh = mesh_of_type(each)
+        if mesh is not None:
+            return NamedSharding(mesh, PartitionSpec(*spec_of(aval)))
+    return None
+
+
+def combined(types: Sequence[ShapedArray], ndim: int) -> NamedSharding | None:
+    """How arrays of these types are divided together once they are repeated to one shape of ``ndim`` dimensions.
+
+    Where they disagree, as the first of them; None if no type names a mesh.
+    """
+    mesh = next((mesh for mesh in map(mesh_of_type, types) if mesh is not None), None)
+    if mesh is None:
+        return None
+    parts: list[Part] = [None] * ndim
+    for aval in types:
+        for place, part in enumerate(spec_of(aval), ndim - aval.ndim):
+            parts[place] = part if parts[place] is None else parts[place]
+    return NamedSharding(mesh, PartitionSpec(*parts))

@@ -1,0 +1,118 @@
+"""``reshard``: the identity, whose result's type says that it is divided over a mesh as a parameter says.
+
+Parameters: ``dst_sharding``, over an abstract mesh; ``concrete_mesh``, the mesh of devices where one was given, or None
+for the one that is set. They are not printed, as in JAX: the types on both sides say it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minijax.backend import pjrt
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.explicit import meant_sharding, sharding_like, spec_of
+from minijax.core.primitive import Primitive
+from minijax.core.shardings import Mesh, NamedSharding, PartitionSpec, Sharding, context
+from minijax.core.structural import batched_sharding
+from minijax.interpreters.evaluate import commits_itself, constraints
+from minijax.interpreters.vmap import batching_rules
+from minijax.ir.pretty import hide, pp_rules
+from minijax.lowering.lower import lowering_rules
+from minijax.lowering.shardings import spec_text
+from minijax.lowering.text import mlir_type
+from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
+from minijax.ops.nary import deflinear
+from minijax.pytree import prefix_leaves, tree_flatten, tree_unflatten
+
+__all__ = ["reshard", "reshard_p"]
+
+reshard_p = Primitive("reshard")
+commits_itself.add(reshard_p)
+constraints.append(reshard_p)
+
+
+def _placed(params: dict[str, Any]) -> list[Sharding]:
+    """The sharding over devices that an equation names, if it is known over which."""
+    sharding, mesh = params["dst_sharding"], params["concrete_mesh"] or context.mesh
+    return [] if mesh is None else [NamedSharding(mesh, sharding.spec)]
+
+
+names_shardings[reshard_p] = _placed
+
+
+@reshard_p.def_abstract_eval
+def reshard_abstract(x: ShapedArray, *, dst_sharding: NamedSharding, concrete_mesh: Any) -> ShapedArray:
+    return x  # its type says the parameter: see divided_types
+
+
+@reshard_p.def_impl
+def reshard_impl(x: Any, **params: Any) -> Any:
+    return evaluate_over_mesh(reshard_p, [x], params)
+
+
+def reshard_transpose(ct: Any, x: Any, *, dst_sharding: NamedSharding, concrete_mesh: Any) -> list[Any]:
+    """The cotangent is divided as the operand was."""
+    back = sharding_like(x.aval) or dst_sharding.with_spec([None] * x.aval.ndim)
+    return [reshard_p.bind(ct, dst_sharding=back, concrete_mesh=concrete_mesh)]
+
+
+deflinear(reshard_p, reshard_transpose)
+
+
+def reshard_batch(args: Sequence[Any], dims: Sequence[int | None], *, dst_sharding: Any, concrete_mesh: Any) -> Any:
+    (x,), (dim,) = args, dims
+    assert dim is not None, "one operand, which is mapped"
+    wide = batched_sharding(dst_sharding, dim, spec_of(get_aval(x))[dim])
+    return reshard_p.bind(x, dst_sharding=wide, concrete_mesh=concrete_mesh), dim
+
+
+batching_rules[reshard_p] = reshard_batch
+
+
+def reshard_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, dst_sharding: Any, concrete_mesh: Any) -> str:
+    (out,) = out_avals
+    mesh = dst_sharding.mesh
+    if not ctx.module.divided or not mesh.any_explicit:
+        return x
+    spec = PartitionSpec(*spec_of(out))
+    text = spec_text(ctx.module.meshes, mesh, spec, out.ndim, is_open=bool(mesh.auto_axes))
+    return ctx.emit(f"sdy.sharding_constraint {x} {text} : {mlir_type(out)}")  # type: ignore[no-any-return]
+
+
+lowering_rules[reshard_p] = reshard_lower
+
+
+# the types on both sides say it
+pp_rules[reshard_p] = hide("dst_sharding", "concrete_mesh")
+
+
+def reshard(xs: Any, out_shardings: Any) -> Any:
+    """``xs``, divided over a mesh as ``out_shardings`` say, which their types say from then on.
+
+    Args:
+      xs: a pytree of arrays.
+      out_shardings: a ``NamedSharding``, or a ``PartitionSpec`` for the mesh that is set; or a tree of these that is a
+        prefix of ``xs``.
+
+    Raises:
+      ValueError: no sharding is given, no mesh is set, or a dimension is not divided evenly.
+    """
+    leaves, tree = tree_flatten(xs)
+    wanted = prefix_leaves(out_shardings, xs, name="reshard out_shardings")
+    return tree_unflatten(tree, [*map(_resharded, leaves, wanted)])
+
+
+def _resharded(x: Any, said: Any) -> Any:
+    wanted, ndim = meant_sharding(said, "reshard"), get_aval(x).ndim
+    if wanted is None:
+        raise ValueError(
+            "Reshard should only be used with out_shardings which are non-None and have a non-empty mesh. Got sharding "
+            f"{said}. Set a mesh with set_mesh(mesh), or pass NamedSharding(mesh, spec)."
+        )
+    wanted.check_ndim(ndim)
+    wanted = wanted.with_spec([*wanted.spec, *[None] * (ndim - len(wanted.spec))])
+    pjrt.note_committed()
+    mesh = said.mesh if isinstance(said, NamedSharding) and isinstance(said.mesh, Mesh) else None
+    return reshard_p.bind(x, dst_sharding=wanted, concrete_mesh=mesh)
