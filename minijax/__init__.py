@@ -252,6 +252,7 @@ _defined_later(
     "minijax.experimental.checkify",
     "minijax.extend.core.calls",
     "minijax.lax.linalg",
+    "minijax.ops.meshes.reshard",
     "minijax.ops.pmap",
     "minijax.ops.random.bits",
     "minijax.random.random_gamma",
