@@ -19,7 +19,6 @@ from minijax.core.named import NamedTuple
 from minijax.core.structural import UNSPECIFIED
 from minijax.pytree import tree_leaves
 
-
 # Where devices keep arrays.
 _MEMORY = "device"
 
