@@ -200,7 +200,8 @@ def main(argv: list[str]) -> int:
         code = cells(args.pages[0])
         for each in args.put:
             old, _, new = each.partition("=")
-            code = [re.sub(rf"\b{re.escape(old)}\b", new, cell) for cell in code]
+            word = re.compile(rf"(?<!\w){re.escape(old)}(?!\w)")
+            code = [word.sub(lambda _, new=new: new, cell) for cell in code]  # type: ignore[misc]
         found = run(code if args.only == "jax" else [*map(changed, code)])
         args.into.write_bytes(pickle.dumps(found))
         return 0
