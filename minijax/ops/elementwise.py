@@ -282,7 +282,7 @@ def _real_dtype_of(dtype: np.dtype) -> np.dtype:
 def abs_derivative(g: Any, ans: Any, x: Any) -> Any:
     if dtypes.is_complex(get_aval(x).dtype):
         mirrored = conj(x)
-        from_abs = convert_p.bind(ans, new_dtype=get_aval(x).dtype, weak_type=False)
+        from_abs = convert_p.bind(ans, new_dtype=get_aval(x).dtype, weak_type=False, sharding=None)
         return _real(_mul(g, _div(mirrored, _replace_zero(from_abs))))
     return select(_ge(x, const(x, 0)), g, _neg(g))
 
@@ -404,7 +404,7 @@ def _strong(x: Any, dtype: np.dtype) -> Any:
         return x
     if isinstance(x, LiteralArray):
         return LiteralArray(dtype.type(x._value()), ShapedArray(aval.shape, dtype))
-    return convert_p.bind(x, new_dtype=dtype, weak_type=False)
+    return convert_p.bind(x, new_dtype=dtype, weak_type=False, sharding=None)
 
 
 def pow_left(g: Any, ans: Any, x: Any, y: Any) -> Any:
