@@ -230,7 +230,9 @@ typecheck_rules[shard_map_p] = shard_map_typecheck
 def _shown(eqn: Any, printer: Any) -> list[tuple[str, Any]]:
     """All parameters; of a mesh whose axes stand in types its devices are not shown, as in these."""
     mesh = eqn.params["mesh"]
-    return sorted({**eqn.params, "mesh": mesh.abstract_mesh if mesh.any_explicit else mesh}.items())
+    # of a recorded jaxpr it is a text
+    explicit = getattr(mesh, "any_explicit", False)
+    return sorted({**eqn.params, "mesh": mesh.abstract_mesh if explicit else mesh}.items())
 
 
 pp_rules[shard_map_p] = _shown
