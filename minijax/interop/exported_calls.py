@@ -347,6 +347,12 @@ def export_psum_invariant(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     return [jax_module("lax").psum(operands[0], eqn.params["axes"])]
 
 
+def export_all_gather_invariant(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    params = eqn.params
+    at = {"axis": params["all_gather_dimension"], "tiled": params["tiled"], "to": "invarying"}
+    return [jax_module("lax").all_gather(operands[0], params["axis_name"], **at)]
+
+
 def export_call(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     fun = functools.partial(eval_by_jax, eqn.params["call_jaxpr"])
     info = jax_module("api_util").debug_info(eqn.primitive.name, fun, tuple(operands), {})
@@ -377,6 +383,7 @@ export_rules.update(
         "sharding_constraint": export_sharding_constraint,
         "pvary": export_pvary,
         "psum_invariant": export_psum_invariant,
+        "all_gather_invariant": export_all_gather_invariant,
         "random_wrap": export_random_wrap,
         "random_unwrap": export_random_unwrap,
     }

@@ -20,6 +20,7 @@ from minijax.ops.convert import convert_element_type
 from minijax.ops.meshes.shard_map import psum_invariant_p
 from minijax.ops.parallel import (
     Groups,
+    all_gather_invariant_p,
     all_gather_p,
     all_to_all_p,
     axis_index_p,
@@ -185,7 +186,7 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
     return tree_map(bind, x)
 
 
-def pcast(x: Any, axis_name: Any = None, *, to: str) -> Any:
+def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     """``x`` inside ``shard_map``, with a type that says that it varies along more axes of the mesh.
 
     Args:
@@ -195,8 +196,13 @@ def pcast(x: Any, axis_name: Any = None, *, to: str) -> Any:
 
     Raises:
       ValueError: ``x`` varies along one of them already, or ``to`` is another word. NameError: an unbound axis name.
+      TypeError: ``axis_name`` is a set, which has no order.
     """
+    if isinstance(axis_name, (set, frozenset)):
+        raise TypeError(f"{axis_name=} must be a tuple or a str. Got {axis_name}. Name the axes in order.")
     axes = names_tuple(axis_name)
+    if not axes:
+        return x
     if to != "varying":
         raise ValueError(f'`to` kwarg of `jax.lax.pcast` can only be "varying" here, got {to!r}. Use psum to reduce.')
 
@@ -317,6 +323,10 @@ def _with_size(
     return tree_map(lambda leaf: bind(leaf, params), x)
 
 
+# How what was gathered may vary.
+_GATHERED = ("varying", "reduced", "invarying")
+
+
 def all_gather(
     x: Any,
     axis_name: Any,
@@ -324,16 +334,36 @@ def all_gather(
     axis_index_groups: Sequence[Sequence[int]] | None = None,
     axis: int = 0,
     tiled: bool = False,
+    to: str = "varying",
 ) -> Any:
     """``x`` of all instances, for all: stacked along a new ``axis``, or with ``tiled`` concatenated along it.
 
+    Args:
+      x: an array or pytree of arrays.
+      axis_name: the axis, or a tuple of axes.
+      axis_index_groups: lists of indices along the axis; each group gathers on its own.
+      axis: where in the result the instances are.
+      tiled: whether ``axis`` is one of ``x``.
+      to: ``"varying"``, or inside ``shard_map`` ``"invarying"`` for a result whose type says that all have the same.
+
     Raises:
-      NameError: the axis name is not bound. NotImplementedError: under vmap with groups or several names.
+      NameError: the axis name is not bound. NotImplementedError: under vmap with groups or several names; ``to`` is
+        "reduced", or not "varying" with groups. ValueError: ``to`` is another word.
     """
+    if to not in _GATHERED:
+        raise ValueError(
+            f"Got unexpected `to` value for `jax.lax.all_gather`, {to!r}. Allowed `to` values are: {_GATHERED}."
+        )
+    if to == "reduced" or to == "invarying" and axis_index_groups is not None:
+        groups = "" if axis_index_groups is None else " with axis_index_groups"
+        raise NotImplementedError(f"all_gather(to={to!r}){groups} is not supported. Gather to='varying'.")
 
     def bind(leaf: Any, params: dict[str, Any]) -> Any:
         at = canonical_axis(axis, get_aval(leaf).ndim + (not tiled))
-        return all_gather_p.bind(leaf, all_gather_dimension=at, tiled=tiled, **params)
+        if to == "varying":
+            return all_gather_p.bind(leaf, all_gather_dimension=at, tiled=tiled, **params)
+        sized = {"axis_name": params["axis_name"], "axis_size": params["axis_size"]}
+        return all_gather_invariant_p.bind(leaf, all_gather_dimension=at, tiled=tiled, **sized)
 
     return _with_size(x, axis_name, axis_index_groups, bind)
 

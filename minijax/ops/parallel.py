@@ -31,7 +31,8 @@ from minijax.lowering.lower import lowering_rules
 from minijax.lowering.regions import monoid_region
 from minijax.lowering.text import mlir_type
 from minijax.ops.convert import convert
-from minijax.ops.elementwise import mul_p
+from minijax.ops.dynamic import dynamic_slice_in_dim
+from minijax.ops.elementwise import add_p, mul_p
 from minijax.ops.index import GatherDimensionNumbers, GatherScatterMode, gather
 from minijax.ops.nary import deflinear, eq_p
 from minijax.ops.reduce import reduce_max_p, reduce_min_p, reduce_sum, reduce_sum_p
@@ -40,6 +41,7 @@ from minijax.ops.shape import broadcast_in_dim, expand_dims, full_like, iota, re
 from minijax.ops.slicing import slice_text
 
 __all__ = [
+    "all_gather_invariant_p",
     "all_gather_p",
     "all_to_all_p",
     "axis_index_p",
@@ -468,18 +470,18 @@ def all_gather_batch(
     *,
     all_gather_dimension: int,
     axis_name: tuple[Any, ...],
-    axis_index_groups: Groups,
     axis_size: int,
     tiled: bool,
+    **groups: Groups,
 ) -> Any:
     """The batch axis becomes an ordinary one."""
     at = all_gather_dimension
     if axis.name is None or axis.name not in axis_name:
         if d is not None:
             at, d = (at + 1, d) if d <= at else (at, d if tiled else d + 1)
-        params = {"axis_name": axis_name, "axis_index_groups": axis_index_groups, "axis_size": axis_size}
+        params = {"axis_name": axis_name, "axis_size": axis_size, **groups}
         return p.bind(x, all_gather_dimension=at, tiled=tiled, **params), d
-    _no_groups(p, axis_index_groups)
+    _no_groups(p, groups.get("axis_index_groups"))
     _one_vmapped(p, axis_name)
     if d is None:
         shape = list(get_aval(x).shape)
@@ -498,9 +500,9 @@ def all_gather_lower(
     *,
     all_gather_dimension: int,
     axis_name: Any,
-    axis_index_groups: Groups,
     axis_size: int,
     tiled: bool,
+    axis_index_groups: Groups = None,
 ) -> str:
     (aval,), (out,) = avals, out_avals
     if not tiled:
@@ -521,6 +523,30 @@ def all_gather_transpose(ct: Any, x: Any, *, all_gather_dimension: int, **params
 all_gather_p = _declare(
     "all_gather", _names, all_gather_abstract, all_gather_batch, all_gather_lower, all_gather_transpose
 )
+
+
+def all_gather_invariant_transpose(
+    ct: Any, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_size: int, tiled: bool
+) -> list[Any]:
+    """What all share is one thing: of its cotangent each instance takes its own piece."""
+    at, inner, index = all_gather_dimension, 1, full((), 0, INT32)
+    for name in reversed(axis_name):
+        index = add_p.bind(index, mul_p.bind(axis_index_p.bind(axis_name=name), full((), inner, INT32)))
+        inner *= axes_size((name,))
+    size = get_aval(ct).shape[at] // axis_size
+    piece = dynamic_slice_in_dim(ct, mul_p.bind(index, full((), size, INT32)), size, at)
+    return [piece if tiled else squeeze(piece, (at,))]
+
+
+all_gather_invariant_p = _declare(
+    "all_gather_invariant",
+    _names,
+    all_gather_abstract,
+    all_gather_batch,
+    all_gather_lower,
+    all_gather_invariant_transpose,
+)
+vma_rules[all_gather_invariant_p] = lambda vma, params: vma.difference(_names(params))
 
 
 # ------------------------------------------------------------------------------------------------ reduce_scatter

@@ -323,7 +323,8 @@ NO_EXAMPLE = {
     **dict.fromkeys(["debug_callback", "debug_print", "io_callback", "pure_callback"], EFFECT),
     **dict.fromkeys(["addupdate", "free_ref", "freeze", "get", "swap"], REFERENCE),
     **dict.fromkeys(
-        ["psum_invariant", "pvary", "reshard", "shard_map", "sharding_constraint"], "it needs a mesh: tests/sharded"
+        ["all_gather_invariant", "psum_invariant", "pvary", "reshard", "shard_map", "sharding_constraint"],
+        "it needs a mesh: tests/sharded",
     ),
     "check": "it raises what it finds: see tests/experimental/test_checkify.py",
     "custom_lin": "it appears only between a custom_vjp's two rules: see tests/ops/test_custom_derivatives.py",

@@ -359,7 +359,7 @@ def along_a_name(draw: Draw, name: str) -> Call:
     return of(mapped, x, text=f"axis={axis} {other} {tiled=} {two=} {source} {pairs if name == 'ppermute' else ''}")
 
 
-@row("shard_map", "pvary", "psum_invariant")
+@row("shard_map", "pvary", "psum_invariant", "all_gather_invariant")
 def over_a_mesh(draw: Draw, name: str) -> Call:
     """What each device of a mesh computes of its part and of what all share, and a sum over the devices."""
     count = draw.int(1, 2)
@@ -369,11 +369,11 @@ def over_a_mesh(draw: Draw, name: str) -> Call:
     def mapped(ns: Any, x: Any, w: Any) -> Any:
         def f(x: Any, w: Any) -> Any:
             y = ns.lax.sin(x) * w
-            return y, ns.lax.psum(y, "i")
+            return y, ns.lax.psum(y, "i"), ns.lax.all_gather(y, "i", to="invarying")
 
         mesh = ns.sharding.Mesh(np.array(ns.devices()[:count]), ("i",))
         part, whole = ns.sharding.PartitionSpec("i"), ns.sharding.PartitionSpec()
-        return ns.shard_map(f, mesh=mesh, in_specs=(part, whole), out_specs=(part, whole))(x, w)
+        return ns.shard_map(f, mesh=mesh, in_specs=(part, whole), out_specs=(part, whole, whole))(x, w)
 
     return of(mapped, x, w, text=f"{count} devices")
 

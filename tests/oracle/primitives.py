@@ -94,7 +94,7 @@ VERDICTS = ("equal", "in another order", "of one meaning", "with a reason", "oth
 PROGRAM_REASONS: dict[tuple[str, str], str] = {
     ("pmap", "alone has .*shard_map"): "JAX's pmap is a shard_map",
     (
-        "shard_map|pvary|psum_invariant",
+        "shard_map|pvary|psum_invariant|all_gather_invariant",
         "another program: +first .*shard_map",
     ): "dimensions that no axis divides, behind those that are named, and residuals are written in another order",
     (

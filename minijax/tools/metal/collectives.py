@@ -35,6 +35,7 @@ KINDS = {
 # Primitives that ask for a collective themselves.
 _ASKED = frozenset(
     ("psum", "psum_invariant", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_all", "ppermute", "pbroadcast")
+    + ("all_gather_invariant",)
 )
 _WIDTHS = {"pred": 1, "s4": 1, "u4": 1, "f8e4m3fn": 1, "f8e5m2": 1, "bf16": 2, "c64": 8, "c128": 16}
 _TYPE = re.compile(r"([a-z]\w*)\[([\d,]*)\]")

@@ -14,7 +14,7 @@ from minijax.interpreters.named_axes import axis_users
 from minijax.ops.parallel import replica_groups
 
 # What users write -> what they find in jaxprs.
-_WRITTEN = {"psum_invariant": "psum", "reduce_scatter": "psum_scatter"}
+_WRITTEN = {"all_gather_invariant": "all_gather", "psum_invariant": "psum", "reduce_scatter": "psum_scatter"}
 
 # How what is given gets to others, and what comes of it. 'all': everybody gives to everybody; 'pieces': a piece to
 # each; 'one': to one, as the parameters say; 'source': one gives to all.
