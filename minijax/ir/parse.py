@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.core.array import as_array
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import is_key
@@ -47,7 +47,10 @@ __all__ = ["JaxprSyntaxError", "MissingConstant", "Unread", "page_consts", "pars
 # With dots in the names that a program gave: params.w.0
 _VAR = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _BINDER = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*):")
-_TYPE = re.compile(r"([a-z]\w*(?:<\w+>)?)\[\s*((?:\d+\s*(?:,\s*\d+\s*)*)?)\]")
+# a dimension, with the axes of a mesh that divide it: 8, 8@x, 8@(x,y); and along which a value varies: {V:x}
+_SIZE = r"\d+(?:@\w+|@\([\w,]+\))?"
+_TYPE = re.compile(rf"([a-z]\w*(?:<\w+>)?)\[\s*((?:{_SIZE}\s*(?:,\s*{_SIZE}\s*)*)?)\](?:\{{V:(\w+|\([\w,]+\))\}})?")
+_DIMENSION = re.compile(r"(\d+)(?:@(\w+|\([\w,]+\)))?")
 _PRIMITIVE = re.compile(r"[^\s\[\](){};=,]+")
 _LET_NAME = re.compile(r"[^\s=]+")
 _LAMBDA = re.compile(r"lambda\b")
@@ -367,8 +370,13 @@ class _Parser:
                 dtype = dtypes.float0 if found[1] == "float0" else dtypes.from_short_name(found[1])
             except ValueError:
                 self.scan.fail(f"there is no type of elements called '{found[1]}'", at)
-            shape = tuple(int(size) for size in found[2].split(",") if size.strip())
-            aval = self.avals[found[0]] = ShapedArray(shape, dtype)
+            dimensions = _DIMENSION.findall(found[2])
+            aval = ShapedArray(tuple(int(size) for size, _ in dimensions), dtype)
+            axes = [names for _, names in dimensions]
+            if any(axes) or found[3]:
+                read = late.public("minijax.ir.parse_meshes", "typed")
+                aval = read(self.scan, aval, axes, found[3] or "", at)
+            self.avals[found[0]] = aval
         return aval
 
     def atom(self, scope: _Scope) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from minijax import pytree
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.core.avals import ShapedArray
+from minijax.core.structural import UNSPECIFIED
 from minijax.ir.parse_tokens import Scanner
 from minijax.ir.pretty import param_types
 
@@ -38,7 +40,11 @@ _AVAL = re.compile(r"(\w+(?:<\w+>)?)\[([\d,]*)\](, weak_type=True)?\)")
 _KEY_TYPE = re.compile(r"key<\w+>")
 _KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=\s*")
 _LAMBDA = re.compile(r"\{\s*lambda\b|let\s+\S+\s*=\s*\{")
-_WORDS: dict[str, Any] = {"None": None, "True": True, "False": False}
+_WORDS: dict[str, Any] = {"None": None, "True": True, "False": False, "UnspecifiedValue": UNSPECIFIED}
+# what ``ir.parse_meshes``, which few programs need, knows how to read
+_MESH_WORDS = ("Auto", "Explicit", "Manual", "UNCONSTRAINED")
+_MESH_CONSTRUCTORS = ("P", "PartitionSpec", "NamedSharding", "SingleDeviceSharding")
+_of_meshes = functools.partial(late.public, "minijax.ir.parse_meshes")
 _DTYPE_KEY = re.compile(r"(?:.*_)?dtype$|preferred_element_type$")
 
 
@@ -130,6 +136,8 @@ def _named(scan: Scanner, name: str, read_jaxpr: Callable[[], Any]) -> Any:
     if scan.take_text("("):
         if name == "ShapedArray":
             return _aval(scan)
+        if name in ("Mesh", "AbstractMesh"):
+            return _of_meshes("read_mesh")(scan, name)
         items, named = _items(scan, ")", read_jaxpr)
         make = _constructor(name)
         if make is None:
@@ -137,6 +145,8 @@ def _named(scan: Scanner, name: str, read_jaxpr: Callable[[], Any]) -> Any:
         return make(*items, **named)
     if name in _WORDS:
         return _WORDS[name]
+    if name in _MESH_WORDS:
+        return _of_meshes("WORDS")[name]
     if "." in name:
         return _member(*name.rsplit(".", 1))
     return name
@@ -147,6 +157,8 @@ def _constructor(name: str) -> Callable[..., Any] | None:
         return frozenset
     if name == "dtype":
         return np.dtype
+    if name in _MESH_CONSTRUCTORS:
+        return _of_meshes("CONSTRUCTORS")[name]  # type: ignore[no-any-return]
     if name == "PyTreeDef":
         return pytree.tree_structure
     if name.startswith("np."):

@@ -253,6 +253,30 @@ def test_collectives_inside_pmap():
         parse_jaxpr(str(exchange(0, 0)))
 
 
+@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+def test_types_and_parameters_that_name_meshes(kind):
+    """Along what a value varies, how it is divided, meshes, specs and shardings; a mesh is the one that is set."""
+    of = mj.sharding
+    mesh = of.make_mesh((2, 1), ("x", "y"), (of.AxisType[kind],) * 2)
+    with of.set_mesh(mesh):
+        x = mj.device_put(np.ones((4, 2), np.float32), of.P("x"))
+        for f in (
+            mj.shard_map(lambda a: lax.psum(a * 2.0, "x"), in_specs=of.P("x"), out_specs=of.P()),
+            mj.jit(lambda a: a.reshape(8) + 1.0, out_shardings=of.P(("x", "y"))),
+            (lambda a: of.reshard(a, of.P(None, "x")))
+            if kind == "Explicit"
+            else (lambda a: lax.with_sharding_constraint(a, of.P("y"))),
+        ):
+            closed = mj.make_jaxpr(f)(x)
+            read = assert_reads_back(closed)
+            assert read.in_avals == closed.in_avals and read.out_avals == closed.out_avals
+            np.testing.assert_array_equal(*[np.asarray(eval_closed(each, x)[0]) for each in (closed, read)])
+    assert ("@x" in str(closed)) == (kind == "Explicit")
+    if kind == "Explicit":
+        with pytest.raises(JaxprSyntaxError, match="does not say how long the axis x of the mesh is"):
+            parse_jaxpr(str(closed))
+
+
 def test_source_notes_are_skipped():
     closed = mj.make_jaxpr(grad_of_scan)(jnp.ones(3))
     text = format_jaxpr(closed, source_info=True)

@@ -18,7 +18,8 @@ from minijax.core.shardings import Mesh, NamedSharding, PartitionSpec, Sharding,
 from minijax.core.structural import batched_sharding
 from minijax.interpreters.evaluate import commits_itself, constraints
 from minijax.interpreters.vmap import batching_rules
-from minijax.ir.pretty import hide, pp_rules
+from minijax.ir.parse_meshes import read_resharded
+from minijax.ir.pretty import hide, parse_rules, pp_rules
 from minijax.lowering.lower import lowering_rules
 from minijax.lowering.shardings import spec_text
 from minijax.lowering.text import mlir_type
@@ -86,6 +87,7 @@ lowering_rules[reshard_p] = reshard_lower
 
 # the types on both sides say it
 pp_rules[reshard_p] = hide("dst_sharding", "concrete_mesh")
+parse_rules[reshard_p] = read_resharded
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:

@@ -1,0 +1,134 @@
+"""Reading meshes, shardings and the types that name them back from printed jaxprs.
+
+``f32[8@x,4@(y,z)]`` is divided along explicit axes, ``f32[2,4]{V:x}`` varies along ``x``. A type does not say how long
+its axes are: the mesh that is set knows it, or one that is printed somewhere on the page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core import late
+from minijax.core.avals import ShapedArray
+from minijax.core.explicit import divided
+from minijax.core.shardings import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    SingleDeviceSharding,
+    context,
+)
+from minijax.core.varying import varying
+from minijax.ir.parse_tokens import Scanner
+
+Read = Callable[[], Any]
+
+_MESH = re.compile(r"(?:Abstract)?Mesh\((?=['\"(])")
+_AXIS = re.compile(r"(['\"])(\w+)\1\s*:\s*(\d+)")
+_KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=\s*")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def read_mesh(scan: Scanner, name: str) -> AbstractMesh:
+    """What stands behind ``Mesh(``, or another ``name`` of a mesh, which the scanner has passed over.
+
+    Of a mesh of devices the text does not say which: it is the one that is set, if that is so written, or else of the
+    first devices; an abstract one if there are too few.
+    """
+    sizes: list[int] = []
+    names: list[str] = []
+    said: dict[str, Any] = {}
+    scan.take_text("()")
+    while not scan.take_text(")"):
+        if axis := scan.take(_AXIS):
+            names.append(axis[2])
+            sizes.append(int(axis[3]))
+        elif key := scan.take(_KEYWORD):
+            said[key[1]] = _words(scan)
+        elif not scan.take_text(","):
+            scan.fail_expecting("an axis of a mesh, such as 'x': 4")
+    kinds = [AxisType[kind] for kind in said.get("axis_types", ())] or None
+    about = {key: said[key] for key in ("device_kind", "platform") if key in said}
+    abstract = AbstractMesh(sizes, names, kinds, **about)
+    return abstract if name == "AbstractMesh" or not names else _of_devices(abstract)
+
+
+def _words(scan: Scanner) -> Any:
+    """A word, or a tuple of words."""
+    if not scan.take_text("("):
+        return scan.expect(_WORD, "a word")[0]
+    words = []
+    while not scan.take_text(")"):
+        words.append(scan.expect(_WORD, "a word")[0])
+        scan.take_text(",")
+    return words
+
+
+def _of_devices(abstract: AbstractMesh) -> AbstractMesh:
+    now = context.mesh
+    if isinstance(now, Mesh) and (now.shape_tuple, now.axis_types) == (abstract.shape_tuple, abstract.axis_types):
+        return now
+    make_mesh = late.public("minijax.sharding", "make_mesh")
+
+    try:
+        return make_mesh(abstract.axis_sizes, abstract.axis_names, abstract.axis_types)
+    except ValueError:  # there are not as many devices
+        return abstract
+
+
+def mesh_on_page(text: str) -> AbstractMesh | None:
+    """The first mesh printed in ``text``, or the one that is set if it has these axes; None if there is none."""
+    found = _MESH.search(text)
+    now = context.mesh
+    if found is None:
+        return now
+    scan = Scanner(text)
+    scan.at = found.end()
+    printed = read_mesh(scan, "AbstractMesh")
+    return now if now is not None and now.shape_tuple == printed.shape_tuple else printed
+
+
+def typed(scan: Scanner, plain: ShapedArray, axes: Sequence[str], varies: str, at: int) -> ShapedArray:
+    """The type ``plain``, of which the text names ``axes`` for each dimension ('x', '(x,y)' or ''), and ``varies``."""
+    spec = [tuple(each.strip("()").split(",")) if each else () for each in axes]
+    aval = plain
+    if any(spec):
+        mesh = mesh_on_page(scan.text)
+        missing = [name for part in spec for name in part if mesh is None or name not in mesh.axis_names]
+        if mesh is None or missing:
+            scan.fail(
+                f"the text does not say how long the axis {missing[0]} of the mesh is; set the mesh around the call, "
+                "with set_mesh(mesh)",
+                at,
+            )
+        aval = divided(plain, _explicit(mesh, spec), spec)
+    return varying(aval, varies.strip("()").split(",")) if varies else aval
+
+
+def _explicit(mesh: AbstractMesh, spec: Sequence[Sequence[str]]) -> AbstractMesh:
+    """``mesh``, whose axes that types name are explicit."""
+    return mesh.abstract_mesh.update_axis_types({name: AxisType.Explicit for part in spec for name in part})
+
+
+def read_resharded(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
+    """The parameters of ``reshard``, which are not printed: the types say them."""
+    (x,), (out,) = in_avals, out_avals
+    return {"dst_sharding": NamedSharding(_mesh_of(out, x), PartitionSpec(*out.sharding.spec)), "concrete_mesh": None}
+
+
+def _mesh_of(*avals: Any) -> AbstractMesh:
+    return next((aval.sharding.mesh for aval in avals if not aval.sharding.mesh.empty), avals[0].sharding.mesh)
+
+
+# What stands in parameters about meshes: how it is called with what its text holds, and what words mean.
+CONSTRUCTORS: dict[str, Callable[..., Any]] = {
+    "P": PartitionSpec,
+    "PartitionSpec": PartitionSpec,
+    "NamedSharding": lambda mesh, spec, memory_kind=None: NamedSharding(mesh, spec, memory_kind=memory_kind),
+    "SingleDeviceSharding": SingleDeviceSharding,
+}
+WORDS: dict[str, Any] = {kind.name: kind for kind in AxisType} | {"UNCONSTRAINED": PartitionSpec.UNCONSTRAINED}
