@@ -142,9 +142,11 @@ class ShapedArray:
             kept = self.unmapped = {}
         found = kept.get(axis)
         if found is None:
-            shape = self.shape[:axis] + self.shape[axis + 1 :]
-            found = kept[axis] = self.update(shape=shape)
+            found = kept[axis] = self._without(axis)
         return found
+
+    def _without(self, axis: int) -> ShapedArray:
+        return self.update(shape=self.shape[:axis] + self.shape[axis + 1 :])
 
     def stacked(self, size: int, axis: int = 0, part: Any = None) -> ShapedArray:
         """The type of ``size`` such values along a new ``axis``; ``part`` says along what it is divided, if it is."""

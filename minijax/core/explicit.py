@@ -72,16 +72,9 @@ class ExplicitArray(ShapedArray):
             sharding = None
         return varying(divided_like(plain, sharding), vma)
 
-    def part(self, axis: int) -> ShapedArray:
-        """The type without ``axis``."""
-        kept = self.unmapped
-        if kept is None:
-            kept = self.unmapped = {}
-        found = kept.get(axis)
-        if found is None:
-            spec = (*self.spec[:axis], *self.spec[axis + 1 :])
-            found = kept[axis] = divided(self.plain.part(axis), self.sharding.mesh, spec)
-        return found
+    def _without(self, axis: int) -> ShapedArray:
+        spec = (*self.spec[:axis], *self.spec[axis + 1 :])
+        return divided(self.plain.part(axis), self.sharding.mesh, spec)
 
     def stacked(self, size: int, axis: int = 0, part: Part = None) -> ShapedArray:
         """The type of ``size`` such values along a new ``axis``, which is divided as ``part`` says."""

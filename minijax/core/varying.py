@@ -61,8 +61,7 @@ class VaryingArray(ShapedArray):
         """How values of this type are divided along the other axes."""
         return self.plain.sharding
 
-    def part(self, axis: int) -> ShapedArray:
-        """The type without ``axis``."""
+    def _without(self, axis: int) -> ShapedArray:
         return varying(self.plain.part(axis), self.along)
 
     def stacked(self, size: int, axis: int = 0, part: Any = None) -> ShapedArray:
