@@ -9,7 +9,7 @@ from typing import Any
 
 from minijax.config import set_context_mesh
 from minijax.core.array import get_aval
-from minijax.core.explicit import note_explicit, spec_of
+from minijax.core.explicit import meant_sharding, note_explicit, spec_of
 from minijax.core.shardings import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, axes_of_part, context
 from minijax.ops.meshes.reshard import reshard
 from minijax.pytree import tree_leaves, tree_map
@@ -73,6 +73,15 @@ def auto_axes(
         return reshard(out, said)
 
     return within_auto
+
+
+def left_to_compiler(name: str, out_sharding: Any, f: Callable[..., Any], *args: Any) -> Any:
+    """``f(*args)``, within which types say nothing of divisions; ``out_sharding``, that of ``name``, says the results'.
+
+    It is for functions of many operations: how their results are divided is asked once, at their end.
+    """
+    said = meant_sharding(out_sharding, name)
+    return f(*args) if said is None else auto_axes(f, axes=said.mesh.explicit_axes, out_sharding=said)(*args)
 
 
 def explicit_axes(

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from minijax.config import Setting, debug_infs, debug_nans, results_checked, set_nan_checks
-from minijax.core import dtypes, late
+from minijax.core import avals, dtypes, late
 from minijax.core.array import (
     HELD,
     Array,
@@ -168,6 +168,8 @@ class EvalTrace(Trace):
                     if not is_array_like(x):
                         raise not_an_array(x) from None
                 raise
+        if avals.divisions_made and (params.get("sharding") or params.get("out_sharding")) is not None:
+            return _over_mesh(primitive, args, params)  # a parameter says how the result lies
         args = [x if isinstance(x, Array) else as_array(check_alive(x)) for x in args]
         try:
             values: Any = [x._np for x in args]
@@ -180,13 +182,13 @@ class EvalTrace(Trace):
             if device is not None:
                 return _on(device, self.process_primitive(primitive, [*map(uncommitted, args)], params))
             values = [x._value() for x in args]
-        avals = tuple([x.aval for x in args])
+        types = tuple([x.aval for x in args])
         try:
-            function, out_aval = known[(avals, *params.items()) if params else avals]
+            function, out_aval = known[(types, *params.items()) if params else types]
         except (KeyError, TypeError):
             out_aval = None
         if out_aval is None:
-            function, out_aval = _evaluation(primitive, avals, params)
+            function, out_aval = _evaluation(primitive, types, params)
         quiet_numpy()
         try:
             out = function(*values)

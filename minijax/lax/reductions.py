@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,13 +45,18 @@ _MONOIDS: dict[Callable[..., Any], tuple[Callable[..., Any], Callable[[np.dtype]
 
 
 def reduce(
-    operands: Any, init_values: Any, computation: Callable[..., Any], dimensions: Sequence[int]
+    operands: Any,
+    init_values: Any,
+    computation: Callable[..., Any],
+    dimensions: Sequence[int],
+    out_sharding: Any = None,
 ) -> Any:
     """``operands``, a tree of arrays, combined over ``dimensions`` by ``computation``, from ``init_values``.
 
     ``computation(a, b)`` takes and gives trees of scalars; it must be associative and commutative, as it is applied in
     whatever order XLA chooses. Raises ValueError for trees, shapes or dtypes that do not fit, NotImplementedError if it
-    closes over tracers.
+    closes over tracers. ``out_sharding`` says how a sum lies over a mesh with explicit axes; as in JAX, other functions
+    disregard it, or refuse it with NotImplementedError where they are a reduction of their own, as ``lax.max``.
     """
     flat, tree = tree_flatten(operands)
     inits, init_tree = tree_flatten(init_values)
@@ -65,6 +71,13 @@ def reduce(
         reduction = _monoid_reduction(computation, inits[0])
         if reduction is not None:
             weak = get_aval(flat[0]).weak_type and init_avals[0].weak_type
+            if out_sharding is not None:
+                if reduction is not reduce_sum:
+                    raise NotImplementedError(
+                        f"reduce by {describe(computation)} takes no out_sharding, which only sums do. Bring the "
+                        "result there with sharding.reshard."
+                    )
+                reduction = functools.partial(reduction, out_sharding=out_sharding)
             return tree_unflatten(tree, [convert(reduction(flat[0], dimensions), None, weak)])
     closed = stage_reduction("reduce", computation, tree, init_avals)
     params = {"computation": computation, "jaxpr": closed, "dimensions": tuple(dimensions)}

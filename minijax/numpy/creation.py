@@ -43,7 +43,8 @@ from minijax.numpy.promotion import (
     asarray as as_is,
 )
 from minijax.numpy.reductions import sum
-from minijax.ops.convert import copy_p
+from minijax.ops.convert import convert_element_type_p, copy_p
+from minijax.ops.shape import meant_sharding
 from minijax.ops.sharded import placed
 
 __all__ = [
@@ -86,6 +87,7 @@ def array(
     ndmin: int = 0,
     *,
     device: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """``object`` as an array: an array, a scalar, or nested lists of these, tracers included.
 
@@ -95,6 +97,7 @@ def array(
     """
     if order not in (None, "K"):
         raise NotImplementedError("Only implemented for order='K'")
+    said = None if out_sharding is None else _meant(device, out_sharding, "array")
     dtype = None if dtype is None else user_dtype(dtype, "array")
     if hasattr(object, "__jax_array__"):
         object = object.__jax_array__()
@@ -112,18 +115,29 @@ def array(
             out = Array(out._value(), out.aval)
     if ndmin > out.aval.ndim:
         out = lax.expand_dims(out, tuple(range(ndmin - out.aval.ndim)))
+    if said is not None:
+        return convert_element_type_p.bind(
+            out, new_dtype=out.aval.dtype, weak_type=out.aval.weak_type, sharding=said
+        )
     return out if device is None else placed(out, device)
 
 
 def asarray(
-    a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None, device: Any = None
+    a: Any,
+    dtype: Any = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
+    device: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """``a`` as an array, itself if it is one of the right type. NotImplementedError for an ``order`` but 'K'."""
     if order not in (None, "K"):
         raise NotImplementedError("Only implemented for order='K'")
-    if dtype is None and not copy and isinstance(a, (Array, Tracer)):
+    if dtype is None and not copy and out_sharding is None and isinstance(a, (Array, Tracer)):
         return a if device is None else placed(a, device)
-    return array(a, None if dtype is None else user_dtype(dtype, "asarray"), bool(copy), order, device=device)
+    wanted = None if dtype is None else user_dtype(dtype, "asarray")
+    return array(a, wanted, bool(copy), order, device=device, out_sharding=out_sharding)
 
 
 def _from_value(x: Any, dtype: np.dtype | None) -> Array:
@@ -227,38 +241,52 @@ def _check_forgotten_tuple(name: str, shape: Any, dtype: Any) -> None:
         )
 
 
-def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any) -> Any:
+def _meant(device: Any, out_sharding: Any, name: str) -> Any:
+    """How the result of ``name`` is to lie, of which types say it. ValueError if a device is given as well."""
+    if device is not None:
+        raise ValueError(
+            f"Only one of `device` or `out_sharding` can be set. Got {device=} and {out_sharding=}. Leave one of them "
+            f"out of jnp.{name}."
+        )
+    return meant_sharding(out_sharding, f"jnp.{name}")
+
+
+def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any, out_sharding: Any) -> Any:
     _check_forgotten_tuple(name, shape, dtype)
     dtype = user_dtype(float if dtype is None else dtype, name)
-    out = _repeated(value, (dtype, False), _shape(shape, name))
+    said = None if out_sharding is None else _meant(device, out_sharding, name)
+    out = _repeated(value, (dtype, False), _shape(shape, name), said)
     return out if device is None else placed(out, device)
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of zeros."""
-    return _filled("zeros", shape, 0, dtype, device)
+    return _filled("zeros", shape, 0, dtype, device, out_sharding)
 
 
-def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of ones."""
-    return _filled("ones", shape, 1, dtype, device)
+    return _filled("ones", shape, 1, dtype, device, out_sharding)
 
 
-def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of zeros: nothing is ever uninitialised."""
-    return _filled("empty", shape, 0, dtype, device)
+    return _filled("empty", shape, 0, dtype, device, out_sharding)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
     """An array of ``fill_value`` repeated, by default of its type; it may be an array that broadcasts to
     ``shape``.
     """
     check_array_like("full", fill_value)
     wanted = type_of(fill_value) if dtype is None else (user_dtype(dtype, "full"), False)
+    said = None if out_sharding is None else _meant(device, out_sharding, "full")
     if dtype is None and is_key(wanted[0]):
-        out = broadcast_to(ensure("full", fill_value), _shape(shape, "full"))
+        out = broadcast_to(ensure("full", fill_value), _shape(shape, "full"), said)
     else:
-        out = _repeated(fill_value, wanted, _shape(shape, "full"))
+        out = _repeated(fill_value, wanted, _shape(shape, "full"), said)
     return out if device is None else placed(out, device)
 
 
@@ -271,8 +299,10 @@ def _repeated(value: Any, wanted: tuple[np.dtype, bool], shape: tuple[int, ...],
     return lax.broadcast(value, shape, out_sharding=sharding)
 
 
-def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any) -> Any:
-    if device is None and isinstance(a, CommittedArray) and (shape is None or type(a) is not MeshArray):
+def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, out_sharding: Any = None) -> Any:
+    said = None if out_sharding is None else _meant(device, out_sharding, name)
+    committed = isinstance(a, CommittedArray) and (shape is None or type(a) is not MeshArray)
+    if committed and device is None and said is None:
         device = a.device
     number = type(a) if isinstance(a, SCALARS) else None  # weakly typed, but not an enumeration's member
     if number is int:  # of which only the type matters
@@ -286,19 +316,23 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any) ->
         dtypes.check_valid_dtype(dtypes.as_dtype(a.dtype), a)
         own = dtypes.canonicalize_dtype(a.dtype, x64_enabled()), False
     wanted = own if dtype is None else (user_dtype(dtype, name), False)
-    sharding = division(a.aval) if shape is None and hasattr(a, "aval") else None
+    sharding = said or (division(a.aval) if shape is None and hasattr(a, "aval") else None)
     out = varying_like(_repeated(value, wanted, tuple(a.shape) if shape is None else _shape(shape, name), sharding), a)
     return out if device is None else placed(out, device)
 
 
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def zeros_like(
+    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
     """Zeros of the shape and type of ``a``."""
-    return _like("zeros_like", a, 0, dtype, shape, device)
+    return _like("zeros_like", a, 0, dtype, shape, device, out_sharding)
 
 
-def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def ones_like(
+    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
     """Ones of the shape and type of ``a``."""
-    return _like("ones_like", a, 1, dtype, shape, device)
+    return _like("ones_like", a, 1, dtype, shape, device, out_sharding)
 
 
 def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
@@ -306,25 +340,42 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
     return _like("empty_like", prototype, 0, dtype, shape, device)
 
 
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """``fill_value`` repeated to the shape and type of ``a``."""
     check_array_like("full_like", fill_value)
-    return _like("full_like", a, fill_value, dtype, shape, device)
+    return _like("full_like", a, fill_value, dtype, shape, device, out_sharding)
 
 
 # ------------------------------------------------------------------------------------ ranges
 
 
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None) -> Any:
+def arange(
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """``start``, ``start + step``, ... below ``stop``; with one argument, 0, 1, ... below it.
 
     The arguments must be known while tracing: they decide the shape.
     """
-    out = _arange(start, stop, step, dtype)
+    said = None if out_sharding is None else _meant(device, out_sharding, "arange")
+    out = _arange(start, stop, step, dtype, said)
     return out if device is None else placed(out, device)
 
 
-def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
+def _arange(start: Any, stop: Any, step: Any, dtype: Any, said: Any = None) -> Any:
     if dtype is not None:
         dtype = user_dtype(dtype, "arange")
     given = [x for x in (start, stop, step) if x is not None]
@@ -352,10 +403,10 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     if step is not None:
         working = np.dtype(np.float32) if dtypes.is_float(dtype) and dtypes.bits(dtype) < 32 else dtype
         count = max(0, math.ceil((high - low) / by))
-        steps = lax.mul(typed_scalar(by, working), lax.broadcasted_iota(working, (count,), 0))
+        steps = lax.mul(typed_scalar(by, working), lax.broadcasted_iota(working, (count,), 0, out_sharding=said))
         return convert(lax.add(typed_scalar(low, working), steps), dtype)
     count = max(0, math.ceil(high - low))
-    numbers = lax.broadcasted_iota(dtype, (count,), 0)
+    numbers = lax.broadcasted_iota(dtype, (count,), 0, out_sharding=said)
     return numbers if low == 0 else lax.add(typed_scalar(low, dtype), numbers)
 
 

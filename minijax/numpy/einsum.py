@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from minijax import lax
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.numpy.linear import output_type
 from minijax.numpy.promotion import check_array_like, convert, ensure, result_dtype, typed_scalar
+from minijax.ops.shape import meant_sharding
 
 __all__ = ["einsum", "einsum_path"]
 
@@ -27,13 +29,15 @@ def einsum(
     precision: Any = None,
     preferred_element_type: Any = None,
     _dot_general: Callable[..., Any] = lax.dot_general,
+    out_sharding: Any = None,
 ) -> Any:
     """The sum of products that ``subscripts`` ('ij,jk->ik') describes.
 
     The form with alternating operands and lists of axis numbers is accepted as well. ``optimize`` is an order, as pairs
     of positions, or opt_einsum's name of a way to find one; False takes the first two each time, results going to the
     end. ``_dot_general``, which libraries of layers pass, is called for each product in ``lax.dot_general``'s place.
-    Raises ValueError for subscripts that do not fit the operands.
+    ``out_sharding`` says how the result lies over a mesh with explicit axes; of several products the compiler divides
+    those between. Raises ValueError for subscripts that do not fit the operands.
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
@@ -44,8 +48,27 @@ def einsum(
     inputs, output = _parse(subscripts, [x.aval.shape for x in arrays])
     sizes = _sizes(inputs, [x.aval.shape for x in arrays])
     wanted = output_type("einsum", preferred_element_type, *arrays)
-    terms = list(inputs)
-    for pair in _path(inputs, output, sizes, optimize):
+    path = _path(inputs, output, sizes, optimize)
+    said = None if out_sharding is None else meant_sharding(out_sharding, "einsum")
+    run = functools.partial(_contracted, inputs, output, path, precision, wanted, _dot_general)
+    if said is not None and len(path) > 1:
+        return late.public("minijax.api.explicit", "left_to_compiler")("einsum", said, run, None, *arrays)
+    return run(said, *arrays)
+
+
+def _contracted(
+    inputs: Sequence[str],
+    output: str,
+    path: Sequence[tuple[int, ...]],
+    precision: Any,
+    wanted: tuple[np.dtype, bool],
+    dot_general: Callable[..., Any],
+    said: Any,
+    *operands: Any,
+) -> Any:
+    """The products along ``path``, one after the other; ``said`` is how the only one of them is to lie."""
+    terms, arrays = list(inputs), list(operands)
+    for pair in path:
         # the later operand is the left one, as in the planner that JAX uses
         picked = sorted(pair, reverse=True)
         names = [terms.pop(i) for i in picked]
@@ -54,7 +77,7 @@ def einsum(
         if len(parts) == 1:
             made, found = _single(parts[0], names[0], result, wanted[0])
         else:
-            made, found = _pair(parts, names, result, precision, wanted[0], _dot_general)
+            made, found = _pair(parts, names, result, precision, wanted[0], dot_general, said)
         if found != result:
             made = lax.transpose(made, tuple(found.index(n) for n in result))
         arrays.append(made)
@@ -239,6 +262,7 @@ def _pair(
     precision: Any,
     dtype: np.dtype,
     dot_general: Callable[..., Any],
+    said: Any,
 ) -> tuple[Any, str]:
     (x, y), (left, right) = parts, terms
     contracted = sorted(set(left + right) - set(result))
@@ -258,5 +282,9 @@ def _pair(
         x, y, left, right, free_left, free_right = y, x, right, left, free_right, free_left
     contract = (tuple(left.index(n) for n in contracted), tuple(right.index(n) for n in contracted))
     batch = (tuple(left.index(n) for n in shared), tuple(right.index(n) for n in shared))
-    made = dot_general(x, y, (contract, batch), precision, preferred_element_type=dtype)
-    return made, names + free_left + free_right
+    names += free_left + free_right
+    options = {}
+    if said is not None:  # of the result's axes, in the order in which the product has them
+        parts_said = dict(zip(result, [*said.spec, *[None] * (len(result) - len(said.spec))], strict=True))
+        options["out_sharding"] = said.with_spec([parts_said[n] for n in names])
+    return dot_general(x, y, (contract, batch), precision, preferred_element_type=dtype, **options), names

@@ -8,10 +8,14 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from minijax import lax
 from minijax.api.inner import inner_jit
-from minijax.core import dtypes
+from minijax.core import dtypes, late
+from minijax.core.array import Array
 from minijax.core.avals import dtype_name
+from minijax.core.trace import Tracer
 from minijax.numpy.creation import asarray, ones_like
 from minijax.numpy.gather_indexing import Mode, gather_index, index_items, update_index
 from minijax.numpy.indexing import rewrite_index
@@ -56,8 +60,8 @@ class IndexUpdateAt:
 
     Its methods take the options of ``lax.scatter``: ``indices_are_sorted``, ``unique_indices`` and ``mode``,
     what happens out of bounds ('drop', the default, 'clip' or 'promise_in_bounds'), and
-    ``wrap_negative_indices``. Repeated indices add up, multiply up and so on; ``set`` keeps one of their
-    values.
+    ``wrap_negative_indices``; ``out_sharding`` says how the result lies over a mesh with explicit axes. Repeated
+    indices add up, multiply up and so on; ``set`` keeps one of their values.
     """
 
     __slots__ = ("array", "index")
@@ -76,9 +80,22 @@ class IndexUpdateAt:
         unique_indices: bool = False,
         mode: Mode = None,
         fill_value: Any = None,
+        out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Any:
         """``x[index]``; with ``mode='fill'``, ``fill_value`` (by default nan) out of bounds."""
+        if out_sharding is not None:
+
+            def run(array: Any, index: Any) -> Any:
+                return IndexUpdateAt(array, index).get(
+                    indices_are_sorted=indices_are_sorted,
+                    unique_indices=unique_indices,
+                    mode=mode,
+                    fill_value=fill_value,
+                    wrap_negative_indices=wrap_negative_indices,
+                )
+
+            return _over_mesh(".get", out_sharding, run, self.array, self.index)
         if wrap_negative_indices and (mode is None or lax.GatherScatterMode.from_any(mode) in _MOVING):
             return rewrite_index(
                 self.array,
@@ -97,25 +114,32 @@ class IndexUpdateAt:
             wrap_negative_indices=wrap_negative_indices,
         )
 
-    def _update(self, values: Any, scatter: Callable[..., Any], options: dict[str, Any]) -> Any:
+    def _update(self, name: str, values: Any, scatter: Callable[..., Any], options: dict[str, Any]) -> Any:
         values = values if is_array_like(values) else asarray(values)  # a list, say
-        return update_index(self.array, self.index, values, scatter, **options)
+        out_sharding = options.pop("out_sharding", None)
+        if out_sharding is None:
+            return update_index(self.array, self.index, values, scatter, **options)
+
+        def run(array: Any, index: Any, values: Any) -> Any:
+            return update_index(array, index, values, scatter, **options)
+
+        return _over_mesh(name, out_sharding, run, self.array, self.index, values)
 
     def set(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` with ``values`` at ``index``."""
-        return self._update(values, lax.scatter, options)
+        return self._update(".set", values, lax.scatter, options)
 
     def add(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` with ``values`` added at ``index``."""
-        return self._update(values, lax.scatter_add, options)
+        return self._update(".add", values, lax.scatter_add, options)
 
     def subtract(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` with ``values`` subtracted at ``index``."""
-        return self._update(values, lax.scatter_sub, options)
+        return self._update(".subtract", values, lax.scatter_sub, options)
 
     def multiply(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` multiplied by ``values`` at ``index``."""
-        return self._update(values, lax.scatter_mul, options)
+        return self._update(".multiply", values, lax.scatter_mul, options)
 
     mul = multiply
 
@@ -129,11 +153,11 @@ class IndexUpdateAt:
 
     def min(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` lowered to ``values`` at ``index`` where these are smaller."""
-        return self._update(values, lax.scatter_min, options)
+        return self._update(".min", values, lax.scatter_min, options)
 
     def max(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` raised to ``values`` at ``index`` where these are larger."""
-        return self._update(values, lax.scatter_max, options)
+        return self._update(".max", values, lax.scatter_max, options)
 
     def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
         """A copy of ``x`` with the scalar function ``func`` applied at ``index``; it has no derivative."""
@@ -142,6 +166,21 @@ class IndexUpdateAt:
             return lax.scatter_apply(x, indices, func, numbers, update_shape=values.aval.shape, **flags)
 
         return update_index(self.array, self.index, const(self.array, 0), scatter, **options)
+
+
+def _over_mesh(name: str, out_sharding: Any, run: Callable[..., Any], array: Any, index: Any, *values: Any) -> Any:
+    """``run(array, index, *values)`` with its result as ``out_sharding`` says; the compiler divides the rest."""
+    items = index if isinstance(index, tuple) else (index,)
+    places = [i for i, item in enumerate(items) if isinstance(item, (Array, Tracer, np.ndarray))]
+
+    def whole(array: Any, *rest: Any) -> Any:
+        said = [*items]
+        for place, item in zip(places, rest[len(values) :], strict=True):
+            said[place] = item
+        return run(array, tuple(said) if isinstance(index, tuple) else said[0], *rest[: len(values)])
+
+    within = late.public("minijax.api.explicit", "left_to_compiler")
+    return within(name, out_sharding, whole, array, *values, *(items[i] for i in places))
 
 
 # -------------------------------------------------------------------------------- functions

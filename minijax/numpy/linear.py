@@ -42,15 +42,20 @@ def output_type(name: str, preferred: Any, *operands: Any) -> tuple[np.dtype, bo
     return dtypes.result_type(*map(type_of, operands), x64=x64_enabled(), strict=promotes_strictly())
 
 
-def _contract(a: Any, b: Any, contract: Dims, batch: Dims, precision: Any, out: tuple[np.dtype, bool]) -> Any:
-    found = lax.dot_general(a, b, (contract, batch), precision=precision, preferred_element_type=out[0])
+def _contract(a: Any, b: Any, contract: Dims, precision: Any, out: tuple[np.dtype, bool], out_sharding: Any) -> Any:
+    found = lax.dot_general(
+        a, b, (contract, ((), ())), precision=precision, preferred_element_type=out[0], out_sharding=out_sharding
+    )
     return convert(found, *out)
 
 
-def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def dot(
+    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None
+) -> Any:
     """The sum of products over the last axis of ``a`` and the second last of ``b`` (the last of a vector).
 
-    A product with a scalar is elementwise. TypeError if the sizes differ.
+    A product with a scalar is elementwise. ``out_sharding`` says how the result lies over a mesh with explicit axes.
+    TypeError if the sizes differ.
     """
     a, b = ensure("dot", a, b)
     out = output_type("dot", preferred_element_type, a, b)
@@ -59,17 +64,20 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
         contract: Dims = ((), ())
     else:
         contract = ((m - 1,), (0 if n == 1 else n - 2,))
-    return _contract(a, b, contract, ((), ()), precision, out)
+    return _contract(a, b, contract, precision, out, out_sharding)
 
 
 # The dimension numbers of products without batch axes, by the operands' ranks.
 _PLAIN: dict[tuple[int, int], Any] = {(m, n): (((m - 1,), (0,)), ((), ())) for m in (1, 2) for n in (1, 2)}
 
 
-def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def matmul(
+    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None
+) -> Any:
     """The matrix product ``a @ b``; axes before the last two are batch axes and broadcast.
 
-    Raises ValueError for scalars and for batch axes that do not fit, TypeError for inner sizes that differ.
+    ``out_sharding`` says how the product lies over a mesh with explicit axes. Raises ValueError for scalars and for
+    batch axes that do not fit, TypeError for inner sizes that differ.
     """
     try:
         aval, other = a.aval, b.aval
@@ -78,7 +86,7 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
         if plain and aval.dtype is other.dtype and not (
             aval.weak_type or other.weak_type or precision or matmul_precision()
         ):
-            if preferred_element_type is None:
+            if preferred_element_type is None and out_sharding is None:
                 return dot_general_p.bind(
                     a, b, dimension_numbers=plain, precision=None, preferred_element_type=aval.dtype, out_sharding=None
                 )
@@ -100,6 +108,7 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
         (contract, (plan.left_batch, plan.right_batch)),
         precision=precision,
         preferred_element_type=out[0],
+        out_sharding=out_sharding,
     )
     found = lax.transpose(found, plan.permutation)
     if plan.new_axes:
@@ -194,10 +203,17 @@ def vecdot(
 
 
 def tensordot(
-    a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None
+    a: Any,
+    b: Any,
+    axes: Any = 2,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """The sum of products over ``axes``: how many (the last of ``a``, the first of ``b``), or which of each.
 
+    ``out_sharding`` says how the result lies over a mesh with explicit axes.
     Raises TypeError for axes that are neither, or that do not fit.
     """
     a, b = ensure("tensordot", a, b)
@@ -226,7 +242,7 @@ def tensordot(
         raise TypeError(
             "tensordot axes argument must be an int, a pair of ints, or a pair of lists/tuples of ints."
         )
-    return _contract(a, b, contract, ((), ()), precision, out)
+    return _contract(a, b, contract, precision, out, out_sharding)
 
 
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:

@@ -10,9 +10,9 @@ import numpy as np
 
 from minijax import errors, lax
 from minijax.api.inner import inner_jit
-from minijax.core import dtypes
+from minijax.core import avals, dtypes, late
 from minijax.core.array import Array
-from minijax.core.avals import dtype_name
+from minijax.core.avals import division, dtype_name
 from minijax.core.trace import Tracer
 from minijax.numpy.creation import asarray, full
 from minijax.numpy.index_update import IndexUpdate, take
@@ -42,6 +42,7 @@ from minijax.numpy.promotion import (
 )
 from minijax.numpy.reductions import cumsum
 from minijax.numpy.ufuncs import subtract
+from minijax.ops.shape import meant_sharding
 
 __all__ = [
     "append",
@@ -171,27 +172,30 @@ def new_shape(a: Any, shape: Any) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
-    """The elements of ``a`` in another shape; ``order`` 'C' (last axis fastest) or 'F' (first axis
-    fastest).
+def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Any:
+    """The elements of ``a`` in another shape, which lies as ``out_sharding`` says; ``order`` 'C' (last axis fastest) or
+    'F' (first axis fastest).
     """
     a = ensure("reshape", a)
     sizes = new_shape(a, shape)
     if order == "C":
-        return lax.reshape(a, sizes)
+        return lax.reshape(a, sizes, out_sharding=out_sharding)
     if order == "F":
-        return transpose(lax.reshape(a, sizes[::-1], tuple(range(a.aval.ndim))[::-1]))
+        said = None if out_sharding is None else meant_sharding(out_sharding, "jnp.reshape")
+        if said is not None:
+            said = said.with_spec([*said.spec][::-1])
+        return transpose(lax.reshape(a, sizes[::-1], tuple(range(a.aval.ndim))[::-1], out_sharding=said))
     if order == "A":
         raise NotImplementedError("np.reshape order=A is not implemented.")
     raise ValueError(f"Unexpected value for 'order' argument: {order}.")
 
 
-def ravel(a: Any, order: str = "C") -> Any:
-    """The elements of ``a`` in one dimension."""
+def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+    """The elements of ``a`` in one dimension, which lies as ``out_sharding`` says."""
     a = ensure("ravel", a)
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'.")
-    return reshape(a, (a.aval.size,), order)
+    return reshape(a, (a.aval.size,), order, out_sharding=out_sharding)
 
 
 def squeeze(a: Any, axis: Any = None) -> Any:
@@ -207,12 +211,13 @@ def expand_dims(a: Any, axis: Any) -> Any:
     return lax.expand_dims(ensure("expand_dims", a), index_tuple(axis))
 
 
-def broadcast_to(array: Any, shape: Any) -> Any:
-    """``array`` repeated to ``shape``. ValueError if it does not fit."""
+def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
+    """``array`` repeated to ``shape``, lying as ``out_sharding`` says. ValueError if it does not fit."""
     array = ensure("broadcast_to", array)
     context = "Shapes must be 1D sequences of concrete values of integer type."
     items = tuple(shape) if isinstance(shape, (tuple, list)) or np.ndim(shape) else (shape,)
-    return broadcast_array(array, tuple(static(d, context) for d in items))
+    said = None if out_sharding is None else meant_sharding(out_sharding, "jnp.broadcast_to")
+    return broadcast_array(array, tuple(static(d, context) for d in items), said)
 
 
 def broadcast_arrays(*args: Any) -> list[Any]:
@@ -572,17 +577,56 @@ def tile(A: Any, reps: Any) -> Any:
     return lax.tile(A, counts)
 
 
-def repeat(a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None) -> Any:
+def repeat(
+    a: Any,
+    repeats: Any,
+    axis: Any = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_sharding: Any = None,
+) -> Any:
     """Each element of ``a`` repeated ``repeats`` times along ``axis``, or flattened.
 
     ``repeats`` decides the shape, so it must be known while tracing, unless ``total_repeat_length`` is given: then the
-    result is cut off there, or filled with the last element.
+    result is cut off there, or filled with the last element. ``out_sharding`` says how the result lies over a mesh with
+    explicit axes: by default as ``a``. ValueError where that does not say it.
     """
     check_array_like("repeat", a, repeats)
     a = asarray(a)
     if axis is None or not a.aval.ndim:
         a = lax.reshape(a, (a.aval.size,))
     axis = canonical_axis(0 if axis is None else axis, a.aval.ndim)
+    if out_sharding is None and avals.divisions_made:
+        out_sharding = _repeated_division(a, axis)
+    if out_sharding is None:
+        return _repeat(a, repeats, axis, total_repeat_length)
+    within = late.public("minijax.api.explicit", "left_to_compiler")
+    if total_repeat_length is None:
+        return within("repeat", out_sharding, lambda a: _repeat(a, repeats, axis, None), a)
+    run = lambda repeats, a: _repeat(a, repeats, axis, total_repeat_length)  # noqa: E731
+    return within("repeat", out_sharding, run, repeats, a)
+
+
+def _repeated_division(a: Any, axis: int) -> Any:
+    """How ``a``, repeated along ``axis``, lies over the mesh that is set; None if it has no explicit axes."""
+    public = late.public
+    mesh = public("minijax.core.shardings", "context").mesh
+    if mesh is None or not mesh.any_explicit:
+        return None
+    found = division(a.aval)
+    if found is None:
+        return public("minijax.core.shardings", "NamedSharding")(
+            mesh.abstract_mesh, public("minijax.core.shardings", "PartitionSpec")()
+        )
+    if found.spec[axis] is not None:
+        raise ValueError(
+            f"jnp.repeat along axis {axis}, which is divided: {a.aval.str_short()}. Please pass sharding to "
+            "`jnp.repeat` via `out_sharding` parameter."
+        )
+    return found
+
+
+def _repeat(a: Any, repeats: Any, axis: int, total_repeat_length: int | None) -> Any:
     shape = a.aval.shape
     if total_repeat_length is not None:
         return _repeat_up_to(a, asarray(repeats), axis, operator.index(total_repeat_length))

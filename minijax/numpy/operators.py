@@ -178,9 +178,9 @@ OPERATORS: dict[str, Any] = {
 # ------------------------------------------------------------------------------------ methods
 
 
-def _reshape(self: Any, *args: Any, order: str = "C") -> Any:
+def _reshape(self: Any, *args: Any, order: str = "C", out_sharding: Any = None) -> Any:
     """``x.reshape(2, 3)`` or ``x.reshape((2, 3))``."""
-    return manipulation.reshape(self, args[0] if len(args) == 1 else args, order)
+    return manipulation.reshape(self, args[0] if len(args) == 1 else args, order, out_sharding=out_sharding)
 
 
 def _transpose(self: Any, *args: Any) -> Any:
@@ -190,9 +190,9 @@ def _transpose(self: Any, *args: Any) -> Any:
     return manipulation.transpose(self, index_tuple(args[0]) if len(args) == 1 else index_tuple(args))
 
 
-def _flatten(self: Any, order: str = "C") -> Any:
+def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     """The elements in one dimension."""
-    return manipulation.ravel(self, order)
+    return manipulation.ravel(self, order, out_sharding=out_sharding)
 
 
 def _clip(self: Any, min: Any = None, max: Any = None) -> Any:

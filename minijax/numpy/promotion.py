@@ -23,7 +23,7 @@ from minijax.api.inner import inner_jit
 from minijax.config import promotes_strictly, rank_promotion, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, LiteralArray, as_array, check_int, get_aval, is_foreign
-from minijax.core.avals import AnyArray, ShapedArray, common_division, dtype_name
+from minijax.core.avals import AnyArray, ShapedArray, common_division, division, dtype_name
 from minijax.core.keys import is_key
 from minijax.core.structural import broadcast_in_dim_p
 from minijax.core.trace import Tracer, state
@@ -334,7 +334,7 @@ def broadcast_to(x: Any, shape: tuple[int, ...], sharding: Any = None) -> Any:
     ``sharding`` says how the result's type is to be divided, if that is to be said.
     """
     own = x.aval.shape
-    if own == shape:
+    if own == shape and (sharding is None or division(x.aval) == sharding):
         return x
     lead = len(shape) - len(own)
     if lead < 0:

@@ -35,6 +35,7 @@ from minijax.numpy.promotion import (
     user_dtype,
 )
 from minijax.numpy.promotion import nonzero as is_nonzero
+from minijax.ops.shape import meant_sharding
 
 __all__ = [
     "argwhere",
@@ -263,13 +264,16 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
 # ------------------------------------------------------------------------------------------------ counting
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
+def bincount(
+    x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None, out_sharding: Any = None
+) -> Any:
     """How often each of 0, 1, 2, ... is in the vector ``x``; or the sum of the weights where it is.
 
     Args:
       x: integers; negative ones count as 0.
       weights: what each counts, by default 1.
       minlength: the least length of the result.
+      out_sharding: that the result is to be whole on every device of a mesh with explicit axes: nothing else.
       length: the length of the result; larger numbers are not counted. Without it, ``x`` must be known: not under
         ``jit``.
 
@@ -303,7 +307,13 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         raise ValueError("shape of weights must match shape of x.")
     weights = ensure("bincount", weights)
     start = zeros(length, weights.aval.dtype)
-    return IndexUpdate(start)[mathematics.clip(x, 0)].add(weights, mode="drop")
+    said = None if out_sharding is None else meant_sharding(out_sharding, "jnp.bincount")
+    if said is not None and any(part is not None for part in said.spec):
+        raise errors.ShardingTypeError(
+            f"out_sharding passed to `jnp.bincount` can only be fully replicated, got {out_sharding}. Pass P(), and "
+            "bring the result to another sharding with sharding.reshard."
+        )
+    return IndexUpdate(start)[mathematics.clip(x, 0)].add(weights, mode="drop", out_sharding=said)
 
 
 # ------------------------------------------------------------------------------------------------ many axes

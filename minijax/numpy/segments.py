@@ -11,6 +11,7 @@ from minijax.core import dtypes
 from minijax.numpy import creation, reductions
 from minijax.numpy.mathematics import floor_divide
 from minijax.numpy.promotion import ensure, static
+from minijax.ops.shape import meant_sharding
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -39,6 +40,8 @@ def _joined(
     if bucket_size is None:
         empty = creation.full((count, *data.aval.shape[1:]), start, dtype)
         return getattr(empty.at[segment_ids], method)(data, **options)
+    if options["out_sharding"] is not None:
+        raise NotImplementedError(f"{name}: out_sharding is not taken with bucket_size. Leave one of them out.")
     buckets = -(-size // bucket_size)
     empty = creation.full((buckets, count, *data.aval.shape[1:]), start, dtype)
     bucket = floor_divide(creation.arange(size), bucket_size)
@@ -57,8 +60,10 @@ def _segment(
         unique_indices: bool = False,
         bucket_size: int | None = None,
         mode: Any = None,
+        out_sharding: Any = None,
     ) -> Any:
         options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
+        options["out_sharding"] = None if out_sharding is None else meant_sharding(out_sharding, name)
         return _joined(name, method, identity, reduce, data, segment_ids, num_segments, bucket_size, options)
 
     segment.__name__ = segment.__qualname__ = name
@@ -71,6 +76,7 @@ def _segment(
       num_segments: how many segments there are, by default one more than the greatest number. Under ``jit`` it must be
         given.
       indices_are_sorted, unique_indices: what is known of ``segment_ids``.
+      out_sharding: how the result lies over a mesh with explicit axes.
       bucket_size: how many elements are joined at a time, by default all: less is more precise.
 
     Raises ValueError for a negative ``num_segments``, ConcretizationTypeError where it is not known.

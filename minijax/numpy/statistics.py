@@ -10,7 +10,7 @@ import numpy as np
 from minijax import lax
 from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.numpy import mathematics, reductions, ufuncs
 from minijax.numpy.creation import asarray, diag, ones_like, zeros_like
 from minijax.numpy.index_update import take_along_axis
@@ -121,7 +121,7 @@ def _as_share(name: str, a: Any, q: Any) -> Any:
     return q / 100
 
 
-@inner_jit(static_argnames=_STATIC)
+@inner_jit(static_argnames=(*_STATIC, "out_sharding"))
 def percentile(
     a: Any,
     q: Any,
@@ -132,11 +132,19 @@ def percentile(
     keepdims: bool = False,
     *,
     weights: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
-    """The quantiles at ``q`` per cent; see ``quantile``."""
+    """The quantiles at ``q`` per cent, lying as ``out_sharding`` says; see ``quantile``."""
     share = _as_share("percentile", a, q)
     _plain("percentile", out, overwrite_input)
-    return quantile(a, share, axis=axis, method=method, keepdims=keepdims, weights=weights)
+    if out_sharding is None:
+        return quantile(a, share, axis=axis, method=method, keepdims=keepdims, weights=weights)
+    given = (a, share) if weights is None else (a, share, weights)
+
+    def run(a: Any, share: Any, weights: Any = None) -> Any:
+        return quantile(a, share, axis=axis, method=method, keepdims=keepdims, weights=weights)
+
+    return late.public("minijax.api.explicit", "left_to_compiler")("jnp.percentile", out_sharding, run, *given)
 
 
 @inner_jit(static_argnames=_STATIC)

@@ -739,11 +739,13 @@ def _full_of_keys(shape: tuple[int, ...], fill_value: Any, dtype: Any) -> Any:
     )
 
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] | None = None) -> Any:
+def full_like(
+    x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] | None = None, sharding: Any = None
+) -> Any:
     """An array of ``x``'s shape and dtype (or those given) filled with the scalar ``fill_value``.
 
     It is weakly typed if ``x`` is and no dtype is given; inside ``shard_map`` it varies as ``x`` does.
-    ``x`` may be anything with a shape and a dtype.
+    ``x`` may be anything with a shape and a dtype. ``sharding`` says how it is to lie over a mesh with explicit axes.
     """
     given = shape is not None
     shape = getattr(x, "shape", None) if shape is None else canonical_shape(shape)
@@ -757,5 +759,6 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] |
         new, weak = dtypes.dtype_and_weak_type(x, x64_enabled())
     if is_key(new):
         return varying_like(_full_of_keys(canonical_shape(shape), fill_value, new), x)
-    sharding = None if given else division(get_aval(x)) if types.divisions_made and hasattr(x, "aval") else None
+    if sharding is None and not given and types.divisions_made and hasattr(x, "aval"):
+        sharding = division(get_aval(x))
     return varying_like(broadcast(convert(fill_value, new, weak), shape, out_sharding=sharding), x)

@@ -30,12 +30,14 @@ from minijax.random.arguments import (
     two_keys,
 )
 from minijax.random.keys import bits
+from minijax.random.samplers import sampler
 
 __all__ = ["bernoulli", "normal", "rademacher", "randint", "truncated_normal", "uniform"]
 
 # -------------------------------------------------------------------------------- uniform
 
 
+@sampler
 def uniform(key: Any, shape: Sequence[int] = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
     """Numbers that are uniform in [minval, maxval).
 
@@ -75,6 +77,7 @@ def _uniform(key: Any, shape: tuple[int, ...], dtype: np.dtype, minval: Any, max
 # -------------------------------------------------------------------------------- integers
 
 
+@sampler
 def randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any = None) -> Any:
     """Integers that are uniform in [minval, maxval), which broadcast to ``shape``.
 
@@ -141,6 +144,7 @@ def _offset(upper: Any, lower: Any, span: Any) -> Any:
 # -------------------------------------------------------------------------------- bernoulli and signs
 
 
+@sampler
 def bernoulli(key: Any, p: Any = 0.5, shape: Sequence[int] | None = None, mode: str = "low") -> Any:
     """Booleans, each of them True with probability ``p``, which broadcasts to ``shape``.
 
@@ -165,6 +169,7 @@ def _bernoulli(key: Any, p: Any, shape: tuple[int, ...], mode: str) -> Any:
     return lax.mul(low, constant(dtypes.finfo(dtype).eps, dtype)) < p - high
 
 
+@sampler
 def rademacher(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """-1 or 1, each with probability 1/2, of any numeric type (by default the default integer type)."""
     key = one_key("rademacher", key)
@@ -180,6 +185,7 @@ def _rademacher(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
 # -------------------------------------------------------------------------------- normal
 
 
+@sampler
 def normal(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Standard normal numbers: of mean 0 and variance 1, complex ones too. ValueError for another type."""
     key = one_key("normal", key)
@@ -214,6 +220,7 @@ def _normal_real(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     return lax.mul(constant(math.sqrt(2), dtype), lax.erf_inv(found))
 
 
+@sampler
 def truncated_normal(
     key: Any, lower: Any, upper: Any, shape: Sequence[int] | None = None, dtype: Any = None
 ) -> Any:

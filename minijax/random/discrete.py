@@ -16,6 +16,7 @@ from minijax.ops.shape import canonical_shape
 from minijax.random.arguments import any_dtype, constant, one_key, shape_of_samples, staged, two_keys
 from minijax.random.basic import uniform
 from minijax.random.keys import split
+from minijax.random.samplers import sampler
 
 __all__ = ["geometric", "poisson"]
 
@@ -24,6 +25,7 @@ _FREQUENT = 10.0
 _FLOAT = np.dtype(np.float32)
 
 
+@sampler
 def poisson(key: Any, lam: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """How many events there are in a unit of time in which ``lam`` are expected; ``lam`` broadcasts to ``shape``.
 
@@ -113,6 +115,7 @@ def _poisson_rejection(key: Any, lam: Any, shape: tuple[int, ...], dtype: np.dty
     return astype(lax.while_loop(more, attempt, start)[1], dtype)
 
 
+@sampler
 def geometric(key: Any, p: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """How many attempts it takes to succeed, each succeeding with probability ``p``, which broadcasts to ``shape``.
 

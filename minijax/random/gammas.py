@@ -26,11 +26,13 @@ from minijax.random.arguments import (
 from minijax.random.basic import normal, rademacher
 from minijax.random.keys import split
 from minijax.random.random_gamma import random_gamma_p
+from minijax.random.samplers import sampler
 from minijax.random.transformed import exponential
 
 __all__ = ["ball", "beta", "chisquare", "dirichlet", "f", "gamma", "generalized_normal", "loggamma", "t"]
 
 
+@sampler
 def gamma(key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """Numbers with the density x**(a - 1) exp(-x) / Gamma(a) over x > 0; ``a`` broadcasts to ``shape``.
 
@@ -40,6 +42,7 @@ def gamma(key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = Non
     return _gamma(*checked("gamma", key, shape, dtype, a, lossy=True), False)
 
 
+@sampler
 def loggamma(key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """The logarithms of the numbers that ``gamma`` gives, also where these are too small for ``dtype``."""
     return _gamma(*checked("gamma", key, shape, dtype, a, lossy=True), True)
@@ -50,6 +53,7 @@ def _gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, log_space:
     return random_gamma_p.bind(key, broadcast_to(astype(a, dtype), shape), log_space=log_space)
 
 
+@sampler
 def beta(key: Any, a: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """Numbers with a density proportional to x**(a - 1) (1 - x)**(b - 1); ``a`` and ``b`` broadcast to ``shape``.
 
@@ -69,6 +73,7 @@ def _beta(key: Any, a: Any, b: Any, shape: tuple[int, ...], dtype: np.dtype) -> 
     return x / (x + y)
 
 
+@sampler
 def dirichlet(key: Any, alpha: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """Vectors of probabilities, which sum to 1 along the last axis, with the concentrations ``alpha``.
 
@@ -91,6 +96,7 @@ def _dirichlet(key: Any, alpha: Any, shape: tuple[int, ...], dtype: np.dtype) ->
     return softmax(loggamma(key, alpha, (*shape, get_aval(alpha).shape[-1]), dtype), -1)
 
 
+@sampler
 def t(key: Any, df: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """Student's t with ``df`` degrees of freedom, which broadcasts to ``shape``.
 
@@ -108,6 +114,7 @@ def _t(key: Any, df: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     return found * lax.sqrt(half / gamma(second, half, shape, dtype))
 
 
+@sampler
 def chisquare(key: Any, df: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """Chi-squared numbers with ``df`` degrees of freedom, which broadcasts to ``shape``.
 
@@ -123,6 +130,7 @@ def _chisquare(key: Any, df: Any, shape: tuple[int, ...], dtype: np.dtype) -> An
     return lax.mul(lax.exp(loggamma(key, half, shape, dtype)), two)
 
 
+@sampler
 def f(key: Any, dfnum: Any, dfden: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """The ratio of two chi-squared numbers, each divided by its degrees of freedom ``dfnum`` and ``dfden``.
 
@@ -139,6 +147,7 @@ def _f(key: Any, dfnum: Any, dfden: Any, shape: tuple[int, ...], dtype: np.dtype
     return (above / dfnum) / (below / dfden)
 
 
+@sampler
 def generalized_normal(key: Any, p: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Numbers with a density proportional to exp(-abs(x)**p). ValueError for a type that is not floating."""
     key = one_key("generalized_normal", key)
@@ -152,6 +161,7 @@ def _generalized_normal(key: Any, p: Any, shape: tuple[int, ...], dtype: np.dtyp
     return rademacher(keys[1], shape, dtype) * size ** (1 / p)
 
 
+@sampler
 def ball(key: Any, d: int, p: Any = 2, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Points that are uniform in the unit ball of the ``p``-norm, of shape ``shape + (d,)``.
 

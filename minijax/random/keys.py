@@ -26,6 +26,7 @@ from minijax.ops.random.bits import (
 )
 from minijax.ops.random.keys import random_unwrap_p, random_wrap_p
 from minijax.ops.shape import canonical_shape
+from minijax.random.samplers import sampler
 
 __all__ = [
     "PRNGKey",
@@ -183,6 +184,7 @@ def fold_in(key: Any, data: Any) -> Any:
     return _as_given(random_fold_in_p.bind(keys, asarray(data, np.uint32)), raw)
 
 
+@sampler
 def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Uniformly random bits: unsigned integers of ``dtype`` (by default uint32, with x64 uint64) in ``shape``.
 

@@ -20,6 +20,7 @@ from minijax.ops.shape import canonical_shape
 from minijax.random.arguments import cumsum, log, one_key, shape_of_samples, staged, two_keys
 from minijax.random.basic import randint, uniform
 from minijax.random.keys import bits
+from minijax.random.samplers import sampler
 from minijax.random.transformed import gumbel
 
 __all__ = ["categorical", "choice", "permutation"]
@@ -27,6 +28,7 @@ __all__ = ["categorical", "choice", "permutation"]
 # -------------------------------------------------------------------------------- categories
 
 
+@sampler
 def categorical(
     key: Any,
     logits: Any,
@@ -79,6 +81,7 @@ def _different(key: Any, logits: Any, axis: int, shape: tuple[int, ...], count: 
 # -------------------------------------------------------------------------------- orders
 
 
+@sampler
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
     """``x`` in a random order along ``axis``; of an integer, ``arange(x)``.
 

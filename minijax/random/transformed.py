@@ -30,6 +30,7 @@ from minijax.random.arguments import (
     two_keys,
 )
 from minijax.random.basic import _uniform, normal, rademacher, uniform
+from minijax.random.samplers import sampler
 
 __all__ = [
     "cauchy",
@@ -50,6 +51,7 @@ __all__ = [
 # -------------------------------------------------------------------------------- without parameters
 
 
+@sampler
 def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | None = None) -> Any:
     """Numbers with the distribution function exp(-exp(-x)).
 
@@ -77,6 +79,7 @@ def _gumbel(key: Any, shape: tuple[int, ...], dtype: np.dtype, mode: str) -> Any
     return lax.neg(lax.log(lax.neg(lax.log1p(lax.neg(found)))))
 
 
+@sampler
 def exponential(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Numbers with the density exp(-x) over x > 0. ValueError for a type that is not floating."""
     return _exponential(*checked("exponential", key, shape, dtype))
@@ -87,6 +90,7 @@ def _exponential(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     return lax.neg(lax.log1p(lax.neg(uniform(key, shape, dtype))))
 
 
+@sampler
 def laplace(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Numbers with the density exp(-abs(x)) / 2. ValueError for a type that is not floating."""
     return _laplace(*checked("laplace", key, shape, dtype))
@@ -100,6 +104,7 @@ def _laplace(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     return lax.mul(lax.sign(found), lax.log1p(lax.neg(lax.abs(found))))
 
 
+@sampler
 def logistic(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Numbers with the distribution function 1 / (1 + exp(-x)). ValueError for a type that is not floating."""
     return _logistic(*checked("logistic", key, shape, dtype))
@@ -111,6 +116,7 @@ def _logistic(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     return lax.sub(lax.log(found), lax.log1p(lax.neg(found)))
 
 
+@sampler
 def cauchy(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Numbers with the density 1 / (pi (x**2 + 1)). ValueError for a type that is not floating."""
     return _cauchy(*checked("cauchy", key, shape, dtype))
@@ -122,6 +128,7 @@ def _cauchy(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     return lax.tan(lax.mul(constant(math.pi, dtype), lax.sub(found, constant(0.5, dtype))))
 
 
+@sampler
 def maxwell(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """The length of a vector of three standard normal numbers. ValueError for a type that is not floating."""
     return _maxwell(*checked("maxwell", key, shape, dtype))
@@ -161,6 +168,7 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: tuple[int, ...]
 _ONE = np.float32(1.0)
 
 
+@sampler
 def lognormal(key: Any, sigma: Any = _ONE, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """The exponential of ``sigma`` times standard normal numbers; ``sigma`` broadcasts to ``shape``.
 
@@ -178,6 +186,7 @@ def _lognormal(key: Any, sigma: Any, shape: tuple[int, ...], dtype: np.dtype) ->
     return lax.exp(normal(key, shape, dtype) * sigma)
 
 
+@sampler
 def rayleigh(key: Any, scale: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """``scale`` times the length of a vector of two standard normal numbers; it broadcasts to ``shape``.
 
@@ -193,6 +202,7 @@ def _rayleigh(key: Any, scale: Any, shape: tuple[int, ...], dtype: np.dtype) -> 
     return lax.mul(scale, lax.sqrt(lax.mul(lax.log(found), constant(-2, dtype))))
 
 
+@sampler
 def pareto(key: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """Numbers with the density b / x**(b + 1) over x > 1; ``b`` broadcasts to ``shape``.
 
@@ -225,6 +235,7 @@ def _weibull_min(key: Any, scale: Any, concentration: Any, shape: tuple[int, ...
     return lax.neg(lax.log1p(lax.neg(found))) ** (1.0 / concentration) * scale
 
 
+@sampler
 def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Sequence[int] | None = None, dtype: Any = None
 ) -> Any:
@@ -248,6 +259,7 @@ def _triangular(key: Any, left: Any, top: Any, right: Any, shape: tuple[int, ...
     return lax.select(lax.lt(level, at_mode), below, above)
 
 
+@sampler
 def wald(key: Any, mean: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """Numbers of the inverse normal distribution of shape 1 with ``mean``, which broadcasts to ``shape``.
 

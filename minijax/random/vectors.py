@@ -17,12 +17,14 @@ from minijax.numpy.promotion import promote_dtypes, static
 from minijax.ops.shape import canonical_shape
 from minijax.random.arguments import float_dtype, inexact_dtype, one_key, shape_of_samples, staged
 from minijax.random.basic import normal
+from minijax.random.samplers import sampler
 
 __all__ = ["multivariate_normal", "orthogonal"]
 
 _METHODS = ("svd", "eigh", "cholesky")
 
 
+@sampler
 def multivariate_normal(
     key: Any,
     mean: Any,
@@ -78,6 +80,7 @@ def _root(cov: Any, method: str) -> Any:
     return vectors * lax.sqrt(lax.expand_dims(values, (values.aval.ndim - 1,)))
 
 
+@sampler
 def orthogonal(
     key: Any, n: int, shape: Sequence[int] = (), dtype: Any = None, m: int | None = None
 ) -> Any:

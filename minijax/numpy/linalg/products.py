@@ -14,8 +14,24 @@ __all__ = ["cross", "diagonal", "matmul", "matrix_transpose", "multi_dot", "oute
 
 matmul = linear.matmul
 matrix_transpose = manipulation.matrix_transpose
-tensordot = linear.tensordot
 vecdot = linear.vecdot
+
+
+def tensordot(
+    x1: Any,
+    x2: Any,
+    /,
+    *,
+    axes: Any = 2,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """The sum of products over ``axes``; see ``jnp.tensordot``."""
+    x1, x2 = ensure("jnp.linalg.tensordot", x1, x2)
+    return linear.tensordot(
+        x1, x2, axes, precision=precision, preferred_element_type=preferred_element_type, out_sharding=out_sharding
+    )
 
 
 def outer(x1: Any, x2: Any, /) -> Any:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from minijax.backend import pjrt
-from minijax.core.array import get_aval
+from minijax.core.array import MeshArray, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import meant_sharding, sharding_like, spec_of
 from minijax.core.primitive import Primitive
-from minijax.core.shardings import Mesh, NamedSharding, PartitionSpec, Sharding, context
+from minijax.core.shardings import Mesh, NamedSharding, PartitionSpec, Sharding, context, mesh_of
 from minijax.core.structural import batched_sharding
 from minijax.interpreters.evaluate import commits_itself, constraints
 from minijax.interpreters.vmap import batching_rules
@@ -25,6 +25,7 @@ from minijax.lowering.shardings import spec_text
 from minijax.lowering.text import mlir_type
 from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
 from minijax.ops.nary import deflinear
+from minijax.ops.sharded import over_mesh
 from minijax.pytree import prefix_leaves, tree_flatten, tree_unflatten
 
 __all__ = ["reshard", "reshard_p"]
@@ -50,6 +51,10 @@ def reshard_abstract(x: ShapedArray, *, dst_sharding: NamedSharding, concrete_me
 
 @reshard_p.def_impl
 def reshard_impl(x: Any, **params: Any) -> Any:
+    wanted = _placed(params)
+    if type(x) is MeshArray and wanted and wanted[0].mesh.are_all_axes_explicit:  # type: ignore[attr-defined]
+        if mesh_of([x.device]) != mesh_of(wanted):  # the mesh's axes are of other types than those it lay over
+            return over_mesh(x, wanted[0])
     return evaluate_over_mesh(reshard_p, [x], params)
 
 

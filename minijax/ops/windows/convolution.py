@@ -465,7 +465,6 @@ def conv_general_dilated(
     batch_group_count: int = 1,
     precision: Any = None,
     preferred_element_type: Any = None,
-    *,
     out_sharding: Any = None,
 ) -> Any:
     """The convolution of images with a kernel: for each place of a window, the sum of products.

@@ -1,0 +1,35 @@
+"""Every function that takes ``out_sharding=`` in JAX takes it here, and gives what JAX gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from tests.sharded.out_shardings import KNOWN, PROGRAMS, SAMPLES, signatures
+
+
+def test_values_places_texts_and_errors_are_those_of_jax() -> None:
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "tests.sharded.out_shardings", "--slice"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found["programs"] >= 100
+    assert found["differing"] == {}
+    assert set(KNOWN) <= set(PROGRAMS)
+
+
+# Options of jnp.array that JAX takes by position with a warning; the updates of x.at take theirs as **options.
+OTHERWISE = ("numpy.array", "x.at[i].")
+
+
+def test_signatures_are_those_of_jax() -> None:
+    rows = [*signatures()]
+    rows_alike = [row for row in rows if not row[0].startswith(OTHERWISE)]
+    differing = {name: (ours, theirs) for name, ours, theirs in rows_alike if ours != theirs}
+    assert len(rows) > 60
+    assert differing == {}
+    drawn = {name.removeprefix("random.") for name, _, _ in rows if name.startswith("random.")}
+    assert drawn == set(SAMPLES)
