@@ -61,6 +61,11 @@ def make_mesh(
 
     Raises ValueError if there are too few devices.
     """
+    if len(axis_shapes) != len(axis_names):
+        raise ValueError(
+            f"make_mesh needs a name for each axis, but got axis_shapes={tuple(axis_shapes)} and "
+            f"axis_names={tuple(axis_names)}. Give as many of one as of the other."
+        )
     found = list(all_devices() if devices is None else devices)
     size = int(np.prod(axis_shapes, dtype=int))
     if len(found) < size:

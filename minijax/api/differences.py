@@ -98,6 +98,10 @@ ADVICE = {
     "other data": "Keep them apart: {before} and {after} are different data, which no conversion makes one. Each is "
     "compiled once, then cached.",
     "weak_type": "Pass jnp.{dtype}(...) for {where}, every time: a Python number is weakly typed, an array is not.",
+    "sharding": "Divide {where} in one way before every call, as with sharding.reshard. Or keep both: each is "
+    "compiled once, then cached.",
+    "varying": "Let {where} vary along the same axes every time, as lax.pcast makes it. Or keep both: each is compiled "
+    "once, then cached.",
     "static": "Each value of a static argument is compiled for itself: make {where} dynamic if no shape and no Python "
     "control flow depends on it, or call with few values.",
     "static object": "Each value of a static argument is compiled for itself: call with few values of {where}, and "
@@ -120,6 +124,7 @@ ADVICE = {
 # What each kind of difference counts for: together those of one argument in dtype and weak type count for less than
 # one in shape, and so on up to another tree of arguments.
 _WEAK_TYPE = 1
+_MESH = 8  # only what the types say of a mesh
 _DTYPE = 4
 _OTHER_KIND = 2
 _SHAPE = 16
@@ -186,7 +191,7 @@ def _type_distance(was: ShapedArray, now: ShapedArray) -> int:
         far += _RANK
     elif was.shape != now.shape:
         far += _SHAPE + sum(map(int.__ne__, was.shape, now.shape))
-    return far
+    return far or _MESH
 
 
 # --- in what -----------------------------------------------------------------------------------------------------
@@ -207,7 +212,7 @@ def differences(
         names = leaf_names(with_static, new.tree)
         for name, was, now in zip(names, old.avals, new.avals, strict=True):
             if was is not now:
-                out.append(Difference(_type_kind(was, now), name, type_text(was), type_text(now)))
+                out.append(Difference(_type_kind(was, now), name, *_type_texts(was, now)))
                 advice = advice or type_advice(out[0].where, was, now)
     if old.static != new.static:
         out += _static_differences(fun, old.static, new.static, reprs)
@@ -230,12 +235,23 @@ def type_text(aval: ShapedArray) -> str:
     return aval.str_short() + (" (weak_type)" if aval.weak_type else "")
 
 
+def _type_texts(was: ShapedArray, now: ShapedArray) -> list[str]:
+    """The texts of two types, with the axes of their meshes where only these differ."""
+    texts = [type_text(was), type_text(now)]
+    if texts[0] != texts[1]:
+        return texts
+    sizes = [", ".join(f"{name}={size}" for name, size in each.sharding.mesh.shape.items()) for each in (was, now)]
+    return [f"{each} over {size}" for each, size in zip(texts, sizes, strict=True)]
+
+
 def _type_kind(was: ShapedArray, now: ShapedArray) -> str:
     if was.ndim != now.ndim:
         return "rank"
     if was.shape != now.shape:
         return "shape"
-    return "dtype" if was.dtype != now.dtype else "weak_type"
+    if was.dtype != now.dtype:
+        return "dtype"
+    return "weak_type" if was.weak_type != now.weak_type else "varying" if was.vma != now.vma else "sharding"
 
 
 def type_advice(where: str, was: ShapedArray, now: ShapedArray) -> str:
@@ -257,7 +273,7 @@ def type_advice(where: str, was: ShapedArray, now: ShapedArray) -> str:
     elif was.shape != now.shape:
         kinds.append("shape")
     if not kinds:
-        kinds, names["dtype"] = ["weak_type"], dtype_name(now.dtype)
+        kinds, names["dtype"] = [_type_kind(was, now)], dtype_name(now.dtype)
     return " ".join(ADVICE[kind].format(**names) for kind in kinds)
 
 

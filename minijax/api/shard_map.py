@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minijax.api.compile import jit
-from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name
+from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name, leaf_names
 from minijax.core import late
 from minijax.core.array import get_aval
 from minijax.core.explicit import spec_of
@@ -226,7 +226,7 @@ class ShardMapped:
                     f"shard_map of a function that takes a mutable array reference, here of type {aval}, is not "
                     "supported. Hand over what it holds, r[...], and return what it is to hold."
                 )
-            self._check(aval, spec, mesh, i)
+            self._check(aval, spec, mesh, lambda at: partition(handed_on, leaf_names(self.fun, in_tree))[0][at], i)
             if mesh.any_explicit:
                 _check_divided(aval, spec, axes)
         flat = FlatFun(self.fun, in_tree, "shard_map", subject=describe(self.fun))
@@ -322,12 +322,12 @@ class ShardMapped:
                     )
             check_axes_once(spec, mesh)
 
-    def _check(self, aval: Any, spec: PartitionSpec, mesh: AbstractMesh, i: int) -> None:
-        """ValueError unless ``spec`` can divide argument ``i``."""
+    def _check(self, aval: Any, spec: PartitionSpec, mesh: AbstractMesh, name: Callable[[int], str], i: int) -> None:
+        """ValueError unless ``spec`` can divide argument ``i``, which ``name`` gives the name of."""
         if len(spec) > aval.ndim:
             raise ValueError(
                 f"shard_map applied to the function '{fun_name(self.fun)}' was given argument arrays with axis sizes "
-                f"that are incompatible with the corresponding in_specs: leaf {i} has shape {aval.str_short()} of "
+                f"that are incompatible with the corresponding in_specs: {name(i)} has shape {aval.str_short()} of "
                 f"rank {aval.ndim}, but its spec {spec} is for rank {len(spec)} at least."
             )
         for size, part in zip(aval.shape, spec, strict=False):
@@ -336,9 +336,9 @@ class ShardMapped:
             if size % count:
                 raise ValueError(
                     f"shard_map applied to the function '{fun_name(self.fun)}' was given argument arrays with axis "
-                    f"sizes that are not evenly divisible by the corresponding mesh axis sizes: leaf {i} of shape "
-                    f"{aval.str_short()} has an axis of size {size}, which the mesh axes {names} divide into {count}. "
-                    f"Pad it to a multiple of {count}."
+                    f"sizes that are not evenly divisible by the corresponding mesh axis sizes: {name(i)} of shape "
+                    f"{aval.str_short()} has an axis of size {size}, which {spec} divides into {count}. "
+                    f"Pad it to a multiple of {count}, or divide it along other axes."
                 )
 
     def _as_said(self, out: Any, spec: PartitionSpec, mesh: AbstractMesh, axes: frozenset[Any]) -> Any:

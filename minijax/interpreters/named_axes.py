@@ -121,7 +121,8 @@ def axis_env_size(name: Any) -> int:
     bound = ", ".join(repr(known) for known, _ in state.axis_env if known is not CHECKED)
     raise NameError(
         f"unbound axis name: {name}. Call the collective inside a function mapped by vmap or pmap with "
-        f"axis_name={name!r}; the axis names bound here are: {bound or 'none'}."
+        f"axis_name={name!r}, or by shard_map over a mesh that has this axis; the axis names bound "
+        f"here are: {bound or 'none'}."
     )
 
 

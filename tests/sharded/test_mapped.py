@@ -17,6 +17,7 @@ import minijax.numpy as jnp
 from minijax import lax, random, sharding
 from minijax.core.primitive import abstract_hooks
 from minijax.ops.meshes import partitioned
+from minijax.tools import explain_cache_miss
 from tests.sharded.programs import PROGRAMS
 
 
@@ -89,3 +90,21 @@ def test_programs_of_derivatives_are_not_kept_for_ever() -> None:
     kept = {primitive.name for primitive, *_ in partitioned._equations}
     assert "reduce_sum" in kept
     assert "shard_map" not in kept
+
+
+def test_misses_and_mistakes_are_told_by_what_the_mesh_divides() -> None:
+    mesh = sharding.make_mesh((1,), ("x",), devices=mj.devices()[:1])
+    P = sharding.PartitionSpec  # noqa: N806
+    double = mj.jit(lambda v: v * 2.0)
+    with sharding.set_mesh(mesh):
+        double(mj.device_put(jnp.ones(4), P("x")))
+        miss = explain_cache_miss(double, jnp.ones(4))
+    assert "v: f32[4@x] became f32[4]\nDivide v in one way before every call" in str(miss)
+
+    mapped = mj.shard_map(lambda params, v: v, mesh=mesh, in_specs=({"up": P(None, "x")}, P()), out_specs=P())
+    with pytest.raises(ValueError, match=r"params\['up'\] has shape f32\[4\] of rank 1"):
+        mapped({"up": jnp.ones(4)}, jnp.ones(4))
+    with pytest.raises(NameError, match="or by shard_map over a mesh that has this axis"):
+        lax.psum(jnp.ones(4), "x")
+    with pytest.raises(ValueError, match=r"axis_shapes=\(4, 2\) and axis_names=\('x',\)"):
+        sharding.make_mesh((4, 2), ("x",))

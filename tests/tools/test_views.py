@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import minijax
 import minijax.numpy as jnp
@@ -165,6 +166,9 @@ FileNames
 def test_counting_hlo():
     assert dict(hlo.hlo_counts(HLO)) == {"fusion": 1, "dot": 1}
     assert hlo.optimized_text(hlo.hlo_counts(HLO)) == "1 fusion + 1 dot"
+    sent = Counter({"all-gather": 1, "fusion": 2, "all-reduce": 1, "copy": 2})
+    assert hlo.optimized_text(sent) == "2 fusions + 2 collectives + 2 copies"
+    assert hlo.optimized_text(Counter({"copy": 1, "dot": 1, "all-to-all": 1})) == "1 collective + 2 other instructions"
 
 
 def test_counting_real_programs():

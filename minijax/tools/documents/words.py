@@ -6,8 +6,10 @@ LONGEST = 60
 
 
 def plural(count: int, singular: str) -> str:
-    """``1 fusion``, ``2 fusions``."""
-    return f"{count} {singular}" if count == 1 else f"{count} {singular}s"
+    """``1 fusion``, ``2 fusions``, ``2 copies``."""
+    if count == 1:
+        return f"1 {singular}"
+    return f"{count} {singular[:-1]}ies" if singular.endswith(("py", "ry")) else f"{count} {singular}s"
 
 
 def bytes_text(count: float) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -180,13 +181,35 @@ def _groups(shown: str) -> list[list[int]] | None:
         ids = np.arange(int(np.prod(sizes))).reshape(sizes)
         ids = ids.transpose([*map(int, iota[4].split(","))]) if iota[4] else ids
         return ids.reshape(int(iota[1]), int(iota[2])).tolist()  # type: ignore[no-any-return]
-    named = re.search(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}", shown)
-    if named is None or "(" in named[2]:
-        return None
-    axes = re.findall(r"'([^']+)'=(\d+)", named[1])
-    along = [name for name, _ in axes if f"'{name}'" in named[2]]
-    ids = np.arange(int(np.prod([int(size) for _, size in axes]))).reshape([int(size) for _, size in axes])
-    return _rows(ids, [i for i, (name, _) in enumerate(axes) if name in along])
+    named = re.search(r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\((.*?)\))? \{([^}]*)\}", shown)
+    return None if named is None else _named_groups(named[1], named[2], named[3])
+
+
+def _named_groups(axes: str, order: str | None, along: str) -> list[list[int]] | None:
+    """Groups written as axes, ``'a'=2,'b'=4``, and those along which they are: ``'b'``, or of its size a factor between
+    others, ``'b':(2)2`` (behind a factor 2). ``order`` of the devices is ``[2,2,2]T(0,2,1)``; None: their own."""
+    sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", axes)}
+    ids = np.arange(math.prod(sizes.values()))
+    if order:
+        written = re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\))?", order)
+        if written is None:
+            return None
+        ids = ids.reshape([*map(int, written[1].split(","))])
+        ids = ids.transpose([*map(int, written[2].split(","))]) if written[2] else ids
+    # each axis as its factors: what stands before each part that is named, the part, and what is left
+    chosen: list[int] = []
+    shape: list[int] = []
+    parts: dict[str, list[tuple[int, int]]] = {}
+    for name, before, size in re.findall(r"'([^']+)'(?::\((\d+)\)(\d+))?", along):
+        parts.setdefault(name, []).append((int(before or 1), int(size or sizes[name])))
+    for name, whole in sizes.items():
+        done = 1
+        for before, size in sorted(parts.get(name, ())):
+            chosen.append(len(shape) + 1)
+            shape += [before // done, size]
+            done = before * size
+        shape.append(whole // done)
+    return _rows(ids.reshape(shape), chosen)
 
 
 def _rows(ids: np.ndarray, along: Sequence[int]) -> list[list[int]]:

@@ -27,6 +27,8 @@ _TABLES = rf"(?m)^(?:{'|'.join(_TABLE_NAMES)})\n(?:.+\n)*\n?"
 # ``  ROOT %add.1 = f32[8]{0} add(%a, %b), ...``: no type has a word before a bracket, so the first one is the opcode.
 _INSTRUCTION = r"\s+(?:ROOT )?%?([\w.-]+) = .*?\s([a-z][\w-]*)\("
 _COMPUTATION = r"(?:ENTRY )?%?([\w.-]+) \(.*\{$"
+# How the opcodes of collectives begin.
+_SENDING = ("all-", "reduce-scatter", "collective-")
 _CALLED = (
     r"\b(?:calls|to_apply|body|condition|branch_computations|called_computations|true_computation|false_computation)"
     r"=\{?(%[\w.-]+(?:, ?%[\w.-]+)*)"
@@ -128,11 +130,13 @@ def folded(text: str) -> str:
 
 def optimized_text(counts: Counter[str]) -> str:
     """``2 fusions + 1 dot``: the instructions of an entry computation in a few words."""
-    parts = [plural(counts[kind], kind) for kind in ("fusion",) if counts[kind]]
-    others = sum(n for kind, n in counts.items() if kind != "fusion")
-    named = [kind for kind in counts if kind != "fusion"]
-    if len(named) == 1:
-        parts.append(plural(others, named[0]))
-    elif others:
-        parts.append(plural(others, "other instruction" if parts else "instruction"))
+    parts = [plural(counts["fusion"], "fusion")] if counts["fusion"] else []
+    left = Counter({kind: n for kind, n in counts.items() if kind != "fusion"})
+    if len(left) > 1:
+        sent = sum([left.pop(kind) for kind in tuple(left) if kind.startswith(_SENDING)])
+        parts += [plural(sent, "collective")] if sent else []
+    if len(left) == 1:
+        parts += [plural(n, kind) for kind, n in left.items()]
+    elif left:
+        parts.append(plural(left.total(), "other instruction" if parts else "instruction"))
     return " + ".join(parts) or "nothing to run"

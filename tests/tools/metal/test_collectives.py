@@ -18,6 +18,9 @@ SPELLINGS = {
     "replica_groups=[4,2]<=[8]": ("y",),
     "replica_groups=[2,4]<=[4,2]T(1,0)": ("x",),
     "replica_groups=mesh['axis_0'=4,'axis_1'=2] {'axis_0'}": ("x",),
+    "replica_groups=mesh['axis_0'=2,'axis_1'=4], device_ids=([4,2]T(1,0)) {'axis_1'}": ("x",),
+    "replica_groups=mesh['axis_0'=2,'axis_1'=4] {'axis_0','axis_1':(1)2}": ("x",),
+    "replica_groups=mesh['axis_0'=8] {'axis_0':(4)2}": ("y",),
     "replica_groups=[1,8]<=[8]": ("x", "y"),
     "source_target_pairs={{0,2},{2,4},{4,6},{6,0},{1,3},{3,5},{5,7},{7,1}}": ("x",),
     "replica_groups={{0,3},{1,2},{4,7},{5,6}}": (),
@@ -28,6 +31,12 @@ SPELLINGS = {
 def test_groups_are_read_in_every_spelling(written: str, axes: tuple[str, ...]) -> None:
     groups = _groups(f"  %c = f32[2,4]{{1,0}} all-reduce(%a), {written}, to_apply=%add")
     assert _axes(groups, AbstractMesh((4, 2), ("x", "y"))) == axes
+
+
+def test_groups_along_a_factor_of_an_axis_of_devices_in_another_order() -> None:
+    """As XLA writes the all-to-all with which a value goes from P('x', 'y') to P('y', 'x') over 4 times 2 devices."""
+    mesh = "mesh['axis_0'=2,'axis_1'=4], device_ids=([2,2,2]T(0,2,1)) {'axis_1':(2)2}"
+    assert _groups(f"all-to-all(%a, %b), replica_groups={mesh}") == [[0, 2], [1, 3], [4, 6], [5, 7]]
 
 
 LOOPS = """
