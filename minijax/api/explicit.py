@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from minijax.api.devices import device_put
 from minijax.config import set_context_mesh
-from minijax.core.array import get_aval
+from minijax.core.array import MeshArray, get_aval
 from minijax.core.explicit import meant_sharding, note_explicit, spec_of
 from minijax.core.shardings import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, axes_of_part, context
 from minijax.ops.meshes.reshard import reshard
@@ -157,7 +158,9 @@ def _retyped(mesh: AbstractMesh, names: Sequence[str], kind: AxisType) -> Abstra
 
 
 def _left(x: Any, mesh: AbstractMesh) -> Any:
-    """``x``, of whose type only the explicit axes of ``mesh`` are left."""
+    """``x``, of whose type only the explicit axes of ``mesh`` are left. An array stays where it lies."""
+    if type(x) is MeshArray and type(x.device) is NamedSharding and isinstance(mesh, Mesh):
+        return device_put(x, NamedSharding(mesh, x.device.spec))
     kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     spec = []
     for part in spec_of(get_aval(x)):

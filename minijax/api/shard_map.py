@@ -13,7 +13,7 @@ import numpy as np
 from minijax.api.compile import jit
 from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name, leaf_names
 from minijax.core import late
-from minijax.core.array import get_aval
+from minijax.core.array import get_aval, uncommitted
 from minijax.core.explicit import spec_of
 from minijax.core.lists import merge, partition
 from minijax.core.refs import AbstractRef
@@ -146,7 +146,9 @@ class ShardMapped:
         self.hands_on = in_specs is not None and None in tree_leaves(in_specs, is_leaf=_is_leaf)
 
     def _with_specs(self, in_specs: Any, mesh: Any) -> ShardMapped:
-        return ShardMapped(self.fun, mesh, in_specs, self.out_specs, self.axes, self.check_vma)
+        found = ShardMapped(self.fun, mesh, in_specs, self.out_specs, self.axes, self.check_vma)
+        found.now = self.now
+        return found
 
     def run(self, *args: Any) -> Any:
         """The value, where nothing is traced. A call whose values were shown is staged anew, to show the next ones."""
@@ -282,7 +284,9 @@ class ShardMapped:
             try:
                 with ensure_compile_time_eval(), everywhere():
                     found = jit(each)(*operands)
-                    values = [found[i] for i in range(concrete.size)]
+                    # on the host it is indexed freely: over explicit axes an index must divide evenly
+                    whole = uncommitted(found) if found.is_fully_addressable else found
+                    values = [whole[i] for i in range(concrete.size)]
             finally:
                 now.args = outer
             names = ", ".join(map(str, concrete.axis_names))

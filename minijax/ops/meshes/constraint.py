@@ -14,7 +14,8 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import spec_of
 from minijax.core.primitive import Primitive
-from minijax.core.shardings import NO_MESH, NamedSharding, PartitionSpec, Sharding, as_sharding, context
+from minijax.core.shardings import NO_MESH, NamedSharding, PartitionSpec, Sharding, as_sharding, axes_of_part, context
+from minijax.core.trace import Tracer
 from minijax.interpreters.evaluate import commits_itself, constraints
 from minijax.interpreters.vmap import batching_rules
 from minijax.lowering.lower import lowering_rules
@@ -104,14 +105,28 @@ def _asserted(x: Any, aval: Any, sharding: NamedSharding) -> Any:
     return x
 
 
+def _check_auto(sharding: NamedSharding) -> None:
+    """ValueError if ``sharding`` names axes along which not the compiler divides, but types say how."""
+    named = {name for part in sharding.spec if part is not PartitionSpec.UNCONSTRAINED for name in axes_of_part(part)}
+    if not named <= {*sharding.mesh.auto_axes}:
+        raise ValueError(
+            "The spec of NamedSharding passed to with_sharding_constraint can only refer to Auto axes of the mesh. Got "
+            f"spec={sharding.spec} and mesh={sharding.mesh.abstract_mesh}. You probably meant to use `reshard` API?"
+        )
+
+
 def _constrained(x: Any, wanted: Any) -> Any:
     sharding = as_sharding(wanted, "with_sharding_constraint", "shardings")
     if not isinstance(sharding, Sharding):
         return x
     aval = get_aval(x)
     sharding.check_ndim(aval.ndim)
-    if isinstance(sharding, NamedSharding) and sharding.mesh.are_all_axes_explicit:
-        return _asserted(x, aval, sharding)
+    if isinstance(sharding, NamedSharding):
+        if context.mesh is not None and context.mesh.are_all_axes_explicit:
+            return _asserted(x, aval, sharding)
+        _check_auto(sharding)
+        if sharding.mesh.are_all_axes_explicit and isinstance(x, Tracer):
+            return x  # it names no axis, and types say how the value is divided
     pjrt.note_committed()
     spec = getattr(sharding, "spec", ())
     free = frozenset(i for i, part in enumerate(spec) if part is PartitionSpec.UNCONSTRAINED)
