@@ -27,7 +27,7 @@ from minijax.api.flat import (
 from minijax.config import direct_linearize_enabled
 from minijax.core import dtypes, late, observe
 from minijax.core.array import Array, LiteralArray, as_array, get_aval, is_array_like, is_foreign, retyped
-from minijax.core.avals import AnyArray, ShapedArray, dtype_name
+from minijax.core.avals import AnyArray, ShapedArray, dtype_name, same_division
 from minijax.core.lists import split_list
 from minijax.core.stand_ins import stood_in
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of, zeros
@@ -267,7 +267,7 @@ class _LinearMap:
         for aval, t in zip(self.avals, tangent_leaves, strict=True):
             found = get_aval(t)
             if dtypes.is_inexact(aval.dtype):
-                if (found.shape, found.dtype) != (aval.shape, aval.dtype):
+                if (found.shape, found.dtype) != (aval.shape, aval.dtype) or not same_division(found, aval):
                     raise ValueError(
                         f"linearized function called on tangent values inconsistent with the original primal values: "
                         f"got tangent aval {found} for primal aval {aval}."
@@ -478,7 +478,8 @@ def _check_cotangent(aval: ShapedArray, ct: Any) -> Any:
     found = get_aval(ct)
     # like JAX, an integer output takes a cotangent of any dtype: it is zero whatever it is
     no_tangent = expected.dtype == dtypes.float0
-    if found.shape != aval.shape or not (no_tangent or found.dtype == expected.dtype):
+    typed = no_tangent or (found.dtype == expected.dtype and same_division(found, aval))
+    if found.shape != aval.shape or not typed:
         raise ValueError(
             f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got {found.str_short()}, but "
             f"expected {expected.str_short()} because the corresponding output of the differentiated function had JAX "
@@ -531,7 +532,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
             raise TypeError(f"cotangent tree does not match function output, expected {out_tree} but got {ct_tree}")
         for aval, ct in zip(out_avals, cts, strict=True):
             found = get_aval(ct)
-            if (found.shape, found.dtype) != (aval.shape, aval.dtype):
+            if (found.shape, found.dtype) != (aval.shape, aval.dtype) or not same_division(found, aval):
                 raise TypeError(
                     f"cotangent type does not match function output, expected {aval} but got {found}"
                 )

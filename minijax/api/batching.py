@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name, leaf_names, wraps
+from minijax.core import avals
 from minijax.core.array import get_aval
 from minijax.interpreters.vmap import AxisData, batch, match_axis
 from minijax.pytree import PyTreeDef, flatten_call, prefix_leaves, tree_flatten
@@ -59,11 +60,12 @@ def vmap(
         dims, leaves = _input_axes(in_axes, fun, in_tree, args, leaves)
         size = _axis_size(fun, leaves, dims, in_tree, axis_size)
         flat = FlatFun(fun, in_tree, "vmap", subject=name)
-        axis = AxisData(axis_name, size, ()) if spmd_axis_name is None else AxisData(axis_name, size, spmd)
+        division = _division(leaves, dims) if avals.divisions_made else None
+        axis = AxisData(axis_name, size, () if spmd_axis_name is None else spmd, division)
         outs, found = batch(flat, axis, leaves, dims, name)
         wanted = _output_axes(out_axes, flat.out_tree)
         return flat.out_tree.unflatten(
-            [place_axis(o, d, w, size, fun) for o, d, w in zip(outs, found, wanted, strict=True)]
+            [place_axis(o, d, w, axis, fun) for o, d, w in zip(outs, found, wanted, strict=True)]
         )
 
     return vmap_f
@@ -143,6 +145,22 @@ def _axis_size(
     raise ValueError(describe_sizes("vmap", fun, tree, leaves, dims, given))
 
 
+def _division(leaves: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    """How the types of ``leaves`` say that the mapped axis is divided, None if it is not: ValueError if they differ."""
+    found = None
+    mapped = [(get_aval(x), d) for x, d in zip(leaves, dims, strict=True) if d is not None]
+    for i, (aval, d) in enumerate(mapped):
+        division = avals.division_along(aval, d)
+        if i and division != found:
+            first, second = (each and each.spec[0] for each in (found, division))
+            raise ValueError(
+                "Mapped away dimension of inputs passed to vmap should be sharded the same. Got inconsistent axis "
+                f"specs: {first} vs {second}. Bring them to one sharding with sharding.reshard."
+            )
+        found = division
+    return found
+
+
 def describe_sizes(
     transform: str,
     fun: Callable[..., Any],
@@ -179,7 +197,7 @@ def _output_axes(out_axes: Any, out_tree: PyTreeDef) -> list[Any]:
     return _spread(out_axes, out_tree, "vmap out_axes")
 
 
-def place_axis(value: Any, dim: int | None, wanted: int | None, size: int, fun: Callable[..., Any]) -> Any:
+def place_axis(value: Any, dim: int | None, wanted: int | None, axis: AxisData, fun: Callable[..., Any]) -> Any:
     """``value``, an output of ``fun`` whose axis ``dim`` is mapped, with that axis where it is ``wanted``.
 
     ValueError if it cannot be there.
@@ -199,4 +217,4 @@ def place_axis(value: Any, dim: int | None, wanted: int | None, size: int, fun: 
             f"axis {wanted} is out of bounds for array of dimension {ndim}: vmap out_axes must fit every output, "
             "with the mapped axis counted."
         )
-    return match_axis(value, dim, size, wanted % ndim)
+    return match_axis(value, dim, axis.size, wanted % ndim, axis.division)

@@ -32,6 +32,8 @@ def device_put(x: Any, device: Any = None) -> Any:
         if transfer_guards and not isinstance(leaf, Tracer) and (device is not None or not isinstance(leaf, Array)):
             check_transfer("device_to_device" if isinstance(leaf, Array) else "host_to_device", get_aval(leaf), True)
         if isinstance(leaf, Tracer) and hasattr(device, "mesh"):
+            if device.mesh.are_all_axes_explicit:
+                return late.public("minijax.sharding", "reshard")(leaf, device)
             return late.public("minijax.lax", "with_sharding_constraint")(leaf, device)
         if device is not None or isinstance(leaf, Tracer):
             return placed(leaf, device)

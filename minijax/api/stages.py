@@ -113,7 +113,7 @@ class Traced:
     @property
     def out_info(self) -> Any:
         """The outputs' shapes and dtypes, as a tree of ``ShapeDtypeStruct``s."""
-        leaves = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self.jaxpr.out_avals]
+        leaves = [ShapeDtypeStruct.of(a) for a in self.jaxpr.out_avals]
         return tree_unflatten(self._staged.out_tree, leaves)
 
     def lower(self) -> Lowered:

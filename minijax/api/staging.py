@@ -34,9 +34,7 @@ def _stage(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
 
 
 def _shapes(closed: ClosedJaxpr, out_tree: Any) -> Any:
-    return tree_unflatten(
-        out_tree, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in closed.out_avals]
-    )
+    return tree_unflatten(out_tree, [*map(ShapeDtypeStruct.of, closed.out_avals)])
 
 
 def make_jaxpr(

@@ -195,9 +195,26 @@ def divided_part(aval: ShapedArray, axis: int) -> Any:
     return late.public("minijax.core.explicit", "spec_of")(aval)[axis] if divisions_made else None
 
 
+def division_along(aval: Any, axis: int) -> Any:
+    """How values of type ``aval`` are divided along ``axis``: a ``NamedSharding`` of one dimension, None if not."""
+    return late.public("minijax.core.explicit", "sharding_along")(aval, axis) if divisions_made else None
+
+
 def common_division(avals: Sequence[ShapedArray], ndim: int) -> Any:
     """How arrays of these types are divided together, repeated to one shape of ``ndim`` dimensions; as ``division``."""
     return late.public("minijax.core.explicit", "combined")(avals, ndim) if divisions_made else None
+
+
+def stacked_type(aval: Any, size: int, axis: int, sharding: Any) -> Any:
+    """The type of ``size`` values of type ``aval`` along a new ``axis``; ``sharding``, of one dimension, divides it."""
+    if sharding is None:
+        return aval.stacked(size, axis)
+    return late.public("minijax.core.explicit", "stacked_over")(aval, size, axis, sharding)
+
+
+def same_division(a: Any, b: Any) -> bool:
+    """Whether two types say the same of how values are divided."""
+    return not divisions_made or late.public("minijax.core.explicit", "equally_divided")(a, b)  # type: ignore[no-any-return]
 
 
 def physical_aval(aval: ShapedArray) -> ShapedArray:

@@ -18,6 +18,7 @@ from typing import Any
 
 from minijax.core import avals, late
 from minijax.core.avals import ShapedArray
+from minijax.core.refs import AbstractRef
 from minijax.core.shardings import (
     AbstractMesh,
     AxisType,
@@ -191,3 +192,26 @@ def combined(types: Sequence[ShapedArray], ndim: int) -> NamedSharding | None:
         for place, part in enumerate(spec_of(aval), ndim - aval.ndim):
             parts[place] = part if parts[place] is None else parts[place]
     return NamedSharding(mesh, PartitionSpec(*parts))
+
+
+def stacked_over(aval: Any, size: int, axis: int, sharding: NamedSharding) -> Any:
+    """The type of ``size`` values of type ``aval``, along a new ``axis`` that is divided as ``sharding`` says."""
+    if type(aval) is AbstractRef:
+        return AbstractRef(stacked_over(aval.inner_aval, size, axis, sharding))
+    spec = spec_of(aval)
+    return redivided(
+        plain_type(aval).stacked(size, axis), sharding.mesh, (*spec[:axis], sharding.spec[0], *spec[axis:])
+    )
+
+
+def equally_divided(a: Any, b: Any) -> bool:
+    """Whether two types, of arrays or of references to them, say the same of how values are divided."""
+    a, b = (each.inner_aval if type(each) is AbstractRef else each for each in (a, b))
+    return spec_of(a) == spec_of(b) and mesh_of_type(a) == mesh_of_type(b)
+
+
+def sharding_along(aval: Any, axis: int) -> NamedSharding | None:
+    """How values of type ``aval`` are divided along ``axis``, as a sharding of one dimension; None if they are not."""
+    aval = aval.inner_aval if type(aval) is AbstractRef else aval
+    mesh, part = mesh_of_type(aval), spec_of(aval)[axis]
+    return None if mesh is None or part is None else NamedSharding(mesh, PartitionSpec(part))

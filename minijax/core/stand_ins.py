@@ -9,7 +9,7 @@ import numpy as np
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval, is_array_like
-from minijax.core.avals import ShapedArray, divided_by, dtype_name
+from minijax.core.avals import ShapedArray, divided_by, division, dtype_name
 
 
 class ShapeDtypeStruct:
@@ -34,10 +34,14 @@ class ShapeDtypeStruct:
         self.weak_type = weak_type
 
     @staticmethod
+    def of(aval: ShapedArray) -> ShapeDtypeStruct:
+        """The stand-in for arrays of type ``aval``; its sharding is what the type says."""
+        return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=division(aval))
+
+    @staticmethod
     def like(x: Any) -> ShapeDtypeStruct:
         """The stand-in for ``x``: an array, a tracer, a number, or what has ``shape`` and ``dtype``."""
-        aval = get_aval(stood_in(x))
-        return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+        return ShapeDtypeStruct.of(get_aval(stood_in(x)))
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """The stand-in with the given fields (``shape``, ``dtype``, ``sharding``, ``weak_type``) replaced."""

@@ -131,13 +131,16 @@ def add_tangents(a: Any, b: Any) -> Any:
     return add_any_p.bind(a, b)
 
 
-def broadcast(x: Any, size: int, axis: int) -> Any:
-    """``x`` repeated ``size`` times along a new axis at ``axis``."""
-    shape = list(get_aval(x).shape)
+def broadcast(x: Any, size: int, axis: int, division: Any = None) -> Any:
+    """``x`` repeated ``size`` times along a new axis at ``axis``, which ``division``, of one dimension, divides."""
+    aval = get_aval(x)
+    shape = list(aval.shape)
     axis %= len(shape) + 1
+    if division is not None:
+        division = types.division(types.stacked_type(aval, size, axis, division))
     dims = tuple(d for d in range(len(shape) + 1) if d != axis)
     shape.insert(axis, size)
-    return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=dims, sharding=None)
+    return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=dims, sharding=division)
 
 
 def batched_sharding(sharding: Any, dim: int | None, part: Any = None) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from minijax.core import structural
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ShapedArray, stacked_type
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.refs import AbstractRef
@@ -39,11 +39,15 @@ axis_rules = RuleTable(
 
 
 class AxisData(NamedTuple):
-    """The axis that a vmap maps: its name (or None) and size, and the axes of a mesh that are to divide it."""
+    """The axis that a vmap maps: its name (or None) and size, and the axes of a mesh that are to divide it.
+
+    ``division`` is the ``NamedSharding``, of one dimension, that the operands' types say of it; None if they say none.
+    """
 
     name: Any
     size: int
     spmd: tuple[Any, ...] = ()
+    division: Any = None
 
 
 class BatchTracer(Tracer):
@@ -169,16 +173,16 @@ def batch(
     return [v for v, _ in pairs], [d for _, d in pairs]
 
 
-def match_axis(value: Any, dim: int | None, size: int, dst: int) -> Any:
-    """``value`` with its batch axis at ``dst``, broadcast along a new one if it has none."""
+def match_axis(value: Any, dim: int | None, size: int, dst: int, division: Any = None) -> Any:
+    """``value`` with its batch axis at ``dst``; if it has none, broadcast along a new one, divided as ``division``."""
     if dim is None:
-        return structural.broadcast(value, size, dst)
+        return structural.broadcast(value, size, dst, division)
     return structural.moveaxis(value, dim, dst)
 
 
-def bdim_at_front(value: Any, dim: int | None, size: int) -> Any:
+def bdim_at_front(value: Any, dim: int | None, size: int, division: Any = None) -> Any:
     """``value`` with its batch axis in front."""
-    return match_axis(value, dim, size, 0)
+    return match_axis(value, dim, size, 0, division)
 
 
 def vmap_jaxpr(
@@ -202,17 +206,15 @@ def vmap_jaxpr(
             outs, found = batch(lambda *xs: eval_closed(closed, *xs), axis, values, dims)
             out_dims[:] = [at if f else d for d, f in zip(found, forced, strict=True)]
             return [
-                match_axis(out, d, axis.size, at) if f else out
+                match_axis(out, d, axis.size, at, axis.division) if f else out
                 for out, d, f in zip(outs, found, forced, strict=True)
             ]
 
-        avals = [batched_aval(a, d, axis.size) for a, d in zip(closed.in_avals, dims, strict=True)]
+        avals = [batched_aval(a, d, axis) for a, d in zip(closed.in_avals, dims, strict=True)]
         closed.memo[key] = stage(batched_jaxpr, avals, closed.jaxpr.debug_name, "vmap"), out_dims
     return closed.memo[key]
 
 
-def batched_aval(aval: ShapedArray, dim: int | None, size: int) -> ShapedArray:
+def batched_aval(aval: ShapedArray, dim: int | None, axis: AxisData) -> ShapedArray:
     """The physical type of a value of logical type ``aval``."""
-    if dim is None:
-        return aval
-    return aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
+    return aval if dim is None else stacked_type(aval, axis.size, dim, axis.division)

@@ -117,6 +117,7 @@ def _difference(a: ShapedArray, b: ShapedArray) -> str:
         ("the dtypes do not match", a.dtype != b.dtype),
         ("the shapes do not match", a.shape != b.shape),
         ("the manual axis types do not match", a.vma != b.vma),
+        ("the shardings do not match", not avals.same_division(a, b)),
     ]
     return " and ".join(text for text, differs in differing if differs)
 

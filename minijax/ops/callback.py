@@ -28,7 +28,7 @@ from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.recompute import allows, recompute_rules
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import transpose_rules
-from minijax.interpreters.vmap import AxisData, axis_rules, batched_aval
+from minijax.interpreters.vmap import AxisData, axis_rules
 from minijax.ir.jaxpr import JaxprEqn
 from minijax.lowering.lower import lowering_rules
 from minijax.lowering.text import mlir_type
@@ -234,7 +234,7 @@ def pure_callback_batch(
     outs = pure_callback_p.bind(
         *front,
         callback=callback,
-        result_avals=tuple(batched_aval(a, 0, axis.size) for a in result_avals),
+        result_avals=tuple(a.stacked(axis.size) for a in result_avals),
         sharding=sharding,
         vmap_method=vmap_method,
     )

@@ -234,7 +234,7 @@ axis_rules[cond_p] = cond_batch
 
 def _batch_index(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], branches: Branches) -> Any:
     """Every branch on everything, and a selection among their results."""
-    index, *operands = [bdim_at_front(x, d, axis.size) for x, d in zip(args, dims, strict=True)]
+    index, *operands = [bdim_at_front(x, d, axis.size, axis.division) for x, d in zip(args, dims, strict=True)]
     in_dims = [0] * len(operands)
     outs = []
     for i, branch in enumerate(branches):

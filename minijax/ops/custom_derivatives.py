@@ -161,15 +161,15 @@ class OutDims:
         self.name = name
         self.dims = None if dims is None else list(dims)
 
-    def settle(self, values: Sequence[Any], found: Dims, size: int) -> list[Any]:
+    def settle(self, values: Sequence[Any], found: Dims, axis: AxisData) -> list[Any]:
         """``values``, batched along ``found``, as agreed."""
         if self.dims is None:
             self.dims = list(found)
         return [
-            self._moved(i, x, d, to, size) for i, (x, d, to) in enumerate(zip(values, found, self.dims, strict=True))
+            self._moved(i, x, d, to, axis) for i, (x, d, to) in enumerate(zip(values, found, self.dims, strict=True))
         ]
 
-    def _moved(self, i: int, x: Any, dim: int | None, to: int | None, size: int) -> Any:
+    def _moved(self, i: int, x: Any, dim: int | None, to: int | None, axis: AxisData) -> Any:
         if dim == to:
             return x
         if to is None:
@@ -178,7 +178,7 @@ class OutDims:
                 "its derivative rule gives for it does. Make the function's result depend on them too, for example by "
                 "adding 0 * x."
             )
-        return match_axis(x, dim, size, to)
+        return match_axis(x, dim, axis.size, to, axis.division)
 
 
 class Mapped(NamedTuple):
@@ -271,11 +271,11 @@ class BatchedFunction(Batched):
         return side, self.in_dims
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
-        return self.out.settle(values, dims, self.axis.size), side_out
+        return self.out.settle(values, dims, self.axis), side_out
 
 
 def _without_axis(aval: Any, dim: int | None) -> Any:
-    return aval if dim is None else aval.update(shape=aval.shape[:dim] + aval.shape[dim + 1 :])
+    return aval if dim is None else aval.part(dim)
 
 
 def levels_below(values: Sequence[Any], level: float) -> bool:
@@ -283,11 +283,11 @@ def levels_below(values: Sequence[Any], level: float) -> bool:
     return all(not isinstance(x, Tracer) or x._trace.level < level for x in values)
 
 
-def sum_to_axis(x: Any, dim: int | None, to: int | None, size: int) -> Any:
+def sum_to_axis(x: Any, dim: int | None, to: int | None, axis: AxisData) -> Any:
     """``x`` with its batch axis moved to ``to``; where nothing was batched, the sum over the batch."""
     if to is None:
         return x if dim is None else reduce_sum(x, (dim,))
-    return match_axis(x, dim, size, to)
+    return match_axis(x, dim, axis.size, to, axis.division)
 
 
 # a vmap can be on one stack at a time: threads that call one pullback take turns

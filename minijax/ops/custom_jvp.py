@@ -161,8 +161,8 @@ class BatchedRule(Batched):
         tangents = iter(values[n:])
         full = [values[i] if zero else next(tangents) for i, zero in enumerate(side_out)]
         full_dims = [dims[i] if zero else of_tangents[i] for i, zero in enumerate(side_out)]
-        outs = self.out.settle(values[:n], dims[:n], self.axis.size)
-        moved = self.out.settle(full, full_dims, self.axis.size)
+        outs = self.out.settle(values[:n], dims[:n], self.axis)
+        moved = self.out.settle(full, full_dims, self.axis)
         return [*outs, *[t for t, zero in zip(moved, side_out, strict=True) if not zero]], side_out
 
 

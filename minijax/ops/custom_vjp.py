@@ -205,7 +205,7 @@ class BatchedForward(Batched):
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
         n = side_out.n_res
-        outs = self.out.settle(values[n:], dims[n:], self.axis.size)
+        outs = self.out.settle(values[n:], dims[n:], self.axis)
         assert self.out.dims is not None
         return [*values[:n], *outs], BatchedSide(side_out, n, dims[:n], self.out.dims)
 
@@ -220,8 +220,7 @@ class BatchedBackward(Batched):
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
         wanted = [d for d, zero in zip(self.in_dims, side_out, strict=True) if not zero]
-        size = self.axis.size
-        return [sum_to_axis(x, d, to, size) for x, d, to in zip(values, dims, wanted, strict=True)], side_out
+        return [sum_to_axis(x, d, to, self.axis) for x, d, to in zip(values, dims, wanted, strict=True)], side_out
 
 
 def custom_vjp_batch(axis: Any, args: Sequence[Any], dims: Dims, **params: Any) -> Any:

@@ -175,10 +175,13 @@ def linear_solve_batch(
             break
         batched = grown
     moved = [
-        [x if d is None else match_axis(x, d, axis.size, 0) for x, d in zip(xs, ds, strict=True)]
+        [x if d is None else match_axis(x, d, axis.size, 0, axis.division) for x, d in zip(xs, ds, strict=True)]
         for xs, ds in zip(consts, const_dims, strict=True)
     ]
-    new_b = [match_axis(x, d, axis.size, 0) if bat else x for x, d, bat in zip(b, b_dims, batched, strict=True)]
+    new_b = [
+        match_axis(x, d, axis.size, 0, axis.division) if bat else x
+        for x, d, bat in zip(b, b_dims, batched, strict=True)
+    ]
     outs = bind_linear_solve(results, moved, new_b)
     return outs, [*[0 if bat else None for bat in batched], *[0] * n_aux]
 

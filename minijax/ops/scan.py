@@ -330,7 +330,7 @@ def scan_batch(
         if d is not None:
             x = moveaxis(x, d, 0 if i < num_consts + num_carry else 1)
         elif 0 <= i - num_consts < num_carry and carry_b[i - num_consts]:
-            x = broadcast(x, axis.size, 0)
+            x = broadcast(x, axis.size, 0, axis.division)
         fronted.append(x)
     outs = scan_p.bind(*fronted, jaxpr=made, num_consts=num_consts, num_carry=num_carry, **params)
     return outs, [*[0 if b else None for b in carry_b], *[1 if b else None for b in ys_b]]

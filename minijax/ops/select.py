@@ -9,7 +9,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.avals import ShapedArray, division_along, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.structural import (
     UndefinedPrimal,
@@ -117,16 +117,18 @@ def _select_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
                 moveaxis(c, d, dim) if d is not None else c for c, d in zip(cases, case_dims, strict=True)
             ]
             return select_n_p.bind(which, *moved), dim
-    size = next(get_aval(x).shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+    mapped, mapped_dim = next((get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None)
+    size = mapped.shape[mapped_dim]
+    division = division_along(mapped, mapped_dim)
     if which_shape:
-        which = bdim_at_front(which, which_dim, size)
+        which = bdim_at_front(which, which_dim, size, division)
     if any(shapes):
-        cases = [bdim_at_front(c, d, size) for c, d in zip(cases, case_dims, strict=True)]
+        cases = [bdim_at_front(c, d, size, division) for c, d in zip(cases, case_dims, strict=True)]
     which_shape, case_shape = get_aval(which).shape, get_aval(cases[0]).shape
     if 0 < len(which_shape) < len(case_shape):
         which = broadcast_in_dim_p.bind(which, shape=case_shape, broadcast_dimensions=(0,), sharding=None)
     elif len(which_shape) > len(case_shape):
-        cases = [broadcast(c, size, 0) for c in cases]
+        cases = [broadcast(c, size, 0, division) for c in cases]
     return select_n_p.bind(which, *cases), 0
 
 

@@ -327,7 +327,7 @@ def while_batch(
     body, _ = vmap_jaxpr(body_jaxpr, axis, [*axes.body_consts, *carry_dims], carry_batched, at)
     cond, _ = vmap_jaxpr(cond_jaxpr, axis, [*axes.cond_consts, *carry_dims], pred_dim is not None)
     placed = [
-        x if d is None else match_axis(x, old, axis.size, d)
+        x if d is None else match_axis(x, old, axis.size, d, axis.division)
         for x, old, d in zip(given.carry, axes.carry, carry_dims, strict=True)
     ]
     outs = while_p.bind(

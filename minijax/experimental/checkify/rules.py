@@ -419,7 +419,8 @@ def check_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) ->
 
 def check_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
     """One failure stands for all: the last of those that failed."""
-    error = unflatten(params["err_tree"], [bdim_at_front(x, d, axis.size) for x, d in zip(args, dims, strict=True)])
+    fronted = [bdim_at_front(x, d, axis.size, axis.division) for x, d in zip(args, dims, strict=True)]
+    error = unflatten(params["err_tree"], fronted)
     check_p.bind(*flatten(any_of(error))[0], **params)
     return [], []
 

@@ -81,6 +81,8 @@ _rules: dict[Primitive, Rule] = {}
 
 def type_of_divided(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], following: int) -> Any:
     """The result type(s) where an operand's type, or a parameter, says how it is divided; None where none does."""
+    if primitive.takes_refs:  # a reference's type is that of what it holds
+        return None
     rule = _broadcast if primitive in nary.elementwise_primitives else _rules.get(primitive)
     if rule is None and not primitive.keeps_signatures:
         return None
