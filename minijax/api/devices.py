@@ -12,6 +12,7 @@ from minijax.core import dtypes, late
 from minijax.core.array import HELD, Array, MeshArray, as_array, get_aval
 from minijax.core.guards import asked_for, check_transfer, transfer_guards
 from minijax.core.keys import is_key
+from minijax.core.shardings import concrete
 from minijax.core.trace import Tracer
 from minijax.ops.call import default_place, to_buffer
 from minijax.ops.sharded import ShardedArray, placed, there
@@ -31,6 +32,8 @@ def device_put(x: Any, device: Any = None) -> Any:
             device = device.place_for(np.ndim(leaf))
         if transfer_guards and not isinstance(leaf, Tracer) and (device is not None or not isinstance(leaf, Array)):
             check_transfer("device_to_device" if isinstance(leaf, Array) else "host_to_device", get_aval(leaf), True)
+        if isinstance(leaf, Tracer):
+            device = concrete(device)
         if isinstance(leaf, Tracer) and hasattr(device, "mesh"):
             if device.mesh.are_all_axes_explicit:
                 return late.public("minijax.sharding", "reshard")(leaf, device)

@@ -1,0 +1,100 @@
+"""Programs whose types say how arrays are divided, under transformations: what each gives here and in JAX.
+
+``python -m tests.sharded.explicit_rows`` prints a JSON object: the name of each program -> [ours, theirs]. A result is
+the types and sums of its arrays, or the kind of the error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
+
+import jax
+import numpy as np
+
+import minijax
+
+
+def _rows(of: Any) -> dict[str, Any]:
+    jnp, lax, P = of.numpy, of.lax, of.sharding.PartitionSpec
+
+    def divided(shape: tuple[int, ...], *spec: Any) -> Any:
+        values = (np.arange(np.prod(shape)).reshape(shape) % 7 + 1).astype(np.float32) / 4
+        return of.device_put(values, P(*spec))
+
+    rows = divided((8, 4), "x")
+    both = divided((8, 4), "x", "y")
+
+    def cast_back() -> Any:
+        f = of.custom_vjp(jnp.sin)
+        f.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (of.sharding.reshard(jnp.cos(x) * g, P(None, None)),))
+        return of.grad(lambda a: f(a).sum())(both)
+
+    def reference(a: Any) -> Any:
+        ref = of.new_ref(jnp.zeros_like(a))
+        ref[...] += a
+        return ref[...]
+
+    return {
+        "a while loop": lambda: of.vmap(
+            lambda a: lax.while_loop(lambda c: c[1].sum() < 30, lambda c: (c[0] + 1.0, c[1] * 2), (jnp.float32(0), a))
+        )(rows),
+        "branches": lambda: of.vmap(lambda a: lax.cond(a.sum() > 3, lambda: jnp.ones(3), lambda: jnp.zeros(3)))(rows),
+        "a call": lambda: of.vmap(of.jit(lambda a: (a, jnp.ones(3))))(rows),
+        "two levels": lambda: of.vmap(of.vmap(lambda a: of.jit(jnp.sin)(a)))(both),
+        "a gradient of a loop": lambda: of.vmap(
+            of.grad(lambda a: lax.fori_loop(0, 3, lambda i, c: c * a, jnp.ones(4)).sum())
+        )(rows),
+        "keys": lambda: of.vmap(lambda k: of.random.uniform(k, (4,)))(
+            of.device_put(of.random.split(of.random.key(0), 8), P("x"))
+        ),
+        "axes that differ": lambda: of.vmap(lambda a, b: a + b)(rows, divided((8, 4))),
+        "a carry of another type": lambda: lax.scan(
+            lambda c, x: (c + x, c), divided((4,)), divided((8, 4), None, "y")
+        ),
+        "branches of other types": lambda: lax.cond(
+            True, lambda b: b, lambda b: of.sharding.reshard(b, P(None, None)), both
+        ),
+        "a pullback of another type": lambda: of.vjp(lambda a: jnp.sin(a) * a, both)[1](divided((8, 4))),
+        "a linear function of another type": lambda: of.linearize(lambda a: jnp.sin(a) * a, both)[1](divided((8, 4))),
+        "a rule of another type": cast_back,
+        "a reference": lambda: of.jit(reference)(both),
+        "device_put": lambda: of.jit(lambda a: of.device_put(a, P("y")))(rows),
+        "a slice's gradient": lambda: of.grad(lambda a: lax.dynamic_slice(a, (1, 0), (4, 4)).sum())(
+            divided((8, 4), None, "y")
+        ),
+        "eval_shape": lambda: of.eval_shape(lambda a: a.T, both),
+    }
+
+
+def _told(of: Any, make: Any) -> Any:
+    try:
+        leaves = of.tree.leaves(make())
+    except Exception as error:
+        return type(error).__name__
+    found = []
+    for x in leaves:
+        if isinstance(x, of.Array):
+            spec = getattr(x.sharding, "spec", x.sharding)
+            found += [str(of.typeof(x)).lstrip("~"), str(spec), round(float(np.asarray(x).sum()), 4)]
+        else:
+            found += [str(x.shape), str(x.sharding.spec)]
+    return found
+
+
+def _all(of: Any) -> dict[str, Any]:
+    kinds = (of.sharding.AxisType.Explicit,) * 2
+    with of.set_mesh(of.make_mesh((4, 2), ("x", "y"), axis_types=kinds)):
+        return {name: _told(of, make) for name, make in _rows(of).items()}
+
+
+def main() -> None:
+    ours, theirs = _all(minijax), _all(jax)
+    print(json.dumps({name: [ours[name], theirs[name]] for name in ours}))
+
+
+if __name__ == "__main__":
+    main()
