@@ -114,7 +114,7 @@ def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
     a part of the program that leaves this to the compiler.
     """
     meshes = [mesh for mesh in (mesh_of_type(v.aval) for v in (*eqn.outvars, *eqn.invars)) if mesh is not None]
-    if not meshes or eqn.primitive.effectful:
+    if not meshes or eqn.primitive.effectful or "dst_sharding" in eqn.params:  # ``reshard`` says itself what it wants
         return
     mesh = meshes[0]
     is_open = bool(mesh.auto_axes)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import as_array, check_int, get_aval
 from minijax.core.avals import ShapedArray, division, dtype_name
@@ -224,6 +225,8 @@ def _dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) 
     sizes = update.aval.shape if linear[1] else shape_of(update)
     # JAX makes these zeros whether or not the operand is linear; jaxprs are compared with its own
     zeros = full_like(ct, 0, shape=sizes)
+    if types.divisions_made:
+        zeros = full(sizes, 0, get_aval(ct).dtype, sharding=division(update.aval if linear[1] else get_aval(update)))
     ct_x = dynamic_update_slice_p.bind(ct, zeros, *starts) if linear[0] else None
     ct_update = dynamic_slice_p.bind(ct, *starts, slice_sizes=sizes) if linear[1] else None
     return [ct_x, ct_update, *rest]

@@ -618,14 +618,18 @@ def _tile_abstract(x: ShapedArray, *, reps: tuple[int, ...]) -> ShapedArray:
     return ShapedArray(tuple(n * r for n, r in zip(x.shape, reps, strict=True)), x.dtype, x.weak_type)
 
 
-def _interleave(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
+def _interleave(first: Sequence[Any], second: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(n for pair in zip(first, second, strict=True) for n in pair)
 
 
 def _tile_transpose(ct: Any, x: Any, *, reps: tuple[int, ...]) -> list[Any]:
     shape = x.aval.shape
     axes = tuple(range(0, 2 * len(shape), 2))
-    return [reduce_sum_p.bind(reshape(ct, _interleave(reps, shape)), axes=axes, out_sharding=None)]
+    out_sharding = wide = division(x.aval, get_aval(ct))
+    if wide is not None:  # repetitions are divided along nothing
+        wide = wide.with_spec(_interleave([None] * len(shape), wide.spec))
+    parts = reshape(ct, _interleave(reps, shape), out_sharding=wide)
+    return [reduce_sum_p.bind(parts, axes=axes, out_sharding=out_sharding)]
 
 
 def _tile_batch(args: Sequence[Any], dims: Sequence[Any], *, reps: tuple[int, ...]) -> Any:
