@@ -388,8 +388,10 @@ def _sort(op: DividedOperation) -> list[Spec]:
                 f"sharding={op.avals[i].sharding} and sorting dimension={dimension}. Bring it there whole with "
                 "sharding.reshard."
             )
-    _equal(op, op.specs, "Arguments to sort must have equal shardings, got: ")
-    return [*op.specs]
+    # what every device has all of, such as the places of what is sorted, is divided as the others are
+    divided = [spec for spec in op.specs if any(part is not None for part in spec)]
+    _equal(op, divided, "Arguments to sort must have equal shardings, got: ")
+    return [divided[0]] * len(op.specs) if divided else [*op.specs]
 
 
 def _dynamic_update_slice(op: DividedOperation) -> Spec:
