@@ -81,7 +81,7 @@ def map_leaves(
     if not values:
         raise ValueError(NO_ARGUMENT)
     size = get_aval(values[0]).shape[0]
-    return *batch(fun, AxisData(None, size, ()), values, [0] * len(values), name), size
+    return *batch(fun, AxisData(None, size, (), None), values, [0] * len(values), name), size
 
 
 NO_ARGUMENT = "vmap wrapped function must be passed at least one argument containing an array"

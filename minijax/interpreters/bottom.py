@@ -199,7 +199,7 @@ def stage_on(
             dims_out[level] = [None] * len(outs)
             return outs
         outs, dims_out[level] = batch(
-            lambda *xs: under_vmaps(level + 1, xs), AxisData(None, size, ()), values, dims
+            lambda *xs: under_vmaps(level + 1, xs), AxisData(None, size, (), None), values, dims
         )
         return outs
 
