@@ -6,6 +6,7 @@ The primitives are declared here, because interpreters may not import ``ops``; a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,15 @@ def add_tangents(a: Any, b: Any) -> Any:
     return add_any_p.bind(a, b)
 
 
+def numpys(dims: Iterable[int]) -> tuple[Any, ...]:
+    """``dims`` as NumPy's integers, equal to them and of their hash.
+
+    Some of JAX's rules compute parameters with NumPy and leave its integers there, which a printed jaxpr shows:
+    ``axes=(np.int64(1),)``. The same rules here do so that the texts are equal.
+    """
+    return tuple(map(np.int64, dims))
+
+
 def broadcast(x: Any, size: int, axis: int, division: Any = None) -> Any:
     """``x`` repeated ``size`` times along a new axis at ``axis``, which ``division``, of one dimension, divides."""
     aval = get_aval(x)
@@ -138,7 +148,7 @@ def broadcast(x: Any, size: int, axis: int, division: Any = None) -> Any:
     axis %= len(shape) + 1
     if division is not None:
         division = types.division(types.stacked_type(aval, size, axis, division))
-    dims = tuple(d for d in range(len(shape) + 1) if d != axis)
+    dims = numpys(d for d in range(len(shape) + 1) if d != axis)
     shape.insert(axis, size)
     return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=dims, sharding=division)
 

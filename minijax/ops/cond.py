@@ -41,6 +41,7 @@ from minijax.interpreters.transpose import call_operands, operand_cotangents, tr
 from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules, bdim_at_front, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, keep_together, matters, subjaxprs
+from minijax.ir.pretty import parse_rules, pp_rules
 from minijax.ir.typecheck import call_rule, same_type, typecheck_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
 from minijax.lowering.regions import block_text
@@ -90,6 +91,19 @@ def _empty2_lower(ctx: Any, avals: Any, out_avals: Any, *, dtype: np.dtype) -> s
 
 numpy_rules[empty2_p] = _empty2_numpy
 lowering_rules[empty2_p] = _empty2_lower
+
+
+def _empty2_shown(eqn: JaxprEqn, printer: Any) -> Any:
+    """JAX says which memory it is in; there is one here."""
+    return [("dtype", eqn.params["dtype"]), ("memory_space", "MemorySpace.Device")]
+
+
+def _empty2_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
+    return {"dtype": params["dtype"]}
+
+
+pp_rules[empty2_p] = _empty2_shown
+parse_rules[empty2_p] = _empty2_read
 for table in (jvp_rules, transpose_rules, batching_rules):
     table.holes[empty2_p] = "it has no operands, hence nothing to transform"
 

@@ -19,7 +19,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import WORD, is_key
 from minijax.core.named import NamedTuple
-from minijax.core.structural import moveaxis
+from minijax.core.structural import moveaxis, numpys
 from minijax.ir.pretty import readable
 from minijax.lowering.text import array_text, dims_text, mlir_type
 from minijax.ops.convert import convert_text
@@ -155,18 +155,17 @@ def check_numbers(
         )
 
 
-def _bumped(dims: Sequence[int]) -> tuple[int, ...]:
-    return tuple(d + 1 for d in dims)
-
-
 def batched_numbers(numbers: Any, operand_batched: bool, indices_batched: bool) -> Any:
     """The dimension numbers when the operand, the indices or both have got a batch dimension in front."""
     window, collapsed, index_map, batching, index_batching = numbers
-    window = _bumped(window)
     if operand_batched:
-        collapsed, index_map, batching = _bumped(collapsed), _bumped(index_map), _bumped(batching)
+        window, collapsed, index_map, batching = (
+            numpys(d + 1 for d in dims) for dims in (window, collapsed, index_map, batching)
+        )
+    else:
+        window = tuple(d + 1 for d in window)
     if indices_batched:
-        index_batching = _bumped(index_batching)
+        index_batching = numpys(d + 1 for d in index_batching)
     if operand_batched and indices_batched:
         batching, index_batching = (0, *batching), (0, *index_batching)
     elif operand_batched:

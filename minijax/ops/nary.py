@@ -25,6 +25,7 @@ from minijax.core.structural import (
     UndefinedPrimal,
     Zero,
     add_tangents,
+    broadcast,
     broadcast_in_dim_p,
     expand_dims,
     instantiate_zeros,
@@ -154,7 +155,7 @@ def nary_batching(primitive: Primitive) -> Callable[..., Any]:
             return primitive.bind(*args, **params), dim
         # an operand without a batch axis gets one of size 1, which the primitive repeats
         fronted = [
-            (expand_dims(x, (0,)) if d is None else moveaxis(x, d, 0)) if a.shape else x
+            (broadcast(x, 1, 0) if d is None else moveaxis(x, d, 0)) if a.shape else x
             for x, d, a in zip(args, dims, avals, strict=True)
         ]
         ndim = max(get_aval(x).ndim for x in fronted)

@@ -14,7 +14,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, divided_part, division, dtype_name
 from minijax.core.primitive import Primitive
-from minijax.core.structural import batched_sharding, full, instantiate_zeros
+from minijax.core.structural import batched_sharding, full, instantiate_zeros, numpys
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp
 from minijax.lowering.regions import region_text
@@ -25,7 +25,7 @@ from minijax.ops.declare import Rule, declare
 from minijax.ops.elementwise import complex_extremum_text, div_p, mul_p
 from minijax.ops.elementwise_numpy import with_zeros
 from minijax.ops.nary import BOOL_OR_INT, NO_DERIVATIVE, NUM, ZERO, eq_p, reduce_sum_p
-from minijax.ops.shape import broadcast_in_dim, meant_sharding, reshape, squeeze
+from minijax.ops.shape import meant_sharding, repeated, reshape, squeeze
 from minijax.ops.slicing import pad, slice_in_dim
 
 __all__ = [
@@ -149,8 +149,8 @@ def _reduce_batch(primitive: Primitive) -> Rule:
         args: Sequence[Any], dims: Sequence[Any], *, axes: tuple[int, ...], **params: Any
     ) -> Any:
         (x,), (dim,) = args, dims
-        moved = tuple(a if a < dim else a + 1 for a in axes)
-        out_dim = dim - sum(a < dim for a in moved)
+        out_dim = dim - len([a for a in axes if a < dim])
+        moved = numpys(a if a < dim else a + 1 for a in axes)
         if primitive.sharding_param:
             said, part = params[primitive.sharding_param], divided_part(get_aval(x), dim)
             params[primitive.sharding_param] = batched_sharding(said, out_dim, part)
@@ -230,8 +230,8 @@ def _all_ones(dtype: np.dtype) -> Any:
 
 def _reduce_sum_transpose(ct: Any, x: Any, *, axes: tuple[int, ...], out_sharding: Any) -> list[Any]:
     shape = x.aval.shape
-    kept = [d for d in range(len(shape)) if d not in axes]
-    return [broadcast_in_dim(ct, shape, kept, out_sharding=division(x.aval, get_aval(ct)))]
+    kept = numpys(d for d in range(len(shape)) if d not in axes)
+    return [repeated(ct, shape, kept, division(x.aval, get_aval(ct)))]
 
 
 _reducer(

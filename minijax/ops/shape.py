@@ -21,6 +21,7 @@ from minijax.core.structural import (
     batched_sharding,
     broadcast_in_dim_p,
     moveaxis,
+    numpys,
     random_unwrap_p,
     random_wrap_p,
     squeeze_p,
@@ -213,9 +214,9 @@ def _broadcast_batch(
     sharding: Any,
 ) -> Any:
     x = moveaxis(args[0], dims[0], 0)
-    bumped = (0, *[d + 1 for d in broadcast_dimensions])
+    bumped = (0, *numpys(d + 1 for d in broadcast_dimensions))
     wide = batched_sharding(sharding, 0, divided_part(get_aval(x), 0))
-    return broadcast_in_dim(x, (shape_of(x)[0], *shape), bumped, out_sharding=wide), 0
+    return repeated(x, (shape_of(x)[0], *shape), bumped, wide), 0
 
 
 def _broadcast_lower(
@@ -270,9 +271,14 @@ def broadcast_in_dim(
     shape, dims = canonical_shape(shape), tuple(map(operator.index, broadcast_dimensions))
     if out_sharding is not None:
         out_sharding = meant_sharding(out_sharding, "broadcast_in_dim")
-    elif is_array(operand) and operand.shape == shape and dims == tuple(range(len(shape))):
+    return repeated(operand, shape, dims, out_sharding)
+
+
+def repeated(operand: Any, shape: tuple[int, ...], dims: tuple[int, ...], sharding: Any) -> Any:
+    """``broadcast_in_dim`` where everything is known to be right; nothing for an operand that has this shape."""
+    if sharding is None and is_array(operand) and operand.shape == shape and dims == tuple(range(len(shape))):
         return operand
-    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=out_sharding)
+    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=sharding)
 
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:

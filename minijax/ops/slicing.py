@@ -16,6 +16,7 @@ from minijax.core.structural import (
     UndefinedPrimal,
     Zero,
     instantiate_zeros,
+    numpys,
 )
 from minijax.core.structural import (
     broadcast as broadcast_axis,
@@ -92,7 +93,7 @@ def _slice_abstract(
         )
     if any(s <= 0 for s in strides):
         raise TypeError(f"slice strides must be positive, got {strides}")
-    shape = tuple((b - a + s - 1) // s for a, b, s in zip(starts, limits, strides, strict=True))
+    shape = tuple(int((b - a + s - 1) // s) for a, b, s in zip(starts, limits, strides, strict=True))
     return ShapedArray(shape, x.dtype, x.weak_type)
 
 
@@ -111,8 +112,10 @@ def _slice_transpose(ct: Any, x: Any, *, start_indices: Any, limit_indices: Any,
         b if s == 1 else a + (1 + (n - 1) * s if n else 0)
         for a, b, s, n in zip(start_indices, limit_indices, strides, taken, strict=True)
     ]
-    config = [(a, n - e, s - 1) for a, n, e, s in zip(start_indices, shape, ends, strides, strict=True)]
-    return [pad(ct, zero_like(ct), config)]
+    after = numpys(n - e for n, e in zip(shape, ends, strict=True))
+    between = (0,) * len(shape) if all(s == 1 for s in strides) else numpys(s - 1 for s in strides)
+    config = tuple(zip(start_indices, after, between, strict=True))
+    return [pad_p.bind(ct, zero_like(ct), padding_config=config)]
 
 
 def zero_like(x: Any) -> Any:
@@ -128,11 +131,11 @@ def _slice_batch(
     args: Sequence[Any], dims: Sequence[Any], *, start_indices: Any, limit_indices: Any, strides: Any
 ) -> Any:
     (x,), (dim,) = args, dims
-    out = slice(
+    out = slice_p.bind(
         x,
-        _inserted(start_indices, dim, 0),
-        _inserted(limit_indices, dim, shape_of(x)[dim]),
-        None if strides is None else _inserted(strides, dim, 1),
+        start_indices=_inserted(start_indices, dim, 0),
+        limit_indices=_inserted(limit_indices, dim, shape_of(x)[dim]),
+        strides=None if strides is None else _inserted(strides, dim, 1),
     )
     return out, dim
 
@@ -178,6 +181,11 @@ slice_p = declare(
 
 def _ints(sequence: Sequence[Any]) -> tuple[int, ...]:
     return tuple(map(operator.index, sequence))
+
+
+def _kept_ints(sequence: Sequence[Any]) -> tuple[Any, ...]:
+    """The same, but NumPy's integers stay what they are, as in JAX."""
+    return tuple([n if isinstance(n, np.integer) else operator.index(n) for n in sequence])
 
 
 def slice(
@@ -264,7 +272,7 @@ def _pad_abstract(x: ShapedArray, value: ShapedArray, *, padding_config: Padding
 
 def _padded_shape(shape: tuple[int, ...], padding_config: PaddingConfig) -> tuple[int, ...]:
     return tuple(
-        low + high + (n + (n - 1) * i if n else 0)
+        int(low + high) + (n + (n - 1) * int(i) if n else 0)
         for n, (low, high, i) in zip(shape, padding_config, strict=True)
     )
 
@@ -295,8 +303,14 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: PaddingConfig
 
     ct_x = ct_value = None
     if type(x) is UndefinedPrimal or type(value) is UndefinedPrimal:
-        unpadded = pad(ct, zero_like(ct), [(-low, -high, 0) for low, high, _ in padding_config])
-        ct_x = slice(unpadded, (0,) * rank, shape_of(unpadded), [i + 1 for _, _, i in padding_config])
+        cut = tuple(numpys((-low, -high, 0)) for low, high, _ in padding_config)
+        unpadded = pad_p.bind(ct, zero_like(ct), padding_config=cut)
+        ct_x = slice_p.bind(
+            unpadded,
+            start_indices=numpys((0,) * rank),
+            limit_indices=shape_of(unpadded),
+            strides=numpys(i + 1 for _, _, i in padding_config),
+        )
     if type(value) is UndefinedPrimal:
         ct_value = sub_p.bind(total(ct), total(ct_x))
     return [ct_x if type(x) is UndefinedPrimal else None, ct_value]
@@ -310,11 +324,12 @@ def _pad_batch(args: Sequence[Any], dims: Sequence[Any], *, padding_config: Padd
         x = broadcast_axis(x, shape_of(value)[value_dim], 0)
     padding_config = _inserted(padding_config, dim, (0, 0, 0))
     if value_dim is None:
-        return pad(x, value, padding_config), dim
+        return pad_p.bind(x, value, padding_config=padding_config), dim
     # each example has its own padding value: pad with anything, then choose
     aval = get_aval(x)
-    padded = pad(x, full_of((), 0, aval.dtype, aval.weak_type), padding_config)
-    inside = pad(full_of(aval.shape, True, np.dtype(bool)), np.bool_(False), padding_config)
+    padded = pad_p.bind(x, full_of((), 0, aval.dtype, aval.weak_type), padding_config=padding_config)
+    everywhere = full_of(aval.shape, True, np.dtype(bool))
+    inside = pad_p.bind(everywhere, np.bool_(False), padding_config=padding_config)
     return select(inside, padded, broadcast_in_dim(value, shape_of(padded), (dim,))), dim
 
 
@@ -348,9 +363,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[Sequence[int]
     if shape_of(padding_value):
         raise ValueError(f"padding_value must be a scalar; got one of shape {shape_of(padding_value)}")
     _check_axes(padding_config, shape_of(operand))
-    return pad_p.bind(
-        operand, padding_value, padding_config=tuple(_ints(triple) for triple in padding_config)
-    )
+    return pad_p.bind(operand, padding_value, padding_config=tuple(map(_kept_ints, padding_config)))
 
 
 # -------------------------------------------------------------------------------- concatenate
@@ -451,7 +464,7 @@ def _split_abstract(x: ShapedArray, *, sizes: tuple[int, ...], axis: int) -> lis
             f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape "
             f"{list(x.shape)}"
         )
-    return [ShapedArray(_resized(x.shape, axis, s), x.dtype, x.weak_type) for s in sizes]
+    return [ShapedArray(_resized(x.shape, axis, int(s)), x.dtype, x.weak_type) for s in sizes]
 
 
 def _cuts(sizes: Sequence[int]) -> list[tuple[int, int]]:
@@ -505,7 +518,7 @@ split_p = declare(
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     """``operand`` cut along ``axis`` into parts of ``sizes``, which must add up. ValueError otherwise."""
     operand = operand if is_array(operand) else as_array(operand)
-    return split_p.bind(operand, sizes=_ints(sizes), axis=canonical_axis(axis, operand.ndim))
+    return split_p.bind(operand, sizes=_kept_ints(sizes), axis=canonical_axis(axis, operand.ndim))
 
 
 # -------------------------------------------------------------------------------- stack and unstack

@@ -21,7 +21,7 @@ import pytest
 mj = importlib.import_module(os.environ.get("MINIJAX_TEST_SUBJECT", "minijax"))
 importlib.import_module(mj.__name__ + ".numpy")
 
-# Vmapped axes are NumPy's integers in JAX.
+# Vmapped axes are NumPy's integers.
 NUMPY_INTEGER = re.compile(r"np\.int64\((-?\d+)\)")
 
 VECTOR = np.ones(8, np.float32)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import numpy as np
 from jax.extend import core as jax_core
 
 from minijax.core.avals import ShapedArray
@@ -50,35 +49,6 @@ def primitive(name: str) -> Primitive:
         pp_rules[p] = RULES[name]
     return p
 
-
-def plain(closed: Any) -> Any:
-    """The JAX jaxpr with Python's integers for NumPy's among parameters and without memory spaces, for JAX to print.
-
-    The sharing of subjaxprs is kept.
-    """
-    memo: dict[int, Any] = {}
-
-    def value(v):
-        if isinstance(v, np.integer):
-            return int(v)
-        if hasattr(v, "_fields"):
-            return type(v)(*map(value, v))
-        if isinstance(v, jax_core.ClosedJaxpr):
-            return jax_core.ClosedJaxpr(walk(v.jaxpr), v.consts)
-        if isinstance(v, jax_core.Jaxpr):
-            return walk(v)
-        return tuple(map(value, v)) if type(v) is tuple else v
-
-    def walk(jaxpr):
-        if id(jaxpr) not in memo:
-            eqns = [
-                e.replace(params={k: value(v) for k, v in e.params.items() if k != "memory_space"})
-                for e in jaxpr.eqns
-            ]
-            memo[id(jaxpr)] = (jaxpr.replace(eqns=eqns), jaxpr)
-        return memo[id(jaxpr)][0]
-
-    return value(closed)
 
 
 def convert(closed: Any) -> ClosedJaxpr:

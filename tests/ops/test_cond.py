@@ -165,9 +165,7 @@ FORMS: dict[str, tuple[Callable[[Any], Callable[..., Any]], tuple[Any, ...]]] = 
 }
 
 def printed(text: str) -> str:
-    """JAX's text without its memory spaces, on one line: where they stood lines were broken."""
-    text = re.sub(r"\s*\bmemory_space=MemorySpace\.Device", "", text)
-    text = re.sub(r"np\.int64\((-?\d+)\)", r"\1", text)
+    """The text on one line."""
     text = " ".join(re.sub(r"; ", " ", text).split())
     return re.sub(r"(?<=[\[(]) | (?=[\])])", "", text)
 

@@ -23,11 +23,13 @@ from .beside_jax import (
     compare,
     idle,
     instructions,
+    literally_equal,
     operations,
     unexplained,
 )
 
-SOME = list(all_programs())[::24]
+ALL = list(all_programs())
+SOME = ALL[::24]
 X = np.ones(3, np.float32)
 
 
@@ -40,6 +42,14 @@ def test_the_same_operations(program: Program) -> None:
 def test_constants_are_in_the_program_and_xla_computes_with_them(name: str) -> None:
     (program,) = [each for each in all_programs() if each.name == name]
     assert compare([program], Compiler(bindings.make_context(), each=False)) == []
+
+
+def test_nine_of_ten_printed_jaxprs_are_jaxs_letter_for_letter() -> None:
+    """Of every third program of the table here; ``python -m tests.oracle.beside_jax --lowered`` asserts it of all."""
+    chosen = ALL[::3]
+    share = len(literally_equal(chosen)) / len(chosen)
+    print(f"{share:.1%} of {len(chosen)} printed jaxprs are JAX's letter for letter")
+    assert len(chosen) >= 400 and share >= beside_jax.LITERAL
 
 
 def sharding_params(closed: Any) -> dict[str, set[str]]:
@@ -76,7 +86,7 @@ def test_primitives_have_the_sharding_parameters_of_jaxs() -> None:
 
 
 def test_the_programs_are_many_and_have_different_names() -> None:
-    names = [program.name for program in all_programs()]
+    names = [program.name for program in ALL]
     assert len(set(names)) == len(names) >= 1_200 and len(SOME) >= 50
 
 

@@ -13,7 +13,6 @@ import pytest
 
 import minijax
 from minijax.ir.pretty import format_jaxpr
-from tests.ir.jax_jaxprs import plain
 
 from .case import Case
 from .control_flow import PROGRAMS
@@ -54,7 +53,7 @@ def differing(case: Case) -> list[str]:
         function, args = build(ns, case)[name]
         closed = ns.make_jaxpr(function)(*args)
         if ns is oracle:
-            return normal(plain(closed).pretty_print(use_color=False))
+            return normal(closed.pretty_print(use_color=False))
         return normal(format_jaxpr(closed))
 
     with x64_mode("32"), settings.use_direct_linearize(True):
