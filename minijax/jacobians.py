@@ -20,7 +20,6 @@ from minijax.core.structural import instantiate_zeros, zeros
 from minijax.core.trace import state
 from minijax.interpreters.jvp import jvp as jvp_flat
 from minijax.interpreters.stage import JaxprTracer
-from minijax.interpreters.vmap import AxisData
 from minijax.numpy import eye
 from minijax.ops.convert import convert_element_type_p
 from minijax.ops.nary import reshape_p
@@ -120,10 +119,9 @@ def jacfwd(
             outs += map(instantiate_zeros, moved)
             return outs + flat_aux.flat(lower_aux(flat.aux)) if has_aux else outs
 
-        found, axes, size = map_leaves(push, _basis(avals), "push")
+        found, axes, mapped = map_leaves(push, _basis(avals), "push")
         n = flat.out_tree.num_leaves
         wanted = [*[None] * n, *[-1] * n, *[None] * (len(found) - 2 * n)]
-        mapped = AxisData(None, size)
         found = [place_axis(x, axis, w, mapped, push) for x, axis, w in zip(found, axes, wanted, strict=True)]
         outs = found[:n]
         if holomorphic:
@@ -164,8 +162,8 @@ def jacrev(
         def pullback(*cts: Any) -> list[Any]:
             return pull_back(program, in_avals, cts)
 
-        rows, axes, size = map_leaves(pullback, _basis(out_avals), "pullback")
-        rows = [place_axis(x, axis, 0, AxisData(None, size), pullback) for x, axis in zip(rows, axes, strict=True)]
+        rows, axes, mapped = map_leaves(pullback, _basis(out_avals), "pullback")
+        rows = [place_axis(x, axis, 0, mapped, pullback) for x, axis in zip(rows, axes, strict=True)]
         # one list of blocks per input leaf, regrouped as one tree of input blocks per output leaf
         columns = [_blocks(r, 0, out_avals, a) for r, a in zip(rows, in_avals, strict=True)]
         blocks = [*zip(*columns, strict=True)] if columns else [()] * len(outs)

@@ -73,15 +73,15 @@ def vmap(
 
 def map_leaves(
     fun: Callable[..., Sequence[Any]], values: Sequence[Any], name: str
-) -> tuple[list[Any], list[int | None], int]:
-    """Flat ``fun`` mapped over the first axes of ``values``: its results, which axis of each is mapped, and the size.
+) -> tuple[list[Any], list[int | None], AxisData]:
+    """Flat ``fun`` mapped over the first axes of ``values``: its results, which axis of each is mapped, and the axis.
 
     ValueError if there are no values.
     """
     if not values:
         raise ValueError(NO_ARGUMENT)
-    size = get_aval(values[0]).shape[0]
-    return *batch(fun, AxisData(None, size, (), None), values, [0] * len(values), name), size
+    axis = AxisData(None, get_aval(values[0]).shape[0], (), None)
+    return *batch(fun, axis, values, [0] * len(values), name), axis
 
 
 NO_ARGUMENT = "vmap wrapped function must be passed at least one argument containing an array"
