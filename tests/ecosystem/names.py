@@ -27,9 +27,6 @@ REASONS: dict[str, str] = {
     "jax.experimental.hijax": "types of a user's own in jaxprs, unstable in JAX itself; here a type is an array's or a "
     "reference's, and every interpreter's tables are written for these",
     "jax.experimental.cur_qdd": "the state of hijax's mutable types",
-    "jax.experimental.shard_map": "the older home of shard_map, of which JAX 0.10.2 has left nothing",
-    "jax.sharding.reshard": "moves an array from one division over a mesh to another: see shard_map",
-    "jax.sharding.auto_axes": "changes who divides arrays along the axes of a mesh: see shard_map",
     "jax.experimental.array_serialization": "checkpoints written through tensorstore, without which JAX's own module "
     "cannot be imported either",
     "jax.interpreters.ad.jvp": "since 0.10 takes trees of a class that is private to JAX; minijax.jvp is there",

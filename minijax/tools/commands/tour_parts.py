@@ -357,9 +357,10 @@ DEVICES = Part(
     "runs on one device too, but then nothing is sent.",
     (
         Stop(
-            "A mesh gives the devices places along named axes. This one has one axis, d.",
+            "A mesh gives the devices places along named axes. This one has one, d, along which the compiler divides.",
             "from minijax import NamedSharding, P, shard_map\n"
-            "mesh = minijax.make_mesh((len(minijax.devices()),), ('d',))",
+            "from minijax.sharding import AxisType\n"
+            "mesh = minijax.make_mesh((len(minijax.devices()),), ('d',), AxisType.Auto)",
             "Devices along d: {mesh.size}.",
         ),
         Stop(

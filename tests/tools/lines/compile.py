@@ -20,7 +20,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "%hlo minijax.shard_map(lambda a: minijax.lax.psum(a.sum(), 'i'), mesh=minijax.make_mesh((2,), ('i',)), "
         "in_specs=minijax.P('i'), out_specs=minijax.P())(jnp.ones(4)) --partitioned",
-        ("1 collective over 2 devices", "all-reduce", "2 (i)", "psum asks for it (psum_invariant in the jaxpr)"),
+        ("1 collective over 2 devices", "all-reduce", "2 (i)", "psum asks for it"),
     ),
     ("%hlo f(f32[8]) --links --metadata", ("stablehlo.sine", "loc(#loc", "// eqn 1 · ")),
     ("%hlo f(f32[8]) --links --metadata --stage optimized", ('op_name="jit(f)/sin"', "// eqn 1 · ")),
