@@ -185,16 +185,18 @@ def test_the_state_of_traces(ns: Any) -> None:
         hash(outside)
 
 
-def test_types_say_nothing_of_devices() -> None:
-    """Where JAX's stand-ins say None too. A stand-in keeps what it is given; a type refuses it."""
+def test_types_of_what_nothing_divides_say_so() -> None:
+    """As JAX's do; a stand-in keeps what it is given, and of a type only explicit axes of a mesh are left."""
     assert minijax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
     assert jax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
     aval = minijax.core.ShapedArray((2,), np.dtype("float32"), sharding=None)
-    assert aval.sharding is None and isinstance(aval, minijax.core.AbstractValue)
-    mesh = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    assert minijax.ShapeDtypeStruct((2,), "float32", sharding=mesh).sharding is mesh
-    with pytest.raises(NotImplementedError, match="say nothing of devices"):
-        minijax.core.ShapedArray((2,), np.dtype("float32"), sharding=mesh)
+    theirs = jax.core.ShapedArray((2,), np.dtype("float32"), sharding=None)
+    for each in (aval, theirs):
+        assert each.sharding.mesh.empty and tuple(each.sharding.spec) == (None,)
+    assert isinstance(aval, minijax.core.AbstractValue)
+    place = minijax.sharding.SingleDeviceSharding(minijax.devices()[0])
+    assert minijax.ShapeDtypeStruct((2,), "float32", sharding=place).sharding is place
+    assert minijax.core.ShapedArray((2,), np.dtype("float32"), sharding=place) is aval
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,9 @@ def divided_by(aval: ShapedArray, sharding: Any) -> Any:
 
 def division(aval: ShapedArray, *others: ShapedArray) -> Any:
     """How a value of type ``aval`` is divided, as a parameter says it: None where no type, of ``others`` too, says."""
-    return late.public("minijax.core.explicit", "sharding_like")(aval, *others) if divisions_made else None
+    if not divisions_made or (type(aval) is ShapedArray and all([type(other) is ShapedArray for other in others])):
+        return None
+    return late.public("minijax.core.explicit", "sharding_like")(aval, *others)
 
 
 def divided_part(aval: ShapedArray, axis: int) -> Any:

@@ -113,7 +113,8 @@ def any_dtype(name: str, dtype: Any) -> np.dtype:
 
 
 def _given_dtype(name: str, dtype: Any, default: np.dtype, frames: int = 0) -> np.dtype:
-    return default if dtype is None else dtypes.check_user_dtype(dtype, name, x64_enabled(), stacklevel=6 + frames)
+    # ``sampler`` stands between the caller and the user
+    return default if dtype is None else dtypes.check_user_dtype(dtype, name, x64_enabled(), stacklevel=7 + frames)
 
 
 def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True) -> tuple[int, ...]:

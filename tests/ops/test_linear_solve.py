@@ -154,7 +154,7 @@ def test_printed_as_jax_prints_it() -> None:
     batch = np.ones((3, 2), np.float32)
     for wrap, b in ((lambda ns, f: f, B), (lambda ns, f: ns.vmap(f, in_axes=(None, 0)), batch)):
         found, expected = (str(ns.make_jaxpr(wrap(ns, diagonal_solve(ns)))(B, b)) for ns in (minijax, jax))
-        assert found == expected.replace("np.int64(1)", "1")
+        assert found == expected
         assert "const_lengths=_LinearSolveTuple(matvec=1, vecmat=1, solve=1, transpose_solve=1)" in found
 
 

@@ -95,8 +95,16 @@ PROGRAM_REASONS: dict[tuple[str, str], str] = {
     ("pmap", "alone has .*shard_map"): "JAX's pmap is a shard_map",
     (
         "shard_map|pvary|psum_invariant|all_gather_invariant",
-        "another program: +first .*shard_map",
+        "another program: +first ",
     ): "dimensions that no axis divides, behind those that are named, and residuals are written in another order",
+    (
+        "reshard",
+        "another program: +first .*reshard",
+    ): "of a batch axis that nothing divides JAX writes so in the spec, whose mesh is written in another way",
+    (
+        "sharding_constraint",
+        "another program: JAX alone has 1 reshape;",
+    ): "JAX's types name the mesh of what nothing divides, and its transposes bring cotangents there by a reshape",
     (
         "new_ref|get|swap|addupdate|freeze|free_ref",
         "^(jvp|vjp|vmap)",

@@ -6,6 +6,7 @@ equal operations a jaxpr was made.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -46,7 +47,7 @@ def summarized(function: Callable[..., Any], args: Any) -> dict[str, Any]:
         "stack": found.stack,
         "tracers": found.tracers,
         "jaxprs": [
-            (each.kind, each.name, str(each.document()), [errors.summarize(eqn.source) for eqn in each.program.eqns])
+            (each.kind, each.name, plain(each.document()), [errors.summarize(eqn.source) for eqn in each.program.eqns])
             for each in found.jaxprs
             if each.program is not None
         ],
@@ -54,6 +55,11 @@ def summarized(function: Callable[..., Any], args: Any) -> dict[str, Any]:
         "caches": [(each.at, each.cache, each.name, each.hit, each.times) for each in found.caches],
         "rest": (found.jaxprs_made, found.executions, found.custom_rules, found.cut),
     }
+
+
+def plain(document: object) -> str:
+    """The words, without NumPy's integers: a kept program of equal parameters may have Python's."""
+    return " ".join(re.sub(r"np\.int64\((-?\d+)\)", r"\1", str(document)).split())
 
 
 def differing(case: Case, name: str) -> list[str]:
