@@ -27,11 +27,12 @@ from typing import Any
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 # what is compiled runs once: code for each operation, as it comes, is made in half the time
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false",
-)
+if __name__ == "__main__":  # whoever imports this is not to have slower programs
+    os.environ.setdefault(
+        "XLA_FLAGS",
+        "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+        "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false",
+    )
 
 import numpy as np
 
