@@ -14,7 +14,6 @@ import numpy as np
 from minijax.api.devices import devices as all_devices
 from minijax.api.explicit import auto_axes, explicit_axes, use_abstract_mesh
 from minijax.backend import pjrt
-from minijax.config import set_context_mesh
 from minijax.core.shardings import (
     AbstractMesh,
     AxisType,
@@ -117,8 +116,7 @@ class set_mesh:  # noqa: N801, as JAX names it
 
 
 def _set(mesh: Mesh | None) -> None:
-    context.mesh = mesh
-    set_context_mesh(mesh)
+    context.set(mesh)
     if mesh is not None:
         pjrt.note_committed()
 

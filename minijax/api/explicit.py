@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from minijax.api.devices import device_put
-from minijax.config import set_context_mesh
 from minijax.core.array import MeshArray, get_aval
-from minijax.core.explicit import meant_sharding, note_explicit, spec_of
-from minijax.core.shardings import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, axes_of_part, context
+from minijax.core.explicit import explicit_part, meant_sharding, note_explicit, spec_of
+from minijax.core.shardings import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, context
 from minijax.ops.meshes.reshard import reshard
 from minijax.pytree import tree_leaves, tree_map
 
@@ -22,13 +21,11 @@ __all__ = ["auto_axes", "explicit_axes", "use_abstract_mesh"]
 def _within(mesh: Any) -> Iterator[None]:
     """While ``mesh``, which may be None, is the one that is set on this thread."""
     before = context.mesh
-    context.mesh = mesh
-    set_context_mesh(mesh)
+    context.set(mesh)
     try:
         yield
     finally:
-        context.mesh = before
-        set_context_mesh(before)
+        context.set(before)
 
 
 @contextmanager
@@ -161,8 +158,4 @@ def _left(x: Any, mesh: AbstractMesh) -> Any:
     """``x``, of whose type only the explicit axes of ``mesh`` are left. An array stays where it lies."""
     if type(x) is MeshArray and type(x.device) is NamedSharding and isinstance(mesh, Mesh):
         return device_put(x, NamedSharding(mesh, x.device.spec))
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    spec = []
-    for part in spec_of(get_aval(x)):
-        spec.append(tuple(name for name in axes_of_part(part) if kinds[name] is AxisType.Explicit))
-    return reshard(x, PartitionSpec(*spec))
+    return reshard(x, PartitionSpec(*[explicit_part(mesh, part) for part in spec_of(get_aval(x))]))

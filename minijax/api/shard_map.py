@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -335,8 +334,7 @@ class ShardMapped:
                 f"rank {aval.ndim}, but its spec {spec} is for rank {len(spec)} at least."
             )
         for size, part in zip(aval.shape, spec, strict=False):
-            names = axes_of_part(part)
-            count = math.prod(mesh.shape[name] for name in names)
+            count = mesh.count(axes_of_part(part))
             if size % count:
                 raise ValueError(
                     f"shard_map applied to the function '{fun_name(self.fun)}' was given argument arrays with axis "

@@ -21,9 +21,9 @@ from minijax.core.shardings import (
     NamedSharding,
     PartitionSpec,
     Sharding,
-    SimulatedDevice,
     SingleDeviceSharding,
     TiledSharding,
+    are_simulated,
     named_like,
 )
 
@@ -178,7 +178,7 @@ class Division:
     @property
     def simulated(self) -> bool:
         """Whether the devices are those of a mesh without devices."""
-        return type(self.devices[0]) is SimulatedDevice
+        return are_simulated(self.devices)
 
     def results(self, loaded: Any, out_avals: Sequence[ShapedArray]) -> list[Any]:
         """Note what XLA chose for the program ``loaded``; returns what jaxlib takes for the results' shardings.

@@ -148,8 +148,8 @@ class ShapedArray:
     def _without(self, axis: int) -> ShapedArray:
         return self.update(shape=self.shape[:axis] + self.shape[axis + 1 :])
 
-    def stacked(self, size: int, axis: int = 0, part: Any = None) -> ShapedArray:
-        """The type of ``size`` such values along a new ``axis``; ``part`` says along what it is divided, if it is."""
+    def stacked(self, size: int, axis: int = 0) -> ShapedArray:
+        """The type of ``size`` such values along a new ``axis``."""
         return self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]))
 
     def strip_weak_type(self) -> ShapedArray:

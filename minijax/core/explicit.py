@@ -21,7 +21,6 @@ from minijax.core.avals import ShapedArray
 from minijax.core.refs import AbstractRef
 from minijax.core.shardings import (
     AbstractMesh,
-    AxisType,
     NamedSharding,
     PartitionSpec,
     axes_of_part,
@@ -77,9 +76,9 @@ class ExplicitArray(ShapedArray):
         spec = (*self.spec[:axis], *self.spec[axis + 1 :])
         return divided(self.plain.part(axis), self.sharding.mesh, spec)
 
-    def stacked(self, size: int, axis: int = 0, part: Part = None) -> ShapedArray:
-        """The type of ``size`` such values along a new ``axis``, which is divided as ``part`` says."""
-        spec = (*self.spec[:axis], part, *self.spec[axis:])
+    def stacked(self, size: int, axis: int = 0) -> ShapedArray:
+        """The type of ``size`` such values along a new ``axis``, which nothing divides."""
+        spec = (*self.spec[:axis], None, *self.spec[axis:])
         return divided(self.plain.stacked(size, axis), self.sharding.mesh, spec)
 
     def str_short(self, short_dtypes: bool = True) -> str:
@@ -135,7 +134,7 @@ def divided(plain: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part]) -> Sha
     ValueError if a dimension is not divided evenly, or if one axis divides two of them.
     """
     abstract = mesh.abstract_mesh
-    parts = [_explicit_part(abstract, part) for part in spec]
+    parts = [explicit_part(abstract, part) for part in spec]
     if not any(part is not None for part in parts):
         return plain
     parts += [None] * (plain.ndim - len(parts))
@@ -144,11 +143,12 @@ def divided(plain: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part]) -> Sha
     return ExplicitArray(plain, sharding)
 
 
-def _explicit_part(mesh: AbstractMesh, part: Part) -> Part:
+def explicit_part(mesh: AbstractMesh, part: Part) -> Part:
+    """What a type says of a dimension that ``part``, an entry of a spec, divides: the axes that are explicit."""
     if part is None:
         return None
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    names = [name for name in axes_of_part(part) if kinds.get(name, AxisType.Explicit) is AxisType.Explicit]
+    others = (*mesh.auto_axes, *mesh.manual_axes)
+    names = [name for name in axes_of_part(part) if name not in others]
     return None if not names else names[0] if len(names) == 1 else tuple(names)
 
 

@@ -60,9 +60,9 @@ class AbstractRef:
         """The type of a reference to the part without ``axis``."""
         return AbstractRef(self.inner_aval.part(axis))
 
-    def stacked(self, size: int, axis: int = 0, part: Any = None) -> AbstractRef:
+    def stacked(self, size: int, axis: int = 0) -> AbstractRef:
         """The type of a reference to ``size`` such values along a new ``axis``."""
-        return AbstractRef(self.inner_aval.stacked(size, axis, part))
+        return AbstractRef(self.inner_aval.stacked(size, axis))
 
     @property
     def vma(self) -> frozenset[Any]:

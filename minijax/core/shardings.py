@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from minijax.config import set_context_mesh
 from minijax.core.named import NamedTuple
 from minijax.core.structural import UNSPECIFIED
 from minijax.pytree import tree_leaves
@@ -132,6 +134,10 @@ class AbstractMesh:
     def empty(self) -> bool:
         return self.size == 0
 
+    def count(self, names: Sequence[str]) -> int:
+        """Into how many parts these axes together divide a dimension."""
+        return math.prod(self.axis_sizes[self.axis_names.index(name)] for name in names)
+
     @property
     def abstract_mesh(self) -> AbstractMesh:
         """The same without devices."""
@@ -141,17 +147,17 @@ class AbstractMesh:
         """The names of the axes of one type."""
         return tuple(name for name, own in zip(self.axis_names, self.axis_types, strict=True) if own is kind)
 
-    @property
+    @functools.cached_property
     def auto_axes(self) -> tuple[str, ...]:
         """The names of the axes along which the compiler divides."""
         return self.axes_of_type(AxisType.Auto)
 
-    @property
+    @functools.cached_property
     def explicit_axes(self) -> tuple[str, ...]:
         """The names of the axes along which types say what is divided."""
         return self.axes_of_type(AxisType.Explicit)
 
-    @property
+    @functools.cached_property
     def manual_axes(self) -> tuple[str, ...]:
         """The names of the axes along which the program is run on each device."""
         return self.axes_of_type(AxisType.Manual)
@@ -227,6 +233,11 @@ class SimulatedDevice(NamedTuple):
 def simulated_devices(count: int) -> tuple[SimulatedDevice, ...]:
     """As many, in the order of their ids."""
     return tuple(map(SimulatedDevice, range(count)))
+
+
+def are_simulated(devices: Sequence[Any]) -> bool:
+    """Whether ``devices``, those of a program, are of an ``AbstractMesh``: it can be compiled, not run."""
+    return type(devices[0]) is SimulatedDevice
 
 
 def _types(given: Any, count: int) -> tuple[AxisType, ...]:
@@ -529,7 +540,7 @@ class NamedSharding(Sharding):
 
     def count(self, names: Sequence[str]) -> int:
         """Into how many parts these axes divide a dimension."""
-        return int(np.prod([self.mesh.shape[name] for name in names], dtype=int))
+        return self.mesh.count(names)
 
     def check_ndim(self, ndim: int) -> None:
         if len(self.spec) > ndim:
@@ -638,7 +649,7 @@ class Placement(NamedTuple):
     @property
     def simulated(self) -> bool:
         """Whether the devices are those of an ``AbstractMesh``: the program can be compiled, not run."""
-        return type(self.devices[0]) is SimulatedDevice
+        return are_simulated(self.devices)
 
     @property
     def everywhere(self) -> Sharding:
@@ -664,9 +675,14 @@ NO_MESH = AbstractMesh((), ())
 
 
 class _Context(threading.local):
-    """The mesh that is set on one thread, None if none is."""
+    """The mesh that is set on one thread, None if none is; programs are staged for it."""
 
     mesh: Mesh | None = None
+
+    def set(self, mesh: Any) -> None:
+        """Let ``mesh`` be the one, until it is set anew; None for no mesh."""
+        self.mesh = mesh
+        set_context_mesh(mesh)
 
     @property
     def mesh_devices(self) -> tuple[Any, ...] | None:
@@ -744,12 +760,12 @@ def canonical_sharding(said: Any, function: str) -> NamedSharding | None:
             f"Context mesh {mesh} should match the mesh of sharding {own} passed to {function}. Set that mesh around "
             "the call, with set_mesh."
         )
-    kinds = dict(zip(own.axis_names, own.axis_types, strict=True))
     for name in axes_of_spec(said.spec):
-        if kinds[name] is not AxisType.Explicit:
+        if name not in own.explicit_axes:
+            kind = own.axis_types[own.axis_names.index(name)]
             raise ValueError(
                 f"PartitionSpec passed to {function} cannot contain axis names that are of type Auto or Manual. Got "
-                f"PartitionSpec: {said.spec} with axis name: {name} of type: {kinds[name]}. Use "
+                f"PartitionSpec: {said.spec} with axis name: {name} of type: {kind}. Use "
                 "lax.with_sharding_constraint for them."
             )
     return NamedSharding(own, said.spec)

@@ -8,8 +8,8 @@ import numpy as np
 
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.array import get_aval, is_array_like
-from minijax.core.avals import ShapedArray, divided_by, division, dtype_name
+from minijax.core.array import get_aval, is_array_like, placed_type
+from minijax.core.avals import ShapedArray, division, dtype_name
 
 
 class ShapeDtypeStruct:
@@ -57,9 +57,7 @@ class ShapeDtypeStruct:
     def aval(self) -> ShapedArray:
         """The type that an array of this shape and dtype has: 64-bit types are 32-bit ones unless x64 is enabled."""
         plain = ShapedArray(self.shape, dtypes.canonicalize_dtype(self.dtype, x64_enabled()), self.weak_type)
-        mesh = getattr(self.sharding, "mesh", None)
-        divided: ShapedArray = plain if mesh is None or not mesh.any_explicit else divided_by(plain, self.sharding)
-        return divided
+        return placed_type(plain, self.sharding)
 
     @property
     def ndim(self) -> int:

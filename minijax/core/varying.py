@@ -64,9 +64,9 @@ class VaryingArray(ShapedArray):
     def _without(self, axis: int) -> ShapedArray:
         return varying(self.plain.part(axis), self.along)
 
-    def stacked(self, size: int, axis: int = 0, part: Any = None) -> ShapedArray:
+    def stacked(self, size: int, axis: int = 0) -> ShapedArray:
         """The type of ``size`` such values along a new ``axis``."""
-        return varying(self.plain.stacked(size, axis, part), self.along)
+        return varying(self.plain.stacked(size, axis), self.along)
 
     def str_short(self, short_dtypes: bool = True) -> str:
         """``f32[8]{V:x}``, as jaxprs print it."""

@@ -111,12 +111,17 @@ def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
     """Constrain the results of ``eqn``, whose names are in ``env``, to be divided as their types say.
 
     A type that names no axis says that nothing divides the value where an operand was divided; elsewhere it may be of
-    a part of the program that leaves this to the compiler.
+    a part of the program that leaves this to the compiler. ``reshard`` says it always, and over which mesh.
     """
-    meshes = [mesh for mesh in (mesh_of_type(v.aval) for v in (*eqn.outvars, *eqn.invars)) if mesh is not None]
-    if not meshes or eqn.primitive.effectful or "dst_sharding" in eqn.params:  # ``reshard`` says itself what it wants
-        return
-    mesh = meshes[0]
+    if "dst_sharding" in eqn.params:
+        mesh = eqn.params["dst_sharding"].mesh
+        if not mesh.any_explicit:
+            return
+    else:
+        meshes = [mesh for mesh in (mesh_of_type(v.aval) for v in (*eqn.outvars, *eqn.invars)) if mesh is not None]
+        if not meshes or eqn.primitive.effectful:
+            return
+        mesh = meshes[0]
     is_open = bool(mesh.auto_axes)
     for v in eqn.outvars:
         ndim = physical_aval(v.aval).ndim

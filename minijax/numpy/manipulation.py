@@ -616,9 +616,7 @@ def _repeated_division(a: Any, axis: int) -> Any:
         return None
     found = division(a.aval)
     if found is None:
-        return public("minijax.core.shardings", "NamedSharding")(
-            mesh.abstract_mesh, public("minijax.core.shardings", "PartitionSpec")()
-        )
+        return public("minijax.core.shardings", "undivided")(0)
     if found.spec[axis] is not None:
         raise ValueError(
             f"jnp.repeat along axis {axis}, which is divided: {a.aval.str_short()}. Please pass sharding to "

@@ -107,11 +107,6 @@ class ScanResults(NamedTuple):
         return [*self.carry, *others.carry, *self.ys, *others.ys]
 
 
-def stacked_aval(aval: ShapedArray, length: int) -> ShapedArray:
-    """The type of ``length`` values of type ``aval``, stacked."""
-    return aval.stacked(length)
-
-
 def fixpoint(flags: Sequence[bool], step: Callable[[Flags], tuple[Any, Sequence[bool]]]) -> tuple[Flags, Any]:
     """The least flags above ``flags`` that one step of a loop keeps, and what ``step`` made for them.
 
@@ -131,7 +126,7 @@ def scan_abstract(*avals: ShapedArray, jaxpr: ClosedJaxpr, length: int, num_carr
     if len(avals) != len(jaxpr.in_avals):
         raise ValueError(f"scan of a body with {len(jaxpr.in_avals)} inputs got {len(avals)} operands")
     body = ScanResults.of(jaxpr.out_avals, num_carry)
-    return [*body.carry, *[stacked_aval(y, length) for y in body.ys]]
+    return [*body.carry, *[y.stacked(length) for y in body.ys]]
 
 
 def _listed(avals: Sequence[ShapedArray]) -> str:
@@ -175,7 +170,7 @@ def _looped(
     first_x = num_consts + num_carry
     n_in = len(jaxpr.in_avals)
     carry_out, ys_out = body.outputs[:num_carry], body.outputs[num_carry:]
-    ys_avals = [stacked_aval(a, length) for a in jaxpr.out_avals[num_carry:]]
+    ys_avals = [a.stacked(length) for a in jaxpr.out_avals[num_carry:]]
     steps = body.steps
 
     def run(*values: Any) -> list[Any]:
@@ -472,7 +467,7 @@ def scan_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> tuple[
     known_out, unknown_out = partition(split.later_out, eqn.outvars)
     known = ScanParts.of(known_in, split.later.consts.count(False), split.later.carry.count(False))
     before, hoisted = inlined(split.hoisted, known.consts)
-    stacked = [Var(stacked_aval(a, length)) for a in split.known_loop.out_avals[len(known_out) :]]
+    stacked = [Var(a.stacked(length)) for a in split.known_loop.out_avals[len(known_out) :]]
     found = {"const": known.consts, "hoisted": hoisted, "xs": known.xs, "stacked": stacked}
     first = [found[kind][i] for kind, i in split.known_consts]
     now = JaxprEqn(
@@ -552,7 +547,7 @@ def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tu
     is_carry = [n_consts <= i < n_consts + n_carry for i in range(len(eqn.invars))]
     known = [not u for u in given._replace(carry=carry_uk).flat()]
     n_known_out = split.unknown_out.count(False)
-    residuals = [Var(stacked_aval(a, params["length"])) for a in split.known.out_avals[n_known_out:]]
+    residuals = [Var(a.stacked(params["length"])) for a in split.known.out_avals[n_known_out:]]
 
     def loop(body: ClosedJaxpr, own: Sequence[Var], taken: Sequence[bool], more: Sequence[Var]) -> JaxprEqn:
         """The scan of ``body``: it reads ``own`` of the inputs ``taken``; its first inputs are slices of ``more``."""

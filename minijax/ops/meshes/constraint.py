@@ -14,7 +14,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import spec_of
 from minijax.core.primitive import Primitive
-from minijax.core.shardings import NO_MESH, NamedSharding, PartitionSpec, Sharding, as_sharding, axes_of_part, context
+from minijax.core.shardings import NO_MESH, NamedSharding, PartitionSpec, Sharding, as_sharding, axes_of_spec, context
 from minijax.core.trace import Tracer
 from minijax.interpreters.evaluate import commits_itself, constraints
 from minijax.interpreters.vmap import batching_rules
@@ -107,8 +107,7 @@ def _asserted(x: Any, aval: Any, sharding: NamedSharding) -> Any:
 
 def _check_auto(sharding: NamedSharding) -> None:
     """ValueError if ``sharding`` names axes along which not the compiler divides, but types say how."""
-    named = {name for part in sharding.spec if part is not PartitionSpec.UNCONSTRAINED for name in axes_of_part(part)}
-    if not named <= {*sharding.mesh.auto_axes}:
+    if not {*axes_of_spec(sharding.spec)} <= {*sharding.mesh.auto_axes}:
         raise ValueError(
             "The spec of NamedSharding passed to with_sharding_constraint can only refer to Auto axes of the mesh. Got "
             f"spec={sharding.spec} and mesh={sharding.mesh.abstract_mesh}. You probably meant to use `reshard` API?"

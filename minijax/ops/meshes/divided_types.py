@@ -73,7 +73,7 @@ class DividedOperation:
 
     def count(self, part: Any) -> int:
         """Into how many parts the axes of ``part`` divide a dimension."""
-        return math.prod(self.mesh.shape[name] for name in axes_of_part(part))
+        return self.mesh.count(axes_of_part(part))
 
 
 _rules: dict[Primitive, Rule] = {}

@@ -14,15 +14,14 @@ from minijax.core.array import MeshArray, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import meant_sharding, sharding_like, spec_of
 from minijax.core.primitive import Primitive
-from minijax.core.shardings import Mesh, NamedSharding, PartitionSpec, Sharding, context, mesh_of
+from minijax.core.shardings import Mesh, NamedSharding, Sharding, context, mesh_of
 from minijax.core.structural import batched_sharding
 from minijax.interpreters.evaluate import commits_itself, constraints
 from minijax.interpreters.vmap import batching_rules
 from minijax.ir.parse_meshes import read_resharded
 from minijax.ir.pretty import hide, parse_rules, pp_rules
 from minijax.lowering.lower import lowering_rules
-from minijax.lowering.shardings import spec_text
-from minijax.lowering.text import mlir_type
+from minijax.ops.declare import operand_lower
 from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
 from minijax.ops.nary import deflinear
 from minijax.ops.sharded import over_mesh
@@ -77,17 +76,8 @@ def reshard_batch(args: Sequence[Any], dims: Sequence[int | None], *, dst_shardi
 batching_rules[reshard_p] = reshard_batch
 
 
-def reshard_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, dst_sharding: Any, concrete_mesh: Any) -> str:
-    (out,) = out_avals
-    mesh = dst_sharding.mesh
-    if not ctx.module.divided or not mesh.any_explicit:
-        return x
-    spec = PartitionSpec(*spec_of(out))
-    text = spec_text(ctx.module.meshes, mesh, spec, out.ndim, is_open=bool(mesh.auto_axes))
-    return ctx.emit(f"sdy.sharding_constraint {x} {text} : {mlir_type(out)}")  # type: ignore[no-any-return]
-
-
-lowering_rules[reshard_p] = reshard_lower
+# the constraint that types ask of every operation's results is all that it does
+lowering_rules[reshard_p] = operand_lower
 
 
 # the types on both sides say it

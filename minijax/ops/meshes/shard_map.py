@@ -151,7 +151,7 @@ batching_rules.holes[shard_map_p] = "its rule must know the mapped axis"
 def _scaled(aval: ShapedArray, spec: PartitionSpec, mesh: Any, divide: bool) -> tuple[int, ...]:
     shape = list(aval.shape)
     for i, part in enumerate(spec):
-        count = math.prod(mesh.shape[name] for name in axes_of_part(part))
+        count = mesh.count(axes_of_part(part))
         shape[i] = shape[i] // count if divide else shape[i] * count
     return tuple(shape)
 

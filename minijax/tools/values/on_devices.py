@@ -67,7 +67,7 @@ class _OfVariable(DeviceColumn):
         assert var is not None
         aval = var.aval
         along = [str(axis) for axis, _ in mesh.axes if not mesh.checked or axis in aval.vma]
-        kind = aval.update(vma=()).str_short() if aval.vma else aval.str_short()
+        kind = _text_of_part(aval)
         self.place = known.place_of_part(number) if what == "primal" else None
         note = "" if self.place is None else _note(name, self.place.spec, self.place.aval.str_short(), result)
         super().__init__(name, kind, along, result, note)
@@ -93,7 +93,7 @@ class _OfCall(DeviceColumn):
         self.frame, self.eqn = frame, eqn
         spec = eqn.params["out_specs" if result else "in_specs"][place]
         aval = self.var.aval
-        kind = aval.update(vma=()).str_short() if aval.vma else aval.str_short()
+        kind = _text_of_part(aval)
         note = _note(name, spec, self.outer.aval.str_short(), result)
         super().__init__(name, kind, [str(axis) for axis in axes_of_spec(spec)], result, note)
 
@@ -103,6 +103,12 @@ class _OfCall(DeviceColumn):
 
     def whole(self) -> Found:
         return worth(self.frame, self.outer)
+
+
+def _text_of_part(aval: Any) -> str:
+    """``f32[4]``: the type of one device's part, without the axes along which it varies: columns show these."""
+    plain = aval.update(vma=()) if aval.vma else aval
+    return plain.str_short()  # type: ignore[no-any-return]
 
 
 def _note(name: str, spec: PartitionSpec, whole: str, result: bool) -> str:
