@@ -172,6 +172,25 @@ def test_calls_of_a_whole_call(name: str) -> None:
     assert 0.95 * known - 2 < found <= known, found
 
 
+@pytest.mark.parametrize(
+    ("function", "tree", "known"),
+    [
+        (lambda x: x * 2, lambda x: x, 6),
+        (lambda tree: {key: x * 2 for key, x in tree.items()}, lambda x: {f"w{i}": x for i in range(10)}, 9),
+    ],
+    ids=["one array", "ten in a dict"],
+)
+def test_calls_of_a_call_over_a_mesh(function: Function, tree: Function, known: int) -> None:
+    """They do not grow with the number of arguments and results."""
+    mesh = minijax.sharding.Mesh(minijax.devices(), "x")
+    sharding = minijax.sharding.NamedSharding(mesh, minijax.sharding.PartitionSpec("x"))
+    jitted, argument = minijax.jit(function), tree(minijax.device_put(jnp.ones((8, 8)), sharding))
+    for _ in range(2):
+        jitted(argument)
+    found = min(calls_of_one_run(lambda _: jitted(argument), lax.sin) for _ in range(2)) - 1  # without the lambda
+    assert found == known, found
+
+
 @pytest.mark.parametrize("direct", [False, True], ids=["tutorial", "direct"])
 @pytest.mark.parametrize("name", WORKS)
 def test_calls_and_memory_of_an_operation(name: str, direct: bool) -> None:

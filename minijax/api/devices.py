@@ -9,7 +9,7 @@ import numpy as np
 
 from minijax.backend import fastcall, pjrt
 from minijax.core import dtypes, late
-from minijax.core.array import HELD, Array, MeshArray, as_array, get_aval
+from minijax.core.array import Array, MeshArray, as_array, get_aval
 from minijax.core.guards import asked_for, check_transfer, transfer_guards
 from minijax.core.keys import is_key
 from minijax.core.shardings import concrete
@@ -74,9 +74,11 @@ def block_until_ready(x: Any) -> Any:
         pjrt.block_until_ready(x._buffer)
         return x
     leaves = (x,) if kind is Array else fastcall.leaves(x)
-    if HELD.issuperset(map(type, leaves)):
-        pjrt.block_until_ready([leaf._buffer for leaf in leaves])
-        return x
+    if leaves and type(leaves[0]) is MeshArray:
+        held = [leaf._buffer for leaf in leaves if type(leaf) is MeshArray]
+        if len(held) == len(leaves):
+            pjrt.block_until_ready(held)
+            return x
     buffers = []
     for leaf in leaves:
         if type(leaf) is Array:

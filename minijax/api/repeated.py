@@ -5,6 +5,7 @@ remembered here. Another call of this kind then finds the program with as little
 
 - for arguments that are all arrays on the device, by their types alone (``JitFunction.__call__`` does this itself);
 - for trees of such arrays, taken apart by jaxlib;
+- for trees of arrays over a mesh, taken apart by a function that is written for their structure (``taken_apart``);
 - anything with NumPy values in it is left to jaxlib's dispatch altogether, which takes them in half the time.
 
 A call that none of these can make is made the ordinary way, which also raises the errors. All are for calls under
@@ -19,9 +20,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minijax.api.taken_apart import Taker, taker
 from minijax.backend import fastcall, pjrt
 from minijax.config import preferred_device
-from minijax.core.array import HELD, Array, kind_of
+from minijax.core.array import HELD, Array, Kind, kind_of
 from minijax.ops.call import Compiled
 from minijax.pytree import PyTreeDef, tree_structure, tree_unflatten, treedef_is_leaf
 
@@ -34,6 +36,8 @@ MISSED: Any = object()
 MAX_KINDS = 4096
 # Of structures with leaves of the same types, the latest are remembered.
 MAX_STRUCTURES = 16
+# For so many structures a function is written that takes them apart; the others are left to jaxlib.
+MAX_WRITTEN = 4
 
 
 def places_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
@@ -229,6 +233,7 @@ class Known:
         "placed_trees",
         "static",
         "trees",
+        "written",
         "x64",
         "__weakref__",
     )
@@ -247,6 +252,9 @@ class Known:
         # a mesh, or the kind of the only one; by the kinds of the leaves, wherever they lie
         self.meshes: dict[Any, _PlacedRun] = {}
         self.placed_trees: dict[tuple[object, ...], list[tuple[Any, _PlacedRun]]] = {}
+        # the latest structures of which all leaves lie over a mesh, each with its function and, by the kinds of the
+        # leaves, its programs
+        self.written: list[tuple[Any, Taker, dict[tuple[Kind, ...], _PlacedRun]]] = []
         # jaxlib's dispatch, for NumPy arguments
         self.host_call: Callable[..., Any] | None = None
         # whether that is not to be used: no such thing, or a program was seen to read its arguments after the call
@@ -270,6 +278,13 @@ class Known:
 
     def placed_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value of a call whose leaves are arrays, some of which are held where they lie; or MISSED."""
+        for _, take, runs in self.written:
+            taken = take(args, kwargs)
+            if taken is not None:
+                written = runs.get(taken[1])
+                if written is not None:
+                    return written(taken[0])
+                break
         try:
             leaves, tree = self.flatten((args, kwargs))
             for structure, remembered in self.placed_trees[tuple([x.kind or _kind(x) for x in leaves])]:
@@ -297,10 +312,24 @@ class Known:
             run = _not_placed(Repeat(program, out_tree, treedef_is_leaf(out_tree) and out_tree.num_leaves == 1))
         key = tuple([*map(_kind, leaves)])
         flat = len(args) == len(leaves) and not kwargs and all(map(operator.is_, args, leaves))
-        if flat and leaves and all([x.kind for x in leaves]):
-            _remember(self.meshes, key[0] if len(args) == 1 else key, run)
+        if leaves and all([x.kind for x in leaves]):
+            if flat:
+                _remember(self.meshes, key[0] if len(args) == 1 else key, run)
+            else:
+                self._learn_written(args, kwargs, tree, key, run)
         others = [each for each in self.placed_trees.get(key, ()) if each[0] != tree]
         _remember(self.placed_trees, key, [(tree, run), *others[: MAX_STRUCTURES - 1]])
+
+    def _learn_written(self, args: Any, kwargs: Any, tree: Any, key: tuple[Kind, ...], run: _PlacedRun) -> None:
+        """Remember ``run`` for calls of this structure, taken apart by a function that is written for it."""
+        runs = next((runs for structure, _, runs in self.written if structure == tree), None)
+        if runs is None:
+            take = taker(args, kwargs)
+            if take is None:
+                return
+            runs = {}
+            self.written = [(tree, take, runs), *self.written[: MAX_WRITTEN - 1]]
+        _remember(runs, key, run)
 
     def learn(self, args: Any, kwargs: Any, leaves: Sequence[Any], avals: Any, repeat: Repeat) -> None:
         """Remember ``repeat`` for calls like this one, of flat arguments ``leaves`` of types ``avals``."""
@@ -332,7 +361,7 @@ class Known:
         return miss
 
 
-def _kind(x: Any) -> object:
+def _kind(x: Any) -> Kind:
     """One object for all arrays of the type of ``x`` that lie where it does; AttributeError for what is none."""
     return x.kind or kind_of(x.aval, x.device if type(x) in HELD else None)
 

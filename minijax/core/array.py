@@ -6,6 +6,7 @@ Operators, indexing, methods and devices are given to it by ``minijax.numpy.oper
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -260,15 +261,18 @@ class MeshArray(CommittedArray):
     """An array that lies on the devices of a sharding: ``_buffer`` is a buffer over them, ``device`` the sharding.
 
     What is computed with it is computed on these devices, by a program that XLA divides among them. ``kind`` is one
-    object for each type and sharding: calls are told by it, since the hash of a sharding takes a while.
+    object for each type and sharding, and holds both: calls are told by it, since the hash of a sharding takes a while,
+    and the results of a call are made by filling two slots of each.
     """
 
     __slots__ = ("kind",)
 
+    aval = property(operator.attrgetter("kind.aval"))  # type: ignore[assignment]
+    device = property(operator.attrgetter("kind.place"))
+
     def __init__(self, buffer: Any, aval: ShapedArray, sharding: Any) -> None:
-        aval = placed_type(aval, sharding)
-        super().__init__(buffer, aval, sharding)
-        self.kind = kind_of(aval, sharding)
+        self._buffer = buffer
+        self.kind = kind_of(placed_type(aval, sharding), sharding)
 
     def _value(self) -> Any:
         try:
@@ -297,17 +301,27 @@ def placed_type(aval: ShapedArray, sharding: Any) -> ShapedArray:
     return divided_by(aval, sharding)  # type: ignore[no-any-return]
 
 
-_kinds: dict[tuple[ShapedArray, Any], object] = {}
+class Kind:
+    """A type of arrays and the place where they lie: a sharding, a device, or None."""
+
+    __slots__ = ("aval", "place")
+
+    def __init__(self, aval: ShapedArray, place: Any) -> None:
+        self.aval = aval
+        self.place = place
+
+
+_kinds: dict[tuple[ShapedArray, Any], Kind] = {}
 MOST_KINDS = 8192
 
 
-def kind_of(aval: ShapedArray, place: Any) -> object:
+def kind_of(aval: ShapedArray, place: Any) -> Kind:
     """One object for arrays of this type at this place: the ``MeshArray.kind`` of those that a sharding divides."""
     found = _kinds.get((aval, place))
     if found is None:
         if len(_kinds) >= MOST_KINDS:
             _kinds.clear()
-        found = _kinds[aval, place] = object()
+        found = _kinds[aval, place] = Kind(aval, place)
     return found
 
 

@@ -20,10 +20,10 @@ from minijax.api.compile import JitFunction
 from minijax.api.repeated import MAX_STRUCTURES
 from minijax.backend import pjrt
 from minijax.core import observe
-from minijax.core.array import Array
+from minijax.core.array import Array, MeshArray
 from minijax.core.trace import stack_depth
 from minijax.lowering import lower
-from minijax.tree_util import register_pytree_node_class
+from minijax.tree_util import register_pytree_node, register_pytree_node_class
 from tests.threads import at_once
 
 
@@ -148,6 +148,83 @@ LEAVES = [
     np.zeros((0, 3), np.float32),
     np.broadcast_to(np.float32(1), (3, 3)),
 ]
+
+
+def over_two(tree):
+    """The arrays of ``tree`` over a mesh of the two devices that tests have."""
+    mesh = minijax.sharding.Mesh(minijax.devices(), "x")
+    sharding = minijax.sharding.NamedSharding(mesh, minijax.sharding.PartitionSpec("x"))
+    return minijax.tree.map(lambda x: minijax.device_put(np.resize(x, 4), sharding), tree)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "nothing"])
+def test_known_calls_over_a_mesh_take_a_shortcut(kind, ordinary):
+    args, kwargs = over_two(KINDS[kind])
+    jitted = minijax.jit(lambda *args, **kwargs: same_trees(*args, **kwargs))
+    expected = same_trees(*args, **kwargs)
+    for _ in range(3):
+        found = jitted(*args, **kwargs)
+        assert minijax.tree.structure(found) == minijax.tree.structure(expected)
+        for a, b in zip(minijax.tree.leaves(found), minijax.tree.leaves(expected), strict=True):
+            assert type(a) is MeshArray and a.aval is b.aval and a.sharding.is_equivalent_to(b.sharding, a.ndim)
+            np.testing.assert_array_equal(a, b)
+    assert len(ordinary) == 1
+
+
+class Delegate:
+    """A node of the user's that says of itself whatever its array says."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __getattr__(self, name):
+        return getattr(object.__getattribute__(self, "x"), name)
+
+
+register_pytree_node(Delegate, lambda node: ((node.x,), None), lambda _, children: Delegate(*children))
+
+
+class Dict(dict):
+    """What pytrees take for a leaf, and no argument may be."""
+
+
+# By the same function: each is another structure than those before it, though they differ in little.
+LIKE_EACH_OTHER = {
+    "dict": lambda x: {"a": x, "b": [x, None, (x,)]},
+    "longer": lambda x: {"a": x, "b": [x, None, (x, x)]},
+    "more keys": lambda x: {"a": x, "b": [x, None, (x,)], "c": x},
+    "other keys": lambda x: {"a": x, "c": [x, None, (x,)]},
+    "keys of another type": lambda x: {1: x, 2: [x, None, (x,)]},
+    "a tuple for a list": lambda x: {"a": x, "b": (x, None, (x,))},
+    "an array for None": lambda x: {"a": x, "b": [x, x, (x,)]},
+    "None for an array": lambda x: {"a": None, "b": [x, None, (x,)]},
+    "a container for an array": lambda x: {"a": (x,), "b": [x, None, (x,)]},
+    "a named tuple": lambda x: {"a": x, "b": Pair(x, (x,))},
+    "an ordered dict": lambda x: collections.OrderedDict(b=[x, None, (x,)], a=x),
+    "an array's delegate": lambda x: {"a": Delegate(x), "b": [x, None, (x,)]},
+    "of other types": lambda x: {"a": x.astype(np.int32), "b": [x, None, (x,)]},
+    "one on the host": lambda x: {"a": np.ones(4, np.float32), "b": [x, None, (x,)]},
+}
+
+
+def test_structures_over_a_mesh_are_told_apart(ordinary):
+    x = over_two(ONES)
+    jitted = minijax.jit(lambda *args, **kwargs: {"args": args, "kwargs": kwargs})
+    calls = {name: ((make(x),), {}) for name, make in LIKE_EACH_OTHER.items()}
+    args, _ = calls["dict"]
+    calls |= {"by name": ((), {"tree": args[0]}), "with another": ((*args, x), {}), "with a name": (args, {"tree": x})}
+    for _ in range(2):
+        for name, (args, kwargs) in calls.items():
+            jitted(*args, **kwargs)
+            before = len(ordinary)
+            found = jitted(*args, **kwargs)
+            assert len(ordinary) == before + (name == "one on the host"), name
+            expected = {"args": args, "kwargs": kwargs}
+            assert minijax.tree.structure(found) == minijax.tree.structure(expected), name
+            types = [[leaf.dtype for leaf in minijax.tree.leaves(tree)] for tree in (found, expected)]
+            assert types[0] == types[1], name
+    with pytest.raises(TypeError, match="Dict"):
+        jitted(Dict(a=x))
 
 
 @pytest.mark.parametrize("x64", [False, True])

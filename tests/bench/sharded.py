@@ -1,7 +1,8 @@
 """Rows about arrays that lie over several devices: a process of its own has as many as a row asks for.
 
 There both libraries call the same function in turn; the figure is the ratio of wall-clock time, since a call waits for
-threads of all devices. Run as a program it prints the times of one process: ``python -m tests.bench.sharded 8``.
+threads of all devices. Rounds are short and many, so that few of them are disturbed by what else the machine does. Run
+as a program it prints the times of one process: ``python -m tests.bench.sharded 8``.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import Any
 from tests.bench.measure import Result, Settings, quartiles, verdict
 from tests.bench.startup import environment
 
-CALLS = 50
-ROUNDS = 15
+CALLS = 10
+ROUNDS = 150
 
 
 @dataclass(frozen=True)

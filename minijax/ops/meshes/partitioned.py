@@ -144,30 +144,27 @@ def _maker(avals: Sequence[ShapedArray], shardings: Sequence[Any]) -> Callable[[
     pjrt.note_committed()
     if any([type(each) is SingleDeviceSharding for each in shardings]):
         return lambda buffers: [*map(_array_at, buffers, avals, shardings)]
-    avals = [*map(placed_type, avals, shardings)]
-    facts = [(aval, each, kind_of(aval, each)) for aval, each in zip(avals, shardings, strict=True)]
-    classes = [MeshArray] * len(facts)
-    if len(facts) == 1:
-        ((aval, sharding, kind),) = facts
+    kinds = [*map(kind_of, map(placed_type, avals, shardings), shardings)]
+    if len(kinds) == 1:
+        (kind,) = kinds
 
         def only(buffers: Sequence[Any]) -> list[Any]:
             out: MeshArray = _new(MeshArray)
             (out._buffer,) = buffers
-            out.aval = aval
-            out.device = sharding
             out.kind = kind
             return [out]
 
         return only
 
     def arrays(buffers: Sequence[Any]) -> list[Any]:
-        # written out, since a call for each would take a tenth of a small program's call
-        outs: list[MeshArray] = [*map(_new, classes)]
-        for out, buffer, (aval, sharding, kind) in zip(outs, buffers, facts, strict=True):
+        # written out, since a call for each would take a tenth of a small program's call. That there are as many
+        # buffers has been seen to by the program's handlers; zip would take a seventh of this to ask again
+        outs: list[Any] = []
+        for buffer, kind in zip(buffers, kinds):  # noqa: B905
+            out: MeshArray = _new(MeshArray)
             out._buffer = buffer
-            out.aval = aval
-            out.device = sharding
             out.kind = kind
+            outs.append(out)
         return outs
 
     return arrays
