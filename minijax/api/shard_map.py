@@ -144,8 +144,8 @@ class ShardMapped:
         # whether there may be arguments that are no operands
         self.hands_on = in_specs is not None and None in tree_leaves(in_specs, is_leaf=_is_leaf)
 
-    def _with_specs(self, in_specs: Any, mesh: Any) -> ShardMapped:
-        found = ShardMapped(self.fun, mesh, in_specs, self.out_specs, self.axes, self.check_vma)
+    def _with_specs(self, in_specs: Any) -> ShardMapped:
+        found = ShardMapped(self.fun, self.given_mesh, in_specs, self.out_specs, self.axes, self.check_vma)
         found.now = self.now
         return found
 
@@ -209,7 +209,7 @@ class ShardMapped:
             )
         axes = axes.difference(manual_axes())  # along the others it runs on each device already
         if self.in_specs is None and mesh.any_explicit:
-            return self._with_specs(_found_specs(args), mesh)(*args)
+            return self._with_specs(_found_specs(args))(*args)
         self._check_specs(self.in_specs, mesh, axes, "in_specs")
         self._check_specs(self.out_specs, mesh, axes, "out_specs")
         handed_on = self._handed_on(args)
@@ -251,7 +251,7 @@ class ShardMapped:
             check_vma=self.check_vma,
             in_specs=(*[PartitionSpec()] * len(consts), *specs),
             jaxpr=closed,
-            mesh=mesh,
+            mesh=mesh.abstract_mesh if self.given_mesh is None else mesh,
             newly_manual_axes=axes,
             out_specs=tuple(out_specs),
         )

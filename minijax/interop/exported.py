@@ -20,9 +20,11 @@ from minijax.api.flat import describe
 from minijax.config import enable_x64, x64_enabled
 from minijax.core.array import Array, get_aval
 from minijax.core.avals import AnyArray, ShapedArray
+from minijax.core.explicit import mesh_of_type
 from minijax.core.late import fill
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.shardings import AbstractMesh
 from minijax.core.trace import Tracer
 from minijax.interop.borrowed import BorrowedPrimitive, params_of_jax
 from minijax.interop.carrier import Carrier
@@ -32,9 +34,10 @@ from minijax.interop.params import params_for_jax
 from minijax.interop.programs import jax_primitive
 from minijax.interop.traces import Static, traces_of
 from minijax.interop.tracing import settings
-from minijax.interop.values import aval_of, jax_module, spec_of, to_jax_value
+from minijax.interop.values import abstract_for_jax, aval_of, jax_module, mesh_of_jax_now, spec_of, to_jax_value
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal
+from minijax.ops.meshes.reshard import reshard_p
 
 # rule(eqn, operands of JAX's) -> list of results of JAX's. ``all_export_rules`` has those of the modules that fill it.
 ExportRule = Callable[[JaxprEqn, list[Any]], list[Any]]
@@ -125,8 +128,10 @@ def _stage(fun: Callable[..., Any], leaves: list[Any], tree: Any, taken: list[in
         return [x for x, static in zip(outs, statics, strict=True) if static is None]
 
     kinds = [_kind(leaves[i]) for i in taken]
-    avals = [kind if type(kind) is ShapedArray else get_aval(leaves[i]) for i, kind in zip(taken, kinds, strict=True)]
-    return StagedForJax(stage(flat, avals, describe(fun), label="to_jax"), *found)
+    pairs = zip(taken, kinds, strict=True)
+    avals = [kind if isinstance(kind, ShapedArray) else get_aval(leaves[i]) for i, kind in pairs]
+    with mesh_of_jax_now():
+        return StagedForJax(stage(flat, avals, describe(fun), label="to_jax"), *found)
 
 
 # ------------------------------------------------------------------------------------------------ evaluation
@@ -137,12 +142,49 @@ def eval_by_jax(closed: ClosedJaxpr, *args: Any) -> list[Any]:
     jaxpr = closed.jaxpr
     env: dict[Any, Any] = dict(zip(jaxpr.constvars, _consts(closed), strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
+    meshes = _meshes(closed)
     for eqn in jaxpr.eqns:
         operands = [_literal(v) if type(v) is Literal else env[v] for v in eqn.invars]
-        with _scopes(eqn.source):
+        with _scopes(eqn.source), _mesh_set(meshes.get(id(eqn))):
             outs = _bound(eqn, operands)
         env.update(zip(eqn.outvars, outs, strict=True))
     return [_literal(v) if type(v) is Literal else env[v] for v in jaxpr.outvars]
+
+
+def _meshes(closed: ClosedJaxpr) -> dict[int, AbstractMesh]:
+    """Where ``reshard`` goes over to a mesh with other types of axes: the mesh of each equation, by its id.
+
+    JAX's types name one even where nothing divides a value, so there it wants to be told. What no type says follows
+    from the equations before and behind.
+    """
+    if "meshes" in closed.memo:
+        return closed.memo["meshes"]  # type: ignore[no-any-return]
+    jaxpr, found = closed.jaxpr, dict[int, AbstractMesh]()
+    changes = {eqn.params["dst_sharding"].mesh for eqn in jaxpr.eqns if eqn.primitive is reshard_p}
+    if len(changes) > 1 or not all(mesh.are_all_axes_explicit for mesh in changes):
+        of: dict[Any, AbstractMesh] = {}
+        for eqns in (jaxpr.eqns, jaxpr.eqns[::-1], jaxpr.eqns):
+            for eqn in eqns:
+                variables = [v for v in (*eqn.invars, *eqn.outvars) if type(v) is not Literal]
+                of.update((v, mesh) for v in variables if (mesh := mesh_of_type(v.aval)) is not None)
+                if eqn.primitive is reshard_p:
+                    of[eqn.outvars[0]] = found[id(eqn)] = eqn.params["dst_sharding"].mesh
+                    continue
+                mesh = next((of[v] for v in variables if v in of), None)
+                if mesh is not None:
+                    found[id(eqn)] = mesh
+                    for v in variables:
+                        of.setdefault(v, mesh)
+    closed.memo["meshes"] = found
+    return found
+
+
+def _mesh_set(mesh: AbstractMesh | None) -> Any:
+    """While it is open, JAX writes equations for ``mesh``, if one is given."""
+    around = jax_module("sharding").get_abstract_mesh()
+    wanted = around if mesh is None or around.manual_axes else abstract_for_jax(mesh)
+    same = wanted == around
+    return contextlib.nullcontext() if same else jax_module("sharding").use_abstract_mesh(wanted)
 
 
 def _consts(closed: ClosedJaxpr) -> list[Any]:
@@ -206,7 +248,6 @@ def jax_closed(closed: ClosedJaxpr) -> Any:
         fun = named(functools.partial(eval_by_jax, closed), closed.jaxpr.debug_name)
         closed.memo[key] = jax_module().make_jaxpr(fun)(*map(spec_of, closed.in_avals))
     return closed.memo[key]
-
 
 
 def named(fun: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -25,6 +25,7 @@ from minijax.interop.values import (
     jax_module,
     mesh_for_jax,
     sharding_for_jax,
+    spec_for_jax,
     spec_of,
     to_jax_value,
 )
@@ -322,7 +323,9 @@ def export_pmap(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
 
 def export_shard_map(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     params = eqn.params
-    spec = jax_module("sharding").PartitionSpec
+    mesh = mesh_for_jax(params["mesh"])
+    if mesh == jax_module("sharding").get_abstract_mesh() or current_mesh() is not None:
+        mesh = None  # that one is taken anyway; inside another shard_map it is that one's
 
     def of_part(*args: Any) -> tuple[Any, ...]:
         with on_each_device(params["mesh"], params["newly_manual_axes"], params["check_vma"]):
@@ -330,9 +333,9 @@ def export_shard_map(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
 
     mapped = jax_module().shard_map(
         named(of_part, params["jaxpr"].jaxpr.debug_name),
-        mesh=mesh_for_jax(params["mesh"]) if current_mesh() is None else None,  # inside another it is that one's
-        in_specs=tuple(spec(*each) for each in params["in_specs"]),
-        out_specs=tuple(spec(*each) for each in params["out_specs"]),
+        mesh=mesh,
+        in_specs=tuple(map(spec_for_jax, params["in_specs"])),
+        out_specs=tuple(map(spec_for_jax, params["out_specs"])),
         axis_names=set(params["newly_manual_axes"]),
         check_vma=params["check_vma"],
     )

@@ -13,10 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 from minijax import lax
-from minijax.core.keys import impl_of
+from minijax.core.keys import PRNGImpl, impl_of
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
-from minijax.core.shardings import Sharding
-from minijax.interop.values import jax_module, sharding_for_jax, sharding_of_jax
+from minijax.core.shardings import AbstractMesh, Sharding
+from minijax.interop.values import (
+    impl_of_jax,
+    jax_module,
+    mesh_for_jax,
+    mesh_of_jax,
+    sharding_for_jax,
+    sharding_of_jax,
+)
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import axis_rules, batching_rules
@@ -98,6 +105,8 @@ def _param(value: Any, import_jaxpr: Callable[[Any], Any]) -> Any:
         if ours is None:
             raise _Unknown
         return ours
+    if kind.__name__ in ("Mesh", "AbstractMesh"):
+        return mesh_of_jax(value)
     if kind.__name__ == "KeyTy":
         return impl_of(value._impl).dtype
     if kind.__name__ == "Primitive" and isinstance(getattr(lax, f"{value.name}_p", None), Primitive):
@@ -154,6 +163,10 @@ def values_for_jax(params: dict[str, Any], export_closed: Callable[[Any], Any]) 
             return getattr(jax_module("lax"), f"{value.name}_p")
         if isinstance(value, Sharding):
             return sharding_for_jax(value)
+        if kind is PRNGImpl:
+            return impl_of_jax(value)
+        if isinstance(value, AbstractMesh):
+            return mesh_for_jax(value)
         home = jax_module("lax.linalg" if kind.__module__.startswith("minijax.ops.linalg") else "lax")
         counterpart = getattr(home, kind.__name__)
         if hasattr(value, "_fields"):

@@ -23,7 +23,7 @@ from minijax.core.trace import state
 from minijax.interop.borrowed import jvp_program, without_sources
 from minijax.interop.programs import Site, import_closed, import_once, import_rules, jax_primitive, our_primitives
 from minijax.interop.signature import JaxCall, equation_call
-from minijax.interop.values import aval_of, jax_module, mesh_of_jax, sharding_of_jax, spec_of
+from minijax.interop.values import aval_of, jax_module, mesh_of_jax, part_of_jax, sharding_of_jax, spec_of
 from minijax.interpreters import recompute
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
@@ -55,6 +55,9 @@ def import_jit(eqn: Any, site: Site) -> Equations:
         if any([each is not UNSPECIFIED for each in said]):
             params[key] = tuple(said)
             pjrt.note_committed()
+    mesh = eqn.params.get("ctx_mesh")
+    if mesh is not None and not mesh.empty:
+        params["ctx_mesh"] = mesh_of_jax(mesh)
     return site.equation(jit_p, params)
 
 
@@ -65,7 +68,9 @@ def import_sharding_constraint(eqn: Any, site: Site) -> Equations:
         return None
     pjrt.note_committed()
     free = frozenset(eqn.params["unconstrained_dims"])
-    own = {"sharding": sharding, "layout": None, "context_mesh": NO_MESH, "unconstrained_dims": free}
+    around = eqn.params["context_mesh"]
+    mesh = NO_MESH if around is None or around.empty else mesh_of_jax(around)
+    own = {"sharding": sharding, "layout": None, "context_mesh": mesh, "unconstrained_dims": free}
     return site.equation(sharding_constraint_p, own)
 
 
@@ -182,11 +187,11 @@ def import_shard_map(eqn: Any, site: Site) -> Equations:
         closed, consts = hoist_consts(import_once(params["jaxpr"]))
     own = {
         "check_vma": checked,
-        "in_specs": (*[PartitionSpec()] * len(consts), *[PartitionSpec(*spec) for spec in params["in_specs"]]),
+        "in_specs": (*[PartitionSpec()] * len(consts), *map(part_of_jax, params["in_specs"])),
         "jaxpr": closed,
         "mesh": mesh,
         "newly_manual_axes": axes,
-        "out_specs": tuple(PartitionSpec(*spec) for spec in params["out_specs"]),
+        "out_specs": tuple(map(part_of_jax, params["out_specs"])),
     }
     return site.equation(shard_map_p, own, consts)
 

@@ -108,7 +108,7 @@ class Traces:
         return found
 
     def _trace(self, leaves: list[Any], tree: Any, kinds: list[Any], trace: Trace) -> tuple[Any, list[int]]:
-        arrays = [i for i, kind in enumerate(kinds) if type(kind) is ShapedArray and not is_number(leaves[i])]
+        arrays = [i for i, kind in enumerate(kinds) if isinstance(kind, ShapedArray) and not is_number(leaves[i])]
         varying = self._varying(leaves, tree)
         if varying:
             # all of them, or else those that can be

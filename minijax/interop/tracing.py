@@ -1,4 +1,4 @@
-"""Tracing by JAX in our circumstances: our precision, our named axes.
+"""Tracing by JAX in our circumstances: our precision, our named axes, our mesh.
 
 In: a function of JAX arrays and the types of its arguments. Out: its ``ClosedJaxpr`` of JAX's.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from minijax.config import matmul_precision, trace_key, x64_enabled
 from minijax.core.trace import state
-from minijax.interop.values import jax_module
+from minijax.interop.values import jax_module, mesh_now
 
 # What of JAX's configuration the program of a function depends on, besides what ours decides.
 _JAX_SETTINGS = (
@@ -23,7 +23,8 @@ _JAX_SETTINGS = (
 def settings() -> tuple[Any, ...]:
     """All of both configurations, and our named axes, that the program of a function depends on."""
     config = jax_module().config
-    return (trace_key(), state.axis_env, *[getattr(config, name) for name in _JAX_SETTINGS])
+    mesh = jax_module("sharding").get_abstract_mesh()
+    return (trace_key(), state.axis_env, mesh, *[getattr(config, name) for name in _JAX_SETTINGS])
 
 
 @contextlib.contextmanager
@@ -40,5 +41,5 @@ def circumstances() -> Iterator[None]:
 def make_jaxpr(fun: Callable[..., Any], specs: Sequence[Any]) -> Any:
     """JAX's ``ClosedJaxpr`` of ``fun`` at arguments of types ``specs``, inside the axes that are named here."""
     axes = [(name, size) for name, size in state.axis_env if name is not None]
-    with circumstances():
+    with circumstances(), mesh_now():
         return jax_module().make_jaxpr(fun, axis_env=axes or None)(*specs)

@@ -15,9 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from minijax.api.explicit import use_abstract_mesh
 from minijax.backend import pjrt
 from minijax.core.array import Array, MeshArray
 from minijax.core.avals import ShapedArray
+from minijax.core.explicit import divided, mesh_of_type
+from minijax.core.explicit import spec_of as spec_of_type
 from minijax.core.keys import PRNGImpl, impl_of, is_key, keys_of, words_of
 from minijax.core.refs import AbstractRef
 from minijax.core.shardings import (
@@ -28,6 +31,7 @@ from minijax.core.shardings import (
     PartitionSpec,
     Sharding,
     SingleDeviceSharding,
+    context,
 )
 from minijax.core.varying import current_mesh, is_checked, manual_axes, varying
 from minijax.ops.sharded import over_mesh
@@ -70,18 +74,33 @@ def aval_of(theirs: Any) -> Any:
     if isinstance(theirs, ShapedArray):
         return theirs
     made = ShapedArray(tuple(theirs.shape), dtype_of(theirs.dtype), bool(getattr(theirs, "weak_type", False)))
+    sharding: Any = getattr(theirs, "sharding", None)
+    if type(sharding).__name__ == "NamedSharding" and sharding.mesh.explicit_axes:
+        made = divided(made, abstract_of_jax(sharding.mesh), part_of_jax(sharding.spec))
     along = getattr(getattr(theirs, "manual_axis_type", None), "varying", None)
     return varying(made, along) if along else made
 
 
+def abstract_of_jax(theirs: Any) -> AbstractMesh:
+    """What types know of a mesh of JAX's: axes along which programs run on each device are explicit around these."""
+    types = {name: AxisType[each.name] for name, each in zip(theirs.axis_names, theirs.axis_types, strict=True)}
+    around = current_mesh()
+    if around is not None and around.shape_tuple == theirs.shape_tuple:  # that of the shard_map it stands in
+        types = {name: kind for name, kind in types.items() if kind is not AxisType.Manual}
+        return around.abstract_mesh.update_axis_types(types)
+    device = theirs.abstract_mesh.abstract_device
+    about = {} if device is None else {"device_kind": device.device_kind, "platform": device.platform}
+    return AbstractMesh(theirs.axis_sizes, theirs.axis_names, tuple(types.values()), **about)
+
+
 def mesh_of_jax(theirs: Any) -> AbstractMesh:
     """Our mesh for one of JAX's, over our devices of the same numbers."""
-    types = tuple(AxisType[each.name] for each in theirs.axis_types)
     if isinstance(theirs, jax_module("sharding").AbstractMesh):
         around = current_mesh()
         if around is not None and around.shape_tuple == theirs.shape_tuple:  # that of the shard_map it stands in
             return around
-        return AbstractMesh(theirs.axis_sizes, theirs.axis_names, types)
+        return abstract_of_jax(theirs)
+    types = tuple(AxisType[each.name] for each in theirs.axis_types)
     ours = {device.id: device for device in pjrt.devices()}
     devices = np.empty(theirs.devices.shape, object)
     for at, device in np.ndenumerate(theirs.devices):
@@ -96,10 +115,19 @@ def mesh_of_jax(theirs: Any) -> AbstractMesh:
 
 @contextmanager
 def mesh_now() -> Iterator[None]:
-    """While JAX traces what is to run on each device of a mesh: it is told of the mesh, and what types are to say."""
+    """While JAX traces: it is told of the mesh that is set.
+
+    Of what is to run on each device of a mesh it is told of that one, and what types are to say.
+    """
     mesh = current_mesh()
     if mesh is None:
-        yield
+        of = jax_module("sharding")
+        wanted = None if context.mesh is None else abstract_for_jax(context.mesh)
+        if wanted is None or wanted == of.get_abstract_mesh():
+            yield
+        else:
+            with of.use_abstract_mesh(wanted):
+                yield
         return
     # what shard_map does to JAX's own tracing, for which there is no public name
     types_tell = sys.modules["jax._src.config"]._check_vma
@@ -107,19 +135,38 @@ def mesh_now() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def mesh_of_jax_now() -> Iterator[None]:
+    """While a function is staged for JAX: the mesh that is set there is set here, unless one is."""
+    theirs = jax_module("sharding").get_abstract_mesh()
+    if theirs.empty or context.mesh is not None or current_mesh() is not None or theirs.manual_axes:
+        yield
+        return
+    with use_abstract_mesh(abstract_of_jax(theirs)):
+        yield
+
+
 def _manual_mesh(mesh: AbstractMesh) -> Any:
     """JAX's mesh where a program is written that runs on each device."""
-    theirs = mesh_for_jax(mesh)
     manual = jax_module("sharding").AxisType.Manual
-    return getattr(theirs, "abstract_mesh", theirs).update_axis_types(dict.fromkeys(manual_axes(), manual))
+    return abstract_for_jax(mesh).update_axis_types(dict.fromkeys(manual_axes(), manual))
+
+
+def abstract_for_jax(ours: AbstractMesh) -> Any:
+    """What JAX's types know of one of our meshes."""
+    of = jax_module("sharding")
+    ours = ours.abstract_mesh
+    device = None if ours.device_kind is None else of.AbstractDevice(ours.device_kind, None, ours.platform)
+    types = tuple(of.AxisType[each.name] for each in ours.axis_types)
+    return of.AbstractMesh(ours.axis_sizes, ours.axis_names, types, abstract_device=device)
 
 
 def mesh_for_jax(ours: AbstractMesh) -> Any:
     """JAX's mesh for one of ours."""
     of = jax_module("sharding")
-    types = tuple(of.AxisType[each.name] for each in ours.axis_types)
     if not isinstance(ours, Mesh):
-        return of.AbstractMesh(ours.axis_sizes, ours.axis_names, types)
+        return abstract_for_jax(ours)
+    types = tuple(of.AxisType[each.name] for each in ours.axis_types)
     theirs = {device.id: device for device in jax_module().devices()}
     devices = np.empty(ours.devices.shape, object)
     for at, device in np.ndenumerate(ours.devices):
@@ -134,12 +181,17 @@ def sharding_of_jax(theirs: Any) -> Any:
         (device,) = theirs.device_set
         ours = {each.id: each for each in pjrt.devices()}
         return SingleDeviceSharding(ours[device.id]) if device.id in ours else None
-    if not isinstance(theirs, of.NamedSharding) or not hasattr(theirs.mesh, "devices"):
+    if not isinstance(theirs, of.NamedSharding):
         return None
-    free = of.PartitionSpec.UNCONSTRAINED
-    parts = [PartitionSpec.UNCONSTRAINED if part is free else part for part in theirs.spec]
-    mesh = mesh_of_jax(theirs.mesh)
-    return NamedSharding(mesh, PartitionSpec(*parts)) if isinstance(mesh, Mesh) else None
+    abstract = isinstance(theirs.mesh, of.AbstractMesh)
+    mesh = abstract_of_jax(theirs.mesh) if abstract else mesh_of_jax(theirs.mesh)
+    return NamedSharding(mesh, part_of_jax(theirs.spec))
+
+
+def part_of_jax(theirs: Any) -> PartitionSpec:
+    """Our ``PartitionSpec`` for one of JAX's."""
+    free = jax_module("sharding").PartitionSpec.UNCONSTRAINED
+    return PartitionSpec(*[PartitionSpec.UNCONSTRAINED if part is free else part for part in theirs])
 
 
 def sharding_for_jax(ours: Sharding) -> Any:
@@ -165,12 +217,18 @@ def spec_of(aval: Any) -> Any:
         with jax_module().ensure_compile_time_eval():
             return jax_module().new_ref(jax_module("numpy").zeros(aval.shape, dtype_of_jax(aval.dtype)))
     weak = bool(getattr(aval, "weak_type", False))
-    along = aval_of(aval).vma
+    ours = aval_of(aval)
+    along, mesh = ours.vma, mesh_of_type(ours)
     more: dict[str, Any] = {}
-    if along:
+    if along or mesh is not None:
         of = jax_module("sharding")
+        around = current_mesh()
+        theirs = abstract_for_jax(mesh) if around is None or mesh is not None else _manual_mesh(around)  # type: ignore[arg-type]
+        if around is not None and mesh is not None:
+            theirs = theirs.update_axis_types(dict.fromkeys(manual_axes(), of.AxisType.Manual))
+        more["sharding"] = of.NamedSharding(theirs, of.PartitionSpec(*spec_of_type(ours)))
+    if along:
         more["manual_axis_type"] = of.ManualAxisType(varying=along)
-        more["sharding"] = of.NamedSharding(_manual_mesh(current_mesh()), of.PartitionSpec())
     return jax_module().ShapeDtypeStruct(aval.shape, dtype_of_jax(aval.dtype), weak_type=weak, **more)
 
 

@@ -60,6 +60,8 @@ class ModuleWriter:
         self.axes: tuple[tuple[Any, int], ...] = ()
         # within what each device of a mesh runs: the axes are the mesh's, and copies are partitions of one program
         self.partitioned = False
+        # the axes of the mesh along which it is written what each device runs; along others XLA divides that
+        self.manual: frozenset[Any] = frozenset()
         # jaxprs already written as a function -> its symbol (the jaxpr is kept, so that its id stays its own)
         self.written: dict[Any, tuple[str, Any]] = {}
         # signatures of extension authors' rules -> symbol; and where they build: see lowering.foreign

@@ -318,10 +318,25 @@ def axis_index_lower(ctx: Any, avals: Any, out_avals: Any, *, axis_name: Any) ->
     ty = "tensor<ui32>"
     unsigned = np.dtype(np.uint32)
     inner = int(np.prod([size for _, size in mesh[at + 1 :]]))
-    index = ctx.emit(f"stablehlo.{'partition' if ctx.module.partitioned else 'replica'}_id : {ty}")
-    for op, number in (("divide", inner), ("remainder", mesh[at][1])):
-        index = ctx.emit(f"stablehlo.{op} {index}, {ctx.scalar(number, unsigned)} : {ty}")
-    return ctx.emit(f"stablehlo.convert {index} : ({ty}) -> tensor<i32>")
+
+    def write(ctx: Any) -> str:
+        index = ctx.emit(f"stablehlo.{'partition' if ctx.module.partitioned else 'replica'}_id : {ty}")
+        for op, number in (("divide", inner), ("remainder", mesh[at][1])):
+            index = ctx.emit(f"stablehlo.{op} {index}, {ctx.scalar(number, unsigned)} : {ty}")
+        return ctx.emit(f"stablehlo.convert {index} : ({ty}) -> tensor<i32>")  # type: ignore[no-any-return]
+
+    left = [f'"{name}"' for name in known if name not in ctx.module.manual] if ctx.module.partitioned else []
+    if not left:
+        return write(ctx)
+    # along these XLA divides the program, which then has no number: a part of it that each device runs has one
+    region = ctx.region()
+    found = write(region)
+    symbol = ctx.module.meshes.symbol(mesh)
+    body = "\n".join([*region.lines, f"{region.indent}sdy.return {found} : tensor<i32>"])
+    return ctx.emit(  # type: ignore[no-any-return]
+        f"sdy.manual_computation() in_shardings=[] out_shardings=[<@{symbol}, []>] manual_axes={{{', '.join(left)}}} "
+        f"() {{\n{body}\n{ctx.indent}}} : () -> tensor<i32>"
+    )
 
 
 axis_index_p = _declare("axis_index", _names, _axis_index_abstract, axis_index_batch, axis_index_lower)

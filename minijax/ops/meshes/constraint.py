@@ -126,6 +126,8 @@ def _constrained(x: Any, wanted: Any) -> Any:
         _check_auto(sharding)
         if sharding.mesh.are_all_axes_explicit and isinstance(x, Tracer):
             return x  # it names no axis, and types say how the value is divided
+    if isinstance(wanted, PartitionSpec) and isinstance(sharding, NamedSharding) and isinstance(x, Tracer):
+        sharding = NamedSharding(sharding.mesh.abstract_mesh, sharding.spec)
     pjrt.note_committed()
     spec = getattr(sharding, "spec", ())
     free = frozenset(i for i, part in enumerate(spec) if part is PartitionSpec.UNCONSTRAINED)

@@ -43,7 +43,6 @@ from minijax.interpreters.transpose import call_operands, operand_cotangents, tr
 from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
-from minijax.ir.pretty import pp_rules
 from minijax.ir.typecheck import same_type, typecheck_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
 from minijax.lowering.shardings import spec_text
@@ -225,17 +224,6 @@ def shard_map_typecheck(avals: tuple[ShapedArray, ...], params: dict[str, Any]) 
 
 
 typecheck_rules[shard_map_p] = shard_map_typecheck
-
-
-def _shown(eqn: Any, printer: Any) -> list[tuple[str, Any]]:
-    """All parameters; of a mesh whose axes stand in types its devices are not shown, as in these."""
-    mesh = eqn.params["mesh"]
-    # of a recorded jaxpr it is a text
-    explicit = getattr(mesh, "any_explicit", False)
-    return sorted({**eqn.params, "mesh": mesh.abstract_mesh if explicit else mesh}.items())
-
-
-pp_rules[shard_map_p] = _shown
 
 
 # ---------------------------------------------------------------------------------------------- transformations
@@ -484,12 +472,13 @@ def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params:
     start = ctx.counter[0]
     ctx.counter[0] = start + len(names)
     arguments = [f"%{start + i}" for i in range(len(names))]
-    outer, module.axes, module.partitioned = (module.axes, module.partitioned), mesh.shape_tuple, True
+    outer = module.axes, module.partitioned, module.manual
+    module.axes, module.partitioned, module.manual = mesh.shape_tuple, True, module.manual | axes
     try:
         consts = [inner.constant(c, v.aval) for c, v in zip(jaxpr.consts, jaxpr.jaxpr.constvars, strict=True)]
         outs = lower_eqns(inner, jaxpr.jaxpr, consts, arguments)
     finally:
-        module.axes, module.partitioned = outer
+        module.axes, module.partitioned, module.manual = outer
     inner_types = [*map(mlir_type, jaxpr.out_avals)]
     signature = ", ".join(f"{n}: {mlir_type(a)}" for n, a in zip(arguments, jaxpr.in_avals, strict=True))
     manual_text = ", ".join(f'"{name}"' for name in mesh.axis_names if name in axes)
