@@ -25,9 +25,10 @@ from minijax.api.flat import (
     wraps,
 )
 from minijax.config import direct_linearize_enabled
+from minijax.core import avals as types
 from minijax.core import dtypes, late, observe
 from minijax.core.array import Array, LiteralArray, as_array, get_aval, is_array_like, is_foreign, retyped
-from minijax.core.avals import AnyArray, ShapedArray, dtype_name, same_division
+from minijax.core.avals import AnyArray, ShapedArray, dtype_name, over_mesh_of, same_division
 from minijax.core.lists import split_list
 from minijax.core.stand_ins import stood_in
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of, zeros
@@ -695,7 +696,10 @@ def _value_and_grad(
         aval = check_scalar(value)
     if holomorphic or aval.dtype.kind != "f":  # otherwise it is as usual
         check_output(transform, aval, holomorphic)
-    cts = pull_back(program, avals, [one_like(aval)])
+    seed = one_like(aval)
+    if types.divisions_made:
+        seed = over_mesh_of(seed, *leaves)
+    cts = pull_back(program, avals, [seed])
     gradient = cts[0] if tree is LEAF else tree.unflatten(cts)
     return ((value, lower_aux(flat.aux)), gradient) if has_aux else (value, gradient)
 

@@ -11,7 +11,7 @@ from minijax.api.devices import device_put
 from minijax.core.array import MeshArray, get_aval
 from minijax.core.explicit import explicit_part, meant_sharding, note_explicit, spec_of
 from minijax.core.shardings import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, context
-from minijax.ops.meshes.reshard import reshard
+from minijax.ops.meshes.reshard import resharded
 from minijax.pytree import tree_leaves, tree_map
 
 __all__ = ["auto_axes", "explicit_axes", "use_abstract_mesh"]
@@ -67,8 +67,8 @@ def auto_axes(
             return f(*args, **kwargs)
         inside = _retyped(before, named, AxisType.Auto)
         with _within(inside):
-            out = f(*tree_map(lambda x: _left(x, inside), args), **kwargs)
-        return reshard(out, said)
+            out = f(*tree_map(lambda x: _left(x, inside, before), args), **kwargs)
+        return resharded(out, said, inside)
 
     return within_auto
 
@@ -108,9 +108,10 @@ def explicit_axes(
                 "Context mesh cannot be empty. Please use `jax.set_mesh` API to enter into a mesh context when using "
                 "`explicit_axes` API."
             )
-        with _within(_retyped(before, _names(axes, before), AxisType.Explicit)):
-            out = f(*reshard(args, said), **kwargs)
-        return tree_map(lambda x: _left(x, before), out)
+        inside = _retyped(before, _names(axes, before), AxisType.Explicit)
+        with _within(inside):
+            out = f(*resharded(args, said, before), **kwargs)
+        return tree_map(lambda x: _left(x, before, inside), out)
 
     return within_explicit
 
@@ -154,8 +155,8 @@ def _retyped(mesh: AbstractMesh, names: Sequence[str], kind: AxisType) -> Abstra
     return mesh.update_axis_types(dict.fromkeys(names, kind))
 
 
-def _left(x: Any, mesh: AbstractMesh) -> Any:
-    """``x``, of whose type only the explicit axes of ``mesh`` are left. An array stays where it lies."""
+def _left(x: Any, mesh: AbstractMesh, before: AbstractMesh) -> Any:
+    """``x``, over ``before``, of whose type only the explicit axes of ``mesh`` are left. Arrays stay where they lie."""
     if type(x) is MeshArray and type(x.device) is NamedSharding and isinstance(mesh, Mesh):
         return device_put(x, NamedSharding(mesh, x.device.spec))
-    return reshard(x, PartitionSpec(*[explicit_part(mesh, part) for part in spec_of(get_aval(x))]))
+    return resharded(x, PartitionSpec(*[explicit_part(mesh, part) for part in spec_of(get_aval(x))]), before)

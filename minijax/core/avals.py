@@ -207,6 +207,21 @@ def common_division(avals: Sequence[ShapedArray], ndim: int) -> Any:
     return late.public("minijax.core.explicit", "combined")(avals, ndim) if divisions_made else None
 
 
+def sharding_of_parts(parts: Sequence[Any], *avals: ShapedArray) -> Any:
+    """``NamedSharding(mesh, P(*parts))`` over the mesh that one of the types ``avals`` names; None if none does."""
+    return late.public("minijax.core.explicit", "over_common_mesh")(avals, parts) if divisions_made else None
+
+
+def over_mesh_of(scalar: Any, *examples: Any) -> Any:
+    """``scalar``, a constant, brought to the mesh of tracers ``examples``, or the one set, if types say divisions."""
+    return late.public("minijax.ops.meshes.reshard", "brought_to")(scalar, examples) if divisions_made else scalar
+
+
+def whole_sharding(aval: ShapedArray, ndim: int) -> Any:
+    """That nothing divides ``ndim`` dimensions over the mesh of type ``aval``, or the one set; None without one."""
+    return late.public("minijax.core.explicit", "divided_by_nothing")(aval, ndim) if divisions_made else None
+
+
 def stacked_type(aval: Any, size: int, axis: int, sharding: Any) -> Any:
     """The type of ``size`` values of type ``aval`` along a new ``axis``; ``sharding``, of one dimension, divides it."""
     if sharding is None:

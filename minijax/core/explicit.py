@@ -26,8 +26,9 @@ from minijax.core.shardings import (
     axes_of_part,
     canonical_sharding,
     check_divides,
+    context,
 )
-from minijax.core.varying import VaryingArray, varying
+from minijax.core.varying import VaryingArray, current_mesh, varying
 
 _interned: weakref.WeakValueDictionary[Any, ExplicitArray] = weakref.WeakValueDictionary()
 
@@ -184,14 +185,23 @@ def combined(types: Sequence[ShapedArray], ndim: int) -> NamedSharding | None:
 
     Where they disagree, as the first of them; None if no type names a mesh.
     """
-    mesh = next((mesh for mesh in map(mesh_of_type, types) if mesh is not None), None)
-    if mesh is None:
-        return None
     parts: list[Part] = [None] * ndim
     for aval in types:
         for place, part in enumerate(spec_of(aval), ndim - aval.ndim):
             parts[place] = part if parts[place] is None else parts[place]
-    return NamedSharding(mesh, PartitionSpec(*parts))
+    return over_common_mesh(types, parts)
+
+
+def over_common_mesh(types: Sequence[ShapedArray], parts: Sequence[Part]) -> NamedSharding | None:
+    """What ``parts`` say of each dimension, over the first mesh that these types name; None if none does."""
+    mesh = next((mesh for mesh in map(mesh_of_type, types) if mesh is not None), None)
+    return None if mesh is None else NamedSharding(mesh, PartitionSpec(*parts))
+
+
+def divided_by_nothing(aval: ShapedArray, ndim: int) -> NamedSharding | None:
+    """That nothing divides ``ndim`` dimensions over the mesh of type ``aval``, or the one set; None without one."""
+    mesh = mesh_of_type(aval) or (None if current_mesh() else context.mesh)
+    return None if mesh is None else NamedSharding(mesh.abstract_mesh, PartitionSpec(*[None] * ndim))
 
 
 def stacked_over(aval: Any, size: int, axis: int, sharding: NamedSharding) -> Any:

@@ -139,6 +139,8 @@ def params_for_jax(primitive: Primitive, params: dict[str, Any], export_closed: 
     made = {**JAX_ONLY.get(primitive.name, {}), **values_for_jax(params, export_closed)}
     if primitive.name == "all_to_all":
         del made["axis_size"]
+    if primitive.name == "reshard":
+        made.pop("operand_mesh", None)
     if primitive.name == "empty2":
         made["memory_space"] = jax_module("core").ShapedArray((), bool).memory_space
     return made

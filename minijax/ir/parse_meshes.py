@@ -117,7 +117,8 @@ def _explicit(mesh: AbstractMesh, spec: Sequence[Sequence[str]]) -> AbstractMesh
 def read_resharded(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
     """The parameters of ``reshard``, which are not printed: the types say them."""
     (x,), (out,) = in_avals, out_avals
-    return {"dst_sharding": NamedSharding(_mesh_of(out, x), PartitionSpec(*out.sharding.spec)), "concrete_mesh": None}
+    sharding = NamedSharding(_mesh_of(out, x), PartitionSpec(*out.sharding.spec))
+    return {"dst_sharding": sharding, "concrete_mesh": None, "operand_mesh": None}
 
 
 def _mesh_of(*avals: Any) -> AbstractMesh:

@@ -13,6 +13,7 @@ from minijax.api.custom_jvp import custom_jvp
 from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
+from minijax.core.avals import whole_sharding
 from minijax.numpy import creation, manipulation, mathematics, reductions, smooth, ufuncs
 from minijax.numpy import operators as _operators  # noqa: F401  (arrays need their operators here)
 from minijax.numpy.promotion import canonical_axis, choose, const, convert, ensure, promote, typed_scalar
@@ -357,4 +358,5 @@ def _one_hot(x: Any, num_classes: int, dtype: Any, axis: Any) -> Any:
     axis = canonical_axis(axis, ndim)
     shape = tuple(num_classes if i == axis else 1 for i in range(ndim))
     expanded = lax.expand_dims(x, (axis,))
-    return creation.astype(expanded == lax.broadcasted_iota(x.aval.dtype, shape, axis), dtype)
+    classes = lax.broadcasted_iota(x.aval.dtype, shape, axis, out_sharding=whole_sharding(x.aval, ndim))
+    return creation.astype(expanded == classes, dtype)

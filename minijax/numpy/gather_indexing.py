@@ -18,7 +18,7 @@ import numpy as np
 from minijax import config, errors, lax
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array, get_aval, is_foreign
-from minijax.core.avals import dtype_name
+from minijax.core.avals import ShapedArray, divided_part, dtype_name, sharding_of_parts
 from minijax.core.named import NamedTuple
 from minijax.core.structural import full
 from minijax.core.trace import Tracer
@@ -263,6 +263,7 @@ class GatherPlan(NamedTuple):
       plain: whether there are no integer arrays, so that no element is taken twice and all in order.
       reversed_dims: dimensions of the gather's result to reverse.
       new_axes: dimensions of the result to insert last.
+      parts: for each dimension of ``shape`` the axes of a mesh that divide it, as types say; None where none does.
     """
 
     shape: tuple[int, ...]
@@ -272,6 +273,7 @@ class GatherPlan(NamedTuple):
     plain: bool
     reversed_dims: tuple[int, ...]
     new_axes: tuple[int, ...]
+    parts: tuple[Any, ...]
 
 
 def _wrapped(index: Any, size: int) -> Any:
@@ -295,9 +297,12 @@ def _as_index(index: Any, dtype: np.dtype) -> Any:
     return lax.convert_element_type(index, dtype)
 
 
-def plan_gather(parsed: Parsed, wrap: bool) -> GatherPlan:
-    """How to gather at an index. Negative indices count from the end if ``wrap``."""
-    items, shape, _, together = parsed
+def plan_gather(aval: ShapedArray, parsed: Parsed, wrap: bool) -> GatherPlan:
+    """How to gather at an index of an array of type ``aval``. Negative indices count from the end if ``wrap``."""
+    items, shape, scalars, together = parsed
+    own = iter(range(aval.ndim))
+    of_axis = [None if d in scalars else divided_part(aval, next(own)) for d in range(len(shape))]
+    parts: list[Any] = []
     dtype = index_dtype(shape)
     axes = iter(range(len(shape)))
     # each element with the axis it indexes
@@ -331,12 +336,14 @@ def plan_gather(parsed: Parsed, wrap: bool) -> GatherPlan:
             columns += [(_as_index(a, dtype), len(outer)) for a in advanced]
             outer += common
             out_shape += common
+            parts += [divided_part(advanced[0].aval, d) for d in range(len(common))]
             dims += len(common)
             index_map += advanced_axes
             collapsed += advanced_axes
         if kind == "none":
             new_axes.append(len(out_shape))
             out_shape.append(1)
+            parts.append(None)
         elif axis in advanced_axes:
             sizes.append(1)
         elif kind != "slice":
@@ -349,6 +356,7 @@ def plan_gather(parsed: Parsed, wrap: bool) -> GatherPlan:
         else:
             start, step, count = _slice_of(value, shape[axis])
             out_shape.append(count)
+            parts.append(of_axis[axis])
             if step == 1:
                 if count != shape[axis]:
                     columns.append((full((), start, dtype), len(outer)))
@@ -376,6 +384,7 @@ def plan_gather(parsed: Parsed, wrap: bool) -> GatherPlan:
         not advanced,
         tuple(reversed_dims),
         tuple(new_axes),
+        tuple(parts),
     )
 
 
@@ -411,7 +420,7 @@ def gather_index(
     parsed = parse(items, x.aval.shape)
     if _scalars_among_slices(parsed, mode):
         return _dynamic_slice(x, parsed.items, wrap_negative_indices)
-    plan = plan_gather(parsed, wrap_negative_indices)
+    plan = plan_gather(x.aval, parsed, wrap_negative_indices)
     if fill_value is not None:
         fill_value = static(fill_value, "fill_value argument to indexed get()", lambda value: value)
         if np.ndim(fill_value):
@@ -457,14 +466,15 @@ def update_index(
     aval = x.aval
     _check_cast(values, aval.dtype)
     parsed = parse(index_items(index), aval.shape)
-    plan = plan_gather(parsed, wrap_negative_indices)
+    plan = plan_gather(x.aval, parsed, wrap_negative_indices)
     if not math.prod(plan.shape):
         return x
     if isinstance(values, int) and dtypes.is_integer(aval.dtype):
         info = dtypes.iinfo(aval.dtype)
         values = full((), values, aval.dtype) if info.min <= values <= info.max else values
     x, values = promote_dtypes(x, values)
-    values = lax.squeeze(broadcast_to(values, plan.shape), plan.new_axes)
+    sharding = sharding_of_parts(plan.parts, aval, get_aval(plan.indices))
+    values = lax.squeeze(broadcast_to(values, plan.shape, sharding), plan.new_axes)
     if plan.reversed_dims:
         values = lax.rev(values, plan.reversed_dims)
     if parsed.new_axes:

@@ -23,7 +23,7 @@ from minijax.api.inner import inner_jit
 from minijax.config import promotes_strictly, rank_promotion, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, LiteralArray, as_array, check_int, get_aval, is_foreign
-from minijax.core.avals import AnyArray, ShapedArray, common_division, division, dtype_name
+from minijax.core.avals import AnyArray, ShapedArray, common_division, divided_part, division, dtype_name
 from minijax.core.keys import is_key
 from minijax.core.structural import broadcast_in_dim_p
 from minijax.core.trace import Tracer, state
@@ -334,12 +334,16 @@ def broadcast_to(x: Any, shape: tuple[int, ...], sharding: Any = None) -> Any:
     ``sharding`` says how the result's type is to be divided, if that is to be said.
     """
     own = x.aval.shape
-    if own == shape and (sharding is None or division(x.aval) == sharding):
+    if own == shape and (sharding is None or (division(x.aval) or sharding.with_spec([None] * len(own))) == sharding):
         return x
     lead = len(shape) - len(own)
     if lead < 0:
         raise ValueError(f"Cannot broadcast to shape with fewer dimensions: arr_shape={own} shape={shape}")
-    if any(a not in (1, b) for a, b in zip(own, shape[lead:], strict=True)):
+    agree = all(a in (1, b) for a, b in zip(own, shape[lead:], strict=True))
+    if sharding is not None:
+        parts = enumerate(sharding.spec[lead:])
+        agree = agree and all(divided_part(x.aval, i) in (None, part) for i, part in parts)
+    if not agree:
         wanted = f"{dtype_name(x.aval.dtype)}[{','.join(map(str, shape))}]"
         raise ValueError(
             f"Incompatible types for broadcasting: input type={x.aval} and requested type={wanted}"

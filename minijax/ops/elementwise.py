@@ -22,7 +22,7 @@ import numpy as np
 from minijax.core import avals as types
 from minijax.core import dtypes, structural
 from minijax.core.array import LiteralArray, get_aval
-from minijax.core.avals import ShapedArray, division, dtype_name
+from minijax.core.avals import ShapedArray, division, dtype_name, over_mesh_of
 from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero
 from minijax.interpreters.evaluate import by_type
@@ -110,13 +110,14 @@ def const(example: Any, value: Any) -> LiteralArray:
     return _typed_scalar(aval.dtype, aval.weak_type and not aval.shape, kind, repr(value))
 
 
-def _one(example: Any) -> LiteralArray:
-    """One as a scalar of ``example``'s dtype, as weakly typed as ``example``, whatever its shape.
+def _one(example: Any) -> Any:
+    """One as a scalar of ``example``'s dtype and over its mesh, as weakly typed as ``example``, whatever its shape.
 
     Which constants of derivative rules are this and which are ``const`` is JAX's choice.
     """
     aval = get_aval(example)
-    return _typed_scalar(aval.dtype, aval.weak_type, int, "1")
+    one = _typed_scalar(aval.dtype, aval.weak_type, int, "1")
+    return over_mesh_of(one, example) if types.divisions_made else one
 
 
 def _full_like(x: Any, value: Any) -> Any:

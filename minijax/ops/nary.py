@@ -118,10 +118,7 @@ def unbroadcast(aval: ShapedArray, ct: Any) -> Any:
     if not aval.shape:
         return reduce_sum_p.bind(ct, axes=tuple(range(len(shape))), out_sharding=None)
     axes = tuple(i for i, (a, b) in enumerate(zip(shape, aval.shape, strict=True)) if a != b)
-    left = None
-    if sharding is not None:
-        left = sharding.with_spec([part for i, part in enumerate(sharding.spec) if i not in axes])
-    summed = reduce_sum_p.bind(ct, axes=axes, out_sharding=left)
+    summed = reduce_sum_p.bind(ct, axes=axes, out_sharding=None)
     return reshape_p.bind(summed, new_sizes=aval.shape, dimensions=None, sharding=sharding)
 
 

@@ -329,7 +329,8 @@ def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any)
     count = math.prod(ids_shape)
     dtype = index_dtype((count,), signed=False)
     ids = add(reshape(iota(dtype, count), ids_shape), full(aval.shape, 1, dtype, sharding=division(aval)))
-    winners = scatter(full(shape_of(operand), 0, dtype), indices, ids, numbers, **keep)
+    nothing = full(shape_of(operand), 0, dtype, sharding=division(get_aval(operand)))
+    winners = scatter(nothing, indices, ids, numbers, **keep)
     seen = _gather_slices(winners, indices, aval.shape, numbers)
 
     def masked(old: Any, new: Any) -> Any:
@@ -348,7 +349,8 @@ def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any)
 def _zeroed_ct(ct: Any, indices: Any, updates: Any, *, unique_indices: bool, **params: Any) -> Any:
     if not unique_indices:
         raise NotImplementedError("scatter transpose is only implemented where unique_indices=True")
-    zeros = full(_sizes_of(updates), 0, get_aval(ct).dtype)
+    aval = updates.aval if type(updates) is UndefinedPrimal else get_aval(updates)
+    zeros = full(aval.shape, 0, get_aval(ct).dtype, sharding=division(aval, get_aval(ct)))
     return scatter_p.bind(ct, indices, zeros, unique_indices=True, **params)
 
 

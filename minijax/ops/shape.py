@@ -631,11 +631,11 @@ def _interleave(first: Sequence[Any], second: Sequence[Any]) -> tuple[Any, ...]:
 def _tile_transpose(ct: Any, x: Any, *, reps: tuple[int, ...]) -> list[Any]:
     shape = x.aval.shape
     axes = tuple(range(0, 2 * len(shape), 2))
-    out_sharding = wide = division(x.aval, get_aval(ct))
+    wide = division(x.aval, get_aval(ct))
     if wide is not None:  # repetitions are divided along nothing
         wide = wide.with_spec(_interleave([None] * len(shape), wide.spec))
     parts = reshape(ct, _interleave(reps, shape), out_sharding=wide)
-    return [reduce_sum_p.bind(parts, axes=axes, out_sharding=out_sharding)]
+    return [reduce_sum_p.bind(parts, axes=axes, out_sharding=None)]
 
 
 def _tile_batch(args: Sequence[Any], dims: Sequence[Any], *, reps: tuple[int, ...]) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ShapedArray, division
 from minijax.core.structural import Zero, broadcast_in_dim_p, moveaxis, zero_of, zero_tangent
 from minijax.lowering.regions import region_text
 from minijax.lowering.text import mlir_type
@@ -66,9 +66,9 @@ def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int
 
 
 def _sort_batch(args: Sequence[Any], dims: Sequence[Any], *, dimension: int, **params: Any) -> Any:
-    shape, dim = next((shape_of(x), d) for x, d in zip(args, dims, strict=True) if d is not None)
-    kept = tuple(i for i in range(len(shape)) if i != dim)
-    repeated = {"shape": shape, "broadcast_dimensions": kept, "sharding": None}
+    aval, dim = next((get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None)
+    kept = tuple(i for i in range(aval.ndim) if i != dim)
+    repeated = {"shape": aval.shape, "broadcast_dimensions": kept, "sharding": division(aval)}
     aligned = [
         broadcast_in_dim_p.bind(x, **repeated) if d is None else moveaxis(x, d, dim)
         for x, d in zip(args, dims, strict=True)

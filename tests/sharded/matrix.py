@@ -49,6 +49,8 @@ KNOWN = {
     ("sorted", "shard_map", "text"): "JAX takes it that what is sorted along with the keys does not vary as they do",
     ("solve", "shard_map", "text"): "likewise",
     ("determinant", "shard_map", "text"): "the diagonal is taken by a reshape, in JAX by a mask",
+    ("determinant", "explicit", "text"): "likewise",
+    ("sorted", "explicit", "gradient"): "JAX refuses: what is sorted along in its rule is divided by nothing",
     ("one hot", "shard_map", "text"): "iota names no sharding",
     ("loss", "shard_map", "text"): "likewise",
     ("sliced along", "auto", "eager"): "JAX brings all to every device, here the parts stay",

@@ -15,6 +15,8 @@ from minijax.api.batching import vmap
 from minijax.api.custom_jvp import custom_jvp
 from minijax.api.inner import inner_jit
 from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.avals import whole_sharding
 from minijax.core.named import NamedTuple
 from minijax.lax import linalg
 from minijax.lax.solves import linear_solve
@@ -67,7 +69,8 @@ def _transposed_product(a: Any, y: Any) -> Any:
     """The transposed matrices ``a`` times the vectors ``y``; the sum over no axes is JAX's, and is nothing to XLA."""
     n, batch = a.ndim, tuple(range(a.ndim - 2))
     found = lax.dot_general(y, a, (((y.ndim - 1,), (n - 2,)), (batch, batch)), precision=HIGHEST)
-    return reduce_sum_p.bind(found, axes=(), out_sharding=None)
+    aval = get_aval(found)
+    return reduce_sum_p.bind(found, axes=(), out_sharding=whole_sharding(aval, aval.ndim))
 
 
 def _solved(a: Any, b: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from minijax.core import observe
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.avals import ShapedArray, division, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.structural import full, zero_tangent
 from minijax.interpreters.stage import stage
@@ -33,7 +33,7 @@ from minijax.ops.linalg.lapack import (
 from minijax.ops.linalg.parts import dtype_of, eye, matmul, over_batch, taken, tril, triu
 from minijax.ops.linalg.triangular_solve import triangular_solve_p
 from minijax.ops.nary import NO_DERIVATIVE
-from minijax.ops.shape import expand_dims, iota, shape_of, squeeze
+from minijax.ops.shape import broadcasted_iota, expand_dims, iota, shape_of, squeeze
 from minijax.ops.slicing import pad, slice
 from minijax.ops.sort import sort
 from minijax.ops.while_loop import while_p
@@ -68,9 +68,9 @@ def _permutation_numpy(pivots: Any, permutation_size: int) -> Any:
     return out.reshape(*pivots.shape[:-1], permutation_size)
 
 
-def _swaps(pivots: Any, permutation_size: int) -> list[Any]:
-    """The permutation that swaps each place with its pivot, one after the other, for a vector of pivots."""
-    scalar, places = ShapedArray((), INT32), ShapedArray((permutation_size,), INT32)
+def _swaps(pivots: Any, permutation: Any) -> list[Any]:
+    """The vector ``permutation``, of which each place is swapped with its pivot, one after the other."""
+    scalar, places = ShapedArray((), INT32), get_aval(permutation)
     count = shape_of(pivots)[0]
 
     def more(i: Any, permutation: Any) -> list[Any]:
@@ -85,7 +85,7 @@ def _swaps(pivots: Any, permutation_size: int) -> list[Any]:
     _, permutation = while_p.bind(
         pivots,
         full((), 0, INT32),
-        iota(INT32, permutation_size),
+        permutation,
         cond_jaxpr=stage(more, [scalar, places], "more"),
         cond_nconsts=0,
         body_jaxpr=stage(swap, [get_aval(pivots).update(weak_type=False), scalar, places], "swap"),
@@ -96,9 +96,14 @@ def _swaps(pivots: Any, permutation_size: int) -> list[Any]:
 
 @functools.lru_cache(maxsize=256)
 def _permutation_program(pivots: ShapedArray, permutation_size: int) -> ClosedJaxpr:
-    swaps = functools.partial(_swaps, permutation_size=permutation_size)
+    shape, sharding = (*pivots.shape[:-1], permutation_size), division(pivots)
+
+    def permutations(pivots: Any) -> list[Any]:
+        places = broadcasted_iota(INT32, shape, len(shape) - 1, out_sharding=sharding)
+        return over_batch(_swaps, [pivots, places], [1, 1])
+
     with observe.unobserved():
-        return stage(lambda x: over_batch(swaps, [x], [1]), [pivots], "lu_pivots_to_permutation")
+        return stage(permutations, [pivots], "lu_pivots_to_permutation")
 
 
 def permutation_text(ctx: Any, pivots: str, aval: ShapedArray, permutation_size: int) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
+from minijax.core.avals import division_along
 from minijax.core.structural import full
 from minijax.core.varying import varying_like
 from minijax.interpreters.vmap import AxisData, batch
@@ -146,8 +147,7 @@ def over_batch(fun: Callable[..., Sequence[Any]], values: Sequence[Any], ranks: 
     shape = shape_of(values[0])
     if len(shape) == ranks[0]:
         return list(fun(*values))
-    outs, dims = batch(
-        lambda *xs: over_batch(fun, xs, ranks), AxisData(None, shape[0]), values, [0] * len(values)
-    )
+    axis = AxisData(None, shape[0], division=division_along(get_aval(values[0]), 0))
+    outs, dims = batch(lambda *xs: over_batch(fun, xs, ranks), axis, values, [0] * len(values))
     assert set(dims) == {0}
     return outs

@@ -1,7 +1,8 @@
 """``reshard``: the identity, whose result's type says that it is divided over a mesh as a parameter says.
 
 Parameters: ``dst_sharding``, over an abstract mesh; ``concrete_mesh``, the mesh of devices where one was given, or None
-for the one that is set. They are not printed, as in JAX: the types on both sides say it.
+for the one that is set; ``operand_mesh``, an abstract one or None: over which the operand lies, along whose axes of
+type Auto the compiler divides it as it likes, and its cotangent. They are not printed: the types on both sides say it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import Any
 from minijax.backend import pjrt
 from minijax.core.array import MeshArray, get_aval
 from minijax.core.avals import ShapedArray
-from minijax.core.explicit import meant_sharding, sharding_like, spec_of
+from minijax.core.explicit import meant_sharding, mesh_of_type, sharding_like, spec_of
 from minijax.core.primitive import Primitive
-from minijax.core.shardings import Mesh, NamedSharding, Sharding, context, mesh_of
+from minijax.core.shardings import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding, context, mesh_of
 from minijax.core.structural import batched_sharding
+from minijax.core.trace import Tracer
+from minijax.core.varying import current_mesh
 from minijax.interpreters.evaluate import commits_itself, constraints
 from minijax.interpreters.vmap import batching_rules
 from minijax.ir.parse_meshes import read_resharded
@@ -44,7 +47,9 @@ names_shardings[reshard_p] = _placed
 
 
 @reshard_p.def_abstract_eval
-def reshard_abstract(x: ShapedArray, *, dst_sharding: NamedSharding, concrete_mesh: Any) -> ShapedArray:
+def reshard_abstract(
+    x: ShapedArray, *, dst_sharding: NamedSharding, concrete_mesh: Any, operand_mesh: Any = None
+) -> ShapedArray:
     return x  # its type says the parameter: see divided_types
 
 
@@ -57,20 +62,23 @@ def reshard_impl(x: Any, **params: Any) -> Any:
     return evaluate_over_mesh(reshard_p, [x], params)
 
 
-def reshard_transpose(ct: Any, x: Any, *, dst_sharding: NamedSharding, concrete_mesh: Any) -> list[Any]:
+def reshard_transpose(
+    ct: Any, x: Any, *, dst_sharding: NamedSharding, concrete_mesh: Any, operand_mesh: Any = None
+) -> list[Any]:
     """The cotangent is divided as the operand was."""
-    back = sharding_like(x.aval) or dst_sharding.with_spec([None] * x.aval.ndim)
-    return [reshard_p.bind(ct, dst_sharding=back, concrete_mesh=concrete_mesh)]
+    mesh, spec = operand_mesh or dst_sharding.mesh, PartitionSpec(*spec_of(x.aval))
+    back = sharding_like(x.aval) or NamedSharding(mesh, spec)
+    return [reshard_p.bind(ct, dst_sharding=back, concrete_mesh=concrete_mesh, operand_mesh=dst_sharding.mesh)]
 
 
 deflinear(reshard_p, reshard_transpose)
 
 
-def reshard_batch(args: Sequence[Any], dims: Sequence[int | None], *, dst_sharding: Any, concrete_mesh: Any) -> Any:
+def reshard_batch(args: Sequence[Any], dims: Sequence[int | None], *, dst_sharding: Any, **meshes: Any) -> Any:
     (x,), (dim,) = args, dims
     assert dim is not None, "one operand, which is mapped"
     wide = batched_sharding(dst_sharding, dim, spec_of(get_aval(x))[dim])
-    return reshard_p.bind(x, dst_sharding=wide, concrete_mesh=concrete_mesh), dim
+    return reshard_p.bind(x, dst_sharding=wide, **meshes), dim
 
 
 batching_rules[reshard_p] = reshard_batch
@@ -80,8 +88,22 @@ batching_rules[reshard_p] = reshard_batch
 lowering_rules[reshard_p] = operand_lower
 
 
+def brought_to(scalar: Any, examples: Sequence[Any]) -> Any:
+    """The constant ``scalar`` over the mesh with explicit axes of ``examples``, or else the one set.
+
+    It is as it was where there is no such mesh; and outside of traces, where it fits every array.
+    """
+    if not any([isinstance(x, Tracer) for x in examples]):
+        return scalar
+    found = [mesh for mesh in [mesh_of_type(get_aval(x)) for x in examples] if mesh is not None]
+    mesh = found[0] if found else None if current_mesh() else context.mesh
+    if mesh is None or not mesh.any_explicit:
+        return scalar
+    return reshard_p.bind(scalar, dst_sharding=NamedSharding(mesh.abstract_mesh, PartitionSpec()), concrete_mesh=None)
+
+
 # the types on both sides say it
-pp_rules[reshard_p] = hide("dst_sharding", "concrete_mesh")
+pp_rules[reshard_p] = hide("dst_sharding", "concrete_mesh", "operand_mesh")
 parse_rules[reshard_p] = read_resharded
 
 
@@ -96,12 +118,17 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     Raises:
       ValueError: no sharding is given, no mesh is set, or a dimension is not divided evenly.
     """
+    return resharded(xs, out_shardings, context.mesh)
+
+
+def resharded(xs: Any, out_shardings: Any, mesh: AbstractMesh | None) -> Any:
+    """``reshard(xs, out_shardings)`` of arrays over ``mesh``, of whatever axes that is."""
     leaves, tree = tree_flatten(xs)
     wanted = prefix_leaves(out_shardings, xs, name="reshard out_shardings")
-    return tree_unflatten(tree, [*map(_resharded, leaves, wanted)])
+    return tree_unflatten(tree, [_resharded(x, said, mesh) for x, said in zip(leaves, wanted, strict=True)])
 
 
-def _resharded(x: Any, said: Any) -> Any:
+def _resharded(x: Any, said: Any, operand_mesh: AbstractMesh | None) -> Any:
     wanted, ndim = meant_sharding(said, "reshard"), get_aval(x).ndim
     if wanted is None:
         raise ValueError(
@@ -112,4 +139,5 @@ def _resharded(x: Any, said: Any) -> Any:
     wanted = wanted.with_spec([*wanted.spec, *[None] * (ndim - len(wanted.spec))])
     pjrt.note_committed()
     mesh = said.mesh if isinstance(said, NamedSharding) and isinstance(said.mesh, Mesh) else None
-    return reshard_p.bind(x, dst_sharding=wanted, concrete_mesh=mesh)
+    before = None if operand_mesh is None else operand_mesh.abstract_mesh
+    return reshard_p.bind(x, dst_sharding=wanted, concrete_mesh=mesh, operand_mesh=before)
