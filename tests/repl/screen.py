@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -25,6 +26,7 @@ class RecordingOutput(Vt100_Output):
 
     def __init__(self, columns: int = 80, rows: int = 40) -> None:
         self.text = ""
+        self.drawn = threading.Condition()
         super().__init__(self, lambda: Size(rows=rows, columns=columns), term="xterm-256color")  # type: ignore[arg-type]
 
     encoding = "utf-8"
@@ -41,8 +43,10 @@ class RecordingOutput(Vt100_Output):
         raise OSError("no file")
 
     def flush(self) -> None:
-        self.text += "".join(self._buffer)
-        self._buffer = []
+        with self.drawn:
+            self.text += "".join(self._buffer)
+            self._buffer = []
+            self.drawn.notify_all()
 
     def printed(self) -> str:
         """What was printed, without escape codes; lines end in plain line breaks."""
@@ -96,6 +100,7 @@ class Terminal:
         environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
         environment |= {"TERM": "xterm-256color", **(env or {})}
         self.raw = ""
+        self.closed = False
         self.screen = Screen(columns, rows, history=5000, ratio=1)
         self.stream = pyte.Stream(self.screen)
         self.process = pexpect.spawn(
@@ -118,6 +123,7 @@ class Terminal:
             except pexpect.TIMEOUT:
                 continue
             except pexpect.EOF:
+                self.closed = True
                 return
             asked = len(self.raw) - 3  # a question may come in two parts
             self.raw += data
@@ -197,12 +203,17 @@ class Terminal:
         self.send("\x04")
         return self.ended()
 
+    def until_end(self, seconds: float = 30.0) -> None:
+        """Until the program has ended, and all that it wrote is on the screen."""
+        end = time.monotonic() + seconds
+        while not self.closed:
+            assert time.monotonic() < end, f"it still runs after {seconds} s:\n{self.text()}"
+            self.pump(0.1)
+        self.process.wait()
+
     def ended(self) -> int:
         """The exit code, once the program has ended."""
-        end = time.monotonic() + 20
-        while self.process.isalive() and time.monotonic() < end:
-            self.pump(0.1)
-        self.pump(0.1)
+        self.until_end()
         self.process.close()
         code = self.process.exitstatus
         assert code is not None, f"killed by signal {self.process.signalstatus}"

@@ -89,12 +89,12 @@ def printed(
     with create_pipe_input() as keyboard:
 
         def type_them() -> None:
+            seen = 0
             for chunk in chunks:
                 awaited, keys = chunk if isinstance(chunk, tuple) else ("step", chunk)
-                end = time.monotonic() + 20
-                while awaited not in output.printed() and time.monotonic() < end:
-                    time.sleep(0.02)
-                time.sleep(0.15)
+                with output.drawn:
+                    output.drawn.wait_for(lambda: len(output.text) > seen and awaited in output.printed(), 20)  # noqa: B023
+                    seen = len(output.text)
                 keyboard.send_text(keys)
 
         typist = threading.Thread(target=type_them)
