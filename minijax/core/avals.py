@@ -168,7 +168,8 @@ class ShapedArray:
         return f"{name}[{','.join(map(str, self.shape))}]"
 
     def __str__(self) -> str:
-        return self.str_short(short_dtypes=False)
+        """``float32[8]``; ``~float32[8]`` where it is weak."""
+        return "~" * self.weak_type + self.str_short(short_dtypes=False)
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""

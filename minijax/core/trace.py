@@ -179,12 +179,7 @@ class Tracer(AnyArray):
 
     def __repr__(self) -> str:
         """As JAX prints a tracer of this kind; ``format(x, "levels")`` tells what it is at each level."""
-        return f"{type(self).__name__}<{typed_text(self.aval)}>"
-
-
-def typed_text(aval: Any) -> str:
-    """``~float32[3]``, as tracers print their types: with a tilde for a weak one."""
-    return f"~{aval}" if getattr(aval, "weak_type", False) else str(aval)
+        return f"{type(self).__name__}<{self.aval}>"
 
 
 class _Unset(Trace):

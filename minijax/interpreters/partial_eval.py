@@ -18,7 +18,7 @@ from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.lists import partition
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.core.rules import Rule, RuleTable
-from minijax.core.trace import Trace, Tracer, state, typed_text, under
+from minijax.core.trace import Trace, Tracer, state, under
 from minijax.errors import source_info
 from minijax.interpreters.stage import JaxprTracer, stage
 from minijax.ir.evaluate import bind_eqn
@@ -69,7 +69,7 @@ class PartialEvalTracer(Tracer):
 
     def __repr__(self) -> str:
         # the name of JAX's interpreter: what is printed is JAX's too
-        return f"Traced<{typed_text(self.aval)}:JaxprTrace>"
+        return f"Traced<{self.aval}:JaxprTrace>"
 
 
 class PartialEvalTrace(Trace):

@@ -19,7 +19,7 @@ from minijax.core.primitive import Primitive, abstract_eval, abstract_rules
 from minijax.core.refs import AbstractRef, Ref
 from minijax.core.rules import Rule, RuleTable
 from minijax.core.stand_ins import ShapeDtypeStruct
-from minijax.core.trace import Trace, Tracer, check_alive, state, typed_text, under
+from minijax.core.trace import Trace, Tracer, check_alive, state, under
 from minijax.errors import source_info, summarize
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
@@ -43,7 +43,7 @@ class JaxprTracer(Tracer):
 
     def __repr__(self) -> str:
         show = self._trace.builder.show_value  # type: ignore[attr-defined]
-        return f"JitTracer({typed_text(self.aval)})" if show is None else show(self)
+        return f"JitTracer({self.aval})" if show is None else show(self)
 
     def _equation(self) -> JaxprEqn | None:
         """The equation that computes this tracer, None for an input."""

@@ -16,7 +16,7 @@ from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.refs import AbstractRef
 from minijax.core.rules import Rule, RuleTable, bad_result
-from minijax.core.trace import Trace, Tracer, records_below, state, typed_text, under
+from minijax.core.trace import Trace, Tracer, records_below, state, under
 from minijax.errors import source_info
 from minijax.interpreters.stage import stage
 from minijax.ir.evaluate import eval_closed
@@ -82,7 +82,7 @@ class BatchTracer(Tracer):
         return f"{self._trace.main!r} maps axis {self.batch_dim} of size {size}", self.val
 
     def __repr__(self) -> str:
-        return f"VmapTracer(aval={typed_text(self.aval)}, batched={typed_text(get_aval(self.val))})"
+        return f"VmapTracer(aval={self.aval}, batched={get_aval(self.val)})"
 
 
 class BatchTrace(Trace):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from minijax import config, errors, lax
+from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array, get_aval, is_foreign
 from minijax.core.avals import ShapedArray, divided_part, dtype_name, sharding_of_parts
@@ -473,7 +474,9 @@ def update_index(
         info = dtypes.iinfo(aval.dtype)
         values = full((), values, aval.dtype) if info.min <= values <= info.max else values
     x, values = promote_dtypes(x, values)
-    sharding = sharding_of_parts(plan.parts, aval, get_aval(plan.indices))
+    sharding = None
+    if types.divisions_made:
+        sharding = sharding_of_parts(plan.parts, aval, get_aval(plan.indices), get_aval(values))
     values = lax.squeeze(broadcast_to(values, plan.shape, sharding), plan.new_axes)
     if plan.reversed_dims:
         values = lax.rev(values, plan.reversed_dims)

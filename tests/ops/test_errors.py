@@ -283,7 +283,7 @@ def test_reduce_by_a_function_that_does_not_fit() -> None:
     reduce = minijax.lax.reduce
     with pytest.raises(ValueError, match="reduce: the computation's output must have the same tree structure"):
         reduce(VECTOR, 0.0, lambda a, b: (a, b), (0,))
-    with pytest.raises(ValueError, match=r"it gives bool\[\] for an operand of type float32.*Convert them to one type"):
+    with pytest.raises(ValueError, match=r"it gives ~bool\[\] for an operand of type float32.*Convert them to one"):
         reduce(VECTOR, 0.0, lambda a, b: a < b, (0,))
     with pytest.raises(TypeError, match="reduce operand dtypes should match corresponding initial value dtypes"):
         reduce(VECTOR, 0, lambda a, b: a + b, (0,))

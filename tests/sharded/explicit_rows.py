@@ -1,7 +1,7 @@
 """Programs whose types say how arrays are divided, under transformations: what each gives here and in JAX.
 
 ``python -m tests.sharded.explicit_rows`` prints a JSON object: the name of each program -> [ours, theirs]. A result is
-the types and sums of its arrays, or the kind of the error.
+the types and sums of its arrays, a text, or the kind of the error.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ def _rows(of: Any) -> dict[str, Any]:
 
     rows = divided((8, 4), "x")
     both = divided((8, 4), "x", "y")
+
+    left = of.sharding.auto_axes
 
     def cast_back() -> Any:
         f = of.custom_vjp(jnp.sin)
@@ -67,6 +69,24 @@ def _rows(of: Any) -> dict[str, Any]:
             divided((8, 4), None, "y")
         ),
         "eval_shape": lambda: of.eval_shape(lambda a: a.T, both),
+        "left to the compiler, mapped": lambda: of.vmap(left(jnp.sin, out_sharding=P("y")))(both),
+        "left to the compiler, mapped along columns": lambda: of.vmap(
+            left(jnp.cumsum, out_sharding=P("x")), in_axes=1, out_axes=1
+        )(both),
+        "left to the compiler, a mapped gradient": lambda: of.vmap(
+            of.grad(lambda a: left(lambda b: jnp.sin(b).sum(), out_sharding=P())(a))
+        )(both),
+        "a column set": lambda: of.grad(lambda a: (a.at[:, 0].set(1.0) ** 2).sum())(rows),
+        "a column set to rows": lambda: rows.at[:, 0].set(divided((8,))),
+        "whole rows added": lambda: divided((8, 4)).at[:, 1:3].add(divided((8, 2), "x")),
+        "a kernel's gradient": lambda: of.grad(
+            lambda k: lax.conv_general_dilated(divided((8, 2, 4, 4), "x"), k, (1, 1), "SAME").sum()
+        )(divided((2, 2, 3, 3))),
+        "a linear system": lambda: jnp.linalg.solve(divided((8, 2, 2), "x") + 3 * jnp.eye(2), divided((8, 2, 1), "x")),
+        "ones of rules": lambda: str(
+            of.make_jaxpr(of.grad(lambda a: (jnp.log1p(a) * jnp.tanh(a) + jnp.arctanh(a / 9)).sum()))(rows)
+        ),
+        "a type": lambda: [str(of.typeof(x)) for x in (2.0, rows, jnp.float32(2.0), 1)],
     }
 
 
@@ -77,9 +97,11 @@ def _told(of: Any, make: Any) -> Any:
         return type(error).__name__
     found = []
     for x in leaves:
-        if isinstance(x, of.Array):
+        if isinstance(x, str):
+            found.append(x)
+        elif isinstance(x, of.Array):
             spec = getattr(x.sharding, "spec", x.sharding)
-            found += [str(of.typeof(x)).lstrip("~"), str(spec), round(float(np.asarray(x).sum()), 4)]
+            found += [str(of.typeof(x)), str(spec), round(float(np.asarray(x).sum()), 4)]
         else:
             found += [str(x.shape), str(x.sharding.spec)]
     return found

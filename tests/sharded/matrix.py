@@ -305,12 +305,19 @@ def cells(modes: tuple[str, ...], devices: int | None, word: str) -> Iterator[Ce
 
 
 def sliced(modes: tuple[str, ...]) -> list[tuple[Cell, tuple[str, ...]]]:
-    """Each program once, modes and meshes in turn, and what is asked of it: to be run often."""
+    """Each program once, modes and meshes in turn, and what is asked of it: to be run often.
+
+    Where types say how arrays are divided, what costs little shows most: of every program the text.
+    """
     turns = [(mode, sizes) for sizes in MESHES for mode in modes]
-    return [
-        ((name, *turns[i % len(turns)]), (("jit", "gradient")[i // len(modes) % 2], "text"))
+    chosen: dict[Cell, tuple[str, ...]] = {
+        (name, *turns[i % len(turns)]): (("jit", "gradient")[i // len(modes) % 2], "text")
         for i, name in enumerate(PROGRAMS)
-    ]
+    }
+    if "explicit" in modes:
+        for name in PROGRAMS:
+            chosen.setdefault((name, "explicit", (4, 2)), ("text",))
+    return [*chosen.items()]
 
 
 def main(words: list[str]) -> int:
@@ -318,7 +325,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--devices", type=int, choices=[1, 2, 4, 8])
     parser.add_argument("--mode", choices=MODES, action="append")
     parser.add_argument("-k", dest="word", default="")
-    parser.add_argument("--slice", action="store_true", help="each program once, modes and meshes in turn")
+    parser.add_argument("--slice", action="store_true", help="each program once, modes and meshes in turn, and texts")
     parser.add_argument("--json", action="store_true", help="what differs, as JSON")
     options = parser.parse_args(words)
     modes = tuple(options.mode or MODES)

@@ -20,7 +20,7 @@ from minijax.core.structural import batched_sharding
 from minijax.core.trace import Tracer
 from minijax.core.varying import current_mesh
 from minijax.interpreters.evaluate import commits_itself, constraints
-from minijax.interpreters.vmap import batching_rules
+from minijax.interpreters.vmap import AxisData, axis_rules
 from minijax.ir.parse_meshes import read_resharded
 from minijax.ir.pretty import hide, parse_rules, pp_rules
 from minijax.lowering.lower import lowering_rules
@@ -74,14 +74,17 @@ def reshard_transpose(
 deflinear(reshard_p, reshard_transpose)
 
 
-def reshard_batch(args: Sequence[Any], dims: Sequence[int | None], *, dst_sharding: Any, **meshes: Any) -> Any:
+def reshard_batch(
+    axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, dst_sharding: Any, **meshes: Any
+) -> Any:
+    """The mapped axis is divided as it was where it was mapped, though the operand's type may say nothing of that."""
     (x,), (dim,) = args, dims
     assert dim is not None, "one operand, which is mapped"
-    wide = batched_sharding(dst_sharding, dim, spec_of(get_aval(x))[dim])
-    return reshard_p.bind(x, dst_sharding=wide, **meshes), dim
+    part = None if axis.division is None else axis.division.spec[0]
+    return reshard_p.bind(x, dst_sharding=batched_sharding(dst_sharding, dim, part), **meshes), dim
 
 
-batching_rules[reshard_p] = reshard_batch
+axis_rules[reshard_p] = reshard_batch
 
 
 # the constraint that types ask of every operation's results is all that it does
