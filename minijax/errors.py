@@ -46,7 +46,8 @@ __all__ = [
 # --- where --------------------------------------------------------------------------------------------------
 
 # A place in a program: a code object and the offset of an instruction in it, followed by the name stack if a named
-# scope was open (see ``core.names``). None: no user frame was found.
+# scope was open, and by what was transposed if that made the equation (see ``core.names``). None: no user frame was
+# found.
 SourceInfo = tuple[Any, ...]
 
 # How many named scopes are open, on all threads, and what gives the name stack of this one. ``core.names`` sets them:

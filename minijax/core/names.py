@@ -108,18 +108,31 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
     return functools.wraps(fun)(scope(fun))
 
 
-def transposed(source: Any) -> Any:
-    """The source of what transposition makes of an equation of ``source``: ``transpose`` around what is inside here."""
-    if source is None or len(source) < 3:
-        return source
-    code, offset, names = source
-    # The linear program was made where it is transposed: what it was made under comes first in both.
-    around = 0
-    for one, other in zip(names, current_names(), strict=False):
-        if one != other:
-            break
-        around += 1
-    return code, offset, (*names[:around], ("transpose", True), *names[around:])
+def transposed(source: Any, what: str, named: bool = True) -> Any:
+    """The source of what transposition makes of an equation of ``source``, an operation of primitive ``what``.
+
+    With ``named``, the name stack has ``transpose`` around what is inside here.
+    """
+    if source is None:
+        return None
+    names = source[2] if len(source) > 2 else ()
+    if names and named:
+        # The linear program was made where it is transposed: what it was made under comes first in both.
+        around = 0
+        for one, other in zip(names, current_names(), strict=False):
+            if one != other:
+                break
+            around += 1
+        names = (*names[:around], ("transpose", True), *names[around:])
+    return source[0], source[1], names, (*transposed_from(source), what)
+
+
+def transposed_from(source: Any) -> tuple[str, ...]:
+    """The primitives whose transposition made an equation of ``source``, the first one first; () if none did.
+
+    '' stands for one that is not known: what JAX has transposed.
+    """
+    return source[3] if source is not None and len(source) > 3 else ()
 
 
 def names_of(source: Any) -> str:

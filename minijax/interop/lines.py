@@ -1,6 +1,7 @@
 """Where the user asked for an equation of JAX's: the line, and the names of the scopes around it.
 
-In: an equation of a jaxpr of JAX's. Out: what ours say of theirs, ``(code, offset)`` or ``(code, offset, names)``.
+In: an equation of a jaxpr of JAX's. Out: what ours say of theirs, ``(code, offset)``, ``(code, offset, names)`` or, of
+what was transposed, one more (see ``core.names.transposed``).
 """
 
 from __future__ import annotations
@@ -60,9 +61,12 @@ def source_of(eqn: Any) -> Any:
         return None
     stack = eqn.source_info.name_stack
     names = _names(stack)
-    found = (*place, names) if names else place
+    made = [each.name for each in stack.stack if type(each).__name__ == "Transform"]
+    if not made:
+        return (*place, names) if names else place
     # what a transformation of JAX's made of a line is not what the line asks for
-    return TransformedSource(found) if any(type(each).__name__ == "Transform" for each in stack.stack) else found
+    unknown = ("",) * made.count("transpose")
+    return TransformedSource((*place, names, unknown) if unknown else (*place, names) if names else place)
 
 
 def place_of(traceback: Any) -> Any:

@@ -621,7 +621,7 @@ class _BackwardRun:
         outer_source = state.source
         try:
             for eqn in reversed(eqns):
-                state.source = transposed(source or eqn.source)
+                state.source = transposed(source or eqn.source, eqn.primitive.name)
                 transpose_eqn(eqn, known, ct_of)
         finally:
             state.source = outer_source
@@ -675,7 +675,7 @@ class _NestedBackwardRun(_BackwardRun):
             news = found.program.run(values)
         else:
             outer_source = state.source
-            state.source = transposed(source)
+            state.source = transposed(source, derived.name)
             try:
                 news = found.program.run(values)
             finally:
@@ -737,7 +737,7 @@ class _StagedBackwardRun(_BackwardRun):
                 cts[at] = None
                 continue
             cts[at] = None
-            source = transposed(source)
+            source = transposed(source, derived.name)
             record(append, constant, arrive, source, ct, residuals, places)
         return [self.value(i) if cts[i] is not None else zero_of(tape.variables[i].aval) for i in range(tape.n_in)]
 

@@ -54,7 +54,7 @@ def backward_pass(
     try:
         for eqn in reversed(eqns):
             # what the rule records is ascribed to the line that made the forward equation
-            state.source = transposed(eqn.source) if named else eqn.source
+            state.source = transposed(eqn.source, eqn.primitive.name, named)
             transpose_eqn(eqn, known, ct_of)
     finally:
         state.source = outer_source

@@ -170,14 +170,22 @@ class ModulePlaces:
         return re.sub(r",? ?metadata=\{\}", "", re.sub(_MADE_OF, named, hlo))
 
 
-def text_line(metadata: str) -> int:
-    """The line of the StableHLO text that an instruction's metadata names, counted from 1; 0 if it names none."""
+def text_lines(metadata: str) -> list[int]:
+    """The lines of the StableHLO text that an instruction's metadata names, counted from 1.
+
+    That is one, or those of all that XLA has merged.
+    """
     found = re.search(_MADE_OF, metadata)
-    return 0 if found is None else int(found[1] or found[2])
+    if found is None:
+        return []
+    if found[1]:
+        return [int(found[1])]
+    # of one that is called the innermost line is its own
+    return [int(line) for each in found[0].split(":") for line in re.findall(r'(?:^|[/("])L(\d+)/', each)[-1:]]
 
 
 def with_line_names(text: str) -> str:
-    """A module in which each operation is called by its line's number, for ``text_line`` to find in what is made of it.
+    """A module in which each operation is called by its line's number: ``text_lines`` finds it in what is made of it.
 
     For programs that are divided among devices: the lines themselves do not outlive that.
     """

@@ -22,7 +22,7 @@ from minijax.extend.core import Primitive
 from minijax.interpreters import mlir
 from minijax.lowering import bindings
 from minijax.lowering.lower import lower_closed, lower_places
-from minijax.lowering.places import escaped, text_line
+from minijax.lowering.places import escaped, text_lines
 from minijax.ops.call import compiled
 from tests.extend.examples import programs as programs_of_rows
 from tests.ops import table
@@ -198,8 +198,14 @@ def test_xla_notes_the_lines_of_the_text() -> None:
     lines = program.as_text().split("\n")
     raw = program.compile().raw_text()
     sine = next(line for line in raw.split("\n") if " sine(" in line)
-    assert "stablehlo.sine" in lines[text_line(sine) - 1]
-    assert text_line("metadata={}") == 0
+    assert "stablehlo.sine" in lines[text_lines(sine)[0] - 1]
+    assert text_lines("metadata={}") == []
+
+
+def test_lines_of_what_the_partitioner_merged() -> None:
+    assert text_lines('metadata={op_name="L4/dot"}') == [4]
+    assert text_lines('metadata={op_name="L14/call/L4/dot"}') == [4]
+    assert text_lines('metadata={op_name="(L41/end/L32/end:L18/end/L9/end)"}') == [32, 9]
 
 
 def test_names_of_any_text_are_quoted() -> None:

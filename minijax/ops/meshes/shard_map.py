@@ -26,6 +26,7 @@ from minijax.core.explicit import plain_type, redivided, spec_of
 from minijax.core.lists import partition
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, axes_of_part, axes_of_spec
 from minijax.core.structural import Zero, full
+from minijax.core.trace import state
 from minijax.core.varying import CHECKED, manual, ordered, pvary, pvary_p, varies_along, varying, vma_rules
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
@@ -422,6 +423,7 @@ def _transposed(
     out_avals = _chosen(arrives, in_avals)
     axes = params["newly_manual_axes"]
     sizes = params["mesh"].shape
+    source = state.source  # what is added here is for the sake of the transposed shard_map
 
     def missing(spec: PartitionSpec) -> tuple[Any, ...]:
         """The axes that divide nothing."""
@@ -436,11 +438,13 @@ def _transposed(
         return psum_p.bind(ct, axes=over, axis_index_groups=None) if over else ct
 
     def of_unchecked(*values: Any) -> list[Any]:
+        state.source = source
         cts = [*map(shared, values[:n_cts], ct_specs)]
         return [*map(summed, eval_closed(transposed, *values[n_cts:], *cts), out_specs)]
 
     def of_checked(*values: Any) -> list[Any]:
         """What does not vary along an axis that divides the operand is, as a cotangent, the same for all parts."""
+        state.source = source
         outs = eval_closed(transposed, *values[n_cts:], *values[:n_cts])
         return [pvary(out, aval.vma) for out, aval in zip(outs, out_avals, strict=True)]
 

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from minijax.core.named import Frozen
+from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.tools.documents.document import Block, Row, Segment, Table, line, text
 from minijax.tools.documents.words import bytes_text, plural
+from minijax.tools.metal.reasons import Reasons
 from minijax.tools.programs import hlo, links
 from minijax.tools.programs.link_views import short_file
 from minijax.tools.programs.links import Equation, LinkedPrograms
-from minijax.tools.values.meetings import written
 
 # What XLA calls them, and how much of the shown bytes a device sends of n that take part, by the usual ring.
 KINDS = {
@@ -33,11 +34,6 @@ KINDS = {
     "collective-permute": lambda n: 1.0,
     "collective-broadcast": lambda n: 1.0,
 }
-# Primitives that ask for a collective themselves.
-_ASKED = frozenset(
-    ("psum", "psum_invariant", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_all", "ppermute", "pbroadcast")
-    + ("all_gather_invariant",)
-)
 _WIDTHS = {"pred": 1, "s4": 1, "u4": 1, "f8e4m3fn": 1, "f8e5m2": 1, "bf16": 2, "c64": 8, "c128": 16}
 _TYPE = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
 
@@ -47,8 +43,9 @@ class Collective(Frozen):
 
     ``kind`` is XLA's name, ``bytes`` the size of its result on each device, ``sent`` about what each device sends.
     ``size`` devices talk to each other, along ``axes`` of the mesh ('' in place of a name: along no whole axes).
-    Where the program does not say which devices these are, ``size`` is 0. ``equation`` is the one that it is for, None
-    where XLA names none. ``inside`` is 'loop' of what runs once a turn, 'branch' of what may not run, else ''.
+    Where the program does not say which devices these are, ``size`` is 0. ``equations`` are those that it is for: one,
+    several where XLA has merged what they ask for, none where it names none. ``inside`` is 'loop' of what runs once
+    a turn, 'branch' of what may not run, else ''.
     ``times`` is how often it runs in a call, branches taken, and 0 where the turns of a loop are not known: ``bytes``
     and ``sent`` are of once.
     """
@@ -59,7 +56,7 @@ class Collective(Frozen):
     sent: float
     size: int
     axes: tuple[str, ...]
-    equation: Equation | None
+    equations: tuple[Equation, ...]
     reason: str
     inside: str
     times: int
@@ -79,11 +76,11 @@ def of_lowered(lowered: Any, programs: LinkedPrograms | None = None) -> list[Col
     if placement is None:
         return []
     linked = programs or links.of_lowered(lowered, optimized=True, most=sys.maxsize)
-    return collectives(linked, placement.mesh, lowered.compile().raw_text())
+    return collectives(linked, lowered.jaxpr, placement, lowered.compile().raw_text())
 
 
-def collectives(programs: LinkedPrograms, mesh: Any, text: str = "") -> list[Collective]:
-    """The collectives of a compiled program over ``mesh`` (None: over devices that no mesh names).
+def collectives(programs: LinkedPrograms, closed: ClosedJaxpr, placement: Any, text: str) -> list[Collective]:
+    """The collectives of a compiled program with this jaxpr, divided as its ``core.shardings.Placement`` says.
 
     ``text`` is XLA's text of it, from which the turns of loops are known.
     """
@@ -92,6 +89,7 @@ def collectives(programs: LinkedPrograms, mesh: Any, text: str = "") -> list[Col
     instructions = hlo.instructions(pane.lines)
     inside = _inside(instructions.values())
     times = _times(instructions.values(), _turns(text))
+    reasons = Reasons(instructions, pane.links, links.numbered(closed), closed.jaxpr.outvars, placement.outs)
     for i, each in instructions.items():
         kind = each.opcode.removesuffix("-start")
         if kind not in KINDS:
@@ -99,16 +97,15 @@ def collectives(programs: LinkedPrograms, mesh: Any, text: str = "") -> list[Col
         shown = pane.lines[i]
         groups = _groups(shown)
         size = 0 if groups is None else max(map(len, groups), default=0)
-        axes = _axes(groups, mesh)
-        numbers = pane.links[i]
-        equation = programs.equations[numbers[-1] - 1] if numbers else None
+        axes = _axes(groups, placement.mesh)
+        equations = tuple([programs.equation(number) for number in pane.links[i]])
         # what is started gives its operands too, but for an all-reduce
         started = each.opcode.endswith("-start") and kind != "all-reduce"
         count = _bytes(shown.partition(f" {each.opcode}(")[0], started)
         found.append(
             Collective(
-                each.name, kind, count, count * KINDS[kind](max(size, 1)), size, axes, equation,
-                _reason(kind, axes, equation), inside.get(each.computation, ""), times(each.computation),
+                each.name, kind, count, count * KINDS[kind](max(size, 1)), size, axes, equations,
+                reasons.of(i, kind, axes), inside.get(each.computation, ""), times(each.computation),
             )
         )  # fmt: skip
     return found
@@ -239,28 +236,6 @@ def _axes(groups: list[list[int]] | None, mesh: Any) -> tuple[str, ...]:
     return ()
 
 
-def _reason(kind: str, axes: tuple[str, ...], equation: Equation | None) -> str:
-    """Why it is there, as far as its kind and the equation that it is for tell."""
-    along = f" along {' and '.join(axes)}" if axes else ""
-    if equation is None:
-        return "a result or an argument is to lie otherwise" + along
-    primitive = equation.primitive
-    if primitive in _ASKED:
-        name = written(primitive)
-        return f"{name} asks for it" + (f" ({primitive} in the jaxpr)" if name != primitive else "")
-    if kind == "all-reduce":
-        if primitive == "dot_general":
-            return f"the summed dimension is divided{along}: each device has a part of every sum"
-        return f"what {primitive} reduces is divided{along}"
-    if kind == "reduce-scatter":
-        return f"sums over devices of which each keeps its part{along}"
-    if kind == "all-gather":
-        return f"all of an operand is needed on each device, and it was divided{along}"
-    if kind == "all-to-all":
-        return f"another dimension is to be divided{along}"
-    return f"parts move to other devices{along}"
-
-
 def blocks(
     found: Sequence[Collective], devices: int, several_files: bool, simulated: bool = False
 ) -> Iterator[Block]:
@@ -293,7 +268,7 @@ def blocks(
         parts = [f"{kind} {bytes_text(sent)} ({count})" for kind, (count, sent) in kinds.items()]
         yield Row("sent", (line(" · ".join(parts)),))
     rows = []
-    for each in sorted(found, key=lambda each: (_place(each), -each.total)):
+    for each in sorted(found, key=lambda each: (_places(each), -each.total)):
         rows.append(_cells(each, several_files))
     yield Table(("your line", "collective", "of", "result", "sent", "why"), tuple(rows))
     if any(each.kind == "all-gather" and each.reason.startswith("all of") for each in found):
@@ -313,16 +288,15 @@ def by_kind(found: Sequence[Collective]) -> dict[str, tuple[int, float]]:
     return kinds
 
 
-def _place(each: Collective) -> tuple[str, int]:
-    return ("", 0) if each.equation is None else (each.equation.file, each.equation.line)
+def _places(each: Collective) -> list[tuple[str, int]]:
+    return sorted({(equation.file, equation.line) for equation in each.equations if equation.line})
 
 
 def _cells(each: Collective, several_files: bool) -> tuple[Segment, ...]:
-    file, number = _place(each)
-    where = "" if not number else f"{short_file(file)}:{number}" if several_files else f"L{number}"
+    places = [f"{short_file(file)}:{number}" if several_files else f"L{number}" for file, number in _places(each)]
     axes = "·".join(each.axes) or "?"
     return (
-        ("location", where),
+        ("location", " and ".join(places)),
         ("name", f"{each.times} × " * (each.times > 1) + each.kind + (f" in a {each.inside}" if each.inside else "")),
         ("number", f"{each.size or '?'} ({axes})"),
         ("number", bytes_text(each.bytes)),

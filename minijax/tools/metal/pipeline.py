@@ -14,7 +14,7 @@ from minijax.backend.profiling import PassRun, ProfilerBusy, compiled_passes
 from minijax.core import observe
 from minijax.core.named import Frozen
 from minijax.ir.jaxpr import ClosedJaxpr
-from minijax.lowering.places import ModulePlaces, text_line
+from minijax.lowering.places import ModulePlaces, text_lines
 from minijax.tools.documents.words import brief_seconds
 from minijax.tools.metal.dumps import Dump, Kernel, PassText, dump
 from minijax.tools.metal.memory import Memory, read_memory
@@ -74,7 +74,7 @@ class Pass(Frozen):
         """The lines of the StableHLO text whose instructions are others than before, in order."""
         before, after = (_counted(text)[1] for text in (self.before, self.after))
         changed = (before - after) + (after - before)
-        return tuple(sorted({number for number, _ in changed if number}))
+        return tuple(sorted({number for number, _ in changed}))
 
 
 # What one pass leaves is what the next one finds; the texts are a megabyte each, so few of them are kept.
@@ -83,7 +83,7 @@ def _counted(text: str) -> tuple[Counter[str], Counter[tuple[int, str]]]:
     """How many instructions of each kind a text has, parameters left out; and of each kind for each line of StableHLO.
     """
     found = hlo.instructions(text.split("\n")).values()
-    kinds = Counter((text_line(each.metadata), each.opcode) for each in found)
+    kinds = Counter((number, each.opcode) for each in found for number in text_lines(each.metadata))
     return Counter(each.opcode for each in found if each.opcode != "parameter"), kinds
 
 

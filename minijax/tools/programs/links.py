@@ -19,7 +19,7 @@ from minijax.core.names import names_of
 from minijax.ir import doc as pp
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, is_effectful
 from minijax.ir.pretty import Printer
-from minijax.lowering.places import ModulePlaces, Place, extent, text_line
+from minijax.lowering.places import ModulePlaces, Place, extent, text_lines
 from minijax.ops.call import compiled, lowered_places
 from minijax.tools.programs import hlo
 
@@ -206,6 +206,13 @@ def link(
     )
 
 
+def numbered(closed: ClosedJaxpr) -> list[JaxprEqn]:
+    """The equations by their numbers: the first is number 1."""
+    printer = _NumberingPrinter(closed.jaxpr)
+    printer.document()
+    return printer.eqns
+
+
 def hlo_panes(closed: ClosedJaxpr, places: ModulePlaces, texts: Iterable[str]) -> tuple[Pane, ...]:
     """The program of a jaxpr and its module at several moments of its optimisation, each linked."""
     printer = _NumberingPrinter(closed.jaxpr)
@@ -371,7 +378,10 @@ def _hlo_pane(places: ModulePlaces, numbers: _Numbers, optimized: str) -> Pane:
     lines = optimized.strip("\n").split("\n")
     entry = next((i for i, each in enumerate(lines) if each.startswith("ENTRY ")), len(lines))
     instructions = hlo.instructions(lines)
-    own = {i: set(numbers.of(places.line(text_line(each.metadata)))) for i, each in instructions.items()}
+    own = {
+        i: {number for made in text_lines(each.metadata) for number in numbers.of(places.line(made))}
+        for i, each in instructions.items()
+    }
     _gather(instructions, own)
     told = {i for i, found in own.items() if found}
     _infer(instructions, own, numbers.outputs, next((i for i in instructions if "ROOT" in lines[i] and i > entry), -1))

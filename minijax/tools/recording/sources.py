@@ -125,7 +125,7 @@ class Sources:
         self._want_around(code.co_filename, line)
         place = f"{code.co_filename}:{line} ({code.co_qualname})"
         self.codes[id(code)] = code
-        found = self.places[id(code), offset] = place, _expression(code, offset)
+        found = self.places[id(code), offset] = place, expression(code, offset)
         return found
 
     def _want_around(self, file: str, line: int) -> None:
@@ -183,7 +183,7 @@ class Sources:
         return tuple(out)
 
 
-def _expression(code: CodeType, offset: int) -> str:
+def expression(code: CodeType, offset: int) -> str:
     """The source of what the instruction at ``offset`` is part of, on one line; '' if it is not known."""
     where = next(itertools.islice(code.co_positions(), offset // 2, None), (None,) * 4)
     first, last, begin, end = where

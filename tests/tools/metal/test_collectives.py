@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -112,11 +113,86 @@ for f in (chosen, turned):
 for f, a, b in ((product, there(x, "x", "y"), there(w, "y")), (gathered, there(x, "x"), there(w, None, "x")),
                 (summed, there(x, "x"), there(w))):
     found[f.__name__] = [
-        (each.kind, each.size, each.axes, each.bytes, each.equation and each.equation.primitive, each.reason)
+        (each.kind, each.size, each.axes, each.bytes, each.equations[0].primitive, each.reason)
         for each in of_lowered(jax.jit(f).lower(a, b))
     ]
-print(json.dumps(found))
+
+def on(*spec):
+    return NamedSharding(mesh, P(*spec))
+
+def constrained(x):
+    y = jnp.sin(x)
+    return lax.with_sharding_constraint(y, on()) * 2
+
+def talking(x, w):
+    g = lax.all_gather(w, "x", tiled=True)
+    s = lax.psum_scatter(x @ g, "y", scatter_dimension=1, tiled=True)
+    p = lax.ppermute(s, "x", [(i, (i + 1) % 4) for i in range(4)])
+    t = lax.all_to_all(p, "x", 1, 0, tiled=True)
+    return lax.pmean((t**2).sum(), ("x", "y"))
+
+def again(x, w):
+    return jax.grad(mapped)(x, w).sum()
+
+def recomputed(x, w):
+    return jax.checkpoint(lambda x: jnp.sin(lax.psum(x, "x")) * w, policy=jax.checkpoint_policies.nothing_saveable)(x)
+
+x, w = there(x, "x"), there(w, "x")
+mapped = jax.shard_map(talking, mesh=mesh, in_specs=(P("x"), P("x")), out_specs=P())
+shared = jax.shard_map(
+    lambda x, w: jnp.sin(x * w), mesh=mesh, in_specs=(P("x"), P()), out_specs=P("x"), check_vma=False
+)
+kept = jax.shard_map(recomputed, mesh=mesh, in_specs=(P("x"), P()), out_specs=P())
+reasons = {}
+for name, f, args, options in (
+    ("constraint", constrained, (x,), {}),
+    ("its gradient", jax.grad(lambda x: constrained(x).sum()), (x,), {}),
+    ("out_shardings", jnp.sin, (x,), {"out_shardings": on()}),
+    ("operands", lambda x, y: x * y, (x, there(w, None, "x")), {}),
+    ("batch", jax.grad(lambda w, x: jnp.tanh(x @ w).sum()), (there(w), x), {}),
+    ("asked", mapped, (x, w), {}),
+    ("transposed", jax.grad(mapped, 1), (x, w), {}),
+    ("twice", jax.grad(again, 1), (x, w), {}),
+    ("shared", jax.grad(lambda w, x: shared(x, w).sum()), (jnp.ones(8), x), {}),
+    ("kept", jax.grad(lambda x, w: kept(x, w).sum()), (x, jnp.ones(8)), {}),
+):
+    reasons[name] = [(each.kind, each.reason) for each in of_lowered(jax.jit(f, **options).lower(*args))]
+print(json.dumps([found, reasons]))
 """
+
+
+ASKED = [
+    ("all-gather", "^all_gather asks for it$"),
+    ("all-to-all", "^all_to_all asks for it$"),
+    ("collective-permute", "^ppermute asks for it$"),
+    ("reduce-scatter", "^psum_scatter asks for it "),
+]
+TRANSPOSED = [
+    ("all-gather", "^transpose of psum_scatter "),
+    ("all-to-all", "^transpose of all_to_all "),
+    ("collective-permute", "^transpose of ppermute "),
+]
+OF_PVARY = ("all-reduce", "^transpose of pvary: what is the same along y ")
+TWICE = "^transpose of the transpose of "
+# Why the collectives of each program above are there.
+REASONS: dict[str, list[tuple[str, str]]] = {
+    "constraint": [("all-gather", r"result of sin .* otherwise along x than with_sharding_constraint \(L\d+\) wants")],
+    "its gradient": [],
+    "out_shardings": [("all-gather", "result of sin .* the program's result is to be")],
+    "operands": [("all-to-all", "operands of mul are divided unlike")],
+    "batch": [("all-reduce", r"summed dimension is divided along x: .* \(transpose of dot_general\)$")],
+    "asked": [*ASKED, ("all-reduce", "^psum asks for it")],
+    "transposed": [*ASKED, *TRANSPOSED, OF_PVARY, ("reduce-scatter", "^transpose of all_gather ")],
+    "twice": [
+        *ASKED,
+        *TRANSPOSED * 2,
+        OF_PVARY,
+        ("reduce-scatter", "^transpose of all_gather "),
+        *[("all-to-all", TWICE), ("collective-permute", TWICE), ("reduce-scatter", TWICE)],
+    ],
+    "shared": [("all-reduce", "^transpose of shard_map: of what its spec does not divide along x and y")],
+    "kept": [("all-reduce", "^psum asks for it .*, computed again under checkpoint$")],
+}
 
 
 def test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for() -> None:
@@ -125,7 +201,7 @@ def test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for() -
         [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)
+    found, reasons = json.loads(done.stdout)
     ((kind, size, axes, count, primitive, reason),) = found["product"]
     assert (kind, size, axes, count, primitive) == ("all-reduce", 2, ["y"], 2 * 8 * 4, "dot_general")
     assert "along y" in reason
@@ -139,3 +215,8 @@ def test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for() -
     assert found["gathered"][0][2] == ["x"]
     ((kind, size, axes, count, primitive, _),) = found["summed"]
     assert (kind, size, axes, count, primitive) == ("all-reduce", 4, ["x"], 8 * 4, "reduce_sum")
+    for name, expected in REASONS.items():
+        left = [tuple(each) for each in reasons[name]]
+        for kind, words in expected:
+            left.remove(next(each for each in left if each[0] == kind and re.search(words, each[1])))
+        assert not left, name

@@ -1,0 +1,288 @@
+"""Why a program that is divided among devices sends something: what in the user's program asked for a collective.
+
+In: the instructions of the compiled program, the numbers of the equations that each belongs to, and the equations
+themselves. Out: a line of text for each collective. An equation asks for one itself, or was made by transposing one
+that did; else XLA's partitioner put the collective there, since an operand lies otherwise than the operation needs it,
+or its result otherwise than what uses it does. What cannot be told from the program is not said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from minijax.core.names import transposed_from
+from minijax.errors import position
+from minijax.interpreters.named_axes import axis_users
+from minijax.ir.jaxpr import JaxprEqn, Literal, Var, subjaxprs
+from minijax.ops.nary import elementwise_primitives
+from minijax.tools.programs import hlo
+from minijax.tools.recording.sources import expression
+from minijax.tools.values.meetings import written
+
+# What an equation that asks for a collective is made of by XLA.
+_ASKED = {
+    "psum": "all-reduce",
+    "psum_invariant": "all-reduce",
+    "pmax": "all-reduce",
+    "pmin": "all-reduce",
+    "all_gather": "all-gather",
+    "all_gather_invariant": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "all_to_all": "all-to-all",
+    "ppermute": "collective-permute",
+    "pbroadcast": "collective-broadcast",
+}
+# Functions of users' that ask by way of another one.
+_BY_WAY = {"pmean": "psum", "pshuffle": "ppermute", "pswapaxes": "all_to_all"}
+# Those of users' that say where a value is to lie, by the primitives that they become.
+_PLACING = {"sharding_constraint": "with_sharding_constraint", "reshard": "reshard"}
+_CONTRACTIONS = ("dot_general", "conv_general_dilated")
+_LOOPS = ("scan", "while")
+# Instructions that only rearrange: that one belongs to an equation does not say that it is computed there.
+_REARRANGING = {
+    *("bitcast", "broadcast", "concatenate", "constant", "convert", "copy", "dynamic-slice", "dynamic-update-slice"),
+    *("get-tuple-element", "iota", "pad", "parameter", "partition-id", "reshape", "select", "slice", "transpose"),
+    *("tuple", "while", "conditional", *hlo.HOLDING),
+}
+
+
+class Uses:
+    """What reads the results of equations, calls of ``jit`` seen through."""
+
+    def __init__(self, eqns: Sequence[JaxprEqn], results: Iterable[Any]) -> None:
+        self.readers: dict[Var, list[JaxprEqn]] = {}
+        # the variables that are what a call's operand is inside, and what a call's result was inside
+        self.also: dict[Var, list[Var]] = {}
+        self.results = {v: i for i, v in enumerate(results) if isinstance(v, Var)}
+        for eqn in eqns:
+            if eqn.primitive.name == "jit":
+                (body,) = subjaxprs(eqn.params)
+                pairs = [*zip(eqn.invars, body.invars, strict=True), *zip(body.outvars, eqn.outvars, strict=True)]
+                for outer, inner in pairs:
+                    if isinstance(outer, Var):
+                        self.also.setdefault(outer, []).append(inner)
+                continue
+            for v in eqn.invars:
+                if type(v) is not Literal:
+                    self.readers.setdefault(v, []).append(eqn)
+
+    def of(self, eqn: JaxprEqn) -> tuple[list[JaxprEqn], list[int]]:
+        """The equations that read what ``eqn`` gives, and which results of the program that is."""
+        todo, seen = [*eqn.outvars], set(eqn.outvars)
+        readers: list[JaxprEqn] = []
+        numbers: list[int] = []
+        while todo:
+            v = todo.pop()
+            readers += [each for each in self.readers.get(v, ()) if each not in readers]
+            if v in self.results:
+                numbers.append(self.results[v])
+            more = [each for each in self.also.get(v, ()) if each not in seen]
+            seen.update(more)
+            todo += more
+        return readers, numbers
+
+
+class Reasons:
+    """Why the collectives of one program are in it.
+
+    ``links`` are the numbers of the equations of each line of the program, ``eqns`` the equations by number (from 1),
+    ``results`` the program's, and ``outs`` where these are to lie (None: where XLA puts them).
+    """
+
+    def __init__(
+        self,
+        instructions: Mapping[int, hlo.Instruction],
+        links: Sequence[Sequence[int]],
+        eqns: Sequence[JaxprEqn],
+        results: Sequence[Any],
+        outs: Sequence[Any],
+    ) -> None:
+        self.instructions = instructions
+        self.links = links
+        self.eqns = eqns
+        self.outs = outs
+        self.uses = Uses(eqns, results)
+        # the equation whose jaxpr each one stands in
+        self.around = {each: eqn for eqn in eqns for body in subjaxprs(eqn.params) for each in body.eqns}
+        # what the backward pass of a ``checkpoint`` holds
+        self.recomputed: set[JaxprEqn] = set()
+        for eqn in eqns:
+            if eqn.primitive.name == "remat2" and eqn.params["differentiated"]:
+                self.recomputed.update(_inside(eqn))
+        self.named = {(each.computation, each.name): i for i, each in instructions.items()}
+        self.callers: dict[str, list[int]] = {}
+        self.users: dict[int, list[int]] = {}
+        for i, each in instructions.items():
+            for called in each.called:
+                self.callers.setdefault(called, []).append(i)
+            for name in each.operands:
+                if (each.computation, name) in self.named:
+                    self.users.setdefault(self.named[each.computation, name], []).append(i)
+
+    def of(self, at: int, kind: str, axes: tuple[str, ...]) -> str:
+        """Why the collective on line ``at``, of this kind along these axes (() if along no whole ones), is there."""
+        along = f" along {' and '.join(axes)}" if axes else ""
+        numbers = self.links[at]
+        if not numbers:
+            return "a result or an argument is to lie otherwise" + along
+        eqns = [self.eqns[number - 1] for number in numbers]
+        found = [*dict.fromkeys(self._of_equation(at, kind, axes, along, eqn) for eqn in eqns)]
+        return found[0] if len(found) == 1 else "merged by XLA: " + "; ".join(found)
+
+    def _of_equation(self, at: int, kind: str, axes: tuple[str, ...], along: str, eqn: JaxprEqn) -> str:
+        primitive = eqn.primitive.name
+        chain = transposed_from(self._source(eqn))
+        if _ASKED.get(primitive) == kind and set(axes) <= {*map(str, axis_users[eqn.primitive](eqn.params))}:
+            again = not chain and eqn in self.recomputed
+            return _asked(eqn, self._source(eqn), along) + ", computed again under checkpoint" * again
+        reason = self._of_partitioner(at, kind, along, eqn)
+        return f"{reason} (transpose of {_transposed(chain)})" if chain else reason
+
+    def _source(self, eqn: JaxprEqn) -> Any:
+        """Where an equation comes from; of one that has no line, where that which holds it does."""
+        at: JaxprEqn | None = eqn
+        while at is not None and at.source is None:
+            at = self.around.get(at)
+        return None if at is None else at.source
+
+    def _of_partitioner(self, at: int, kind: str, along: str, eqn: JaxprEqn) -> str:
+        """Why XLA's partitioner sends something for an equation that does not ask for it."""
+        name = eqn.primitive.name
+        if kind == "all-reduce":
+            if name in _CONTRACTIONS:
+                return f"the summed dimension is divided{along}: each device has a part of every sum"
+            if name.startswith(("reduce_", "scatter")) and name != "reduce_precision":
+                return f"what {name} reduces is divided{along}"
+            return f"each device has a part of what {name} gives, divided{along}: XLA joins them by a sum"
+        if kind == "reduce-scatter":
+            return f"sums over devices of which each keeps its part{along}"
+        if name in _PLACING:
+            return f"{_PLACING[name]} says so: its operand lies otherwise"
+        side = self._side(at, eqn)
+        single = eqn.primitive in elementwise_primitives and _arrays(eqn) == 1
+        if side == "after" or single:
+            return self._wanted(eqn, along)
+        if name in _LOOPS:
+            return f"what {name} is given or carries is divided otherwise inside"
+        if eqn.primitive in elementwise_primitives:
+            return f"the operands of {name} are divided unlike each other, or unlike its result"
+        if side != "before" and self._placed(eqn):
+            return f"an operand of {name}, or its result, is to lie otherwise{along}"
+        if kind == "all-gather":
+            return f"all of an operand is needed on each device, and it was divided{along}"
+        if kind == "all-to-all":
+            return f"{name} needs a dimension whole that is divided{along}: another one is divided instead"
+        return f"parts of the operands and of the result of {name} lie on different devices"
+
+    def _placed(self, eqn: JaxprEqn) -> str:
+        """What says where the result of ``eqn`` is to lie; '' if nothing does."""
+        readers, results = self.uses.of(eqn)
+        for each in readers:
+            if each.primitive.name in _PLACING:
+                return f"{_PLACING[each.primitive.name]}{_line(each)} wants it"
+        given = any(i < len(self.outs) and self.outs[i] is not None for i in results)
+        return "the program's result is to be (out_shardings, or its type)" if given else ""
+
+    def _wanted(self, eqn: JaxprEqn, along: str) -> str:
+        """Of a result that is divided otherwise than it is used."""
+        user = self._placed(eqn)
+        if not user:
+            readers, _ = self.uses.of(eqn)
+            names = dict.fromkeys([each.primitive.name + _line(each) for each in readers])
+            user = f"{next(iter(names)) if len(names) == 1 else 'what uses it'} wants it"
+        return f"the result of {eqn.primitive.name} is divided otherwise{along} than {user}"
+
+    def _side(self, at: int, eqn: JaxprEqn) -> str:
+        """Whether the collective on line ``at`` comes 'before' the equation is computed, or 'after'; '' if unclear."""
+        computing = self._computing(self.instructions[at].computation, eqn)
+        after = not computing.isdisjoint(self._reached(at, self._operands))
+        before = not computing.isdisjoint(self._reached(at, lambda i: self.users.get(i, ())))
+        return "" if after == before else "after" if after else "before"
+
+    def _operands(self, i: int) -> Iterator[int]:
+        each = self.instructions[i]
+        for name in each.operands:
+            if (each.computation, name) in self.named:
+                yield self.named[each.computation, name]
+
+    def _reached(self, at: int, steps: Any) -> set[int]:
+        seen: set[int] = set()
+        todo = [at]
+        while todo:
+            for i in steps(todo.pop()):
+                if i not in seen:
+                    seen.add(i)
+                    todo.append(i)
+        return seen
+
+    def _computing(self, computation: str, eqn: JaxprEqn) -> set[int]:
+        """The instructions of ``computation`` in which ``eqn`` is computed."""
+        found: set[int] = set()
+        for i, each in self.instructions.items():
+            if each.opcode in _REARRANGING or each.opcode.startswith(("all-", "collective-", "reduce-scatter")):
+                continue
+            if any(self.eqns[number - 1] is eqn for number in self.links[i]):
+                found |= self._holders(i, computation)
+        return found
+
+    def _holders(self, i: int, computation: str) -> set[int]:
+        """The instructions of ``computation`` that instruction ``i`` is, or is part of."""
+        found, seen = set(), {i}
+        todo = [i]
+        while todo:
+            at = todo.pop()
+            own = self.instructions[at].computation
+            if own == computation:
+                found.add(at)
+                continue
+            more = [each for each in self.callers.get(own, ()) if each not in seen]
+            seen.update(more)
+            todo += more
+        return found
+
+
+def _asked(eqn: JaxprEqn, source: Any, along: str) -> str:
+    """Of an equation that is a collective."""
+    name, chain = eqn.primitive.name, transposed_from(source)
+    if source is None:
+        return f"{name} of the jaxpr, which no line is known to ask for"
+    if not chain:
+        user = _called(source)
+        asked = user if _BY_WAY.get(user) == written(name) else written(name)
+        return f"{asked} asks for it" + (f" ({name} in the jaxpr)" if name != asked else "")
+    if chain[-1] == "pvary":
+        return f"transpose of pvary: what is the same{along} is used by each device, whose cotangents are summed"
+    if chain[-1] == "shard_map":
+        return f"transpose of shard_map: of what its spec does not divide{along}, cotangents of devices are summed"
+    return f"transpose of {_transposed(chain)} ({name} in the jaxpr)"
+
+
+def _transposed(chain: tuple[str, ...]) -> str:
+    """``psum_scatter``; of what was transposed again, ``the transpose of psum_scatter``."""
+    return "the transpose of " * (len(chain) - 1) + (written(chain[0]) or "an operation of JAX's")
+
+
+def _called(source: Any) -> str:
+    """The function that is called at ``source``, ``pmean`` of ``lax.pmean(x, "i")``; '' if none is."""
+    found = re.match(r"(?:\w+\.)*(\w+)\(", expression(*source[:2]))
+    return "" if found is None else found[1]
+
+
+def _line(eqn: JaxprEqn) -> str:
+    """`` (L9)``: where the user wrote ``eqn``; '' if that is not known."""
+    return "" if eqn.source is None else f" (L{position(eqn.source)[0]})"
+
+
+def _inside(eqn: JaxprEqn) -> Iterator[JaxprEqn]:
+    """The equations of the jaxprs that ``eqn`` holds, however deep."""
+    for body in subjaxprs(eqn.params):
+        for each in body.eqns:
+            yield each
+            yield from _inside(each)
+
+
+def _arrays(eqn: JaxprEqn) -> int:
+    """How many operands have dimensions that could be divided."""
+    return sum(1 for v in eqn.invars if v.aval.shape)

@@ -1,0 +1,124 @@
+"""What asked for each collective, beside JAX: ``python -m tests.sharded.reasons [--mode MODE] [-k WORDS] [--json]``.
+
+Every program of ``matrix_programs`` in every mode and of ``programs``, on 4 times 2 devices, itself and its gradient.
+JAX names each instruction of its compiled program, ``transpose(jvp())/shard_map/reduce_scatter``: which primitive it is
+of, and whether that was transposed, is to be what the microscope says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
+
+from minijax.tools.metal.collectives import of_lowered
+from tests.sharded import compare, matrix, programs
+from tests.sharded.matrix_programs import PROGRAMS
+
+SHAPE = (4, 2)
+KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
+INSTRUCTION = re.compile(rf'= \(?[a-z]\w*\[.* ({KINDS})(?:-start)?\(.*?op_name="([^"]*)"')
+MAPPED = "mapped"  # the mode of the programs of ``programs``
+# Of each kind of collective, primitives and whether these were transposed: of several, if XLA has merged them.
+Found = collections.Counter[tuple[str, frozenset[str], frozenset[bool]]]
+# What JAX lowers by way of another one, which it names: the reason here names the user's.
+BY_WAY = {"reduce": {"argmax", "argmin"}, "reduce_window_sum": {"cumsum"}, "dynamic_slice": {"scan"}}
+KNOWN = {"fft": "the transposed rule is JAX's own, whose lines are not known to be of the transpose"}
+
+
+def same(ours: Found, theirs: Found) -> bool:
+    """Whether both say the same, but for the names of what JAX lowers by way of another primitive."""
+    left = ours - theirs
+    for kind, names, flags in (theirs - ours).elements():
+        ways = set().union(*(BY_WAY.get(name, ()) for name in names))
+        found = next((each for each in left.elements() if each[::2] == (kind, flags) and each[1] <= ways), None)
+        if found is None:
+            return False
+        left[found] -= 1
+    return not left.total()
+
+
+def theirs(text: str) -> Found:
+    """Of JAX's compiled program."""
+    found: Found = collections.Counter()
+    for kind, name in INSTRUCTION.findall(text):  # ``jit(f)/psum``; of what was merged ``(jit(f)/psum:...)``
+        each = name.split(":")
+        primitives = frozenset(re.findall(r"[\w-]+", part)[-1] for part in each)
+        found[kind, primitives, frozenset("transpose(" in part for part in each)] += 1
+    return found
+
+
+def ours(lowered: Any) -> tuple[Found, list[str]]:
+    """The same of ours, and the reasons."""
+    listed, found = of_lowered(lowered), collections.Counter()
+    for each in listed:
+        primitives = frozenset(equation.primitive for equation in each.equations)
+        found[each.kind, primitives, frozenset("transpose of" in why for why in each.reason.split("; "))] += 1
+    return found, [each.reason for each in listed]
+
+
+def lowered(mode: str, name: str, library: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """A program, and its gradient if it has one, as functions that lower them."""
+    if mode == MAPPED:
+        ns, program = compare.namespace(library), programs.PROGRAMS[name]
+        f, args = compare.function(ns, program), compare.arguments(program)
+        loss, wrt = (lambda *xs: compare.total(ns, f(*xs))), program.wrt
+    else:
+        run = matrix.Run(library, (name, mode, SHAPE))
+        ns, f, args, wrt = run.ns, run.function, run.arguments(), run.wrt
+        loss = lambda *xs: matrix.total(ns, f(*xs))  # noqa: E731
+    yield "jit", lambda: ns.jit(f).lower(*args)
+    if wrt:
+        yield "gradient", lambda: ns.jit(ns.grad(loss, argnums=wrt)).lower(*args)
+
+
+def compared(mode: str, name: str) -> Iterator[tuple[str, int, str, list[str]]]:
+    """For each way that JAX has: how many collectives, what differs ('' if nothing does), and the reasons."""
+    context = matrix.Run("jax", (name, mode, SHAPE)).context if mode != MAPPED else contextlib.nullcontext
+    mine = matrix.Run("minijax", (name, mode, SHAPE)).context if mode != MAPPED else contextlib.nullcontext
+    with context(), mine():
+        for (way, their), (_, our) in zip(lowered(mode, name, "jax"), lowered(mode, name, "minijax"), strict=True):
+            program, refused = matrix.attempt(their)
+            if refused is not None:
+                continue
+            expected = theirs(program.compile().as_text())
+            program, error = matrix.attempt(our)
+            if error is not None or name in KNOWN:  # the former is the matrix's to tell
+                continue
+            found, reasons = ours(program)
+            more, fewer = dict(found - expected), dict(expected - found)
+            yield way, found.total(), "" if same(found, expected) else f"{more}, JAX {fewer}", reasons
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sharded.reasons")
+    parser.add_argument("--mode", choices=[*matrix.MODES, MAPPED], action="append")
+    parser.add_argument("-k", dest="word", default="")
+    parser.add_argument("--json", action="store_true", help="what differs, as JSON")
+    options = parser.parse_args(words)
+    count, differing = 0, {}
+    for mode in options.mode or [*matrix.MODES, MAPPED]:
+        for name in programs.PROGRAMS if mode == MAPPED else PROGRAMS:
+            if options.word not in name:
+                continue
+            for way, number, differs, reasons in compared(mode, name):
+                count += number
+                if differs:
+                    differing[f"{name} | {mode} | {way}"] = differs
+                if not options.json and (differs or options.word):
+                    print(f"{name} | {mode} | {way}: {differs or 'equal'}", *reasons, sep="\n    ", flush=True)
+    print(json.dumps({"collectives": count, "differing": differing}) if options.json else f"{count} collectives, "
+          f"{len(differing)} programs differ")  # fmt: skip
+    return 0 if options.json else bool(differing)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
