@@ -253,7 +253,6 @@ _defined_later(
     "minijax.extend.core.calls",
     "minijax.lax.linalg",
     "minijax.ops.meshes.reshard",
-    "minijax.ops.pmap",
     "minijax.ops.random.bits",
     "minijax.random.random_gamma",
 )

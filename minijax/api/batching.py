@@ -142,7 +142,7 @@ def _axis_size(
         raise ValueError("vmap must have at least one non-None value in in_axes, or an axis_size")
     if len(sizes) == 1:
         return sizes.pop()
-    raise ValueError(describe_sizes("vmap", fun, tree, leaves, dims, given))
+    raise ValueError(describe_sizes("vmap", fun, tree, [*map(get_aval, leaves)], dims, given))
 
 
 def _division(leaves: Sequence[Any], dims: Sequence[int | None]) -> Any:
@@ -165,7 +165,7 @@ def describe_sizes(
     transform: str,
     fun: Callable[..., Any],
     tree: PyTreeDef,
-    leaves: Sequence[Any],
+    avals: Sequence[Any],
     dims: Sequence[int | None],
     given: int | None = None,
 ) -> str:
@@ -173,9 +173,8 @@ def describe_sizes(
     lines = [f"{transform} got inconsistent sizes for array axes to be mapped:"]
     if given is not None:
         lines.append(f"  * axis_size is {given}")
-    for name, d, x in zip(leaf_names(fun, tree), dims, leaves, strict=True):
+    for name, d, aval in zip(leaf_names(fun, tree), dims, avals, strict=True):
         if d is not None:
-            aval = get_aval(x)
             lines.append(f"  * one axis had size {aval.shape[d]}: axis {d} of argument {name} of type {aval}")
     lines.append("Map axes of one size, or use in_axes=None for an argument that is the same for all.")
     return "\n".join(lines)

@@ -65,6 +65,10 @@ class JitFunction:
     # a call reads the first two; where an object has more than a handful of attributes, a slot is found sooner
     __slots__ = ("known", "takes_static", "__dict__", "__weakref__")
 
+    # the transformation, as messages call it; and whether ``disable_jit`` leaves nothing of it
+    transform = "jit"
+    runs_as_written = True
+
     def __init__(
         self,
         fun: Callable[..., Any],
@@ -80,7 +84,7 @@ class JitFunction:
         functools.update_wrapper(self, fun, updated=())
         # the function's own attributes show, but none of them may hide a method of this class
         own = getattr(fun, "__dict__", {})
-        self.__dict__.update((k, v) for k, v in own.items() if not hasattr(JitFunction, k))
+        self.__dict__.update((k, v) for k, v in own.items() if not hasattr(type(self), k))
         self.__wrapped__ = self.fun = fun
         self.static_argnums = static_argnums
         self.static_argnames = static_argnames
@@ -96,14 +100,19 @@ class JitFunction:
         self.places: dict[int, tuple[list[int], list[int]]] = {}
         # configuration, with the static arguments if there may be any -> the kinds of calls made
         self.known: dict[Any, Known] = {}
-        options: Any = (static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline)
-        if self._names_shardings:
-            options += (*map(_hashable, (in_shardings, out_shardings)),)
         try:
             self._caches = _staged.setdefault(fun, {})
         except TypeError:  # no weak reference, or no hash: the cache lives with this object
             self._caches = {}
-        self.cache = self._caches.setdefault(options, {})
+        self.cache = self._caches.setdefault(self._options(), {})
+
+    def _options(self) -> tuple[Any, ...]:
+        """What tells the caches of one function apart."""
+        static, donated = (self.static_argnums, self.static_argnames), (self.donate_argnums, self.donate_argnames)
+        options: tuple[Any, ...] = (*static, *donated, self.keep_unused, self.inline)
+        if self._names_shardings:
+            options += (*map(hashable_tree, (self.in_shardings, self.out_shardings)),)
+        return options
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # What happens here before the program is run costs a tenth of a small call: so small things are written out.
@@ -170,8 +179,12 @@ class JitFunction:
         if not pjrt.others_in_use:
             return None
         kept = kept_inputs(staged.closed) if not staged.outer and not self.keep_unused else None
+        taken = leaves if kept is None else [x if i in kept else None for i, x in enumerate(leaves)]
+        if "in_shardings" in staged.params:  # what they name is where an argument is brought
+            named = staged.params["in_shardings"][len(staged.outer) :]
+            taken = [x if each is UNSPECIFIED else None for x, each in zip(taken, named, strict=False)]
         return common_device(
-            leaves if kept is None else [x if i in kept else None for i, x in enumerate(leaves)],
+            taken,
             fun_name(self.fun),
             self._labels(staged),
         )
@@ -196,7 +209,7 @@ class JitFunction:
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]) -> Any:
         """Make the call the ordinary way; what it returns is described by ``Known``."""
-        if jit_disabled():
+        if jit_disabled() and self.runs_as_written:
             return self._with_static(static)(*args, **kwargs), (), (), None
         settings = trace_key()
         staged, leaves, avals = self._find(args, kwargs, static)
@@ -222,7 +235,7 @@ class JitFunction:
         if over is not None:
             outs = over(*leaves)
         elif program is None or unusual or checked:
-            outs = jit_p.bind(*staged.outer, *leaves, *staged.refs, **staged.params)
+            outs = jit_p.bind(*staged.outer, *leaves, *staged.refs, **self._bound(staged))
             if not staged.outer:
                 program = known_program(staged.closed, *staged.how)
                 staged.program = program
@@ -248,6 +261,10 @@ class JitFunction:
         known.learn(args, kwargs, leaves, avals, staged.repeat)
         return value, leaves, avals, staged.repeat
 
+    def _bound(self, staged: StagedCall) -> dict[str, Any]:
+        """The parameters that a call is bound with."""
+        return staged.params
+
     def __reduce__(self) -> Any:
         # of what a jitted function is made, without what it has compiled: so it can be copied and pickled
         made_of = (self.fun, self.static_argnums, self.static_argnames, self.donate_argnums, self.donate_argnames)
@@ -268,21 +285,22 @@ class JitFunction:
         if staged is None and not all([isinstance(aval, (ShapedArray, AbstractRef)) for aval in avals]):
             # with arrays of JAX itself as our own; TypeError for what merely has an ``aval``
             in_tree = tree_structure((args, kwargs))
-            taken = check_args(tree_leaves((args, kwargs)), "jit", self._with_static(static), in_tree)
+            taken = check_args(tree_leaves((args, kwargs)), self.transform, self._with_static(static), in_tree)
             args, kwargs = tree_unflatten(in_tree, taken)
             return self._find(args, kwargs, static)
         if staged is None or observe.on_cache:
             found = None if staged is None else staged.closed
             begun = None
             if not self.cache and len(self._caches) == 1:
-                begun = misses.announce_first("staging", "jit", self.fun, self.subject)
+                begun = misses.announce_first("staging", self.transform, self.fun, self.subject)
             if begun is None:
                 begun = misses.announce("staging", self.fun, key, found, self._explain)
         if staged is None:
             if not all(map(is_array_like, leaves)):  # such as an array of strings
-                check_args(leaves, "jit", self._with_static(static), tree_structure((args, kwargs)))
+                check_args(leaves, self.transform, self._with_static(static), tree_structure((args, kwargs)))
             staged = self._stage(avals, static, args, kwargs)
-            misses.store(cache, key, staged, staged.closed, staged.outer, self.fun, "jit", MAX_SIGNATURES, begun)
+            how = self.transform, MAX_SIGNATURES, begun
+            misses.store(cache, key, staged, staged.closed, staged.outer, self.fun, *how)
         return staged, leaves, avals
 
     def staged_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[StagedCall, list[Any]]:
@@ -310,7 +328,7 @@ class JitFunction:
                 aval = None
             if aval is None:
                 if not is_array_like(x):
-                    check_args(leaves, "jit", self._with_static(static), tree_structure((args, kwargs)))
+                    check_args(leaves, self.transform, self._with_static(static), tree_structure((args, kwargs)))
                 aval = get_aval(x)
             avals.append(aval)
         return (args_tree, kwargs_tree, tuple(avals), static, trace_key(), state.axis_env), leaves, avals
@@ -319,7 +337,7 @@ class JitFunction:
         try:
             return cache.get(key)
         except TypeError:
-            raise unhashable_static(key[3], self.subject, "jit") from None
+            raise unhashable_static(key[3], self.subject, self.transform) from None
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Dynamic args and kwargs, and the static ones as part of the key."""
@@ -345,9 +363,8 @@ class JitFunction:
         earlier = [_signature(each, staged.in_tree) for each, staged in misses.latest(self.cache)]
         signature = _signature(key) if earlier else None
         with_static = self._with_static(key[3])
-        return misses.explain(
-            self.fun, key, signature, earlier, "jit", with_static, other_options, reprs, len(self.cache)
-        )
+        kind, known = self.transform, len(self.cache)
+        return misses.explain(self.fun, key, signature, earlier, kind, with_static, other_options, reprs, known)
 
     # ------------------------------------------------------------------------------------------ staging
 
@@ -365,11 +382,9 @@ class JitFunction:
         return named_like(fun_of_dynamic, self.fun, at, named)
 
     def _stage(self, avals: Sequence[Any], static: Any, args: Any, kwargs: Any) -> StagedCall:
-        name = fun_name(self.fun)
         in_tree = tree_structure((args, kwargs))
-        flat = FlatFun(self._with_static(static), in_tree, "jit", subject=self.subject)
-        with observe.timed("trace", name):
-            closed = stage(flat, avals, self.subject, label="jit")
+        with observe.timed("trace", fun_name(self.fun)):
+            name, closed, out_tree, ins, outs = self._traced(avals, static, in_tree, args, kwargs)
         closed, refs = open_over_refs(closed) if AbstractRef.made else (closed, [])
         closed, outer = open_over_tracers(closed)
         donated = (False,) * len(outer) + self._donated(in_tree, args, kwargs, static) + (False,) * len(refs)
@@ -380,25 +395,40 @@ class JitFunction:
             params["keep_unused"] = True
         if self.inline:
             params["inline"] = True
-        if self._names_shardings:
-            params |= self._shardings(closed, args, kwargs, flat.out_tree, len(outer), len(refs))
-        return StagedCall(closed, outer, in_tree, flat.out_tree, params, refs)
+        if ins or outs:
+            params |= self._shardings(closed, ins, outs, len(outer), len(refs))
+        return StagedCall(closed, outer, in_tree, out_tree, params, refs)
 
-    def _shardings(
-        self, closed: ClosedJaxpr, args: Any, kwargs: Any, out_tree: Any, n_outer: int, n_refs: int
-    ) -> dict[str, Any]:
-        """The parameters of the call that say what the user named of its operands and results.
+    def _traced(
+        self, avals: Sequence[Any], static: Any, in_tree: Any, args: Any, kwargs: Any
+    ) -> tuple[str, ClosedJaxpr, Any, list[Any], list[Any]]:
+        """The program at a signature: its name, the jaxpr, the tree of its results.
 
-        ValueError if what was named is of another structure, or does not fit an array.
+        Also how its arguments and results are to lie: nothing where nothing is said. ValueError if what was said is of
+        another structure.
         """
+        flat = FlatFun(self._with_static(static), in_tree, self.transform, subject=self.subject)
+        closed = stage(flat, avals, self.subject, label=self.transform)
         if kwargs and self.in_shardings is not UNSPECIFIED:
             raise ValueError(
                 f"pjit does not support kwargs when in_shardings is specified. Pass the arguments of {self.subject} by "
                 "position."
             )
-        n_outs = len(closed.out_avals)
-        ins = _spread(self.in_shardings, args, "in_shardings")
-        outs = _spread(self.out_shardings, tree_unflatten(out_tree, range(n_outs)), "out_shardings")
+        ins: list[Any] = []
+        outs: list[Any] = []
+        if self._names_shardings:
+            ins = _spread(self.in_shardings, args, "in_shardings")
+            given = tree_unflatten(flat.out_tree, range(len(closed.out_avals)))
+            outs = _spread(self.out_shardings, given, "out_shardings")
+        return fun_name(self.fun), closed, flat.out_tree, ins, outs
+
+    def _shardings(
+        self, closed: ClosedJaxpr, ins: list[Any], outs: list[Any], n_outer: int, n_refs: int
+    ) -> dict[str, Any]:
+        """The parameters of the call that say how its operands and results are to lie.
+
+        ValueError if what was said does not fit an array.
+        """
         ins = [UNSPECIFIED] * n_outer + (ins or [UNSPECIFIED] * (len(closed.in_avals) - n_outer - n_refs))
         ins += [UNSPECIFIED] * n_refs
         said = {"in_shardings": (ins, closed.in_avals), "out_shardings": (outs, closed.out_avals)}
@@ -508,9 +538,9 @@ def _argument_names(jitted: weakref.ref[JitFunction], closed_over: int, in_tree:
     return [*[f"closed over {i}" for i in range(closed_over)], *leaf_names(alive.fun, in_tree)]
 
 
-def _hashable(shardings: Any) -> Any:
-    """What was said of shardings, as part of a key."""
-    leaves, tree = tree_flatten(shardings, is_leaf=is_none)
+def hashable_tree(given: Any) -> Any:
+    """A tree of what has a hash, as part of a key."""
+    leaves, tree = tree_flatten(given, is_leaf=is_none)
     return tuple(leaves), tree
 
 
@@ -558,7 +588,8 @@ def unhashable_static(static: tuple[Any, ...], subject: str, kind: str) -> Excep
         try:
             hash(value)
         except TypeError:
-            which = f"static_argnums={where}" if isinstance(where, int) else f"static_argnames={where!r}"
+            argnums = "static_broadcasted_argnums" if kind == "pmap" else "static_argnums"
+            which = f"{argnums}={where}" if isinstance(where, int) else f"static_argnames={where!r}"
             return ValueError(
                 f"Non-hashable static arguments are used in a {kind} function: "
                 f"{which} of {subject} has value {value!r} of type {type_}. Static arguments are part of the "

@@ -15,7 +15,7 @@ from minijax.core.keys import is_key
 from minijax.core.shardings import concrete
 from minijax.core.trace import Tracer
 from minijax.ops.call import default_place, to_buffer
-from minijax.ops.sharded import ShardedArray, placed, there
+from minijax.ops.sharded import PlacedArray, placed, there
 from minijax.pytree import prefix_leaves, tree_flatten, tree_map, tree_unflatten
 
 
@@ -84,7 +84,7 @@ def block_until_ready(x: Any) -> Any:
         if type(leaf) is Array:
             if hasattr(leaf, "_buffer"):
                 buffers.append(leaf._buffer)
-        elif isinstance(leaf, ShardedArray):
+        elif type(leaf) is PlacedArray:
             leaf.block_until_ready()
         elif isinstance(leaf, Array) and leaf.on_device:
             buffers.append(leaf._buffer)

@@ -10,12 +10,12 @@ import numpy as np
 from minijax.api.devices import device_put
 from minijax.backend import spmd
 from minijax.config import x64_enabled
-from minijax.core.array import Array, as_array
+from minijax.core.array import Array, MeshArray, as_array
 from minijax.core.avals import ShapedArray
-from minijax.core.dtypes import canonicalize_dtype
+from minijax.core.dtypes import canonicalize_dtype, float0
 from minijax.core.keys import is_key, words_of
 from minijax.core.layouts import Format
-from minijax.core.shardings import Sharding, SingleDeviceSharding
+from minijax.core.shardings import Mesh, NamedSharding, Sharding, SingleDeviceSharding
 from minijax.core.trace import Tracer
 from minijax.errors import UnexpectedTracerError
 from minijax.ops.sharded import devices_of, mesh_array, placed
@@ -155,6 +155,55 @@ def _from_local(data: Any, shape: tuple[int, ...] | None, sharding: Any) -> Any:
         return value[tuple(picked)]
 
     return make_array_from_callback(shape, sharding, part_of)
+
+
+def host_local_to_global(x: Any, sharding: NamedSharding) -> Any:
+    """The array that lies as ``sharding`` says, over devices of several processes, of which this process has ``x``.
+
+    An array over several processes already is returned as it is.
+    """
+    if getattr(x, "dtype", None) == float0:
+        return np.zeros(_whole_shape(x, sharding), float0)
+    array = as_array(x)
+    if type(array) is MeshArray and not array.device.is_fully_addressable:
+        return array
+    own = _own(sharding)
+    aval = array.aval.update(shape=_whole_shape(array, sharding))
+    inner = aval.update(shape=sharding.shard_shape(aval.shape))
+    if type(array) is MeshArray and array.device.is_equivalent_to(own, array.ndim):
+        return mesh_array(spmd.put_together(spmd.parts(array._buffer, inner), sharding, aval), aval, sharding)
+    value = array._value()
+    if is_key(aval.dtype):
+        value = words_of(value, aval.dtype)
+    value, places = np.asarray(value), own.devices_indices_map(array.shape)
+    parts = [value[places[device]] for device in sharding.local_devices]
+    return mesh_array(spmd.put_parts(parts, sharding, aval), aval, sharding)
+
+
+def _own(sharding: NamedSharding) -> NamedSharding:
+    """How this process's part of an array lies that lies as ``sharding`` says."""
+    mesh = sharding.mesh
+    assert isinstance(mesh, Mesh), "arrays lie on devices"
+    return NamedSharding(mesh.local_mesh, sharding.spec)
+
+
+def _whole_shape(x: Any, sharding: NamedSharding) -> tuple[int, ...]:
+    """The shape of the array over all processes of which this process has ``x``."""
+    own = _own(sharding)
+    counts = sharding.tiles(len(x.shape)).shape[:-1]
+    return tuple(size * count for size, count in zip(own.shard_shape(x.shape), counts, strict=True))
+
+
+def global_to_host_local(x: Any) -> Any:
+    """What this process has of an array over several processes; anything else as it is."""
+    if type(x) is not MeshArray or x.device.is_fully_addressable:
+        return x
+    own = _own(x.device)
+    inner = x.aval.update(shape=x.device.shard_shape(x.aval.shape))
+    pieces = spmd.parts(x._buffer, inner)
+    counts = own.tiles(x.ndim).shape[:-1]
+    aval = x.aval.update(shape=tuple(size * count for size, count in zip(inner.shape, counts, strict=True)))
+    return mesh_array(spmd.put_together(pieces, own, aval), aval, own)
 
 
 def _check(part: Array, shape: tuple[int, ...], dtype: Any, sharding: Sharding, name: str) -> None:

@@ -1,57 +1,39 @@
-"""``pmap``: one function on several devices at once, each on its slice of the arguments."""
+"""``pmap``: one function on several devices at once, each on its slice of the arguments.
+
+A call is that of a jitted ``shard_map`` over a mesh of one axis: each device drops the mapped dimensions of its parts,
+of size 1, runs the function, and gives its results such a dimension again. So a pmapped function is a ``JitFunction``
+that makes its program so; the mesh follows from the arguments, by a signature.
+"""
 
 from __future__ import annotations
 
-import functools
-import weakref
+import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from minijax.api import misses
 from minijax.api.batching import check_axes, describe_sizes
-from minijax.api.compile import open_over_tracers, unhashable_static
-from minijax.api.differences import CallSignature, Miss
-from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name, int_or_ints, named_like
+from minijax.api.compile import JitFunction, hashable_tree
+from minijax.api.flat import FlatFun, check_callable, int_or_ints
+from minijax.api.placed_arrays import global_to_host_local, host_local_to_global
+from minijax.api.shard_map import bind_over
+from minijax.api.stages import StagedCall
 from minijax.backend import pjrt
-from minijax.config import trace_key
-from minijax.core import late, observe
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
+from minijax.core.refs import AbstractRef, Ref
+from minijax.core.shardings import AxisType, Mesh, NamedSharding, PartitionSpec, context
 from minijax.core.trace import state
-from minijax.interpreters.named_axes import bound_axes
+from minijax.core.varying import current_mesh, manual_axes
 from minijax.interpreters.stage import stage
-from minijax.pytree import prefix_leaves, tree_flatten, tree_unflatten
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ops.call import jit_p
+from minijax.ops.shape import expand_dims, squeeze
+from minijax.pytree import prefix_leaves, tree_unflatten
 
-if TYPE_CHECKING:
-    from minijax.ops.pmap import PmapProgram
-
-# The primitive's module, with those of the collectives, which the first call of a mapped function brings.
-_of_primitive = functools.partial(late.public, "minijax.ops.pmap")
-# What the axis is called where the user does not name it.
+# What the axis is called where the user does not name it, and the program.
 UNNAMED = "_internal_pmap_axis_name"
-
-# fun -> options -> signature -> StagedPmap, alive as long as the function is
-_staged: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, StagedPmap]]] = weakref.WeakKeyDictionary()
-
-# Beyond this many signatures of one function, the earliest is forgotten.
-MAX_SIGNATURES = 4096
-
-
-class StagedPmap:
-    """One signature: what ``pmap_p`` is bound with, the outer tracers that come first, and the output's tree.
-
-    ``program`` is what runs it, once that was made.
-    """
-
-    __slots__ = ("params", "outer", "in_tree", "out_tree", "program")
-
-    def __init__(self, params: dict[str, Any], outer: list[Any], in_tree: Any, out_tree: Any) -> None:
-        self.params = params
-        self.outer = outer
-        self.in_tree = in_tree
-        self.out_tree = out_tree
-        self.program: PmapProgram | None = None
+_PROGRAM = "_fun"
 
 
 class Options(NamedTuple):
@@ -63,162 +45,93 @@ class Options(NamedTuple):
     static: tuple[int, ...]
     donated: tuple[int, ...]
     devices: tuple[Any, ...] | None
+    backend: str | None
     axis_size: int | None
+    # whether a call stays within this process
+    alone: bool = False
+
+    def within_process(self) -> Options:
+        """The same over this process's own devices."""
+        own = tuple(pjrt.local_devices())
+        return Options(*self[:5], own, self.backend, None, True)
 
 
-class PmapFunction:
+class PmapFunction(JitFunction):
     """What ``pmap`` returns: call it with arguments that have the mapped axis; ``lower`` shows the program."""
 
-    def __init__(self, fun: Callable[..., Any], options: Options) -> None:
-        functools.update_wrapper(self, fun, updated=())
-        self.__wrapped__ = self.fun = fun
-        self.options = options
-        self.subject = describe(fun)
-        try:
-            self.cache = _staged.setdefault(fun, {}).setdefault(options, {})
-        except TypeError:  # no weak reference, or no hash: the cache lives with this object
-            self.cache = {}
+    # no attribute, which a function made of this one would take over
+    __slots__ = ("options",)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        staged, leaves = self._find(args, kwargs)
-        if staged.program is not None and len(state.stack) == 1 and not observe.bind_watched:
-            outs = staged.program(*leaves)
-        else:
-            outs = _of_primitive("pmap_p").bind(*staged.outer, *leaves, **staged.params)
-            if len(state.stack) == 1:
-                # made by now; with nothing on the stack there is nothing to ask bind for
-                staged.program = _of_primitive("pmap_program")(staged.params)
-        return tree_unflatten(staged.out_tree, outs)
+    transform = "pmap"
+    runs_as_written = False
+
+    def __init__(self, fun: Callable[..., Any], options: Options) -> None:
+        self.options = options
+        super().__init__(fun, options.static, (), options.donated, (), False, False)
+
+    def _options(self) -> tuple[Any, ...]:
+        each = self.options
+        return ("pmap", each.axis_name, *map(hashable_tree, (each.in_axes, each.out_axes)), *each[3:])
+
+    def __reduce__(self) -> Any:
+        return PmapFunction, (self.fun, self.options)
 
     def __repr__(self) -> str:
         return f"<pmap of {self.subject}>"
 
-    def lower(self, *args: Any, **kwargs: Any) -> PmapLowered:
-        """Stage, lower and compile at these arguments, without running."""
-        staged, _ = self._find(args, kwargs)
-        if staged.outer:
-            raise TypeError("pmap(f).lower must be called outside of other transformations: f closes over a tracer.")
-        return PmapLowered(fun_name(self.fun), staged)
+    # ------------------------------------------------------------------------------------------ signatures
 
-    def _key(
-        self, dynamic: tuple[Any, ...], static: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], list[Any]]:
-        """The key of a call's signature, and its dynamic leaves."""
-        leaves, in_tree = tree_flatten((dynamic, kwargs))
-        try:
-            avals = tuple([x.aval for x in leaves])
-        except AttributeError:
-            avals = (None,)
-        if not all([type(aval) is ShapedArray for aval in avals]):
-            leaves = check_args(leaves, "pmap", self._with_static(static), in_tree)
-            avals = tuple(map(get_aval, leaves))
-        return (in_tree, avals, static, trace_key(), state.axis_env), leaves
-
-    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[StagedPmap, list[Any]]:
-        dynamic, static, in_axes = self._split(args)
-        key, leaves = self._key(dynamic, static, kwargs)
-        in_tree, avals, *_ = key
-        cache = observe.staging_cache(self.cache) if observe.observers else self.cache
-        staged = self._get(cache, key)
-        if staged is None or observe.on_cache:
-            found = None if staged is None else staged.params["jaxpr"]
-            begun = misses.announce("staging", self.fun, key, found, self._explain)
-        if staged is None:
-            axes = self._in_axes(in_axes, dynamic, leaves)
-            local, total = self._sizes(leaves, axes, in_tree, static)
-            params, outer, out_tree = self._stage(in_tree, avals, axes, local, total, static)
-            params["donated_invars"] = (*[False] * len(outer), *self._donated(len(args), dynamic, kwargs))
-            staged = StagedPmap(params, outer, in_tree, out_tree)
-            misses.store(cache, key, staged, params["jaxpr"], outer, self.fun, "pmap", MAX_SIGNATURES, begun)
-        return staged, leaves
-
-    def explain_cache_miss(self, *args: Any, **kwargs: Any) -> Miss | None:
-        """Why a call with these arguments would be traced; None if it is cached. Nothing is run."""
-        dynamic, static, _ = self._split(args)
-        key, _ = self._key(dynamic, static, kwargs)
-        return self._explain(key) if self._get(self.cache, key) is None else None
-
-    def explain_cache_hit(self, *args: Any, **kwargs: Any) -> tuple[str, tuple[str, ...]]:
-        """As that of ``jit``: what is to be said of a call that is cached."""
-        dynamic, static, _ = self._split(args)
-        staged = self._get(self.cache, self._key(dynamic, static, kwargs)[0])
-        return ("", ()) if staged is None else misses.explain_hit(staged.params["jaxpr"])
-
-    def _get(self, cache: dict[Any, StagedPmap], key: tuple[Any, ...]) -> StagedPmap | None:
-        try:
-            return cache.get(key)
-        except TypeError:
-            raise unhashable_static((key[2], ()), self.subject, "pmapped") from None
-
-    def _explain(self, key: tuple[Any, ...], reprs: bool = True) -> Miss:
-        """Why ``key`` was not found: what differs from the nearest earlier signature."""
-        if key in self.cache:
-            return misses.RETRACED
-        earlier = [CallSignature(*each) for each, _ in misses.latest(self.cache)]
-        signature = CallSignature(*key)
-        with_static = self._with_static(signature.static)
-        return misses.explain(
-            self.fun, key, signature, earlier, "pmap", with_static, reprs=reprs, known=len(self.cache)
-        )
-
-    def _stage(
-        self, in_tree: Any, avals: Sequence[Any], axes: Sequence[int | None], local: int, total: int, static: Any
-    ) -> tuple[dict[str, Any], list[Any], Any]:
-        """The parameters of the call, the outer tracers it closes over, and the tree of its output."""
-        options, name = self.options, fun_name(self.fun)
-        flat = FlatFun(self._with_static(static), in_tree, "pmap", subject=self.subject)
-        with observe.timed("trace", name), bound_axes([(options.axis_name, total)]):
-            inner = [_of_primitive("removed")(aval, axis) for aval, axis in zip(avals, axes, strict=True)]
-            closed, outer = open_over_tracers(stage(flat, inner, self.subject, label="pmap"))
-        params = {
-            "axis_name": options.axis_name,
-            "axis_size": local,
-            "global_axis_size": total,
-            "in_axes": (*[None] * len(outer), *axes),
-            "out_axes": self._out_axes(flat, closed.out_avals),
-            "name": name,
-            "jaxpr": closed,
-            "devices": options.devices,
-        }
-        return params, outer, flat.out_tree
-
-    def _donated(self, n_args: int, dynamic: tuple[Any, ...], kwargs: dict[str, Any]) -> list[bool]:
-        statics = {i % n_args for i in self.options.static}
-        donates = {i % n_args for i in self.options.donated if -n_args <= i < n_args}
-        flags: list[bool] = []
-        for place, arg in zip([i for i in range(n_args) if i not in statics], dynamic, strict=True):
-            flags += [place in donates] * len(tree_flatten(arg)[0])
-        return flags + [False] * len(tree_flatten(kwargs)[0])
-
-    def _split(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
-        """The dynamic arguments, the static ones as part of the key, and ``in_axes`` without theirs."""
-        numbers, in_axes = self.options.static, self.options.in_axes
-        if not numbers:
-            return args, (), in_axes
-        if max(numbers) >= len(args):
+    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        static = self.options.static
+        if max(static) >= len(args):
             raise ValueError(
-                f"pmapped function has static_broadcasted_argnums={numbers} but was called with only {len(args)} "
+                f"pmapped function has static_broadcasted_argnums={static} but was called with only {len(args)} "
                 f"positional argument{'s' if len(args) > 1 else ''}. All static broadcasted arguments must be passed "
                 "positionally."
             )
-        at = {i % len(args) for i in numbers}
-        if isinstance(in_axes, tuple):
+        return super()._split(args, kwargs)
+
+    def _traced(
+        self, avals: Sequence[Any], static: Any, in_tree: Any, args: Any, kwargs: Any
+    ) -> tuple[str, ClosedJaxpr, Any, list[Any], list[Any]]:
+        options = self.options
+        flat = FlatFun(self._with_static(static), in_tree, "pmap", subject=self.subject)
+        if any([isinstance(aval, AbstractRef) for aval in avals]):
+            raise NotImplementedError(_of_references(self.subject))
+        axes = self._in_axes(static, args, avals)
+        mesh = self._mesh(self._size(flat, axes, avals))
+        specs = [_spec(axis, options.axis_name) for axis in axes]
+        out_specs: list[PartitionSpec] = []
+
+        def part(*values: Any) -> list[Any]:
+            slices = [x if axis is None else squeeze(x, [axis]) for x, axis in zip(values, axes, strict=True)]
+            outs = flat(*slices)
+            out_axes = self._out_axes(flat.out_tree, outs)
+            out_specs[:] = [_spec(axis, options.axis_name) for axis in out_axes]
+            return [x if axis is None else expand_dims(x, [axis]) for x, axis in zip(outs, out_axes, strict=True)]
+
+        def mapped(*leaves: Any) -> list[Any]:
+            names = frozenset(mesh.axis_names)
+            return bind_over(part, leaves, mesh, mesh, names, False, specs, out_specs, self.subject, "pmap")
+
+        part.input_names = mapped.input_names = flat.input_names  # type: ignore[attr-defined]
+        closed = stage(mapped, avals, self.subject, label="pmap")
+        if any([isinstance(c, Ref) for c in closed.consts]):
+            raise NotImplementedError(_of_references(self.subject))
+        ins, outs = ([NamedSharding(mesh, spec) for spec in each] for each in (specs, out_specs))
+        return _PROGRAM, closed, flat.out_tree, ins, outs
+
+    def _bound(self, staged: StagedCall) -> dict[str, Any]:
+        if _nothing_traced():
+            return staged.params
+        # where something is traced, whoever evaluates it says where arrays lie
+        return {key: value for key, value in staged.params.items() if key not in ("in_shardings", "out_shardings")}
+
+    def _in_axes(self, static: Any, args: tuple[Any, ...], avals: Sequence[Any]) -> tuple[int | None, ...]:
+        in_axes = self.options.in_axes
+        at = {i for i, _, _ in static[0]} if static else set()
+        if at and isinstance(in_axes, tuple):
             in_axes = tuple(axis for i, axis in enumerate(in_axes) if i not in at)
-        static = tuple((i, type(args[i]), args[i]) for i in sorted(at))
-        return tuple(arg for i, arg in enumerate(args) if i not in at), static, in_axes
-
-    def _with_static(self, static: tuple[Any, ...]) -> Callable[..., Any]:
-        if not static:
-            return self.fun
-        at = {i: value for i, _, value in static}
-
-        def fun_of_dynamic(*args: Any, **kwargs: Any) -> Any:
-            given = iter(args)
-            return self.fun(*[at[i] if i in at else next(given) for i in range(len(args) + len(at))], **kwargs)
-
-        return named_like(fun_of_dynamic, self.fun, at)
-
-    def _in_axes(self, in_axes: Any, args: tuple[Any, ...], leaves: Sequence[Any]) -> tuple[int | None, ...]:
         try:
             axes = prefix_leaves(in_axes, args, name="pmap in_axes")
         except ValueError as error:
@@ -226,105 +139,130 @@ class PmapFunction:
                 f"{error}\npmap in_axes must be a tree prefix of the tuple of positional arguments; arguments passed "
                 "by keyword are mapped over their leading axis."
             ) from None
-        axes += [0] * (len(leaves) - len(axes))
-        return tuple(_canonical(x, axis) for x, axis in zip(leaves, axes, strict=True))
+        axes += [0] * (len(avals) - len(axes))
+        return tuple(_canonical(aval, axis) for aval, axis in zip(avals, axes, strict=True))
 
-    def _out_axes(self, flat: FlatFun, out_avals: Sequence[Any]) -> tuple[int | None, ...]:
+    def _out_axes(self, out_tree: Any, outs: Sequence[Any]) -> list[int | None]:
         try:
-            axes = prefix_leaves(self.options.out_axes, flat.out_tree, name="pmap out_axes")
+            axes = prefix_leaves(self.options.out_axes, out_tree, name="pmap out_axes")
         except ValueError as error:
             raise ValueError(f"{error}\npmap out_axes must be a tree prefix of the function's output.") from None
         found: list[int | None] = []
-        for axis, aval in zip(axes, out_avals, strict=True):
-            if axis is not None and not -aval.ndim - 1 <= axis <= aval.ndim:
+        for axis, ndim in zip(axes, [get_aval(x).ndim for x in outs], strict=True):
+            if axis is not None and not -ndim - 1 <= axis <= ndim:
                 raise ValueError(
-                    f"axis {axis} is out of bounds for array of dimension {aval.ndim + 1}: pmap out_axes must fit "
-                    "every output, with the mapped axis counted."
+                    f"axis {axis} is out of bounds for array of dimension {ndim + 1}: pmap out_axes must fit every "
+                    "output, with the mapped axis counted."
                 )
-            found.append(None if axis is None else axis % (aval.ndim + 1))
-        return tuple(found)
+            found.append(None if axis is None else axis % (ndim + 1))
+        return found
 
-    def _sizes(
-        self, leaves: Sequence[Any], axes: Sequence[int | None], in_tree: Any, static: tuple[Any, ...]
-    ) -> tuple[int, int]:
-        """How many instances this process has, and how many there are."""
-        sizes = {get_aval(x).shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None}
+    def _size(self, flat: FlatFun, axes: Sequence[int | None], avals: Sequence[Any]) -> int:
+        """How many devices take part: the size of the mapped axis."""
+        sizes = {aval.shape[axis] for aval, axis in zip(avals, axes, strict=True) if axis is not None}
         if not sizes:
             raise ValueError("pmap requires at least one argument with a mapped axis.")
         if len(sizes) > 1:
-            raise ValueError(describe_sizes("pmap", self._with_static(static), in_tree, leaves, axes))
-        local = sizes.pop()
+            raise ValueError(describe_sizes("pmap", flat.fun, flat.in_tree, avals, axes))
+        (size,) = sizes
+        given = self.options.axis_size
+        if given is not None and given != size:
+            raise ValueError(f"Specified axis_size {given} doesn't match received axis_size {size}.")
+        return int(size)
+
+    def _mesh(self, size: int) -> Mesh:
+        backend = self.options.backend
+        if backend is not None and backend != pjrt.platform():
+            raise RuntimeError(f"Unknown backend {backend}. Available backends are [{pjrt.platform()!r}].")
+        mesh = Mesh(pjrt.program_devices(size, self.options.devices), (self.options.axis_name,))
+        within = current_mesh()
+        outer: Any = context.mesh if within is None else within
+        if within is not None or outer is not None and outer != mesh:
+            manual = outer.abstract_mesh.update_axis_types(dict.fromkeys(manual_axes(), AxisType.Manual))
+            raise ValueError(
+                f"The context mesh {manual} should match the mesh passed to shard_map {mesh}, which is "
+                f"what pmap of {self.subject} needs. Within pmap and shard_map map with vmap, and call pmap where no "
+                "mesh is set."
+            )
+        return mesh
+
+    # ------------------------------------------------------------------------------------------ several processes
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]) -> Any:
+        if not self._over_processes:
+            return super().call(args, kwargs, static)
+        if not _nothing_traced():
+            # each process traces for itself, so what it traces is over its own devices
+            return PmapFunction(self.fun, self.options.within_process()).call(args, kwargs, static)
+        staged, leaves, avals = self._find(args, kwargs, static)
+        outs = jit_p.bind(*leaves, **staged.params)
+        for i in itertools.compress(range(len(leaves)), staged.params["donated_invars"]):
+            leaves[i].forget_host_copy()
+        # what other processes have of the results is theirs; as long as no kind of call is learnt, all come this way
+        return tree_unflatten(staged.out_tree, [*map(global_to_host_local, outs)]), leaves, avals, None
+
+    @property
+    def _over_processes(self) -> bool:
+        return pjrt.process_count() > 1 and not self.options.alone
+
+    def _key(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]
+    ) -> tuple[tuple[Any, ...], list[Any], list[Any]]:
+        key, leaves, avals = super()._key(args, kwargs, static)
+        if not (self._over_processes and _nothing_traced()):
+            return key, leaves, avals
+        axes = self._in_axes(static, args, avals)
+        mesh = self._global_mesh({aval.shape[axis] for aval, axis in zip(avals, axes, strict=True) if axis is not None})
+        whole = [NamedSharding(mesh, _spec(axis, self.options.axis_name)) for axis in axes]
+        leaves = [*map(host_local_to_global, leaves, whole)]
+        avals = [*map(get_aval, leaves)]
+        return (*key[:2], tuple(avals), *key[3:]), leaves, avals
+
+    def _global_mesh(self, sizes: set[int]) -> Mesh:
+        """The mesh over all processes, of which this one has mapped axes of these sizes."""
+        if len(sizes) != 1:
+            raise ValueError(
+                f"pmap got mapped axes of sizes {sorted(sizes)}: each process passes arguments whose mapped axes have "
+                "the size of its number of devices."
+            )
+        (local,) = sizes
         given, devices = self.options.axis_size, self.options.devices
-        processes = pjrt.process_count()
-        if processes == 1:
-            total = local
-            if given is not None and given != local:
-                raise ValueError(f"Specified axis_size {given} doesn't match received axis_size {local}.")
-            if devices is not None and len(devices) != local:
-                raise ValueError(
-                    f"pmap was given {len(devices)} devices for a mapped axis of size {local}: leave devices out, or "
-                    "give one for each instance."
-                )
-            return local, total
-        total = given if given is not None else local * processes if devices is None else len(devices)
-        mine = sum(map(pjrt.is_local, pjrt.program_devices(total, devices)))
+        total = given or (local * pjrt.process_count() if devices is None else len(devices))
+        mesh = self._mesh(total)
+        mine = mesh.local_mesh.size
         if mine != local:
             raise ValueError(
                 f"pmap over {total} devices, {mine} of which belong to this process, got a mapped axis of size "
                 f"{local}: each process passes one slice for each of its own devices."
             )
-        return local, total
+        return mesh
 
 
-def _canonical(x: Any, axis: int | None) -> int | None:
+def _nothing_traced() -> bool:
+    return len(state.stack) == 1 and not state.dynamic.level
+
+
+def _spec(axis: int | None, name: Any) -> PartitionSpec:
+    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, name)
+
+
+def _of_references(subject: str) -> str:
+    return (
+        f"pmap of a function that takes or closes over a mutable array reference, here {subject}, is not supported. "
+        "Hand over what it holds, r[...], and return what it is to hold."
+    )
+
+
+def _canonical(aval: ShapedArray, axis: int | None) -> int | None:
     if axis is None:
         return None
-    shape = get_aval(x).shape
+    shape = aval.shape
     if not -len(shape) <= axis < len(shape):
         raise ValueError(
             f"pmap was requested to map its argument along axis {axis}, which implies that its rank should be at least "
             f"{axis + 1 if axis >= 0 else -axis}, but is only {len(shape)} (its shape is {shape})"
         )
     return axis % len(shape)
-
-
-class PmapLowered:
-    """The program of a pmapped function: ``as_text()`` shows the StableHLO, ``compile().as_text()`` the HLO."""
-
-    def __init__(self, name: str, staged: StagedPmap) -> None:
-        self.fun_name = name
-        self.params = staged.params
-        self.jaxpr = staged.params["jaxpr"]
-        self.in_tree = staged.in_tree
-
-    def as_text(self, dialect: str | None = None) -> str:
-        """The module, for one replica, as MLIR text. ValueError for a dialect other than 'stablehlo'."""
-        if dialect not in (None, "stablehlo"):
-            raise ValueError(f"unknown dialect {dialect!r}: minijax lowers to 'stablehlo'")
-        return _of_primitive("pmap_program")(self.params).text
-
-    def compile(self) -> PmapCompiled:
-        """The program compiled by XLA."""
-        return PmapCompiled(self)
-
-
-class PmapCompiled:
-    """A compiled pmapped program; shows its HLO, costs and memory, all of one replica."""
-
-    def __init__(self, lowered: PmapLowered) -> None:
-        self._executable = _of_primitive("pmap_program")(lowered.params).executable
-
-    def as_text(self) -> str:
-        """The optimised HLO."""
-        return self._executable.hlo_text()
-
-    def cost_analysis(self) -> dict[str, Any]:
-        """XLA's estimates: flops, bytes accessed, ..."""
-        return self._executable.cost_analysis()
-
-    def memory_analysis(self) -> Any:
-        """XLA's memory plan."""
-        return self._executable.memory_analysis()
 
 
 def pmap(
@@ -361,22 +299,26 @@ def pmap(
       TypeError: an argument or an output is no array, or ``in_axes`` holds something else than ints.
     """
     check_callable(fun)
-    if isinstance(in_axes, list):
-        in_axes = tuple(in_axes)
     check_axes(in_axes, out_axes, "pmap")
     if devices is not None:
         devices = tuple(devices)
         if not devices:
             raise ValueError("'devices' argument to pmap must be non-empty, or None.")
-    if backend is not None and backend != pjrt.platform():
-        raise RuntimeError(f"Unknown backend {backend}: programs run on {pjrt.platform()!r} here.")
+    static = int_or_ints(static_broadcasted_argnums, "static_broadcasted_argnums")
+    donated = int_or_ints(donate_argnums, "donate_argnums")
+    if {*static} & {*donated}:
+        raise ValueError(
+            f"`static_broadcasted_argnums` {[*static]} and `donate_argnums` {[*donated]} cannot intersect: a static "
+            "argument has no memory to give away."
+        )
     options = Options(
         UNNAMED if axis_name is None else axis_name,
         in_axes,
         out_axes,
-        int_or_ints(static_broadcasted_argnums, "static_broadcasted_argnums"),
-        int_or_ints(donate_argnums, "donate_argnums"),
+        static,
+        donated,
         devices,
+        backend,
         axis_size,
     )
     return PmapFunction(fun, options)

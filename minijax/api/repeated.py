@@ -20,14 +20,19 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from minijax.api.taken_apart import Taker, taker
 from minijax.backend import fastcall, pjrt
 from minijax.config import preferred_device
-from minijax.core.array import HELD, Array, Kind, kind_of
+from minijax.core.array import HELD, Array, Kind, get_aval, kind_of
 from minijax.ops.call import Compiled
 from minijax.pytree import PyTreeDef, tree_structure, tree_unflatten, treedef_is_leaf
 
 _new = object.__new__
+
+# Classes of leaves of which a call over a mesh may be repeated.
+_REPEATABLE = (Array, np.ndarray, np.generic, float, complex)
 
 # What ``Known.tree_call`` returns if it cannot make a call.
 MISSED: Any = object()
@@ -52,24 +57,27 @@ _PlacedRun = Callable[[Sequence[Any]], Any]
 def _placed(program: Any, out_tree: Any, places: tuple[Any, ...]) -> _PlacedRun:
     """What calls ``program`` on leaves that lie at ``places`` and makes a tree of its results."""
     taken = range(len(places)) if program.kept is None else program.kept
-    moved = {i: s for i, s in zip(taken, program.ins, strict=True) if places[i] is None}
+    moved = {i: program.mover(k) for k, i in enumerate(taken) if places[i] is None}
     build = None if treedef_is_leaf(out_tree) and out_tree.num_leaves == 1 else _builder(out_tree)
     run = _placed_run(program, build, taken if program.kept is not None else None, moved)
     return _giving_away(run, [taken[i] for i in program.donated]) if program.donated else run
 
 
 def _placed_run(
-    program: Any, build: Callable[[Any], Any] | None, taken: Sequence[int] | None, moved: dict[int, Any]
+    program: Any,
+    build: Callable[[Any], Any] | None,
+    taken: Sequence[int] | None,
+    moved: dict[int, Callable[[Any], Any]],
 ) -> _PlacedRun:
-    """``moved`` are the leaves that lie elsewhere, each with how it is to lie.
+    """``moved`` are the leaves that lie elsewhere, each with what brings it where it is to lie.
 
     Without ``build`` the value is the one result.
     """
-    execute, arrays, there, consts = program.executable.execute, program.arrays, program.there, program.const_buffers
+    execute, arrays, consts = program.executable.execute, program.arrays, program.const_buffers
 
     def run_on_some(leaves: Sequence[Any]) -> Any:
         places = range(len(leaves)) if taken is None else taken
-        buffers = [there(leaves[i], moved[i]) if i in moved else leaves[i]._buffer for i in places]
+        buffers = [moved[i](leaves[i]) if i in moved else leaves[i]._buffer for i in places]
         outs = arrays(execute([*consts, *buffers]))
         return outs[0] if build is None else build(outs)
 
@@ -287,7 +295,11 @@ class Known:
                 break
         try:
             leaves, tree = self.flatten((args, kwargs))
-            for structure, remembered in self.placed_trees[tuple([x.kind or _kind(x) for x in leaves])]:
+            try:
+                key = tuple([x.kind or _kind(x) for x in leaves])
+            except AttributeError:
+                key = tuple([*map(_kind, leaves)])
+            for structure, remembered in self.placed_trees[key]:
                 if structure == tree:
                     run = remembered
                     break
@@ -302,7 +314,9 @@ class Known:
     ) -> None:
         """Remember ``program`` for calls like this one, of leaves that are held at ``places``."""
         found, tree = self.flatten((args, kwargs))
-        if not all([isinstance(x, Array) for x in leaves]) or not all(map(operator.is_, found, leaves)):
+        if not all([isinstance(x, _REPEATABLE) for x in leaves]) or not all(map(operator.is_, found, leaves)):
+            return
+        if program.donated and not all([isinstance(x, Array) for x in leaves]):
             return
         if hasattr(program, "arrays"):
             run = _placed(program, out_tree, places)
@@ -312,7 +326,7 @@ class Known:
             run = _not_placed(Repeat(program, out_tree, treedef_is_leaf(out_tree) and out_tree.num_leaves == 1))
         key = tuple([*map(_kind, leaves)])
         flat = len(args) == len(leaves) and not kwargs and all(map(operator.is_, args, leaves))
-        if leaves and all([x.kind for x in leaves]):
+        if leaves and all([getattr(x, "kind", None) for x in leaves]):
             if flat:
                 _remember(self.meshes, key[0] if len(args) == 1 else key, run)
             else:
@@ -362,8 +376,15 @@ class Known:
 
 
 def _kind(x: Any) -> Kind:
-    """One object for all arrays of the type of ``x`` that lie where it does; AttributeError for what is none."""
-    return x.kind or kind_of(x.aval, x.device if type(x) in HELD else None)
+    """One object for all arrays of the type of ``x`` that lie where it does. TypeError for what is none.
+
+    Of values on the host those that lie nowhere yet have the kind of uncommitted arrays.
+    """
+    if isinstance(x, Array):
+        return x.kind or kind_of(x.aval, x.device if type(x) in HELD else None)  # type: ignore[attr-defined]
+    if isinstance(x, _REPEATABLE):
+        return kind_of(get_aval(x), None)
+    raise TypeError
 
 
 def _remember(table: dict[Any, Any], key: Any, found: Any) -> None:

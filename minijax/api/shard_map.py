@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,6 +120,39 @@ def _found_specs(args: Any) -> Any:
     return tree_map(lambda x: PartitionSpec(*spec_of(get_aval(x))), args)
 
 
+def bind_over(
+    part: Callable[..., Any],
+    leaves: Sequence[Any],
+    mesh: Any,
+    written: Any,
+    axes: frozenset[Any],
+    check_vma: bool,
+    in_specs: Sequence[PartitionSpec],
+    out_specs: Sequence[PartitionSpec],
+    name: str,
+    label: str,
+) -> list[Any]:
+    """The results of ``part``, a function from one device's parts of ``leaves`` to a list of its parts of results.
+
+    ``out_specs`` may be filled while ``part`` is staged, and ``written`` is what the equation says of ``mesh``. ``name`` and ``label``, a transformation, are for messages.
+    """
+    inner_aval, on_each_device = _of_primitive("inner_aval"), _of_primitive("on_each_device")
+    avals = zip(map(get_aval, leaves), in_specs, strict=True)
+    with on_each_device(mesh, axes, check_vma):
+        closed = stage(part, [inner_aval(aval, spec, mesh, check_vma) for aval, spec in avals], name, label=label)
+    closed, consts = hoist_consts(closed)
+    return _of_primitive("shard_map_p").bind(  # type: ignore[no-any-return]
+        *consts,
+        *leaves,
+        check_vma=check_vma,
+        in_specs=(*[PartitionSpec()] * len(consts), *in_specs),
+        jaxpr=closed,
+        mesh=written,
+        newly_manual_axes=axes,
+        out_specs=tuple(out_specs),
+    )
+
+
 class _Now(threading.local):
     """Of this thread's call outside of all transformations: its operands, and whether values of tracers were shown."""
 
@@ -219,7 +252,6 @@ class ShardMapped:
         checked = check_args(merge(handed_on, leaves, [0] * len(fixed)), "shard_map", self.fun, in_tree)
         leaves, _ = partition(handed_on, checked)
         specs = [spec for spec in self._specs(self.in_specs, args, "in_specs") if spec is not None]
-        inner_aval, on_each_device = _of_primitive("inner_aval"), _of_primitive("on_each_device")
         avals = [*map(get_aval, leaves)]
         for i, (aval, spec) in enumerate(zip(avals, specs, strict=True)):
             if isinstance(aval, AbstractRef):
@@ -241,19 +273,9 @@ class ShardMapped:
             return [self._as_said(out, spec, mesh, axes) for out, spec in zip(outs, out_specs, strict=True)]
 
         part.input_names = lambda: partition(handed_on, flat.input_names())[0]  # type: ignore[attr-defined]
-        with on_each_device(mesh, axes, self.check_vma):
-            inner = [inner_aval(aval, spec, mesh, self.check_vma) for aval, spec in zip(avals, specs, strict=True)]
-            closed = stage(part, inner, fun_name(self.fun), label="shard_map")
-        closed, consts = hoist_consts(closed)
-        outs = _of_primitive("shard_map_p").bind(
-            *consts,
-            *leaves,
-            check_vma=self.check_vma,
-            in_specs=(*[PartitionSpec()] * len(consts), *specs),
-            jaxpr=closed,
-            mesh=mesh.abstract_mesh if self.given_mesh is None else mesh,
-            newly_manual_axes=axes,
-            out_specs=tuple(out_specs),
+        written = mesh.abstract_mesh if self.given_mesh is None else mesh
+        outs = bind_over(
+            part, leaves, mesh, written, axes, self.check_vma, specs, out_specs, fun_name(self.fun), "shard_map"
         )
         return tree_unflatten(flat.out_tree, outs)
 

@@ -89,7 +89,7 @@ def divided(staged: StagedCall, leaves: Sequence[Any], places: tuple[Any, ...], 
     program = None
     if placement is not None:
         make = late.public("minijax.ops.meshes.partitioned", "partitioned")
-        program = make(staged.closed, name, placement, *staged.how)
+        program = make(staged.closed, staged.params["name"], placement, *staged.how)
     if len(staged.over) >= MAX_PLACES:
         staged.over.clear()
     staged.over[places] = program
@@ -118,7 +118,12 @@ class Traced:
 
     def lower(self) -> Lowered:
         """The StableHLO program."""
-        return Lowered(self, lowered(self.jaxpr, self.fun_name, *self._staged.how, self.placement).text)
+        return Lowered(self, lowered(self.jaxpr, self.program_name, *self._staged.how, self.placement).text)
+
+    @property
+    def program_name(self) -> str:
+        """What the program is called, as in jaxprs."""
+        return self._staged.params["name"]  # type: ignore[no-any-return]
 
 
 class Lowered:
@@ -146,7 +151,7 @@ class Lowered:
     def places(self) -> ModulePlaces:
         """Which equation each line of the module comes from."""
         traced = self._traced
-        return lowered_places(traced.jaxpr, traced.fun_name, *traced._staged.how, traced.placement)
+        return lowered_places(traced.jaxpr, traced.program_name, *traced._staged.how, traced.placement)
 
     def cost_analysis(self) -> dict[str, Any]:
         """XLA's estimates for the module as it stands, before optimisation: flops, bytes accessed, ..."""
@@ -161,9 +166,9 @@ class Lowered:
         traced = self._traced
         how = traced._staged.how
         if traced.placement is None:
-            return CompiledFunction(traced, compiled(traced.jaxpr, traced.fun_name, *how))
+            return CompiledFunction(traced, compiled(traced.jaxpr, traced.program_name, *how))
         divided = late.public("minijax.ops.meshes.partitioned", "partitioned")
-        return CompiledFunction(traced, divided(traced.jaxpr, traced.fun_name, traced.placement, *how))
+        return CompiledFunction(traced, divided(traced.jaxpr, traced.program_name, traced.placement, *how))
 
 
 class CompiledFunction:
@@ -226,7 +231,7 @@ class CompiledFunction:
     def places(self) -> ModulePlaces:
         """Which equation each line of the module that was compiled comes from."""
         traced = self._traced
-        return lowered_places(traced.jaxpr, traced.fun_name, *traced._staged.how, traced.placement)
+        return lowered_places(traced.jaxpr, traced.program_name, *traced._staged.how, traced.placement)
 
     @property
     def input_shardings(self) -> Any:

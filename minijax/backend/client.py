@@ -76,14 +76,6 @@ class Runtime:
                 f"{device!r} is not a local device of this process. Choose one of: {known}."
             ) from None
 
-    def across(self, devices: Sequence[Any]) -> Any:
-        """The sharding "one copy or shard per device", for programs that run on several devices at once."""
-        key = tuple(devices)
-        found = self._across.get(key)
-        if found is None:
-            found = self._across[key] = self._many(list(key), self.xla_client.HloSharding.replicate())
-        return found
-
     def spread(self, devices: Sequence[Any], hlo_sharding: Callable[[int], Any]) -> Any:
         """The sharding over ``devices`` of arrays that ``hlo_sharding`` of their number of dimensions describes."""
         found = self._many(list(devices), self.xla_client.HloSharding.replicate())

@@ -53,7 +53,6 @@ __all__ = [
     "DeviceOutOfMemoryError",
     "Executable",
     "ExecutionError",
-    "assemble",
     "block_until_ready",
     "buffer_device",
     "buffer_shape_dtype",
@@ -63,7 +62,6 @@ __all__ = [
     "devices",
     "instruction_costs",
     "is_deleted",
-    "is_local",
     "is_ready",
     "local_devices",
     "memory_stats",
@@ -72,8 +70,6 @@ __all__ = [
     "process_index",
     "program_devices",
     "put",
-    "put_shards",
-    "shards",
     "text_costs",
     "to_numpy",
     "transfer",
@@ -121,23 +117,18 @@ def process_count() -> int:
     return runtime().process_count
 
 
-def is_local(device: Device) -> bool:
-    """Whether the device is one of this process."""
-    return device in runtime()._on_one
-
-
 def program_devices(count: int, given: Sequence[Device] | None = None) -> list[Device]:
-    """The devices of a program of ``count`` replicas: the first of those ``given``, or of all.
+    """The devices of a program that ``count`` of them run: the first of those ``given``, or of all.
 
-    Those of one process stand side by side, so that each process gives its shards in order. ValueError if there are
+    Those of one process stand side by side, so that each process gives its parts in order. ValueError if there are
     not so many.
     """
     found = sorted(devices(), key=lambda device: device.process_index) if given is None else list(given)
     if len(found) < count:
         raise ValueError(
             f"compiling computation that requires {count} logical devices, but only {len(found)} XLA devices are "
-            f"available (num_replicas={count}). Map a smaller axis, or use vmap; on a host, the environment variable "
-            "JAX_NUM_CPU_DEVICES says how many devices it is to be taken for."
+            "available. Map a smaller axis, or use vmap; on a host, the environment variable JAX_NUM_CPU_DEVICES says "
+            "how many devices it is to be taken for."
         )
     return found[:count]
 
@@ -214,62 +205,6 @@ def transfer(buffer: Buffer, device: Device) -> Buffer:
         if buffer.is_deleted():
             raise deleted_error(buffer) from None
         raise runtime_error(error, f"copying a buffer to {device}") from None
-
-
-def put_shards(
-    arrays: Sequence[Any], devices: Sequence[Device], *, aval: ShapedArray | None = None, owned: bool = False
-) -> Buffer:
-    """One buffer over several devices, as programs with ``num_replicas > 1`` take and return.
-
-    Args:
-      arrays: one NumPy array or one-device buffer for each device of this process, all of the same shape and dtype.
-      devices: the devices of the program, in the order of its ``device_assignment``.
-      aval: the type of one shard.
-      owned: as in :func:`put`.
-
-    Returns:
-      A buffer whose ``aval`` is that of one shard.
-    """
-    local = [device for device in devices if is_local(device)]
-    if len(arrays) != len(local):
-        raise ValueError(f"put_shards: {len(arrays)} arrays for {len(local)} devices; give one for each.")
-    first = arrays[0]
-    if aval is None:
-        aval = getattr(first, "aval", None) or ShapedArray(first.shape, first.dtype)
-    # One by one: given a sharding in which all shards are alike, PJRT would copy the first array to all
-    # devices.
-    pieces = [
-        transfer(each, device) if hasattr(each, "aval") else put(each, device, aval=aval, owned=owned)
-        for each, device in zip(arrays, local, strict=True)
-    ]
-    return assemble(pieces, devices, aval)
-
-
-def assemble(pieces: Sequence[Buffer], devices: Sequence[Device], aval: ShapedArray) -> Buffer:
-    """One buffer over ``devices`` of one-device buffers that lie there already; a copy of nothing."""
-    rt = runtime()
-    if len(devices) == 1:
-        return pieces[0]
-    return rt.xla.ArrayImpl(physical_aval(aval), rt.across(devices), list(pieces), True, True)
-
-
-def shards(buffer: Buffer) -> list[Buffer]:
-    """The one-device buffers of a buffer, each with its ``aval``; a copy of nothing.
-
-    jaxlib imports jax for this if the buffer lies on several devices.
-    """
-    rt = runtime()
-    if hasattr(buffer._sharding, "_device"):
-        return [buffer]
-    if buffer.is_deleted():
-        raise deleted_error(buffer)
-    pieces = list(buffer._arrays)
-    # The pieces come without a type; wrapping them again gives them the type and the sharding of their own.
-    result = []
-    for piece in pieces:
-        device = buffer_device(piece)
-        result.append(rt.put(buffer.aval, rt.on(device), [piece], [device], True, False, rt.copying, True))
-    return result
 
 
 def to_numpy(buffer: Buffer) -> np.ndarray:
@@ -569,8 +504,6 @@ def compile(
     name: str,
     out_avals: Sequence[ShapedArray] | None = None,
     device: Device | None = None,
-    num_replicas: int = 1,
-    device_assignment: Sequence[Any] | None = None,
     division: Any = None,
     host_callbacks: Sequence[Callable[..., Any]] = (),
     n_consts: int = 0,
@@ -585,11 +518,8 @@ def compile(
       name: what error messages call the program.
       out_avals: the types of the results, which their buffers carry (weak types included). If None they are
         read back from the compiled program, which costs about 0.1 ms.
-      device: the local device to run on; None for the first. Only for ``num_replicas == 1``.
-      num_replicas: copies that run at once and may talk by collectives. The module must say
-        ``mhlo.num_replicas`` itself only for other readers; this number decides.
-      device_assignment: one device, or global device id, for each replica; the first devices if None.
-      division: how one program is divided among several devices, a ``spmd.Division``, in place of the three above. If
+      device: the local device to run on; None for the first.
+      division: how one program is divided among several devices, a ``spmd.Division``, in place of ``device``. If
         these are simulated, they are made for the time that it takes.
       host_callbacks: Python functions that custom calls of the module refer to by their index.
       n_consts: how many of the arguments are what the function closes over; they come first. For error messages, like
@@ -604,8 +534,8 @@ def compile(
     simulated = division is not None and division.simulated
     rt = _client.simulated(len(division.devices)) if simulated else runtime()
     if division is None:
-        assigned = _assign(rt, device, num_replicas, device_assignment)
-        options = rt.compile_options(np.array([[each.id] for each in assigned]))
+        assigned = [rt.default_device if device is None else device]
+        options = rt.compile_options(np.array([[assigned[0].id]]))
     else:
         assigned = rt.devices if simulated else list(division.devices)
         options = rt.spmd_options([each.id for each in assigned], *division.free)
@@ -633,9 +563,8 @@ def compile(
         if simulated:
             return SimulatedExecutable(Executable(rt, loaded, name, [], [], place, n_consts, kept))
         return Executable(rt, loaded, name, out_avals, shardings, place, n_consts, kept)
-    sharding = rt.on(assigned[0]) if num_replicas == 1 else rt.across(assigned)
-    place = assigned[0] if num_replicas == 1 else None
-    return Executable(rt, loaded, name, out_avals, [sharding] * len(out_avals), place, n_consts, kept)
+    (place,) = assigned
+    return Executable(rt, loaded, name, out_avals, [rt.on(place)] * len(out_avals), place, n_consts, kept)
 
 
 def text_costs(module_text: str | bytes, *, name: str) -> dict[str, Any]:
@@ -675,26 +604,6 @@ def _parse_module(module_text: str | bytes) -> Any:
     for dialect in dialects:
         dialect.register_dialect(context)
     return ir.Module.parse(module_text, context)
-
-
-def _assign(
-    rt: Runtime, device: Device | None, num_replicas: int, assignment: Sequence[Any] | None
-) -> list[Any]:
-    """The devices of the replicas, in order."""
-    if assignment is None:
-        assignment = [rt.default_device if device is None else device] if num_replicas == 1 else rt.devices
-        if len(assignment) < num_replicas:
-            raise ValueError(f"{num_replicas} replicas need as many devices; there are {len(assignment)}.")
-        assignment = assignment[:num_replicas]
-    if len(assignment) != num_replicas:
-        raise ValueError(f"device_assignment names {len(assignment)} devices for {num_replicas} replicas.")
-    if all(not isinstance(each, (int, np.integer)) for each in assignment):
-        return list(assignment)
-    by_id = {each.id: each for each in rt.devices}
-    try:
-        return [by_id[int(each)] if isinstance(each, (int, np.integer)) else each for each in assignment]
-    except KeyError as error:
-        raise ValueError(f"no device has the id {error}; there are {sorted(by_id)}.") from None
 
 
 def _read_out_avals(rt: Runtime, loaded: Any) -> list[ShapedArray]:

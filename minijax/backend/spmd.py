@@ -6,7 +6,7 @@ here imports jax but ``parts``, which jaxlib imports it for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,8 @@ def put_parts(arrays: Sequence[Any], sharding: Sharding, aval: ShapedArray) -> B
     """
     rt = runtime()
     if aval.dtype == dtypes.float0:
-        arrays = [np.zeros(part.shape, bool) for part in arrays]
+        # on devices they are booleans that nobody reads
+        arrays, aval = [np.zeros(part.shape, bool) for part in arrays], aval.update(dtype=np.dtype(bool))
     try:
         # with other semantics jaxlib calls a function that it has not been given
         return rt.put(
@@ -101,6 +102,26 @@ def put_over(value: Any, sharding: Sharding, aval: ShapedArray) -> Buffer:
     return put_parts([value[places[device]] for device in sharding.local_devices], sharding, aval)
 
 
+def placer(sharding: Sharding, aval: ShapedArray) -> Callable[[np.ndarray, bool], Buffer]:
+    """``put_over`` for many values of one type, of no keys: what does not depend on the value is found once.
+
+    With the second argument the caller promises that nobody writes to the value any more.
+    """
+    rt, devices, lies = runtime(), list(sharding.local_devices), xla_sharding(sharding)
+    found = sharding.addressable_devices_indices_map(aval.shape)
+    places = None if sharding.is_fully_replicated else [found[device] for device in devices]
+    count = len(devices)
+
+    def place(value: np.ndarray, owned: bool) -> Buffer:
+        values = [value] * count if places is None else [value[at] for at in places]
+        try:
+            return rt.put(aval, lies, values, devices, True, False, rt.aliasing if owned else rt.copying, True)
+        except rt.error as error:
+            raise put_error(error, values[0]) from None
+
+    return place
+
+
 def parts(buffer: Buffer, aval: ShapedArray) -> list[Buffer]:
     """The one-device buffers, of parts of type ``aval``, of a buffer over several devices; a copy of nothing."""
     rt = runtime()
@@ -114,6 +135,13 @@ def parts(buffer: Buffer, aval: ShapedArray) -> list[Buffer]:
         device = buffer_device(piece)
         result.append(rt.put(aval, rt.on(device), [piece], [device], True, False, rt.copying, True))
     return result
+
+
+def put_together(pieces: Sequence[Buffer], sharding: Sharding, aval: ShapedArray) -> Buffer:
+    """The buffer of an array of type ``aval`` of those on this process's devices, in their order; a copy of nothing."""
+    if sharding.num_devices == 1:
+        return pieces[0]
+    return runtime().xla.ArrayImpl(physical_aval(aval), xla_sharding(sharding), list(pieces), True, True)
 
 
 def gather(buffer: Buffer, sharding: Sharding, aval: ShapedArray) -> Any:

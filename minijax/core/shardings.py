@@ -270,6 +270,17 @@ class Mesh(AbstractMesh):
         return np.vectorize(lambda device: device.id, otypes=[int])(self.devices)
 
     @functools.cached_property
+    def local_mesh(self) -> Mesh:
+        """The part of it that this process's devices make. ValueError if they make no mesh."""
+        mine = np.vectorize(lambda each: each.process_index == each.client.process_index(), otypes=[bool])(self.devices)
+        if mine.all():
+            return self
+        found = self.devices[np.ix_(*[np.unique(each) for each in np.nonzero(mine)])]
+        if found.size != mine.sum():
+            raise ValueError(f"The devices of this process are no block of {self}: order its devices by process.")
+        return Mesh(found, self.axis_names, self.axis_types)
+
+    @functools.cached_property
     def abstract_mesh(self) -> AbstractMesh:
         """The same without devices: what types know of it."""
         first = self.devices.flat[0] if self.devices.size and self.axis_names else None

@@ -309,18 +309,6 @@ def export_random_unwrap(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     return [jax_module("random").key_data(*operands)]
 
 
-def export_pmap(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
-    params = eqn.params
-    mapped = jax_module().pmap(
-        named(lambda *args: tuple(eval_by_jax(params["jaxpr"], *args)), params["name"]),
-        axis_name=params["axis_name"],
-        in_axes=params["in_axes"],
-        out_axes=params["out_axes"],
-        axis_size=params["axis_size"],
-    )
-    return list(mapped(*operands))
-
-
 def export_shard_map(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     params = eqn.params
     mesh = mesh_for_jax(params["mesh"])
@@ -381,7 +369,6 @@ export_rules.update(
         "io_callback": export_io_callback,
         "debug_callback": export_debug_callback,
         "debug_print": export_debug_print,
-        "pmap": export_pmap,
         "shard_map": export_shard_map,
         "sharding_constraint": export_sharding_constraint,
         "pvary": export_pvary,

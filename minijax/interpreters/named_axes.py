@@ -23,9 +23,6 @@ axis_users: dict[Primitive, Callable[[dict[str, Any]], Iterable[Any]]] = {}
 # primitive that maps its subjaxpr -> function of its parameters giving the names bound inside
 axis_binders: dict[Primitive, Callable[[dict[str, Any]], Iterable[Any]]] = {}
 
-# primitive that needs several devices -> function of its parameters giving how many
-replication: dict[Primitive, Callable[[dict[str, Any]], int]] = {}
-
 _NONE: frozenset[Any] = frozenset()
 
 
@@ -62,26 +59,6 @@ def axes_of(primitive: Primitive, params: dict[str, Any]) -> frozenset[Any]:
         found |= free_axes(closed)
     binder = axis_binders.get(primitive)
     return found.difference(binder(params)) if found and binder is not None else found
-
-
-def replicas_needed(closed: ClosedJaxpr) -> int:
-    """How many replicas a program of ``closed`` must have: 1, unless there is a pmap in it. Kept with ``closed``."""
-    found = closed.memo.get("replicas")
-    if found is None:
-        found = closed.memo["replicas"] = _replicas_in(closed.jaxpr)
-    return found
-
-
-def _replicas_in(jaxpr: Jaxpr) -> int:
-    needed = 1
-    for eqn in jaxpr.eqns:
-        if eqn.params and not eqn.primitive.keeps_signatures:
-            rule = replication.get(eqn.primitive)
-            if rule is not None:
-                needed = math.lcm(needed, rule(eqn.params))
-            else:
-                needed = math.lcm(needed, *map(replicas_needed, _subjaxprs(eqn.params)))
-    return needed
 
 
 def _subjaxprs(params: dict[str, Any]) -> Iterator[ClosedJaxpr]:

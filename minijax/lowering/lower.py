@@ -55,11 +55,8 @@ class ModuleWriter:
         self.used: set[str] = {"main"}
         # Python functions that custom calls refer to by their index
         self.host_callbacks: list[Callable[..., Any]] = []
-        # how many copies of the program run at once, and the mapped axes they are laid out along, outermost first
-        self.replicas = 1
+        # within what each device of a mesh runs, the names and sizes of the mesh's axes
         self.axes: tuple[tuple[Any, int], ...] = ()
-        # within what each device of a mesh runs: the axes are the mesh's, and copies are partitions of one program
-        self.partitioned = False
         # the axes of the mesh along which it is written what each device runs; along others XLA divides that
         self.manual: frozenset[Any] = frozenset()
         # jaxprs already written as a function -> its symbol (the jaxpr is kept, so that its id stays its own)
@@ -271,24 +268,20 @@ def lower_closed(
     closed: ClosedJaxpr,
     name: str,
     donated: Sequence[bool] = (),
-    replicas: int = 1,
     placement: Any = None,
     platform: Callable[[], str] = lambda: "unknown",
     host_callbacks: list[Callable[..., Any]] | None = None,
-    axes: Sequence[tuple[Any, int]] = (),
     places: Places | None = None,
     drop_unused: bool = False,
 ) -> str:
     """The StableHLO module of ``closed``. ``@main`` takes its ``passed_consts`` first, then its inputs.
 
     ``donated`` says which inputs' buffers XLA may reuse for outputs. The Python functions that the module calls are
-    appended to ``host_callbacks``: they must be handed to the compiler with it. ``axes`` are the names and sizes of the
-    mapped axes that ``replicas`` copies are laid out along. With ``places``, lines are marked: see ``lower_places``.
-    With ``drop_unused``, ``@main`` does not take the inputs that nobody reads. ``placement``, a
+    appended to ``host_callbacks``: they must be handed to the compiler with it. With ``places``, lines are marked: see
+    ``lower_places``. With ``drop_unused``, ``@main`` does not take the inputs that nobody reads. ``placement``, a
     ``core.shardings.Placement``, says among which devices the program is divided.
     """
     module = ModuleWriter(f"jit_{name}", platform)
-    module.replicas, module.axes = replicas, tuple(axes)
     module.placement = placement
     module.places = places
     if host_callbacks is not None:
@@ -318,14 +311,14 @@ def lower_closed(
     partitions = 1 if placement is None else len(placement.devices)
     header = (
         f"module @{module.name} attributes {{mhlo.num_partitions = {partitions} : i32, "
-        f"mhlo.num_replicas = {replicas} : i32}} {{"
+        "mhlo.num_replicas = 1 : i32} {"
     )
     return module.text(main, header)
 
 
 def lower_places(
-    closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), replicas: int = 1, **options: Any
+    closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), **options: Any
 ) -> ModulePlaces:
     """The text that ``lower_closed`` gives for the same arguments, and which equation each line of it comes from."""
     places = Places(name)
-    return ModulePlaces(lower_closed(closed, name, donated, replicas, places=places, **options), places)
+    return ModulePlaces(lower_closed(closed, name, donated, places=places, **options), places)

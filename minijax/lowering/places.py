@@ -81,7 +81,7 @@ def _path(*parts: str) -> str:
 
 def _eqn_name(eqn: JaxprEqn) -> str:
     name = eqn.primitive.name
-    if name in ("jit", "pmap"):
+    if name == "jit":
         return f"{name}({eqn.params['name']})"
     return _NAMES.get(name, name)
 

@@ -36,7 +36,7 @@ from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import commits_itself
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
 from minijax.interpreters.linear_parts import linearize_jaxpr, linearize_rules
-from minijax.interpreters.named_axes import AxisPrimitive, replicas_needed
+from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
     dce_call,
     dce_closed,
@@ -300,30 +300,6 @@ class OnDevice(Compiled):
         return [CommittedArray(x._buffer, x.aval, self.device) if type(x) is Array else x for x in outs]
 
 
-class Replicated(Compiled):
-    """A jaxpr with a pmap in it: the whole program runs on all the devices that the pmap needs.
-
-    Operands are copied to every device, and of the results, which all devices have, the first one's are taken.
-    """
-
-    __slots__ = ("devices",)
-
-    def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
-        self.devices = pjrt.program_devices(replicas_needed(closed))
-        return pjrt.compile(text, num_replicas=len(self.devices), device_assignment=self.devices, **options)
-
-    def device_of(self, args: Sequence[Any]) -> Any:
-        return None  # it runs on several anyway
-
-    def _execute(self, leaves: list[Any]) -> list[Any]:
-        spread = [
-            pjrt.put_shards([x] * len(self.devices), self.devices, aval=v)
-            for x, v in zip(leaves, [*(c.aval for c in self.const_buffers), *self.in_avals], strict=True)
-        ]
-        run = self.executable.execute_and_wait if self.effectful else self.executable.execute
-        return [pjrt.shards(buffer)[0] for buffer in run(spread)]
-
-
 def _borrowed(x: Any, aval: Any) -> Any:
     """The device buffer of ``x``, a copy of the user's NumPy array if it is one."""
     if type(x) is np.ndarray and x.dtype is aval.dtype and not observe.on_transfer and not transfer_guards:
@@ -399,7 +375,6 @@ def _lowering_options(
 ) -> dict[str, Any]:
     return {
         "placement": placement,
-        "replicas": replicas_needed(closed),
         "platform": pjrt.platform,
         "host_callbacks": callbacks,
         "drop_unused": not keep_unused,
@@ -433,8 +408,7 @@ def compiled(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_
         closed = without_refs(closed)
         announce(closed, name, key, _left_a_mesh(asked, key))
         module = lowered(closed, name, donated, keep_unused)
-        kind = Compiled if replicas_needed(closed) == 1 else Replicated
-        program = asked.memo[key] = kind(closed, name, donated, keep_unused, module.text, module.host_callbacks)
+        program = asked.memo[key] = Compiled(closed, name, donated, keep_unused, module.text, module.host_callbacks)
     return program
 
 

@@ -136,24 +136,8 @@ def _still_varies(vma: frozenset[Any], params: dict[str, Any]) -> frozenset[Any]
 # ------------------------------------------------------------------------------------------------ replica groups
 
 
-def replica_mesh(module: Any) -> list[tuple[Any, int]]:
-    """Names and sizes of the axes that the replicas are laid out along, in row-major order.
-
-    What the mapped axes do not use up is a last axis without a name, along which all replicas do the same. Where a
-    program is divided among the devices of a mesh, they are the mesh's.
-    """
-    if module.partitioned:
-        return [*module.axes]
-    rest = module.replicas // int(np.prod([size for _, size in module.axes]))
-    return [*module.axes, *([(_Unnamed, rest)] if rest > 1 else [])]
-
-
-class _Unnamed:
-    """The name of the last axis of a ``replica_mesh``: nobody else has it."""
-
-
 def replica_groups(mesh: Sequence[tuple[Any, int]], names: Sequence[Any], groups: Groups = None) -> list[list[int]]:
-    """Which replicas of ``mesh`` talk to each other along ``names``."""
+    """Which devices of ``mesh``, the names and sizes of its axes, talk to each other along ``names``."""
     ids = np.arange(int(np.prod([size for _, size in mesh]))).reshape([size for _, size in mesh])
     known = [name for name, _ in mesh]
     for name in names:
@@ -173,18 +157,13 @@ def _dense(rows: Sequence[Sequence[int]]) -> str:
 
 
 def _groups_text(ctx: Any, names: Any, groups: Groups = None) -> str:
-    rows = replica_groups(replica_mesh(ctx.module), names_tuple(names), groups)
-    return f"{_channel(ctx)}replica_groups = {_dense(rows)}{_by_partition(ctx)}"
+    rows = replica_groups(ctx.module.axes, names_tuple(names), groups)
+    return f"{CHANNEL}replica_groups = {_dense(rows)}, {BY_PARTITION}"
 
 
-def _channel(ctx: Any) -> str:
-    """The attribute that makes a collective one between partitions of a program, where it is that."""
-    return "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, " if ctx.module.partitioned else ""
-
-
-def _by_partition(ctx: Any) -> str:
-    """The attribute that says that groups number partitions."""
-    return ", use_global_device_ids" if ctx.module.partitioned else ""
+# The attributes of a collective between the partitions of a program, whose groups number these.
+CHANNEL = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, "
+BY_PARTITION = "use_global_device_ids"
 
 
 def all_reduce_text(ctx: Any, op: str, aval: ShapedArray, x: str, names: Any, groups: Groups = None) -> str:
@@ -195,10 +174,10 @@ def all_reduce_text(ctx: Any, op: str, aval: ShapedArray, x: str, names: Any, gr
 
 
 def _equal_groups(ctx: Any, name: str, names: Any, groups: Groups, by_partition: bool = True) -> str:
-    rows = replica_groups(replica_mesh(ctx.module), names_tuple(names), groups)
+    rows = replica_groups(ctx.module.axes, names_tuple(names), groups)
     if len(set(map(len, rows))) > 1:
         raise ValueError(f"{name}: axis_index_groups must all be the same size, got {groups}.")
-    return f"{_channel(ctx)}replica_groups = {_dense(rows)}{_by_partition(ctx) if by_partition else ''}"
+    return f"{CHANNEL}replica_groups = {_dense(rows)}{f', {BY_PARTITION}' * by_partition}"
 
 
 # ------------------------------------------------------------------------------------------------ reductions
@@ -310,8 +289,8 @@ def axis_index_batch(p: Primitive, axis: AxisData, *, axis_name: Any) -> Any:
 
 
 def axis_index_lower(ctx: Any, avals: Any, out_avals: Any, *, axis_name: Any) -> str:
-    """The replica's number, taken apart into its coordinates."""
-    mesh = replica_mesh(ctx.module)
+    """The device's number, taken apart into its coordinates."""
+    mesh = ctx.module.axes
     replica_groups(mesh, [axis_name])  # raises for an unbound name
     known = [name for name, _ in mesh]
     at = len(known) - 1 - known[::-1].index(axis_name)
@@ -320,12 +299,12 @@ def axis_index_lower(ctx: Any, avals: Any, out_avals: Any, *, axis_name: Any) ->
     inner = int(np.prod([size for _, size in mesh[at + 1 :]]))
 
     def write(ctx: Any) -> str:
-        index = ctx.emit(f"stablehlo.{'partition' if ctx.module.partitioned else 'replica'}_id : {ty}")
+        index = ctx.emit(f"stablehlo.partition_id : {ty}")
         for op, number in (("divide", inner), ("remainder", mesh[at][1])):
             index = ctx.emit(f"stablehlo.{op} {index}, {ctx.scalar(number, unsigned)} : {ty}")
         return ctx.emit(f"stablehlo.convert {index} : ({ty}) -> tensor<i32>")  # type: ignore[no-any-return]
 
-    left = [f'"{name}"' for name in known if name not in ctx.module.manual] if ctx.module.partitioned else []
+    left = [f'"{name}"' for name in known if name not in ctx.module.manual]
     if not left:
         return write(ctx)
     # along these XLA divides the program, which then has no number: a part of it that each device runs has one
@@ -391,14 +370,14 @@ def _check_perm(perm: Sequence[tuple[int, int]], size: int) -> None:
 
 
 def ppermute_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis_name: tuple[Any, ...], perm: Any) -> str:
-    groups = replica_groups(replica_mesh(ctx.module), axis_name)
+    groups = replica_groups(ctx.module.axes, axis_name)
     size = len(groups[0])
     _check_perm(perm, size)
     pairs = [[group[s % size], group[d % size]] for group in groups for s, d in perm]
     ty = mlir_type(avals[0])
     # an empty attribute needs its shape spelt out in the splat's place
     text = _dense(pairs) if pairs else "dense<> : tensor<0x2xi64>"
-    attributes = f"{_channel(ctx)}source_target_pairs = {text}"
+    attributes = f"{CHANNEL}source_target_pairs = {text}"
     return ctx.emit(f'"stablehlo.collective_permute"({x}) <{{{attributes}}}> : ({ty}) -> {ty}')
 
 
@@ -424,7 +403,7 @@ def pbroadcast_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, *, axi
 def pbroadcast_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis_name: Any, source: int) -> str:
     """All gathered, one kept: XLA has no collective_broadcast for CPUs."""
     (aval,) = avals
-    size = len(replica_groups(replica_mesh(ctx.module), names_tuple(axis_name))[0])
+    size = len(replica_groups(ctx.module.axes, names_tuple(axis_name))[0])
     if not 0 <= source < size:
         raise ValueError(f"pbroadcast source {source} is outside the axis {axis_name!r} of size {size}.")
     gathered = ShapedArray((size, *aval.shape), aval.dtype)

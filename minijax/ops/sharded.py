@@ -1,49 +1,21 @@
-"""Arrays that lie on several devices, one shard on each: as ``pmap`` returns them, or as a sharding says.
+"""Where arrays lie: on a device, or divided over several as a sharding says; and how they are brought there.
 
-A ``ShardedArray`` is what ``pmap`` returns: whoever asks for its value or its one-device buffer gets it, gathered once.
-A ``pmap`` that wants just these shards on just these devices takes them as they are. A ``core.array.MeshArray`` lies as
-its sharding says, and so does what is computed with it.
+A ``core.array.MeshArray`` lies as its sharding says, and so does what is computed with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from minijax.backend import pjrt
 from minijax.core import late
 from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, device_array
 from minijax.core.avals import ShapedArray
-from minijax.core.keys import is_key, keys_of
-from minijax.core.named import NamedTuple
 from minijax.core.trace import Tracer
 from minijax.ops.call import default_place, set_uncommit, to_buffer
 
 _HOST: Any = Array.__dict__["_np"]
 _DEVICE: Any = Array.__dict__["_buffer"]
-
-
-class DeviceLayout(NamedTuple):
-    """Where an array lies: one slice along ``axis`` on each of ``devices``, or with ``axis`` None all of it on each."""
-
-    devices: tuple[Any, ...]
-    axis: int | None
-
-    @property
-    def device_set(self) -> set[Any]:
-        return set(self.devices)
-
-    @property
-    def is_fully_addressable(self) -> bool:
-        """Whether all devices belong to this process."""
-        return all(map(pjrt.is_local, self.devices))
-
-    @property
-    def is_fully_replicated(self) -> bool:
-        """Whether every device has all of the array."""
-        return self.axis is None or len(self.devices) == 1
 
 
 class Shard:
@@ -65,31 +37,27 @@ class Shard:
         return f"Shard({where}, data={self.data})"
 
 
-class ShardedArray(Array):
-    """An array of type ``aval`` in ``pieces``, one PJRT buffer over the devices of ``layout``.
+class PlacedArray(Array):
+    """An array that lies on another device than the first because that was the default, and that may be moved."""
 
-    Along a layout's axis each shard is one element thick and lacks that dimension. With several processes the array
-    is what this process has of it.
-    """
+    __slots__ = ("there", "place")
 
-    __slots__ = ("pieces", "layout")
+    there: Any
+    place: Any
 
-    pieces: Any
-    layout: DeviceLayout
-
-    def __init__(self, pieces: Any, aval: ShapedArray, layout: DeviceLayout) -> None:
-        self.pieces = pieces
+    def __init__(self, there: Any, aval: ShapedArray, place: Any) -> None:
+        self.there = there
         self.aval = aval
-        self.layout = layout
+        self.place = place
 
-    # The two slots of an Array, filled at first need: nobody who reads them must know of shards.
+    # The two slots of an Array, filled at first need: nobody who reads them must know of the device.
 
     @property
     def _np(self) -> Any:  # type: ignore[override]
         try:
             return _HOST.__get__(self)
         except AttributeError:
-            value = self._gather()
+            value = CommittedArray(self.there, self.aval, self.place)._value()
             _HOST.__set__(self, value)
             return value
 
@@ -101,15 +69,6 @@ class ShardedArray(Array):
             buffer = pjrt.put(self._np, aval=self.aval, owned=True)
             _DEVICE.__set__(self, buffer)
             return buffer
-
-    def _gather(self) -> np.ndarray:
-        parts = pjrt.shards(self.pieces)
-        if self.layout.axis is None:
-            value = pjrt.to_numpy(parts[0])
-        else:
-            value = np.stack([pjrt.to_numpy(part) for part in parts], self.layout.axis)
-            value.flags.writeable = False
-        return keys_of(value, self.aval.dtype) if is_key(self.aval.dtype) else value
 
     @property
     def on_host(self) -> bool:
@@ -123,37 +82,17 @@ class ShardedArray(Array):
     def on_device(self) -> bool:
         return True
 
-    def forget_host_copy(self) -> None:
-        """Drop what was gathered: the shards were donated."""
-        for slot in (_HOST, _DEVICE):
-            try:
-                slot.__delete__(self)
-            except AttributeError:
-                pass
-
-    def block_until_ready(self) -> ShardedArray:
-        """Wait until every shard has been computed; returns the array."""
-        pjrt.block_until_ready(self.pieces)
+    def block_until_ready(self) -> PlacedArray:
+        """Wait until it has been computed; returns the array."""
+        pjrt.block_until_ready(self.there)
         return self
-
-    def shard_arrays(self) -> list[Array]:
-        """The shards of this process, each an ``Array`` on its device, without the sharded dimension."""
-        shape, axis = self.aval.shape, self.layout.axis
-        inner = self.aval if axis is None else self.aval.update(shape=shape[:axis] + shape[axis + 1 :])
-        return [on_device(part, inner, pjrt.buffer_device(part)) for part in pjrt.shards(self.pieces)]
-
-
-class PlacedArray(ShardedArray):
-    """An array that lies on another device than the first because that was the default, and that may be moved."""
-
-    __slots__ = ()
 
 
 def there(x: Any) -> Any:
     """The committed array ``x`` as one that lies where it does and is not committed; anything else as it is."""
     if type(x) is not CommittedArray:
         return x  # what lies over a mesh stays there
-    return PlacedArray(pjrt.assemble([x._buffer], [x.device], x.aval), x.aval, DeviceLayout((x.device,), None))
+    return PlacedArray(x._buffer, x.aval, x.device)
 
 
 set_uncommit(there)
@@ -204,38 +143,14 @@ def sharding_of(x: Array) -> Any:
     """The sharding of ``x``; an array on the host counts as lying on the device it would be put on."""
     if type(x) is MeshArray:
         return x.device
-    layout = layout_of(x)
-    if len(layout.devices) > 1:
-        return layout
-    return late.public("minijax.core.shardings", "SingleDeviceSharding")(layout.devices[0])
-
-
-def layout_of(x: Array) -> DeviceLayout:
-    """The devices that ``x`` lies on; an array on the host counts as lying on the device it would be put on."""
-    if isinstance(x, ShardedArray):
-        return x.layout
-    if type(x) is MeshArray:
-        return DeviceLayout(x.assignment, None)
-    if x.on_device:
-        return DeviceLayout((pjrt.buffer_device(x._buffer),), None)
-    return DeviceLayout((default_place() or pjrt.local_devices()[0],), None)
+    return late.public("minijax.core.shardings", "SingleDeviceSharding")(device_of(x))
 
 
 def addressable_shards(x: Array) -> list[Shard]:
     """The parts of ``x`` on this process's devices."""
     if type(x) is MeshArray:
         return [shard for shard in global_shards(x) if shard.data is not None]
-    layout = layout_of(x)
-    local = [device for device in layout.devices if pjrt.is_local(device)]
-    everything: tuple[slice | int, ...] = (slice(None),) * x.ndim
-    if not isinstance(x, ShardedArray):
-        return [Shard(local[0], everything, 0, x)]
-    axis = layout.axis
-    parts = x.shard_arrays()
-    if axis is None:
-        return [Shard(device, everything, i, part) for i, (device, part) in enumerate(zip(local, parts, strict=True))]
-    places = [(*everything[:axis], i, *everything[axis + 1 :]) for i in range(len(parts))]
-    return [Shard(device, place, 0, part) for device, place, part in zip(local, places, parts, strict=True)]
+    return [Shard(device_of(x), (slice(None),) * x.ndim, 0, x)]
 
 
 def global_shards(x: Array) -> list[Shard]:
@@ -267,47 +182,33 @@ def addressable_data(x: Array, index: int) -> Array:
 
 def is_fully_addressable(x: Array) -> bool:
     """Whether this process has all of ``x``."""
-    return layout_of(x).is_fully_addressable
+    return type(x) is not MeshArray or x.device.is_fully_addressable
 
 
 def is_fully_replicated(x: Array) -> bool:
     """Whether each of its devices has all of ``x``."""
-    return x.device.is_fully_replicated if type(x) is MeshArray else layout_of(x).is_fully_replicated
-
-
-def place_shards(x: Any, axis: int | None, devices: Sequence[Any], inner: ShapedArray, repeat: int = 1) -> Any:
-    """The buffer over ``devices`` that holds slice ``i`` of ``x`` along ``axis`` on the i-th (all of it if None).
-
-    Args:
-      x: an ``Array`` of canonical dtype, or a ``ShardedArray`` whose shards stay where they are if they fit.
-      axis: the axis that is spread over the devices.
-      devices: those of the program, in order; ``x`` has a slice for each local one.
-      inner: the type of a slice.
-      repeat: how many neighbouring devices get the same slice.
-    """
-    if isinstance(x, ShardedArray) and repeat == 1 and x.layout == (tuple(devices), axis):
-        return x.pieces
-    known = isinstance(x, Array) and (x.on_host or is_key(x.aval.dtype))
-    value = np.asarray(x._value() if known else x)
-    count = sum(map(pjrt.is_local, devices))
-    if axis is None:
-        return pjrt.put_shards([value] * count, devices, aval=inner, owned=True)
-    slices = [value[(slice(None),) * axis + (i,)] for i in range(count // repeat)]
-    # a slice of one dimension less may be a NumPy scalar
-    arrays = [np.asarray(part) for part in slices for _ in range(repeat)]
-    return pjrt.put_shards(arrays, devices, aval=inner, owned=True)
+    return type(x) is not MeshArray or x.device.is_fully_replicated
 
 
 def devices_of(x: Array) -> set[Any]:
     """The devices that the array lies on."""
-    return layout_of(x).device_set
+    return set(x.assignment) if type(x) is MeshArray else {device_of(x)}
 
 
 def device_of(x: Array) -> Any:
-    """The device that the array lies on; over a mesh its sharding, as ``pmap`` returns it the first one."""
-    return x.device if type(x) is MeshArray and len(x.assignment) > 1 else layout_of(x).devices[0]
+    """The device that the array lies on; over several its sharding.
+
+    An array on the host counts as lying on the device it would be put on.
+    """
+    if type(x) is MeshArray:
+        return x.device if len(x.assignment) > 1 else x.assignment[0]
+    if type(x) is PlacedArray:
+        return x.place
+    if x.on_device:
+        return pjrt.buffer_device(x._buffer)
+    return default_place() or pjrt.local_devices()[0]
 
 
 def is_committed(x: Array) -> bool:
     """Whether the array is where the user put it, and what is computed with it stays there."""
-    return type(x) in HELD or isinstance(x, ShardedArray) and not isinstance(x, PlacedArray)
+    return type(x) in HELD

@@ -309,19 +309,6 @@ def test_out_of_memory_is_a_memory_error() -> None:
     assert isinstance(caught.value, MemoryError) and isinstance(caught.value, JaxRuntimeError)
 
 
-@pytest.mark.parametrize(
-    "options, match",
-    [
-        ({"num_replicas": 10_000}, "10000 replicas need as many devices"),
-        ({"num_replicas": 2, "device_assignment": [0]}, "names 1 devices for 2 replicas"),
-        ({"device_assignment": [987654]}, "no device has the id 987654"),
-    ],
-)
-def test_device_assignment_errors(options: dict, match: str) -> None:
-    with pytest.raises(ValueError, match=match):
-        backend.compile(sine(), name="f", **options)
-
-
 # --- fresh processes ----------------------------------------------------------------------------------------
 
 EVERYTHING = f"""
@@ -395,19 +382,6 @@ def test_unknown_platform_is_jaxs_error() -> None:
     assert "gpux" in out
 
 
-ALL_REDUCE = module(
-    """
-    %0 = "stablehlo.all_reduce"(%a) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}> ({
-    ^bb0(%x: tensor<f32>, %y: tensor<f32>):
-      %s = stablehlo.add %x, %y : tensor<f32>
-      stablehlo.return %s : tensor<f32>
-    }) : (tensor<4xf32>) -> tensor<4xf32>
-    return %0 : tensor<4xf32>""",
-    "%a: tensor<4xf32>",
-    "tensor<4xf32>",
-)
-
-
 @pytest.mark.parametrize("first", ["", "import jax"], ids=["jaxlib alone", "with jax"])
 def test_two_devices(first: str) -> None:
     out = in_fresh_process(
@@ -425,23 +399,12 @@ def test_two_devices(first: str) -> None:
         assert backend.buffer_device(result) is two
         assert abs(backend.to_numpy(result)[0] - np.sin(1)) < 1e-6
 
-        program = backend.compile({ALL_REDUCE!r}, name="psum", num_replicas=2)
-        halves = backend.put_shards([np.arange(4, dtype=np.float32), np.ones(4, np.float32)], devices)
-        (result,) = program.execute([halves])
-        assert backend.buffer_shape_dtype(result) == ((4,), np.float32)
-        (again,) = program.execute([result])
-        jax_before_shards = 'jax' in sys.modules
-        pieces = backend.shards(again)
-        assert [backend.buffer_device(p) for p in pieces] == devices
-        assert all(p.aval is again.aval for p in pieces)
-        # Shards that are on their devices already are taken as they are.
-        (third,) = program.execute([backend.put_shards(pieces, devices)])
-        print([backend.to_numpy(p).tolist() for p in [*pieces, *backend.shards(third)]], jax_before_shards)
+        print('jax' in sys.modules)
         """,
         JAX_NUM_CPU_DEVICES="2",
         JAX_PLATFORMS="cpu",
     )
-    assert out == f"{[[2.0, 4.0, 6.0, 8.0]] * 2 + [[4.0, 8.0, 12.0, 16.0]] * 2} {bool(first)}"
+    assert out == str(bool(first))
 
 
 CHOLESKY = module(

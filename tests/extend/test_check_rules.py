@@ -329,7 +329,6 @@ NO_EXAMPLE = {
     "check": "it raises what it finds: see tests/experimental/test_checkify.py",
     "custom_lin": "it appears only between a custom_vjp's two rules: see tests/ops/test_custom_derivatives.py",
     "empty2": "it has no operands",
-    "pmap": "it runs on several devices: see tests/api/test_pmap.py",
 }
 # (primitive, check) -> why its rules disagree on purpose
 ON_PURPOSE = {

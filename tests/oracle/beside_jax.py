@@ -52,8 +52,8 @@ from .transforms import build
 # the package's attribute of this name is the object
 settings = importlib.import_module("minijax.config")
 
-# pmap is shard_map in JAX; callbacks carry addresses of Python functions.
-LEFT_OUT = ("pmap", "debug_callback", "pure_callback")
+# Callbacks carry addresses of Python functions.
+LEFT_OUT = ("debug_callback", "pure_callback")
 
 PRINTED = "printed jaxpr"
 # How many of the printed jaxprs are JAX's to the letter, at least.

@@ -359,9 +359,28 @@ def along_a_name(draw: Draw, name: str) -> Call:
     return of(mapped, x, text=f"axis={axis} {other} {tiled=} {two=} {source} {pairs if name == 'ppermute' else ''}")
 
 
+def pmapped(draw: Draw) -> Call:
+    """A ``shard_map`` over a mesh of one axis, as pmap makes it."""
+    count = draw.int(1, 2)
+    run, text = body(draw, count, 1)
+    given = [stacked(draw, x, draw.int(1, 2)) for x in arrays(draw, 1)] * count
+    sums = draw.flag()
+
+    def mapped(ns: Any, *xs: Any) -> Any:
+        def f(*xs: Any) -> Any:
+            outs = run(ns, *xs)
+            return [ns.lax.psum(out, "i") for out in outs] if sums else outs
+
+        return ns.pmap(f, axis_name="i")(*xs)
+
+    return of(mapped, *given, text=f"{text} {sums=}", vmap=False)
+
+
 @row("shard_map", "pvary", "psum_invariant", "all_gather_invariant")
 def over_a_mesh(draw: Draw, name: str) -> Call:
     """What each device of a mesh computes of its part and of what all share, and a sum over the devices."""
+    if name == "shard_map" and draw.flag():
+        return pmapped(draw)
     count = draw.int(1, 2)
     x = draw.array((count * draw.int(1, 2), draw.size()), "float32", -1.0, 1.0)
     w = draw.array((), "float32", 0.5, 2.0)
@@ -405,20 +424,3 @@ def to_be_divided_otherwise(draw: Draw, name: str) -> Call:
         return ns.sharding.reshard(ns.lax.sin(y), ns.sharding.NamedSharding(mesh, spec(None, None)))
 
     return of(resharded, x, text=f"{count} devices")
-
-
-@row("pmap")
-def on_several_devices(draw: Draw, name: str) -> Call:
-    count = draw.int(1, 2)
-    run, text = body(draw, count, 1)
-    given = [stacked(draw, x, draw.int(1, 2)) for x in arrays(draw, 1)] * count
-    sums = draw.flag()
-
-    def mapped(ns: Any, *xs: Any) -> Any:
-        def f(*xs: Any) -> Any:
-            outs = run(ns, *xs)
-            return [ns.lax.psum(out, "i") for out in outs] if sums else outs
-
-        return ns.pmap(f, axis_name="i")(*xs)
-
-    return of(mapped, *given, text=f"{text} {sums=}", vmap=False)

@@ -92,7 +92,6 @@ VERDICTS = ("equal", "in another order", "of one meaning", "with a reason", "oth
 
 # Pattern of primitives, pattern of what is said of two programs -> why they may differ. Their values are compared.
 PROGRAM_REASONS: dict[tuple[str, str], str] = {
-    ("pmap", "alone has .*shard_map"): "JAX's pmap is a shard_map",
     (
         "shard_map|pvary|psum_invariant|all_gather_invariant",
         "another program: +first ",

@@ -211,7 +211,7 @@ def test_most_primitives_have_operands_of_their_own() -> None:
     without = {p.name for p in ours() if check.example(p) is None}
     # they need a named axis, devices, a reference, or functions of the user's
     assert without <= {
-        "all_gather", "all_to_all", "axis_index", "pbroadcast", "pmap", "pmax", "pmin", "ppermute", "psum",
+        "all_gather", "all_to_all", "axis_index", "pbroadcast", "pmax", "pmin", "ppermute", "psum",
         "reduce_scatter", "custom_jvp_call", "custom_vjp_call", "custom_lin", "custom_linear_solve", "remat2",
         "debug_callback", "debug_print", "io_callback", "pure_callback", "empty2", "polygamma", "reduce_xor", "stack",
         "tile", "unstack", "scatter-sub", "addupdate", "free_ref", "freeze", "get",

@@ -30,6 +30,7 @@ from minijax.core.array import (
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import spec_of
 from minijax.core.guards import check_transfer, transfer_guards
+from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
 from minijax.core.shardings import (
     NamedSharding,
@@ -102,6 +103,24 @@ class Partitioned(Compiled):
             (device,) = sharding.assignment
             return pjrt.place(array._value(), array.aval, device)
         return over_mesh(array, sharding)._buffer
+
+    def mover(self, i: int) -> Callable[[Any], Any]:
+        """``there`` for the ``i``-th argument that it takes, called again and again."""
+        sharding, aval, there = self.ins[i], self.in_avals[i], self.there
+        if isinstance(sharding, SingleDeviceSharding) or is_key(aval.dtype) or aval.dtype == dtypes.float0:
+            return lambda x: there(x, sharding)
+        place, dtype = spmd.placer(sharding, aval), aval.dtype
+
+        def move(x: Any) -> Any:
+            if not transfer_guards:
+                if type(x) is np.ndarray:
+                    if x.dtype == dtype:
+                        return place(x, False)
+                elif type(x) is Array:
+                    return place(x._value(), True)
+            return there(x, sharding)
+
+        return move
 
     def device_of(self, args: Sequence[Any]) -> Any:
         return None  # the placement has seen to it
@@ -334,14 +353,21 @@ def _as_typed(said: Sharding | None, aval: ShapedArray, mesh: Any) -> Sharding:
 
 
 def _check_wanted(x: Any, own: Sharding | None, wanted: Sharding, name: str, label: str) -> None:
-    """ValueError unless the argument can lie as ``wanted``, and does if it is committed."""
+    """ValueError unless the argument can lie as ``wanted`` and, if it is committed, is divided so over some devices."""
     aval = get_aval(x)
     wanted.shard_shape(aval.shape)
-    if own is not None and not own.is_equivalent_to(wanted, aval.ndim):
+    if own is not None and not _divided_alike(own, wanted, aval.ndim):
         raise ValueError(
             f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: {wanted}, "
             f"arg sharding: {own} for argument {label} of {name}, of type {aval}. Bring it there with device_put."
         )
+
+
+def _divided_alike(a: Sharding, b: Sharding, ndim: int) -> bool:
+    """Whether arrays of so many dimensions have the same parts in the same order, on whichever devices."""
+    if a.is_fully_replicated or b.is_fully_replicated:
+        return a.is_fully_replicated and b.is_fully_replicated
+    return np.array_equal(a.tiles(ndim), b.tiles(ndim))
 
 
 def _said_of(

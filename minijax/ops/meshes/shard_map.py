@@ -476,13 +476,13 @@ def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params:
     start = ctx.counter[0]
     ctx.counter[0] = start + len(names)
     arguments = [f"%{start + i}" for i in range(len(names))]
-    outer = module.axes, module.partitioned, module.manual
-    module.axes, module.partitioned, module.manual = mesh.shape_tuple, True, module.manual | axes
+    outer = module.axes, module.manual
+    module.axes, module.manual = mesh.shape_tuple, module.manual | axes
     try:
         consts = [inner.constant(c, v.aval) for c, v in zip(jaxpr.consts, jaxpr.jaxpr.constvars, strict=True)]
         outs = lower_eqns(inner, jaxpr.jaxpr, consts, arguments)
     finally:
-        module.axes, module.partitioned, module.manual = outer
+        module.axes, module.manual = outer
     inner_types = [*map(mlir_type, jaxpr.out_avals)]
     signature = ", ".join(f"{n}: {mlir_type(a)}" for n, a in zip(arguments, jaxpr.in_avals, strict=True))
     manual_text = ", ".join(f'"{name}"' for name in mesh.axis_names if name in axes)

@@ -29,7 +29,6 @@ from minijax.ops.custom_jvp import custom_jvp_call_p
 from minijax.ops.custom_vjp import custom_vjp_call_p
 from minijax.ops.linear_solve import linear_solve_p
 from minijax.ops.meshes.shard_map import inside, shard_map_p
-from minijax.ops.pmap import pmap_p
 from minijax.ops.refs.index import accumulate, read, write
 from minijax.ops.refs.primitives import addupdate_p, free_ref_p, freeze_p, get_p, new_ref_p, swap_p
 from minijax.ops.scan import scan_p
@@ -306,4 +305,4 @@ def bind_call(primitive: Primitive, *args: Any, **params: Any) -> Any:
     return original(primitive, *args, **params)
 
 
-CALLS = (*_RULES, custom_jvp_call_p, custom_vjp_call_p, linear_solve_p, pmap_p, shard_map_p)
+CALLS = (*_RULES, custom_jvp_call_p, custom_vjp_call_p, linear_solve_p, shard_map_p)

@@ -52,8 +52,6 @@ def of_own_thread(hook: Callable[..., None]) -> Callable[..., None]:
 
 
 def _axes_of_devices(eqn: JaxprEqn) -> list[tuple[Any, int]]:
-    if eqn.primitive.name == "pmap":
-        return [(eqn.params["axis_name"], eqn.params["axis_size"])]
     return [(axis.name, axis.size) for axis in manual_axes(eqn)]
 
 
@@ -135,7 +133,7 @@ class JaxprWalk:
             return lambda args, inside, level: self.loop(params, args, inside, level)
         if name == "cond":
             return lambda args, inside, level: self.branch(params, args, inside, level)
-        if name in ("shard_map", "pmap"):
+        if name == "shard_map":
             return lambda args, inside, level: self.devices(eqn, args, inside, level)
         key, title = called(eqn)
         if not key:

@@ -55,7 +55,7 @@ NOWHERE = line(("muted", "no program that every device of a mesh runs is at work
 def has_devices(recording: Recording) -> bool:
     """Whether a program that every device of a mesh runs was traced or run."""
     levels = {level.partition(":")[0] for level, _ in recording.binds}
-    return not levels.isdisjoint(MAPPED) or any(run.primitive in MAPPED for run in recording.kept.runs.values())
+    return MAPPED in levels or any(run.primitive == MAPPED for run in recording.kept.runs.values())
 
 
 def devices_shown(cursor: Cursor) -> DevicesShown | None:

@@ -21,18 +21,16 @@ from minijax.tools.values.examples import Levels, Stacked, row
 from minijax.tools.values.feeds import Called
 
 # What has a program run by each of several devices.
-MAPPED = ("shard_map", "pmap")
+MAPPED = "shard_map"
 
 
 def is_mapped(eqn: JaxprEqn) -> bool:
     """Whether each of several devices runs the program of ``eqn``."""
-    return eqn.primitive.name in MAPPED
+    return eqn.primitive.name == MAPPED
 
 
 def manual_axes(eqn: JaxprEqn) -> list[AxisData]:
-    """The axes of the mesh along which a ``shard_map`` or pmap runs one program on each device."""
-    if eqn.primitive.name == "pmap":
-        return [AxisData(eqn.params["axis_name"], eqn.params["axis_size"])]
+    """The axes of the mesh along which a ``shard_map`` runs one program on each device."""
     here = eqn.params["newly_manual_axes"]
     return [AxisData(name, size) for name, size in eqn.params["mesh"].shape_tuple if name in here]
 

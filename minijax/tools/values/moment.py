@@ -49,7 +49,7 @@ RUN_LEFT_OUT = Unknown("its program was not run, or there was no room to keep th
 NOT_FORWARD = Unknown("linear: it has a value where the linear program is run")
 NOT_TAKEN = Unknown("this branch was not taken")
 # What runs a program several times: turns, or devices.
-COUNTED = ("scan", "while", "pmap", "shard_map")
+COUNTED = ("scan", "while", "shard_map")
 NOT_FOLLOWED = Unknown("the program around it is evaluated as a whole")
 NO_TURN = Unknown("the loop made no such turn")
 OWN_WAYS = Unknown("devices may go different ways here")

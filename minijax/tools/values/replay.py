@@ -156,7 +156,7 @@ class Frame:
         Args:
           eqn: an equation of this frame's jaxpr.
           index: of a scan, the iteration, by its place in what is scanned; of a ``while``, the turn; of a ``cond``
-            whose examples take different branches, the branch; of a pmap or ``shard_map``, the device, None for all,
+            whose examples take different branches, the branch; of a ``shard_map`` the device, None for all,
             which are examples of one more vmap for each axis of the mesh. Otherwise it is not looked at.
           part: which program, one of ``parts``: 'condition' of a ``while``, before turn ``index``; 'rule' of a
             custom_jvp call; 'fwd' and 'bwd' of a custom_vjp call; 'solve' and 'matvec' of a linear solve.

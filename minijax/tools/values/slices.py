@@ -18,7 +18,6 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxp
 CALLS = {
     "jit": "jaxpr",
     "remat2": "jaxpr",
-    "pmap": "jaxpr",
     "shard_map": "jaxpr",
     "call": "call_jaxpr",
     "closed_call": "call_jaxpr",

@@ -12,7 +12,6 @@ from minijax.core.array import Array
 from minijax.core.structural import zero_of
 from minijax.core.trace import Tracer
 from minijax.interpreters.named_axes import bound_axes
-from minijax.interpreters.vmap import AxisData
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
 from minijax.ops.custom_derivatives import zero_flags
 from minijax.tools.values.courses import ScanRun, WhileRun
@@ -25,8 +24,8 @@ from minijax.tools.values.derivatives import (
     tangent_operation,
 )
 from minijax.tools.values.devices import Devices, device_count, device_of
-from minijax.tools.values.examples import Levels, Stacked, Unknown, row, why, zeros_of
-from minijax.tools.values.feeds import Asked, Called, Given
+from minijax.tools.values.examples import Levels, Stacked, Unknown, why, zeros_of
+from minijax.tools.values.feeds import Called, Given
 from minijax.tools.values.loops import branch_of, branch_title, called, operands
 from minijax.tools.values.pure import SILENT, refused
 from minijax.tools.values.references import is_reference
@@ -80,9 +79,6 @@ class Steps:
             return self._through(inner, "primal", ins, lambda: [inner.primal_of(v) for v in inner.jaxpr.outvars])
         if eqn.primitive.name in ("scan", "while"):
             return self.loop(eqn).whole(ins)
-        if eqn.primitive.name == "pmap":
-            devices = self._devices(eqn)
-            return self._gathered(eqn, [devices.primal_of(v) for v in devices.jaxpr.outvars])
         if eqn.primitive.name == "shard_map":
             parts = self._parts(eqn)
             outs = self._through(parts, "primal", ins, lambda: [parts.primal_of(v) for v in parts.jaxpr.outvars])
@@ -147,9 +143,6 @@ class Steps:
                 )
         if name in ("scan", "while"):
             return self.loop(eqn).whole_tangents(ins, tangents)
-        if name == "pmap":
-            devices = self._devices(eqn)
-            return self._gathered(eqn, [devices.tangent_of(v) for v in devices.jaxpr.outvars])
         if name == "shard_map":
             parts = self._parts(eqn)
             outs = self._through(parts, "tangent", tangents, lambda: [parts.tangent_of(v) for v in parts.jaxpr.outvars])
@@ -227,7 +220,7 @@ class Steps:
             return ("", "fwd", "bwd") if feed.has_cotangents else ("",)
         if name == "custom_linear_solve":
             return "", "solve", "matvec"
-        return ("",) if called(eqn)[0] or name in ("scan", "cond", "pmap", "shard_map") else ()
+        return ("",) if called(eqn)[0] or name in ("scan", "cond", "shard_map") else ()
 
     def inside(self, eqn: JaxprEqn, index: int | None, part: str) -> Any:
         """The frame of a program inside ``eqn``: see ``Frame.inside``."""
@@ -247,8 +240,6 @@ class Steps:
                 return self._passes(eqn)[1]
             if name == "custom_linear_solve":
                 return self._solving(eqn, part or "solve")
-            if name == "pmap":
-                return self._device(eqn, index)
             if name == "shard_map":
                 return device_of(self.frame, eqn, index, self._parts)
             if name == "cond":
@@ -316,9 +307,7 @@ class Steps:
         """How many iterations ``eqn`` has: an integer, a Stacked or an Unknown."""
         if eqn.primitive.name in ("scan", "while"):
             return self.loop(eqn).count()
-        if eqn.primitive.name == "shard_map":
-            return device_count(eqn)
-        return eqn.params["axis_size"] if eqn.primitive.name == "pmap" else 1
+        return device_count(eqn) if eqn.primitive.name == "shard_map" else 1
 
     def loop(self, eqn: JaxprEqn) -> Any:
         """The run of a scan or a ``while``."""
@@ -430,65 +419,5 @@ class Steps:
 
         return self._once(id(eqn), make)
 
-    def _device(self, eqn: JaxprEqn, index: int | None) -> Any:
-        """The frame of one device of a pmap; None: of all."""
-        if index is None:
-            return self._devices(eqn)
-        size = eqn.params["axis_size"]
-        if not 0 <= index < size:
-            raise IndexError(f"this pmap has {size} devices; there is no device {index}")
-        return self._devices(eqn).example(*[None] * len(self.levels.axes), index)
 
-    def _devices(self, eqn: JaxprEqn) -> Any:
-        """The frame of all devices of a pmap: they are examples of one more vmap."""
-        params = eqn.params
-
-        def along(x: Any, axis: int | None) -> Any:
-            if not isinstance(x, Stacked):
-                return x
-            n = sum(x.mapped)
-            return Stacked(x.array if axis is None else _moved(x.array, n + axis, n), (*x.mapped, axis is not None))
-
-        def make() -> Any:
-            levels = Levels([*self.levels.axes, AxisData(params["axis_name"], params["axis_size"])])
-            ins, axes = eqn.invars, params["in_axes"]
-            feed = Asked(
-                lambda i: along(self.frame.primal_of(ins[i]), axes[i]),
-                (lambda i: along(self.frame.tangent_of(ins[i]), axes[i])) if self.frame.feed.has_tangents else None,
-                no_cotangents=INSIDE_PMAP if self.frame.feed.has_cotangents else "",
-            )
-            closed = params["jaxpr"]
-            return self.child(closed.jaxpr, closed.consts, feed, f"pmap {params['name']}", levels)
-
-        return self._once(id(eqn), make)
-
-    def _gathered(self, eqn: JaxprEqn, outs: Sequence[Any]) -> list[Any]:
-        """The results of a pmap from those of its devices."""
-
-        def one(x: Any, axis: int | None) -> Any:
-            if not isinstance(x, Stacked):
-                return x
-            n, last = sum(x.mapped[:-1]), x.mapped[-1]
-            if axis is None:
-                return row(Stacked(x.array, x.mapped[:-1]), 0) if last else Stacked(x.array, x.mapped[:-1])
-            array = x.array if last else _repeated(x.array, eqn.params["axis_size"], n)
-            return Stacked(_moved(array, n, n + axis), x.mapped[:-1])
-
-        return [one(x, axis) for x, axis in zip(outs, eqn.params["out_axes"], strict=True)]
-
-
-def _moved(x: Array, source: int, to: int) -> Array:
-    order = [d for d in range(x.aval.ndim) if d != source]
-    order.insert(to, source)
-    value = np.moveaxis(np.asarray(x._value()), source, to)
-    return Array(value, x.aval.update(shape=tuple(x.aval.shape[d] for d in order)))
-
-
-def _repeated(x: Array, size: int, at: int) -> Array:
-    value = np.expand_dims(np.asarray(x._value()), at)
-    shape = (*x.aval.shape[:at], size, *x.aval.shape[at:])
-    return Array(np.broadcast_to(value, (*shape, *value.shape[len(shape) :])), x.aval.update(shape=shape))
-
-
-INSIDE_PMAP = "inside a pmap cotangents are not followed: they are exchanged between devices"
 INSIDE_SOLVE = "a linear solve is differentiated by another solve, not by going through this one"

@@ -390,7 +390,7 @@ def loops_text(loops: Sequence[LoopShown]) -> str:
 
 
 # What is counted, other than iterations.
-_TURN_OF = {"while": "turn", "pmap": "device", "shard_map": "device"}
+_TURN_OF = {"while": "turn", "shard_map": "device"}
 
 
 def loop_text(loop: LoopShown) -> str:

@@ -347,7 +347,8 @@ def test_a_pmapped_program() -> None:
     with observe.watching(Watcher()):
         minijax.pmap(lambda x: lax.psum(jnp.sin(x), "i"), axis_name="i")(jnp.ones((2, 3)))
     (programs,) = seen
-    assert [(each.primitive, each.hlo_note) for each in programs.equations] == [("sin", ""), ("psum", "")]
+    found = [(each.primitive, each.hlo_note) for each in programs.equations if each.primitive in ("sin", "psum")]
+    assert found == [("sin", ""), ("psum", "")]
 
 
 def values(x: Any) -> Any:

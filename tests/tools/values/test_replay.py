@@ -546,11 +546,13 @@ def test_each_device_of_a_pmap_can_be_looked_into() -> None:
     (call,) = frame.jaxpr.eqns
     np.testing.assert_allclose(frame.value(call.outvars[0]), [5.0])
     np.testing.assert_allclose(frame.tangent(call.outvars[0]), [0.0])
-    device = frame.inside(call, 0)
-    assert device.path == ("pmap <lambda>", "i 0 of 1")
-    assert float(device.value(device.jaxpr.invars[0])) == 1.0
+    program = frame.inside(call)
+    (mapped,) = program.jaxpr.eqns
+    device = program.inside(mapped, 0)
+    assert device.path == ("jit _fun", "shard_map", "i 0 of 1")
+    assert device.value(device.jaxpr.invars[0]).tolist() == [1.0]
     with pytest.raises(IndexError, match="no device 1"):
-        frame.inside(call, 1)
+        program.inside(mapped, 1)
 
 
 def test_programs_of_64_bits_are_replayed_whatever_the_setting_is_now() -> None:
