@@ -31,8 +31,8 @@ from minijax.pytree import PyTreeDef, tree_structure, tree_unflatten, treedef_is
 
 _new = object.__new__
 
-# Classes of leaves of which a call over a mesh may be repeated.
-_REPEATABLE = (Array, np.ndarray, np.generic, float, complex)
+# Classes of arguments that a call over a mesh may be repeated with, beside arrays.
+_ON_HOST = (np.ndarray, np.generic, float, complex)
 
 # What ``Known.tree_call`` returns if it cannot make a call.
 MISSED: Any = object()
@@ -314,7 +314,7 @@ class Known:
     ) -> None:
         """Remember ``program`` for calls like this one, of leaves that are held at ``places``."""
         found, tree = self.flatten((args, kwargs))
-        if not all([isinstance(x, _REPEATABLE) for x in leaves]) or not all(map(operator.is_, found, leaves)):
+        if not all([isinstance(x, (Array, *_ON_HOST)) for x in leaves]) or not all(map(operator.is_, found, leaves)):
             return
         if program.donated and not all([isinstance(x, Array) for x in leaves]):
             return
@@ -376,15 +376,13 @@ class Known:
 
 
 def _kind(x: Any) -> Kind:
-    """One object for all arrays of the type of ``x`` that lie where it does. TypeError for what is none.
+    """One object for all arrays of the type of ``x`` that lie where it does; AttributeError for what is none.
 
-    Of values on the host those that lie nowhere yet have the kind of uncommitted arrays.
+    Values that are not JAX's arrays lie nowhere yet, as arrays do that nobody put anywhere.
     """
-    if isinstance(x, Array):
-        return x.kind or kind_of(x.aval, x.device if type(x) in HELD else None)  # type: ignore[attr-defined]
-    if isinstance(x, _REPEATABLE):
+    if isinstance(x, _ON_HOST):
         return kind_of(get_aval(x), None)
-    raise TypeError
+    return x.kind or kind_of(x.aval, x.device if type(x) in HELD else None)
 
 
 def _remember(table: dict[Any, Any], key: Any, found: Any) -> None:

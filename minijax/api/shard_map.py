@@ -134,7 +134,8 @@ def bind_over(
 ) -> list[Any]:
     """The results of ``part``, a function from one device's parts of ``leaves`` to a list of its parts of results.
 
-    ``out_specs`` may be filled while ``part`` is staged, and ``written`` is what the equation says of ``mesh``. ``name`` and ``label``, a transformation, are for messages.
+    ``out_specs`` may be filled while ``part`` is staged, and ``written`` is what the equation says of ``mesh``.
+    ``name`` and ``label``, a transformation, are for messages.
     """
     inner_aval, on_each_device = _of_primitive("inner_aval"), _of_primitive("on_each_device")
     avals = zip(map(get_aval, leaves), in_specs, strict=True)

@@ -336,7 +336,7 @@ class Executable:
 
     Args:
       buffers: a list with one for each argument of ``@main``, of its shape and dtype (from :func:`put`, or from
-        :func:`put_shards` if the program has replicas). Their number and sizes are checked by PJRT;
+        ``spmd.put_over`` if the program is divided). Their number and sizes are checked by PJRT;
         dtypes of equal size are not told apart, so the caller must hand over what it compiled for.
 
     Raises:
