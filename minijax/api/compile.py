@@ -164,6 +164,11 @@ class JitFunction:
         return self.call(args, kwargs, static)[0]
 
     @property
+    def called(self) -> str:
+        """What it is called in messages about where its arguments lie."""
+        return fun_name(self.fun)
+
+    @property
     def _names_shardings(self) -> bool:
         """Whether the user said how arguments or results are to lie."""
         return self.in_shardings is not UNSPECIFIED or self.out_shardings is not UNSPECIFIED
@@ -185,7 +190,7 @@ class JitFunction:
             taken = [x if each is UNSPECIFIED else None for x, each in zip(taken, named, strict=False)]
         return common_device(
             taken,
-            fun_name(self.fun),
+            self.called,
             self._labels(staged),
         )
 
@@ -231,7 +236,7 @@ class JitFunction:
         if not unusual:
             staged.met.add((tuple([*map(type, leaves)]), places))
         if pjrt.others_in_use and not (unusual or checked or staged.outer or staged.refs):
-            over = divided(staged, leaves, places, fun_name(self.fun), self._labels(staged))
+            over = divided(staged, leaves, places, self.called, self._labels(staged))
         if over is not None:
             outs = over(*leaves)
         elif program is None or unusual or checked:
@@ -468,7 +473,7 @@ class JitFunction:
             args, kwargs = tree_map(stood_in, (args, kwargs))
         staged, leaves, _ = self._find(args, kwargs, static)
         name = fun_name(self.fun)
-        placement = placement_at(staged, leaves, name, self._labels(staged))
+        placement = placement_at(staged, leaves, self.called, self._labels(staged))
         return Traced(name, staged, self._device_of(staged, leaves), placement)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -506,7 +511,7 @@ class JitFunction:
         staged = self._get(self.cache, key)
         if staged is None:
             return ""
-        placement = placement_at(staged, leaves, fun_name(self.fun), self._labels(staged))
+        placement = placement_at(staged, leaves, self.called, self._labels(staged))
         lies = late.public("minijax.ops.meshes.partitioned", "why_again") if placement is not None else None
         return "" if lies is None else lies(staged.closed, placement, *staged.how)
 

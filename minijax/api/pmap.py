@@ -13,7 +13,7 @@ from typing import Any
 
 from minijax.api.batching import check_axes, describe_sizes
 from minijax.api.compile import JitFunction, hashable_tree
-from minijax.api.flat import FlatFun, check_callable, int_or_ints
+from minijax.api.flat import FlatFun, check_callable, fun_name, int_or_ints
 from minijax.api.placed_arrays import global_to_host_local, host_local_to_global
 from minijax.api.shard_map import bind_over
 from minijax.api.stages import StagedCall
@@ -72,6 +72,10 @@ class PmapFunction(JitFunction):
     def _options(self) -> tuple[Any, ...]:
         each = self.options
         return ("pmap", each.axis_name, *map(hashable_tree, (each.in_axes, each.out_axes)), *each[3:])
+
+    @property
+    def called(self) -> str:
+        return f"pmap of {fun_name(self.fun)}"
 
     def __reduce__(self) -> Any:
         return PmapFunction, (self.fun, self.options)
