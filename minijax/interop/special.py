@@ -32,6 +32,7 @@ from minijax.ops.custom_derivatives import About, Function
 from minijax.ops.linear_solve import _LinearSolveTuple as LinearSolveTuple
 from minijax.ops.linear_solve import linear_solve_p
 from minijax.ops.meshes.constraint import sharding_constraint_p
+from minijax.ops.meshes.reshard import reshard_p
 from minijax.ops.meshes.shard_map import on_each_device, shard_map_p
 from minijax.ops.parallel import all_to_all_p, group_size
 from minijax.ops.subjaxprs import hoist_consts, join_consts
@@ -72,6 +73,20 @@ def import_sharding_constraint(eqn: Any, site: Site) -> Equations:
     mesh = NO_MESH if around is None or around.empty else mesh_of_jax(around)
     own = {"sharding": sharding, "layout": None, "context_mesh": mesh, "unconstrained_dims": free}
     return site.equation(sharding_constraint_p, own)
+
+
+def import_reshard(eqn: Any, site: Site) -> Equations:
+    """A move, and over which mesh the operand lies, which JAX's types say of whole arrays too."""
+    sharding = sharding_of_jax(eqn.params["dst_sharding"])
+    if sharding is None:
+        return None
+    given, around = eqn.params["concrete_mesh"], eqn.invars[0].aval.sharding.mesh
+    own = {
+        "dst_sharding": sharding,
+        "concrete_mesh": None if given is None else mesh_of_jax(given),
+        "operand_mesh": None if around.empty else mesh_of_jax(around),
+    }
+    return site.equation(reshard_p, own)
 
 
 def import_call(eqn: Any, site: Site) -> Equations:
@@ -408,6 +423,7 @@ import_rules.update(
         "custom_linear_solve": import_linear_solve,
         "shard_map": import_shard_map,
         "sharding_constraint": import_sharding_constraint,
+        "reshard": import_reshard,
         "all_to_all": import_all_to_all,
     }
 )
