@@ -12,9 +12,10 @@ from minijax.api.autodiff import check_inputs, check_output, linearize_flat, low
 from minijax.api.batching import map_leaves, place_axis
 from minijax.api.flat import FlatFun, avals_of, check_callable, fun_name, wraps
 from minijax.config import x64_enabled
+from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import Array, get_aval
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ShapedArray, divided_part, sharding_of_parts
 from minijax.core.observe import observers
 from minijax.core.structural import instantiate_zeros, zeros
 from minijax.core.trace import state
@@ -70,10 +71,13 @@ def _basis(avals: Sequence[ShapedArray]) -> list[Any]:
 
 
 def _converted(x: Any, aval: ShapedArray) -> Any:
-    """``x`` converted to the type of ``aval``: an equation also where that changes nothing, since JAX has one."""
+    """``x`` converted to the type of ``aval`` along a first axis: an equation always, since JAX has one."""
     params = {"new_dtype": aval.dtype, "weak_type": aval.weak_type, "sharding": None}
     if isinstance(x, JaxprTracer):
         trace: Any = x._trace
+        if types.divisions_made:
+            parts = [None, *[divided_part(aval, i) for i in range(aval.ndim)]]
+            params["sharding"] = sharding_of_parts(parts, aval)
         return trace.record(convert_element_type_p, (x,), params)
     return convert_element_type_p.bind(x, **params)
 
