@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 import minijax
+from tests.oracle.subject import compiled_quickly
 
 
 def _rows(of: Any) -> dict[str, Any]:
@@ -114,7 +115,8 @@ def _all(of: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    ours, theirs = _all(minijax), _all(jax)
+    with compiled_quickly():
+        ours, theirs = _all(minijax), _all(jax)
     print(json.dumps({name: [ours[name], theirs[name]] for name in ours}))
 
 
