@@ -136,6 +136,7 @@ def rule_text(rule: Rule | None) -> str:
     if rule is None:
         return ""
     shown = shown_rule(rule)
+    shown = getattr(shown, "__wrapped__", None) or shown  # what the author wrote, where a rule was made of that
     code = getattr(shown, "__code__", None)
     name = getattr(shown, "__name__", type(shown).__name__)
     place = f"{name} at {code.co_filename}:{code.co_firstlineno}" if code is not None else name

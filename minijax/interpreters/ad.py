@@ -10,7 +10,7 @@ otherwise, where ``jax_use_direct_linearize`` is on: see ``interpreters.lineariz
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core.primitive import Primitive
@@ -74,12 +74,19 @@ def defjvp(primitive: Primitive, *rules: Callable[..., Any] | None) -> None:
     def without_answer(rule: Callable[..., Any]) -> Callable[..., Any]:
         return lambda g, ans, *primals, **params: rule(g, *primals, **params)
 
-    defjvp2(primitive, *[None if rule is None else without_answer(rule) for rule in rules])
+    _differentiate(primitive, [None if rule is None else without_answer(rule) for rule in rules], rules)
 
 
 def defjvp2(primitive: Primitive, *rules: Callable[..., Any] | None) -> None:
     """``defjvp`` with rules that are given the result too: ``rule(g, ans, *primals, **params)``."""
-    jvp_rules[primitive] = nary_jvp(primitive, rules)
+    _differentiate(primitive, rules, rules)
+
+
+def _differentiate(primitive: Primitive, rules: Sequence[Any], written: Sequence[Any]) -> None:
+    """The jvp rule made of ``rules``; what shows it shows the first that the author has ``written``."""
+    made: Any = nary_jvp(primitive, rules)
+    made.__wrapped__ = next(filter(None, written), None)
+    jvp_rules[primitive] = made
 
 
 def deflinear(primitive: Primitive, transpose_rule: Callable[..., Any]) -> None:

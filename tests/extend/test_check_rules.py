@@ -155,6 +155,18 @@ FAULTS: dict[str, tuple[dict[str, Any], set[str], str]] = {
 }
 
 
+def test_a_rule_given_to_defjvp_is_the_one_under_suspicion() -> None:
+    def half_of_it(g: Any, x: Any) -> Any:
+        return g * 1.5 * x * x
+
+    cube = Primitive("cube")
+    cube.def_impl(lambda x: np.asarray(x) ** 3)
+    cube.def_abstract_eval(lambda x: x)
+    ad.defjvp(cube, half_of_it)
+    found = {o.check: o for o in check_rules(cube, np.float32(2.0)).failures}
+    assert found["jvp"].rule.startswith("half_of_it at ")
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_planted_fault(name: str) -> None:
     """The check of the wrong rule reports it, with a small example and the rule's line; the stack stays clean."""
