@@ -32,7 +32,7 @@ from minijax.pytree import PyTreeDef, tree_structure, tree_unflatten, treedef_is
 _new = object.__new__
 
 # Classes of arguments that a call over a mesh may be repeated with, beside arrays.
-_ON_HOST = (np.ndarray, np.generic, float, complex)
+_ON_HOST = frozenset((np.ndarray, float, complex, *(dtype.type for dtype in map(np.dtype, "?bhilqBHILQefdFD"))))
 
 # What ``Known.tree_call`` returns if it cannot make a call.
 MISSED: Any = object()
@@ -295,10 +295,8 @@ class Known:
                 break
         try:
             leaves, tree = self.flatten((args, kwargs))
-            try:
-                key = tuple([x.kind or _kind(x) for x in leaves])
-            except AttributeError:
-                key = tuple([*map(_kind, leaves)])
+            # what is on the host is asked for first: an exception would take a tenth of a small call
+            key = tuple([_kind(x) if type(x) in _ON_HOST else x.kind or _kind(x) for x in leaves])
             for structure, remembered in self.placed_trees[key]:
                 if structure == tree:
                     run = remembered
@@ -314,7 +312,9 @@ class Known:
     ) -> None:
         """Remember ``program`` for calls like this one, of leaves that are held at ``places``."""
         found, tree = self.flatten((args, kwargs))
-        if not all([isinstance(x, (Array, *_ON_HOST)) for x in leaves]) or not all(map(operator.is_, found, leaves)):
+        if not all([isinstance(x, Array) or type(x) in _ON_HOST for x in leaves]):
+            return
+        if not all(map(operator.is_, found, leaves)):
             return
         if program.donated and not all([isinstance(x, Array) for x in leaves]):
             return
@@ -380,7 +380,7 @@ def _kind(x: Any) -> Kind:
 
     Values that are not JAX's arrays lie nowhere yet, as arrays do that nobody put anywhere.
     """
-    if isinstance(x, _ON_HOST):
+    if type(x) in _ON_HOST:
         return kind_of(get_aval(x), None)
     return x.kind or kind_of(x.aval, x.device if type(x) in HELD else None)
 

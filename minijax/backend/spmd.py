@@ -102,8 +102,8 @@ def put_over(value: Any, sharding: Sharding, aval: ShapedArray) -> Buffer:
     return put_parts([value[places[device]] for device in sharding.local_devices], sharding, aval)
 
 
-def placer(sharding: Sharding, aval: ShapedArray) -> Callable[[np.ndarray, bool], Buffer]:
-    """``put_over`` for many values of one type, of no keys: what does not depend on the value is found once.
+def placer(sharding: Sharding, aval: ShapedArray) -> Callable[[Any, bool], Buffer]:
+    """``put_over`` for many NumPy values of one type, of no keys: what does not depend on the value is found once.
 
     With the second argument the caller promises that nobody writes to the value any more.
     """
@@ -112,10 +112,12 @@ def placer(sharding: Sharding, aval: ShapedArray) -> Callable[[np.ndarray, bool]
     places = None if sharding.is_fully_replicated else [found[device] for device in devices]
     count = len(devices)
 
-    def place(value: np.ndarray, owned: bool) -> Buffer:
+    def place(value: Any, owned: bool) -> Buffer:
+        if not owned:  # with other semantics jaxlib calls a function that it has not been given
+            value = np.array(value)
         values = [value] * count if places is None else [value[at] for at in places]
         try:
-            return rt.put(aval, lies, values, devices, True, False, rt.aliasing if owned else rt.copying, True)
+            return rt.put(aval, lies, values, devices, True, False, rt.aliasing, True)
         except rt.error as error:
             raise put_error(error, values[0]) from None
 

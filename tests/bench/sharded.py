@@ -27,7 +27,10 @@ ROUNDS = 150
 
 @dataclass(frozen=True)
 class Sharded:
-    """A call of a jitted function on arguments that are divided over ``devices``: one, or a tree of them."""
+    """A call of a jitted function on arguments that are divided over ``devices``: one, or a tree of them.
+
+    Or of a pmapped one, on what an earlier call gave or on an array on the host.
+    """
 
     key: str
     title: str
@@ -57,6 +60,10 @@ SHARDED_ROWS = [
     Sharded(f"sharded.{what}.{devices}", f"jit call, {title} over {devices} devices", 1.1, devices, what)
     for devices in (1, 8)
     for what, title in (("one", "1 argument"), ("tree", "a 10-leaf tree"))
+] + [
+    Sharded(f"sharded.{what}.{devices}", f"pmap call, {title} over {devices} devices", budget, devices, what)
+    for devices in (1, 8)
+    for what, title, budget in (("pmap", "an earlier result", 1.1), ("pmap_host", "a NumPy array", 1.5))
 ]
 
 
@@ -67,7 +74,11 @@ def call(name: str, devices: int, what: str) -> Any:
     mesh = of.Mesh(np.array(ns.devices()).reshape(devices), ("x",))
     sharding = of.NamedSharding(mesh, of.PartitionSpec("x"))
     x = ns.device_put(np.ones((8 * devices, 8), np.float32), sharding)
-    if what == "one":
+    if what in ("pmap", "pmap_host"):
+        function = ns.pmap(lambda x: x * 2.0 + 1.0)
+        host = np.ones((devices, 8, 8), np.float32)
+        argument = host if what == "pmap_host" else function(host)
+    elif what == "one":
         function, argument = ns.jit(lambda x: x * 2.0 + 1.0), x
     else:
         function = ns.jit(lambda tree: {key: value * 2.0 for key, value in tree.items()})

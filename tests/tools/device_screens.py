@@ -143,6 +143,23 @@ def moments(recording: Recording, kind: str, name: str) -> Iterator[list[str]]:
             yield _text(cursor, 72)
 
 
+def of_pmap() -> dict[str, Any]:
+    """The same of a pmapped function, whose devices have a row each."""
+
+    def program(m: Any) -> Callable[[Any], dict[str, Any]]:
+        def each(x: Any) -> dict[str, Any]:
+            y = m.numpy.sin(x)
+            q = y / m.lax.psum(y, "i")
+            return {"y": y, "q": q}
+
+        return m.pmap(each, axis_name="i")  # type: ignore[no-any-return]
+
+    rows = X[:DEVICES]
+    _, recording = record(program(mj), mj.numpy.asarray(rows))
+    wanted = {key: np.asarray(value) for key, value in program(jax)(rows).items()}
+    return {"pmapped": differences(recording, wanted), "screens of pmapped": list(screens(recording, 72))}
+
+
 def main() -> None:
     found: dict[str, Any] = {}
     for name, program in PROGRAMS.items():
@@ -151,6 +168,7 @@ def main() -> None:
         found[name] = differences(recording, {key: np.asarray(value) for key, value in wanted.items()})
         found[f"screens of {name}"] = list(screens(recording, 72))
         found[f"begins {name}"] = next(moments(recording, ENTER, "shard_map"))
+    found |= of_pmap()
     _, recording = record(mj.grad(typed), mj.numpy.asarray(X))
     found["screens of gradient"] = list(screens(recording, 72))
     print(json.dumps(found))

@@ -20,6 +20,7 @@ VARIABLES = {
     "turns": {"z"},
     "chosen": {"r", "w"},
     "examples": {"p"},
+    "pmapped": {"y", "q"},
 }
 
 
@@ -46,7 +47,7 @@ def test_each_device_is_shown_to_have_what_it_has_in_jax(program: str) -> None:
     "program, primitive",
     [("summed", "integer_pow"), ("summed", "psum"), ("sent", "ppermute"), ("sent", "all_gather"),
      ("sent", "all_to_all"), ("sent", "reduce_scatter"), ("turns", "ppermute"), ("chosen", "sin"), ("chosen", "mul"),
-     ("examples", "psum"), ("gradient", "pvary"), ("gradient", "shard_map")],
+     ("examples", "psum"), ("gradient", "pvary"), ("gradient", "shard_map"), ("pmapped", "div")],
 )  # fmt: skip
 def test_devices_side_by_side(program: str, primitive: str, golden: Callable[[str, str], None]) -> None:
     # of a derivative the last is the backward pass's

@@ -113,9 +113,11 @@ class Partitioned(Compiled):
 
         def move(x: Any) -> Any:
             if not transfer_guards:
-                if type(x) is np.ndarray:
+                if type(x) is np.ndarray or isinstance(x, np.generic):
                     if x.dtype == dtype:
                         return place(x, False)
+                elif type(x) is float:
+                    return place(np.asarray(x, dtype), True)
                 elif type(x) is Array:
                     return place(x._value(), True)
             return there(x, sharding)
