@@ -28,7 +28,7 @@ from minijax.config import direct_linearize_enabled
 from minijax.core import avals as types
 from minijax.core import dtypes, late, observe
 from minijax.core.array import Array, LiteralArray, as_array, get_aval, is_array_like, is_foreign, retyped
-from minijax.core.avals import AnyArray, ShapedArray, dtype_name, over_mesh_of, same_division
+from minijax.core.avals import AnyArray, ShapedArray, cotangent_type, dtype_name, over_mesh_of, same_division
 from minijax.core.lists import split_list
 from minijax.core.stand_ins import stood_in
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of, zeros
@@ -468,18 +468,18 @@ def pull_back(program: LinearProgram | Tape, in_avals: Sequence[ShapedArray], ct
         out = [next(found) if dtypes.is_inexact(a.dtype) else zeros(a.to_tangent_aval()) for a in in_avals]
     for i, ct in enumerate(out):
         if type(ct) is Zero:
-            out[i] = instantiate_zeros(ct)
+            out[i] = instantiate_zeros(zero_of(cotangent_type(in_avals[i])))
     if began:
         observe.emit(observe.on_phase, "transpose", program.name, time.perf_counter() - began)
     return out
 
 
 def _check_cotangent(aval: ShapedArray, ct: Any) -> Any:
-    expected = aval.to_tangent_aval()
+    expected = aval.to_cotangent_aval()
     found = get_aval(ct)
     # like JAX, an integer output takes a cotangent of any dtype: it is zero whatever it is
     no_tangent = expected.dtype == dtypes.float0
-    typed = no_tangent or (found.dtype == expected.dtype and same_division(found, aval))
+    typed = no_tangent or (found.dtype == expected.dtype and same_division(found, expected))
     if found.shape != aval.shape or not typed:
         raise ValueError(
             f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got {found.str_short()}, but "
@@ -531,14 +531,15 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
         cts, ct_tree = tree_flatten(cotangent)
         if ct_tree != out_tree:
             raise TypeError(f"cotangent tree does not match function output, expected {out_tree} but got {ct_tree}")
-        for aval, ct in zip(out_avals, cts, strict=True):
+        for aval, ct in zip(map(cotangent_type, out_avals), cts, strict=True):
             found = get_aval(ct)
             if (found.shape, found.dtype) != (aval.shape, aval.dtype) or not same_division(found, aval):
                 raise TypeError(
                     f"cotangent type does not match function output, expected {aval} but got {found}"
                 )
         found_cts = backward_pass_closed(closed, [UndefinedPrimal(a) for a in avals], [to_value(ct) for ct in cts])
-        zeros_made = [zeros(a) if type(ct) is Zero else ct for ct, a in zip(found_cts, avals, strict=True)]
+        pairs = zip(found_cts, map(cotangent_type, avals), strict=True)
+        zeros_made = [zeros(a) if type(ct) is Zero else ct for ct, a in pairs]
         args, _ = tree_unflatten(in_tree, zeros_made)
         return args
 

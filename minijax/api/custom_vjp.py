@@ -208,7 +208,7 @@ class _VJPCall(CustomCall):
 
     def _checked(self, i: int, ct: Any, aval: ShapedArray) -> Any:
         """``ct`` as an array, None if it is zero. ValueError if its type is not right for an input of type ``aval``."""
-        expected = aval.to_tangent_aval()
+        expected = aval.to_cotangent_aval()
         if ct is None or expected.dtype == dtypes.float0:
             return None
         found = get_aval(ct)

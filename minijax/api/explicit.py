@@ -157,6 +157,8 @@ def _retyped(mesh: AbstractMesh, names: Sequence[str], kind: AxisType) -> Abstra
 
 def _left(x: Any, mesh: AbstractMesh, before: AbstractMesh) -> Any:
     """``x``, over ``before``, of whose type only the explicit axes of ``mesh`` are left. Arrays stay where they lie."""
-    if type(x) is MeshArray and type(x.device) is NamedSharding and isinstance(mesh, Mesh):
-        return device_put(x, NamedSharding(mesh, x.device.spec))
-    return resharded(x, PartitionSpec(*[explicit_part(mesh, part) for part in spec_of(get_aval(x))]), before)
+    if type(x) is MeshArray and not x.aval.unreduced and type(x.device) is NamedSharding and isinstance(mesh, Mesh):
+        return device_put(x, NamedSharding(mesh, PartitionSpec(*x.device.spec)))
+    aval, explicit = get_aval(x), frozenset(mesh.explicit_axes)
+    sums = {"unreduced": aval.unreduced & explicit, "reduced": aval.reduced & explicit}
+    return resharded(x, PartitionSpec(*[explicit_part(mesh, part) for part in spec_of(aval)], **sums), before)

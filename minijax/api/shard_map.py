@@ -13,7 +13,7 @@ from minijax.api.compile import jit
 from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name, leaf_names
 from minijax.core import late
 from minijax.core.array import get_aval, uncommitted
-from minijax.core.explicit import spec_of
+from minijax.core.explicit import spec_of, whole_spec
 from minijax.core.lists import merge, partition
 from minijax.core.refs import AbstractRef
 from minijax.core.shardings import (
@@ -29,7 +29,7 @@ from minijax.core.shardings import (
 )
 from minijax.core.structural import UNSPECIFIED
 from minijax.core.trace import ensure_compile_time_eval, state
-from minijax.core.varying import current_mesh, everywhere, manual_axes, pvary
+from minijax.core.varying import current_mesh, everywhere, manual_axes, ordered, pvary
 from minijax.interpreters.stage import stage
 from minijax.ir.evaluate import eval_closed
 from minijax.ops.shape import expand_dims
@@ -102,6 +102,13 @@ def _is_leaf(x: Any) -> bool:
 def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any]) -> None:
     """ValueError unless an argument is divided along the explicit axes ``axes`` as ``spec`` says, if its type says."""
     own = spec_of(aval)
+    for word in ("unreduced", "reduced"):
+        if getattr(spec, word) != getattr(aval, word):
+            raise ValueError(
+                f"in_specs containing {word} {spec} passed to shard_map should be equal to the {word} present on the "
+                f"argument, {aval.str_short()}. Say P(..., {word}={set(getattr(aval, word)) or '{}'}), leave in_specs "
+                "out, or bring the argument there with sharding.reshard."
+            )
     if not any(own):
         return
     wanted = [axes_of_part(part) for part in (*spec, *[None] * (aval.ndim - len(spec)))]
@@ -117,7 +124,7 @@ def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any]) -> None
 
 def _found_specs(args: Any) -> Any:
     """How the types of ``args`` say that they are divided."""
-    return tree_map(lambda x: PartitionSpec(*spec_of(get_aval(x))), args)
+    return tree_map(lambda x: whole_spec(get_aval(x)), args)
 
 
 def bind_over(
@@ -347,6 +354,14 @@ class ShardMapped:
                         f"{spec} refers to {name!r}. Name it in axis_names, or leave it out."
                     )
             check_axes_once(spec, mesh)
+            if spec.unreduced or spec.reduced:
+                if {*mesh.axis_names} != axes:
+                    raise NotImplementedError(
+                        f"unreduced/reduced can only be passed to {what} when shard_map is in full manual mode. Got "
+                        f"mesh axis names {mesh.axis_names}, manual axes: {set(axes)}, specs: {spec}. Leave "
+                        "axis_names out."
+                    )
+                NamedSharding(mesh, spec)  # raises for axes that are not explicit
 
     def _check(self, aval: Any, spec: PartitionSpec, mesh: AbstractMesh, name: Callable[[int], str], i: int) -> None:
         """ValueError unless ``spec`` can divide argument ``i``, which ``name`` gives the name of."""
@@ -377,6 +392,16 @@ class ShardMapped:
             )
         if not self.check_vma:
             return out
+        if missing := ordered(spec.unreduced.intersection(aval.vma)):
+            out = late.public("minijax.ops.meshes.sums", "vary_unreduced_cast_p").bind(out, axes=missing)
+            aval = get_aval(out)
+        for word in ("unreduced", "reduced"):
+            if getattr(spec, word) != getattr(aval, word):
+                raise ValueError(
+                    f"out_specs passed to shard_map should be equal to the {word} present on the output. Got "
+                    f"out_specs={spec} and an output of type {aval.str_short()}. Take the sum with lax.psum, cast it "
+                    f"with lax.pcast, or say P(..., {word}={set(getattr(aval, word)) or '{}'})."
+                )
         more = [name for name in mesh.axis_names if name in aval.vma and name in axes and name not in said]
         if more:
             raise ValueError(

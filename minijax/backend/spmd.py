@@ -243,7 +243,7 @@ def _written(sharding: Sharding, aval: ShapedArray) -> Sharding:
     """``sharding`` as JAX writes it for a result of type ``aval``: of keys over devices all dimensions are named."""
     if not (is_key(aval.dtype) and isinstance(sharding, NamedSharding) and sharding.mesh.size > 1):
         return sharding
-    return sharding.with_spec((*sharding.spec, *[None] * (aval.ndim - len(sharding.spec))))
+    return sharding.with_spec(sharding.spec.padded(aval.ndim))
 
 
 def _partly_free(sharding: Sharding) -> bool:

@@ -279,13 +279,24 @@ class MeshArray(CommittedArray):
             return self._host
         except AttributeError:
             pass
+        if self.aval.unreduced:
+            raise NotImplementedError(
+                f"The value of an array of type {self.aval.str_short()} is a sum over devices that has not been taken. "
+                "Take it first, with sharding.reshard(x, P(...))."
+            )
         value = self._host = gather_parts(self._buffer, self.device, self.aval)
         return value
 
     def __repr__(self) -> str:
+        if self.aval.unreduced:
+            weak = ", weak_type=True" if self.aval.weak_type else ""
+            return f"Array(shape={self.aval.shape}, dtype={dtype_name(self.aval.dtype)}{weak}, sharding={self.device})"
         if self.device.is_fully_addressable or self.device.is_fully_replicated:
             return super().__repr__()
         return f"Array({self.aval.shape}, dtype={dtype_name(self.aval.dtype)})"
+
+    def __str__(self) -> str:
+        return repr(self) if self.aval.unreduced else super().__str__()
 
     @property
     def assignment(self) -> tuple[Any, ...]:

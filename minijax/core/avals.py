@@ -39,7 +39,7 @@ def note_divisions() -> None:
 
 
 class ManualAxisType(NamedTuple):
-    """Along which axes of a mesh a value varies; JAX's type of this name also says what is reduced, never here."""
+    """Along which axes of a mesh a value varies, is unreduced and is reduced, inside ``shard_map``."""
 
     varying: frozenset[Any] = frozenset()
     unreduced: frozenset[Any] = frozenset()
@@ -64,6 +64,9 @@ class ShapedArray:
     unmapped: dict[int, ShapedArray] | None  # an axis -> the type of a part along it: see ``part``
     # The axes of a mesh along which devices may hold different values: see ``core.varying``, whose types have some.
     vma: frozenset[Any] = frozenset()
+    # The axes of a mesh over which a sum is still to be taken, and those over which a cotangent's is.
+    unreduced: frozenset[Any] = frozenset()
+    reduced: frozenset[Any] = frozenset()
 
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None) -> ShapedArray:
         if sharding is not None:
@@ -104,13 +107,13 @@ class ShapedArray:
 
     @property
     def manual_axis_type(self) -> ManualAxisType:
-        """JAX's name for ``vma``, among other things that may be said of axes."""
+        """Along which axes of a mesh values differ, or are sums, where the program of each device is written."""
         return ManualAxisType(self.vma)
 
     @property
     def mat(self) -> ManualAxisType:
         """Short for ``manual_axis_type``."""
-        return ManualAxisType(self.vma)
+        return self.manual_axis_type
 
     def __reduce__(self) -> Any:
         return (ShapedArray, (self.shape, self.dtype, self.weak_type))
@@ -162,6 +165,10 @@ class ShapedArray:
             return self
         return self.update(dtype=dtypes.float0, weak_type=False)
 
+    def to_cotangent_aval(self) -> ShapedArray:
+        """The type of cotangents: that of tangents, but for what types say of sums over devices."""
+        return self.to_tangent_aval()
+
     def str_short(self, short_dtypes: bool = True) -> str:
         """``f32[8]``, as jaxprs print it; ``float32[8]`` with ``short_dtypes=False``."""
         name = dtypes.short_name(self.dtype) if short_dtypes else dtype_name(self.dtype)
@@ -191,6 +198,11 @@ def division(aval: ShapedArray, *others: ShapedArray) -> Any:
     if not divisions_made or (type(aval) is ShapedArray and all([type(other) is ShapedArray for other in others])):
         return None
     return late.public("minijax.core.explicit", "sharding_like")(aval, *others)
+
+
+def cotangent_type(aval: Any) -> Any:
+    """The type of cotangents of values of type ``aval``, in their dtype: what is reduced here is unreduced there."""
+    return aval if type(aval) is ShapedArray or not (aval.unreduced or aval.reduced) else aval.to_cotangent_aval()
 
 
 def divided_part(aval: ShapedArray, axis: int) -> Any:

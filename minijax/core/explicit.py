@@ -3,7 +3,10 @@
 ``ExplicitArray`` is a ``ShapedArray`` with a sharding, printed ``f32[8@x,4]``: its first dimension is divided along the
 mesh's axis ``x``. Only explicit axes stand in types; along an axis of type ``Auto`` the compiler divides as it likes.
 
-Invariant: some explicit axis divides some dimension. What no axis divides has a plain ``ShapedArray`` for its type,
+``f32[8,4]{U:x}`` is *unreduced* along ``x``: a sum over the axis that has not been taken yet, of which each device has
+its part. ``f32[8,4]{R:x}`` is *reduced*: all have the same, and its cotangent is unreduced.
+
+Invariant: a type names some explicit axis. What no axis divides has a plain ``ShapedArray`` for its type,
 wherever it was made; so numbers, and arrays that every device has all of, are the same in every mode.
 
 The type of an operation's result follows from its operands' by ``ops.meshes.divided_types``, which is imported when
@@ -28,7 +31,7 @@ from minijax.core.shardings import (
     check_divides,
     context,
 )
-from minijax.core.varying import VaryingArray, current_mesh, varying
+from minijax.core.varying import VaryingArray, current_mesh, note_summed, summed_text, varying
 
 _interned: weakref.WeakValueDictionary[Any, ExplicitArray] = weakref.WeakValueDictionary()
 
@@ -37,13 +40,18 @@ Part = Any
 Spec = tuple[Part, ...]
 
 
+# The axes along which values are unreduced, and along which they are reduced.
+Sums = tuple[frozenset[Any], frozenset[Any]]
+NO_SUMS: Sums = (frozenset(), frozenset())
+
+
 class ExplicitArray(ShapedArray):
     """The type ``plain`` of values divided as ``sharding`` says, over an abstract mesh; interned.
 
     ``spec`` has an entry for each dimension, and names explicit axes only.
     """
 
-    __slots__ = ("plain", "sharding", "spec")
+    __slots__ = ("plain", "sharding", "spec", "unreduced", "reduced")
 
     plain: ShapedArray
     spec: Spec
@@ -58,7 +66,10 @@ class ExplicitArray(ShapedArray):
         self.ndim = plain.ndim
         self.plain, self.sharding, self.spec = plain, sharding, tuple(sharding.spec)  # type: ignore[misc]
         self.zero = self.mlir = self.unmapped = None
+        self.unreduced, self.reduced = sharding.spec.unreduced, sharding.spec.reduced
         self.size = plain.size
+        if self.unreduced or self.reduced:
+            note_summed()
         return _interned.setdefault((plain, sharding), self)
 
     def __reduce__(self) -> Any:
@@ -75,17 +86,23 @@ class ExplicitArray(ShapedArray):
 
     def _without(self, axis: int) -> ShapedArray:
         spec = (*self.spec[:axis], *self.spec[axis + 1 :])
-        return divided(self.plain.part(axis), self.sharding.mesh, spec)
+        return divided(self.plain.part(axis), self.sharding.mesh, spec, (self.unreduced, self.reduced))
 
     def stacked(self, size: int, axis: int = 0) -> ShapedArray:
         """The type of ``size`` such values along a new ``axis``, which nothing divides."""
         spec = (*self.spec[:axis], None, *self.spec[axis:])
-        return divided(self.plain.stacked(size, axis), self.sharding.mesh, spec)
+        return divided(self.plain.stacked(size, axis), self.sharding.mesh, spec, (self.unreduced, self.reduced))
+
+    def to_cotangent_aval(self) -> ShapedArray:
+        """The type of cotangents: what is reduced here is unreduced there."""
+        aval = self.to_tangent_aval()
+        return aval.update(sharding=self.sharding.with_spec(self.sharding.spec.of_cotangent()))
 
     def str_short(self, short_dtypes: bool = True) -> str:
         """``f32[8@x,4]``, as jaxprs print it."""
         name = self.plain.str_short(short_dtypes).partition("[")[0]
-        return f"{name}[{','.join(map(_dimension_text, self.shape, self.spec))}]"
+        sums = summed_text(self.sharding.mesh.axis_names, (), self.unreduced, self.reduced)
+        return f"{name}[{','.join(map(_dimension_text, self.shape, self.spec))}]{sums}"
 
 
 def _dimension_text(size: int, part: Part) -> str:
@@ -118,7 +135,7 @@ def spec_of(aval: ShapedArray) -> Spec:
 def plain_type(aval: ShapedArray) -> ShapedArray:
     """The type ``aval`` of values of which nothing is said but shape and dtype; along which axes they vary stays."""
     if type(aval) is VaryingArray:
-        return varying(plain_type(aval.plain), aval.along)
+        return aval.over(plain_type(aval.plain))
     return aval.plain if type(aval) is ExplicitArray else aval
 
 
@@ -129,17 +146,22 @@ def mesh_of_type(aval: ShapedArray) -> AbstractMesh | None:
     return aval.sharding.mesh if type(aval) is ExplicitArray else None
 
 
-def divided(plain: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part]) -> ShapedArray:
+def divided(plain: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part], sums: Sums | None = None) -> ShapedArray:
     """The type ``plain`` of values divided over ``mesh`` along those axes of ``spec`` that are explicit.
+
+    ``sums`` are the axes along which it is unreduced, and reduced; by default those of ``spec``.
 
     ValueError if a dimension is not divided evenly, or if one axis divides two of them.
     """
     abstract = mesh.abstract_mesh
     parts = [explicit_part(abstract, part) for part in spec]
-    if not any(part is not None for part in parts):
+    if sums is None:
+        sums = (spec.unreduced, spec.reduced) if isinstance(spec, PartitionSpec) else NO_SUMS
+    unreduced, reduced = (axes and axes.intersection(abstract.explicit_axes) for axes in sums)
+    if not any(part is not None for part in parts) and not unreduced and not reduced:
         return plain
     parts += [None] * (plain.ndim - len(parts))
-    sharding = NamedSharding(abstract, PartitionSpec(*parts))
+    sharding = NamedSharding(abstract, PartitionSpec(*parts, unreduced=unreduced, reduced=reduced))
     check_divides(sharding, plain.shape)
     return ExplicitArray(plain, sharding)
 
@@ -153,11 +175,13 @@ def explicit_part(mesh: AbstractMesh, part: Part) -> Part:
     return None if not names else names[0] if len(names) == 1 else tuple(names)
 
 
-def redivided(aval: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part]) -> ShapedArray:
+def redivided(
+    aval: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part], sums: Sums | None = None
+) -> ShapedArray:
     """The type ``aval``, plain but for along what it varies, of values divided over ``mesh`` as ``spec`` says."""
     if type(aval) is VaryingArray:
-        return varying(divided(aval.plain, mesh, spec), aval.along)
-    return divided(aval, mesh, spec)
+        return aval.over(divided(aval.plain, mesh, spec, sums))
+    return divided(aval, mesh, spec, sums)
 
 
 def divided_like(aval: ShapedArray, sharding: Any) -> ShapedArray:
@@ -176,8 +200,14 @@ def sharding_like(aval: ShapedArray, *others: ShapedArray) -> NamedSharding | No
     for each in (aval, *others):
         mesh = mesh_of_type(each)
         if mesh is not None:
-            return NamedSharding(mesh, PartitionSpec(*spec_of(aval)))
+            return NamedSharding(mesh, whole_spec(aval))
     return None
+
+
+def whole_spec(aval: ShapedArray) -> PartitionSpec:
+    """How values are divided along explicit axes, with the axes along which they are unreduced and reduced."""
+    plain = aval.plain if type(aval) is VaryingArray else aval
+    return PartitionSpec(*spec_of(plain), unreduced=plain.unreduced, reduced=plain.reduced)
 
 
 def combined(types: Sequence[ShapedArray], ndim: int) -> NamedSharding | None:
@@ -210,14 +240,19 @@ def stacked_over(aval: Any, size: int, axis: int, sharding: NamedSharding) -> An
         return AbstractRef(stacked_over(aval.inner_aval, size, axis, sharding))
     spec = spec_of(aval)
     return redivided(
-        plain_type(aval).stacked(size, axis), sharding.mesh, (*spec[:axis], sharding.spec[0], *spec[axis:])
-    )
+        plain_type(aval).stacked(size, axis), sharding.mesh, (*spec[:axis], sharding.spec[0], *spec[axis:]),
+        (aval.unreduced, aval.reduced),
+    )  # fmt: skip
 
 
 def equally_divided(a: Any, b: Any) -> bool:
     """Whether two types, of arrays or of references to them, say the same of how values are divided."""
     a, b = (each.inner_aval if type(each) is AbstractRef else each for each in (a, b))
-    return spec_of(a) == spec_of(b) and mesh_of_type(a) == mesh_of_type(b)
+    return (
+        spec_of(a) == spec_of(b)
+        and (a.unreduced, a.reduced) == (b.unreduced, b.reduced)
+        and mesh_of_type(a) == mesh_of_type(b)
+    )
 
 
 def sharding_along(aval: Any, axis: int) -> NamedSharding | None:

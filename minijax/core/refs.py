@@ -83,6 +83,8 @@ class AbstractRef:
         """The same type, strong."""
         return AbstractRef(self.inner_aval.strip_weak_type())
 
+    unreduced = reduced = frozenset[Any]()
+
     def to_tangent_aval(self) -> AbstractRef:
         """The type of tangents: a reference to tangents."""
         return AbstractRef(self.inner_aval.to_tangent_aval())

@@ -53,14 +53,75 @@ class PartitionSpec:
     """For each dimension of an array the axis of a mesh, or several, along which it is divided; None for whole ones.
 
     Dimensions beyond those named are whole. ``P("x", None, ("y", "z"))``.
+
+    Args:
+      partitions: the entries.
+      unreduced: a set of explicit axes: the array is the sum over them of what devices hold, not taken yet.
+      reduced: a set of explicit axes along which all devices hold the same, and of which the cotangent is unreduced.
+
+    Raises ValueError if an axis is said to be two of these, TypeError for what is no set.
     """
 
     UNCONSTRAINED: Any = _UNCONSTRAINED
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_parts", "unreduced", "reduced")
 
-    def __init__(self, *partitions: Any) -> None:
+    unreduced: frozenset[Any]
+    reduced: frozenset[Any]
+
+    def __init__(self, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()) -> None:
         self._parts = tuple(map(_part, partitions))
+        self.unreduced, self.reduced = unreduced, reduced
+        if unreduced or reduced or type(unreduced) is not frozenset or type(reduced) is not frozenset:
+            self._check_sums()
+
+    def _check_sums(self) -> None:
+        for name in ("unreduced", "reduced"):
+            axes = getattr(self, name)
+            if not isinstance(axes, (set, frozenset)):
+                raise TypeError(
+                    f"{name} argument of PartitionSpec should be of type `frozenset` or `set`. Got {axes!r} of type "
+                    f"{type(axes).__name__}: name the axes of the mesh in a set, such as {{'x'}}."
+                )
+            if None in axes:
+                raise ValueError(f"{name} cannot contain None: all its elements should be axes of the mesh.")
+            setattr(self, name, frozenset(axes))
+            both = axes.intersection(axes_of_spec(self))
+            if both:
+                raise ValueError(
+                    f"partitions cannot overlap with {name} axes passed to PartitionSpec. Got partitions: "
+                    f"{self._parts} and {name} axes: {set(axes)}. Leave {both} out of one of them."
+                )
+        if self.unreduced & self.reduced:
+            raise ValueError(
+                "`unreduced` and `reduced` argument to PartitionSpec cannot overlap. Got unreduced: "
+                f"{set(self.unreduced)} and reduced: {set(self.reduced)}. Leave an axis out of one of them."
+            )
+
+    @property
+    def partitions(self) -> tuple[Any, ...]:
+        """The entries of the dimensions."""
+        return self._parts
+
+    def update(self, partitions: Any = None, unreduced: Any = None, reduced: Any = None) -> PartitionSpec:
+        """The same but for what is given."""
+        return PartitionSpec(
+            *(self._parts if partitions is None else partitions),
+            unreduced=self.unreduced if unreduced is None else unreduced,
+            reduced=self.reduced if reduced is None else reduced,
+        )
+
+    def padded(self, ndim: int) -> PartitionSpec:
+        """With an entry for each of ``ndim`` dimensions."""
+        return self.update([*self._parts, *[None] * (ndim - len(self._parts))])
+
+    def permuted(self, order: Sequence[int]) -> PartitionSpec:
+        """That of an array whose dimensions are these in ``order``."""
+        return self.update([self._parts[d] for d in order])
+
+    def of_cotangent(self) -> PartitionSpec:
+        """How the cotangent of an array lies that lies so: what is reduced here is unreduced there."""
+        return self.update(unreduced=self.reduced, reduced=self.unreduced) if self.unreduced or self.reduced else self
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -72,18 +133,30 @@ class PartitionSpec:
         return self._parts[i]
 
     def __add__(self, other: PartitionSpec) -> PartitionSpec:
-        return PartitionSpec(*self, *other)
+        return PartitionSpec(
+            *self, *other, unreduced=self.unreduced | other.unreduced, reduced=self.reduced | other.reduced
+        )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PartitionSpec) and self._parts == other._parts
+        return isinstance(other, PartitionSpec) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash(self._parts)
+        return hash(self._key)
+
+    @property
+    def _key(self) -> Any:
+        return (self._parts, self.unreduced, self.reduced) if self.unreduced or self.reduced else self._parts
 
     def __repr__(self) -> str:
-        return f"P({', '.join(map(repr, self._parts))}{',' * (len(self._parts) == 1)})"
+        parts = [*map(repr, self._parts)]
+        for name in ("unreduced", "reduced"):
+            if getattr(self, name):
+                parts.append(f"{name}={set(getattr(self, name))!r}")
+        return f"P({', '.join(parts)}{',' * (len(self._parts) == len(parts) == 1)})"
 
     def __reduce__(self) -> Any:
+        if self.unreduced or self.reduced:
+            return functools.partial(PartitionSpec, unreduced=self.unreduced, reduced=self.reduced), self._parts
         return PartitionSpec, self._parts
 
 
@@ -512,6 +585,8 @@ class NamedSharding(Sharding):
             if name not in mesh.axis_names:
                 raise ValueError(f"Resource axis: {name} of {spec} is not found in mesh: {mesh.axis_names}.")
         check_axes_once(spec, mesh)
+        if spec.unreduced or spec.reduced:
+            _check_summed(mesh, spec)
         self._hash = hash((mesh, spec))
         self._tiles: dict[int, np.ndarray] = {}
 
@@ -547,7 +622,11 @@ class NamedSharding(Sharding):
 
     @property
     def is_fully_replicated(self) -> bool:
-        return all(self.count(names) == 1 for names in map(axes_of_part, self.spec))
+        return not self.spec.unreduced and all(self.count(names) == 1 for names in map(axes_of_part, self.spec))
+
+    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
+        spec = getattr(other, "spec", None)
+        return self.spec.unreduced == getattr(spec, "unreduced", frozenset()) and super().is_equivalent_to(other, ndim)
 
     def count(self, names: Sequence[str]) -> int:
         """Into how many parts these axes divide a dimension."""
@@ -591,6 +670,22 @@ class NamedSharding(Sharding):
         if type(self.mesh) is AbstractMesh:  # no device, and no memory of one
             return f"NamedSharding(mesh={self.mesh!s}, spec={self.spec})"
         return f"NamedSharding(mesh={self.mesh!s}, spec={self.spec}, memory_kind={self.memory_kind})"
+
+
+def _check_summed(mesh: AbstractMesh, spec: PartitionSpec) -> None:
+    """ValueError unless the axes that are reduced or unreduced are explicit ones of ``mesh``."""
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    for said, axes in (("Unreduced", spec.unreduced), ("Reduced", spec.reduced)):
+        for name in axes:
+            if name not in kinds:
+                raise ValueError(
+                    f"{said} axes {name} is not found in mesh.axis_names={mesh.axis_names}. Got pspec={spec}."
+                )
+            if kinds[name] is not AxisType.Explicit:
+                raise ValueError(
+                    f"{said} axes can only refer to mesh axes that is of type `Explicit`. Got {said.lower()} axes: "
+                    f"{set(axes)} and mesh: {mesh}. Make the mesh with axis_types=AxisType.Explicit."
+                )
 
 
 def named_like(mesh: AbstractMesh, tiles: np.ndarray) -> Sharding:

@@ -65,14 +65,14 @@ class Zero:
 
 
 class UndefinedPrimal(HasAval):
-    """Stands in a transpose rule for an argument in which the primitive is linear; has its type, not its value."""
+    """Stands in a transpose rule for an argument in which the primitive is linear; has the type of its cotangent."""
 
     __slots__ = ("aval",)
 
     aval: ShapedArray
 
     def __init__(self, aval: ShapedArray) -> None:
-        self.aval = aval
+        self.aval = types.cotangent_type(aval)
 
     def __repr__(self) -> str:
         return f"UndefinedPrimal({self.aval!r})"
@@ -160,7 +160,7 @@ def batched_sharding(sharding: Any, dim: int | None, part: Any = None) -> Any:
         return sharding
     parts = [*spec, *[None] * (dim - len(spec))]
     parts.insert(dim, part)
-    return sharding.with_spec(parts)
+    return sharding.with_spec(spec.update(parts))
 
 
 def moveaxis(x: Any, src: int, dst: int) -> Any:

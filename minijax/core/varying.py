@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from minijax.core import late
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ManualAxisType, ShapedArray
 from minijax.core.observe import bind_watched
 from minijax.core.primitive import Primitive, abstract_hooks, bind_hooks, infer_type
 from minijax.core.refs import AbstractRef
@@ -28,33 +29,61 @@ _interned: weakref.WeakValueDictionary[Any, VaryingArray] = weakref.WeakValueDic
 
 
 class VaryingArray(ShapedArray):
-    """The type ``plain`` of values that vary along the axes ``along`` of a mesh, in the mesh's order; interned."""
+    """The type ``plain`` of values that vary along the axes ``along`` of a mesh, in the mesh's order; interned.
 
-    __slots__ = ("plain", "along", "vma")
+    ``unreduced`` and ``reduced`` are axes too: those over which a sum is still to be taken, and those over which the
+    sum of its cotangent is.
+    """
+
+    __slots__ = ("plain", "along", "vma", "unreduced", "reduced")
 
     plain: ShapedArray
     along: tuple[Any, ...]
 
-    def __new__(cls, plain: ShapedArray, along: tuple[Any, ...]) -> VaryingArray:  # type: ignore[misc]
-        found = _interned.get((plain, along))
+    def __new__(  # type: ignore[misc]
+        cls,
+        plain: ShapedArray,
+        along: tuple[Any, ...],
+        unreduced: frozenset[Any] = frozenset(),
+        reduced: frozenset[Any] = frozenset(),
+    ) -> VaryingArray:
+        key = (plain, along, unreduced, reduced)
+        found = _interned.get(key)
         if found is not None:
             return found
         self = object.__new__(cls)
         self.shape, self.dtype, self.weak_type = plain.shape, plain.dtype, plain.weak_type
         self.ndim = plain.ndim
         self.plain, self.along, self.vma = plain, along, frozenset(along)
+        self.unreduced, self.reduced = unreduced, reduced
         self.zero = self.mlir = self.unmapped = None
         self.size = plain.size
         _ask_for_types()
-        return _interned.setdefault((plain, along), self)
+        if unreduced or reduced:
+            note_summed()
+        return _interned.setdefault(key, self)
 
     def __reduce__(self) -> Any:
-        return (VaryingArray, (self.plain, self.along))
+        return (VaryingArray, (self.plain, self.along, self.unreduced, self.reduced))
+
+    def over(self, plain: ShapedArray) -> ShapedArray:
+        """The type ``plain`` of values that vary, and are sums, along the axes along which these are."""
+        return VaryingArray(plain, self.along, self.unreduced, self.reduced)
+
+    @property
+    def manual_axis_type(self) -> ManualAxisType:
+        """Along which axes of a mesh values differ, or are sums, where the program of each device is written."""
+        return ManualAxisType(self.vma, self.unreduced, self.reduced)
+
+    def to_cotangent_aval(self) -> ShapedArray:
+        """The type of cotangents: what is reduced here is unreduced there."""
+        return summed(self.to_tangent_aval(), self.reduced, self.unreduced)
 
     def update(self, **changes: Any) -> ShapedArray:
         """The type with the given fields replaced; ``vma`` says along which axes it varies then."""
         along = changes.pop("vma", self.along)
-        return varying(self.plain.update(**changes), along)
+        made = varying(self.plain.update(**changes), along)
+        return summed(made, self.unreduced, self.reduced) if self.unreduced or self.reduced else made
 
     @property
     def sharding(self) -> Any:
@@ -62,16 +91,46 @@ class VaryingArray(ShapedArray):
         return self.plain.sharding
 
     def _without(self, axis: int) -> ShapedArray:
-        return varying(self.plain.part(axis), self.along)
+        return self.over(self.plain.part(axis))
 
     def stacked(self, size: int, axis: int = 0) -> ShapedArray:
         """The type of ``size`` such values along a new ``axis``."""
-        return varying(self.plain.stacked(size, axis), self.along)
+        return self.over(self.plain.stacked(size, axis))
 
     def str_short(self, short_dtypes: bool = True) -> str:
         """``f32[8]{V:x}``, as jaxprs print it."""
-        axes = ",".join(map(str, self.along))
-        return f"{self.plain.str_short(short_dtypes)}{{V:{f'({axes})' if len(self.along) > 1 else axes}}}"
+        said = summed_text(ordered({*self.unreduced, *self.reduced}), self.along, self.unreduced, self.reduced)
+        return f"{self.plain.str_short(short_dtypes)}{said}"
+
+
+def summed_text(
+    order: Iterable[Any], along: Iterable[Any], unreduced: frozenset[Any], reduced: frozenset[Any]
+) -> str:
+    """``{V:x, U:(y,z)}``: axes along which values vary, and of ``order`` those that are unreduced and reduced."""
+    order = tuple(order)
+    kinds = {"V": tuple(along), "U": [a for a in order if a in unreduced], "R": [a for a in order if a in reduced]}
+    said = [
+        f"{kind}:{axes[0] if len(axes) == 1 else '(' + ','.join(map(str, axes)) + ')'}"
+        for kind, axes in kinds.items()
+        if axes
+    ]
+    return f"{{{', '.join(said)}}}" if said else ""
+
+
+def note_summed() -> None:
+    """Types may say from now on that values are sums over devices: see ``ops.meshes.summed_types``."""
+    late.fill("minijax.ops.meshes.summed_types")
+
+
+# Gives the axes along which results are unreduced, and reduced, where an operand is: see ``ops.meshes.summed_types``.
+SumsOf = Callable[[Primitive, "tuple[Any, ...]", "dict[str, Any]"], "tuple[frozenset[Any], frozenset[Any]]"]
+sums_of_results: SumsOf
+
+
+def set_sums_of_results(rule: SumsOf) -> None:
+    """Install what gives the axes along which results are unreduced, and reduced."""
+    global sums_of_results
+    sums_of_results = rule
 
 
 def _ask_for_types() -> None:
@@ -84,9 +143,24 @@ def varying(aval: ShapedArray, axes: Iterable[Any]) -> ShapedArray:
     """The type ``aval`` of values, or of a reference to them, that vary along ``axes``, and along no other."""
     if type(aval) is AbstractRef:
         return AbstractRef(varying(aval.inner_aval, axes))  # type: ignore[return-value]
-    plain = aval.plain if type(aval) is VaryingArray else aval
     along = ordered(axes)
-    return VaryingArray(plain, along) if along else plain
+    if type(aval) is VaryingArray:
+        left = bool(along or aval.unreduced or aval.reduced)
+        return VaryingArray(aval.plain, along, aval.unreduced, aval.reduced) if left else aval.plain
+    return VaryingArray(aval, along) if along else aval
+
+
+def summed(aval: ShapedArray, unreduced: Iterable[Any], reduced: Iterable[Any]) -> ShapedArray:
+    """The type ``aval`` inside ``shard_map`` of values that are unreduced, and reduced, along these axes alone."""
+    u, r = frozenset(unreduced), frozenset(reduced)
+    if type(aval) is VaryingArray:
+        return VaryingArray(aval.plain, aval.along, u, r) if u or r or aval.along else aval.plain
+    return VaryingArray(aval, (), u, r) if u or r else aval
+
+
+def bare(aval: ShapedArray) -> ShapedArray:
+    """The type ``aval`` without what it says of how devices' values differ."""
+    return aval.plain if type(aval) is VaryingArray else aval
 
 
 class _Checked:
@@ -180,6 +254,12 @@ varies_along: dict[Primitive, Callable[[dict[str, Any]], Iterable[Any]]] = {}
 vma_rules: dict[Primitive, Callable[[frozenset[Any], dict[str, Any]], Iterable[Any]]] = {}
 
 
+# primitives whose results are unreduced or reduced along axes along which no operand is
+makes_sums: set[Primitive] = set()
+# gives a value that is reduced along the axes a type in which it varies along them: set by ``ops.meshes.sums``
+reduced_vary_cast_p = Primitive("reduced_vary_cast_p")
+
+
 def pvary(x: Any, axes: Iterable[Any]) -> Any:
     """``x``, which varies along ``axes`` too from here on."""
     missing = set(axes).difference(get_aval(x).vma)
@@ -217,7 +297,14 @@ def same_varying(primitive: Primitive, args: tuple[Any, ...], params: dict[str, 
                 f"{ordered(union - vma)}, but what is used with it does. Make it of an array that varies: "
                 f"new_ref(lax.pcast(x, {ordered(union - vma)}, to='varying'))."
             )
-    return tuple([x if vma == union else pvary(x, union) for x, vma in zip(args, found, strict=True)])
+    return tuple([x if vma == union else _varied(x, union - vma) for x, vma in zip(args, found, strict=True)])
+
+
+def _varied(x: Any, axes: frozenset[Any]) -> Any:
+    """``x``, which varies along ``axes`` too: what is reduced along them has a sum for its cotangent already."""
+    if get_aval(x).reduced == axes:
+        return reduced_vary_cast_p.bind(x, axes=ordered(axes))
+    return pvary(x, axes)
 
 
 def type_of_varying(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], following: int) -> Any:
@@ -226,9 +313,14 @@ def type_of_varying(primitive: Primitive, avals: tuple[Any, ...], params: dict[s
     if rule is None and not primitive.keeps_signatures:
         return None
     union = frozenset().union(*[aval.vma for aval in avals])
-    if not union and (rule is None or not _now.checked):
+    sums = any(type(aval) is VaryingArray and (aval.unreduced or aval.reduced) for aval in avals)
+    if not union and not sums and (rule is None or not _now.checked):
         return None
-    plain = tuple([varying(aval, ()) if aval.vma else aval for aval in avals])
+    plain = tuple([bare(aval) for aval in avals])
     out = infer_type(primitive, plain, params, following)
     axes = union if rule is None else rule(union, params)
-    return [varying(each, axes) for each in out] if primitive.multiple_results else varying(out, axes)
+    outs = [varying(each, axes) for each in (out if primitive.multiple_results else [out])]
+    if sums or primitive in makes_sums:
+        note_summed()
+        outs = [summed(each, *sums_of_results(primitive, avals, params)) for each in outs]
+    return outs if primitive.multiple_results else outs[0]

@@ -330,8 +330,11 @@ def export_shard_map(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     return list(mapped(*operands))
 
 
-def export_pvary(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
-    return [jax_module("lax").pcast(operands[0], eqn.params["axes"], to="varying")]
+def _cast(to: str) -> Any:
+    def export(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+        return [jax_module("lax").pcast(operands[0], eqn.params["axes"], to=to)]
+
+    return export
 
 
 def export_psum_invariant(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
@@ -340,8 +343,14 @@ def export_psum_invariant(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
 
 def export_all_gather_invariant(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     params = eqn.params
-    at = {"axis": params["all_gather_dimension"], "tiled": params["tiled"], "to": "invarying"}
+    to = "reduced" if eqn.primitive.name == "all_gather_reduced" else "invarying"
+    at = {"axis": params["all_gather_dimension"], "tiled": params["tiled"], "to": to}
     return [jax_module("lax").all_gather(operands[0], params["axis_name"], **at)]
+
+
+def export_unreduced_reduce_scatter(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    at = {key: eqn.params[key] for key in ("scatter_dimension", "tiled")}
+    return [jax_module("lax").psum_scatter(operands[0], eqn.params["axis_name"], **at)]
 
 
 def export_call(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
@@ -371,9 +380,15 @@ export_rules.update(
         "debug_print": export_debug_print,
         "shard_map": export_shard_map,
         "sharding_constraint": export_sharding_constraint,
-        "pvary": export_pvary,
+        "pvary": _cast("varying"),
+        "reduced_vary_cast_p": _cast("varying"),
+        "vary_unreduced_cast_p": _cast("unreduced"),
+        "preduced": _cast("reduced"),
         "psum_invariant": export_psum_invariant,
+        "unreduced_psum": export_psum_invariant,
+        "unreduced_reduce_scatter": export_unreduced_reduce_scatter,
         "all_gather_invariant": export_all_gather_invariant,
+        "all_gather_reduced": export_all_gather_invariant,
         "random_wrap": export_random_wrap,
         "random_unwrap": export_random_unwrap,
     }

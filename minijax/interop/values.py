@@ -19,8 +19,7 @@ from minijax.api.explicit import use_abstract_mesh
 from minijax.backend import pjrt
 from minijax.core.array import Array, MeshArray
 from minijax.core.avals import ShapedArray
-from minijax.core.explicit import divided, mesh_of_type
-from minijax.core.explicit import spec_of as spec_of_type
+from minijax.core.explicit import divided, mesh_of_type, whole_spec
 from minijax.core.keys import PRNGImpl, impl_of, is_key, keys_of, words_of
 from minijax.core.refs import AbstractRef
 from minijax.core.shardings import (
@@ -33,7 +32,7 @@ from minijax.core.shardings import (
     SingleDeviceSharding,
     context,
 )
-from minijax.core.varying import current_mesh, is_checked, manual_axes, varying
+from minijax.core.varying import VaryingArray, current_mesh, is_checked, manual_axes, summed, varying
 from minijax.ops.sharded import over_mesh
 
 
@@ -77,8 +76,10 @@ def aval_of(theirs: Any) -> Any:
     sharding: Any = getattr(theirs, "sharding", None)
     if type(sharding).__name__ == "NamedSharding" and sharding.mesh.explicit_axes:
         made = divided(made, abstract_of_jax(sharding.mesh), part_of_jax(sharding.spec))
-    along = getattr(getattr(theirs, "manual_axis_type", None), "varying", None)
-    return varying(made, along) if along else made
+    manual = getattr(theirs, "manual_axis_type", None)
+    if manual is not None and (manual.varying or manual.unreduced or manual.reduced):
+        made = summed(varying(made, manual.varying), manual.unreduced, manual.reduced)
+    return made
 
 
 def abstract_of_jax(theirs: Any) -> AbstractMesh:
@@ -191,7 +192,8 @@ def sharding_of_jax(theirs: Any) -> Any:
 def part_of_jax(theirs: Any) -> PartitionSpec:
     """Our ``PartitionSpec`` for one of JAX's."""
     free = jax_module("sharding").PartitionSpec.UNCONSTRAINED
-    return PartitionSpec(*[PartitionSpec.UNCONSTRAINED if part is free else part for part in theirs])
+    parts = [PartitionSpec.UNCONSTRAINED if part is free else part for part in theirs.partitions]
+    return PartitionSpec(*parts, unreduced=theirs.unreduced, reduced=theirs.reduced)
 
 
 def sharding_for_jax(ours: Sharding) -> Any:
@@ -208,7 +210,8 @@ def sharding_for_jax(ours: Sharding) -> Any:
 def spec_for_jax(ours: PartitionSpec) -> Any:
     """JAX's ``PartitionSpec`` for one of ours."""
     theirs = jax_module("sharding").PartitionSpec
-    return theirs(*[theirs.UNCONSTRAINED if part is PartitionSpec.UNCONSTRAINED else part for part in ours])
+    parts = [theirs.UNCONSTRAINED if part is PartitionSpec.UNCONSTRAINED else part for part in ours]
+    return theirs(*parts, unreduced=ours.unreduced, reduced=ours.reduced)
 
 
 def spec_of(aval: Any) -> Any:
@@ -218,17 +221,18 @@ def spec_of(aval: Any) -> Any:
             return jax_module().new_ref(jax_module("numpy").zeros(aval.shape, dtype_of_jax(aval.dtype)))
     weak = bool(getattr(aval, "weak_type", False))
     ours = aval_of(aval)
-    along, mesh = ours.vma, mesh_of_type(ours)
+    manual, mesh = type(ours) is VaryingArray, mesh_of_type(ours)
     more: dict[str, Any] = {}
-    if along or mesh is not None:
+    if manual or mesh is not None:
         of = jax_module("sharding")
         around = current_mesh()
         theirs = abstract_for_jax(mesh) if around is None or mesh is not None else _manual_mesh(around)  # type: ignore[arg-type]
         if around is not None and mesh is not None:
             theirs = theirs.update_axis_types(dict.fromkeys(manual_axes(), of.AxisType.Manual))
-        more["sharding"] = of.NamedSharding(theirs, of.PartitionSpec(*spec_of_type(ours)))
-    if along:
-        more["manual_axis_type"] = of.ManualAxisType(varying=along)
+        more["sharding"] = of.NamedSharding(theirs, spec_for_jax(whole_spec(ours)))
+    if manual:
+        said = {"varying": ours.vma, "unreduced": ours.unreduced, "reduced": ours.reduced}
+        more["manual_axis_type"] = of.ManualAxisType(**said)
     return jax_module().ShapeDtypeStruct(aval.shape, dtype_of_jax(aval.dtype), weak_type=weak, **more)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from minijax.core import observe
+from minijax.core.avals import cotangent_type
 from minijax.core.lists import partition
 from minijax.core.named import NamedTuple
 from minijax.core.names import transposed
@@ -60,7 +61,7 @@ def backward_pass(
         state.source = outer_source
         if observe.on_backward_end:
             observe.emit(observe.on_backward_end)
-    return [ct_of[v] if v in ct_of else zero_of(v.aval) for v in in_vars]
+    return [ct_of[v] if v in ct_of else zero_of(cotangent_type(v.aval)) for v in in_vars]
 
 
 def evaluate_known(eqns: Sequence[JaxprEqn], known: dict[Var, Any]) -> Sequence[JaxprEqn]:
@@ -89,7 +90,8 @@ def transpose_eqn(eqn: JaxprEqn, known: dict[Var, Any], ct_of: dict[Var, Any]) -
         arrived = [ct_of.pop(v, None) for v in eqn.outvars]
         if all(ct is None for ct in arrived):
             return
-        ct: Any = [zero_of(v.aval) if c is None else c for v, c in zip(eqn.outvars, arrived, strict=True)]
+        pairs = zip(eqn.outvars, arrived, strict=True)
+        ct: Any = [zero_of(cotangent_type(v.aval)) if c is None else c for v, c in pairs]
     else:
         ct = ct_of.pop(eqn.outvars[0], None)
         if ct is None:
@@ -209,7 +211,8 @@ def transpose_jaxpr(
             args = [
                 UndefinedPrimal(a) if lin else next(known) for a, lin in zip(closed.in_avals, linear, strict=True)
             ]
-            cts = [next(given) if nz else zero_of(a) for a, nz in zip(closed.out_avals, nonzero_cts, strict=True)]
+            out_avals = map(cotangent_type, closed.out_avals)
+            cts = [next(given) if nz else zero_of(a) for a, nz in zip(out_avals, nonzero_cts, strict=True)]
             found = [
                 ct for ct, lin in zip(backward_pass_closed(closed, args, cts), linear, strict=True) if lin
             ]

@@ -47,9 +47,12 @@ __all__ = ["JaxprSyntaxError", "MissingConstant", "Unread", "page_consts", "pars
 # With dots in the names that a program gave: params.w.0
 _VAR = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _BINDER = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*):")
-# a dimension, with the axes of a mesh that divide it: 8, 8@x, 8@(x,y); and along which a value varies: {V:x}
+# a dimension, with the axes of a mesh that divide it: 8, 8@x, 8@(x,y); then, how devices differ: {V:x, U:(y,z)}
 _SIZE = r"\d+(?:@\w+|@\([\w,]+\))?"
-_TYPE = re.compile(rf"([a-z]\w*(?:<\w+>)?)\[\s*((?:{_SIZE}\s*(?:,\s*{_SIZE}\s*)*)?)\](?:\{{V:(\w+|\([\w,]+\))\}})?")
+_ALONG = r"[VUR]:(?:\w+|\([\w,]+\))"
+_TYPE = re.compile(
+    rf"([a-z]\w*(?:<\w+>)?)\[\s*((?:{_SIZE}\s*(?:,\s*{_SIZE}\s*)*)?)\](?:\{{({_ALONG}(?:,\s*{_ALONG})*)\}})?"
+)
 _DIMENSION = re.compile(r"(\d+)(?:@(\w+|\([\w,]+\)))?")
 _PRIMITIVE = re.compile(r"[^\s\[\](){};=,]+")
 _LET_NAME = re.compile(r"[^\s=]+")
@@ -376,7 +379,8 @@ class _Parser:
             if any(axes) or found[3]:
                 read = late.public("minijax.ir.parse_meshes", "typed")
                 aval = read(self.scan, aval, axes, found[3] or "", at)
-            self.avals[found[0]] = aval
+            if not (found[3] and ("U:" in found[3] or "R:" in found[3])):  # inside shard_map it means another type
+                self.avals[found[0]] = aval
         return aval
 
     def atom(self, scope: _Scope) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from minijax.core import late
 from minijax.core.avals import ShapedArray
-from minijax.core.explicit import divided
+from minijax.core.explicit import NO_SUMS, divided
 from minijax.core.shardings import (
     AbstractMesh,
     AxisType,
@@ -22,7 +22,7 @@ from minijax.core.shardings import (
     SingleDeviceSharding,
     context,
 )
-from minijax.core.varying import varying
+from minijax.core.varying import summed, varying
 from minijax.ir.parse_tokens import Scanner
 
 Read = Callable[[], Any]
@@ -30,6 +30,8 @@ Read = Callable[[], Any]
 _MESH = re.compile(r"(?:Abstract)?Mesh\((?=['\"(])")
 _AXIS = re.compile(r"(['\"])(\w+)\1\s*:\s*(\d+)")
 _KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=\s*")
+_ALONG = re.compile(r"([VUR]):(\w+|\([\w,]+\))")
+_BRACKETS = re.compile(r"shard_map\[|\[|\]")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -92,21 +94,44 @@ def mesh_on_page(text: str) -> AbstractMesh | None:
     return now if now is not None and now.shape_tuple == printed.shape_tuple else printed
 
 
-def typed(scan: Scanner, plain: ShapedArray, axes: Sequence[str], varies: str, at: int) -> ShapedArray:
-    """The type ``plain``, of which the text names ``axes`` for each dimension ('x', '(x,y)' or ''), and ``varies``."""
-    spec = [tuple(each.strip("()").split(",")) if each else () for each in axes]
+def typed(scan: Scanner, plain: ShapedArray, axes: Sequence[str], along: str, at: int) -> ShapedArray:
+    """The type ``plain``, of which the text names ``axes`` for each dimension ('x', '(x,y)' or '').
+
+    ``along`` is what stands in braces: axes along which it varies, is unreduced and is reduced.
+    """
+    spec = [_names(each) for each in axes]
+    said = {kind: _names(names) for kind, names in _ALONG.findall(along)}
+    unreduced, reduced = frozenset(said.get("U", ())), frozenset(said.get("R", ()))
     aval = plain
-    if any(spec):
+    inside = "V" in said or _inside_shard_map(scan.text[:at])
+    if any(spec) or not inside:
+        named = [*spec, *([] if inside else [(*unreduced, *reduced)])]
         mesh = mesh_on_page(scan.text)
-        missing = [name for part in spec for name in part if mesh is None or name not in mesh.axis_names]
+        missing = [name for part in named for name in part if mesh is None or name not in mesh.axis_names]
         if mesh is None or missing:
             scan.fail(
                 f"the text does not say how long the axis {missing[0]} of the mesh is; set the mesh around the call, "
                 "with set_mesh(mesh)",
                 at,
             )
-        aval = divided(plain, _explicit(mesh, spec), spec)
-    return varying(aval, varies.strip("()").split(",")) if varies else aval
+        aval = divided(plain, _explicit(mesh, named), spec, NO_SUMS if inside else (unreduced, reduced))
+    return summed(varying(aval, said.get("V", ())), unreduced, reduced) if inside else aval
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.strip("()").split(",")) if text else ()
+
+
+def _inside_shard_map(before: str) -> bool:
+    """Whether what stands behind the text ``before`` is in the program of a ``shard_map``."""
+    depth = 0
+    for found in reversed([*_BRACKETS.finditer(before)]):
+        depth += 1 if found[0] == "]" else -1
+        if depth < 0:
+            if found[0] != "[":
+                return True
+            depth = 0
+    return False
 
 
 def _explicit(mesh: AbstractMesh, spec: Sequence[Sequence[str]]) -> AbstractMesh:
@@ -117,7 +142,7 @@ def _explicit(mesh: AbstractMesh, spec: Sequence[Sequence[str]]) -> AbstractMesh
 def read_resharded(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
     """The parameters of ``reshard``, which are not printed: the types say them."""
     (x,), (out,) = in_avals, out_avals
-    sharding = NamedSharding(_mesh_of(out, x), PartitionSpec(*out.sharding.spec))
+    sharding = NamedSharding(_mesh_of(out, x), out.sharding.spec)
     return {"dst_sharding": sharding, "concrete_mesh": None, "operand_mesh": None}
 
 

@@ -14,10 +14,19 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.trace import Tracer
-from minijax.core.varying import is_checked, mesh_axes, ordered, pvary
+from minijax.core.varying import is_checked, mesh_axes, ordered, pvary_p
 from minijax.interpreters.named_axes import axes_size
 from minijax.ops.convert import convert_element_type
 from minijax.ops.meshes.shard_map import psum_invariant_p
+from minijax.ops.meshes.sums import (
+    all_gather_reduced_p,
+    preduced_p,
+    reduced_vary_cast_p,
+    state_of,
+    unreduced_psum_p,
+    unreduced_reduce_scatter_p,
+    vary_unreduced_cast_p,
+)
 from minijax.ops.parallel import (
     Groups,
     all_gather_invariant_p,
@@ -110,32 +119,24 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] |
     leaves = [convert_element_type(v, np.int32) if dtypes.is_bool(get_aval(v).dtype) else v for v in leaves]
     if is_checked(axes) and any(isinstance(v, Tracer) for v in leaves):
         _check_no_groups(groups)
-        for v in leaves:
-            _check_alike("psum", v, axes)
         over_mesh = ordered(mesh_axes(axes))
+        sums = [state_of(get_aval(v), axes, "psum") == "unreduced" for v in leaves]
         others = tuple(axis for axis in axes if axis not in over_mesh)
         if others:
             leaves = [psum_p.bind(v, axes=others, axis_index_groups=None) for v in leaves]
-        return tree_unflatten(tree, [psum_invariant_p.bind(v, axes=over_mesh) for v in leaves])
+        return tree_unflatten(
+            tree,
+            [
+                (unreduced_psum_p if unreduced else psum_invariant_p).bind(v, axes=over_mesh)
+                for v, unreduced in zip(leaves, sums, strict=True)
+            ],
+        )
     if any(isinstance(v, Tracer) for v in leaves):
         return tree_unflatten(tree, [psum_p.bind(v, axes=axes, axis_index_groups=groups) for v in leaves])
     names = [axis for axis in axes if not isinstance(axis, int)]
     positions = [axis for axis in axes if isinstance(axis, int)]
     size = math.prod(map(_size_of, names)) if groups is None else len(groups[0])
     return tree_unflatten(tree, [_scalar_like(v, size) * _sum_over(v, positions) for v in leaves])
-
-
-def _check_alike(name: str, x: Any, axes: tuple[Any, ...]) -> None:
-    """ValueError, as JAX's, unless ``x`` varies along all of ``axes`` or along none."""
-    aval = get_aval(x)
-    along = [axis for axis in axes if axis in aval.vma]
-    if along and len(along) < len(axes):
-        others = tuple(axis for axis in axes if axis not in along)
-        raise ValueError(
-            f"jax.lax.{name} can only accept axis_name which corresponds to one of varying or invarying state of the "
-            f"input. Got input type: {aval.str_short()}, axes: {axes}. Name {tuple(along)} only, or first let the "
-            f"input vary along {others} too: lax.pcast(x, {others}, to='varying')."
-        )
 
 
 def _size_of(name: Any) -> int:
@@ -186,34 +187,51 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
     return tree_map(bind, x)
 
 
+_CAST_TO = ("unreduced", "reduced", "varying")
+# what a value is along axes, and what it is to be -> the cast
+_CASTS = {
+    ("invarying", "varying"): pvary_p,
+    ("invarying", "reduced"): preduced_p,
+    ("varying", "unreduced"): vary_unreduced_cast_p,
+    ("reduced", "varying"): reduced_vary_cast_p,
+}
+
+
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
-    """``x`` inside ``shard_map``, with a type that says that it varies along more axes of the mesh.
+    """``x`` inside ``shard_map``, with a type that says another thing of what devices have along axes of the mesh.
+
+    Nothing is sent. What varies can be made unreduced: the sum of what devices have, taken later by ``psum``. What all
+    share can vary, or be reduced: its cotangent is unreduced then. What is reduced can vary.
 
     Args:
       x: an array or pytree of arrays.
       axis_name: the axis, or a tuple of axes.
-      to: ``"varying"``.
+      to: ``"varying"``, ``"unreduced"`` or ``"reduced"``.
 
     Raises:
-      ValueError: ``x`` varies along one of them already, or ``to`` is another word. NameError: an unbound axis name.
-      TypeError: ``axis_name`` is a set, which has no order.
+      ValueError: ``x`` cannot be made that of what it is along these axes, or ``to`` is another word. NameError: an
+      unbound axis name. TypeError: ``axis_name`` is a set, which has no order.
     """
     if isinstance(axis_name, (set, frozenset)):
         raise TypeError(f"{axis_name=} must be a tuple or a str. Got {axis_name}. Name the axes in order.")
     axes = names_tuple(axis_name)
     if not axes:
         return x
-    if to != "varying":
-        raise ValueError(f'`to` kwarg of `jax.lax.pcast` can only be "varying" here, got {to!r}. Use psum to reduce.')
+    if to not in _CAST_TO:
+        raise ValueError(f"Got unexpected `to` value {to!r} for `jax.lax.pcast`. Allowed `to` values are: {_CAST_TO}.")
 
     def cast(leaf: Any) -> Any:
-        already = ordered(get_aval(leaf).vma.intersection(axes))
-        if already:
+        aval = get_aval(leaf)
+        before = state_of(aval, axes, "pcast")
+        primitive = _CASTS.get((before, to))
+        if primitive is None:
+            from_here = sorted(after for start, after in _CASTS if start == before)
+            advice = f"From there it can be cast to {' or '.join(from_here)}" if from_here else "lax.psum takes its sum"
             raise ValueError(
-                f"Unsupported pcast from=varying to=varying of a value that varies along {already} already: leave "
-                "these axes out."
+                f"Unsupported pcast from={before}, to={to!r}: {aval.str_short()} is {before} along {axes}. {advice}."
             )
-        return pvary(leaf, axes)
+        # without check_vma no type says it
+        return leaf if mesh_axes(axes) and not is_checked(axes) else primitive.bind(leaf, axes=ordered(axes))
 
     return tree_map(cast, x)
 
@@ -344,26 +362,27 @@ def all_gather(
       axis_index_groups: lists of indices along the axis; each group gathers on its own.
       axis: where in the result the instances are.
       tiled: whether ``axis`` is one of ``x``.
-      to: ``"varying"``, or inside ``shard_map`` ``"invarying"`` for a result whose type says that all have the same.
+      to: ``"varying"``, or inside ``shard_map`` ``"invarying"`` for a result whose type says that all have the same,
+        or ``"reduced"`` for one that says so too, and whose cotangent is unreduced.
 
     Raises:
       NameError: the axis name is not bound. NotImplementedError: under vmap with groups or several names; ``to`` is
-        "reduced", or not "varying" with groups. ValueError: ``to`` is another word.
+        not "varying" with groups. ValueError: ``to`` is another word, or ``x`` does not vary and ``to`` is "reduced".
     """
     if to not in _GATHERED:
         raise ValueError(
             f"Got unexpected `to` value for `jax.lax.all_gather`, {to!r}. Allowed `to` values are: {_GATHERED}."
         )
-    if to == "reduced" or to == "invarying" and axis_index_groups is not None:
-        groups = "" if axis_index_groups is None else " with axis_index_groups"
-        raise NotImplementedError(f"all_gather(to={to!r}){groups} is not supported. Gather to='varying'.")
+    if to != "varying" and axis_index_groups is not None:
+        raise NotImplementedError(f"all_gather(to={to!r}) has no axis_index_groups. Gather to='varying'.")
 
     def bind(leaf: Any, params: dict[str, Any]) -> Any:
         at = canonical_axis(axis, get_aval(leaf).ndim + (not tiled))
         if to == "varying":
             return all_gather_p.bind(leaf, all_gather_dimension=at, tiled=tiled, **params)
         sized = {"axis_name": params["axis_name"], "axis_size": params["axis_size"]}
-        return all_gather_invariant_p.bind(leaf, all_gather_dimension=at, tiled=tiled, **sized)
+        primitive = all_gather_reduced_p if to == "reduced" else all_gather_invariant_p
+        return primitive.bind(leaf, all_gather_dimension=at, tiled=tiled, **sized)
 
     return _with_size(x, axis_name, axis_index_groups, bind)
 
@@ -384,8 +403,11 @@ def psum_scatter(
     """
 
     def bind(leaf: Any, params: dict[str, Any]) -> Any:
-        if is_checked(params["axis_name"]):
-            _check_alike("psum_scatter", leaf, params["axis_name"])
+        axes = params["axis_name"]
+        if is_checked(axes) and state_of(get_aval(leaf), axes, "psum_scatter") == "unreduced":
+            _check_no_groups(params["axis_index_groups"])
+            sized = {"axis_name": axes, "axis_size": params["axis_size"]}
+            return unreduced_reduce_scatter_p.bind(leaf, scatter_dimension=scatter_dimension, tiled=tiled, **sized)
         return reduce_scatter_p.bind(leaf, scatter_dimension=scatter_dimension, tiled=tiled, **params)
 
     return _with_size(x, axis_name, axis_index_groups, bind)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.avals import ShapedArray, physical_aval
-from minijax.core.explicit import mesh_of_type, spec_of
+from minijax.core.explicit import mesh_of_type, whole_spec
 from minijax.core.shardings import (
     AbstractMesh,
     NamedSharding,
@@ -70,7 +70,9 @@ def spec_text(
     """
     parts = [dimension_text(axes_of_part(part), is_open or part is PartitionSpec.UNCONSTRAINED) for part in spec]
     parts += [dimension_text((), is_open)] * (ndim - len(parts))
-    return f"<@{meshes.of(mesh)}, [{', '.join(parts)}]>"
+    unreduced = [name for name in mesh.axis_names if name in spec.unreduced]
+    sums = f", unreduced={dimension_text(unreduced)}" if unreduced else ""
+    return f"<@{meshes.of(mesh)}, [{', '.join(parts)}]{sums}>"
 
 
 def placed_text(meshes: MeshTable, sharding: Sharding, aval: ShapedArray) -> str:
@@ -125,5 +127,5 @@ def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
     is_open = bool(mesh.auto_axes)
     for v in eqn.outvars:
         ndim = physical_aval(v.aval).ndim
-        text = spec_text(ctx.module.meshes, mesh, PartitionSpec(*spec_of(v.aval)), ndim, is_open)
+        text = spec_text(ctx.module.meshes, mesh, whole_spec(v.aval), ndim, is_open)
         env[v] = ctx.emit(f"sdy.sharding_constraint {env[v]} {text} : {mlir_type(physical_aval(v.aval))}")

@@ -16,7 +16,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array, get_aval, retyped
-from minijax.core.avals import ShapedArray, division
+from minijax.core.avals import ShapedArray, cotangent_type, division
 from minijax.core.keys import storage
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.primitive import Primitive
@@ -501,7 +501,7 @@ def _transpose(
     parts = [transpose_jaxpr(branch, linear, nonzero, ct_avals) for branch in branches]
     arrives = _any([part[1] for part in parts])
     all_avals = partition(linear, branches[0].in_avals)[1]
-    avals = partition(arrives, all_avals)[1]
+    avals = [*map(cotangent_type, partition(arrives, all_avals)[1])]
     whole = []
     for closed, own in parts:
         outs = iter(closed.jaxpr.outvars)

@@ -429,7 +429,7 @@ def _dot_cotangent(
         ((ans_y, y_kept), (ans_batch, y_batch)),
         precision,
         preferred_element_type=preferred_element_type,
-        out_sharding=None if divided is None else divided.with_spec([divided.spec[d] for d in order]),
+        out_sharding=None if divided is None else divided.with_spec(divided.spec.permuted(order)),
     )
     bar = transpose(out, inverse_permutation(order))
     return bar if get_aval(bar).dtype == aval.dtype else convert(bar, aval.dtype, aval.weak_type)

@@ -80,7 +80,7 @@ def _no_groups(primitive: Primitive, groups: Groups) -> None:
         )
 
 
-def _declare(
+def declare_collective(
     name: str,
     users: Callable[[dict[str, Any]], Any],
     abstract: Rule,
@@ -246,7 +246,7 @@ def _declare_reduction(name: str, positional: Primitive, op: str, repeated: Rule
     def reduction_numpy(x: Any, *, axes: tuple[Any, ...], axis_index_groups: Groups) -> Any:
         return numpy_rules[positional](x, axes=axes, **more)
 
-    p = _declare(name, _named, _reduce_abstract, reduction_batch, reduction_lower, transpose)
+    p = declare_collective(name, _named, _reduce_abstract, reduction_batch, reduction_lower, transpose)
     # with names it is refused by abstract evaluation, which comes first
     numpy_rules[p] = reduction_numpy
     p.refuses_keys = True
@@ -318,7 +318,7 @@ def axis_index_lower(ctx: Any, avals: Any, out_avals: Any, *, axis_name: Any) ->
     )
 
 
-axis_index_p = _declare("axis_index", _names, _axis_index_abstract, axis_index_batch, axis_index_lower)
+axis_index_p = declare_collective("axis_index", _names, _axis_index_abstract, axis_index_batch, axis_index_lower)
 vma_rules[axis_index_p] = lambda vma, params: mesh_axes(_names(params))
 
 
@@ -385,7 +385,7 @@ def ppermute_transpose(ct: Any, x: Any, *, axis_name: tuple[Any, ...], perm: Any
     return [ppermute_p.bind(ct, axis_name=axis_name, perm=tuple((d, s) for s, d in perm))]
 
 
-ppermute_p = _declare("ppermute", _names, _same, ppermute_batch, ppermute_lower, ppermute_transpose)
+ppermute_p = declare_collective("ppermute", _names, _same, ppermute_batch, ppermute_lower, ppermute_transpose)
 
 
 def pbroadcast_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, *, axis_name: Any, source: int) -> Any:
@@ -421,7 +421,7 @@ def pbroadcast_transpose(ct: Any, x: Any, *, axis_name: Any, source: int) -> lis
     return [select(is_source, total, full_like(total, 0))]
 
 
-pbroadcast_p = _declare("pbroadcast", _names, _same, pbroadcast_batch, pbroadcast_lower, pbroadcast_transpose)
+pbroadcast_p = declare_collective("pbroadcast", _names, _same, pbroadcast_batch, pbroadcast_lower, pbroadcast_transpose)
 
 
 # ------------------------------------------------------------------------------------------------ all_gather
@@ -514,7 +514,7 @@ def all_gather_transpose(ct: Any, x: Any, *, all_gather_dimension: int, **params
     return [reduce_scatter_p.bind(ct, scatter_dimension=all_gather_dimension, **params)]
 
 
-all_gather_p = _declare(
+all_gather_p = declare_collective(
     "all_gather", _names, all_gather_abstract, all_gather_batch, all_gather_lower, all_gather_transpose
 )
 
@@ -532,7 +532,7 @@ def all_gather_invariant_transpose(
     return [piece if tiled else squeeze(piece, (at,))]
 
 
-all_gather_invariant_p = _declare(
+all_gather_invariant_p = declare_collective(
     "all_gather_invariant",
     _names,
     all_gather_abstract,
@@ -626,7 +626,7 @@ def reduce_scatter_transpose(ct: Any, x: Any, *, scatter_dimension: int, **param
     return [all_gather_p.bind(ct, all_gather_dimension=scatter_dimension, **params)]
 
 
-reduce_scatter_p = _declare(
+reduce_scatter_p = declare_collective(
     "reduce_scatter",
     _names,
     reduce_scatter_abstract,
@@ -714,7 +714,7 @@ def all_to_all_transpose(ct: Any, x: Any, *, split_axis: int, concat_axis: int, 
     return [all_to_all_p.bind(ct, split_axis=concat_axis, concat_axis=split_axis, **params)]
 
 
-all_to_all_p = _declare(
+all_to_all_p = declare_collective(
     "all_to_all", _names, all_to_all_abstract, all_to_all_batch, all_to_all_lower, all_to_all_transpose
 )
 # JAX finds the size out again where it needs it

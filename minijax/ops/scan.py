@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.array import Array, as_array, get_aval
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ShapedArray, cotangent_type
 from minijax.core.keys import storage
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.named import NamedTuple
@@ -649,7 +649,7 @@ def _transposed_body(
         return closed.memo[key]
     types = LinearParts.of(closed.in_avals, counts)
     # linear variables are of their cotangents' types, which may be strong where the body's are weak
-    strong = ct_avals[: counts.consts + counts.carry]
+    strong = map(cotangent_type, ct_avals[: counts.consts + counts.carry])
     jaxpr = _retyped(closed.jaxpr, [*types.residuals, *strong, *types.xs, *types.slices])
     # the cotangents so far enter as those of further outputs: sums are then written in the order of the uses
     outvars = [*jaxpr.outvars, *LinearParts.of(jaxpr.invars, counts).consts]

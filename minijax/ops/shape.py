@@ -633,7 +633,7 @@ def _tile_transpose(ct: Any, x: Any, *, reps: tuple[int, ...]) -> list[Any]:
     axes = tuple(range(0, 2 * len(shape), 2))
     wide = division(x.aval, get_aval(ct))
     if wide is not None:  # repetitions are divided along nothing
-        wide = wide.with_spec(_interleave([None] * len(shape), wide.spec))
+        wide = wide.with_spec(wide.spec.update(_interleave([None] * len(shape), wide.spec)))
     parts = reshape(ct, _interleave(reps, shape), out_sharding=wide)
     return [reduce_sum_p.bind(parts, axes=axes, out_sharding=None)]
 

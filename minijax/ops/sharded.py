@@ -130,6 +130,12 @@ def mesh_array(buffer: Any, aval: ShapedArray, sharding: Any) -> MeshArray:
 def over_mesh(x: Array, sharding: Any) -> MeshArray:
     """``x`` divided as ``sharding`` says; itself if it lies so. ValueError if it cannot be divided evenly."""
     sharding.shard_shape(x.aval.shape)
+    spec = getattr(sharding, "spec", None)
+    if spec is not None and spec.unreduced:
+        raise NotImplementedError(
+            f"An array cannot be put where it is the sum of what devices hold, as {sharding} says. Put it there whole, "
+            "then sharding.reshard it."
+        )
     if type(x) is MeshArray:
         if x.device.is_equivalent_to(sharding, x.aval.ndim):
             return x if x.device == sharding else mesh_array(x._buffer, x.aval, sharding)

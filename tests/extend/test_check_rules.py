@@ -335,7 +335,9 @@ NO_EXAMPLE = {
     **dict.fromkeys(["debug_callback", "debug_print", "io_callback", "pure_callback"], EFFECT),
     **dict.fromkeys(["addupdate", "free_ref", "freeze", "get", "swap"], REFERENCE),
     **dict.fromkeys(
-        ["all_gather_invariant", "psum_invariant", "pvary", "reshard", "shard_map", "sharding_constraint"],
+        ["all_gather_invariant", "psum_invariant", "pvary", "reshard", "shard_map", "sharding_constraint"]
+        + ["all_gather_reduced", "preduced", "reduced_vary_cast_p", "unreduced_psum", "unreduced_reduce_scatter"]
+        + ["vary_unreduced_cast_p"],
         "it needs a mesh: tests/sharded",
     ),
     "check": "it raises what it finds: see tests/experimental/test_checkify.py",

@@ -397,6 +397,33 @@ def over_a_mesh(draw: Draw, name: str) -> Call:
     return of(mapped, x, w, text=f"{count} devices")
 
 
+@row(
+    "preduced", "reduced_vary_cast_p", "vary_unreduced_cast_p", "unreduced_psum", "unreduced_reduce_scatter",
+    "all_gather_reduced",
+)  # fmt: skip
+def sums_over_a_mesh(draw: Draw, name: str) -> Call:
+    """Sums over the devices that types say are still to be taken."""
+    count = draw.int(1, 2)
+    x = draw.array((count * draw.int(1, 2), draw.size()), "float32", -1.0, 1.0)
+    w = draw.array((), "float32", 0.5, 2.0)
+
+    def mapped(ns: Any, x: Any, w: Any) -> Any:
+        lax = ns.lax
+
+        def f(x: Any, w: Any) -> Any:
+            y = lax.sin(x) * lax.pcast(lax.pcast(w, "i", to="reduced"), "i", to="varying")
+            both = lax.pcast(lax.all_gather(y, "i", tiled=True, to="reduced"), "i", to="varying")
+            parts = lax.psum_scatter(lax.pcast(both * both, "i", to="unreduced"), "i", tiled=True)
+            return parts, lax.psum(lax.pcast(y, "i", to="unreduced"), "i")
+
+        kinds = (ns.sharding.AxisType.Explicit,)
+        mesh = ns.sharding.Mesh(np.array(ns.devices()[:count]), ("i",), axis_types=kinds)
+        part, whole = ns.sharding.PartitionSpec("i"), ns.sharding.PartitionSpec()
+        return ns.shard_map(f, mesh=mesh, in_specs=(part, whole), out_specs=(part, whole))(x, w)
+
+    return of(mapped, x, w, text=f"{count} devices")
+
+
 @row("sharding_constraint")
 def to_be_divided(draw: Draw, name: str) -> Call:
     count = draw.int(1, 2)

@@ -93,7 +93,7 @@ VERDICTS = ("equal", "in another order", "of one meaning", "with a reason", "oth
 # Pattern of primitives, pattern of what is said of two programs -> why they may differ. Their values are compared.
 PROGRAM_REASONS: dict[tuple[str, str], str] = {
     (
-        "shard_map|pvary|psum_invariant|all_gather_invariant",
+        "shard_map|pvary|psum_invariant|all_gather_invariant|preduced|unreduced_.*|.*_cast_p|all_gather_reduced",
         "another program: +first ",
     ): "dimensions that no axis divides, behind those that are named, and residuals are written in another order",
     (

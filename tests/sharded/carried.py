@@ -40,6 +40,7 @@ def programs(of: Any) -> dict[str, Row]:
     both = ((8, 4), ("x", "y"))
     columns = ((4, 8), (None, "y"))
     whole = ((8, 4), ())
+    summed = P(reduced={"x"})
     return {
         "a sum": (lambda a, b: a + b * 2.0, [rows, rows]),
         "two axes on one dimension": (lambda a: jnp.sin(a), [((8, 4), (("x", "y"),))]),
@@ -96,6 +97,35 @@ def programs(of: Any) -> dict[str, Row]:
                       in_specs=P("x"), out_specs=P("x")),
             [rows],
         ),
+        "unreduced": (
+            lambda a, b: reshard(
+                jnp.dot(a, b, out_sharding=P(unreduced={"x"})) * reshard(jnp.ones((8, 4)), summed), P()
+            ),
+            [((8, 8), (None, "x")), rows],
+        ),
+        "a gradient of what is reduced": (
+            lambda w, a: reshard(of.grad(lambda w: jnp.tanh(a @ (w * 2.0)).sum())(reshard(w, summed)), P()),
+            [((4, 8), ()), rows],
+        ),
+        "sums inside shard_map": (
+            shard_map(
+                lambda u, x: lax.psum(u, "x") + lax.all_gather(x, "x", tiled=True, to="invarying"),
+                in_specs=(P(unreduced={"x"}), P("x")), out_specs=P(),
+            ),
+            [((8, 4), (), np.float32, {"unreduced": {"x"}}), rows],
+        ),
+        "casts inside shard_map": (
+            shard_map(
+                lambda w, x: (
+                    lax.pcast(lax.pcast(x, "x", to="unreduced"), "y", to="reduced"),
+                    lax.psum_scatter(lax.pcast(x @ w, "x", to="unreduced"), "x", scatter_dimension=1, tiled=True),
+                    lax.all_gather(x, "x", tiled=True, to="reduced"),
+                ),
+                in_specs=(P(reduced={"x"}), P("x")),
+                out_specs=(P(unreduced={"x"}, reduced={"y"}), P(None, "x"), P(reduced={"x"})),
+            ),
+            [((4, 4), (), np.float32, {"reduced": {"x"}}), rows],
+        ),
         "with_sharding_constraint in auto_axes": (
             auto_axes(lambda a: lax.with_sharding_constraint(a * 2, P("x", None)), out_sharding=P("x", None)), [rows],
         ),
@@ -106,10 +136,13 @@ def _explicit(of: Any) -> Any:
     return of.sharding.AxisType.Explicit
 
 
-def argument(of: Any, shape: tuple[int, ...], spec: tuple[Any, ...], dtype: Any = np.float32) -> Any:
-    """An array of the library ``of``, divided so."""
+def argument(
+    of: Any, shape: tuple[int, ...], spec: tuple[Any, ...], dtype: Any = np.float32, sums: dict[str, Any] | None = None
+) -> Any:
+    """An array of the library ``of``, divided so; ``sums`` are axes along which it is unreduced, or reduced."""
     values = (np.arange(np.prod(shape)).reshape(shape) % 7 + 1).astype(dtype)
-    return of.device_put(values if dtype is np.int32 else values / 4, of.sharding.PartitionSpec(*spec))
+    put = of.device_put(values if dtype is np.int32 else values / 4, of.sharding.PartitionSpec(*spec))
+    return of.sharding.reshard(put, of.sharding.PartitionSpec(*spec, **sums)) if sums else put
 
 
 def text(jaxpr: Any) -> str:
@@ -118,7 +151,12 @@ def text(jaxpr: Any) -> str:
 
 
 def _values(of: Any, outs: Any) -> list[Any]:
-    return [np.asarray(leaf) for leaf in of.tree.leaves(outs)]
+    return [np.asarray(whole(of, leaf)) for leaf in of.tree.leaves(outs)]
+
+
+def whole(of: Any, x: Any) -> Any:
+    """``x`` with its sums over devices taken."""
+    return of.sharding.reshard(x, of.sharding.PartitionSpec()) if x.sharding.spec.unreduced else x
 
 
 def _types(of: Any, outs: Any) -> list[str]:
@@ -127,10 +165,10 @@ def _types(of: Any, outs: Any) -> list[str]:
 
 
 def _without_end(of: Any, spec: Any) -> Any:
-    parts = [*spec]
+    parts = [*spec.partitions]
     while parts and parts[-1] is None:
         parts.pop()
-    return of.sharding.PartitionSpec(*parts)
+    return of.sharding.PartitionSpec(*parts, unreduced=spec.unreduced, reduced=spec.reduced)
 
 
 def differing(name: str, every_way: bool) -> dict[str, Any]:

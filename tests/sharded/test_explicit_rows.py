@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 
+import pytest
 
-def test_transformations_keep_and_compare_how_types_are_divided() -> None:
+
+@pytest.mark.parametrize("table", ["explicit_rows", "reduced_rows"])
+def test_types_that_say_how_arrays_are_divided_are_jaxs(table: str) -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "tests.sharded.explicit_rows"],
+        [sys.executable, "-m", f"tests.sharded.{table}"],
         env={**os.environ, "JAX_NUM_CPU_DEVICES": "8"},
         capture_output=True,
         text=True,

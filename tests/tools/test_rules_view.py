@@ -216,7 +216,8 @@ def test_most_primitives_have_operands_of_their_own() -> None:
         "debug_callback", "debug_print", "io_callback", "pure_callback", "empty2", "polygamma", "reduce_xor", "stack",
         "tile", "unstack", "scatter-sub", "addupdate", "free_ref", "freeze", "get",
         "swap", "check", "call", "closed_call", "psum_invariant", "pvary", "shard_map", "sharding_constraint",
-        "all_gather_invariant", "reshard",
+        "all_gather_invariant", "reshard", "all_gather_reduced", "preduced", "reduced_vary_cast_p", "unreduced_psum",
+        "unreduced_reduce_scatter", "vary_unreduced_cast_p",
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from minijax.backend import pjrt
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
-from minijax.core.explicit import spec_of
+from minijax.core.explicit import whole_spec
 from minijax.core.primitive import Primitive
 from minijax.core.shardings import NO_MESH, NamedSharding, PartitionSpec, Sharding, as_sharding, axes_of_spec, context
 from minijax.core.trace import Tracer
@@ -94,8 +94,8 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
 def _asserted(x: Any, aval: Any, sharding: NamedSharding) -> Any:
     """``x``, whose type says that it is divided as ``sharding`` says. AssertionError if it says something else."""
-    wanted = PartitionSpec(*sharding.spec, *[None] * (aval.ndim - len(sharding.spec)))
-    own = PartitionSpec(*spec_of(aval))
+    wanted = sharding.spec.padded(aval.ndim)
+    own = whole_spec(aval)
     if own != wanted:
         raise AssertionError(
             "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "

@@ -13,9 +13,19 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from minijax.core import structural
+from minijax.core import structural, varying
 from minijax.core.avals import ShapedArray
-from minijax.core.explicit import Spec, divided, divided_like, mesh_of_type, plain_type, spec_of
+from minijax.core.explicit import (
+    NO_SUMS,
+    Spec,
+    Sums,
+    divided,
+    divided_like,
+    mesh_of_type,
+    plain_type,
+    redivided,
+    spec_of,
+)
 from minijax.core.primitive import Primitive, abstract_hooks, infer_type
 from minijax.core.shardings import AbstractMesh, DuplicateSpecError, NamedSharding, axes_of_part
 from minijax.errors import ShardingTypeError
@@ -91,6 +101,7 @@ def type_of_divided(primitive: Primitive, avals: tuple[Any, ...], params: dict[s
     if not meshes and said is None:
         return None
     if primitive is reshard_p:  # whatever the operand is divided over
+        _check_sums_moved(avals[0], said)  # type: ignore[arg-type]
         return divided_like(avals[0], said)
     if any(mesh != meshes[0] for mesh in meshes):
         other = next(mesh for mesh in meshes if mesh != meshes[0])
@@ -100,8 +111,15 @@ def type_of_divided(primitive: Primitive, avals: tuple[Any, ...], params: dict[s
         )
     plain = tuple(map(plain_type, avals))
     out = infer_type(primitive, plain, params, following)
+    # what the operands' types say of sums over devices, and that of the result
+    sums = NO_SUMS
+    if any(aval.unreduced or aval.reduced for aval in avals) or (
+        said is not None and (said.spec.unreduced or said.spec.reduced)
+    ):
+        varying.note_summed()
+        sums = varying.sums_of_results(primitive, avals, params)
     if said is not None and not primitive.multiple_results:
-        return divided_like(out, said)
+        return redivided(out, said.mesh, said.spec.partitions, sums)
     if rule is None:
         raise ShardingTypeError(
             f"sharding rule for {primitive.name} is not implemented: how its result is divided does not follow "
@@ -110,7 +128,9 @@ def type_of_divided(primitive: Primitive, avals: tuple[Any, ...], params: dict[s
     outs = out if primitive.multiple_results else [out]
     operation = DividedOperation(primitive, avals, plain, outs, params, meshes[0] if meshes else said.mesh)  # type: ignore[union-attr]
     specs = rule(operation)
-    typed = [*map(_divided, [operation] * len(outs), outs, specs if primitive.multiple_results else [specs])]
+    if not primitive.multiple_results:
+        specs = [specs]
+    typed = [_divided(operation, out, spec, sums) for out, spec in zip(outs, specs, strict=True)]
     return typed if primitive.multiple_results else typed[0]
 
 
@@ -120,9 +140,19 @@ def _said(params: dict[str, Any]) -> NamedSharding | None:
     return said if isinstance(said, NamedSharding) else None
 
 
-def _divided(operation: DividedOperation, out: ShapedArray, spec: Spec) -> ShapedArray:
+def _check_sums_moved(aval: ShapedArray, wanted: NamedSharding) -> None:
+    """ShardingTypeError where one sum over devices would have to be taken, and another one be left: XLA cannot."""
+    before, after = aval.unreduced, wanted.spec.unreduced
+    if before - after and after - before:
+        raise ShardingTypeError(
+            f"reshard: {aval.str_short()} is unreduced along {set(before)} and would be along {set(after)}, which is "
+            "no one step. Take the sum first: sharding.reshard(x, P(...)) without unreduced axes."
+        )
+
+
+def _divided(operation: DividedOperation, out: ShapedArray, spec: Spec, sums: Sums) -> ShapedArray:
     try:
-        return divided(out, operation.mesh, spec)
+        return divided(out, operation.mesh, spec, sums)
     except DuplicateSpecError as error:
         operands = ", ".join(aval.str_short() for aval in operation.avals)
         sizes = ",".join(f"{size}@{part}" if part else str(size) for size, part in zip(out.shape, spec, strict=False))

@@ -28,7 +28,7 @@ from minijax.core.array import (
     placed_type,
 )
 from minijax.core.avals import ShapedArray
-from minijax.core.explicit import spec_of
+from minijax.core.explicit import whole_spec
 from minijax.core.guards import check_transfer, transfer_guards
 from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
@@ -351,7 +351,7 @@ def _over(sharding: Sharding | None, devices: Sequence[Any]) -> Sharding | None:
 
 def _as_typed(said: Sharding | None, aval: ShapedArray, mesh: Any) -> Sharding:
     """How a result lies of which nothing else is said: as its type says, which names all axes that divide it."""
-    return NamedSharding(mesh, PartitionSpec(*spec_of(aval))) if said is None else said
+    return NamedSharding(mesh, whole_spec(aval)) if said is None else said
 
 
 def _check_wanted(x: Any, own: Sharding | None, wanted: Sharding, name: str, label: str) -> None:

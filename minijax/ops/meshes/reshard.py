@@ -139,7 +139,7 @@ def _resharded(x: Any, said: Any, operand_mesh: AbstractMesh | None) -> Any:
             f"{said}. Set a mesh with set_mesh(mesh), or pass NamedSharding(mesh, spec)."
         )
     wanted.check_ndim(ndim)
-    wanted = wanted.with_spec([*wanted.spec, *[None] * (ndim - len(wanted.spec))])
+    wanted = wanted.with_spec(wanted.spec.padded(ndim))
     pjrt.note_committed()
     mesh = said.mesh if isinstance(said, NamedSharding) and isinstance(said.mesh, Mesh) else None
     before = None if operand_mesh is None else operand_mesh.abstract_mesh

@@ -21,13 +21,13 @@ from typing import Any
 
 from minijax.backend import pjrt
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ShapedArray, cotangent_type
 from minijax.core.explicit import plain_type, redivided, spec_of
 from minijax.core.lists import partition
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, axes_of_part, axes_of_spec
 from minijax.core.structural import Zero, full
 from minijax.core.trace import state
-from minijax.core.varying import CHECKED, manual, ordered, pvary, pvary_p, varies_along, varying, vma_rules
+from minijax.core.varying import CHECKED, manual, ordered, pvary, pvary_p, summed, varies_along, varying, vma_rules
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
 from minijax.interpreters.named_axes import AxisPrimitive, axes_size, axis_binders, axis_users, bound_axes
@@ -164,19 +164,21 @@ def inner_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, checked: bool)
         named = axes_of_spec(spec)
         left = [tuple(name for name in axes_of_part(part) if name not in named) for part in spec_of(aval)]
         made = redivided(made, mesh, left)
-    return varying(made, {*made.vma, *axes_of_spec(spec)}) if checked else made
+    return summed(varying(made, {*made.vma, *axes_of_spec(spec)}), aval.unreduced, aval.reduced) if checked else made
 
 
 def outer_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, manual_axes: frozenset[Any]) -> ShapedArray:
     """The type of all parts together: divided along the explicit axes that ``spec`` names, and as the parts are."""
     plain = plain_type(aval)
     made = plain.update(shape=_scaled(aval, spec, mesh, divide=False))
-    made = varying(made, made.vma.difference(manual_axes)) if made.vma else made
+    if made.vma or made.unreduced or made.reduced:
+        made = summed(varying(made, made.vma.difference(manual_axes)), (), ())
     if not mesh.any_explicit:
         return made
     put_together = [*map(axes_of_part, spec), *[()] * (aval.ndim - len(spec))]
     within = map(axes_of_part, spec_of(aval))
-    return redivided(made, mesh, [(*a, *b) for a, b in zip(put_together, within, strict=True)])
+    parts = [(*a, *b) for a, b in zip(put_together, within, strict=True)]
+    return redivided(made, mesh, parts, (spec.unreduced, spec.reduced))
 
 
 @contextmanager
@@ -263,7 +265,7 @@ def _with_dimension(spec: PartitionSpec, at: int | None, part: Any = None) -> Pa
         return spec
     # JAX writes a whole dimension behind those that are named, wherever it stands there
     parts = [*spec, *([] if part is None else [None] * (at - len(spec)))]
-    return PartitionSpec(*parts[:at], part, *parts[at:])
+    return spec.update([*parts[:at], part, *parts[at:]])
 
 
 def shard_map_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
@@ -303,7 +305,8 @@ def _residual_spec(aval: ShapedArray, params: dict[str, Any]) -> PartitionSpec:
     """How residuals leave the devices: what may differ between them is stacked along the first dimension."""
     mesh, axes = params["mesh"], params["newly_manual_axes"]
     over = [name for name in mesh.axis_names if name in (aval.vma & axes if params["check_vma"] else axes)]
-    return PartitionSpec(tuple(over) if len(over) > 1 else over[0]) if over else PartitionSpec()
+    sums = {"unreduced": aval.unreduced, "reduced": aval.reduced} if params["check_vma"] else {}
+    return PartitionSpec(*[over[0] if len(over) == 1 else tuple(over)] * bool(over), **sums)
 
 
 def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
@@ -387,8 +390,8 @@ def shard_map_transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[A
     """The transposed program of each device, on its part of the cotangents."""
     linear, nonzero, known, given = call_operands(cts, args)
     jaxpr = params["jaxpr"]
-    linear_specs = _chosen(linear, params["in_specs"])
-    ct_specs = _chosen(nonzero, params["out_specs"])
+    linear_specs = tuple(spec.of_cotangent() for spec in _chosen(linear, params["in_specs"]))
+    ct_specs = tuple(spec.of_cotangent() for spec in _chosen(nonzero, params["out_specs"]))
     mesh, axes, checked = params["mesh"], params["newly_manual_axes"], params["check_vma"]
     key = ("shard_map transpose", tuple(linear), tuple(nonzero), linear_specs, ct_specs, mesh, axes, checked)
     if key not in jaxpr.memo:
@@ -414,12 +417,12 @@ def _transposed(
     params: dict[str, Any],
 ) -> tuple[ClosedJaxpr, list[bool]]:
     """The program from cotangents and known operands to cotangents, and at which linear operands one arrives."""
-    ct_avals = _chosen(nonzero, jaxpr.out_avals)
+    ct_avals = tuple(map(cotangent_type, _chosen(nonzero, jaxpr.out_avals)))
     transposed, arrives = transpose_jaxpr(jaxpr, linear, nonzero, ct_avals)
     n_known = len(transposed.in_avals) - len(ct_avals)
     n_cts = len(ct_avals)
     out_specs = _chosen(arrives, linear_specs)
-    in_avals = _chosen(linear, jaxpr.in_avals)
+    in_avals = tuple(map(cotangent_type, _chosen(linear, jaxpr.in_avals)))
     out_avals = _chosen(arrives, in_avals)
     axes = params["newly_manual_axes"]
     sizes = params["mesh"].shape

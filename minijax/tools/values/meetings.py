@@ -14,7 +14,11 @@ from minijax.interpreters.named_axes import axis_users
 from minijax.ops.parallel import replica_groups
 
 # What users write -> what they find in jaxprs.
-_WRITTEN = {"all_gather_invariant": "all_gather", "psum_invariant": "psum", "reduce_scatter": "psum_scatter"}
+_WRITTEN = {
+    **dict.fromkeys(("all_gather_invariant", "all_gather_reduced"), "all_gather"),
+    **dict.fromkeys(("psum_invariant", "unreduced_psum"), "psum"),
+    **dict.fromkeys(("reduce_scatter", "unreduced_reduce_scatter"), "psum_scatter"),
+}
 
 # How what is given gets to others, and what comes of it. 'all': everybody gives to everybody; 'pieces': a piece to
 # each; 'one': to one, as the parameters say; 'source': one gives to all.

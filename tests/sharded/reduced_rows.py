@@ -1,0 +1,239 @@
+"""Sums over devices that are not taken yet, as types say them: what each program gives here and in JAX.
+
+``python -m tests.sharded.reduced_rows`` prints a JSON object: the name of each program -> [ours, theirs]. A result is
+its jaxpr's text, and types, places and values of its arrays, sums taken; or the kind of the error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
+
+import jax
+import numpy as np
+
+import minijax
+from tests.sharded.carried import text, whole
+
+# What a program is: a function and its arguments; or a function of none, of which the result alone is compared.
+Row = tuple[Any, ...]
+
+
+def _rows(of: Any) -> dict[str, Row]:
+    jnp, lax, P = of.numpy, of.lax, of.sharding.PartitionSpec
+    reshard, NamedSharding = of.sharding.reshard, of.sharding.NamedSharding
+
+    def array(shape: tuple[int, ...], *spec: Any, **sums: Any) -> Any:
+        values = (np.arange(np.prod(shape)).reshape(shape) % 7 / 4).astype(np.float32)
+        return of.device_put(values, P(*spec, **sums))
+
+    U, R = P(unreduced={"x"}), P(reduced={"x"})
+    w, wr, x, xs = array((8, 4)), array((8, 4), reduced={"x"}), array((8, 8), "x", None), array((2, 8, 8), None, "x")
+    a, b = array((8, 8), None, "x"), array((8, 4), "x", None)
+    dot = lambda a, b: jnp.dot(a, b, out_sharding=U)  # noqa: E731
+    u = dot(a, b)
+
+    def mapped(f: Any, in_specs: Any, out_specs: Any, **options: Any) -> Any:
+        return of.shard_map(f, in_specs=in_specs, out_specs=out_specs, **options)
+
+    def loss(w: Any, x: Any) -> Any:
+        return jnp.tanh(x @ w).sum()
+
+    def accumulated(w: Any, xs: Any) -> Any:
+        """Gradients of the steps are added on each device; the sum over the devices is taken once."""
+        w = reshard(w, R)
+        g, _ = lax.scan(lambda g, x: (g + of.grad(loss)(w, x), None), reshard(jnp.zeros((8, 4)), U), xs)
+        return reshard(g, P())
+
+    def scattered(w: Any, x: Any) -> Any:
+        """A weight that is divided is gathered where it is used; its gradient is summed and divided in one step."""
+        f = mapped(
+            lambda w, x: lax.psum(jnp.tanh(x @ lax.all_gather(w, "x", tiled=True, to="reduced")).sum(), "x"),
+            (P("x"), P("x")), P(),
+        )  # fmt: skip
+        return of.grad(f)(w, x)
+
+    def custom(spec: Any) -> Any:
+        h = of.custom_vjp(lambda x, w: x @ w)
+        h.defvjp(
+            lambda x, w: (x @ w, (x, w)),
+            lambda res, g: (g @ res[1].T, jnp.dot(res[0].T, g, out_sharding=spec)),
+        )
+        return of.grad(lambda w, x: h(x, w).sum())
+
+    of_auto = of.make_mesh((4, 2), ("x", "y"), axis_types=(of.sharding.AxisType.Auto,) * 2)
+    mesh = of.make_mesh((4, 2), ("x", "y"), axis_types=(of.sharding.AxisType.Explicit,) * 2)
+    return {
+        # ---- explicit types
+        "a product": (dot, a, b),
+        "a product, its sum": (lambda a, b: reshard(dot(a, b), P()), a, b),
+        "a product, its sum divided": (lambda a, b: reshard(dot(a, b), P("x", None)), a, b),
+        "a product of other axes": (lambda a, b: jnp.dot(a, b, out_sharding=P(unreduced={"y"})), a, b),
+        "a product of whole arrays": (lambda a, b: jnp.dot(a, b, out_sharding=U), array((8, 8)), w),
+        "a product of what is unreduced": (lambda a, b: dot(a, b) @ jnp.ones((4, 4)), a, b),
+        "a sum along a dimension": (lambda b: lax.reduce_sum(b, axes=(0,), out_sharding=P("y", unreduced={"x"})),
+                                    array((8, 4), "x", "y")),
+        "a sum along another": (lambda b: lax.reduce_sum(b, axes=(1,), out_sharding=U), b),
+        "a sum of what is unreduced": (lambda u: u.sum(), u),
+        "both unreduced": (lambda a, b: reshard(dot(a, b) + dot(a, b), P()), a, b),
+        "unreduced and not": (lambda u: u + 1.0, u),
+        "a product with a number": (lambda u: u * 2.0, u),
+        "a product with what is reduced": (lambda u, r: reshard(u * r, P()), u, wr),
+        "elementwise": (lambda u: jnp.sin(u), u),
+        "negated": (lambda u: -u, u),
+        "shapes": (lambda u: reshard(jnp.concatenate([u.T, u.T]).reshape(4, 16)[1:3], P()), u),
+        "a slice": (lambda u: u[2:4], u),
+        "converted": (lambda u: u.astype(np.float16), u),
+        "selected": (lambda u: jnp.where(True, u, u), u),
+        "a maximum": (lambda u: u.max(0), u),
+        "a running sum": (lambda u: jnp.cumsum(u, 0), u),
+        "reduced": (lambda w: jnp.sin(reshard(w, R)) * 2.0, w),
+        "reduced beside whole": (lambda r: r + jnp.ones((8, 4)), wr),
+        "reduced beside divided": (lambda r, b: r + b, wr, b),
+        "reduced along others": (lambda r: r * reshard(r, P(reduced={"y"})), wr),
+        "from divided": (lambda b: reshard(b, U), b),
+        "two axes": (
+            lambda a, b: reshard(jnp.dot(a, b, out_sharding=P(unreduced={"x", "y"})), P(None, "y")),
+            array((8, 8), None, ("x", "y")), array((8, 4), ("x", "y"), None),
+        ),
+        "jit": (lambda u: of.jit(lambda u: u + u)(u), u),
+        "auto_axes": (of.sharding.auto_axes(lambda r: r * 2, out_sharding=P()), wr),
+        # ---- derivatives
+        "a gradient": (of.grad(loss), wr, x),
+        "a gradient, taken once": (lambda w, x: of.grad(lambda w: loss(reshard(w, R), x))(w), w, x),
+        "a gradient of uses": (of.grad(lambda w, x: loss(w * w * 2.0, x)), wr, x),
+        "gradients accumulated": (accumulated, w, xs),
+        "a gradient through scan": (
+            of.grad(lambda w, xs: lax.scan(lambda c, x: (c + loss(w, x), None), 0.0, xs)[0]), wr, xs,
+        ),
+        "a gradient through cond": (
+            of.grad(lambda w, x: lax.cond(x.sum() > 0, lambda w: loss(w, x), lambda w: 0.0, w)), wr, x,
+        ),
+        "a gradient through jit": (of.grad(of.jit(loss)), wr, x),
+        "a gradient through checkpoint": (of.grad(of.checkpoint(loss)), wr, x),
+        "a gradient that is zero": (of.grad(lambda w: 1.0), wr),
+        "a gradient of a sum that is not taken": (
+            of.grad(lambda a, b: (reshard(dot(a, b), P()) ** 2).sum(), argnums=(0, 1)), a, b,
+        ),
+        "jvp": (lambda w, x: of.jvp(lambda w: x @ (w * w), (w,), (w,)), wr, x),
+        "a custom gradient": (custom(U), wr, x),
+        "a custom gradient of another type": (custom(P()), wr, x),
+        "a cotangent": (lambda r, u: of.vjp(lambda w: w * w, r)[1](u), wr, u),
+        "a cotangent of another type": (lambda r: of.vjp(lambda w: w * w, r)[1](r), wr),
+        "vmap": (of.vmap(lambda w, x: x @ w, in_axes=(None, 0)), wr, array((8, 8, 8), "x")),
+        # ---- inside shard_map
+        "psum": (mapped(lambda u: lax.psum(u, "x"), U, P()), u),
+        "psum unchecked": (mapped(lambda u: lax.psum(u, "x"), U, P(), check_vma=False), u),
+        "psum, specs inferred": (of.shard_map(lambda u: lax.psum(u, "x"), out_specs=P()), u),
+        "psum of another axis": (mapped(lambda u: lax.psum(u, "y"), U, U), u),
+        "psum of two kinds": (mapped(lambda u: lax.psum(u, ("x", "y")), U, P()), u),
+        "psum_scatter": (mapped(lambda u: lax.psum_scatter(u, "x", tiled=True), U, P("x")), u),
+        "psum_scatter, not tiled": (
+            mapped(lambda b: lax.psum_scatter(lax.pcast(b, "x", to="unreduced"), "x", scatter_dimension=1),
+                   P("x"), P("x")), b,
+        ),
+        "all_gather": (mapped(lambda b: lax.all_gather(b, "x", tiled=True, to="reduced"), P("x"), R), b),
+        "all_gather of what is whole": (mapped(lambda b: lax.all_gather(b, "x", to="reduced"), P(), R), w),
+        "all_gather, groups": (
+            mapped(lambda b: lax.all_gather(b, "x", axis_index_groups=[[0, 1], [2, 3]], to="reduced"), P("x"), R), b,
+        ),
+        "all_gather to nothing": (mapped(lambda b: lax.all_gather(b, "x", to="else"), P("x"), R), b),
+        "pcast to unreduced": (mapped(lambda b: lax.pcast(b, "x", to="unreduced"), P("x"), U), b),
+        "pcast by out_specs": (mapped(lambda b: b * 2, P("x"), U), b),
+        "pcast to reduced": (mapped(lambda w: lax.pcast(w, "x", to="reduced"), P(None), R), w),
+        "pcast from reduced": (
+            mapped(lambda r, b: lax.pcast(r, "x", to="varying")[:2] + b, (R, P("x")), P("x")), wr, b,
+        ),
+        "reduced beside varying": (mapped(lambda r, x: x @ r, (R, P("x")), P("x")), wr, x),
+        "reduced in shapes": (mapped(lambda r: r.T.reshape(2, 16) * r.reshape(2, 16), R, R), wr),
+        "reduced and a number": (mapped(lambda r: r * 2.0, R, R), wr),
+        "pcast of what is shared to unreduced": (mapped(lambda w: lax.pcast(w, "x", to="unreduced"), P(), P()), w),
+        "pcast of what is unreduced": (mapped(lambda u: lax.pcast(u, "x", to="varying"), U, P("x")), u),
+        "pcast to nothing": (mapped(lambda w: lax.pcast(w, "x", to="invarying"), P("x"), P()), b),
+        "all_gather of what is unreduced": (mapped(lambda u: lax.all_gather(u, "x"), U, P("x")), u),
+        "in_specs that do not say it": (mapped(lambda u: u, P(), P()), u),
+        "in_specs that say it of others": (mapped(lambda w: w, U, U), w),
+        "out_specs that do not say it": (mapped(lambda u: u, U, P()), u),
+        "some axes only": (mapped(lambda u: lax.psum(u, "x"), U, P(), axis_names={"x"}), u),
+        "over the compiler's axes": (of.shard_map(lambda u: u, mesh=of_auto, in_specs=U, out_specs=U), w),
+        "a gradient inside": (
+            of.grad(lambda w, x: mapped(lambda w, x: lax.psum(loss(w, x), "x"), (R, P("x")), P())(w, x)), wr, x,
+        ),
+        "a gradient gathered and scattered": (scattered, b, x),
+        "a gradient of psum": (of.grad(lambda u: mapped(lambda u: lax.psum(u, "x"), U, P())(u).sum()), u),
+        # ---- arrays and specs
+        "a spec": (
+            lambda: [str(P("x", unreduced={"y"})), str(R), str(P(None, reduced={"y"}, unreduced={"x"})), U == R],
+        ),
+        "a spec with an axis twice": (lambda: P("x", unreduced={"x"}),),
+        "a spec with a word": (lambda: P(unreduced="x"),),
+        "a spec with both": (lambda: P(unreduced={"x"}, reduced={"x"}),),
+        "a spec with None": (lambda: P(reduced={None}),),
+        "a sharding of no axis": (lambda: NamedSharding(mesh, P(unreduced={"z"})),),
+        "a sharding of the compiler's": (lambda: NamedSharding(of_auto, R),),
+        "the value": (lambda: np.asarray(u),),
+        "a number": (lambda: float(u.sum()),),
+        "put there": (lambda: array((8, 4), unreduced={"x"}),),
+        "put elsewhere": (lambda: of.device_put(u, P()),),
+        "repr": (lambda: [repr(u), str(u), u.sharding.is_fully_replicated, wr.sharding.is_fully_replicated],),
+        "parts": (lambda: sorted({float(np.asarray(each.data).sum()) for each in u.addressable_shards}),),
+        "eager": (lambda: [str(of.typeof(u + u)), str(of.typeof(u.sum())), str(of.typeof(wr.sum()))],),
+        "a while loop": (lambda u: lax.while_loop(lambda c: False, lambda c: c + c, u), u),
+        "sorted": (lambda r: lax.sort(r), wr),
+        "compared": (lambda r: r == r, wr),
+        "manual_axis_type": (lambda: str(mapped_type(of, mapped, wr, b)),),
+    }  # fmt: skip
+
+
+def mapped_type(of: Any, mapped: Any, wr: Any, b: Any) -> list[Any]:
+    """What types inside of ``shard_map`` say."""
+    P, found = of.sharding.PartitionSpec, []
+
+    def f(r: Any, b: Any) -> Any:
+        for each in (r, b):
+            mat = of.typeof(each).manual_axis_type
+            found.append([str(of.typeof(each)), sorted(mat.varying), sorted(mat.unreduced), sorted(mat.reduced)])
+        return b
+
+    mapped(f, (P(reduced={"x"}), P("x")), P("x"))(wr, b)
+    return found
+
+
+def _told(of: Any, row: Row) -> Any:
+    f, *args = row
+    try:
+        if not args:
+            return f()
+        said = str(of.make_jaxpr(f)(*args))
+        outs = of.jit(f)(*args)
+    except Exception as error:
+        # some of JAX's rules stumble over such specs before they come to say that there is none
+        stumbled = type(error) is ValueError and " is dangerous when PartitionSpec has " in str(error)
+        return "NotImplementedError" if stumbled else type(error).__name__
+    # JAX lets numbers of its own rules through ``reshard``, and sums along no dimension
+    said = re.sub(r"\w+:f32\[\] = (reshard [\d.]+:f32\[\]|reduce_sum\[axes=\(\).*?\] \w+)", "", text(said))
+    # so that letters of variables are not compared, but for programs in which none is left out
+    found: list[Any] = [re.findall(r"= (\w+)", said), sorted(set(re.findall(r"\w+\[[\w@,()]*\]\{[^}]*\}", said)))]
+    for leaf in of.tree.leaves(outs):
+        value = np.asarray(whole(of, leaf))
+        found.append([str(of.typeof(leaf)), str(leaf.sharding.spec), [round(float(v), 3) for v in value.ravel()]])
+    return found
+
+
+def _all(of: Any) -> dict[str, Any]:
+    kinds = (of.sharding.AxisType.Explicit,) * 2
+    with of.set_mesh(of.make_mesh((4, 2), ("x", "y"), axis_types=kinds)):
+        return {name: _told(of, row) for name, row in _rows(of).items()}
+
+
+def main() -> None:
+    ours, theirs = _all(minijax), _all(jax)
+    print(json.dumps({name: [ours[name], theirs[name]] for name in ours}, default=str))
+
+
+if __name__ == "__main__":
+    main()
