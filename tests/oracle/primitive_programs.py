@@ -404,7 +404,7 @@ def over_a_mesh(draw: Draw, name: str) -> Call:
 def sums_over_a_mesh(draw: Draw, name: str) -> Call:
     """Sums over the devices that types say are still to be taken."""
     count = draw.int(1, 2)
-    x = draw.array((count * draw.int(1, 2), draw.size()), "float32", -1.0, 1.0)
+    x = draw.array((count * draw.int(1, 2), draw.int(1, 3)), "float32", -1.0, 1.0)
     w = draw.array((), "float32", 0.5, 2.0)
 
     def mapped(ns: Any, x: Any, w: Any) -> Any:
@@ -416,8 +416,7 @@ def sums_over_a_mesh(draw: Draw, name: str) -> Call:
             parts = lax.psum_scatter(lax.pcast(both * both, "i", to="unreduced"), "i", tiled=True)
             return parts, lax.psum(lax.pcast(y, "i", to="unreduced"), "i")
 
-        kinds = (ns.sharding.AxisType.Explicit,)
-        mesh = ns.sharding.Mesh(np.array(ns.devices()[:count]), ("i",), axis_types=kinds)
+        mesh = ns.sharding.Mesh(np.array(ns.devices()[:count]), ("i",))
         part, whole = ns.sharding.PartitionSpec("i"), ns.sharding.PartitionSpec()
         return ns.shard_map(f, mesh=mesh, in_specs=(part, whole), out_specs=(part, whole))(x, w)
 
