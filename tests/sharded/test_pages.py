@@ -11,7 +11,6 @@ from tests.sharded import pages
 PAGE = Path(__file__).with_name("divided.md")
 
 
-@pytest.mark.usefixtures("compiled_quickly")
 def test_the_page_does_the_same_with_both(capsys: pytest.CaptureFixture[str]) -> None:
     count = PAGE.read_text().count("{code-cell}")
     assert pages.main([str(PAGE)]) == 0, capsys.readouterr().out
