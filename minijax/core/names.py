@@ -124,7 +124,10 @@ def transposed(source: Any, what: str, named: bool = True) -> Any:
                 break
             around += 1
         names = (*names[:around], ("transpose", True), *names[around:])
-    return source[0], source[1], names, (*transposed_from(source), what)
+    chain: Any = what  # as it is: nearly all have been transposed once
+    if len(source) > 3:
+        chain = (source[3], what) if type(source[3]) is str else (*source[3], what)
+    return source[0], source[1], names, chain
 
 
 def transposed_from(source: Any) -> tuple[str, ...]:
@@ -132,7 +135,8 @@ def transposed_from(source: Any) -> tuple[str, ...]:
 
     '' stands for one that is not known: what JAX has transposed.
     """
-    return source[3] if source is not None and len(source) > 3 else ()
+    found = source[3] if source is not None and len(source) > 3 else ()
+    return (found,) if isinstance(found, str) else found
 
 
 def names_of(source: Any) -> str:
