@@ -6,8 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax.sharding import NamedSharding
+from minijax.sharding import PartitionSpec as P
 
 
 @pytest.mark.parametrize("table", ["explicit_rows", "reduced_rows"])
@@ -22,3 +28,38 @@ def test_types_that_say_how_arrays_are_divided_are_jaxs(table: str) -> None:
     assert run.returncode == 0, run.stderr
     rows = json.loads(run.stdout)
     assert {name: ours for name, (ours, _) in rows.items()} == {name: theirs for name, (_, theirs) in rows.items()}
+
+
+def _contracted(x: Any) -> Any:
+    return x.T @ x
+
+
+def _sorted(x: Any) -> Any:
+    return jnp.sort(x, 0)
+
+
+def _doubled(x: Any) -> Any:
+    return x + x.T
+
+
+@pytest.mark.parametrize(
+    "function, name, types, action",
+    [
+        (_contracted, "dot_general", ["f32[4,4@x]", "f32[4@x,4]"], "out_sharding=P("),
+        (_sorted, "sort", ["f32[4@x,4]"], "sharding.reshard"),
+        (_doubled, "add", ["f32[4@x,4]", "f32[4,4@x]"], "sharding.reshard"),
+    ],
+)
+def test_errors_of_types_name_operation_line_types_and_an_action(
+    function: Any, name: str, types: list[str], action: str
+) -> None:
+    mesh = minijax.make_mesh((1,), ("x",))
+    x = minijax.device_put(jnp.ones((4, 4)), NamedSharding(mesh, P("x")))
+    with pytest.raises(minijax.errors.ShardingTypeError) as caught:
+        minijax.jit(function)(x)
+    said = str(caught.value)
+    line = function.__code__.co_firstlineno + 1
+    assert said.startswith(f"{name}: ")
+    assert all(each in said for each in types)
+    assert action in said
+    assert f"test_explicit_rows.py:{line}:" in said

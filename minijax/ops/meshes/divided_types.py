@@ -28,7 +28,8 @@ from minijax.core.explicit import (
 )
 from minijax.core.primitive import Primitive, abstract_hooks, infer_type
 from minijax.core.shardings import AbstractMesh, DuplicateSpecError, NamedSharding, axes_of_part
-from minijax.errors import ShardingTypeError
+from minijax.core.trace import state
+from minijax.errors import ShardingTypeError, source_info, summarize
 from minijax.ops import (
     checkpoint,
     clamp,
@@ -90,7 +91,28 @@ _rules: dict[Primitive, Rule] = {}
 
 
 def type_of_divided(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], following: int) -> Any:
-    """The result type(s) where an operand's type, or a parameter, says how it is divided; None where none does."""
+    """The result type(s) where an operand's type, or a parameter, says how it is divided; None where none does.
+
+    ShardingTypeError, which names the operation, its operands' types and the user's line, where it does not follow.
+    """
+    try:
+        return _type_of_divided(primitive, avals, params, following)
+    except ShardingTypeError as error:
+        raise ShardingTypeError(_in_full(str(error), primitive, avals)) from error.__cause__
+
+
+def _in_full(message: str, primitive: Primitive, avals: tuple[Any, ...]) -> str:
+    """``message`` with what it does not say of the operation, its operands and where it stands."""
+    if not message.startswith(f"{primitive.name}:"):
+        message = f"{primitive.name}: {message}"
+    types = [aval.str_short() for aval in avals]
+    if not all(text in message for text in types):
+        message += f" Types of the operands: {', '.join(types)}."
+    source = state.source or source_info()
+    return message if source is None else f"{message} It happened at {summarize(source)}."
+
+
+def _type_of_divided(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], following: int) -> Any:
     if primitive.takes_refs:  # a reference's type is that of what it holds
         return None
     rule = _broadcast if primitive in nary.elementwise_primitives else _rules.get(primitive)
@@ -373,7 +395,7 @@ def _spread(op: DividedOperation, names: list[str], sizes: Sequence[int]) -> lis
 def _reshape_refused(op: DividedOperation) -> NoReturn:
     op.refuse(
         "This reshape is not supported. Please specify the sharding of the output via the `out_sharding` argument of "
-        f"jax.lax.reshape. Got operand type: {op.avals[0]}, new sizes: {op.params['new_sizes']}"
+        f"jax.lax.reshape. Got operand type: {op.avals[0]}, new sizes: {op.params['new_sizes']}."
     )
 
 
@@ -450,8 +472,8 @@ def _dot_general(op: DividedOperation) -> Spec:
     if any(a is not None and b is not None for a, b in zip(contract, contract_too, strict=True)):
         op.refuse(
             "Contracting dimensions are sharded and it is ambiguous how the output should be sharded. Please specify "
-            "the output sharding via the `out_sharding` parameter. Got lhs_contracting_spec="
-            f"{contract} and rhs_contracting_spec={contract_too}"
+            "the output sharding via the `out_sharding` parameter, such as out_sharding=P(None, None). Got "
+            f"lhs_contracting_spec={contract} and rhs_contracting_spec={contract_too}."
         )
     free = _without(lhs, [*lhs_contract, *lhs_batch]) + _without(rhs, [*rhs_contract, *rhs_batch])
     return batch + free
