@@ -230,6 +230,11 @@ def over_mesh_of(scalar: Any, *examples: Any) -> Any:
     return late.public("minijax.ops.meshes.reshard", "brought_to")(scalar, examples) if divisions_made else scalar
 
 
+def divided_as(x: Any, example: Any) -> Any:
+    """``x``, divided as the type of ``example``, a tracer of its shape, says; as it is where that says nothing."""
+    return late.public("minijax.ops.meshes.reshard", "brought_beside")(x, example) if divisions_made else x
+
+
 def whole_sharding(aval: ShapedArray, ndim: int) -> Any:
     """That nothing divides ``ndim`` dimensions over the mesh of type ``aval``, or the one set; None without one."""
     return late.public("minijax.core.explicit", "divided_by_nothing")(aval, ndim) if divisions_made else None

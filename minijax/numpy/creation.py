@@ -14,7 +14,7 @@ from minijax.api.inner import inner_jit
 from minijax.config import promotes_strictly, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, CommittedArray, LiteralArray, MeshArray, as_array, is_foreign
-from minijax.core.avals import division
+from minijax.core.avals import divided_as, division
 from minijax.core.keys import is_key
 from minijax.core.trace import Tracer
 from minijax.core.varying import varying_like
@@ -562,7 +562,7 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
     shape = m.aval.shape
     if len(shape) < 2:
         raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
-    mask = lax.broadcast(tri(shape[-2], shape[-1], k, BOOL), shape[:-2])
+    mask = divided_as(lax.broadcast(tri(shape[-2], shape[-1], k, BOOL), shape[:-2]), m)
     zero = lax.full_like(m, 0)
     return lax.select(mask, m, zero) if lower else lax.select(mask, zero, m)
 

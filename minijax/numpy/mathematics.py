@@ -13,6 +13,7 @@ from minijax import lax
 from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes, late
+from minijax.core.avals import over_mesh_of
 from minijax.core.trace import Tracer
 from minijax.numpy.promotion import (
     BOOL,
@@ -225,7 +226,7 @@ def modf(x: Any, /, out: Any = None) -> tuple[Any, Any]:
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.modf is not supported.")
     (x,) = promote("modf", x, to=INEXACT)
-    whole = choose(lax.ge(x, weak_const(x, 0)), floor(x), ceil(x))
+    whole = choose(lax.ge(x, over_mesh_of(weak_const(x, 0), x)), floor(x), ceil(x))
     return lax.sub(x, whole), whole
 
 

@@ -11,6 +11,7 @@ from minijax import lax
 from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes, late
+from minijax.core.avals import over_mesh_of
 from minijax.numpy import mathematics, reductions, ufuncs
 from minijax.numpy.creation import asarray, diag, ones_like, zeros_like
 from minijax.numpy.index_update import take_along_axis
@@ -422,7 +423,7 @@ def nanvar(
         centered = lax.square(centered)
     count = reductions.sum(ufuncs.logical_not(isnan(a)), axis, None, None, keepdims, None, where)
     divisor = count - ddof
-    nothing = lax.le(divisor, const(divisor, 0))
+    nothing = lax.le(divisor, over_mesh_of(const(divisor, 0), divisor))
     total = reductions.sum(centered, axis, None, None, keepdims, None, where)
     return convert(choose(nothing, math.nan, total) / choose(nothing, 1, divisor), out_dtype)
 

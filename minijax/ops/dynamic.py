@@ -224,9 +224,8 @@ def _dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) 
         return [Zero(x.aval) if linear[0] else None, Zero(update.aval) if linear[1] else None, *rest]
     sizes = update.aval.shape if linear[1] else shape_of(update)
     # JAX makes these zeros whether or not the operand is linear; jaxprs are compared with its own
-    zeros = full_like(ct, 0, shape=sizes)
-    if types.divisions_made:
-        zeros = full(sizes, 0, get_aval(ct).dtype, sharding=division(update.aval if linear[1] else get_aval(update)))
+    said = division(update.aval if linear[1] else get_aval(update)) if types.divisions_made else None
+    zeros = full_like(ct, 0, shape=sizes, sharding=said)
     ct_x = dynamic_update_slice_p.bind(ct, zeros, *starts) if linear[0] else None
     ct_update = dynamic_slice_p.bind(ct, *starts, slice_sizes=sizes) if linear[1] else None
     return [ct_x, ct_update, *rest]

@@ -285,7 +285,8 @@ def abs_derivative(g: Any, ans: Any, x: Any) -> Any:
         mirrored = conj(x)
         from_abs = convert_p.bind(ans, new_dtype=get_aval(x).dtype, weak_type=False, sharding=None)
         return _real(_mul(g, _div(mirrored, _replace_zero(from_abs))))
-    return select(_ge(x, const(x, 0)), g, _neg(g))
+    zero = const(x, 0)
+    return select(_ge(x, over_mesh_of(zero, x) if types.divisions_made else zero), g, _neg(g))
 
 
 abs, abs_p = unary(

@@ -87,6 +87,10 @@ def _rows(of: Any) -> dict[str, Any]:
         "ones of rules": lambda: str(
             of.make_jaxpr(of.grad(lambda a: (jnp.log1p(a) * jnp.tanh(a) + jnp.arctanh(a / 9)).sum()))(rows)
         ),
+        "constants and masks": lambda: str(
+            of.make_jaxpr(of.grad(lambda a: (jnp.triu(a) + abs(a) + of.nn.softplus(a) + jnp.modf(a)[0]).sum()))(rows)
+        ).count("reshard"),
+        "a transform along what is divided": lambda: jnp.abs(jnp.fft.fft2(both)),
         "a type": lambda: [str(of.typeof(x)) for x in (2.0, rows, jnp.float32(2.0), 1)],
     }
 
@@ -98,7 +102,7 @@ def _told(of: Any, make: Any) -> Any:
         return type(error).__name__
     found = []
     for x in leaves:
-        if isinstance(x, str):
+        if isinstance(x, (str, int)):
             found.append(x)
         elif isinstance(x, of.Array):
             spec = getattr(x.sharding, "spec", x.sharding)

@@ -635,17 +635,6 @@ def _unwrapped_keys(op: DividedOperation) -> Spec:
     return op.specs[0][: op.outs[0].ndim]
 
 
-def _fft(op: DividedOperation) -> Spec:
-    rank = len(op.params["fft_lengths"])
-    spec = op.specs[0]
-    if any(part is not None for part in spec[len(spec) - rank :]):
-        op.refuse(
-            f"fft operand cannot be sharded on the dimensions that are transformed. Got operand type={op.text(0)}. "
-            "Bring it there whole with sharding.reshard."
-        )
-    return spec
-
-
 for _p in (
     convert.convert_element_type_p, convert.copy_p, convert.stop_gradient_p, convert.reduce_precision_p, shape.rev_p,
     checkpoint.name_p, bits.random_clone_p,
@@ -701,7 +690,7 @@ _rules.update({
     triangular_solve.triangular_solve_p: _triangular_solve,
     lu.lu_pivots_to_permutation_p: _linalg(1),
     qr.householder_product_p: _linalg(2),
-    fft.fft_p: _fft,
+    fft.fft_p: _first,
     bits.random_fold_in_p: _broadcast,
     keys.random_wrap_p: _unwrapped_keys,
     checkpoint.optimization_barrier_p: _each_own,

@@ -94,15 +94,21 @@ lowering_rules[reshard_p] = operand_lower
 def brought_to(scalar: Any, examples: Sequence[Any]) -> Any:
     """The constant ``scalar`` over the mesh with explicit axes of ``examples``, or else the one set.
 
-    It is as it was where there is no such mesh; and outside of traces, where it fits every array.
+    It is as it was where there is no such mesh; and where all are known, since it fits every array.
     """
-    if not any([isinstance(x, Tracer) for x in examples]):
+    if not any([isinstance(x, Tracer) and x.to_concrete_value() is None for x in examples]):
         return scalar
     found = [mesh for mesh in [mesh_of_type(get_aval(x)) for x in examples] if mesh is not None]
     mesh = found[0] if found else None if current_mesh() else context.mesh
     if mesh is None or not mesh.any_explicit:
         return scalar
     return reshard_p.bind(scalar, dst_sharding=NamedSharding(mesh.abstract_mesh, PartitionSpec()), concrete_mesh=None)
+
+
+def brought_beside(x: Any, example: Any) -> Any:
+    """``x``, divided as the type of the tracer ``example`` says; as it is outside of traces."""
+    said = sharding_like(get_aval(example)) if isinstance(example, Tracer) else None
+    return x if said is None else reshard_p.bind(x, dst_sharding=said, concrete_mesh=None)
 
 
 # the types on both sides say it
