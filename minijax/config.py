@@ -41,6 +41,7 @@ __all__ = [
     "direct_linearize_enabled",
     "disable_jit",
     "enable_x64",
+    "evaluated_singly",
     "explain_cache_misses",
     "jit_disabled",
     "leaks_checked",
@@ -281,6 +282,12 @@ def results_checked() -> bool:
     """Whether results are to be checked for NaN or for infinity in this thread."""
     values = _thread_values() if _override_count else _values
     return values.debug_nans or values.debug_infs
+
+
+def evaluated_singly() -> bool:
+    """Whether each operation of this thread is evaluated by itself: its results are checked, or lie over a mesh."""
+    values = _thread_values() if _override_count else _values
+    return values.debug_nans or values.debug_infs or values.context_mesh is not None
 
 
 def default_prng() -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from minijax.api.autodiff import check_inputs, check_output, linearize_flat, lower_aux, on_leaves, pull_back
 from minijax.api.batching import map_leaves, place_axis
 from minijax.api.flat import FlatFun, avals_of, check_callable, fun_name, wraps
-from minijax.config import x64_enabled
+from minijax.config import context_mesh, x64_enabled
 from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import Array, get_aval
@@ -34,8 +34,8 @@ _bases: dict[Any, list[Any]] = {}
 
 
 def _evaluating() -> bool:
-    """Whether operations on arrays are evaluated at once, and nobody is to see them."""
-    return not state.dynamic.level and not observers
+    """Whether operations on arrays are evaluated at once, nobody is to see them, and they lie over no mesh."""
+    return not state.dynamic.level and not observers and context_mesh() is None
 
 
 def _reshape(x: Any, shape: tuple[int, ...]) -> Any:

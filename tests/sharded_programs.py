@@ -149,7 +149,6 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "a mesh of one device": lambda: [f(put("x", mesh=grid(1, 1))) for f in (jnp.sin, jnp.sum, jnp.transpose)],
     "rearranged": lambda: [put("x", "y").T, put("x", "y").reshape(64), put("x", "y").reshape(4, 2, 8), put("x")[:, 1]],
     "parts": lambda: [put("x", "y")[0], put("x", "y")[2:4], jnp.concatenate([put("x")] * 2), put("x").at[0].set(1)],
-    "rows": lambda: [[*put("x")][:2], [*put(None, "y")][:2], [*put()][:2], [*(put("x") > 1)][:2]],
     "reduced": lambda: [put("x", "y").sum(), put("x", "y").sum(0), put("x", "y").max(1), jnp.argmax(put("x"), 1)],
     "products": lambda: [put("x") @ put("y"), put("x", "y") @ put("y"), jnp.einsum("ij,kj->ik", put("x"), put("y"))],
     "compared, sorted, converted": lambda: [put("x") > 1, jnp.sort(put("x"), 0), put("x").astype(np.int32)],

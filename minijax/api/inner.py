@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from minijax.api.compile import jit
-from minijax.config import jit_disabled
-from minijax.core import observe
+from minijax.config import context_mesh, jit_disabled
+from minijax.core import late, observe
+from minijax.core.primitive import evaluation_watched
 from minijax.core.trace import state
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.call import jit_p
@@ -40,7 +41,11 @@ def inner_jit(
     @functools.wraps(fun)
     def function(*args: Any, **kwargs: Any) -> Any:
         if not compiled and state.dynamic.level == 0 or jit_disabled():
-            return fun(*args, **kwargs)
+            if not (evaluation_watched and context_mesh() is not None) or jit_disabled():
+                return fun(*args, **kwargs)
+            if not jitted:
+                jitted.append(jit(fun, static_argnames=static_argnames))
+            return late.public("minijax.ops.meshes.eager", "called")(jitted[0], fun, args, kwargs)
         if not jitted:
             jitted.append(jit(fun, static_argnames=static_argnames))
         if compiled and state.dynamic.level == 0:

@@ -99,8 +99,11 @@ def _is_leaf(x: Any) -> bool:
     return x is None or _is_spec(x)
 
 
-def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any]) -> None:
-    """ValueError unless an argument is divided along the explicit axes ``axes`` as ``spec`` says, if its type says."""
+def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any], whole: bool = False) -> None:
+    """ValueError unless an argument is divided along the explicit axes ``axes`` as ``spec`` says, if its type says.
+
+    With ``whole`` it has to be even if nothing divides it.
+    """
     own = spec_of(aval)
     for word in ("unreduced", "reduced"):
         if getattr(spec, word) != getattr(aval, word):
@@ -109,7 +112,7 @@ def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any]) -> None
                 f"argument, {aval.str_short()}. Say P(..., {word}={set(getattr(aval, word)) or '{}'}), leave in_specs "
                 "out, or bring the argument there with sharding.reshard."
             )
-    if not any(own):
+    if not (whole or any(own)):
         return
     wanted = [axes_of_part(part) for part in (*spec, *[None] * (aval.ndim - len(spec)))]
     found = [tuple(name for name in axes_of_part(part) if name in axes) for part in own]
@@ -269,7 +272,7 @@ class ShardMapped:
                 )
             self._check(aval, spec, mesh, lambda at: partition(handed_on, leaf_names(self.fun, in_tree))[0][at], i)
             if mesh.any_explicit:
-                _check_divided(aval, spec, axes)
+                _check_divided(aval, spec, axes, whole=axes == {*mesh.explicit_axes} == {*mesh.axis_names})
         flat = FlatFun(self.fun, in_tree, "shard_map", subject=describe(self.fun))
         out_specs: list[PartitionSpec] = []
 

@@ -184,6 +184,7 @@ class Division:
       ins, outs: the sharding of each argument and result; None, until it is compiled, for what XLA chooses.
       first: the sharding of the first argument, if it was named, and the number of its dimensions: a result of as
         many that lies likewise is said to lie so.
+      named: which results have a type that names the mesh, so that all their dimensions are.
     """
 
     def __init__(
@@ -193,12 +194,14 @@ class Division:
         ins: Sequence[Sharding | None],
         outs: Sequence[Sharding | None],
         first: tuple[Sharding, int] | None = None,
+        named: Sequence[bool] = (),
     ) -> None:
         self.devices = tuple(devices)
         self.mesh = mesh
         self.ins = list(ins)
         self.outs = list(outs)
         self.first = first
+        self.named = [*named] or [False] * len(self.outs)
 
     @property
     def free(self) -> tuple[list[bool], list[bool]]:
@@ -224,8 +227,8 @@ class Division:
             ]
         found = loaded.get_output_shardings() if None in self.outs else None
         self.outs = [
-            _written(self._chosen(None if found is None else found[i], aval.ndim) if each is None else each, aval)
-            for i, (each, aval) in enumerate(zip(self.outs, out_avals, strict=True))
+            _written(self._chosen(None if found is None else found[i], aval.ndim) if each is None else each, aval, name)
+            for i, (each, aval, name) in enumerate(zip(self.outs, out_avals, self.named, strict=True))
         ]
         return [] if self.simulated else [*map(xla_sharding, self.outs)]  # type: ignore[arg-type]
 
@@ -239,9 +242,14 @@ class Division:
         return found
 
 
-def _written(sharding: Sharding, aval: ShapedArray) -> Sharding:
-    """``sharding`` as JAX writes it for a result of type ``aval``: of keys over devices all dimensions are named."""
-    if not (is_key(aval.dtype) and isinstance(sharding, NamedSharding) and sharding.mesh.size > 1):
+def _written(sharding: Sharding, aval: ShapedArray, named: bool) -> Sharding:
+    """``sharding`` as JAX writes it for a result of type ``aval``: of keys over devices all dimensions are named.
+
+    So are those of others that lie whole on each device, if they are ``named``.
+    """
+    if not isinstance(sharding, NamedSharding):
+        return sharding
+    if not (is_key(aval.dtype) and sharding.mesh.size > 1 or named and sharding.is_fully_replicated):
         return sharding
     return sharding.with_spec(sharding.spec.padded(aval.ndim))
 

@@ -263,9 +263,14 @@ class MeshArray(CommittedArray):
     What is computed with it is computed on these devices, by a program that XLA divides among them. ``kind`` is one
     object for each type and sharding, and holds both: calls are told by it, since the hash of a sharding takes a while,
     and the results of a call are made by filling two slots of each.
+
+    One that was computed on the host, and is on each device only because a mesh is set, is ``computed_on_host``: so is
+    what is computed of such arrays alone, as long as the value is at hand.
     """
 
-    __slots__ = ("kind",)
+    __slots__ = ("kind", "computed_on_host")
+
+    computed_on_host: bool
 
     aval = property(operator.attrgetter("kind.aval"))  # type: ignore[assignment]
     device = property(operator.attrgetter("kind.place"))
@@ -373,6 +378,8 @@ def common_device(args: Sequence[Any], name: str, label: Callable[[int], str] = 
         kind = type(x)
         if kind is CommittedArray:
             place = (x.device,)
+            if type(x.aval) is not ShapedArray:
+                _check_left_mesh(x, label(i), name)
         elif kind is MeshArray:
             place, over_mesh = x.assignment, True
         else:
@@ -386,6 +393,17 @@ def common_device(args: Sequence[Any], name: str, label: Callable[[int], str] = 
                 "with device_put."
             )
     return found if over_mesh or found is None else found[0]
+
+
+def _check_left_mesh(x: CommittedArray, label: str, name: str) -> None:
+    """ValueError if the operand ``x``, on one device, has a type that still says how several divide it."""
+    size = getattr(getattr(x.aval.sharding, "mesh", None), "size", 1)
+    if size > 1:
+        raise ValueError(
+            f"Length of device assignment 1 is not equal to the size of the mesh {size} of aval {x.aval.str_short()}: "
+            f"argument {label} of {name} was brought from a mesh to one device, and its type still says how the mesh "
+            "divides it. Bring it there by way of the host: device_put(numpy.asarray(x), device)."
+        )
 
 
 def placed_text(x: CommittedArray, label: str, name: str) -> str:

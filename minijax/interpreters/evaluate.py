@@ -176,6 +176,8 @@ class EvalTrace(Trace):
         except AttributeError:
             values = None
         if values is None:  # one is on the device
+            if avals.divisions_made:  # types may be at odds, which comes before where arrays are
+                abstract_eval(primitive, tuple([x.aval for x in args]), params)
             device = common_device(args, primitive.name)
             if type(device) is tuple:
                 return _over_mesh(primitive, args, params)
@@ -203,17 +205,17 @@ class EvalTrace(Trace):
 set_base_trace(EvalTrace)
 
 
-# ---------------------------------------------------------------------------------------------- debug_nans
+# ------------------------------------------------------------------------------ debug_nans, a mesh that is set
 
 _evaluate = EvalTrace.process_primitive
 
 
 def _checked(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """``EvalTrace.process_primitive`` once some thread has turned ``debug_nans``, ``debug_infs`` or key checks on."""
+    """``EvalTrace.process_primitive`` once some thread has set a mesh, or turned on checks of results or of keys."""
     if key_checks and not _within.noted:
         out = _noted(self, primitive, args, params)
     else:
-        out = _evaluate(self, primitive, args, params)
+        out = _evaluated(self, primitive, args, params)
     if results_checked():
         for x in out if primitive.multiple_results else (out,):
             for setting, found in _SOUGHT:
@@ -224,8 +226,17 @@ def _checked(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params:
 
 # The settings, and the functions that find what they forbid.
 _SOUGHT: tuple[tuple[Setting, Any], ...] = ((debug_nans, np.isnan), (debug_infs, np.isinf))
-# Not empty once some thread has turned one of them on: who evaluates without this interpreter asks first.
-nan_checks: list[str] = []
+# Not empty once some thread has turned one of them on, or set a mesh: who evaluates without this interpreter asks
+# ``config.evaluated_singly`` first.
+singly: list[str] = []
+# What evaluates an operation so that its results lie over the mesh that is set, once one has been.
+_lay: list[Callable[..., Any]] = []
+
+
+def _evaluated(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    if _lay:
+        return _lay[0](_evaluate, self, primitive, args, params)
+    return _evaluate(self, primitive, args, params)
 
 
 class _Within(threading.local):
@@ -242,7 +253,7 @@ def _noted(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: d
         note_use(primitive, args, params)
     _within.noted = True
     try:
-        return _evaluate(self, primitive, args, params)
+        return _evaluated(self, primitive, args, params)
     finally:
         _within.noted = False
 
@@ -259,7 +270,15 @@ def check_keys(note_use: Callable[[Primitive, Sequence[Any], dict[str, Any]], No
 
 def _check_nans() -> None:
     _check_results()
-    nan_checks.append("debug_nans")
+    singly.append("debug_nans")
+
+
+def lay_over_meshes(lay: Callable[..., Any]) -> None:
+    """Evaluate by ``lay(evaluate, trace, primitive, args, params)`` from now on, wherever a mesh is set."""
+    if not _lay:
+        EvalTrace.process_primitive = _checked  # type: ignore[method-assign]
+        singly.append("set_mesh")
+        _lay.append(lay)
 
 
 def _check_results() -> None:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.config import results_checked
+from minijax.config import evaluated_singly
 from minijax.core import late, observe
 from minijax.core.array import CommittedArray, LiteralArray, get_aval
 from minijax.core.avals import ShapedArray
@@ -31,7 +31,7 @@ from minijax.core.structural import Zero, add_any_p, zero_of
 from minijax.core.trace import state
 from minijax.interpreters.bottom import EVALUATION, Bottom, Type, bottom
 from minijax.interpreters.derived import BackwardProgram, DerivedProgram, Linearization
-from minijax.interpreters.evaluate import nan_checks, quiet_numpy
+from minijax.interpreters.evaluate import quiet_numpy, singly
 from minijax.interpreters.partial_eval import LinearProgram, Residual, dce_eqns, dce_rules
 from minijax.interpreters.stage import JaxprTracer
 from minijax.interpreters.transpose import Arrivals, evaluate_known, transpose_eqn, transpose_program
@@ -332,14 +332,14 @@ class Tape:
 
 def watched() -> bool:
     """Whether somebody is to see every operation, or its result."""
-    return bool(observe.observers) or bool(nan_checks and results_checked())
+    return bool(observe.observers) or bool(singly and evaluated_singly())
 
 
 def followed() -> bool:
     """``watched``, but not by those who only count operations."""
     if observe.observers and (observe.followers or not observe.only_counted()):
         return True
-    return bool(nan_checks and results_checked())
+    return bool(singly and evaluated_singly())
 
 
 class _ForwardRun:

@@ -11,11 +11,12 @@ import numpy as np
 
 from minijax import errors, lax
 from minijax.api.inner import inner_jit
-from minijax.config import promotes_strictly, x64_enabled
-from minijax.core import dtypes
+from minijax.config import context_mesh, promotes_strictly, x64_enabled
+from minijax.core import dtypes, late
 from minijax.core.array import Array, CommittedArray, LiteralArray, MeshArray, as_array, is_foreign
 from minijax.core.avals import divided_as, division
 from minijax.core.keys import is_key
+from minijax.core.primitive import evaluation_watched
 from minijax.core.trace import Tracer
 from minijax.core.varying import varying_like
 from minijax.numpy.mathematics import power
@@ -113,6 +114,8 @@ def array(
         if isinstance(out, LiteralArray) and evaluating():
             # what the user keeps and closes over is an array, not something written into the program
             out = Array(out._value(), out.aval)
+    if evaluation_watched and device is None and out is not object:
+        out = _over_set_mesh(out)
     if ndmin > out.aval.ndim:
         out = lax.expand_dims(out, tuple(range(ndmin - out.aval.ndim)))
     if said is not None:
@@ -251,11 +254,18 @@ def _meant(device: Any, out_sharding: Any, name: str) -> Any:
     return meant_sharding(out_sharding, f"jnp.{name}")
 
 
+def _over_set_mesh(out: Any) -> Any:
+    """The array ``out``, which was made here, over the mesh that is set, if one is and nothing is staged."""
+    return late.public("minijax.ops.meshes.eager", "made")(out) if context_mesh() is not None else out
+
+
 def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any, out_sharding: Any) -> Any:
     _check_forgotten_tuple(name, shape, dtype)
     dtype = user_dtype(float if dtype is None else dtype, name)
     said = None if out_sharding is None else _meant(device, out_sharding, name)
     out = _repeated(value, (dtype, False), _shape(shape, name), said)
+    if evaluation_watched and device is None:
+        return _over_set_mesh(out)
     return out if device is None else placed(out, device)
 
 
@@ -287,6 +297,8 @@ def full(
         out = broadcast_to(ensure("full", fill_value), _shape(shape, "full"), said)
     else:
         out = _repeated(fill_value, wanted, _shape(shape, "full"), said)
+    if evaluation_watched and device is None:
+        return _over_set_mesh(out)
     return out if device is None else placed(out, device)
 
 

@@ -80,7 +80,7 @@ def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) ->
 
 
 def _read_as(dtype: Any) -> Any:
-    return getattr(dtype, "dtype", dtype)
+    return dtype if isinstance(dtype, type) else getattr(dtype, "dtype", dtype)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:

@@ -202,19 +202,5 @@ def test_why_looks_into_a_librarys_jit(session: Session) -> None:
     assert "JAX has not traced b while it was watched" in _text(session, "%why b(x)")
 
 
-def test_a_line_of_jaxs_own_is_told_of_alone(session: Session) -> None:
-    """What minijax did in an earlier line is not told with it; and what failed there can be recorded anew."""
-    session.run_line("import minijax")
-    session.run_line("minijax.jit(lambda q: q * 2)(3.0)")
-    session.run_line("jax.jit(lambda theirs: theirs * 2)(x)")
-    text = _text(session, "%why")
-    assert text.startswith("<lambda> was traced (jax)") and text.count("was traced") == 1
-    session.run_line("jax.jit(lambda q: jnp.dot(q, jnp.ones((5, 4))))(x)")
-    said = "%step jax.jit(lambda q: jnp.dot(q, jnp.ones((5, 4))))(x) records what minijax makes of it"
-    assert said in _text(session, "%step")
-    session.run_line("undefined(x)")
-    assert "records what minijax makes of it" not in _text(session, "%step")
-
-
 def _text(session: Session, line: str) -> str:
     return " ".join(plain(session.run_line(line).shown, 400).split())

@@ -19,7 +19,6 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 
 import numpy as np
 
-from tests.oracle.subject import compiled_quickly
 from tests.sharded import compare
 from tests.sharded.matrix import Names, described, one_way
 
@@ -238,8 +237,7 @@ def signatures() -> Iterator[tuple[str, Any, Any]]:
 
 def main(words: tuple[str, ...]) -> None:
     sliced = "--slice" in words
-    with compiled_quickly():
-        found = differences(tuple(word for word in words if word != "--slice"), sliced)
+    found = differences(tuple(word for word in words if word != "--slice"), sliced)
     print(json.dumps({"programs": len(PROGRAMS) + 2 * len(REFUSED), "differing": found}, indent=1))
 
 

@@ -1,4 +1,4 @@
-"""Types that say how arrays are divided, under transformations, beside JAX: one process with eight devices."""
+"""Types that say how arrays are divided, and arrays that are made while a mesh is set, beside JAX: eight devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minijax.sharding import NamedSharding
 from minijax.sharding import PartitionSpec as P
 
 
-@pytest.mark.parametrize("table", ["explicit_rows", "reduced_rows"])
+@pytest.mark.parametrize("table", ["explicit_rows", "reduced_rows", "eager_rows"])
 def test_types_that_say_how_arrays_are_divided_are_jaxs(table: str) -> None:
     run = subprocess.run(
         [sys.executable, "-m", f"tests.sharded.{table}"],

@@ -14,7 +14,8 @@ PAGE = Path(__file__).with_name("divided.md")
 def test_the_page_does_the_same_with_both(capsys: pytest.CaptureFixture[str]) -> None:
     count = PAGE.read_text().count("{code-cell}")
     assert pages.main([str(PAGE)]) == 0, capsys.readouterr().out
-    assert f"{count} of {count} cells are equal; JAX itself refuses 0" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"{count} of {count} cells are equal" in told and "JAX itself refuses 0" in told
 
 
 def test_cells_are_found_in_each_kind_of_page(tmp_path: Path) -> None:
@@ -45,11 +46,21 @@ def test_imports_are_changed_and_nothing_else(line: str, wanted: str) -> None:
     assert pages.changed(f"x = 'import jax'\n{line}\n") == f"x = 'import jax'\n{wanted}\n"
 
 
+def test_errors_that_a_cell_catches_are_noted() -> None:
+    (found,) = pages.run(["try:\n  {}[1]\nexcept KeyError as e:\n  print('it is', e)\n"])
+    assert found["caught"] == [("KeyError", "1")] and pages.shown(found["shown"], found["caught"]) != "it is 1\n"
+
+
 def test_what_differs_is_told() -> None:
     def cell(shown: str = "", error: str = "", **variables: object) -> dict[str, object]:
         return {"shown": shown, "error": error, "variables": {k: pages.described(v) for k, v in variables.items()}}
 
     assert not pages.differs(cell("[1.0000001  2.]", "ValueError: a", x=1.0), cell("[1. 2.]", "ValueError: b", x=1.0))
     assert {*pages.differs(cell("[1.1]", "", x=1), cell("[1.2]", "KeyError: b", x=1.0))} == {"shown", "error", "x"}
+    mine, other = cell("no: a. Do b.\n"), cell("no: a\n")
+    mine["caught"], other["caught"] = [("ValueError", "a. Do b.")], [("ValueError", "a")]
+    assert not pages.differs(mine, other)
+    other["caught"] = [("KeyError", "a")]
+    assert {*pages.differs(mine, other)} == {"shown"}
     picture = "┌───┬───┐\n│   │   │\n│ 0 │ 1 │\n└───┴───┘"
     assert pages.shown(picture) == pages.shown("│0│1│") != pages.shown("│1│0│")

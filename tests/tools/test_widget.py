@@ -90,9 +90,8 @@ def test_a_recording_of_a_thousand_events_is_small():
 
 def test_it_is_the_same_each_time():
     _, recording = record(vmap(grad(chain)), jnp.ones((2, 3)))
-    page = widget_html(recording, highlight)
-    assert page == widget_html(recording, highlight)
-    data = data_of(page)
+    assert widget_html(recording, highlight) == widget_html(recording, highlight)
+    data = data_of(widget_html(recording, highlight))
     assert data == json.loads(json.dumps(payload(recording, highlight)))
 
 
@@ -280,9 +279,9 @@ def test_a_deep_tree_is_no_deep_markup():
     def nested(x, depth):
         return x if depth == 0 else minijax.jvp(lambda y: nested(y, depth - 1), (x,), (1.0,))[0] * 2.0
 
-    _, recording = record(nested, 1.0, 4)
+    _, recording = record(nested, 1.0, 30)
     deep: tuple = recording.tree
-    for _ in range(4 * MOST_NESTED):  # a page of so deep a tree takes its square of time
+    for _ in range(1000):
         deep = (ScopeRecord(0, 1, "jvp:1", 1, "", ("eval", "jvp:1"), deep),)
     markup = widget_html(Recording("full", tree=deep, events=5))
     assert elements(markup).deepest < 2 * MOST_NESTED + 10

@@ -33,6 +33,7 @@ from minijax.core.guards import check_transfer, transfer_guards
 from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
 from minijax.core.shardings import (
+    Mesh,
     NamedSharding,
     PartitionSpec,
     Placement,
@@ -48,6 +49,7 @@ from minijax.interpreters.partial_eval import dce_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from minijax.lowering.places import with_line_names
 from minijax.ops.call import Compiled, announce, jit_p, kept_inputs, lowered, one_equation
+from minijax.ops.meshes.known_mesh import named_by
 from minijax.ops.sharded import over_mesh
 
 # Of two placements so many differences are told.
@@ -76,7 +78,11 @@ class Partitioned(Compiled):
         # as in JAX, of the first argument that the program takes alone, whatever is said of it
         named = zip(self._taken(ins), self._taken([aval.ndim for aval in closed.in_avals]), strict=True)
         first = next(((s, ndim) if isinstance(s, NamedSharding) else None for s, ndim in named), None)
-        self.division = spmd.Division(devices, mesh, taken, outs, first)
+        whole: list[bool] = []
+        if mesh is not None and mesh.any_explicit and not mesh.are_all_axes_explicit and None in outs:
+            found = named_by(closed, [isinstance(each, NamedSharding) for each in ins])
+            whole = [each is None and name for each, name in zip(outs, found, strict=True)]
+        self.division = spmd.Division(devices, mesh, taken, outs, first, whole)
         return pjrt.compile(with_line_names(text), division=self.division, **options)
 
     def _constant(self, x: Any) -> Any:
@@ -274,6 +280,15 @@ class _Devices:
             self.found, self.count, self.said = devices, count, said
 
 
+def other_devices(said: str, devices: Any) -> ValueError:
+    """What to raise where the operand ``said`` is committed to others than ``devices``, those of the mesh set."""
+    return ValueError(
+        f"Received incompatible devices for jitted computation. Got {said} and jit's context mesh with device ids "
+        f"{[each.id for each in devices]} on platform {devices[0].platform.upper()}. Bring it to the mesh that is set "
+        "with device_put, or compute outside of set_mesh."
+    )
+
+
 def _devices_text(what: str, sharding: Sharding) -> str:
     if sharding.abstract:
         return f"{what} over {mesh_of([sharding])}, which has no devices"
@@ -329,9 +344,11 @@ def placement_of(
             devices.note(sharding, lambda s=sharding: _devices_text(f"out_shardings of {name}", s))  # type: ignore[misc]
     mesh = mesh_of([*chosen, *[s for _, s in inner], *results])
     found = devices.found
-    if found is None and context.mesh is not None and context.mesh.size > 1:
-        if devices.count in (None, context.mesh.size):
+    if isinstance(context.mesh, Mesh):
+        if found is None and devices.count in (None, context.mesh.size):
             found, mesh = context.mesh_devices, context.mesh
+        elif found is not None and found != context.mesh_devices:
+            raise other_devices(devices.said(), context.mesh_devices)
     if found is None and devices.count is not None:
         found = simulated_devices(devices.count)
     elif found is not None and devices.described:
@@ -340,7 +357,11 @@ def placement_of(
     if found is None or not (over or inner or mesh is not None):
         return None
     if mesh is not None and mesh.are_all_axes_explicit:
-        results = [_as_typed(*each, mesh) for each in zip(results, closed.out_avals, strict=True)]
+        named = named_by(closed, [isinstance(each, NamedSharding) for each in chosen]) if None in results else []
+        results = [
+            _as_typed(aval, mesh, named[i]) if each is None else each
+            for i, (each, aval) in enumerate(zip(results, closed.out_avals, strict=True))
+        ]
     return Placement(found, mesh, tuple(chosen), tuple(results))
 
 
@@ -349,9 +370,14 @@ def _over(sharding: Sharding | None, devices: Sequence[Any]) -> Sharding | None:
     return sharding.over(devices) if isinstance(sharding, NamedSharding) else sharding
 
 
-def _as_typed(said: Sharding | None, aval: ShapedArray, mesh: Any) -> Sharding:
-    """How a result lies of which nothing else is said: as its type says, which names all axes that divide it."""
-    return NamedSharding(mesh, whole_spec(aval)) if said is None else said
+def _as_typed(aval: ShapedArray, mesh: Any, named: bool) -> Sharding:
+    """How a result lies of which nothing else is said: as its type says, which names all axes that divide it.
+
+    ``named`` is whether the type names a mesh: see ``known_mesh``.
+    """
+    spec = whole_spec(aval)
+    says = named or any(spec) or spec.unreduced or spec.reduced
+    return NamedSharding(mesh, spec if says else PartitionSpec())
 
 
 def _check_wanted(x: Any, own: Sharding | None, wanted: Sharding, name: str, label: str) -> None:

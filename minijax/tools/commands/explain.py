@@ -56,9 +56,8 @@ def run_why(session: Session, args: Arguments) -> Result:
         shown = document(text(notice[0], role=notice[1])) + _kept(session.first_miss, everything, f"{_NO_MISS}. {_ASK}")
         return Result(shown + _of_jax(session, missed.total() > session.first_miss))
     jax = _of_jax(session, bool(session.recording.caches))
-    earlier = missed.total() == session.first_miss and jax_misses.since(session.jax.first)
-    if jax and (earlier or not session.recording.caches):
-        return Result(jax)  # the last line may have called a jitted function, of JAX's
+    if jax and not session.recording.caches:
+        return Result(jax)  # it may have called a jitted function, of JAX's
     return Result(why_document(session.recording, everything) + jax)
 
 

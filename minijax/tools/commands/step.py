@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from minijax.interop.uses import jax_use
 from minijax.pytree import tree_flatten, tree_leaves, tree_unflatten
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
@@ -103,7 +100,7 @@ def _last(session: Session, args: Arguments) -> Result:
     if failed is None or not failed.replays:
         recording = _last_full(session, failed)
         # what failed since did nothing that could be shown
-        said = "" if failed is None else f"{_nothing_done(failed)}; this is earlier{_with_jax(session, failed)}"
+        said = "" if failed is None else f"{_nothing_done(failed)}; this is earlier"
         return _opened(args, Step(recording, note=said), NOTHING, ended=_ended_in_error(recording))
     _most("step", args)
 
@@ -120,19 +117,6 @@ def _last(session: Session, args: Arguments) -> Result:
 
 def _nothing_done(failed: FailedInput) -> str:
     return f"input {failed.number} failed before the engine did anything ({failed.error})"
-
-
-def _with_jax(session: Session, failed: FailedInput) -> str:
-    """How to step through a call that failed in JAX's own run; '' for any other input."""
-    code = failed.source.strip()
-    if "jax" not in sys.modules or not is_call(code):
-        return ""
-    called = next(node.func for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call))
-    names = {node.id for node in ast.walk(called) if isinstance(node, ast.Name)}
-    used = [session.namespace[name] for name in names if name in session.namespace]
-    if not any(getattr(each, "__name__", "").partition(".")[0] == "jax" or jax_use(each) for each in used):
-        return ""
-    return f"; %step {code} records what minijax makes of it"
 
 
 def interrupted_note(error: BaseException | None) -> str:
@@ -251,9 +235,7 @@ def _last_full(session: Session, failed: FailedInput | None) -> Recording:
             return recording
     if failed is not None:
         debug = f"%{session.command_name('debug')} looks at its variables"
-        raise UsageError(
-            f"{_nothing_done(failed)}: there is nothing to step through{_with_jax(session, failed)}; {debug}"
-        )
+        raise UsageError(f"{_nothing_done(failed)}: there is nothing to step through; {debug}")
     example = session.recording.source.strip() if session.recording is not None else ""
     hint = f"; %step {example} records that line anew" if is_call(example) else ", as in %step grad(f)(3.0)"
     raise UsageError(f"nothing has been recorded in full yet: give %step an expression{hint}")

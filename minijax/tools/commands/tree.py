@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minijax.core.shardings import Sharding
 from minijax.core.trace import Tracer
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Document, document, line, text
-from minijax.tools.documents.words import plural, shortened
+from minijax.tools.documents.words import shortened
 from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.session.source import parse_expression
 from minijax.tools.session.targets import refuse_local
@@ -85,47 +84,33 @@ def run_shards(session: Session, args: Arguments) -> Result:
     node = parse_expression("shards", name)
     refuse_local(session, "shards", name)
     root = taken_apart(session.unwrapped(session.evaluate(node, {})))
-    found = [*_leaves(root, "")]
-    lying = [(path, leaf) for path, leaf in found if is_array(leaf) or shards.is_type(leaf)]
-    leaves = [(path, leaf) for path, leaf in lying if hasattr(leaf, "sharding")]
+    leaves = [(path, leaf) for path, leaf in _arrays(root, "") if hasattr(leaf, "sharding")]
     if not leaves:
         if isinstance(root.value, Tracer):
             said = f"{shortened(name.strip())} is a tracer, and only an array lies somewhere"
             raise UsageError(f"%shards: {said}: %pop closes the level, %hlo --partitioned shows a program's parts")
         kind = type(root.value).__name__
         said = f"{shortened(name.strip())} is of type {kind}, of which nothing lies on a device"
-        raise UsageError(f"%shards: {said}: {_instead(name.strip(), root.value)}")
+        raise UsageError(f"%shards: {said}: %shards jnp.asarray(x) shows where an array lies")
     if len(leaves) == 1 and root.parts is None:
         return Result(document(*shards.blocks(name.strip(), root.value)), root.value)
-    others = len(found) - len(leaves)
-    more = [text(f"{plural(others, 'other value')} in it: of no array on a device", role="muted")] if others else []
-    return Result(document(shards.table(leaves), *more), NOTHING)
+    return Result(document(shards.table(leaves)), NOTHING)
 
 
-def _instead(name: str, value: Any) -> str:
-    """What to ask in place of what does not lie anywhere."""
-    if isinstance(value, Sharding):
-        return "%shards jax.ShapeDtypeStruct((8, 8), 'float32', sharding=...) shows how it divides a shape"
-    if callable(value):
-        return f"%shards {shortened(name)}(x) shows where what it gives lies"
-    return "%shards jnp.asarray(x) shows where an array lies"
-
-
-def _leaves(part: TreePart, path: str) -> Iterator[tuple[str, Any]]:
-    """The leaves below ``part``, as ours say them, with the paths to them."""
+def _arrays(part: TreePart, path: str) -> Iterator[tuple[str, Any]]:
+    """The arrays below ``part``, with the paths to them."""
     for each in part.parts if part.parts is not None else ():
-        yield from _leaves(each, path + each.key)
-    if part.parts is None and part.value is not None:
+        yield from _arrays(each, path + each.key)
+    if part.parts is None and is_array(part.value):
         yield path, part.value
 
 
 COMMANDS = (
     Command(
         "shards",
-        (Param("expr", "text", "an array, a ShapeDtypeStruct, or a container of them", required=True),),
+        (Param("expr", "text", "an array, or a container of arrays", required=True),),
         "Which device has which part of an array: a picture, or a table for three dimensions or more.\n"
-        "Of a container of arrays each leaf has a line: how it is divided, and the bytes that a device holds of it. "
-        "Of a ShapeDtypeStruct it says where an array would lie.",
+        "Of a container of arrays each leaf has a line: how it is divided, and the bytes that a device holds of it.",
         "%shards jnp.ones((4, 8))",
         run_shards,
         group="watch",

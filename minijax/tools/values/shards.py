@@ -9,8 +9,7 @@ import numpy as np
 
 from minijax.api.drawn_shardings import drawing, grid, ranges
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray
-from minijax.core.shardings import Mesh, NamedSharding, Sharding, simulated_devices
+from minijax.core.shardings import NamedSharding, Sharding
 from minijax.interop.values import sharding_of_jax
 from minijax.tools.documents.document import Block, Row, Segment, Table, line, text
 from minijax.tools.documents.words import bytes_text, plural
@@ -19,17 +18,13 @@ from minijax.tools.usage import UsageError
 # Of a table's rows, and of rows of a picture.
 MOST_PARTS = 32
 _WIDTH = 76
-_NOT_SAID = "no sharding says where it would lie"
 
 
 def blocks(name: str, value: Any) -> Iterator[Block]:
     """Where the array ``value`` lies, which the user calls ``name``."""
-    aval = _type(value)
-    shape = aval.shape
-    if value.sharding is None:
-        yield text(line(("name", name), ("muted", " · "), ("type", aval.str_short()), ("muted", f" · {_NOT_SAID}")))
-        return
+    aval = get_aval(value)
     sharding = _sharding(name, value)
+    shape = aval.shape
     tiles = sharding.tiles(len(shape))
     parts, copies = tiles.size // tiles.shape[-1], tiles.shape[-1]
     yield text(
@@ -37,7 +32,7 @@ def blocks(name: str, value: Any) -> Iterator[Block]:
             ("name", name),
             ("muted", " · "),
             ("type", aval.str_short()),
-            ("muted", f"{' would lie' if is_type(value) else ''} on {plural(sharding.num_devices, 'device')} · "),
+            ("muted", f" on {plural(sharding.num_devices, 'device')} · "),
             _division(parts, copies),
         )
     )
@@ -55,15 +50,6 @@ def blocks(name: str, value: Any) -> Iterator[Block]:
     yield from _table(name, shape, sharding, tiles)
 
 
-def is_type(value: Any) -> bool:
-    """Whether ``value`` stands in for an array: it says where one would lie. It may be one of the real JAX's."""
-    return type(value).__name__ == "ShapeDtypeStruct"
-
-
-def _type(value: Any) -> ShapedArray:
-    return ShapedArray(value.shape, value.dtype) if is_type(value) else get_aval(value)
-
-
 def _sharding(name: str, value: Any) -> Sharding:
     """How the array ``value`` is divided, as ours say it; it may be one of the real JAX's."""
     sharding = value.sharding
@@ -71,11 +57,6 @@ def _sharding(name: str, value: Any) -> Sharding:
     if found is None:
         kind = type(sharding).__name__
         raise UsageError(f"%shards: {name} lies as JAX's {kind} says: {name}.addressable_shards has its parts")
-    if isinstance(found, NamedSharding) and not isinstance(found.mesh, Mesh):  # devices by their numbers
-        devices = np.empty(found.mesh.size, object)
-        devices[:] = simulated_devices(found.mesh.size)
-        mesh = Mesh(devices.reshape(found.mesh.axis_sizes), found.mesh.axis_names, found.mesh.axis_types)
-        return NamedSharding(mesh, found.spec)
     return found
 
 
@@ -111,25 +92,19 @@ def _table(name: str, shape: Sequence[int], sharding: Sharding, tiles: np.ndarra
 
 def table(leaves: Sequence[tuple[str, Any]]) -> Table:
     """The arrays of a container, each with its path: how it is divided."""
-    rows: list[tuple[Segment, ...]] = []
+    rows = []
     for path, leaf in leaves:
-        aval = _type(leaf)
-        if leaf.sharding is None:
-            nothing = ("", "")
-            rows.append((("name", path), ("type", aval.str_short()), nothing, nothing, ("muted", _NOT_SAID), nothing))
-            continue
-        sharding = _sharding(path, leaf)
+        aval, sharding = get_aval(leaf), _sharding(path, leaf)
         each = int(np.prod(sharding.shard_shape(aval.shape), dtype=int)) * aval.dtype.itemsize
         tiles = sharding.tiles(aval.ndim)
         spec = repr(sharding.spec) if isinstance(sharding, NamedSharding) else ""
-        would = " (a type)" if is_type(leaf) else ""
         rows.append(
             (
                 ("name", path),
                 ("type", aval.str_short()),
                 ("", spec),
                 ("number", str(sharding.num_devices)),
-                ("", _division(tiles.size // tiles.shape[-1], tiles.shape[-1]) + would),
+                ("", _division(tiles.size // tiles.shape[-1], tiles.shape[-1])),
                 ("number", bytes_text(each)),
             )
         )

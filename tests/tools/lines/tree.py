@@ -22,16 +22,6 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
         "%shards __import__('jax').device_put(__import__('jax').numpy.ones((2, 3)), __import__('jax').devices()[1])",
         ("f32[2,3] on 1 device", "24 B on each device", "│  CPU 1  │"),
     ),
-    (
-        "%shards minijax.ShapeDtypeStruct((4, 2), 'float32', sharding=minijax.NamedSharding(minijax.make_mesh((2,), "
-        "('i',)), minijax.P('i')))",
-        ("f32[4,2] would lie on 2 devices · 2 parts", "P('i',) over a mesh of i=2", "CPU 1"),
-    ),
-    ("%shards minijax.ShapeDtypeStruct((4,), 'float32')", ("f32[4]", "no sharding says where")),
-    (
-        "%shards {'w': v, 't': minijax.ShapeDtypeStruct((4,), 'float32'), 'n': 3}",
-        ("['w']", "all of it on one", "['t']", "no sharding says where", "1 other value in it"),
-    ),
     ("%shards p", ("['l1']['w']", "f32[4,8]", "128 B", "all of it on one")),
 )
 
@@ -44,6 +34,5 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%tree v --depth 0", "--depth needs a number from 1, not 0"),
     ("%tree v --most none", "--most needs an integer"),
     ("%shards", "%shards needs EXPR"),
-    ("%shards f", "f is of type function, of which nothing lies on a device: %shards f(x) shows where"),
-    ("%shards v.sharding", "sharding=...) shows how it divides a shape"),
+    ("%shards f", "f is of type function, of which nothing lies on a device"),
 )

@@ -1,0 +1,140 @@
+"""What is evaluated while a mesh is set: its results lie over the mesh, whole on each of its devices, as JAX's do.
+
+Operands that may be anywhere are computed with on the host, as ever, and the result is put on all devices
+(``MeshArray.computed_on_host``); so is what is computed of such results. Where an operand was put over the mesh by the
+user, or by a compiled program, the operation is compiled for its devices. Importing this turns it on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from minijax.core import observe
+from minijax.core.array import Array, CommittedArray, LiteralArray, MeshArray, placed_text
+from minijax.core.keys import is_key
+from minijax.core.primitive import Primitive
+from minijax.core.shardings import Mesh, NamedSharding, PartitionSpec, Sharding, context
+from minijax.core.trace import Tracer, state
+from minijax.interpreters.evaluate import lay_over_meshes
+from minijax.ops import custom_jvp, custom_vjp
+from minijax.ops.call import jit_p
+from minijax.ops.meshes import constraint, reshard, shard_map
+from minijax.ops.meshes.known_mesh import lies_over_mesh, named, named_by
+from minijax.ops.meshes.partitioned import other_devices
+from minijax.ops.random.keys import random_wrap_p
+from minijax.ops.sharded import over_mesh
+from minijax.pytree import tree_leaves, tree_map, tree_unflatten
+
+# Those that see themselves to where results are, or call functions whose operations do.
+_apart: set[Primitive] = {
+    jit_p, shard_map.shard_map_p, reshard.reshard_p, constraint.sharding_constraint_p, random_wrap_p,
+    custom_jvp.custom_jvp_call_p, custom_vjp.custom_vjp_call_p,
+}
+
+
+class _Laying(threading.local):
+    """Whether a thread computes on the host what is to be put over the mesh afterwards."""
+
+    host = False
+
+
+_laying = _Laying()
+
+
+@contextlib.contextmanager
+def on_host() -> Iterator[None]:
+    """What is evaluated in this block is not put over the mesh that is set."""
+    before, _laying.host = _laying.host, True
+    try:
+        yield
+    finally:
+        _laying.host = before
+
+
+def laying() -> Mesh | None:
+    """The mesh over which results of operations lie here; None where they may be anywhere, or are staged."""
+    mesh = context.mesh
+    return mesh if isinstance(mesh, Mesh) and not _laying.host and state.dynamic.level == 0 else None
+
+
+def evaluate(
+    usual: Callable[..., Any], trace: Any, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
+) -> Any:
+    """The result or results of an operation, which ``usual(trace, primitive, args, params)`` evaluates."""
+    mesh = laying()
+    if mesh is None or primitive in _apart:
+        return usual(trace, primitive, args, params)
+    _check_devices(args, mesh, primitive.name)
+    values = args if primitive.takes_refs else _on_host(args, mesh, params)
+    if values is None:
+        return usual(trace, primitive, args, params)
+    with on_host():
+        out = usual(trace, primitive, values, params)
+    ins = [*map(lies_over_mesh, args)]
+    if not isinstance(out, (list, tuple)):
+        return laid(out, mesh, named(primitive, ins, params, 1)[0])
+    return [laid(x, mesh, known) for x, known in zip(out, named(primitive, ins, params, len(out)), strict=True)]
+
+
+def _check_devices(args: Sequence[Any], mesh: Mesh, name: str) -> None:
+    """ValueError if one of ``args`` is committed to other devices than those of ``mesh``."""
+    devices = tuple(mesh.devices.flat)
+    for i, x in enumerate(args):
+        if isinstance(x, CommittedArray) and (x.assignment if type(x) is MeshArray else (x.device,)) != devices:
+            raise other_devices(placed_text(x, f"args[{i}]", name), devices)
+
+
+def _on_host(args: Sequence[Any], mesh: Mesh, params: dict[str, Any]) -> Sequence[Any] | None:
+    """``args`` as arrays on the host, if they are there or may be anywhere; None if the operation is the compiler's."""
+    if any(isinstance(said, Sharding) for said in params.values()):
+        return None
+    values = []
+    for x in args:
+        if type(x) is MeshArray:
+            if not (getattr(x, "computed_on_host", False) and x.on_host and x.device.mesh == mesh):
+                return None
+            x = Array(x._value(), x.aval)
+        elif isinstance(x, (CommittedArray, Tracer)):
+            return None
+        values.append(x)
+    return values
+
+
+def laid(x: Any, mesh: Mesh, names_mesh: bool = False) -> Any:
+    """The array ``x`` over ``mesh``, whole on each device, if it may be anywhere; anything else as it is."""
+    if type(x) is not Array and type(x) is not LiteralArray:
+        return x
+    ndim = x.aval.ndim if names_mesh and mesh.any_explicit or is_key(x.aval.dtype) else 0
+    out = over_mesh(x, NamedSharding(mesh, PartitionSpec(*[None] * ndim)))
+    out._host = x._value()
+    out.computed_on_host = True
+    return out
+
+
+def made(x: Any) -> Any:
+    """What a function has made of host values, over the mesh that is set where ``laying``."""
+    mesh = laying()
+    return x if mesh is None else laid(x, mesh)
+
+
+def called(jitted: Any, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``fun(*args, **kwargs)``, of a function of the library that is one program, ``jitted``, in JAX."""
+    mesh = laying()
+    leaves = tree_leaves((args, kwargs))
+    if mesh is None or any(isinstance(x, Tracer) for x in leaves):
+        return fun(*args, **kwargs)
+    if _on_host(leaves, mesh, {}) is None:
+        return jitted(*args, **kwargs)
+    with observe.unobserved():
+        staged, operands = jitted.staged_call(args, kwargs)
+    known = named_by(staged.closed, [*map(lies_over_mesh, (*staged.outer, *operands))])
+    args, kwargs = tree_map(lambda x: Array(x._value(), x.aval) if type(x) is MeshArray else x, (args, kwargs))
+    with on_host():
+        outs = tree_leaves(fun(*args, **kwargs))
+    return tree_unflatten(staged.out_tree, [*map(laid, outs, [mesh] * len(outs), known)])
+
+
+lay_over_meshes(evaluate)

@@ -1,0 +1,101 @@
+"""Which results have a type that names a mesh: JAX says with an entry for each dimension how these lie, ``P(None,)``.
+
+While a mesh with explicit axes is set, an operation of several operands, or of none, names that mesh; one that follows
+an operand names what the operand does. Arrays that lie over a mesh name it, all others none. Here plain types stand for
+both, so a program is gone through where it has to be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minijax.core import structural
+from minijax.core.array import MeshArray
+from minijax.core.primitive import Primitive
+from minijax.core.shardings import NamedSharding
+from minijax.ir.jaxpr import ClosedJaxpr, Var
+from minijax.ops import (
+    callback,
+    checkpoint,
+    clamp,
+    cond,
+    dot,
+    index,
+    linear_solve,
+    nary,
+    reducer,
+    scatter,
+    select,
+    shape,
+    slicing,
+    sort,
+    while_loop,
+)
+from minijax.ops.random import bits, threefry
+from minijax.ops.windows import pooling
+
+# Those that name the mesh that is set, whatever their operands.
+naming = {
+    structural.broadcast_in_dim_p, shape.iota_p, slicing.concatenate_p, slicing.stack_p, select.select_n_p,
+    index.gather_p, scatter.scatter_p, scatter.scatter_add_p, scatter.scatter_sub_p, scatter.scatter_mul_p,
+    scatter.scatter_min_p, scatter.scatter_max_p, bits.random_bits_p, bits.random_fold_in_p, bits.random_split_p,
+    threefry.threefry2x32_p,
+}
+_each_its_own = {sort.sort_p, checkpoint.optimization_barrier_p, reducer.reduce_p}
+# The operand that others follow, which is the first of all that are not here.
+_followed = {clamp.clamp_p: 1, pooling.select_and_scatter_add_p: 1, linear_solve.linear_solve_p: -1}
+_never = {callback.pure_callback_p, callback.io_callback_p}
+
+
+def named(primitive: Primitive, ins: Sequence[bool], params: dict[str, Any], outs: int) -> list[bool]:
+    """Whether each of ``outs`` results of an operation has a type that names a mesh, given which operands have one."""
+    if primitive in nary.elementwise_primitives:
+        return [len(ins) > 1 or any(ins)] * outs
+    if primitive in naming or not ins and primitive not in _never:
+        return [True] * outs
+    if primitive in _never:
+        return [False] * outs
+    if primitive in _each_its_own:
+        return [*ins[:outs]]
+    program = _program(primitive, ins, params)
+    if program is not None:
+        return named_by(*program)
+    if primitive is dot.dot_general_p:
+        return [any(ins)] * outs
+    at = _followed.get(primitive, 0)
+    return [ins[at] if -len(ins) <= at < len(ins) else ins[0]] * outs
+
+
+def _program(
+    primitive: Primitive, ins: Sequence[bool], params: dict[str, Any]
+) -> tuple[ClosedJaxpr, list[bool]] | None:
+    """The program that computes the results of an operation, and which of its inputs name a mesh."""
+    if primitive is cond.cond_p:
+        return params["branches"][0], [*ins[1:]]
+    if primitive is while_loop.while_p:
+        return params["body_jaxpr"], [*ins[params["cond_nconsts"] :]]
+    for value in params.values():
+        if isinstance(value, ClosedJaxpr) and len(value.in_avals) == len(ins):
+            return value, [*ins]
+    return None
+
+
+def named_by(closed: ClosedJaxpr, ins: Sequence[bool]) -> list[bool]:
+    """The same of the results of a program, found once for each ``ins``."""
+    key = ("names a mesh", *ins)
+    found: list[bool] | None = closed.memo.get(key)
+    if found is None:
+        known: dict[Any, bool] = dict(zip(closed.jaxpr.invars, ins, strict=True))
+        known |= {var: lies_over_mesh(x) for var, x in zip(closed.jaxpr.constvars, closed.consts, strict=True)}
+        for eqn in closed.eqns:
+            operands = [isinstance(x, Var) and known[x] for x in eqn.invars]
+            known |= zip(eqn.outvars, named(eqn.primitive, operands, eqn.params, len(eqn.outvars)), strict=True)
+        found = closed.memo[key] = [isinstance(x, Var) and known[x] for x in closed.jaxpr.outvars]
+    return found
+
+
+def lies_over_mesh(x: Any) -> bool:
+    """Whether the type of the operand ``x`` names a mesh: so it does of an array, or stand-in, that lies over one."""
+    sharding = x.device if type(x) is MeshArray else getattr(x, "sharding", None) if not hasattr(x, "_buffer") else None
+    return isinstance(sharding, NamedSharding)

@@ -1,0 +1,147 @@
+"""Where arrays lie that are made while a mesh is set, and how that is written: each row here and in JAX.
+
+``python -m tests.sharded.eager_rows`` prints a JSON object: the axes' types and the row -> [ours, theirs]. A result is
+the type of each array, its spec or place, and whether it is committed; or the kind of the error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
+
+import jax
+import numpy as np
+
+import minijax
+
+HOST = np.arange(8, dtype=np.float32)
+
+
+def _rows(of: Any, x: Any) -> dict[str, Any]:
+    """``x`` was made before the mesh was set."""
+    jnp, lax, random, P = of.numpy, of.lax, of.random, of.sharding.PartitionSpec
+
+    def divided() -> Any:
+        return of.device_put(HOST, P("x"))
+
+    def other() -> Any:
+        return of.device_put(HOST, of.devices()[1])
+
+    return {
+        "array of lists": lambda: jnp.array([[1.0, 2.0]]),
+        "array of a number": lambda: jnp.array(3.0),
+        "array of NumPy's": lambda: jnp.array(HOST),
+        "asarray of NumPy's": lambda: jnp.asarray(HOST),
+        "array of an array": lambda: jnp.array(x),
+        "asarray of an array": lambda: jnp.asarray(x),
+        "array, ndmin": lambda: jnp.array([1, 2], ndmin=2),
+        "array of arrays": lambda: jnp.array([x[0], x[1]]),
+        "float32": lambda: jnp.float32(3),
+        "zeros": lambda: jnp.zeros((8, 4)),
+        "zeros, a scalar": lambda: jnp.zeros(()),
+        "full": lambda: jnp.full((8,), 2.0),
+        "full of an array": lambda: jnp.full((2, 8), HOST),
+        "zeros_like": lambda: jnp.zeros_like(x),
+        "zeros_like of an array here": lambda: jnp.zeros_like(jnp.array([1.0, 2.0])),
+        "ones_like of a divided one": lambda: jnp.ones_like(divided()),
+        "arange": lambda: jnp.arange(8),
+        "arange from": lambda: jnp.arange(2, 8, 2),
+        "linspace": lambda: jnp.linspace(0, 1, 5),
+        "eye": lambda: jnp.eye(4),
+        "iota": lambda: lax.iota(np.float32, 8),
+        "meshgrid": lambda: jnp.meshgrid(HOST, HOST),
+        "key": lambda: random.key(0),
+        "split": lambda: random.split(random.key(0)),
+        "keys, unpacked": lambda: list(random.split(random.key(0))),
+        "normal": lambda: random.normal(random.key(0), (8, 4)),
+        "randint": lambda: random.randint(random.key(0), (8,), 0, 4),
+        "device_put": lambda: of.device_put(HOST),
+        "device_put of an array here": lambda: of.device_put(jnp.zeros(8)),
+        "device_put to a device": lambda: of.device_put(jnp.zeros(8), of.devices()[2]),
+        "device_put to P()": lambda: of.device_put(HOST, P()),
+        "x + 1": lambda: x + 1,
+        "zeros + 1": lambda: jnp.zeros((8, 4)) + 1,
+        "add of NumPy's": lambda: jnp.add(HOST, HOST),
+        "sin": lambda: jnp.sin(x),
+        "sin of NumPy's": lambda: jnp.sin(HOST),
+        "neg": lambda: -x,
+        "with a divided one": lambda: divided() + x,
+        "with one on another device": lambda: other() + 1,
+        "a call with one on another device": lambda: of.jit(jnp.sin)(other()),
+        "reshape": lambda: x.reshape(4, 2),
+        "reshape of arange": lambda: jnp.arange(8).reshape(4, 2),
+        "x[None]": lambda: x[None],
+        "an index": lambda: jnp.zeros((8, 4))[0],
+        "a slice": lambda: x[2:4],
+        "an index of arrays": lambda: x[jnp.array([1, 2])],
+        "a mask": lambda: x[x > 3],
+        "all of it": lambda: x[:],
+        "iteration": lambda: list(jnp.arange(3)),
+        "at": lambda: x.at[0].set(1.0),
+        "matmul": lambda: jnp.zeros((8, 4)) @ jnp.ones((4, 2)),
+        "sum": lambda: jnp.zeros((8, 4)).sum(0),
+        "sort": lambda: jnp.sort(x),
+        "where": lambda: jnp.where(x > 3, x, 0),
+        "concatenate": lambda: jnp.concatenate([x, x]),
+        "tile": lambda: jnp.tile(x, 2),
+        "astype": lambda: x.astype(int),
+        "copy": lambda: x.copy(),
+        "softmax": lambda: of.nn.softmax(x),
+        "pad": lambda: jnp.pad(x, 1),
+        "a call": lambda: of.jit(lambda v: (v, v + 1, jnp.zeros(3)))(x),
+        "a call of NumPy's": lambda: of.jit(lambda v: v + 1)(HOST),
+        "a call of none": lambda: of.jit(lambda: jnp.ones(3))(),
+        "a call with a constant": lambda: of.jit(lambda: jnp.array([1.0, 2.0]))(),
+        "a gradient": lambda: of.grad(lambda v: (v * v).sum())(x),
+        "a pushforward": lambda: of.jvp(jnp.sin, (x,), (x,)),
+        "jacfwd": lambda: of.jacfwd(jnp.sin)(x),
+        "vmap": lambda: of.vmap(lambda v: v * 2)(x),
+        "scan": lambda: lax.scan(lambda c, v: (c + v, c), 0.0, x),
+        "fori_loop": lambda: lax.fori_loop(0, 3, lambda i, c: c + i, x),
+        "cond": lambda: lax.cond(True, lambda v: v, lambda v: v + 1, x),
+        "a reference": lambda: of.new_ref(x)[...],
+        "shard_map of a whole one": lambda: of.shard_map(jnp.sin, in_specs=P("x"), out_specs=P("x"))(jnp.arange(8.0)),
+        "shard_map of an older one": lambda: of.shard_map(jnp.sin, in_specs=P("x"), out_specs=P("x"))(x),
+    }
+
+
+def _told(of: Any, make: Any) -> Any:
+    try:
+        leaves = of.tree.leaves(make())
+    except Exception as error:
+        return type(error).__name__
+    found = []
+    for x in leaves:
+        place = str(getattr(x.sharding, "spec", x.sharding))
+        found.append([str(of.typeof(x)).lstrip("~"), place, bool(x.committed)])
+    return found
+
+
+def _all(of: Any) -> dict[str, Any]:
+    x = of.numpy.arange(8.0)
+    kinds = of.sharding.AxisType
+    found = {}
+    for name, types in (("explicit", (kinds.Explicit,) * 2), ("auto", (kinds.Auto,) * 2)):
+        with of.set_mesh(of.make_mesh((4, 2), ("x", "y"), axis_types=types)):
+            found |= {f"{name}: {row}": _told(of, make) for row, make in _rows(of, x).items()}
+    # nothing of it is left behind
+    found["afterwards"] = _told(of, lambda: (of.numpy.arange(8.0), x + 1, of.jacfwd(of.numpy.sin)(x)))
+    # one device's array whose type says that several divide it
+    mesh = of.make_mesh((4, 2), ("x", "y"))
+    place = of.sharding.NamedSharding(mesh, of.sharding.PartitionSpec("x", "y"))
+    alone = of.device_put(of.device_put(np.ones((8, 8), np.float32), place), of.devices()[0])
+    for row, function in (("sin", of.numpy.sin), ("dot", lambda v: v @ v), ("call", of.jit(lambda v: v + 1))):
+        found[f"brought to one device: {row}"] = _told(of, lambda function=function: function(alone))
+    return found
+
+
+def main() -> None:
+    ours, theirs = _all(minijax), _all(jax)
+    print(json.dumps({name: [ours[name], theirs[name]] for name in ours}))
+
+
+if __name__ == "__main__":
+    main()
