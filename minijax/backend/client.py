@@ -60,7 +60,6 @@ class Runtime:
         self.error: type[Exception] = xla.JaxRuntimeError
         self._one, self._many = _sharding_classes(xla, xla_client)
         self._on_one = {device: self._one(device) for device in self.local_devices}
-        self._across: dict[tuple[Any, ...], Any] = {}
         self.process_count = 1 + max(device.process_index for device in self.devices)
         self.default_device = self.local_devices[0]
         self.default_list = [self.default_device]
