@@ -283,8 +283,10 @@ def pmap(
 ) -> PmapFunction:
     """``fun`` compiled by XLA for several devices and run on all of them at once, each on one slice of the arguments.
 
-    Results stay on the devices, one slice on each; another ``pmap`` takes them from there. With several processes (see
-    ``minijax.distributed``) each passes the slices for its own devices and gets back their results.
+    It is ``jit`` of a ``shard_map`` over a mesh of one axis. Results lie on the devices, one slice on each, as a
+    ``NamedSharding`` over that mesh says; another ``pmap``, ``jit`` and ``shard_map`` take them from there. With
+    several processes (see ``minijax.distributed``) each passes the slices for its own devices and gets back their
+    results; within another transformation a ``pmap`` is then over the devices of its own process.
 
     Args:
       fun: a function of pytrees of arrays, written for one slice. Collectives of ``minijax.lax`` talk to the others.
@@ -293,13 +295,15 @@ def pmap(
         that are prefixes of the arguments. Keyword arguments are mapped along axis 0.
       out_axes: likewise for the outputs; None takes the first device's value, which should be the same for all.
       static_broadcasted_argnums: positional arguments passed to ``fun`` as they are; hashable.
-      devices: the devices to run on, one for each slice; the first ones by default.
+      devices: the devices to run on, at least one for each slice; all by default, of which the first are taken.
       backend: the platform's name, if it is to be checked.
       axis_size: the number of slices in all processes, if it is to be checked.
       donate_argnums: positional arguments whose memory XLA may reuse.
 
     Raises:
-      ValueError, when called: more slices than devices; axes that do not fit the arguments; sizes that differ.
+      ValueError, when called: more slices than devices; axes that do not fit the arguments; sizes that differ; an
+      argument is committed in another division, or to one device; another mesh is set, or it is called within a
+      ``pmap`` or ``shard_map``. RuntimeError, when called: ``backend`` is another platform.
       TypeError: an argument or an output is no array, or ``in_axes`` holds something else than ints.
     """
     check_callable(fun)
