@@ -167,8 +167,9 @@ def gather(buffer: Buffer, sharding: Sharding, aval: ShapedArray) -> Any:
         else:
             places = sharding.devices_indices_map(aval.shape)
             value = np.empty(shape, physical_aval(aval).dtype)
-            for device, piece in zip(sharding.local_devices, pieces, strict=True):
-                value[places[device]] = to_numpy(piece)
+            if value.size:  # of an array without elements XLA keeps all on every device, whatever was asked
+                for device, piece in zip(sharding.local_devices, pieces, strict=True):
+                    value[places[device]] = to_numpy(piece)
             value.flags.writeable = False
     except rt.error as error:
         raise runtime_error(error, "fetching a buffer") from None

@@ -675,3 +675,12 @@ def test_four_devices() -> None:
     command = [sys.executable, "-c", FOUR_DEVICES]
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (0, 2)])
+def test_arrays_without_elements_are_divided_and_read_back(shape: tuple[int, ...]) -> None:
+    """XLA keeps all of them on every device; JAX, asked for their value, raises."""
+    mesh = Mesh(minijax.devices()[:2], ("x",))
+    spec = PartitionSpec(*["x" if size else None for size in shape])
+    doubled = minijax.shard_map(lambda x: x * 2, mesh=mesh, in_specs=spec, out_specs=spec)(jnp.zeros(shape))
+    assert doubled.sharding.spec == spec and np.asarray(doubled).shape == shape
