@@ -12,8 +12,8 @@ from minijax import errors, lax
 from minijax.backend import pjrt
 from minijax.config import x64_enabled
 from minijax.core import dtypes, late
-from minijax.core.array import Array, is_foreign
-from minijax.core.avals import AnyArray
+from minijax.core.array import Array, MeshArray, is_foreign
+from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.operands import levels_text
 from minijax.core.trace import Tracer
 from minijax.numpy import creation, linear, manipulation, mathematics, reductions, sorting, ufuncs
@@ -127,6 +127,10 @@ def _contains(self: Any, item: Any) -> Any:
 def _iterate(self: Any) -> Iterator[Any]:
     if not self.aval.shape:
         raise TypeError("iteration over a 0-d array")
+    if type(self) is MeshArray and not self.device.is_fully_replicated:
+        # as in JAX, rows of what is divided lie nowhere in particular, and their types say nothing of it
+        value, aval = self._value(), ShapedArray(self.aval.shape[1:], self.aval.dtype)
+        return (Array(value[i, ...], aval) for i in range(len(value)))
     return (lax.index_in_dim(self, i, 0, False) for i in range(self.aval.shape[0]))
 
 

@@ -80,6 +80,7 @@ def _rows(of: Any, x: Any) -> dict[str, Any]:
         "a mask": lambda: x[x > 3],
         "all of it": lambda: x[:],
         "iteration": lambda: list(jnp.arange(3)),
+        "iteration over a divided one": lambda: list(divided()),
         "at": lambda: x.at[0].set(1.0),
         "matmul": lambda: jnp.zeros((8, 4)) @ jnp.ones((4, 2)),
         "sum": lambda: jnp.zeros((8, 4)).sum(0),
@@ -132,7 +133,12 @@ def _all(of: Any) -> dict[str, Any]:
     # one device's array whose type says that several divide it
     mesh = of.make_mesh((4, 2), ("x", "y"))
     place = of.sharding.NamedSharding(mesh, of.sharding.PartitionSpec("x", "y"))
-    alone = of.device_put(of.device_put(np.ones((8, 8), np.float32), place), of.devices()[0])
+    divided = of.device_put(np.ones((8, 8), np.float32), place)
+    found["iteration over a divided one"] = _told(of, lambda: list(divided))
+    along_x = of.sharding.NamedSharding(mesh, of.sharding.PartitionSpec("x"))
+    keys = of.device_put(of.random.split(of.random.key(0), 8), along_x)
+    found["iteration over divided keys"] = _told(of, lambda: list(keys))
+    alone = of.device_put(divided, of.devices()[0])
     for row, function in (("sin", of.numpy.sin), ("dot", lambda v: v @ v), ("call", of.jit(lambda v: v + 1))):
         found[f"brought to one device: {row}"] = _told(of, lambda function=function: function(alone))
     return found
