@@ -33,6 +33,7 @@ __all__ = [
     "TracerIntegerConversionError",
     "UnexpectedTracerError",
     "XlaRuntimeError",
+    "did_you_mean",
     "escaped_tracer_error",
     "is_user_file",
     "raw_user_frame",
@@ -263,6 +264,20 @@ def source_line(frame: FrameType | None = None) -> str:
 
 
 # --- what happened ------------------------------------------------------------------------------------------
+
+
+def did_you_mean(word: object, words: Iterable[object], prefix: str = "", alike: float = 0.6) -> str:
+    """`` Did you mean --check?`` for the nearest of ``words``, or nothing if none is ``alike`` enough (1: the same).
+
+    Names of axes may be anything that can be hashed; only words are like each other.
+    """
+    import difflib  # 1 ms, and only mistakes need it
+
+    if not isinstance(word, str) or not word:
+        return ""
+    known = [each for each in words if isinstance(each, str)]
+    close = [each for each in known if each.startswith(word)] or difflib.get_close_matches(word, known, 1, alike)
+    return f" Did you mean {prefix}{close[0]}?" if close else ""
 
 
 def _aval_text(value: Any) -> str:

@@ -251,6 +251,49 @@ def root_from_text(ns):
 # --- named axes --------------------------------------------------------------------------------------------
 
 
+@misuse("unbound axis name: batch", advice=("Did you mean batches?",))
+def psum_over_a_misspelt_name(ns):
+    ns.vmap(lambda x: ns.lax.psum(x, "batch"), axis_name="batches")(X3)
+
+
+def over_devices(ns: Any, **said: Any) -> tuple[Any, Any]:
+    """A mesh of one device along ``data``, and ``said`` as a spec of the axes along which sums are not taken."""
+    sharding = importlib.import_module(ns.__name__ + ".sharding")
+    return ns.make_mesh((1,), ("data",)), sharding.PartitionSpec(said.pop("divided", None), **said)
+
+
+def named_sharding(ns: Any, mesh: Any, spec: Any) -> Any:
+    """``NamedSharding`` of this library."""
+    return importlib.import_module(ns.__name__ + ".sharding").NamedSharding(mesh, spec)
+
+
+@misuse("Resource axis: dta of", "is not found in mesh: ('data',)", advice=("Did you mean data?",))
+def sharding_along_a_misspelt_axis(ns):
+    named_sharding(ns, *over_devices(ns, divided="dta"))
+
+
+@misuse("Resource axis: rows of", "is not found in mesh: ('data',)", advice=("Name an axis that the mesh has",))
+def sharding_along_no_axis(ns):
+    named_sharding(ns, *over_devices(ns, divided="rows"))
+
+
+@misuse("Unreduced axes dta is not found in mesh.axis_names=('data',)", advice=("Did you mean data?",))
+def sums_along_a_misspelt_axis(ns):
+    named_sharding(ns, *over_devices(ns, unreduced={"dta"}))
+
+
+@misuse("in_specs", "to an axis marked as manual", "dta", advice=("the mesh does not have", "Did you mean data?"))
+def shard_map_along_a_misspelt_axis(ns):
+    mesh, spec = over_devices(ns, divided="dta")
+    ns.shard_map(lambda x: x, mesh=mesh, in_specs=spec, out_specs=spec)(X3)
+
+
+@misuse("{'dta'}", "to be a subset of mesh.axis_names", advice=("Did you mean data?",))
+def shard_map_by_a_misspelt_axis(ns):
+    mesh, spec = over_devices(ns)
+    ns.shard_map(lambda x: x, mesh=mesh, in_specs=spec, out_specs=spec, axis_names={"dta"})(X3)
+
+
 @misuse("unbound axis name: i", advice=("mapped by vmap or pmap",))
 def psum_outside(ns):
     ns.lax.psum(X3, "i")

@@ -24,6 +24,7 @@ from minijax.core.shardings import (
     PartitionSpec,
     axes_of_part,
     axes_of_spec,
+    axis_hint,
     check_axes_once,
     context,
 )
@@ -250,6 +251,7 @@ class ShardMapped:
         if unknown:
             raise ValueError(
                 f"jax.shard_map requires axis_names={set(axes)} to be a subset of mesh.axis_names={mesh.axis_names}."
+                f"{axis_hint(next(iter(unknown)), mesh)}"
             )
         axes = axes.difference(manual_axes())  # along the others it runs on each device already
         if self.in_specs is None and mesh.any_explicit:
@@ -352,9 +354,11 @@ class ShardMapped:
             named = [name for name in names if name is not None]
             for name in named:
                 if name not in axes:
+                    there = name in mesh.axis_names
+                    advice = " Name it in axis_names, or leave it out." if there else axis_hint(name, mesh)
                     raise ValueError(
                         f"shard_map {what} argument must refer to an axis marked as manual ({set(axes) or '{}'}), but "
-                        f"{spec} refers to {name!r}. Name it in axis_names, or leave it out."
+                        f"{spec} refers to {name!r}{'' if there else ', which the mesh does not have'}.{advice}"
                     )
             check_axes_once(spec, mesh)
             if spec.unreduced or spec.reduced:

@@ -20,6 +20,7 @@ from minijax.config import set_context_mesh
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import evaluation_watched
 from minijax.core.structural import UNSPECIFIED
+from minijax.errors import did_you_mean
 from minijax.pytree import tree_leaves
 
 # Where devices keep arrays.
@@ -584,7 +585,9 @@ class NamedSharding(Sharding):
         self.memory_kind = memory_kind or _MEMORY
         for name in axes_of_spec(spec):
             if name not in mesh.axis_names:
-                raise ValueError(f"Resource axis: {name} of {spec} is not found in mesh: {mesh.axis_names}.")
+                raise ValueError(
+                    f"Resource axis: {name} of {spec} is not found in mesh: {mesh.axis_names}.{axis_hint(name, mesh)}"
+                )
         check_axes_once(spec, mesh)
         if spec.unreduced or spec.reduced:
             _check_summed(mesh, spec)
@@ -673,6 +676,11 @@ class NamedSharding(Sharding):
         return f"NamedSharding(mesh={self.mesh!s}, spec={self.spec}, memory_kind={self.memory_kind})"
 
 
+def axis_hint(name: Any, mesh: AbstractMesh) -> str:
+    """What to do about a name that no axis of ``mesh`` has: `` Did you mean data?`` if one is like it."""
+    return did_you_mean(name, mesh.axis_names) or " Name an axis that the mesh has."
+
+
 def _check_summed(mesh: AbstractMesh, spec: PartitionSpec) -> None:
     """ValueError unless the axes that are reduced or unreduced are explicit ones of ``mesh``."""
     kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
@@ -681,6 +689,7 @@ def _check_summed(mesh: AbstractMesh, spec: PartitionSpec) -> None:
             if name not in kinds:
                 raise ValueError(
                     f"{said} axes {name} is not found in mesh.axis_names={mesh.axis_names}. Got pspec={spec}."
+                    f"{axis_hint(name, mesh)}"
                 )
             if kinds[name] is not AxisType.Explicit:
                 raise ValueError(

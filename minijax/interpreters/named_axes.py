@@ -15,6 +15,7 @@ from typing import Any
 from minijax.core.primitive import Primitive, bind_at
 from minijax.core.trace import find_top_trace, state
 from minijax.core.varying import CHECKED
+from minijax.errors import did_you_mean
 from minijax.interpreters.vmap import BatchTrace
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 
@@ -99,7 +100,7 @@ def axis_env_size(name: Any) -> int:
     raise NameError(
         f"unbound axis name: {name}. Call the collective inside a function mapped by vmap or pmap with "
         f"axis_name={name!r}, or by shard_map over a mesh that has this axis; the axis names bound "
-        f"here are: {bound or 'none'}."
+        f"here are: {bound or 'none'}.{did_you_mean(name, (known for known, _ in state.axis_env))}"
     )
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from minijax.core.named import Frozen
-from minijax.tools.usage import UsageError, did_you_mean
+from minijax.errors import did_you_mean
+from minijax.tools.usage import UsageError
 
 
 class Param(Frozen):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minijax.errors import did_you_mean
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.commands.step import MOST
 from minijax.tools.documents.document import Code, Table, document, text
 from minijax.tools.recording.log import log_document
 from minijax.tools.session.result import NOTHING, Result, Step
-from minijax.tools.usage import UsageError, did_you_mean
+from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minijax.core.trace import state
+from minijax.errors import did_you_mean
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.commands.panels import last_recording
@@ -13,7 +14,7 @@ from minijax.tools.recording import panels
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.session.result import Result
 from minijax.tools.session.source import parse_expression
-from minijax.tools.usage import UsageError, did_you_mean
+from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from minijax.tools.live.level import Level

@@ -14,6 +14,7 @@ import numpy as np
 from minijax.core.array import Array, LiteralArray, as_array
 from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
+from minijax.errors import did_you_mean
 from minijax.interop.uses import is_jax_array
 from minijax.pytree import keystr, tree_flatten_with_path, tree_leaves, tree_map
 from minijax.tools.commands.arguments import Arguments, Param
@@ -25,7 +26,7 @@ from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import BindRecord, place_parts
 from minijax.tools.session import targets
 from minijax.tools.session.result import NOTHING, Result, Step
-from minijax.tools.usage import UsageError, did_you_mean
+from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from minijax.tools.explain.origin import OriginLane

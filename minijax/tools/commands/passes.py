@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minijax.backend.profiling import ProfilerBusy
+from minijax.errors import did_you_mean
 from minijax.ir.jaxpr import is_effectful
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
@@ -13,7 +14,7 @@ from minijax.tools.commands.transform import EXPR
 from minijax.tools.documents.document import Document, Fitted, Highlighter, Interactive
 from minijax.tools.session import targets
 from minijax.tools.session.result import Browse, Result
-from minijax.tools.usage import UsageError, did_you_mean
+from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from minijax.tools.metal.pipeline import Descent, Pass

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minijax.api.flat import fun_name
+from minijax.errors import did_you_mean
 from minijax.tools import files
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
@@ -18,7 +19,7 @@ from minijax.tools.documents.document import Block, Document, Fitted, Picture, R
 from minijax.tools.documents.words import bytes_text, plural, shortened
 from minijax.tools.session import targets
 from minijax.tools.session.result import Result
-from minijax.tools.usage import UsageError, did_you_mean
+from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from minijax.ir.jaxpr import ClosedJaxpr, Var

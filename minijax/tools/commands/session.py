@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minijax.config import config
+from minijax.errors import did_you_mean
 from minijax.tools.commands.arguments import Arguments, Param, usage
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Block, Document, Line, Row, Table, Text, document, line, text, unbroken
@@ -16,7 +17,7 @@ from minijax.tools.session.result import Result
 from minijax.tools.session.settings import TABLE, listed, shown
 from minijax.tools.session.settings_file import save
 from minijax.tools.session.static import static_names
-from minijax.tools.usage import UsageError, did_you_mean
+from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session

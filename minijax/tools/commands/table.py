@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 
+from minijax.errors import did_you_mean
 from minijax.tools.commands import (
     backward,
     compare,
@@ -28,7 +29,7 @@ from minijax.tools.commands import (
     values,
 )
 from minijax.tools.commands.command import Command
-from minijax.tools.usage import UsageError, did_you_mean
+from minijax.tools.usage import UsageError
 
 COMMANDS: dict[str, Command] = {
     command.name: command

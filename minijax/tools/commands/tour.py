@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from minijax.errors import did_you_mean
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Document
 from minijax.tools.session.result import Result
-from minijax.tools.usage import UsageError, did_you_mean
+from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from minijax.tools.exercises.course import ExerciseCourse

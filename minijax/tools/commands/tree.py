@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minijax.core.trace import Tracer
+from minijax.errors import did_you_mean
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Document, document, line, text
@@ -17,7 +18,7 @@ from minijax.tools.session.source import parse_expression
 from minijax.tools.session.targets import refuse_local
 from minijax.tools.trees.keys import TreePart, found_at, is_array, paths, taken_apart
 from minijax.tools.trees.view import MOST_ASKED, Tree, key_tree
-from minijax.tools.usage import UsageError, did_you_mean
+from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from minijax.errors import did_you_mean
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.commands.step import given_values, interrupted_note, recorded, refuse_empty
@@ -12,7 +13,7 @@ from minijax.tools.documents.document import Block, Document, Fitted, Picture, T
 from minijax.tools.documents.words import plural
 from minijax.tools.session import targets
 from minijax.tools.session.result import NOTHING, Result
-from minijax.tools.usage import UsageError, did_you_mean
+from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session

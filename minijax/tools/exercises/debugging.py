@@ -8,12 +8,12 @@ from typing import Any
 import minijax
 from minijax import numpy as jnp
 from minijax.core.trace import Tracer
+from minijax.errors import did_you_mean
 from minijax.ir.jaxpr import Jaxpr, subjaxprs
 from minijax.tools.exercises.measure import note, shown
 from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
 from minijax.tools.explain.leaks import find_leaks
 from minijax.tools.explain.nan import find_nonfinite
-from minijax.tools.usage import did_you_mean
 
 # --- the leaked tracer --------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from minijax import errors
 from minijax.core.primitive import Primitive, abstract_rules
 from minijax.core.rules import DerivedRule, Rule, shown_rule
+from minijax.errors import did_you_mean
 from minijax.extend.rules import DEFAULT, MISSING, NONE, YES, Cell, RuleMatrix, known_primitives
 from minijax.lowering.foreign import AuthorsRule
 from minijax.tools.documents.document import (
@@ -34,7 +35,7 @@ from minijax.tools.documents.document import (
 from minijax.tools.documents.words import plural
 from minijax.tools.session import real_jax
 from minijax.tools.session.source import parse_expression
-from minijax.tools.usage import UsageError, did_you_mean
+from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from minijax.core.named import Frozen
+from minijax.errors import did_you_mean
 from minijax.tools.recording.panels import PANELS
-from minijax.tools.usage import did_you_mean
 
 MOST_HISTORY = 1_000_000
 

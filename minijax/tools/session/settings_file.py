@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from minijax.config import config
+from minijax.errors import did_you_mean
 from minijax.tools import files
 from minijax.tools.session.settings import TABLE, Settings
-from minijax.tools.usage import did_you_mean
 
 # A settings file is a few lines; whatever is longer is something else.
 MOST_BYTES = 1 << 20

@@ -13,8 +13,8 @@ from minijax import errors
 from minijax.config import config
 from minijax.core import operands
 from minijax.core.trace import state
+from minijax.errors import did_you_mean
 from minijax.tools.documents.document import Document, Line, Text, document
-from minijax.tools.usage import did_you_mean
 
 if TYPE_CHECKING:
     import traceback

@@ -15,9 +15,9 @@ import numpy as np
 import minijax.numpy as jnp
 from minijax.core.array import Array, as_array
 from minijax.core.named import NamedTuple
+from minijax.errors import did_you_mean
 from minijax.tools.documents.document import Line
 from minijax.tools.documents.words import shortened
-from minijax.tools.usage import did_you_mean
 from minijax.tools.values.brief import brief, numpy_of
 from minijax.tools.values.examples import apart
 from minijax.tools.values.moment import Ledger, Unknown, Worth
