@@ -96,6 +96,7 @@ class ConfigValues(NamedTuple):
     transfer_guard_device_to_host: str | None = None
     default_device: Any = None
     debug_key_reuse: bool = False
+    num_cpu_devices: int | None = -1
 
 
 # What a staged program can depend on. The others say what is shown, forbidden or logged, and where programs run.
@@ -405,6 +406,35 @@ def _check_device(name: str, value: Any) -> Any:
     )
 
 
+# Whether there are devices: their number can then no longer be chosen.
+_devices_made = False
+
+
+def note_devices() -> None:
+    """Devices have been made, as many as ``num_cpu_devices`` says: it can no longer be changed."""
+    global _devices_made
+    _devices_made = True
+
+
+def _check_count(name: str, value: Any) -> int | None:
+    if value is not None and not isinstance(value, int):
+        raise ValueError(f"{name} must be None or an int, got {value!r} of type {type(value).__name__}.")
+    if _devices_made and value != _values.num_cpu_devices:
+        raise RuntimeError(
+            f"jax_{name} config should be updated before backends are initialized, that is before any operation is "
+            f"executed. Update it right after the import, or start the program with JAX_{name.upper()}={value}."
+        )
+    return value
+
+
+def _number(word: str) -> int:
+    """The number that a setting is given as text."""
+    try:
+        return int(word)
+    except ValueError:
+        raise ValueError(f"a number is needed, got {word!r}") from None
+
+
 class _Override(contextlib.ContextDecorator):
     """The context manager that a call of a :class:`Setting` returns: an override in the entering thread.
 
@@ -475,13 +505,21 @@ class Setting:
     """
 
     def __init__(
-        self, name: str, check: Callable[[str, Any], Any], doc: str, flag: bool = False, words: tuple[str, ...] = ()
+        self,
+        name: str,
+        check: Callable[[str, Any], Any],
+        doc: str,
+        flag: bool = False,
+        words: tuple[str, ...] = (),
+        read: Callable[[str], Any] = str,
     ):
         self.name = name
         # what it takes, but for True and False
         self.words = words
         self.check = check
         self.flag = flag
+        # what a word given as text means
+        self.read = read
         self.__doc__ = doc
 
     def __repr__(self) -> str:
@@ -617,6 +655,14 @@ default_device = Setting(
     words=("none", *_PLATFORMS),
 )
 
+_num_cpu_devices = Setting(
+    "num_cpu_devices",
+    _check_count,
+    "Into how many devices the processor is divided, before the first is asked for; -1 or None: as XLA's flags say.",
+    words=("a number of devices",),
+    read=_number,
+)
+
 _SETTINGS = {
     s.name: s
     for s in (
@@ -641,6 +687,7 @@ _SETTINGS = {
         transfer_guard_device_to_host,
         default_device,
         debug_key_reuse,
+        _num_cpu_devices,
     )
 }
 
@@ -724,6 +771,10 @@ class Config:
         """The value of ``name`` in force in the current thread."""
         return _find(name).value
 
+    def meant(self, name: str, word: str) -> Any:
+        """The value that ``word``, given as text, means for ``name``; ValueError if it means none."""
+        return _find(name).read(word)
+
     def takes(self, name: str) -> tuple[str, ...]:
         """What ``name`` takes, as words."""
         return _find(name).words or ("on", "off")
@@ -773,7 +824,7 @@ def _read_environment() -> None:
             if setting.flag and word not in _TRUE_WORDS + _FALSE_WORDS:
                 raise ValueError(f"invalid truth value {text!r} for environment {variable!r}")
             try:
-                config.update(name, word)
+                config.update(name, setting.read(word))
             except ValueError as error:
                 raise ValueError(f"invalid value {text!r} for environment {variable!r}: {error}") from None
 

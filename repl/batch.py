@@ -253,9 +253,9 @@ def devices() -> str:
     if running is not None:
         kind, count = running.default_device.platform, len(running.devices)
     elif client.jaxlib_suffices():
-        asked = os.environ.get("JAX_NUM_CPU_DEVICES", "")
+        asked = config.read("num_cpu_devices")
         forced = re.search(r"--xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
-        kind, count = client.BUILT_IN, int(forced[1] if forced else asked if asked.isdecimal() else 1)
+        kind, count = client.BUILT_IN, int(forced[1]) if forced else max(asked or 1, 1)
     else:
         return ""
     return f"{kind} ×{count}"

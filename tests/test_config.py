@@ -34,7 +34,7 @@ GUARDS = ("transfer_guard", *(f"transfer_guard_{direction}" for direction in DIR
 # What a staged program does not depend on.
 SHOWN_OR_FORBIDDEN = (
     *("traceback_filtering", "no_tracing", "check_tracer_leaks", "log_compiles", "explain_cache_misses"),
-    *("default_device", "debug_key_reuse", *GUARDS),
+    *("default_device", "debug_key_reuse", "num_cpu_devices", *GUARDS),
 )
 CONTEXTS = {
     "enable_x64": (settings.enable_x64, True),
@@ -294,7 +294,7 @@ def test_environment() -> None:
         JAX_ENABLE_X64="1", JAX_NUMPY_RANK_PROMOTION="raise", MINIJAX_DEBUG_NANS="yes", JAX_DISABLE_JIT="0"
     )
     expected = ["True", "True", "False", "None", "raise", "standard", "True", "False", "threefry2x32", "True", "False"]
-    assert run.stdout.split() == [*expected, "auto", *["False"] * 3, *["None"] * 5, "False"], run.stderr
+    assert run.stdout.split() == [*expected, "auto", *["False"] * 3, *["None"] * 5, "False", "-1"], run.stderr
     run = with_environment(JAX_ENABLE_X64="1", MINIJAX_ENABLE_X64="off")
     assert run.stdout.split()[0] == "False", run.stderr
 
@@ -620,3 +620,38 @@ def test_debug_key_reuse(library: Any, name: str) -> None:
         else:
             use(library, library.random.key(1))
     use(library, library.random.key(1))
+
+
+DEVICE_COUNTS = """
+import sys, {library}
+config = {library}.config
+for value in (2.5, "8", None, 3):
+    try:
+        config.update("jax_num_cpu_devices", value)
+        print(value, config.jax_num_cpu_devices)
+    except ValueError as error:
+        print(value, type(error).__name__)
+print(len({library}.devices()))
+config.update("jax_num_cpu_devices", 3)
+try:
+    config.update("jax_num_cpu_devices", 4)
+except RuntimeError as error:
+    print(str(error).partition(",")[0].partition(" i.e")[0], config.jax_num_cpu_devices)
+"""
+
+
+@pytest.mark.parametrize("first", ["", "import jax\n"], ids=["jaxlib alone", "jax imported"])
+def test_the_number_of_devices_is_chosen_before_there_are_any(first: str) -> None:
+    environment = {k: v for k, v in os.environ.items() if k not in ("JAX_NUM_CPU_DEVICES", "XLA_FLAGS")}
+
+    def said(library: str) -> list[str]:
+        command = [sys.executable, "-c", first + DEVICE_COUNTS.format(library=library)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert said("minijax") == said("jax")
+
+
+def test_a_wrong_number_of_devices_in_the_environment() -> None:
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "many"}
+    done = subprocess.run([sys.executable, "-c", "import minijax"], env=environment, capture_output=True, text=True)
+    assert "ValueError: invalid value 'many' for environment 'JAX_NUM_CPU_DEVICES'" in done.stderr

@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from minijax.config import config, note_devices
+
 # The one platform jaxlib can run without a plugin.
 BUILT_IN = "cpu"
 
@@ -179,11 +181,15 @@ def _start() -> Runtime:
         before_start()
     alone = membership is not None or jaxlib_suffices()
     xla, xla_client = load()
+    count = config.read("num_cpu_devices")
+    note_devices()
     if not alone:
+        jax = importlib.import_module("jax")
+        if count != -1 and jax.config.jax_num_cpu_devices == -1:
+            jax.config.update("jax_num_cpu_devices", count)
         client = importlib.import_module("jax.extend.backend").get_backend()
         return Runtime(xla, xla_client, client, from_jax=True)
-    count = os.environ.get("JAX_NUM_CPU_DEVICES", "")
-    options: dict[str, Any] = {"num_devices": int(count) if count and int(count) > 0 else None}
+    options: dict[str, Any] = {"num_devices": count if count is not None and count > 0 else None}
     if membership is not None:
         options |= {
             "distributed_client": membership.connection,

@@ -196,14 +196,15 @@ def _change(session: Session, name: str, value: str) -> None:
 
 
 def _change_engine(name: str, value: str) -> None:
-    parsed: Any = None if value.lower() == "none" else value
-    if isinstance(config.read(name), bool):
-        if value.lower() not in _ON:
-            raise UsageError(f"%config {name} takes on or off, not {value!r}")
-        parsed = _ON[value.lower()]
+    if isinstance(config.read(name), bool) and value.lower() not in _ON:
+        raise UsageError(f"%config {name} takes on or off, not {value!r}")
     try:
+        if isinstance(config.read(name), bool):
+            parsed: Any = _ON[value.lower()]
+        else:
+            parsed = None if value.lower() == "none" else config.meant(name, value)
         config.update(name, parsed)
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
         raise UsageError(f"%config {name}: {error}") from None
 
 
