@@ -11,6 +11,7 @@ from minijax.backend import pjrt
 from minijax.core import late
 from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, device_array
 from minijax.core.avals import ShapedArray
+from minijax.core.explicit import plain_type
 from minijax.core.trace import Tracer
 from minijax.ops.call import default_place, set_uncommit, to_buffer
 
@@ -164,7 +165,7 @@ def global_shards(x: Array) -> list[Shard]:
     if type(x) is not MeshArray:
         return addressable_shards(x)
     sharding, shape = x.device, x.aval.shape
-    inner = x.aval.update(shape=sharding.shard_shape(shape))
+    inner = plain_type(x.aval).update(shape=sharding.shard_shape(shape))  # on one device nothing is divided
     buffers = late.public("minijax.backend.spmd", "parts")(x._buffer, inner)
     held = {
         device: CommittedArray(buffer, inner, device)

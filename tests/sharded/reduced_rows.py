@@ -181,6 +181,7 @@ def _rows(of: Any) -> dict[str, Row]:
         "put elsewhere": (lambda: of.device_put(u, P()),),
         "repr": (lambda: [repr(u), str(u), u.sharding.is_fully_replicated, wr.sharding.is_fully_replicated],),
         "parts": (lambda: sorted({float(np.asarray(each.data).sum()) for each in u.addressable_shards}),),
+        "types of parts": (lambda: [str(of.typeof(each.addressable_shards[0].data)) for each in (u, wr)],),
         "eager": (lambda: [str(of.typeof(u + u)), str(of.typeof(u.sum())), str(of.typeof(wr.sum()))],),
         "a while loop": (lambda u: lax.while_loop(lambda c: False, lambda c: c + c, u), u),
         "sorted": (lambda r: lax.sort(r), wr),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minijax.backend import pjrt
-from minijax.core.array import MeshArray, get_aval
+from minijax.core.array import MeshArray, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import meant_sharding, mesh_of_type, sharding_like, spec_of
 from minijax.core.primitive import Primitive
@@ -58,6 +58,10 @@ def reshard_abstract(
 @reshard_p.def_impl
 def reshard_impl(x: Any, **params: Any) -> Any:
     wanted = _placed(params)
+    if type(x) is not MeshArray and wanted and wanted[0].spec.unreduced:  # type: ignore[attr-defined]
+        # left to choose how the operand lies, XLA takes it for such a sum already, of which it would be every term
+        mesh, spec = wanted[0].mesh, wanted[0].spec  # type: ignore[attr-defined]
+        x = over_mesh(as_array(x), NamedSharding(mesh, spec.update(unreduced=frozenset())))
     if type(x) is MeshArray and wanted and wanted[0].mesh.are_all_axes_explicit:  # type: ignore[attr-defined]
         if mesh_of([x.device]) != mesh_of(wanted):  # the mesh's axes are of other types than those it lay over
             return over_mesh(x, wanted[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ def blocks(name: str, value: Any) -> Iterator[Block]:
             ("muted", " · "),
             ("type", aval.str_short()),
             ("muted", f" on {plural(sharding.num_devices, 'device')} · "),
-            _division(parts, copies),
+            _division(parts, copies, _terms(sharding)),
         )
     )
     if isinstance(sharding, NamedSharding):
@@ -44,6 +45,9 @@ def blocks(name: str, value: Any) -> Iterator[Block]:
     held = each * sharding.num_devices
     more = f", {held / whole:.3g} times the array" if whole and held > whole else ""
     yield Row("bytes", (line(f"{bytes_text(each)} on each device, {bytes_text(held)} in all{more}"),))
+    if isinstance(sharding, NamedSharding) and sharding.spec.unreduced:
+        along = ", ".join(str(axis) for axis in sharding.mesh.axis_names if axis in sharding.spec.unreduced)
+        yield Row("sum", (line(f"of what devices along {along} have; sharding.reshard({name}, P(...)) takes it"),))
     if len(shape) <= 2 and _has_room(grid(shape, sharding)):
         yield text(*[line(("", each)) for each in drawing(shape, sharding, _WIDTH)], wrap=False)
         return
@@ -66,10 +70,20 @@ def _has_room(cells: Sequence[Sequence[str]]) -> bool:
     return len(cells) <= MOST_PARTS and len(cells[0]) * (narrowest + 1) + 1 <= _WIDTH
 
 
-def _division(parts: int, copies: int) -> str:
+def _terms(sharding: Sharding) -> int:
+    """How many arrays, each on other devices, have to be added up: more than one if it is unreduced along some axis."""
+    if not isinstance(sharding, NamedSharding):
+        return 1
+    return math.prod(sharding.mesh.shape[axis] for axis in sharding.spec.unreduced)
+
+
+def _division(parts: int, copies: int, terms: int) -> str:
+    copies //= terms
+    held = "" if copies == 1 else f", each on {copies}"
+    if terms > 1:
+        return (f"a sum of {terms} terms" if parts == 1 else f"{parts} parts, sums of {terms} terms") + held
     if parts == 1:
         return "all of it on each" if copies > 1 else "all of it on one"
-    held = "" if copies == 1 else f", each on {copies}"
     return f"{parts} parts{held}"
 
 
@@ -104,7 +118,7 @@ def table(leaves: Sequence[tuple[str, Any]]) -> Table:
                 ("type", aval.str_short()),
                 ("", spec),
                 ("number", str(sharding.num_devices)),
-                ("", _division(tiles.size // tiles.shape[-1], tiles.shape[-1])),
+                ("", _division(tiles.size // tiles.shape[-1], tiles.shape[-1], _terms(sharding))),
                 ("number", bytes_text(each)),
             )
         )

@@ -17,6 +17,18 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
         "minijax.P('i')))",
         ("2 devices · 2 parts", "P('i',) over a mesh of i=2", "16 B on each device, 32 B in all", "CPU 1"),
     ),
+    # brought there from one device, and read again
+    (
+        "%shards minijax.sharding.reshard(jnp.ones((4, 2)), minijax.NamedSharding(minijax.make_mesh((2,), ('i',)), "
+        "minijax.P(unreduced={'i'})))",
+        ("f32[4,2]{U:i} on 2 devices · a sum of 2 terms", "of what devices along i have", "32 B on each device"),
+    ),
+    (
+        "%tree [minijax.sharding.reshard(minijax.sharding.reshard(v, minijax.NamedSharding(mesh, spec)), "
+        "minijax.NamedSharding(mesh, minijax.P())) for mesh in [minijax.make_mesh((2,), ('i',))] "
+        "for spec in [minijax.P(unreduced={'i'})]] --leaf [0]",
+        ("f32[3]", "[0., 1., 2.]"),
+    ),
     # an array of JAX's lies where JAX has put it
     (
         "%shards __import__('jax').device_put(__import__('jax').numpy.ones((2, 3)), __import__('jax').devices()[1])",
