@@ -28,7 +28,15 @@ from minijax.config import direct_linearize_enabled
 from minijax.core import avals as types
 from minijax.core import dtypes, late, observe
 from minijax.core.array import Array, LiteralArray, as_array, get_aval, is_array_like, is_foreign, retyped
-from minijax.core.avals import AnyArray, ShapedArray, cotangent_type, dtype_name, over_mesh_of, same_division
+from minijax.core.avals import (
+    AnyArray,
+    ShapedArray,
+    cotangent_type,
+    divided_to,
+    dtype_name,
+    over_mesh_of,
+    same_division,
+)
 from minijax.core.lists import split_list
 from minijax.core.stand_ins import stood_in
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of, zeros
@@ -365,7 +373,9 @@ def linear_function(program: LinearProgram | Tape, *about: Any) -> Linearized:
 
 
 def one_like(aval: ShapedArray) -> Any:
-    """The cotangent one of a scalar of type ``aval``."""
+    """The cotangent one of a scalar of type ``aval``: of one that is reduced it is a sum over devices, one in all."""
+    if types.divisions_made and (aval.unreduced or aval.reduced) and aval.sharding is not None:
+        return divided_to(LiteralArray(_one(aval.dtype), aval.update(sharding=None)), cotangent_type(aval))
     if aval.vma:
         return pvary(LiteralArray(aval.dtype.type(1), aval.update(vma=())), aval.vma)
     return LiteralArray(_one(aval.dtype), aval)
@@ -698,7 +708,7 @@ def _value_and_grad(
     if holomorphic or aval.dtype.kind != "f":  # otherwise it is as usual
         check_output(transform, aval, holomorphic)
     seed = one_like(aval)
-    if types.divisions_made:
+    if types.divisions_made and not (aval.unreduced or aval.reduced):
         seed = over_mesh_of(seed, *leaves)
     cts = pull_back(program, avals, [seed])
     gradient = cts[0] if tree is LEAF else tree.unflatten(cts)

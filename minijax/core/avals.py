@@ -235,6 +235,12 @@ def divided_as(x: Any, example: Any) -> Any:
     return late.public("minijax.ops.meshes.reshard", "brought_beside")(x, example) if divisions_made else x
 
 
+def divided_to(x: Any, aval: ShapedArray) -> Any:
+    """``x``, divided as the type ``aval`` of its shape says."""
+    reshard_p = late.public("minijax.ops.meshes.reshard", "reshard_p")
+    return reshard_p.bind(x, dst_sharding=aval.sharding, concrete_mesh=None)
+
+
 def whole_sharding(aval: ShapedArray, ndim: int) -> Any:
     """That nothing divides ``ndim`` dimensions over the mesh of type ``aval``, or the one set; None without one."""
     return late.public("minijax.core.explicit", "divided_by_nothing")(aval, ndim) if divisions_made else None

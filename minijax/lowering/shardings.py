@@ -124,8 +124,24 @@ def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
         if not meshes or eqn.primitive.effectful:
             return
         mesh = meshes[0]
-    is_open = bool(mesh.auto_axes)
     for v in eqn.outvars:
-        ndim = physical_aval(v.aval).ndim
-        text = spec_text(ctx.module.meshes, mesh, whole_spec(v.aval), ndim, is_open)
-        env[v] = ctx.emit(f"sdy.sharding_constraint {env[v]} {text} : {mlir_type(physical_aval(v.aval))}")
+        if "dst_sharding" in eqn.params and v.aval.unreduced:
+            # else what computes the operand would itself be taken for one that gives each device its part of the sum
+            env[v] = _constrained(ctx, mesh, eqn.invars[0].aval, env[v])
+        env[v] = _constrained(ctx, mesh, v.aval, env[v])
+
+
+def sums_constrained(ctx: FunctionWriter, avals: Sequence[ShapedArray], names: Sequence[str]) -> list[str]:
+    """``names`` of values of types ``avals``; those that are sums over devices, not taken yet, constrained to be so."""
+    meshes = [mesh_of_type(aval) if aval.unreduced else None for aval in avals]
+    return [
+        x if mesh is None else _constrained(ctx, mesh, aval, x)
+        for aval, mesh, x in zip(avals, meshes, names, strict=True)
+    ]
+
+
+def _constrained(ctx: FunctionWriter, mesh: AbstractMesh, aval: ShapedArray, x: str) -> str:
+    """``x``, constrained to be divided over ``mesh`` as its type ``aval`` says."""
+    physical = physical_aval(aval)
+    text = spec_text(ctx.module.meshes, mesh, whole_spec(aval), physical.ndim, is_open=bool(mesh.auto_axes))
+    return ctx.emit(f"sdy.sharding_constraint {x} {text} : {mlir_type(physical)}")  # type: ignore[no-any-return]

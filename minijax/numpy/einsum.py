@@ -286,5 +286,5 @@ def _pair(
     options = {}
     if said is not None:  # of the result's axes, in the order in which the product has them
         parts_said = dict(zip(result, [*said.spec, *[None] * (len(result) - len(said.spec))], strict=True))
-        options["out_sharding"] = said.with_spec([parts_said[n] for n in names])
+        options["out_sharding"] = said.with_spec(said.spec.update([parts_said[n] for n in names]))
     return dot_general(x, y, (contract, batch), precision, preferred_element_type=dtype, **options), names

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minijax.core import dtypes
+from minijax.core import avals as types
+from minijax.core import dtypes, late
 from minijax.core.array import as_value, get_aval
 from minijax.core.lists import merge, partition
 from minijax.core.primitive import Primitive
@@ -75,8 +76,8 @@ def _barrier_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> list[st
 def _lower_barrier(ctx: Any, avals: Sequence[Any], names: Sequence[str]) -> list[str]:
     if not names:
         return []
-    types = ", ".join(map(mlir_type, avals))
-    return ctx.emit_many(f"stablehlo.optimization_barrier {', '.join(names)} : {types}", len(names))
+    text = ", ".join(map(mlir_type, avals))
+    return ctx.emit_many(f"stablehlo.optimization_barrier {', '.join(names)} : {text}", len(names))
 
 
 declare(
@@ -358,6 +359,8 @@ def remat_lower(
     if params["differentiated"]:
         behind = _lower_barrier(ctx, partition(guarded, avals)[1], partition(guarded, names)[1])
         operands = merge(guarded, partition(guarded, names)[0], behind)
+        if types.divisions_made and ctx.module.divided:  # XLA forgets behind the barrier which are sums over devices
+            operands = late.public("minijax.lowering.shardings", "sums_constrained")(ctx, avals, operands)
     return lower_eqns(ctx, jaxpr.jaxpr, [], operands)
 
 

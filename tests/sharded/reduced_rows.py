@@ -75,6 +75,12 @@ def _rows(of: Any) -> dict[str, Row]:
         "a product of other axes": (lambda a, b: jnp.dot(a, b, out_sharding=P(unreduced={"y"})), a, b),
         "a product of whole arrays": (lambda a, b: jnp.dot(a, b, out_sharding=U), array((8, 8)), w),
         "a product of what is unreduced": (lambda a, b: dot(a, b) @ jnp.ones((4, 4)), a, b),
+        "a gradient of what is reduced": (of.grad(lambda w: (reshard(w, R) * 2.0).sum()), w),
+        "a gradient of what was reduced": (of.grad(lambda w: reshard(reshard(w, R) * 2.0, P()).sum()), w),
+        "a gradient of what is recomputed": (
+            of.grad(lambda w: of.checkpoint(lambda v: (v * 2.0).sum())(reshard(w, R))), w,
+        ),
+        "einsum": (lambda a, b: jnp.einsum("ij,jk->ki", a, b, out_sharding=P(None, None, unreduced={"x"})), a, b),
         "a sum along a dimension": (lambda b: lax.reduce_sum(b, axes=(0,), out_sharding=P("y", unreduced={"x"})),
                                     array((8, 4), "x", "y")),
         "a sum along another": (lambda b: lax.reduce_sum(b, axes=(1,), out_sharding=U), b),
