@@ -277,6 +277,12 @@ def sharding_along_no_axis(ns):
     named_sharding(ns, *over_devices(ns, divided="rows"))
 
 
+@misuse("has duplicate entries for `data`", advice=("Leave out all but one",))
+def sharding_along_an_axis_twice(ns):
+    mesh, spec = over_devices(ns, divided="data")
+    named_sharding(ns, mesh, spec + spec)
+
+
 @misuse("Unreduced axes dta is not found in mesh.axis_names=('data',)", advice=("Did you mean data?",))
 def sums_along_a_misspelt_axis(ns):
     named_sharding(ns, *over_devices(ns, unreduced={"dta"}))

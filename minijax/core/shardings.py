@@ -402,7 +402,7 @@ def check_axes_once(spec: PartitionSpec, mesh: AbstractMesh) -> None:
         if times > 1:
             raise DuplicateSpecError(
                 "A single NamedSharding spec specification can map every mesh axis to at most one positional "
-                f"dimension, but {spec} has duplicate entries for `{name}`.",
+                f"dimension, but {spec} has duplicate entries for `{name}`. Leave out all but one.",
                 mesh,
                 spec,
             )
