@@ -17,6 +17,7 @@ from minijax.core import dtypes
 from minijax.core.array import Array, get_aval
 from minijax.core.avals import ShapedArray, divided_part, sharding_of_parts
 from minijax.core.observe import observers
+from minijax.core.primitive import evaluation_watched
 from minijax.core.structural import instantiate_zeros, zeros
 from minijax.core.trace import state
 from minijax.interpreters.jvp import jvp as jvp_flat
@@ -35,7 +36,7 @@ _bases: dict[Any, list[Any]] = {}
 
 def _evaluating() -> bool:
     """Whether operations on arrays are evaluated at once, nobody is to see them, and they lie over no mesh."""
-    return not state.dynamic.level and not observers and context_mesh() is None
+    return not (state.dynamic.level or observers or evaluation_watched and context_mesh() is not None)
 
 
 def _reshape(x: Any, shape: tuple[int, ...]) -> Any:

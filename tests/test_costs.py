@@ -98,7 +98,7 @@ def nobody_looks_for_nans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate.EvalTrace, "process_primitive", evaluate._evaluate)
     monkeypatch.setattr(primitive, "evaluation_watched", [])
     for interpreter in (jvp, linearize, tape):
-        monkeypatch.setattr(interpreter, "nan_checks", [])
+        monkeypatch.setattr(interpreter, "singly", [])
 
 
 def blocks_held(work: Work, f: Function) -> int:

@@ -72,7 +72,7 @@ class UndefinedPrimal(HasAval):
     aval: ShapedArray
 
     def __init__(self, aval: ShapedArray) -> None:
-        self.aval = types.cotangent_type(aval)
+        self.aval = aval if type(aval) is ShapedArray else types.cotangent_type(aval)
 
     def __repr__(self) -> str:
         return f"UndefinedPrimal({self.aval!r})"
