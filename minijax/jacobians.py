@@ -15,7 +15,7 @@ from minijax.config import context_mesh, x64_enabled
 from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import Array, get_aval
-from minijax.core.avals import ShapedArray, divided_part, sharding_of_parts
+from minijax.core.avals import ShapedArray, cotangent_type, divided_part, divided_to, sharding_of_parts
 from minijax.core.observe import observers
 from minijax.core.primitive import evaluation_watched
 from minijax.core.structural import instantiate_zeros, zeros
@@ -93,6 +93,12 @@ def _of_type(x: Any, aval: ShapedArray) -> Any:
     return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None)
 
 
+def _sums(seeds: Sequence[Any], avals: Sequence[ShapedArray]) -> Sequence[Any]:
+    """``seeds``; those whose types ``avals`` are of sums over devices, or of what enters them, brought to be so."""
+    pairs = zip(seeds, avals, strict=True)
+    return [divided_to(x, aval) if aval.unreduced or aval.reduced else x for x, aval in pairs]
+
+
 def _blocks(array: Any, axis: int, avals: Sequence[ShapedArray], like: ShapedArray) -> list[Any]:
     """The blocks of ``array`` along ``axis`` (see ``_cut``), of the dtype and weak type of ``like``."""
     if get_aval(array).dtype == dtypes.float0:
@@ -120,7 +126,8 @@ def jacfwd(
         flat_aux = FlatFun(flat, flat.in_tree, "vmap", subject=name)
 
         def push(*tangents: Any) -> list[Any]:
-            outs, moved = jvp_flat(flat, leaves, tangents, name)
+            seeds = _sums(tangents, avals) if types.divisions_made else tangents
+            outs, moved = jvp_flat(flat, leaves, seeds, name)
             outs += map(instantiate_zeros, moved)
             return outs + flat_aux.flat(lower_aux(flat.aux)) if has_aux else outs
 
@@ -165,7 +172,8 @@ def jacrev(
             check_output("jacrev", aval, holomorphic)
 
         def pullback(*cts: Any) -> list[Any]:
-            return pull_back(program, in_avals, cts)
+            seeds = _sums(cts, [*map(cotangent_type, out_avals)]) if types.divisions_made else cts
+            return pull_back(program, in_avals, seeds)
 
         rows, axes, mapped = map_leaves(pullback, _basis(out_avals), "pullback")
         rows = [place_axis(x, axis, 0, mapped, pullback) for x, axis in zip(rows, axes, strict=True)]

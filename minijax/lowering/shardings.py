@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.avals import ShapedArray, physical_aval
-from minijax.core.explicit import mesh_of_type, whole_spec
+from minijax.core.explicit import divided_like, mesh_of_type, whole_spec
 from minijax.core.shardings import (
     AbstractMesh,
     NamedSharding,
@@ -138,6 +138,27 @@ def sums_constrained(ctx: FunctionWriter, avals: Sequence[ShapedArray], names: S
         x if mesh is None else _constrained(ctx, mesh, aval, x)
         for aval, mesh, x in zip(avals, meshes, names, strict=True)
     ]
+
+
+def repeated_sum(ctx: FunctionWriter, x: str, aval: ShapedArray, shape: tuple[int, ...]) -> str:
+    """``x`` of type ``aval``, a sum over devices that has not been taken, repeated to ``shape`` where its size is 1.
+
+    Of a repeated dimension of size 1 XLA makes a reshape, where it takes the sum unless that is said to be one still,
+    and takes what is made of the sum for one device's term. So the reshape is written here.
+    """
+    mesh, spec = mesh_of_type(aval), whole_spec(aval)
+    assert mesh is not None, "the type of a sum over devices names their mesh"
+    kept = [d for d in range(aval.ndim) if aval.shape[d] == shape[d]]
+
+    def summed(name: str, shape: tuple[int, ...], parts: Sequence[Any]) -> tuple[str, ShapedArray]:
+        made = divided_like(aval.update(shape=shape), NamedSharding(mesh, spec.update(parts)))
+        return _constrained(ctx, mesh, made, name), made
+
+    small, parts = tuple(aval.shape[d] for d in kept), [spec.partitions[d] for d in kept]
+    narrow = ctx.emit(f"stablehlo.reshape {x} : ({mlir_type(aval)}) -> {mlir_type(aval.update(shape=small))}")
+    x, aval = summed(narrow, small, parts)
+    wide = [parts[kept.index(d)] if d in kept else None for d in range(len(shape))]
+    return summed(ctx.broadcast(x, aval, shape, kept), shape, wide)[0]
 
 
 def _constrained(ctx: FunctionWriter, mesh: AbstractMesh, aval: ShapedArray, x: str) -> str:

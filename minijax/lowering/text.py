@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.keys import is_key, words_of
 
@@ -191,9 +191,14 @@ class FunctionWriter:
         else:
             return args
         return [
-            x if a.shape == shape else self.broadcast(x, a, shape, range(a.ndim))
+            x if a.shape == shape else self._repeated(x, a, shape)
             for x, a in zip(args, avals, strict=True)
         ]
+
+    def _repeated(self, x: str, aval: ShapedArray, shape: tuple[int, ...]) -> str:
+        if aval.unreduced:
+            return late.public("minijax.lowering.shardings", "repeated_sum")(self, x, aval, shape)  # type: ignore[no-any-return]
+        return self.broadcast(x, aval, shape, range(aval.ndim))
 
     def region(self) -> FunctionWriter:
         """A writer for a nested region, drawing names from the same counter."""
