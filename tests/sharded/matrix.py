@@ -53,6 +53,7 @@ KNOWN = {
     ("sorted", "explicit", "gradient"): "JAX refuses: what is sorted along in its rule is divided by nothing",
     ("one hot", "shard_map", "text"): "iota names no sharding",
     ("loss", "shard_map", "text"): "likewise",
+    ("sliced along", "explicit", "eager"): "JAX refuses what it does under jit; here it is done",
     ("sliced along", "auto", "eager"): "JAX brings all to every device, here the parts stay",
     ("a row multiplied", "auto", "eager"): "the spec is written otherwise, P('x', None) for P('x')",
     ("a column set", "auto", "eager"): "JAX fails on a mesh of two axes",
