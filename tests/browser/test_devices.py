@@ -38,7 +38,7 @@ def recorded() -> Recording:
         z = lax.psum_scatter(y, "i", tiled=True)
         return z * 2.0
 
-    mesh = minijax.make_mesh((2,), ("i",))
+    mesh = minijax.make_mesh((2,), ("i",), axis_types=(minijax.sharding.AxisType.Auto,))
     mapped = minijax.shard_map(local, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
     _, found = record(mapped, jnp.arange(8.0))
     return found

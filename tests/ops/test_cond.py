@@ -372,14 +372,14 @@ ERRORS: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "dtypes": (
         lambda lax: lax.cond(True, lambda: 1, lambda: 1.0),
-        r"(?s)cond branches must have equal output types but they differ.*The output of true_fun has type int32\[\] "
-        r"but the corresponding output of false_fun has type float32\[\], so the dtypes do not match",
+        r"(?s)cond branches must have equal output types but they differ.*The output of true_fun has type ~?int32\[\] "
+        r"but the corresponding output of false_fun has type ~?float32\[\], so the dtypes do not match",
     ),
     "dtype_and_shape": (
         lambda lax: lax.cond(
             True, lambda: {"a": 1, "b": np.ones(2, np.int32)}, lambda: {"a": 1.0, "b": np.ones(3, np.int32)}
         ),
-        r"(?si)the output of true_fun at path \['a'\] has type int32\[\].*the dtypes do not match;.*"
+        r"(?si)the output of true_fun at path \['a'\] has type ~?int32\[\].*the dtypes do not match;.*"
         r"at path \['b'\] has type int32\[2\].*int32\[3\], so the shapes do not match\.",
     ),
     "vector_predicate": (lambda lax: lax.cond(np.ones(3), int, int), r"Pred must be a scalar, got .* of shape \(3,\)"),

@@ -148,10 +148,10 @@ NUMBERS = ("0", "1", "2", "7", "-1", "99999999999", "0,1", "x", "", "1.5", "٣")
 MESH = "minijax.NamedSharding(minijax.make_mesh((1,), ('i',))"
 SPEC = "minijax.P()"
 SHARDED = (
-    "minijax.shard_map(lambda a: lax.psum(a * 2., 'i'), mesh=minijax.make_mesh((1,), ('i',)), "
+    "minijax.shard_map(lambda a: lax.psum(a * 2., 'i'), mesh=minijax.sharding.Mesh(minijax.devices()[:1], 'i'), "
     "in_specs=minijax.P('i'), out_specs=minijax.P())(v)"
 )
-SHARDED_TWICE = SHARDED.replace("(1,)", "(2,)")
+SHARDED_TWICE = SHARDED.replace("[:1]", "[:2]")
 # A command of the table whose lines take long, or run other lines.
 SLOW_LINES = ("%tour", "%time", "%compare", "%gallery", "%run")
 

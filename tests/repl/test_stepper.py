@@ -778,7 +778,7 @@ def test_the_pane_of_devices_comes_up_where_a_program_of_theirs_is_at_work_and_a
         return minijax.lax.psum(jnp.sin(x), "i")
 
     spec = minijax.sharding.PartitionSpec
-    mesh = minijax.make_mesh((2, 1), ("i", "j"))
+    mesh = minijax.make_mesh((2, 1), ("i", "j"), axis_types=(minijax.sharding.AxisType.Auto,) * 2)
     mapped = minijax.shard_map(total, mesh=mesh, in_specs=spec("i"), out_specs=spec())
     stepper = Stepper(Step(recorded(lambda: mapped(jnp.arange(4.0)))))
     tab = f"[{7} devices]"  # not as it stands in the source, which is shown too

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from typing import Any
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
@@ -237,7 +238,31 @@ def _all(of: Any) -> dict[str, Any]:
         return {name: _told(of, row) for name, row in _rows(of).items()}
 
 
+def _beside_whole() -> dict[str, Any]:
+    """Derivatives -> their values for an argument that is reduced, and for one that is not."""
+    of, P = minijax, minijax.sharding.PartitionSpec
+    functions = {"a number": lambda w: (w * w).sum(), "a vector": lambda w: w * w * 3.0}
+    derivatives = {
+        "grad under vmap": lambda f: of.vmap(of.grad(lambda w: f(w).sum())),
+        "grad of vmap": lambda f: of.grad(lambda v: of.vmap(f)(v).sum()),
+        "jacrev": lambda f: of.vmap(of.jacrev(f)),
+        "jacfwd": lambda f: of.vmap(of.jacfwd(f)),
+        "hessian": lambda f: of.hessian(lambda v: f(v).sum()),
+    }
+    values, found = of.numpy.arange(6.0).reshape(2, 3), {}
+    with of.set_mesh(of.make_mesh((2,), ("x",))):
+        for name, function in functions.items():
+            reduced = lambda w, f=function: f(of.sharding.reshard(w, P(reduced={"x"})))  # noqa: E731
+            for derivative, of_function in derivatives.items():
+                first = of.sharding.reshard(of_function(reduced)(values), P())
+                found[f"{derivative} of {name}"] = [first.tolist(), of_function(function)(values).tolist()]
+    return found
+
+
 def main() -> None:
+    if sys.argv[1:] == ["--whole"]:
+        print(json.dumps(_beside_whole()))
+        return
     ours, theirs = _all(minijax), _all(jax)
     print(json.dumps({name: [ours[name], theirs[name]] for name in ours}, default=str))
 

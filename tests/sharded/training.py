@@ -18,6 +18,8 @@ from typing import Any
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 
+import minijax
+from minijax.core.shardings import Placement
 from minijax.tools import no_recompile
 from minijax.tools.metal.collectives import collectives
 from minijax.tools.programs.links import LinkedPrograms, Pane
@@ -32,8 +34,11 @@ def sent(text: str) -> list[Any]:
     """The collectives of a compiled program's text: how often each kind, devices that take part, bytes, and loop."""
     lines = tuple(text.split("\n"))
     none = Pane("", "")
+    # nothing is asked of what they are for
+    closed, placement = minijax.make_jaxpr(lambda: ())(), Placement((), None, (), ())
     programs = LinkedPrograms((), (), none, none, Pane("", "hlo", lines, (), ((),) * len(lines)))
-    found = Counter((each.kind, each.size, each.bytes, each.inside) for each in collectives(programs, None))
+    each_sent = collectives(programs, closed, placement, text)
+    found = Counter((each.kind, each.size, each.bytes, each.inside) for each in each_sent)
     return sorted([*each, count] for each, count in found.items())
 
 

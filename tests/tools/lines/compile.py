@@ -18,7 +18,8 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%hlo f(f32[8]) --links --stage optimized", ("sine(", "// eqns 1–3 · ", "sin, mul, sub", "memory")),
     ("%hlo f(x) --partitioned", ("runs on one device",)),
     (
-        "%hlo minijax.shard_map(lambda a: minijax.lax.psum(a.sum(), 'i'), mesh=minijax.make_mesh((2,), ('i',)), "
+        "%hlo minijax.shard_map(lambda a: minijax.lax.psum(a.sum(), 'i'), "
+        "mesh=minijax.sharding.Mesh(minijax.devices()[:2], 'i'), "
         "in_specs=minijax.P('i'), out_specs=minijax.P())(jnp.ones(4)) --partitioned",
         ("1 collective over 2 devices", "all-reduce", "2 (i)", "psum asks for it"),
     ),

@@ -82,7 +82,7 @@ def shown(line):
 
 found["values"] = shown("%values f(w1, w2, x) --retrace --iteration 5")
 session.run_line("def logs(x):\\n    y = jnp.log(x - 3.)\\n    return y * 2.")
-each = dict(mesh=jax.make_mesh((8,), ("i",)), in_specs=P("i"), out_specs=P("i"))
+each = dict(mesh=jax.make_mesh((8,), ("i",), axis_types=(AUTO,)), in_specs=P("i"), out_specs=P("i"))
 session.namespace["logs"] = jax.shard_map(session.namespace["logs"], **each)
 found["nan"] = shown("%nan logs(jnp.arange(16.))")
 found["origin"] = shown("%origin logs(jnp.arange(16.) + 4.)")
