@@ -112,3 +112,13 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             assert text == path.read_text(encoding="utf-8"), f"differs from tests/golden/{name}"
 
     return check
+
+
+@pytest.fixture
+def unwatched() -> Iterator[None]:
+    """Nobody watches ``bind`` when the test begins: what stays once types have told of sums is put by for a while."""
+    watched = importlib.import_module("minijax.core.observe").bind_watched
+    held = [*watched]
+    watched.clear()
+    yield
+    watched[:] = held
