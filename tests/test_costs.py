@@ -22,8 +22,6 @@ from minijax import lax
 from minijax.core import avals, primitive
 from minijax.interpreters import evaluate, jvp, linearize, tape
 
-pytestmark = pytest.mark.usefixtures("unwatched")
-
 settings = importlib.import_module("minijax.config")
 FEW, MANY = 2_000, 4_000  # more than CPython keeps of tuples that nobody has any more
 FACTOR = jnp.asarray(1.00001)

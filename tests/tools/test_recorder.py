@@ -28,8 +28,6 @@ from minijax.tools.recording.recorder import Recorder, record
 from minijax.tools.recording.records import BindRecord, CacheRecord, EquationRecord, RuleRecord, ScopeRecord
 from minijax.tools.recording.storage import from_json, to_json
 
-pytestmark = pytest.mark.usefixtures("unwatched")
-
 
 def f(x):
     return jnp.sin(x) * 2.0 - x

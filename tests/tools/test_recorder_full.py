@@ -42,8 +42,6 @@ from minijax.tools.values.moment import RUN_LEFT_OUT, ledger
 from minijax.tools.values.sharing import shared_with
 from minijax.tools.values.table import MOST_ROWS, named_values, rows_at
 
-pytestmark = pytest.mark.usefixtures("unwatched")
-
 
 def f(x):
     return jnp.sin(x) * 2.0 - x
