@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import functools
-import json
-import os
-import subprocess
-import sys
 from typing import Any
+
+from tests.on_devices import printed
 
 
 @functools.cache
 def found(library: str) -> dict[str, Any]:
     """What each program gives on eight devices, which need a process of their own."""
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "tests.sharded_programs", library]
-    run = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert run.returncode == 0, run.stderr
-    programs: dict[str, Any] = json.loads(run.stdout)
+    programs: dict[str, Any] = printed("-m", "tests.sharded_programs", library)
     return programs
 
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +10,12 @@ import pytest
 from minijax.api.drawn_shardings import drawing, grid, ranges, visualize_sharding
 from minijax.core.shardings import Mesh, NamedSharding
 from minijax.core.shardings import PartitionSpec as P
+from tests.on_devices import printed
 
 FACTS = """
 import importlib, json, sys
 import numpy as np
+
 jax, of = importlib.import_module(sys.argv[1]), importlib.import_module(sys.argv[1] + ".sharding")
 devices = jax.devices()
 mesh = of.Mesh(np.array(devices).reshape(2, 2), ("x", "y"))
@@ -120,10 +118,7 @@ print(json.dumps([str(fact) for fact in facts]))
 
 
 def facts(library: str) -> list[str]:
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "4", "JAX_PLATFORMS": "cpu"}
-    run = subprocess.run([sys.executable, "-c", FACTS, library], capture_output=True, text=True, env=environment)
-    assert run.returncode == 0, run.stderr
-    found: list[str] = json.loads(run.stdout)
+    found: list[str] = printed("-c", FACTS, library, devices=4)
     return found
 
 

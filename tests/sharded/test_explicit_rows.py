@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -14,19 +10,12 @@ import minijax
 import minijax.numpy as jnp
 from minijax.sharding import NamedSharding
 from minijax.sharding import PartitionSpec as P
+from tests.on_devices import printed
 
 
 @pytest.mark.parametrize("table", ["explicit_rows", "reduced_rows", "eager_rows"])
 def test_types_that_say_how_arrays_are_divided_are_jaxs(table: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", f"tests.sharded.{table}"],
-        env={**os.environ, "JAX_NUM_CPU_DEVICES": "8"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    rows = json.loads(run.stdout)
+    rows = printed("-m", f"tests.sharded.{table}")
     assert {name: ours for name, (ours, _) in rows.items()} == {name: theirs for name, (_, theirs) in rows.items()}
 
 
@@ -67,14 +56,6 @@ def test_errors_of_types_name_operation_line_types_and_an_action(
 
 def test_derivatives_of_what_is_reduced_are_those_of_what_is_whole() -> None:
     """JAX refuses most of these: a sum that is taken too early shows as a value that is too large."""
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.sharded.reduced_rows", "--whole"],
-        env={**os.environ, "JAX_NUM_CPU_DEVICES": "8"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    rows = json.loads(run.stdout)
+    rows = printed("-m", "tests.sharded.reduced_rows", "--whole")
     assert len(rows) == 10
     assert {name: reduced for name, (reduced, _) in rows.items()} == {name: whole for name, (_, whole) in rows.items()}

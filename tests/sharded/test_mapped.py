@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,15 +14,12 @@ from minijax import lax, random, sharding
 from minijax.core.primitive import abstract_hooks
 from minijax.ops.meshes import partitioned
 from minijax.tools import explain_cache_miss
+from tests.on_devices import printed
 from tests.sharded.programs import PROGRAMS
 
 
 def test_programs_compute_and_print_what_jax_does() -> None:
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "tests.sharded.compare"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)
+    found = printed("-m", "tests.sharded.compare")
     assert found.keys() == PROGRAMS.keys()
     assert not {name: differs for name, differs in found.items() if differs}
 

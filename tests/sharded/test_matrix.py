@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
+from tests.on_devices import printed
 from tests.sharded.matrix import KNOWN, MODES, sliced
 from tests.sharded.matrix_programs import PROGRAMS
 
 
 def test_programs_give_what_jax_gives_where_jax_gives_it() -> None:
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "tests.sharded.matrix", "--slice", "--json"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)
+    found = printed("-m", "tests.sharded.matrix", "--slice", "--json")
     assert found == {"cells": len(sliced(MODES)), "differing": {}}
 
 

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
+from tests.on_devices import printed
 from tests.sharded.out_shardings import KNOWN, PROGRAMS, SAMPLES, signatures
 
 
 def test_values_places_texts_and_errors_are_those_of_jax() -> None:
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "tests.sharded.out_shardings", "--slice"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)
+    found = printed("-m", "tests.sharded.out_shardings", "--slice")
     assert found["programs"] >= 100
     assert found["differing"] == {}
     assert set(KNOWN) <= set(PROGRAMS)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+from tests.on_devices import printed
 
 
 def test_collectives_are_ascribed_as_jax_names_them() -> None:
     """Programs that have an underscore in their names: those of collectives. The others: ``-m tests.sharded.reasons``.
     """
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "tests.sharded.reasons", "--json", "--mode", "mapped", "-k", "_"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)
+    found = printed("-m", "tests.sharded.reasons", "--json", "--mode", "mapped", "-k", "_")
     assert found["collectives"] >= 14 and found["differing"] == {}

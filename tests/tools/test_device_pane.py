@@ -5,14 +5,12 @@ what the pane of devices shows.
 from __future__ import annotations
 
 import functools
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from tests.on_devices import printed
 
 VARIABLES = {
     "summed": {"y", "s", "t", "u"},
@@ -27,11 +25,7 @@ VARIABLES = {
 @functools.cache
 def shown_there() -> dict[str, Any]:
     """What ``device_screens`` prints."""
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "tests.tools.device_screens"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = printed("-m", "tests.tools.device_screens")
     return found
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
 from minijax.core.shardings import AbstractMesh
 from minijax.tools.metal.collectives import _axes, _bytes, _groups, _times, _turns
 from minijax.tools.programs import hlo
+from tests.on_devices import printed
 
 SPELLINGS = {
     "replica_groups={{0,1},{2,3},{4,5},{6,7}}": ("y",),
@@ -196,12 +193,7 @@ REASONS: dict[str, list[tuple[str, str]]] = {
 
 
 def test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for() -> None:
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8"}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    found, reasons = json.loads(done.stdout)
+    found, reasons = printed("-c", PROGRAM)
     ((kind, size, axes, count, primitive, reason),) = found["product"]
     assert (kind, size, axes, count, primitive) == ("all-reduce", 2, ["y"], 2 * 8 * 4, "dot_general")
     assert "along y" in reason

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+
+from tests.on_devices import printed
 
 PROGRAM = """
 import json
@@ -123,11 +121,7 @@ print(json.dumps(found))
 @functools.cache
 def shown_there() -> dict[str, Any]:
     """What the program prints."""
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = printed("-c", PROGRAM)
     return found
 
 
