@@ -65,8 +65,6 @@ def reshard_impl(x: Any, **params: Any) -> Any:
     if type(x) is MeshArray and wanted and wanted[0].mesh.are_all_axes_explicit:  # type: ignore[attr-defined]
         if mesh_of([x.device]) != mesh_of(wanted):  # the mesh's axes are of other types than those it lay over
             return over_mesh(x, wanted[0])
-    if wanted and wanted[0].spec.unreduced and type(x) is not MeshArray:  # type: ignore[attr-defined]
-        x = over_mesh(as_array(x), wanted[0].with_spec(()))  # type: ignore[attr-defined]  # whole on each device first
     return evaluate_over_mesh(reshard_p, [x], params)
 
 

@@ -196,13 +196,14 @@ def _change(session: Session, name: str, value: str) -> None:
 
 
 def _change_engine(name: str, value: str) -> None:
-    if isinstance(config.read(name), bool) and value.lower() not in _ON:
+    word, is_flag = value.lower(), isinstance(config.read(name), bool)
+    if is_flag and word not in _ON:
         raise UsageError(f"%config {name} takes on or off, not {value!r}")
     try:
-        if isinstance(config.read(name), bool):
-            parsed: Any = _ON[value.lower()]
+        if is_flag:
+            parsed: Any = _ON[word]
         else:
-            parsed = None if value.lower() == "none" else config.meant(name, value)
+            parsed = None if word == "none" else config.meant(name, value)
         config.update(name, parsed)
     except (ValueError, RuntimeError) as error:
         raise UsageError(f"%config {name}: {error}") from None
