@@ -54,7 +54,6 @@ __all__ = [
     "promotes_strictly",
     "rank_promotion",
     "results_checked",
-    "set_nan_checks",
     "threefry_partitionable",
     "trace_key",
     "tracing_forbidden",
@@ -137,27 +136,7 @@ _keys: dict[tuple[Any, ...], TraceKey] = {}
 
 
 def _intern_key(values: tuple[Any, ...]) -> TraceKey:
-    if values[1] or values[7]:
-        _start_nan_checks()
     return _keys.setdefault(values, TraceKey(values))
-
-
-def _no_checks() -> None:
-    """Stands for what makes evaluation check its results, until evaluation is there."""
-
-
-_start_nan_checks: Callable[[], None] = _no_checks
-
-
-def set_nan_checks(start: Callable[[], None]) -> None:
-    """Install what is called when some thread first turns ``debug_nans`` on: until then nobody pays for it.
-
-    ``interpreters.evaluate`` does, far above this file: evaluation then looks at each result.
-    """
-    global _start_nan_checks
-    _start_nan_checks = start
-    if any(key.values[1] or key.values[7] for key in _keys.values()):
-        start()
 
 
 class _Watch:
@@ -487,9 +466,12 @@ def set_context_mesh(mesh: Any) -> None:
     """Note on this thread that programs are staged for ``mesh``, until it is set anew; None for no mesh."""
     global _override_count
     overrides = _thread.overrides
+    change = (mesh is not None) - ("context_mesh" in overrides)
     with _lock:
-        _override_count += (mesh is not None) - ("context_mesh" in overrides)
+        _override_count += change
         common_key[0] = None if _override_count else _key
+        if change:
+            _note("context_mesh", True, change)
     if mesh is None:
         overrides.pop("context_mesh", None)
     else:

@@ -14,7 +14,6 @@ import numpy as np
 from minijax.api.devices import devices as all_devices
 from minijax.api.explicit import auto_axes, explicit_axes, use_abstract_mesh
 from minijax.backend import pjrt
-from minijax.core import late
 from minijax.core.shardings import (
     AbstractMesh,
     AxisType,
@@ -120,7 +119,6 @@ def _set(mesh: Mesh | None) -> None:
     context.set(mesh)
     if mesh is not None:
         pjrt.note_committed()
-        late.fill("minijax.ops.meshes.eager")  # what is evaluated from now on lies over it
 
 
 def _refuse_traced(name: str, advice: str) -> None:

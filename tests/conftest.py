@@ -11,7 +11,6 @@ import gc
 import importlib
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -113,13 +112,3 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             assert text == path.read_text(encoding="utf-8"), f"differs from tests/golden/{name}"
 
     return check
-
-
-@pytest.fixture(autouse=True)
-def unwatched() -> None:
-    """What stays among those who watch ``bind`` once types have told of sums over devices is not to be counted."""
-    observe = sys.modules.get("minijax.core.observe")
-    if observe is not None and observe.bind_watched:
-        sums = "minijax.ops.meshes.summed_types"
-        others = [each for each in observe.bind_watched if getattr(each, "__module__", "") != sums]
-        observe.bind_watched[:] = others

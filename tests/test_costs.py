@@ -20,7 +20,6 @@ import minijax
 import minijax.numpy as jnp
 from minijax import lax
 from minijax.core import avals, primitive
-from minijax.interpreters import evaluate, jvp, linearize, tape
 
 settings = importlib.import_module("minijax.config")
 FEW, MANY = 2_000, 4_000  # more than CPython keeps of tuples that nobody has any more
@@ -92,13 +91,10 @@ DIRECT = TUTORIAL | {
 
 
 @pytest.fixture(autouse=True)
-def nobody_looks_for_nans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process in which ``debug_nans`` was on once asks at each operation whether it is; so with divided types."""
+def plain_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process in which types once told how values are divided, or summed, asks at each operation whether they do."""
     monkeypatch.setattr(avals, "divisions_made", False)
-    monkeypatch.setattr(evaluate.EvalTrace, "process_primitive", evaluate._evaluate)
-    monkeypatch.setattr(primitive, "evaluation_watched", [])
-    for interpreter in (jvp, linearize, tape):
-        monkeypatch.setattr(interpreter, "singly", [])
+    monkeypatch.setattr(primitive, "bind_hooks", [])
 
 
 def blocks_held(work: Work, f: Function) -> int:

@@ -18,7 +18,7 @@ from minijax.core.array import Array
 from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
 from minijax.errors import KeyReuseError, source_line
-from minijax.interpreters.evaluate import check_keys, key_checks
+from minijax.interpreters.evaluate import key_checks, look_at_each
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 # Primitives that use up their first operand, and those whose result is the same keys in another form.
@@ -121,9 +121,10 @@ _watch = KeyWatch()
 
 def follow(on: bool) -> None:
     """Follow the uses of keys from now on, or no longer."""
+    look_at_each("debug_key_reuse", on)
     if on:
         observe.subscribe(_watch)
-        check_keys(note_use)
+        key_checks.append(note_use)
     else:
         key_checks.clear()
         observe.unsubscribe(_watch)

@@ -26,11 +26,11 @@ from minijax.core.trace import Trace, Tracer, raise_dead, reaching, set_current_
 
 # Beyond this many signatures of one primitive, its table of output types starts afresh.
 MAX_SIGNATURES = 8192
-# Not empty once somebody is to be told of operations, or of their results, before or after they are evaluated.
+# Not empty while some thread checks what is evaluated, or lays it over a mesh: ``interpreters.evaluate`` fills it.
 evaluation_watched: list[str] = []
 
-# What looks at the operands of each operation, and may give others for them, where ``bind_watched`` is not empty. It is
-# empty but for ``core.varying``.
+# What looks at the operands of each operation, and may give others for them, but for plain arrays at a known signature.
+# Empty where no types say how devices' values differ: ``core.varying``, ``ops.meshes.summed_types``.
 bind_hooks: list[Callable[[Primitive, tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]] = []
 # What knows the types of results of operands whose types say more than shape and dtype: along which axes values vary
 # (``core.varying``), how they are divided (``core.explicit``). Each strips what it knows of and leaves the rest to
@@ -166,6 +166,8 @@ class Primitive:
                 level = top.level
         if top is not dynamic and top.stack is not dynamic.stack:
             raise_dead(args, self)
+        if bind_hooks:
+            args = _fitted(self, args, params)
         if bind_watched:
             return _observed_bind(self, top, args, params)
         try:
@@ -236,6 +238,8 @@ def bind_at(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dic
     """Apply the primitive at ``top``, for those whose interpreter is not found from their operands alone."""
     if top.stack is not state.dynamic.stack:
         raise_dead(args, primitive)
+    if bind_hooks:
+        args = _fitted(primitive, args, params)
     if bind_watched:
         return _observed_bind(primitive, top, args, params)
     try:
@@ -262,10 +266,14 @@ def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) ->
             return
 
 
+def _fitted(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
+    """The operands that ``bind_hooks`` give for ``args``."""
+    for hook in tuple(bind_hooks):
+        args = hook(primitive, args, params)
+    return args
+
+
 def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    if bind_hooks:
-        for hook in tuple(bind_hooks):
-            args = hook(primitive, args, params)
     if on_bind_enter:
         for method in tuple(on_bind_enter):  # ``emit``, written out, as below
             method(primitive, top, args, params)

@@ -18,7 +18,6 @@ import numpy as np
 
 from minijax.config import set_context_mesh
 from minijax.core.named import NamedTuple
-from minijax.core.primitive import evaluation_watched
 from minijax.core.structural import UNSPECIFIED
 from minijax.errors import did_you_mean
 from minijax.pytree import tree_leaves
@@ -797,8 +796,6 @@ class _Context(threading.local):
 
     def set(self, mesh: Any) -> None:
         """Let ``mesh`` be the one, until it is set anew; None for no mesh."""
-        if (self.mesh is None) != (mesh is None):  # no operation takes a short cut while some thread has a mesh
-            (evaluation_watched.remove if mesh is None else evaluation_watched.append)("set_mesh")
         self.mesh = mesh
         set_context_mesh(mesh)
 

@@ -21,7 +21,6 @@ from typing import Any
 from minijax.core import late
 from minijax.core.array import get_aval
 from minijax.core.avals import ManualAxisType, ShapedArray
-from minijax.core.observe import bind_watched
 from minijax.core.primitive import Primitive, abstract_hooks, bind_hooks, infer_type
 from minijax.core.refs import AbstractRef
 
@@ -221,14 +220,12 @@ def manual(mesh: Any, axes: Iterable[Any], checked: bool) -> Iterator[None]:
     _now.axes, _now.checked, _now.mesh = _now.axes.union(axes), checked, mesh
     if checked:
         _ask_for_types()
-        bind_watched.append(_nothing)
         bind_hooks.append(same_varying)
     try:
         yield
     finally:
         _now.axes, _now.checked, _now.mesh = before
         if checked:
-            bind_watched.remove(_nothing)
             bind_hooks.remove(same_varying)
 
 
@@ -241,10 +238,6 @@ def everywhere() -> Iterator[None]:
         yield
     finally:
         _now.axes, _now.checked, _now.mesh = before
-
-
-def _nothing(*args: Any) -> None:
-    """Stands among those who watch ``bind``, so that it asks for the hooks."""
 
 
 pvary_p = Primitive("pvary")
@@ -271,7 +264,7 @@ def varying_like(x: Any, *others: Any) -> Any:
 
     What a loop begins with varies as what it computes does: constants of the library go through this.
     """
-    if not bind_hooks:
+    if not _now.checked:
         return x
     axes = frozenset().union(*[getattr(getattr(other, "aval", None), "vma", ()) for other in others])
     return pvary(x, axes) if axes else x

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.config import Setting, debug_infs, debug_nans, results_checked, set_nan_checks
+from minijax.config import Setting, context_mesh, debug_infs, debug_nans, results_checked, while_on
 from minijax.core import avals, dtypes, late
 from minijax.core.array import (
     HELD,
@@ -211,7 +211,7 @@ _evaluate = EvalTrace.process_primitive
 
 
 def _checked(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """``EvalTrace.process_primitive`` once some thread has set a mesh, or turned on checks of results or of keys."""
+    """``EvalTrace.process_primitive`` while some thread has set a mesh, or checks results or uses of keys."""
     if key_checks and not _within.noted:
         out = _noted(self, primitive, args, params)
     else:
@@ -226,16 +226,11 @@ def _checked(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params:
 
 # The settings, and the functions that find what they forbid.
 _SOUGHT: tuple[tuple[Setting, Any], ...] = ((debug_nans, np.isnan), (debug_infs, np.isinf))
-# Not empty once some thread has turned one of them on, or set a mesh: who evaluates without this interpreter asks
-# ``config.evaluated_singly`` first.
-singly: list[str] = []
-# What evaluates an operation so that its results lie over the mesh that is set, once one has been.
-_lay: list[Callable[..., Any]] = []
 
 
 def _evaluated(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    if _lay:
-        return _lay[0](_evaluate, self, primitive, args, params)
+    if context_mesh() is not None:  # the results lie over it
+        return late.public("minijax.ops.meshes.eager", "evaluate")(_evaluate, self, primitive, args, params)
     return _evaluate(self, primitive, args, params)
 
 
@@ -262,32 +257,17 @@ def _noted(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: d
 key_checks: list[Callable[[Primitive, Sequence[Any], dict[str, Any]], None]] = []
 
 
-def check_keys(note_use: Callable[[Primitive, Sequence[Any], dict[str, Any]], None]) -> None:
-    """Call ``note_use`` before each primitive is evaluated; ``key_checks.clear()`` ends it."""
-    _check_results()
-    key_checks.append(note_use)
+def look_at_each(name: str, on: bool) -> None:
+    """Let all that is evaluated, on all threads, go through ``_checked`` from now on, or no longer for this reason.
+
+    Who evaluates without this interpreter asks ``config.evaluated_singly`` where ``evaluation_watched`` is not empty.
+    """
+    (evaluation_watched.append if on else evaluation_watched.remove)(name)
+    EvalTrace.process_primitive = _checked if evaluation_watched else _evaluate  # type: ignore[method-assign]
 
 
-def _check_nans() -> None:
-    _check_results()
-    singly.append("debug_nans")
-
-
-def lay_over_meshes(lay: Callable[..., Any]) -> None:
-    """Evaluate by ``lay(evaluate, trace, primitive, args, params)`` from now on, wherever a mesh is set."""
-    if not _lay:
-        EvalTrace.process_primitive = _checked  # type: ignore[method-assign]
-        singly.append("set_mesh")
-        _lay.append(lay)
-
-
-def _check_results() -> None:
-    """Let all that is evaluated, on all threads, from now on go through ``_checked``."""
-    EvalTrace.process_primitive = _checked  # type: ignore[method-assign]
-    evaluation_watched.append("results")
-
-
-set_nan_checks(_check_nans)
+for _name in ("debug_nans", "debug_infs", "context_mesh"):
+    while_on(_name, functools.partial(look_at_each, _name, True), functools.partial(look_at_each, _name, False))
 
 
 def _has(found: Any, x: Any) -> bool:

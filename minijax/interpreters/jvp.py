@@ -18,13 +18,13 @@ from minijax.core import late, observe
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
-from minijax.core.primitive import Primitive
+from minijax.core.primitive import Primitive, evaluation_watched
+from minijax.core.quiet import quiet_numpy
 from minijax.core.rules import bad_result
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import Trace, Tracer, records_below, state, under
 from minijax.errors import source_info
 from minijax.interpreters.bottom import Bottom, Type, bottom, stage_on
-from minijax.interpreters.evaluate import quiet_numpy, singly
 from minijax.interpreters.jvp_rules import jvp_rules, pushforward
 from minijax.interpreters.stage import stage
 from minijax.ir.evaluate import eval_closed
@@ -180,7 +180,7 @@ class NumPyJVPTrace(JVPTrace):
         self.bottom: Bottom = main.global_data
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        if not _followers and not (singly and evaluated_singly()):
+        if not _followers and not (evaluation_watched and evaluated_singly()):
             # The hottest path of forward mode: whatever is out of the ordinary raises, and is left to ``on_values``.
             try:
                 known: Any = primitive.pushforwards
@@ -285,7 +285,7 @@ class NumPyJVPTrace(JVPTrace):
 
     def run_program(self, program: Any, args: Sequence[Any]) -> list[Any]:
         """The results of an ``interpreters.kept`` program, by what is derived of it for its operands' types."""
-        operands = None if _observers or (singly and evaluated_singly()) else self.operands(args)
+        operands = None if _observers or (evaluation_watched and evaluated_singly()) else self.operands(args)
         if operands is None:
             return program.evaluate(args)  # type: ignore[no-any-return]
         values, moved, types, tangent_types = operands

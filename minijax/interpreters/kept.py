@@ -20,8 +20,8 @@ from typing import Any
 from minijax.config import evaluated_singly
 from minijax.core import observe
 from minijax.core.array import Array, CommittedArray
+from minijax.core.primitive import evaluation_watched
 from minijax.core.trace import Tracer, state
-from minijax.interpreters.evaluate import singly
 from minijax.interpreters.flat_code import results_function
 from minijax.interpreters.jvp_rules import derived_once
 from minijax.interpreters.vmap import AxisData, vmap_jaxpr
@@ -55,7 +55,7 @@ class KeptProgram:
             elif type(x) is not CommittedArray and hasattr(x, "_np"):
                 values.append(x._np)
         if not level:
-            if len(values) == len(args) and not (singly and evaluated_singly()):
+            if len(values) == len(args) and not (evaluation_watched and evaluated_singly()):
                 return [*map(Array, self.function(*values), self.out_avals)]
         elif hasattr(top, "run_program") and top.stack is state.dynamic.stack:  # a dead tracer is refused by ``bind``
             return top.run_program(self, args)  # type: ignore[no-any-return]

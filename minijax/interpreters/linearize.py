@@ -21,14 +21,14 @@ from minijax.config import evaluated_singly
 from minijax.core import dtypes, observe
 from minijax.core.array import Array, CommittedArray, LiteralArray, as_array, get_aval
 from minijax.core.avals import AnyArray, ShapedArray
-from minijax.core.primitive import Primitive
+from minijax.core.primitive import Primitive, evaluation_watched
+from minijax.core.quiet import quiet_numpy
 from minijax.core.rules import Rule, bad_result
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import HALF_LEVEL, Trace, Tracer, reaching, state, under
 from minijax.errors import source_info
 from minijax.interpreters.bottom import Type, bottom
 from minijax.interpreters.derived import PASSED_ON, Derived, derive
-from minijax.interpreters.evaluate import quiet_numpy, singly
 from minijax.interpreters.jvp import DualTracer, tally_of
 from minijax.interpreters.jvp_rules import derived_once, jvp_rules, table_of
 from minijax.interpreters.kept import KeptProgram
@@ -170,7 +170,7 @@ class LinearizeTrace(Trace):
         return self._tangents
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        if self.on_numpy and not _followers and not (singly and evaluated_singly()):
+        if self.on_numpy and not _followers and not (evaluation_watched and evaluated_singly()):
             # The hottest path of reverse mode: whatever is out of the ordinary raises, and is left to ``on_values``.
             try:
                 table: Any = primitive.linearizations
@@ -235,7 +235,7 @@ class LinearizeTrace(Trace):
             result = self.on_staged(primitive, args, params)
             if result is not None:
                 return result
-        elif self.tape.nested and not _observers and not (singly and evaluated_singly()):
+        elif self.tape.nested and not _observers and not (evaluation_watched and evaluated_singly()):
             result = self.on_tracers(primitive, args, params)
             if result is not None:
                 return result
@@ -352,7 +352,7 @@ class LinearizeTrace(Trace):
         such: see ``interpreters.towers``.
         """
         # a linear program that somebody may see is to have the equations that rules record
-        if self.notes_lines or _observers or (singly and evaluated_singly()):
+        if self.notes_lines or _observers or (evaluation_watched and evaluated_singly()):
             return program.evaluate(args)
         stack: Any = self.stack
         values: list[Any] = []  # of each operand, what it is at its level, at the next one down, and so on

@@ -27,11 +27,12 @@ from minijax.core import late, observe
 from minijax.core.array import CommittedArray, LiteralArray, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.names import transposed
+from minijax.core.primitive import evaluation_watched
+from minijax.core.quiet import quiet_numpy
 from minijax.core.structural import Zero, add_any_p, zero_of
 from minijax.core.trace import state
 from minijax.interpreters.bottom import EVALUATION, Bottom, Type, bottom
 from minijax.interpreters.derived import BackwardProgram, DerivedProgram, Linearization
-from minijax.interpreters.evaluate import quiet_numpy, singly
 from minijax.interpreters.partial_eval import LinearProgram, Residual, dce_eqns, dce_rules
 from minijax.interpreters.stage import JaxprTracer
 from minijax.interpreters.transpose import Arrivals, evaluate_known, transpose_eqn, transpose_program
@@ -332,14 +333,14 @@ class Tape:
 
 def watched() -> bool:
     """Whether somebody is to see every operation, or its result."""
-    return bool(observe.observers) or bool(singly and evaluated_singly())
+    return bool(observe.observers) or bool(evaluation_watched and evaluated_singly())
 
 
 def followed() -> bool:
     """``watched``, but not by those who only count operations."""
     if observe.observers and (observe.followers or not observe.only_counted()):
         return True
-    return bool(singly and evaluated_singly())
+    return bool(evaluation_watched and evaluated_singly())
 
 
 class _ForwardRun:

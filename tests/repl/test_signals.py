@@ -82,7 +82,10 @@ def test_ctrl_c_keeps_a_recording(terminal: Terminal):
     terminal.wait_for("interrupted at <minijax-1>:")
     terminal.wait_for("recorded until then")
     assert terminal.screen.alternate and "KeyboardInterrupt" in terminal.text()
-    assert any(line.startswith("▶") and ("sin(x)" in line or "shown" in line) for line in terminal.lines())
+    terminal.wait_for("▶")  # the program's lines are drawn below that
+    assert any(line.startswith("▶") and ("sin(x)" in line or "shown" in line) for line in terminal.lines()), (
+        terminal.text()
+    )
     terminal.send("q")
     terminal.wait_for_prompt(4)
     terminal.send("%step\r")

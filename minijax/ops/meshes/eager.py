@@ -2,7 +2,7 @@
 
 Operands that may be anywhere are computed with on the host, as ever, and the result is put on all devices
 (``MeshArray.computed_on_host``); so is what is computed of such results. Where an operand was put over the mesh by the
-user, or by a compiled program, the operation is compiled for its devices. Importing this turns it on.
+user, or by a compiled program, the operation is compiled for its devices. ``interpreters.evaluate`` asks for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
 from minijax.core.shardings import Mesh, NamedSharding, PartitionSpec, Sharding, context
 from minijax.core.trace import Tracer, state
-from minijax.interpreters.evaluate import lay_over_meshes
 from minijax.ops import custom_jvp, custom_vjp
 from minijax.ops.call import jit_p
 from minijax.ops.meshes import constraint, reshard, shard_map
@@ -136,5 +135,3 @@ def called(jitted: Any, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: 
         outs = tree_leaves(fun(*args, **kwargs))
     return tree_unflatten(staged.out_tree, [*map(laid, outs, [mesh] * len(outs), known)])
 
-
-lay_over_meshes(evaluate)

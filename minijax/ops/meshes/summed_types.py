@@ -15,7 +15,6 @@ from minijax.core import structural
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import NO_SUMS, Sums, mesh_of_type, spec_of
-from minijax.core.observe import bind_watched
 from minijax.core.primitive import Primitive, bind_hooks
 from minijax.core.shardings import NamedSharding, PartitionSpec, axes_of_part
 from minijax.core.varying import current_mesh, pvary_p, set_sums_of_results, varies_along
@@ -313,10 +312,5 @@ def reduced_scalars(primitive: Primitive, args: tuple[Any, ...], params: dict[st
     )
 
 
-def _watching(*args: Any) -> None:
-    """Stands among those who watch ``bind``, so that it asks for the hooks."""
-
-
 set_sums_of_results(sums_of)
-bind_watched.append(_watching)
 bind_hooks.append(reduced_scalars)
