@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -174,10 +175,17 @@ def _note(name: str, value: Any, change: int) -> None:
             watch.add(change)
 
 
+class _Alive:
+    """Dies with its thread."""
+
+
 class _ThreadOverrides(threading.local):
     """This thread's overrides, and the values that result from them together with the process-wide ones."""
 
     def __init__(self) -> None:
+        self.alive = _Alive()
+        # what notes that no mesh is set on this thread any more, as long as one is
+        self.mesh_set: weakref.finalize[..., Any] | None = None
         self.overrides: dict[str, Any] = {}
         self.base: ConfigValues | None = None
         self.values = _values
@@ -464,19 +472,29 @@ def context_mesh() -> Any:
 
 def set_context_mesh(mesh: Any) -> None:
     """Note on this thread that programs are staged for ``mesh``, until it is set anew; None for no mesh."""
+    state = _thread
+    if mesh is None:
+        state.overrides.pop("context_mesh", None)
+        if state.mesh_set is not None:
+            state.mesh_set()
+            state.mesh_set = None
+    else:
+        if state.mesh_set is None:
+            _count_mesh(1)
+            # a thread may end while its mesh is set: nobody is to look at operations for its sake from then on
+            state.mesh_set = weakref.finalize(state.alive, _count_mesh, -1)
+            state.mesh_set.atexit = False
+        state.overrides["context_mesh"] = mesh
+    _refresh(state)
+
+
+def _count_mesh(change: int) -> None:
+    """A thread has set a mesh, or no longer has one."""
     global _override_count
-    overrides = _thread.overrides
-    change = (mesh is not None) - ("context_mesh" in overrides)
     with _lock:
         _override_count += change
         common_key[0] = None if _override_count else _key
-        if change:
-            _note("context_mesh", True, change)
-    if mesh is None:
-        overrides.pop("context_mesh", None)
-    else:
-        overrides["context_mesh"] = mesh
-    _refresh(_thread)
+        _note("context_mesh", True, change)
 
 
 class Setting:

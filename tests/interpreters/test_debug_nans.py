@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,12 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import grad, jit, jvp, lax, vmap
-from minijax.config import debug_nans
+from minijax.config import debug_infs, debug_key_reuse, debug_nans
+from minijax.core.primitive import evaluation_watched
+from minijax.core.shardings import context
 from minijax.core.trace import stack_depth
+from minijax.interpreters.evaluate import EvalTrace
+from tests.threads import at_once
 
 
 def log_sin(x: Any) -> Any:
@@ -106,3 +111,40 @@ def test_donated_arguments_are_not_read_again() -> None:
     f = jit(lambda x: jnp.log(x), donate_argnums=0)
     with debug_nans(True), pytest.raises(FloatingPointError, match=r"encountered in jit\(<lambda>\)"):
         f(jnp.asarray(np.array([-1.0, 2.0], np.float32)))
+
+
+@contextlib.contextmanager
+def mesh_set(on: bool) -> Iterator[None]:
+    before = context.mesh
+    context.set(minijax.make_mesh((1,), ("x",)) if on else None)
+    try:
+        yield
+    finally:
+        context.set(before)
+
+
+@pytest.mark.parametrize("setting", [debug_nans, debug_infs, debug_key_reuse, mesh_set])
+def test_operations_are_looked_at_only_while_a_thread_asks_for_it(setting: Any) -> None:
+    usual = EvalTrace.process_primitive
+
+    def looked_at() -> bool:
+        assert (EvalTrace.process_primitive is not usual) == bool(evaluation_watched)
+        return bool(evaluation_watched)
+
+    def inside(on: bool) -> bool:
+        with setting(on):
+            return looked_at()
+
+    assert not looked_at() and not inside(False) and inside(True) and not looked_at()
+    with pytest.raises(ZeroDivisionError), setting(True):
+        assert looked_at() and inside(True) and at_once(lambda: inside(True), lambda: inside(False)) == [True, True]
+        raise ZeroDivisionError
+    assert not looked_at()
+    if setting is mesh_set:  # a thread may also end while its mesh is set
+        at_once(lambda: context.set(minijax.make_mesh((1,), ("x",))))
+    else:
+        for on in (True, True, False):
+            minijax.config.update(setting.name, on)
+            assert looked_at() is on
+            assert inside(not on)
+    assert not looked_at()
