@@ -273,6 +273,8 @@ for _name in ("debug_nans", "debug_infs", "context_mesh"):
 def _has(found: Any, x: Any) -> bool:
     if not dtypes.is_inexact(get_aval(x).dtype):
         return False
+    if type(x) is MeshArray and (x.aval.unreduced or not x.device.is_fully_addressable):  # it is no value as a whole
+        return any([_has(found, part.data) for part in late.public("minijax.ops.sharded", "addressable_shards")(x)])
     value = np.asarray(x._value() if isinstance(x, Array) else x)
     return bool(found(value).any())
 

@@ -6,6 +6,7 @@ its jaxpr's text, and types, places and values of its arrays, sums taken; or the
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -187,6 +188,8 @@ def _rows(of: Any) -> dict[str, Row]:
         "put there": (lambda: array((8, 4), unreduced={"x"}),),
         "put elsewhere": (lambda: of.device_put(u, P()),),
         "repr": (lambda: [repr(u), str(u), u.sharding.is_fully_replicated, wr.sharding.is_fully_replicated],),
+        "looked through for NaNs": (lambda: str(of.typeof(of.debug_nans(True)(dot)(a, b))),),
+        "with NaNs": (lambda: of.debug_nans(True)(dot)(a, of.device_put(np.full((8, 4), np.nan), P("x"))),),
         "parts": (lambda: sorted({float(np.asarray(each.data).sum()) for each in u.addressable_shards}),),
         "types of parts": (lambda: [str(of.typeof(each.addressable_shards[0].data)) for each in (u, wr)],),
         "eager": (lambda: [str(of.typeof(u + u)), str(of.typeof(u.sum())), str(of.typeof(wr.sum()))],),
@@ -263,7 +266,8 @@ def main() -> None:
     if sys.argv[1:] == ["--whole"]:
         print(json.dumps(_beside_whole()))
         return
-    ours, theirs = _all(minijax), _all(jax)
+    with contextlib.redirect_stdout(sys.stderr):  # JAX says there that it has found NaNs
+        ours, theirs = _all(minijax), _all(jax)
     print(json.dumps({name: [ours[name], theirs[name]] for name in ours}, default=str))
 
 
