@@ -24,6 +24,7 @@ facts += [repr(mesh), str(mesh), mesh.shape, mesh.size, mesh.axis_types, mesh.de
 facts += [mesh.empty, repr(mesh.abstract_mesh)[:30], mesh == of.Mesh(np.array(devices).reshape(2, 2), ("x", "y"))]
 p = P("x", None, ("x", "y"))
 facts += [p, len(p), p[0], P("x"), P("x") + P("y"), P("x") == P("x", None), hash(P("x")) == hash(P("x"))]
+facts += [P("x") + ("y", None), ("y",) + P("x"), p.index(("x", "y")), p.count(None)]
 halves = of.NamedSharding(mesh, P("x", None))
 for spec in (P(), P("x"), P(None, "y"), P(("x", "y")), P("y", "x"), P("x", "y")):
     named = of.NamedSharding(mesh, spec)

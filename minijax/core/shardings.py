@@ -133,10 +133,23 @@ class PartitionSpec:
     def __getitem__(self, i: Any) -> Any:
         return self._parts[i]
 
-    def __add__(self, other: PartitionSpec) -> PartitionSpec:
-        return PartitionSpec(
-            *self, *other, unreduced=self.unreduced | other.unreduced, reduced=self.reduced | other.reduced
-        )
+    def __add__(self, other: Any) -> PartitionSpec:
+        """The entries of ``other``, a spec or a tuple, behind its own."""
+        if not isinstance(other, PartitionSpec):
+            return self.update((*self, *other)) if isinstance(other, tuple) else NotImplemented
+        sums = {"unreduced": self.unreduced | other.unreduced, "reduced": self.reduced | other.reduced}
+        return PartitionSpec(*self, *other, **sums)
+
+    def __radd__(self, other: Any) -> PartitionSpec:
+        return self.update((*other, *self)) if isinstance(other, tuple) else NotImplemented
+
+    def index(self, part: Any) -> int:
+        """The first dimension of which ``part`` is the entry. ValueError if it is that of none."""
+        return self._parts.index(_part(part))
+
+    def count(self, part: Any) -> int:
+        """Of how many dimensions ``part`` is the entry."""
+        return self._parts.count(_part(part))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PartitionSpec) and self._key == other._key
