@@ -18,7 +18,7 @@ from minijax.tools.recording.records import BindRecord, CacheRecord, Recording
 from minijax.tools.session.result import Step
 from minijax.tools.stepper import panes as stepping
 from minijax.tools.stepper import programs
-from minijax.tools.stepper.devices import has_devices
+from minijax.tools.stepper.devices import has_devices, with_devices
 from minijax.tools.stepper.programs import PROGRAM_PANES, Selection
 from minijax.tools.stepper.tree import FOLD, past_repeated
 from minijax.tools.values.conditions import ConditionError
@@ -425,7 +425,7 @@ class Stepper:
                 self.say(f"{path} is there already: choose another name", "error")
                 return
             try:
-                storage.save(self.recording, path)
+                storage.save(with_devices(self.recording), path)
             except OSError as error:
                 self.say(f"not saved to {path}: {error.strerror or error}", "error")
             else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
@@ -13,9 +15,10 @@ from minijax.tools import record
 from minijax.tools.documents.document import MARK, lay_out
 from minijax.tools.pages.part import WIDTH
 from minijax.tools.pages.widget import payload, widget_html
+from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import LEAVE, Cursor
 from minijax.tools.recording.records import BindRecord, Recording
-from minijax.tools.stepper.devices import devices_pane, devices_shown
+from minijax.tools.stepper.devices import devices_pane, devices_shown, with_devices
 from minijax.tools.values.moment import ledger
 from tests.browser.page import Browser, page
 
@@ -53,9 +56,11 @@ def terminal(cursor: Cursor) -> list[str]:
     return squeezed("".join(piece for _, piece in each) for each in lay_out(devices_pane(cursor), WIDTH))
 
 
-def test_devices_on_a_page_are_those_of_the_terminal(window: Browser, tmp_path: Path) -> None:
+@pytest.mark.parametrize("from_file", (False, True))
+def test_devices_on_a_page_are_those_of_the_terminal(window: Browser, tmp_path: Path, from_file: bool) -> None:
     recording = recorded()
-    window.open(page(tmp_path, widget_html(recording)))
+    kept = storage.from_json(storage.to_json(with_devices(recording))) if from_file else recording
+    window.open(page(tmp_path, widget_html(kept)))
     cursor = Cursor(recording)
     seen = []
     for position, moment in enumerate(cursor.moments):

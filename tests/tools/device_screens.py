@@ -19,10 +19,13 @@ import numpy as np
 import minijax as mj
 from minijax.tools import record
 from minijax.tools.documents.document import lay_out
+from minijax.tools.recording import chunks, storage
 from minijax.tools.recording.cursor import ENTER, LEAVE, Cursor
 from minijax.tools.recording.records import BindRecord, Recording, ScopeRecord
-from minijax.tools.stepper.devices import devices_pane, devices_shown
+from minijax.tools.stepper.devices import devices_pane, devices_shown, with_devices
+from minijax.tools.values import saved_devices
 from minijax.tools.values.moment import Worth, ledger
+from minijax.tools.values.saved_devices import FIRST_TURNS
 
 AXES = {"data": 4, "model": 2}
 DEVICES = 8
@@ -143,6 +146,46 @@ def moments(recording: Recording, kind: str, name: str) -> Iterator[list[str]]:
             yield _text(cursor, 72)
 
 
+def changed_in_files(recording: Recording) -> tuple[list[int], bool]:
+    """The moments at which the pane says something else once the recording was in a file, of either form: with the
+    first device and another one. And whether it says that there are no other iterations.
+    """
+    kept = with_devices(recording)
+    text = json.dumps(storage.to_json(kept))
+    loaded = [storage.from_json(json.loads(text)), chunks.read(chunks.written(kept))]
+    cursors = [Cursor(each) for each in (recording, *loaded)]
+    found, said = set(), False
+    for position in range(len(cursors[0].moments)):
+        for cursor in cursors:
+            cursor.go(position)
+        shown = [devices_shown(cursor) for cursor in cursors]
+        for device, width in ((0, 48), (5, 100)):
+            for each, cursor in zip(shown, cursors, strict=True):
+                if each is not None:
+                    ledger(cursor.recording).iterations[each.mesh.key] = device
+            live, *others = [" ".join(" ".join(_text(cursor, width)).split()) for cursor in cursors]
+            said |= FIRST_TURNS in others[0]
+            if any("".join(other.split(f"{FIRST_TURNS} ")) != live for other in others):
+                found.add(position)
+        for each in filter(None, shown):
+            for one in (recording, *loaded):
+                ledger(one).iterations.pop(each.mesh.key, None)
+    return sorted(found), said
+
+
+def without_room(recording: Recording) -> list[str]:
+    """The last pane of a recording of which a file holds little."""
+    before, saved_devices.MOST_CHARACTERS = saved_devices.MOST_CHARACTERS, 3000
+    try:
+        cursor = Cursor(storage.from_json(storage.to_json(with_devices(recording))))
+    finally:
+        saved_devices.MOST_CHARACTERS = before
+    cursor.go(next(each.position for each in cursor.recording.devices if each.shown is not None))
+    begins = _text(cursor, 100)[:1]
+    cursor.last()
+    return begins + _text(cursor, 100)
+
+
 def of_pmap() -> dict[str, Any]:
     """The same of a pmapped function, whose devices have a row each."""
 
@@ -157,7 +200,11 @@ def of_pmap() -> dict[str, Any]:
     rows = X[:DEVICES]
     _, recording = record(program(mj), mj.numpy.asarray(rows))
     wanted = {key: np.asarray(value) for key, value in program(jax)(rows).items()}
-    return {"pmapped": differences(recording, wanted), "screens of pmapped": list(screens(recording, 72))}
+    return {
+        "pmapped": differences(recording, wanted),
+        "screens of pmapped": list(screens(recording, 72)),
+        "changed pmapped": changed_in_files(recording),
+    }
 
 
 def main() -> None:
@@ -168,6 +215,8 @@ def main() -> None:
         found[name] = differences(recording, {key: np.asarray(value) for key, value in wanted.items()})
         found[f"screens of {name}"] = list(screens(recording, 72))
         found[f"begins {name}"] = next(moments(recording, ENTER, "shard_map"))
+        found[f"changed {name}"] = changed_in_files(recording)
+        found["without room"] = without_room(recording)
     found |= of_pmap()
     _, recording = record(mj.grad(typed), mj.numpy.asarray(X))
     found["screens of gradient"] = list(screens(recording, 72))

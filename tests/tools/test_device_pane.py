@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from minijax.tools.values.saved_devices import NO_ROOM
 from tests.on_devices import printed
 
 VARIABLES = {
@@ -47,6 +48,17 @@ def test_devices_side_by_side(program: str, primitive: str, golden: Callable[[st
     # of a derivative the last is the backward pass's
     lines = [lines for name, lines in shown_there()[f"screens of {program}"] if name == primitive][-1]
     golden(f"stepper/devices_{program}_{primitive}.txt", "\n".join(lines))
+
+
+@pytest.mark.parametrize("program", VARIABLES)
+def test_a_recording_that_was_in_a_file_shows_what_devices_have(program: str) -> None:
+    # of a loop there is the first iteration, and it says so
+    assert shown_there()[f"changed {program}"] == [[], program == "turns"]
+
+
+def test_a_file_without_room_says_so() -> None:
+    begins, *ends = shown_there()["without room"]
+    assert begins.startswith("8 devices") and ends == [NO_ROOM]
 
 
 def test_where_a_program_begins_its_arguments_are_shown_divided() -> None:

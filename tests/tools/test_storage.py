@@ -22,6 +22,13 @@ from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording import records as schema
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.device_records import (
+    DeviceMomentRecord,
+    DevicesRecord,
+    DeviceTextRecord,
+    DeviceValueRecord,
+    Meeting,
+)
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import BindRecord, JaxprRecord, Recording, RuleRecord, ScopeRecord, TracerRecord
 from minijax.tools.recording.storage_rows import KINDS, TYPES
@@ -296,6 +303,30 @@ def test_what_later_minor_versions_add_is_passed_over():
     data["records"][-1].append("green")
     data["extra"] = 1
     assert storage.from_json(data) == Recording("full", "f(x)")
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"axes": (("i", 3),)}, "as many values as devices"),
+        ({"axes": ()}, "no devices"),
+        ({"pieces": (DeviceTextRecord(),)}, "as many pieces as devices"),
+        ({"meeting": Meeting("psum", "psum", "all", "", ("i",), ((0, 2),))}, "devices meet that there are not"),
+    ],
+)
+def test_what_devices_have_is_kept_and_checked(change: dict[str, Any], said: str) -> None:
+    texts = [DeviceTextRecord(((12, (("value", str(i)),)),)) for i in range(2)]
+    column = DeviceValueRecord("x", "f32[]", ("i",), False, "", 1, texts[0], tuple(texts))
+    meeting = Meeting("psum", "psum", "all", "", ("i",), ((0, 1),))
+    shown = DevicesRecord((0, 0), "shard_map", (("i", 2),), True, (column,), meeting)
+    for each in (shown, shown.replace(**change)):
+        recording = Recording("full", "f(x)", devices=(DeviceMomentRecord(0, each), DeviceMomentRecord(1, None, "cut")))
+        data = json.loads(json.dumps(storage.to_json(recording)))
+        if each is shown:
+            assert storage.from_json(data) == recording
+        else:
+            with pytest.raises(ValueError, match=said):
+                storage.from_json(data)
 
 
 def test_any_change_of_a_file_is_read_or_refused():

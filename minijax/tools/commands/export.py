@@ -35,6 +35,7 @@ def run_export(session: Session, args: Arguments) -> Result:
     # imported here: only a session that exports pays for it
     from minijax.tools.pages import export
     from minijax.tools.recording import storage
+    from minijax.tools.stepper.devices import with_devices
 
     if recording is not None:
         what = f"the recording of {recording.source.strip()}" if recording.source.strip() else "the last recording"
@@ -43,7 +44,7 @@ def run_export(session: Session, args: Arguments) -> Result:
     made: str | bytes
     if suffix == ".rec":
         assert recording is not None
-        made = storage.as_bytes(recording, path)
+        made = storage.as_bytes(with_devices(recording), path)
     elif suffix != ".json":
         colours, about = session.highlight, f"minijax {minijax.__version__} · {time.strftime('%Y-%m-%d %H:%M')}"
         if recording is not None:
@@ -53,7 +54,7 @@ def run_export(session: Session, args: Arguments) -> Result:
         if session.renamed_places is not None:
             made = session.renamed_places(made)
     else:
-        data = export.session_json(session.log) if recording is None else storage.to_json(recording)
+        data = export.session_json(session.log) if recording is None else storage.to_json(with_devices(recording))
         made = export.as_text(data)
     try:
         written = files.write(path, made, args["force"])

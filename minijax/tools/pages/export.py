@@ -21,6 +21,7 @@ from minijax.tools.recording import storage
 from minijax.tools.recording.panel_data import panel_data
 from minijax.tools.recording.records import Recording
 from minijax.tools.session.session import Entry
+from minijax.tools.stepper.devices import with_devices
 
 FORMAT, VERSION = "minijax-session", 1
 _WIDTH = 100
@@ -43,7 +44,7 @@ def session_json(entries: Iterable[Entry]) -> dict[str, Any]:
                 "showed": plain(entry.shown, _WIDTH),
                 "failed": entry.failed,
                 "panels": panel_data(kept) if kept is not None and kept.traced else None,
-                "recording": storage.to_json(kept) if kept is not None and kept.tree else None,
+                "recording": storage.to_json(with_devices(kept)) if kept is not None and kept.tree else None,
             }
         )
     return {"format": FORMAT, "version": VERSION, "inputs": inputs}

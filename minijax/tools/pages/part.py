@@ -67,7 +67,7 @@ class PageSource:
         self.table = None if self.known is None else PageTable(self.known, WIDTH)
         self.tree = PageTree(self.cursor)
         self.choices = Choices(self.known, recording.source)
-        self.over_devices = self.known is not None and has_devices(recording)
+        self.over_devices = bool(recording.devices) or self.known is not None and has_devices(recording)
         self.kept = kept
         self.pages = {index: position for position, index in enumerate(kept)}
         self.walked: dict[int, tuple[Sequence[origins.OriginChoice], Sequence[origins.OriginChoice]]] = {}

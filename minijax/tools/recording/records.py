@@ -14,6 +14,7 @@ from minijax.core.named import Frozen
 from minijax.ir.doc import Doc, cut_rows
 from minijax.ir.jaxpr import Jaxpr
 from minijax.ir.pretty import jaxpr_document
+from minijax.tools.recording.device_records import DeviceMomentRecord
 from minijax.tools.recording.values import Values
 
 
@@ -354,6 +355,7 @@ class Recording(Frozen):
       sources: the lines of the user's files and of the rules that the records refer to.
       custom_rules: how often rules that a user wrote were applied: 'custom_jvp f_jvp', 'custom_vjp bwd g_bwd', ...
       backward: the linear programs that were run backwards, in the order in which they began.
+      devices: of a recording that is saved, what devices had, each time it changed; empty in the process that recorded.
       seconds: from beginning to end, with the recorder's work.
     """
 
@@ -383,6 +385,7 @@ class Recording(Frozen):
     custom_rules: tuple[tuple[str, int], ...] = ()
     cut: tuple[tuple[str, int], ...] = ()
     backward: tuple[BackwardRecord, ...] = ()
+    devices: tuple[DeviceMomentRecord, ...] = ()
 
     @property
     def blank(self) -> bool:
@@ -404,7 +407,7 @@ class Recording(Frozen):
 
     @property
     def has_values(self) -> bool:
-        """Whether values were kept, in this process; none are in a file."""
+        """Whether values were kept, in this process; in a file there are texts, and what ``devices`` have."""
         return "_kept" in self.__dict__
 
     @property

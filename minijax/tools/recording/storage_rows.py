@@ -12,6 +12,7 @@ from typing import Any
 from minijax.core.named import Frozen
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools.programs.links import Equation, LinkedPrograms, Pane
+from minijax.tools.recording import device_records
 from minijax.tools.recording import records as schema
 from minijax.tools.recording.backward import listed
 from minijax.tools.recording.records import JaxprRecord, Recording
@@ -38,6 +39,11 @@ _OTHERS: tuple[type[Frozen], ...] = (
     schema.LinearVariable,
     schema.LinearEquation,
     schema.BackwardRecord,
+    device_records.Meeting,
+    device_records.DeviceTextRecord,
+    device_records.DeviceValueRecord,
+    device_records.DevicesRecord,
+    device_records.DeviceMomentRecord,
     Equation,
     Pane,
     LinkedPrograms,
@@ -135,9 +141,26 @@ def made_of(row: Any, names: dict[str, Any], reader: Reader, given: Mapping[str,
     made = kind(**found)
     if isinstance(made, LinkedPrograms):
         _check_links(made)
+    elif isinstance(made, device_records.DevicesRecord):
+        _check_devices(made)
     elif isinstance(made, Recording) and made.level not in ("summary", "full"):
         raise ValueError(f"there is no level {made.level!r:.40}")
     return made
+
+
+def _check_devices(shown: device_records.DevicesRecord) -> None:
+    """ValueError if there is not a value for each device, or if those meet that there are not."""
+    if not shown.axes or any(size < 1 for _, size in shown.axes):
+        raise ValueError("a mesh has no devices")
+    if any(len(column.parts) not in (1, shown.count) for column in shown.columns):
+        raise ValueError("there are not as many values as devices")
+    met = shown.meeting
+    groups = () if met is None else met.groups
+    if met is not None and sorted([each for group in groups for each in group]) != list(range(shown.count)):
+        raise ValueError("devices meet that there are not, or some meet nobody")
+    of_groups = len(groups[0]) if groups else 0
+    if any(len(group) != of_groups for group in groups) or len(shown.pieces) not in (0, shown.count * of_groups):
+        raise ValueError("there are not as many pieces as devices that meet")
 
 
 def _check_links(programs: LinkedPrograms) -> None:

@@ -25,11 +25,13 @@ from minijax.tools.documents.document import (
 )
 from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording.cursor import LEAVE, Cursor
+from minijax.tools.recording.device_records import DevicesRecord, Meeting
 from minijax.tools.recording.records import Recording
 from minijax.tools.values.devices import MAPPED
-from minijax.tools.values.meetings import Meeting
-from minijax.tools.values.moment import Unknown, at_hand
+from minijax.tools.values.moment import Unknown, at_hand, ledger
 from minijax.tools.values.on_devices import (
+    NARROWEST,
+    WIDEST,
     DeviceColumn,
     DevicesShown,
     cell,
@@ -39,6 +41,7 @@ from minijax.tools.values.on_devices import (
     pieces,
     together,
 )
+from minijax.tools.values.saved_devices import SavedDevices, devices_saved, shown_of
 from minijax.tools.values.table import NO_ARRAYS
 
 # Rows of a table of devices; of more, those around the one that is looked at.
@@ -47,15 +50,14 @@ MOST_ROWS = 16
 MOST_COLUMNS = 4
 # Devices that are numbered in one row.
 MOST_NUMBERS = 4
-_NARROWEST = 12
-_WIDEST = 44
 NOWHERE = line(("muted", "no program that every device of a mesh runs is at work here"))
 
 
 def has_devices(recording: Recording) -> bool:
     """Whether a program that every device of a mesh runs was traced or run."""
     levels = {level.partition(":")[0] for level, _ in recording.binds}
-    return MAPPED in levels or any(run.primitive == MAPPED for run in recording.kept.runs.values())
+    traced = bool(recording.devices) or MAPPED in levels
+    return traced or any(run.primitive == MAPPED for run in recording.kept.runs.values())
 
 
 def devices_shown(cursor: Cursor) -> DevicesShown | None:
@@ -68,7 +70,9 @@ def devices_of(cursor: Cursor) -> Callable[[], DevicesShown | None] | None:
     """What finds that, for the iterations and the device that are looked at then; None without values."""
     known = at_hand(cursor.recording)
     if known is None:
-        return None
+        saved = devices_saved(cursor.recording, cursor.position)
+        record = None if saved is None else saved.shown
+        return None if record is None else partial(shown_of, record, ledger(cursor.recording))
     state = cursor.state()
     bind, node, at = state.bind, state.moment.node, state.moment.at
     if bind is None:
@@ -77,16 +81,48 @@ def devices_of(cursor: Cursor) -> Callable[[], DevicesShown | None] | None:
     return lambda: of_bind(known, bind, done) or of_call(known, bind, done)
 
 
+def with_devices(recording: Recording) -> Recording:
+    """``recording`` as it is saved: with what devices have at each moment, as texts, in the first iterations."""
+    known = at_hand(recording)
+    if known is None or not has_devices(recording):
+        return recording
+    saved, cursor = SavedDevices(known), Cursor(recording)
+    made: dict[object, DevicesRecord | None] = {}
+    before = known.iterations, known.examples
+    known.iterations, known.examples = {}, {}
+    try:
+        for position, moment in enumerate(cursor.moments):
+            cursor.go(position)
+            bind = cursor.state().bind
+            key: object = None if bind is None else (bind.at, moment.kind == LEAVE and moment.node is bind)
+            if bind is None or key not in made:
+                shown = devices_shown(cursor)
+                if bind is None and shown is not None:
+                    key = tuple([(column.name, *column.numbers) for column in shown.columns])
+                if key not in made:
+                    made[key] = None if shown is None else saved.record_of(shown)
+            saved.note(position, made[key])
+            if saved.full:
+                break
+    finally:
+        known.iterations, known.examples = before
+    return recording.replace(devices=tuple(saved.moments)).holding(recording.kept, cursor.moments)
+
+
 # --- as a document
 # ---------------------------------------------------------------------------------------------------------
 
 
 def devices_pane(cursor: Cursor) -> Document:
     """The values of the current operation on every device, side by side."""
-    if at_hand(cursor.recording) is None:
+    recording = cursor.recording
+    if at_hand(recording) is None and not recording.devices:
         return document(Text((NO_ARRAYS,)))
     found = devices_shown(cursor)
-    return document(Text((NOWHERE,))) if found is None else document(Fitted(partial(_blocks, found)))
+    if found is not None:
+        return document(Fitted(partial(_blocks, found)))
+    saved = devices_saved(recording, cursor.position)
+    return document(Text((line(("warning", saved.said)) if saved is not None and saved.said else NOWHERE,)))
 
 
 def _blocks(shown: DevicesShown, width: int, chosen: bool = True) -> tuple[Block, ...]:
@@ -138,8 +174,7 @@ def _heading(shown: DevicesShown, chosen: bool) -> Iterator[Line]:
 
 def _below(shown: DevicesShown, width: int) -> Iterator[Line]:
     """What the device that is looked at is given, and how what is divided is."""
-    met = shown.meeting
-    given = pieces(shown) if met is not None and met.way == "pieces" else []
+    given = pieces(shown, shown.mesh.index)
     if given:
         yield line(("muted", "given to "), ("label", f"device {shown.mesh.index}"))
         for source, found in given[:MOST_ROWS]:
@@ -172,7 +207,7 @@ class _Table:
         met = () if shown.meeting is None else shown.meeting.axes
         self.varied = {axis for column in shown.columns for axis in column.along} | set(met)
         self.rows, self.ahead, self.behind = self._rows(met)
-        most = max((width - 20) // (_NARROWEST + 2), 1)
+        most = max((width - 20) // (NARROWEST + 2), 1)
         self.columns = shown.columns[-min(MOST_COLUMNS, most) :]
         self.before = next((i for i, each in enumerate(self.columns) if each.result), len(self.columns))
         self.links = self._links()
@@ -182,7 +217,7 @@ class _Table:
         widths = [max(map(len, each)) for each in zip(head, *labels, strict=True)]
         self.labels = ["  ".join(map(str.ljust, each, widths)) for each in (head, *labels)]
         room = (width - len(self.labels[0]) - 2 - self.linked - 2 * len(self.columns)) // max(len(self.columns), 1)
-        self.room = max(min(room, _WIDEST), _NARROWEST)
+        self.room = max(min(room, WIDEST), NARROWEST)
         self.cells = [self._cells(column) for column in self.columns]
         self.widths = [
             min(max(len(each.name), len(each.type), *map(len, map(_text, cells))), self.room)

@@ -3,6 +3,7 @@ elements are spread, and how many are not finite."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,10 +46,16 @@ def elements(value: np.ndarray, digits: int = 4) -> str:
     return "[" + ", ".join(elements(each, digits) for each in value) + "]"
 
 
-def brief(array: Array, room: int, axes: int = 0, typed: bool = True) -> Line:
+def brief(
+    array: Array,
+    room: int,
+    axes: int = 0,
+    typed: bool = True,
+    summed: Callable[[Array], ValueSummary] = summary,
+) -> Line:
     """The array on one line of at most ``room`` characters; the first ``axes`` of its axes are those of examples.
 
-    The type is left out of it unless ``typed``, where it stands beside.
+    The type is left out of it unless ``typed``, where it stands beside. ``summed`` gives the summary, for who has it.
     """
     kind = type_of(array, axes)
     if is_key(array.aval.dtype):
@@ -60,7 +67,7 @@ def brief(array: Array, room: int, axes: int = 0, typed: bool = True) -> Line:
             text = elements(value, digits)
             if len(many) + len(text) <= room:
                 return (("type", many), ("value", text)) if many else (("value", text),)
-    return _fitted(kind if typed else "", summary(array), room)
+    return _fitted(kind if typed else "", summed(array), room)
 
 
 def type_of(array: Array, axes: int = 0) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minijax.core.named import Frozen
 from minijax.interpreters.named_axes import axis_users
 from minijax.ops.parallel import replica_groups
+from minijax.tools.recording.device_records import Meeting
 
 # What users write -> what they find in jaxprs.
 _WRITTEN = {
@@ -37,44 +37,6 @@ _WAYS = {
 def written(primitive: str) -> str:
     """What a user calls a collective that is ``primitive`` in a jaxpr."""
     return _WRITTEN.get(primitive, primitive)
-
-
-class Meeting(Frozen):
-    """Devices that give each other something.
-
-    Attributes:
-      name: what the user calls it; ``primitive``: what the jaxpr does.
-      way: 'all', 'pieces', 'one' or 'source'; ``said``: what comes of it, ``{x}`` being what is given.
-      axes: the axes of the mesh along which they meet.
-      groups: who meets whom: the numbers of devices, in order.
-      pairs: of 'one' and 'source', who gives to whom, by the numbers of devices.
-      split: of 'pieces', the axis along which they are cut.
-    """
-
-    name: str
-    primitive: str
-    way: str
-    said: str
-    axes: tuple[str, ...]
-    groups: tuple[tuple[int, ...], ...]
-    pairs: tuple[tuple[int, int], ...] = ()
-    split: int = 0
-
-    def group(self, device: int) -> tuple[int, ...]:
-        """Who a device meets, itself among them."""
-        return next((each for each in self.groups if device in each), (device,))
-
-    def to(self, device: int) -> tuple[int, ...]:
-        """Whom a device gives to."""
-        if self.way in ("one", "source"):
-            return tuple(target for source, target in self.pairs if source == device)
-        return self.group(device)
-
-    def by(self, device: int) -> tuple[int, ...]:
-        """Whom a device is given something by."""
-        if self.way in ("one", "source"):
-            return tuple(source for source, target in self.pairs if target == device)
-        return self.group(device)
 
 
 def meeting(primitive: Any, params: Mapping[str, Any], axes: Sequence[tuple[Any, int]]) -> Meeting | None:

@@ -26,6 +26,7 @@ from minijax.interpreters.program import program
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, subjaxprs
 from minijax.ops.custom_derivatives import StagedFunction
+from minijax.tools.recording.device_records import DevicesRecord
 from minijax.tools.recording.naming import Naming, naming_of
 from minijax.tools.recording.records import BindRecord, LifeRecord, Recording
 from minijax.tools.recording.timeline import timeline
@@ -139,6 +140,7 @@ class Ledger:
         self._axes: dict[int, bool] = {}
         self._single: dict[int, tuple[ClosedJaxpr, JaxprEqn]] = {}
         self._glancing = False
+        self._saved: dict[int, DevicesRecord] | None = None
         self._going: set[tuple[str, int]] = set()
 
     @property
@@ -407,6 +409,8 @@ class Ledger:
 
     def loops(self, number: int) -> tuple[LoopShown, ...]:
         """The loops that the variable of a staged program is inside of, outermost first."""
+        if self.elsewhere:
+            return self._saved_loops(number)
         var = self.kept.variables.get(number)
         life = self.lives.get(number)
         if var is None or life is None or "variable" not in dict(life.tracer.fields):
@@ -420,6 +424,14 @@ class Ledger:
             return outer if run is None else (*outer, *self._loops_on(run, path))
         except Exception:  # what cannot be evaluated has no iteration to choose
             return ()
+
+    def _saved_loops(self, number: int) -> tuple[LoopShown, ...]:
+        """Of a recording from a file the mesh on whose devices the value is."""
+        if self._saved is None:
+            shown = [moment.shown for moment in self.recording.devices if moment.shown is not None]
+            self._saved = {column.number: each for each in shown for column in each.columns if column.number}
+        record = self._saved.get(number)
+        return () if record is None else (saved_mesh(record, self.iterations.get(record.key) or 0),)
 
     # --- devices
     # ----------------------------------------------------------------------------------------------------
@@ -704,6 +716,13 @@ class Ledger:
                 t.update(weak_type=False) for t in given
             ]:
                 yield closed
+
+
+def saved_mesh(record: DevicesRecord, index: int) -> LoopShown:
+    """The mesh that a file tells of, with the device that is looked at."""
+    index = min(index, record.count - 1)
+    where = place_in_mesh(record.axes, index)
+    return LoopShown(record.key, record.kind, index, record.count, where, record.axes, record.checked)
 
 
 def _look_through(homes: _Homes, at: int, path: tuple[tuple[JaxprEqn, Jaxpr], ...], eqn: JaxprEqn) -> None:

@@ -4,27 +4,34 @@ each device runs, or of the call that has them run it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from minijax.core.array import Array
 from minijax.core.named import NamedTuple
 from minijax.core.shardings import PartitionSpec, axes_of_part, axes_of_spec
 from minijax.ir.jaxpr import JaxprEqn
 from minijax.tools.documents.document import Line
 from minijax.tools.documents.words import shortened
+from minijax.tools.recording.device_records import DeviceTextRecord, Meeting
 from minijax.tools.recording.records import BindRecord
 from minijax.tools.values.brief import brief, number_text, numpy_of
 from minijax.tools.values.devices import is_mapped
-from minijax.tools.values.meetings import Meeting, meeting
+from minijax.tools.values.meetings import meeting
 from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth, worth
-from minijax.tools.values.summary import summary
+from minijax.tools.values.summary import ValueSummary, summary
 from minijax.tools.values.table import Named, named_until
 
 PVARY = "pvary sends nothing: what all had together is from here on each device's own"
 # Values that were made last, where no operation is under way.
 MOST_LATEST = 3
+# A value in a table of devices has at least, and at most, so many characters.
+NARROWEST = 12
+WIDEST = 44
+# What a device has: of a recording from a file as text.
+Had = Found | DeviceTextRecord
 
 
 class DeviceColumn:
@@ -48,11 +55,11 @@ class DeviceColumn:
         self.result = result
         self.note = note
 
-    def at(self, device: int) -> Found:
+    def at(self, device: int) -> Had:
         """What one device has."""
         raise NotImplementedError
 
-    def whole(self) -> Found:
+    def whole(self) -> Had:
         """What all devices have together: the array that is divided, or a stack of what differs."""
         raise NotImplementedError
 
@@ -119,14 +126,15 @@ def _note(name: str, spec: PartitionSpec, whole: str, result: bool) -> str:
 
 
 class DevicesShown(NamedTuple):
-    """What there is to see: the mesh, with the device that is looked at; the values; where devices meet, how; and what
-    else there is to say of the operation.
+    """What there is to see: the mesh, with the device that is looked at; the values; where devices meet, how; what else
+    there is to say of the operation; and of a recording from a file the pieces that each device is ``given``.
     """
 
     mesh: LoopShown
     columns: tuple[DeviceColumn, ...]
     meeting: Meeting | None = None
     said: str = ""
+    given: Sequence[DeviceTextRecord] = ()
 
 
 def of_bind(known: Ledger, bind: BindRecord, done: bool) -> DevicesShown | None:
@@ -198,17 +206,20 @@ def _meeting(known: Ledger, number: int, bind: BindRecord, mesh: LoopShown) -> M
 # --------------------------------------------------------------------------------------------
 
 
-def pieces(shown: DevicesShown) -> list[tuple[int, Found]]:
-    """What the device that is looked at is given, by whom: empty where nobody gives it anything."""
-    met, here = shown.meeting, shown.mesh.index
+def pieces(shown: DevicesShown, here: int) -> list[tuple[int, Had]]:
+    """What device ``here`` is given, by whom: empty where nobody gives it pieces of anything."""
+    met = shown.meeting
     given = next((column for column in shown.columns if not column.result), None)
-    if met is None or given is None:
+    if met is None or given is None or met.way != "pieces":
         return []
+    if shown.given:
+        count = len(met.groups[0])
+        return list(zip(met.by(here), shown.given[here * count : (here + 1) * count], strict=True))
     place = met.group(here).index(here)
-    out = []
+    out: list[tuple[int, Had]] = []
     for source in met.by(here):
         found = given.at(source)
-        if met.way == "pieces" and isinstance(found, Worth):
+        if isinstance(found, Worth):
             value = numpy_of(found.array)
             axis = len(found.axes) + met.split
             cut = np.array_split(value, len(met.group(here)), axis)[place]
@@ -222,31 +233,36 @@ def pieces(shown: DevicesShown) -> list[tuple[int, Found]]:
 # ------------------------------------------------------------------------------------------------------------
 
 
-def cell(found: Found, room: int, typed: bool = False) -> Line:
+Summed = Callable[[Array], ValueSummary]
+
+
+def cell(found: Had, room: int, typed: bool = False, summed: Summed = summary) -> Line:
     """A value in so many characters: small ones as they are, of others the range; without a picture, as pictures of
-    different ranges below one another would be compared.
+    different ranges below one another would be compared. ``summed`` gives the summary of an array.
     """
     if found is None:
         return ()
+    if isinstance(found, DeviceTextRecord):
+        return found.fitting(room)
     if not isinstance(found, Worth):
         return (("muted", shortened(found.reason, room)),)
-    said = brief(found.array, room, len(found.axes), typed=typed or bool(found.axes))
+    said = brief(found.array, room, len(found.axes), typed=typed or bool(found.axes), summed=summed)
     said = tuple(each for each in said if each[0] != "param-name")
     said = said[:-1] if said and said[-1][1] == " " else said
     if said and sum(len(piece) for _, piece in said) <= room:
         return said
-    return _range(found, room)
+    return _range(found, room, summed)
 
 
-def together(found: Found, room: int) -> Line:
+def together(found: Had, room: int, summed: Summed = summary) -> Line:
     """What all devices have: of numbers that stand below, each for itself, only how far they reach."""
     if isinstance(found, Worth) and found.axes and found.array.ndim == len(found.axes):
-        return _range(found, room)
-    return cell(found, room, typed=True)
+        return _range(found, room, summed)
+    return cell(found, room, True, summed)
 
 
-def _range(found: Worth, room: int) -> Line:
-    known = summary(found.array).numbers
+def _range(found: Worth, room: int, summed: Summed) -> Line:
+    known = summed(found.array).numbers
     if known is not None and known.kind == "b" and not known.sampled:
         return (("value", shortened(f"{known.high:,} of {known.seen:,} true", room)),)
     if known is not None and known.low is not None and known.kind != "b":
