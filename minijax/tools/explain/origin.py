@@ -9,7 +9,7 @@ from typing import Any
 from minijax import errors
 from minijax.core.array import Array
 from minijax.core.named import Frozen
-from minijax.ir.jaxpr import JaxprEqn, Literal, Var
+from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Literal, Var
 from minijax.ir.pretty import Printer
 from minijax.tools.compare.graph import Graph, GraphNode, Value
 from minijax.tools.compare.graph_text import NODES, Lanes, most_lanes
@@ -18,7 +18,9 @@ from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording import preview
 from minijax.tools.recording.naming import MOST_COMPUTED, called, naming_of, own_name
 from minijax.tools.recording.records import BindRecord, place_parts
+from minijax.tools.recording.values import RunRecord
 from minijax.tools.values.brief import brief
+from minijax.tools.values.moment import ledger
 from minijax.tools.values.origins import Origins, OriginSlice, Ran, StepUse
 from minijax.tools.values.slices import UNKNOWN, EquationUse, SlicedProgram, WhatRan
 
@@ -184,14 +186,21 @@ class OriginLane:
         run = use.step.run
         known = UNKNOWN if run is None else self.origins.known(run)
         names = [self.value_name(n) if n else "" for n in use.step.operands]
+        letters = self._letters(run) if run is not None and run.operation is not None else None
         for part in use.parts:
-            yield from self._program(part, names, known)
+            yield from self._program(part, names, known, letters or _lettered(part.jaxpr))
 
-    def _program(self, part: SlicedProgram, operands: Sequence[str], known: WhatRan) -> Iterator[OriginRow]:
+    def _letters(self, run: RunRecord) -> Printer:
+        """What has given variables the letters that they have where the whole call is printed."""
+        return _lettered(ledger(self.origins.recording).equation(run)[0].jaxpr)
+
+    def _program(
+        self, part: SlicedProgram, operands: Sequence[str], known: WhatRan, letters: Printer
+    ) -> Iterator[OriginRow]:
         """The equations of a program that are needed, under a title if there is something to say of it."""
         if not part.uses:
             return
-        program = ProgramLane(self, part, operands, known)
+        program = ProgramLane(self, part, operands, known, letters)
         rows = tuple(program.rows())
         frames = program.frames
         times = f" ×{len(frames)}, values of the last" if frames and len(frames) > 1 and part.carries else ""
@@ -201,10 +210,19 @@ class OriginLane:
         yield OriginRow("call", (), (), (), heading, inside=rows, title=said or "its program")
 
 
-class ProgramLane:
-    """The rows of one program that an operation ran."""
+def _lettered(jaxpr: Jaxpr) -> Printer:
+    """A printer that has printed it."""
+    printer = Printer(jaxpr)
+    printer.document()
+    return printer
 
-    def __init__(self, lane: OriginLane, part: SlicedProgram, operands: Sequence[str], known: WhatRan) -> None:
+
+class ProgramLane:
+    """The rows of one program that an operation ran; variables without names have ``letters``."""
+
+    def __init__(
+        self, lane: OriginLane, part: SlicedProgram, operands: Sequence[str], known: WhatRan, letters: Printer
+    ) -> None:
         self.lane = lane
         self.part = part
         self.known = known
@@ -212,8 +230,7 @@ class ProgramLane:
         self.given = {
             var: operands[at] for var, at in zip(part.jaxpr.invars, part.operands, strict=True) if at < len(operands)
         }
-        self.printer = Printer(part.jaxpr)
-        self.printer.document()
+        self.printer = letters
         self.makers = {var: use.eqn for use in part.uses for var in use.eqn.outvars}
 
     def rows(self) -> Iterator[OriginRow]:
@@ -251,7 +268,7 @@ class ProgramLane:
         said = (*begin, ("primitive", _called(eqn)), ("", f"({shortened(operands, _LONGEST)})"))
         known = self.known.inside(self.part.jaxpr, eqn)
         names = [self.name(each) for each in eqn.invars]
-        inside = tuple(row for part in use.parts for row in self.lane._program(part, names, known))
+        inside = tuple(row for part in use.parts for row in self.lane._program(part, names, known, self.printer))
         type_text = made[0].aval.str_short(short_dtypes=True) if made else ""
         reads = tuple(each for each in eqn.invars if isinstance(each, Var) and each in self.makers)
         return OriginRow(

@@ -28,7 +28,7 @@ def cached_lives(known: Ledger) -> Iterator[tuple[LifeRecord, bool, ScopeRecord]
         if bind is None or not bind.cached:
             continue
         scope = ScopeRecord(run.at, bind.end, "trace from a cache", bind.depth, bind.cached, (), ())
-        for var, place, expression in _results(run.params, sources):
+        for var, place, expression in _results(run.params, bind.cached, sources):
             number -= 1
             name = assigned(place, expression)
             record = TracerRecord(run.at, scope.level, var.aval.str_short(), (("variable", ""),), number)
@@ -38,20 +38,36 @@ def cached_lives(known: Ledger) -> Iterator[tuple[LifeRecord, bool, ScopeRecord]
             yield life, bool(name), scope
 
 
-def _results(params: object, sources: Sources) -> Iterator[tuple[Var, str, str]]:
-    """The last result of each expression, with its place."""
+def _results(params: object, function: str, sources: Sources) -> Iterator[tuple[Var, str, str]]:
+    """The last result of each expression, with its place; what wraps a ``function``, as pmap's ``squeeze`` of what a
+    device has, has the place of the call that was traced, and is no expression of it.
+    """
     left = MOST_LISTED
     todo: list[tuple[Jaxpr, int]] = [(each, 0) for each in subjaxprs(dict(params))]  # type: ignore[call-overload]
+    calls = {_around(jaxpr, function, sources) for jaxpr, _ in todo}
     while todo and left > 0:
         jaxpr, depth = todo.pop(0)
         spots = [sources.spot_of(eqn.source) for eqn in jaxpr.eqns[:left]]
         left -= len(spots)
         for i, (eqn, spot) in enumerate(zip(jaxpr.eqns, spots, strict=False)):
-            if depth < DEEPEST:
-                todo += [(inner, depth + 1) for inner in subjaxprs(eqn.params)]
+            for inner in subjaxprs(eqn.params):
+                if depth < DEEPEST:
+                    todo.append((inner, depth + 1))
+                if inner.eqns and sources.spot_of(inner.eqns[0].source) == spot:
+                    calls.add(spot)
             last = i + 1 == len(spots) or spots[i + 1] != spot
-            if last and spot[1] and len(eqn.outvars) == 1 and not isinstance(eqn.outvars[0], DropVar):
+            own = last and spot[1] and spot not in calls
+            if own and len(eqn.outvars) == 1 and not isinstance(eqn.outvars[0], DropVar):
                 yield eqn.outvars[0], *spot
+
+
+def _around(jaxpr: Jaxpr, function: str, sources: Sources) -> tuple[str, str]:
+    """The place of the call that was traced, if the program is one equation, made of the function itself."""
+    if len(jaxpr.eqns) == 1 and any(True for _ in subjaxprs(jaxpr.eqns[0].params)):
+        spot = sources.spot_of(jaxpr.eqns[0].source)
+        if place_parts(spot[0])[2].rpartition(".")[2] != function:
+            return spot
+    return "", ""
 
 
 def assigned(place: str, expression: str) -> str:
