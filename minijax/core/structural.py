@@ -141,6 +141,25 @@ def numpys(dims: Iterable[int]) -> tuple[Any, ...]:
     return tuple(map(np.int64, dims))
 
 
+def has_numpys(values: Iterable[Any]) -> bool:
+    """Whether there are NumPy's integers in tuples among ``values``, which are a primitive's parameters."""
+    for value in values:
+        if isinstance(value, tuple):
+            for item in value:
+                kind = type(item)
+                if kind is not int and (kind is np.int64 or isinstance(item, tuple) and has_numpys((item,))):
+                    return True
+    return False
+
+
+def without_numpys(value: Any) -> Any:
+    """A parameter with Python's integers for NumPy's in tuples."""
+    make = tuple if type(value) is tuple else getattr(value, "_make", None)  # of a named tuple
+    if make is None:
+        return value
+    return make([int(item) if type(item) is np.int64 else without_numpys(item) for item in value])
+
+
 def broadcast(x: Any, size: int, axis: int, division: Any = None) -> Any:
     """``x`` repeated ``size`` times along a new axis at ``axis``, which ``division``, of one dimension, divides."""
     aval = get_aval(x)
