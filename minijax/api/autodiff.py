@@ -32,11 +32,13 @@ from minijax.core.avals import (
     AnyArray,
     ShapedArray,
     cotangent_type,
+    divided_if_free,
     divided_to,
     dtype_name,
     over_mesh_of,
     same_division,
 )
+from minijax.core.explicit import mesh_of_type
 from minijax.core.lists import split_list
 from minijax.core.stand_ins import stood_in
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of, zeros
@@ -373,8 +375,13 @@ def linear_function(program: LinearProgram | Tape, *about: Any) -> Linearized:
 
 
 def one_like(aval: ShapedArray) -> Any:
-    """The cotangent one of a scalar of type ``aval``: of one that is reduced it is a sum over devices, one in all."""
-    if types.divisions_made and (aval.unreduced or aval.reduced) and aval.sharding is not None:
+    """The cotangent one of a scalar of type ``aval``: of one that is reduced it is a sum over devices, one in all.
+
+    ValueError inside ``shard_map``, where each device would have a one.
+    """
+    if aval.unreduced or aval.reduced:
+        if mesh_of_type(aval) is None:
+            raise _other_type(aval, ShapedArray((), aval.dtype))
         return divided_to(LiteralArray(_one(aval.dtype), aval.update(sharding=None)), cotangent_type(aval))
     if aval.vma:
         return pvary(LiteralArray(aval.dtype.type(1), aval.update(vma=())), aval.vma)
@@ -486,17 +493,29 @@ def pull_back(program: LinearProgram | Tape, in_avals: Sequence[ShapedArray], ct
 
 def _check_cotangent(aval: ShapedArray, ct: Any) -> Any:
     expected = aval.to_cotangent_aval()
+    if types.divisions_made and not (expected.unreduced or expected.reduced):
+        ct = divided_if_free(ct, expected)
     found = get_aval(ct)
     # like JAX, an integer output takes a cotangent of any dtype: it is zero whatever it is
     no_tangent = expected.dtype == dtypes.float0
     typed = no_tangent or (found.dtype == expected.dtype and same_division(found, expected))
     if found.shape != aval.shape or not typed:
-        raise ValueError(
-            f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got {found.str_short()}, but "
-            f"expected {expected.str_short()} because the corresponding output of the differentiated function had JAX "
-            f"type {aval.str_short()}."
-        )
+        raise _other_type(aval, found)
     return zero_of(aval) if no_tangent else to_value(ct)
+
+
+def _other_type(aval: ShapedArray, found: ShapedArray) -> ValueError:
+    """That a cotangent of type ``found`` is none of a result of type ``aval``."""
+    action = ""
+    if aval.reduced:
+        explicit = mesh_of_type(aval) is not None
+        cast = "sharding.reshard(y, P(...))" if explicit else "lax.pcast(y, axes, to='varying')"
+        action = f" Return what is not reduced from the function: {cast}."
+    return ValueError(
+        f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got {found.str_short()}, but "
+        f"expected {aval.to_cotangent_aval().str_short()} because the corresponding output of the differentiated "
+        f"function had JAX type {aval.str_short()}.{action}"
+    )
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:

@@ -32,6 +32,7 @@ from minijax.core.array import Array, common_device, get_aval, is_array_like, nu
 from minijax.core.avals import ShapedArray
 from minijax.core.observe import observers
 from minijax.core.refs import AbstractRef, Ref, is_ref
+from minijax.core.shardings import context
 from minijax.core.stand_ins import stood_in
 from minijax.core.structural import UNSPECIFIED
 from minijax.core.trace import Tracer, reaching, state
@@ -395,7 +396,7 @@ class JitFunction:
         donated = (False,) * len(outer) + self._donated(in_tree, args, kwargs, static) + (False,) * len(refs)
         params = {"name": name, "jaxpr": closed, "donated_invars": donated}
         if context_mesh() is not None:
-            params["ctx_mesh"] = context_mesh()
+            params["ctx_mesh"] = context.named
         if self.keep_unused:
             params["keep_unused"] = True
         if self.inline:

@@ -20,12 +20,12 @@ __all__ = ["auto_axes", "explicit_axes", "use_abstract_mesh"]
 @contextmanager
 def _within(mesh: Any) -> Iterator[None]:
     """While ``mesh``, which may be None, is the one that is set on this thread."""
-    before = context.mesh
-    context.set(mesh)
+    before, named = context.mesh, context.named
+    context.set(mesh, named)
     try:
         yield
     finally:
-        context.set(before)
+        context.set(before, named)
 
 
 @contextmanager

@@ -235,6 +235,11 @@ def divided_as(x: Any, example: Any) -> Any:
     return late.public("minijax.ops.meshes.reshard", "brought_beside")(x, example) if divisions_made else x
 
 
+def divided_if_free(x: Any, aval: ShapedArray) -> Any:
+    """``x``, divided as the type ``aval`` says if it lies over no mesh: see ``brought_if_free``."""
+    return late.public("minijax.ops.meshes.reshard", "brought_if_free")(x, aval) if divisions_made else x
+
+
 def divided_to(x: Any, aval: ShapedArray) -> Any:
     """``x``, divided as the type ``aval`` of its shape says."""
     reshard_p = late.public("minijax.ops.meshes.reshard", "reshard_p")

@@ -32,6 +32,7 @@ from minijax.core.shardings import (
     context,
 )
 from minijax.core.varying import VaryingArray, current_mesh, note_summed, summed_text, varying
+from minijax.errors import ShardingTypeError
 
 _interned: weakref.WeakValueDictionary[Any, ExplicitArray] = weakref.WeakValueDictionary()
 
@@ -226,6 +227,16 @@ def over_common_mesh(types: Sequence[ShapedArray], parts: Sequence[Part]) -> Nam
     """What ``parts`` say of each dimension, over the first mesh that these types name; None if none does."""
     mesh = next((mesh for mesh in map(mesh_of_type, types) if mesh is not None), None)
     return None if mesh is None else NamedSharding(mesh, PartitionSpec(*parts))
+
+
+def check_whole(function: str, aval: ShapedArray, axes: Iterable[int]) -> None:
+    """ShardingTypeError if one of these axes of a value of type ``aval`` is divided: its diagonal is then on none."""
+    spec = spec_of(aval)
+    if any(spec[axis] is not None for axis in axes):
+        raise ShardingTypeError(
+            f"{function}: the elements on a diagonal do not lie as those of {aval.str_short()} do, so how the result "
+            "is divided does not follow. Bring it there whole first: sharding.reshard(x, P())."
+        )
 
 
 def divided_by_nothing(aval: ShapedArray, ndim: int) -> NamedSharding | None:

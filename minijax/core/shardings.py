@@ -806,10 +806,12 @@ class _Context(threading.local):
     """The mesh that is set on one thread, None if none is; programs are staged for it."""
 
     mesh: Mesh | None = None
+    # the one that calls in programs name: a mesh of devices, whatever the types of its axes are meanwhile
+    named: Any = None
 
-    def set(self, mesh: Any) -> None:
-        """Let ``mesh`` be the one, until it is set anew; None for no mesh."""
-        self.mesh = mesh
+    def set(self, mesh: Any, named: Any = None) -> None:
+        """Let ``mesh`` be the one, until it is set anew, and calls name ``named``, or else it; None for no mesh."""
+        self.mesh, self.named = mesh, mesh if named is None else named
         set_context_mesh(mesh)
 
     @property

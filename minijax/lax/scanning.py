@@ -40,7 +40,8 @@ __all__ = ["associative_scan", "map", "scan"]
 def promote_weak(values: Sequence[Any], out_avals: Sequence[ShapedArray]) -> tuple[list[Any], bool]:
     """Initial values of a loop, the weakly typed ones converted to what the body makes of them.
 
-    Returns the values, and whether any was converted: the body is then to be staged again.
+    Those that lie over no mesh are divided as the body divides them. Returns the values, and whether any was changed:
+    the body is then to be staged again.
     """
     promoted = []
     changed = False
@@ -50,6 +51,8 @@ def promote_weak(values: Sequence[Any], out_avals: Sequence[ShapedArray]) -> tup
             pairs = ((aval.dtype, True), (out.dtype, out.weak_type))
             dtype, weak = dtypes.result_type(*pairs, x64=x64_enabled())
             x, changed = convert(x, dtype, weak and dtype == aval.dtype), True
+        if avals.divisions_made and (brought := avals.divided_if_free(x, out)) is not x:
+            x, changed = brought, True
         promoted.append(x)
     return promoted, changed
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from minijax import lax
 from minijax.core import dtypes, late
+from minijax.core.explicit import check_whole
 from minijax.numpy.linear import output_type
 from minijax.numpy.promotion import check_array_like, convert, ensure, result_dtype, typed_scalar
 from minijax.ops.shape import meant_sharding
@@ -37,7 +38,8 @@ def einsum(
     of positions, or opt_einsum's name of a way to find one; False takes the first two each time, results going to the
     end. ``_dot_general``, which libraries of layers pass, is called for each product in ``lax.dot_general``'s place.
     ``out_sharding`` says how the result lies over a mesh with explicit axes; of several products the compiler divides
-    those between. Raises ValueError for subscripts that do not fit the operands.
+    those between, and of one operand it says how sums lie, before axes are put in order. Raises ValueError for
+    subscripts that do not fit the operands.
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
@@ -75,7 +77,7 @@ def _contracted(
         parts = [arrays.pop(i) for i in picked]
         result = output if not terms else _kept(names, [*terms, output])
         if len(parts) == 1:
-            made, found = _single(parts[0], names[0], result, wanted[0])
+            made, found = _single(parts[0], names[0], result, wanted[0], said)
         else:
             made, found = _pair(parts, names, result, precision, wanted[0], dot_general, said)
         if found != result:
@@ -192,37 +194,41 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
 # ------------------------------------------------------------------------------------ one contraction
 
 
-def _summed(x: Any, axes: Sequence[int], dtype: np.dtype) -> Any:
+def _summed(x: Any, axes: Sequence[int], dtype: np.dtype, said: Any = None) -> Any:
     met, _ = result_dtype(x, typed_scalar(0, dtype))
     if met != x.aval.dtype:
         x = convert(x, dtype)
-    reduce = lax.reduce_or if dtypes.is_bool(x.aval.dtype) else lax.reduce_sum
-    return convert(reduce(x, tuple(axes)), x.aval.dtype)
+    if dtypes.is_bool(x.aval.dtype):
+        return lax.reduce(x, np.False_, lax.bitwise_or, tuple(axes), said)
+    return convert(lax.reduce_sum(x, tuple(axes), out_sharding=said), x.aval.dtype)
 
 
 def _without(names: str, removed: Iterable[str]) -> str:
     return "".join(n for n in names if n not in removed)
 
 
-def _sum_alone(x: Any, names: str, alone: Sequence[str], dtype: np.dtype) -> tuple[Any, str]:
+def _sum_alone(
+    x: Any, names: str, alone: Sequence[str], dtype: np.dtype, said: Any = None
+) -> tuple[Any, str]:
     """``x`` summed over the axes that no other operand has and the result does not need."""
     if not alone:
         return x, names
-    return _summed(x, [names.index(n) for n in alone], dtype), _without(names, alone)
+    return _summed(x, [names.index(n) for n in alone], dtype, said), _without(names, alone)
 
 
-def _sum_repeated(x: Any, names: str, keep: str, dtype: np.dtype) -> tuple[Any, str]:
+def _sum_repeated(x: Any, names: str, keep: str, dtype: np.dtype, said: Any = None) -> tuple[Any, str]:
     """``x`` with axes of one name reduced to their diagonal, or its sum if the name is not to be kept."""
     for name, count in Counter(names).items():
         if count == 1:
             continue
         axes = [i for i, n in enumerate(names) if n == name]
+        check_whole("einsum", x.aval, range(len(names)))
         x = lax.select(_diagonal_mask(x.aval.shape, axes), x, lax.full_like(x, 0))
         if name in keep:
-            x = _summed(x, axes[:-1], dtype)
+            x = _summed(x, axes[:-1], dtype, said)
             names = names.replace(name, "", count - 1)
         else:
-            x = _summed(x, axes, dtype)
+            x = _summed(x, axes, dtype, said)
             names = names.replace(name, "")
     return x, names
 
@@ -237,11 +243,11 @@ def _diagonal_mask(shape: tuple[int, ...], axes: Sequence[int]) -> Any:
     return lax.broadcast_in_dim(mask, shape, tuple(axes))
 
 
-def _single(x: Any, names: str, result: str, dtype: np.dtype) -> tuple[Any, str]:
+def _single(x: Any, names: str, result: str, dtype: np.dtype, said: Any) -> tuple[Any, str]:
     counts = Counter(names)
     alone = sorted(n for n in counts if counts[n] == 1 and n not in result)
-    x, names = _sum_alone(x, names, alone, dtype)
-    return _sum_repeated(x, names, result, dtype)
+    x, names = _sum_alone(x, names, alone, dtype, said)
+    return _sum_repeated(x, names, result, dtype, said)
 
 
 def _drop_ones(x: Any, names: str, other: Any, other_names: str) -> tuple[Any, str]:

@@ -238,7 +238,7 @@ def _dynamic_slice(x: Any, items: Sequence[Item], wrap: bool) -> Any:
     return lax.expand_dims(x, new_axes) if new_axes else x
 
 
-def _scalars_among_slices(parsed: Parsed, mode: Mode) -> bool:
+def scalars_among_slices(parsed: Parsed, mode: Mode) -> bool:
     """Whether a dynamic slice does."""
     if parsed.new_axes or 0 in parsed.shape:
         return False
@@ -419,7 +419,7 @@ def gather_index(
     Raises IndexError or TypeError for what is no index, NonConcreteBooleanIndexError for a traced mask.
     """
     parsed = parse(items, x.aval.shape)
-    if _scalars_among_slices(parsed, mode):
+    if scalars_among_slices(parsed, mode):
         return _dynamic_slice(x, parsed.items, wrap_negative_indices)
     plan = plan_gather(x.aval, parsed, wrap_negative_indices)
     if fill_value is not None:

@@ -13,12 +13,12 @@ import numpy as np
 from minijax import lax
 from minijax.api.inner import inner_jit
 from minijax.core import dtypes, late
-from minijax.core.array import Array
+from minijax.core.array import Array, MeshArray
 from minijax.core.avals import dtype_name
 from minijax.core.trace import Tracer
 from minijax.numpy.creation import asarray, ones_like
 from minijax.numpy.gather_indexing import Mode, gather_index, index_items, update_index
-from minijax.numpy.indexing import rewrite_index
+from minijax.numpy.indexing import rewrite_index, takes_slices
 from minijax.numpy.mathematics import mod, power
 from minijax.numpy.promotion import (
     broadcast_shapes,
@@ -83,8 +83,12 @@ class IndexUpdateAt:
         out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Any:
-        """``x[index]``; with ``mode='fill'``, ``fill_value`` (by default nan) out of bounds."""
-        if out_sharding is not None:
+        """``x[index]``; with ``mode='fill'``, ``fill_value`` (by default nan) out of bounds.
+
+        ``out_sharding`` is for what is gathered: as in JAX, a slice of a tracer lies as slices do.
+        """
+        moving = wrap_negative_indices and (mode is None or lax.GatherScatterMode.from_any(mode) in _MOVING)
+        if out_sharding is not None and (type(self.array) is MeshArray or not moving or self._gathers(mode)):
 
             def run(array: Any, index: Any) -> Any:
                 return IndexUpdateAt(array, index).get(
@@ -96,7 +100,7 @@ class IndexUpdateAt:
                 )
 
             return _over_mesh(".get", out_sharding, run, self.array, self.index)
-        if wrap_negative_indices and (mode is None or lax.GatherScatterMode.from_any(mode) in _MOVING):
+        if moving:
             return rewrite_index(
                 self.array,
                 self.index,
@@ -113,6 +117,9 @@ class IndexUpdateAt:
             fill_value=fill_value,
             wrap_negative_indices=wrap_negative_indices,
         )
+
+    def _gathers(self, mode: Mode) -> bool:
+        return not takes_slices(self.array, self.index, mode)
 
     def _update(self, name: str, values: Any, scatter: Callable[..., Any], options: dict[str, Any]) -> Any:
         values = values if is_array_like(values) else asarray(values)  # a list, say

@@ -16,7 +16,7 @@ from minijax import lax
 from minijax.core import dtypes
 from minijax.core.array import Array, check_int, is_foreign, numpy_aval
 from minijax.core.trace import Tracer
-from minijax.numpy.gather_indexing import gather_index, index_items, slice_parts
+from minijax.numpy.gather_indexing import gather_index, index_items, parse, scalars_among_slices, slice_parts
 from minijax.numpy.promotion import BOOL, SCALARS, evaluating
 
 Index = Any
@@ -36,6 +36,17 @@ def rewrite_index(x: Any, index: Index, **options: Any) -> Any:
         return _static_index(x, list(items))
     except _NotStatic:
         return gather_index(x, items, **options)
+
+
+def takes_slices(x: Any, index: Index, mode: Any) -> bool:
+    """Whether ``rewrite_index(x, index, mode=mode)`` takes slices of ``x``, and gathers nothing."""
+    items = index_items(index)
+    try:
+        for position, item in enumerate(items):
+            _classify(item, position)
+    except _NotStatic:
+        return scalars_among_slices(parse(items, x.aval.shape), mode)
+    return True
 
 
 def _classify(item: Index, position: int) -> Index:

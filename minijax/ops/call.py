@@ -31,6 +31,7 @@ from minijax.core.guards import check, check_transfer, guards, transfer_guards
 from minijax.core.lists import partition, split_list
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.shardings import context
 from minijax.core.structural import UNSPECIFIED, Unspecified, Zero, batched_sharding, zero_of
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import commits_itself
@@ -421,8 +422,7 @@ def _named_program(name: str, compute: Any, avals: tuple[Any, ...], static: tupl
 def named_call(name: str, compute: Any, args: Sequence[Any], static: tuple[Any, ...] = ()) -> list[Any]:
     """``compute(*args, *static)``, a list of arrays, as a call of a function ``name``, staged once for a signature."""
     closed = _named_program(name, compute, tuple(map(get_aval, args)), static)
-    mesh = context_mesh()
-    said = {} if mesh is None else {"ctx_mesh": mesh}
+    said = {} if context_mesh() is None else {"ctx_mesh": context.named}
     outs: list[Any] = jit_p.bind(*args, jaxpr=closed, name=name, donated_invars=(False,) * len(args), **said)
     return outs
 

@@ -230,6 +230,8 @@ def _all_ones(dtype: np.dtype) -> Any:
 
 def _reduce_sum_transpose(ct: Any, x: Any, *, axes: tuple[int, ...], out_sharding: Any) -> list[Any]:
     shape = x.aval.shape
+    if not axes and out_sharding is None:
+        return [ct]
     kept = numpys(d for d in range(len(shape)) if d not in axes)
     return [repeated(ct, shape, kept, division(x.aval, get_aval(ct)))]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
@@ -57,10 +58,14 @@ def _rows(of: Any) -> dict[str, Any]:
         "a carry of another type": lambda: lax.scan(
             lambda c, x: (c + x, c), divided((4,)), divided((8, 4), None, "y")
         ),
+        "a carry of NumPy's": lambda: lax.scan(
+            lambda c, x: (c + x, c), np.zeros(4, np.float32), divided((8, 4), None, "y")
+        ),
         "branches of other types": lambda: lax.cond(
             True, lambda b: b, lambda b: of.sharding.reshard(b, P(None, None)), both
         ),
         "a pullback of another type": lambda: of.vjp(lambda a: jnp.sin(a) * a, both)[1](divided((8, 4))),
+        "a pullback of NumPy's": lambda: of.vjp(lambda a: jnp.sin(a) * a, both)[1](np.ones((8, 4), np.float32)),
         "a linear function of another type": lambda: of.linearize(lambda a: jnp.sin(a) * a, both)[1](divided((8, 4))),
         "a rule of another type": cast_back,
         "a reference": lambda: of.jit(reference)(both),
@@ -90,6 +95,25 @@ def _rows(of: Any) -> dict[str, Any]:
             of.make_jaxpr(of.grad(lambda a: (jnp.triu(a) + abs(a) + of.nn.softplus(a) + jnp.modf(a)[0]).sum()))(rows)
         ).count("reshard"),
         "a transform along what is divided": lambda: jnp.abs(jnp.fft.fft2(both)),
+        "einsum of one": lambda: [
+            jnp.einsum("ij->j", rows, out_sharding=P("y")),
+            jnp.einsum("ij->ji", both, out_sharding=P("x")),
+            jnp.einsum("ij->", both, out_sharding=P()),
+            jnp.einsum("ii->i", divided((8, 8)), out_sharding=P("y")),
+        ],
+        "einsum of one, a diagonal": lambda: jnp.einsum("ii->i", divided((8, 8), "x")),
+        "einsum of one, booleans": lambda: jnp.einsum("ij->i", rows > 1, out_sharding=P("y")),
+        "a trace": lambda: jnp.trace(rows),
+        "a diagonal": lambda: jnp.diagonal(rows),
+        "traces": lambda: [take(divided((8, 4, 4), "x"), 0, 1, 2) for take in (jnp.trace, jnp.diagonal)],
+        "a column got": lambda: of.jit(lambda a: a.at[:, 0].get(out_sharding=P("y")))(rows),
+        "a divided column got": lambda: of.jit(lambda a: a.at[:, 0].get(out_sharding=P("y")))(both),
+        "a row got by a tracer": lambda: of.jit(lambda a, i: a.at[i].get(out_sharding=P("y")))(rows.T, 1),
+        "a row got by an array": lambda: of.jit(lambda a, i: a.at[i].get(out_sharding=P("y")))(rows, np.array([1, 0])),
+        "a column got outside of jit": lambda: both.at[:, 0].get(out_sharding=P("y")),
+        "meshes of calls": lambda: re.findall(
+            "ctx_mesh=.*", str(of.make_jaxpr(left(of.jit(lambda a: of.jit(jnp.sin)(a)), out_sharding=P("y")))(both))
+        ),
         "a type": lambda: [str(of.typeof(x)) for x in (2.0, rows, jnp.float32(2.0), 1)],
     }
 

@@ -42,6 +42,12 @@ def _rows(of: Any) -> dict[str, Row]:
     def mapped(f: Any, in_specs: Any, out_specs: Any, **options: Any) -> Any:
         return of.shard_map(f, in_specs=in_specs, out_specs=out_specs, **options)
 
+    def cast(w: Any) -> Any:
+        return lax.pcast(w, "x", to="reduced")
+
+    def added(start: Any, w: Any = w) -> Any:
+        return lax.scan(lambda c, _: (c + (reshard(w, R) * 2.0).sum(), None), start, None, length=2)[0]
+
     def loss(w: Any, x: Any) -> Any:
         return jnp.tanh(x @ w).sum()
 
@@ -118,6 +124,17 @@ def _rows(of: Any) -> dict[str, Row]:
         "a gradient through scan": (
             of.grad(lambda w, xs: lax.scan(lambda c, x: (c + loss(w, x), None), 0.0, xs)[0]), wr, xs,
         ),
+        "a loop from a number": (lambda: typed(of, lambda: added(0.0)),),
+        "a loop from a number of NumPy's": (lambda: typed(of, lambda: added(np.float32(0))),),
+        "a loop from an array": (lambda: typed(of, lambda: added(jnp.zeros(()))),),
+        "a while loop from a number": (
+            lambda: typed(of, lambda: lax.while_loop(lambda c: c < 9, lambda c: c + (wr * 2.0).sum(), 0.0)),
+        ),
+        "a gradient of a loop from a number": (lambda: typed(of, lambda: of.grad(lambda v: added(0.0, v))(w)),),
+        "a gradient of a number": (of.grad(lambda w: (reshard(w, R) * 2.0).sum()), np.float32(2)),
+        "a power": (lambda r: r**3, wr),
+        "a power of two": (lambda r: r**2, wr),
+        "a power by a number": (lambda r: r**0.5, wr),
         "a gradient through cond": (
             of.grad(lambda w, x: lax.cond(x.sum() > 0, lambda w: loss(w, x), lambda w: 0.0, w)), wr, x,
         ),
@@ -172,6 +189,17 @@ def _rows(of: Any) -> dict[str, Row]:
             of.grad(lambda w, x: mapped(lambda w, x: lax.psum(loss(w, x), "x"), (R, P("x")), P())(w, x)), wr, x,
         ),
         "a gradient gathered and scattered": (scattered, b, x),
+        "a gradient of what is cast": (mapped(of.grad(lambda w: jnp.sin(cast(w)).sum()), P(), P()), w),
+        "a gradient of what is cast and cast back": (
+            mapped(of.grad(lambda w: lax.pcast(jnp.sin(cast(w)).sum(), "x", to="varying")), P(), P()), w,
+        ),
+        "a gradient of what is cast, by a number": (mapped(of.grad(lambda w: (cast(w) * 2).sum()), P(), P()), w),
+        "a gradient of what is cast, divided": (
+            mapped(lambda w, x: of.grad(lambda w: (x @ cast(w)).sum())(w), (P(), P("x")), P()), w, x,
+        ),
+        "a loop over what is cast": (
+            mapped(lambda w: lax.scan(lambda c, _: (c + cast(w).sum(), None), 0.0, None, length=2)[0], P(), P()), w,
+        ),
         "a gradient of psum": (of.grad(lambda u: mapped(lambda u: lax.psum(u, "x"), U, P())(u).sum()), u),
         # ---- arrays and specs
         "a spec": (
@@ -186,6 +214,7 @@ def _rows(of: Any) -> dict[str, Row]:
         "the value": (lambda: np.asarray(u),),
         "a number": (lambda: float(u.sum()),),
         "put there": (lambda: array((8, 4), unreduced={"x"}),),
+        "put there from another device": (lambda: reshard(of.device_put(w, of.devices()[1]), U),),
         "put elsewhere": (lambda: of.device_put(u, P()),),
         "repr": (lambda: [repr(u), str(u), u.sharding.is_fully_replicated, wr.sharding.is_fully_replicated],),
         "looked through for NaNs": (lambda: str(of.typeof(of.debug_nans(True)(dot)(a, b))),),
@@ -198,6 +227,12 @@ def _rows(of: Any) -> dict[str, Row]:
         "compared": (lambda r: r == r, wr),
         "manual_axis_type": (lambda: str(mapped_type(of, mapped, wr, b)),),
     }  # fmt: skip
+
+
+def typed(of: Any, f: Any) -> list[Any]:
+    """The type, the spec and the values of what ``f`` returns under jit."""
+    x = of.jit(f)()
+    return [str(of.typeof(x)), str(x.sharding.spec), np.asarray(x).tolist()]
 
 
 def mapped_type(of: Any, mapped: Any, wr: Any, b: Any) -> list[Any]:

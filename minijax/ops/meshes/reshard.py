@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minijax.backend import pjrt
-from minijax.core.array import MeshArray, as_array, get_aval
+from minijax.core.array import CommittedArray, MeshArray, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import meant_sharding, mesh_of_type, sharding_like, spec_of
 from minijax.core.primitive import Primitive
@@ -25,7 +25,7 @@ from minijax.ir.parse_meshes import read_resharded
 from minijax.ir.pretty import hide, parse_rules, pp_rules
 from minijax.lowering.lower import lowering_rules
 from minijax.ops.declare import operand_lower
-from minijax.ops.meshes.known_mesh import naming
+from minijax.ops.meshes.known_mesh import lies_over_mesh, naming
 from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
 from minijax.ops.nary import deflinear
 from minijax.ops.sharded import over_mesh
@@ -58,7 +58,7 @@ def reshard_abstract(
 @reshard_p.def_impl
 def reshard_impl(x: Any, **params: Any) -> Any:
     wanted = _placed(params)
-    if type(x) is not MeshArray and wanted and wanted[0].spec.unreduced:  # type: ignore[attr-defined]
+    if not isinstance(x, CommittedArray) and wanted and wanted[0].spec.unreduced:  # type: ignore[attr-defined]
         # left to choose how the operand lies, XLA takes it for such a sum already, of which it would be every term
         mesh, spec = wanted[0].mesh, wanted[0].spec  # type: ignore[attr-defined]
         x = over_mesh(as_array(x), NamedSharding(mesh, spec.update(unreduced=frozenset())))
@@ -115,6 +115,17 @@ def brought_beside(x: Any, example: Any) -> Any:
     """``x``, divided as the type of the tracer ``example`` says; as it is outside of traces."""
     said = sharding_like(get_aval(example)) if isinstance(example, Tracer) else None
     return x if said is None else reshard_p.bind(x, dst_sharding=said, concrete_mesh=None)
+
+
+def brought_if_free(x: Any, aval: ShapedArray) -> Any:
+    """``x``, divided as the type ``aval`` says if it lies over no mesh: a number, an array of NumPy's or of one device.
+
+    Of a tracer that is not known; it stays what it is, as does what has another shape.
+    """
+    mesh = mesh_of_type(aval)
+    if mesh is None or isinstance(x, Tracer) or lies_over_mesh(x) or get_aval(x).shape != aval.shape:
+        return x
+    return reshard_p.bind(x, dst_sharding=sharding_like(aval), concrete_mesh=None)
 
 
 # the types on both sides say it

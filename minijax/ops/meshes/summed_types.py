@@ -192,6 +192,13 @@ def _reshape(primitive: Primitive, avals: Types, params: dict[str, Any]) -> Sums
     return aval.unreduced, aval.reduced
 
 
+def _refused(primitive: Primitive, avals: Types, params: dict[str, Any]) -> Sums:
+    """As JAX, which has no rule for it."""
+    if any(aval.unreduced or aval.reduced for aval in avals):
+        _no_rule(primitive, avals)
+    return NO_SUMS
+
+
 def _alike(primitive: Primitive, avals: Types, params: dict[str, Any]) -> Sums:
     found = []
     for word in ("unreduced", "reduced"):
@@ -245,6 +252,7 @@ def _of_state(primitive: Primitive, avals: Types, params: dict[str, Any]) -> Sum
 _rules: dict[Primitive, Rule] = {
     elementwise.add_p: _add,
     elementwise.mul_p: _mul,
+    elementwise.integer_pow_p: _refused,
     convert.convert_element_type_p: _convert,
     dot.dot_general_p: _dot,
     reduce.reduce_sum_p: _reduce_sum,
