@@ -14,16 +14,8 @@ import numpy as np
 from minijax.api.devices import devices as all_devices
 from minijax.api.explicit import auto_axes, explicit_axes, use_abstract_mesh
 from minijax.backend import pjrt
-from minijax.core.shardings import (
-    AbstractMesh,
-    AxisType,
-    Mesh,
-    NamedSharding,
-    PartitionSpec,
-    Sharding,
-    SingleDeviceSharding,
-    context,
-)
+from minijax.core.meshes import AbstractMesh, AxisType, Mesh, context
+from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from minijax.core.trace import state
 from minijax.ops.meshes.reshard import reshard
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from minijax.api.drawn_shardings import drawing, grid, ranges, visualize_sharding
-from minijax.core.shardings import Mesh, NamedSharding
+from minijax.core.meshes import Mesh
+from minijax.core.shardings import NamedSharding
 from minijax.core.shardings import PartitionSpec as P
 from tests.on_devices import printed
 

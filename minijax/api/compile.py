@@ -30,9 +30,9 @@ from minijax.config import common_key, context_mesh, jit_disabled, trace_key, wh
 from minijax.core import late, observe
 from minijax.core.array import Array, common_device, get_aval, is_array_like, numpy_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.meshes import context
 from minijax.core.observe import observers
 from minijax.core.refs import AbstractRef, Ref, is_ref
-from minijax.core.shardings import context
 from minijax.core.stand_ins import stood_in
 from minijax.core.structural import UNSPECIFIED
 from minijax.core.trace import Tracer, reaching, state

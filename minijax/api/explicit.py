@@ -10,7 +10,8 @@ from typing import Any
 from minijax.api.devices import device_put
 from minijax.core.array import MeshArray, get_aval
 from minijax.core.explicit import explicit_part, meant_sharding, note_explicit, spec_of
-from minijax.core.shardings import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, context
+from minijax.core.meshes import AbstractMesh, AxisType, Mesh, context
+from minijax.core.shardings import NamedSharding, PartitionSpec
 from minijax.ops.meshes.reshard import resharded
 from minijax.pytree import tree_leaves, tree_map
 

@@ -15,7 +15,8 @@ from minijax.core.avals import ShapedArray
 from minijax.core.dtypes import canonicalize_dtype, float0
 from minijax.core.keys import is_key, words_of
 from minijax.core.layouts import Format
-from minijax.core.shardings import Mesh, NamedSharding, Sharding, SingleDeviceSharding
+from minijax.core.meshes import Mesh
+from minijax.core.shardings import NamedSharding, Sharding, SingleDeviceSharding
 from minijax.core.trace import Tracer
 from minijax.errors import UnexpectedTracerError
 from minijax.ops.sharded import devices_of, mesh_array, placed

@@ -20,9 +20,10 @@ from minijax.api.stages import StagedCall
 from minijax.backend import pjrt
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.meshes import AxisType, Mesh, context
 from minijax.core.named import NamedTuple
 from minijax.core.refs import AbstractRef, Ref
-from minijax.core.shardings import AxisType, Mesh, NamedSharding, PartitionSpec, context
+from minijax.core.shardings import NamedSharding, PartitionSpec
 from minijax.core.trace import state
 from minijax.core.varying import current_mesh, manual_axes
 from minijax.interpreters.stage import stage

@@ -15,18 +15,15 @@ from minijax.core import late
 from minijax.core.array import get_aval, uncommitted
 from minijax.core.explicit import spec_of, whole_spec
 from minijax.core.lists import merge, partition
+from minijax.core.meshes import AbstractMesh, Mesh, axis_hint, context
 from minijax.core.refs import AbstractRef
 from minijax.core.shardings import (
-    AbstractMesh,
     DuplicateSpecError,
-    Mesh,
     NamedSharding,
     PartitionSpec,
     axes_of_part,
     axes_of_spec,
-    axis_hint,
     check_axes_once,
-    context,
 )
 from minijax.core.structural import UNSPECIFIED
 from minijax.core.trace import ensure_compile_time_eval, state

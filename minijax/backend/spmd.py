@@ -17,13 +17,13 @@ from minijax.backend.pjrt import Buffer, Device, buffer_device, to_numpy
 from minijax.core import dtypes
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.keys import is_key, keys_of, words_of
+from minijax.core.meshes import are_simulated
 from minijax.core.shardings import (
     NamedSharding,
     PartitionSpec,
     Sharding,
     SingleDeviceSharding,
     TiledSharding,
-    are_simulated,
     named_like,
 )
 

@@ -21,16 +21,9 @@ from typing import Any
 
 from minijax.core import avals, late
 from minijax.core.avals import ShapedArray
+from minijax.core.meshes import AbstractMesh, context
 from minijax.core.refs import AbstractRef
-from minijax.core.shardings import (
-    AbstractMesh,
-    NamedSharding,
-    PartitionSpec,
-    axes_of_part,
-    canonical_sharding,
-    check_divides,
-    context,
-)
+from minijax.core.shardings import NamedSharding, PartitionSpec, axes_of_part, canonical_sharding, check_divides
 from minijax.core.varying import VaryingArray, current_mesh, note_summed, summed_text, varying
 from minijax.errors import ShardingTypeError
 
@@ -223,9 +216,14 @@ def combined(types: Sequence[ShapedArray], ndim: int) -> NamedSharding | None:
     return over_common_mesh(types, parts)
 
 
+def common_mesh(types: Iterable[ShapedArray]) -> AbstractMesh | None:
+    """The first mesh that one of these types names; None if none does."""
+    return next((mesh for mesh in map(mesh_of_type, types) if mesh is not None), None)
+
+
 def over_common_mesh(types: Sequence[ShapedArray], parts: Sequence[Part]) -> NamedSharding | None:
     """What ``parts`` say of each dimension, over the first mesh that these types name; None if none does."""
-    mesh = next((mesh for mesh in map(mesh_of_type, types) if mesh is not None), None)
+    mesh = common_mesh(types)
     return None if mesh is None else NamedSharding(mesh, PartitionSpec(*parts))
 
 

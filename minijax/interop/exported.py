@@ -22,9 +22,9 @@ from minijax.core.array import Array, get_aval
 from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.explicit import mesh_of_type
 from minijax.core.late import fill
+from minijax.core.meshes import AbstractMesh
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
-from minijax.core.shardings import AbstractMesh
 from minijax.core.trace import Tracer
 from minijax.interop.borrowed import BorrowedPrimitive, params_of_jax
 from minijax.interop.carrier import Carrier

@@ -19,9 +19,10 @@ from minijax import errors
 from minijax.api.compile import JitFunction
 from minijax.api.shard_map import ShardMapped
 from minijax.core.array import Array
+from minijax.core.meshes import AbstractMesh
 from minijax.core.named import Frozen
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
-from minijax.core.shardings import AbstractMesh, PartitionSpec, Sharding
+from minijax.core.shardings import PartitionSpec, Sharding
 from minijax.core.structural import UNSPECIFIED
 from minijax.core.trace import Tracer
 from minijax.interop.borrowed import borrowed

@@ -14,8 +14,9 @@ from typing import Any
 
 from minijax import lax
 from minijax.core.keys import PRNGImpl, impl_of
+from minijax.core.meshes import AbstractMesh
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
-from minijax.core.shardings import AbstractMesh, Sharding
+from minijax.core.shardings import Sharding
 from minijax.interop.values import (
     impl_of_jax,
     jax_module,

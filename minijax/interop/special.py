@@ -16,8 +16,9 @@ from minijax.api import checkpoint as ad_checkpoint
 from minijax.api.checkpoint import checkpoint_policies
 from minijax.backend import pjrt
 from minijax.core import dtypes
+from minijax.core.meshes import NO_MESH
 from minijax.core.named import Frozen, NamedTuple
-from minijax.core.shardings import NO_MESH, PartitionSpec
+from minijax.core.shardings import PartitionSpec
 from minijax.core.structural import UNSPECIFIED, instantiate_zeros, zero_of
 from minijax.core.trace import state
 from minijax.interop.borrowed import jvp_program, without_sources

@@ -21,17 +21,9 @@ from minijax.core.array import Array, MeshArray
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import divided, mesh_of_type, whole_spec
 from minijax.core.keys import PRNGImpl, impl_of, is_key, keys_of, words_of
+from minijax.core.meshes import AbstractMesh, AxisType, Mesh, context
 from minijax.core.refs import AbstractRef
-from minijax.core.shardings import (
-    AbstractMesh,
-    AxisType,
-    Mesh,
-    NamedSharding,
-    PartitionSpec,
-    Sharding,
-    SingleDeviceSharding,
-    context,
-)
+from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from minijax.core.varying import VaryingArray, current_mesh, is_checked, manual_axes, summed, varying
 from minijax.ops.sharded import over_mesh
 

@@ -13,15 +13,8 @@ from typing import Any
 from minijax.core import late
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import NO_SUMS, divided
-from minijax.core.shardings import (
-    AbstractMesh,
-    AxisType,
-    Mesh,
-    NamedSharding,
-    PartitionSpec,
-    SingleDeviceSharding,
-    context,
-)
+from minijax.core.meshes import AbstractMesh, AxisType, Mesh, context
+from minijax.core.shardings import NamedSharding, PartitionSpec, SingleDeviceSharding
 from minijax.core.varying import summed, varying
 from minijax.ir.parse_tokens import Scanner
 

@@ -13,15 +13,9 @@ from typing import Any
 import numpy as np
 
 from minijax.core.avals import ShapedArray, physical_aval
-from minijax.core.explicit import divided_like, mesh_of_type, whole_spec
-from minijax.core.shardings import (
-    AbstractMesh,
-    NamedSharding,
-    PartitionSpec,
-    Sharding,
-    SingleDeviceSharding,
-    axes_of_part,
-)
+from minijax.core.explicit import common_mesh, divided_like, mesh_of_type, whole_spec
+from minijax.core.meshes import AbstractMesh
+from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding, axes_of_part
 from minijax.ir.jaxpr import JaxprEqn
 from minijax.lowering.text import FunctionWriter, mlir_type
 
@@ -120,10 +114,9 @@ def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
         if not mesh.any_explicit:
             return
     else:
-        meshes = [mesh for mesh in (mesh_of_type(v.aval) for v in (*eqn.outvars, *eqn.invars)) if mesh is not None]
-        if not meshes or eqn.primitive.effectful:
+        mesh = common_mesh(v.aval for v in (*eqn.outvars, *eqn.invars))
+        if mesh is None or eqn.primitive.effectful:
             return
-        mesh = meshes[0]
     for v in eqn.outvars:
         if "dst_sharding" in eqn.params and v.aval.unreduced:
             # else what computes the operand would itself be taken for one that gives each device its part of the sum

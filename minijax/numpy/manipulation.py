@@ -611,7 +611,7 @@ def repeat(
 def _repeated_division(a: Any, axis: int) -> Any:
     """How ``a``, repeated along ``axis``, lies over the mesh that is set; None if it has no explicit axes."""
     public = late.public
-    mesh = public("minijax.core.shardings", "context").mesh
+    mesh = public("minijax.core.meshes", "context").mesh
     if mesh is None or not mesh.any_explicit:
         return None
     found = division(a.aval)

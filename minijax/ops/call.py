@@ -29,9 +29,9 @@ from minijax.core.array import (
 )
 from minijax.core.guards import check, check_transfer, guards, transfer_guards
 from minijax.core.lists import partition, split_list
+from minijax.core.meshes import context
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
-from minijax.core.shardings import context
 from minijax.core.structural import UNSPECIFIED, Unspecified, Zero, batched_sharding, zero_of
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import commits_itself

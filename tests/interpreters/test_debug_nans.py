@@ -14,8 +14,8 @@ import minijax
 import minijax.numpy as jnp
 from minijax import grad, jit, jvp, lax, vmap
 from minijax.config import debug_infs, debug_key_reuse, debug_nans
+from minijax.core.meshes import context
 from minijax.core.primitive import evaluation_watched
-from minijax.core.shardings import context
 from minijax.core.trace import stack_depth
 from minijax.interpreters.evaluate import EvalTrace
 from tests.threads import at_once

@@ -12,7 +12,7 @@ import minijax as jax
 import minijax.numpy as jnp
 from minijax import lax
 from minijax.backend import client
-from minijax.core.shardings import SimulatedDevice
+from minijax.core.meshes import SimulatedDevice
 from minijax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 from minijax.tools.documents.document import document, plain
 from minijax.tools.metal.collectives import blocks, of_lowered

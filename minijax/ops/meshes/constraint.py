@@ -13,8 +13,9 @@ from minijax.backend import pjrt
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import whole_spec
+from minijax.core.meshes import NO_MESH, context
 from minijax.core.primitive import Primitive
-from minijax.core.shardings import NO_MESH, NamedSharding, PartitionSpec, Sharding, as_sharding, axes_of_spec, context
+from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, as_sharding, axes_of_spec
 from minijax.core.trace import Tracer
 from minijax.interpreters.evaluate import commits_itself, constraints
 from minijax.interpreters.vmap import batching_rules

@@ -26,8 +26,9 @@ from minijax.core.explicit import (
     redivided,
     spec_of,
 )
+from minijax.core.meshes import AbstractMesh
 from minijax.core.primitive import Primitive, abstract_hooks, infer_type
-from minijax.core.shardings import AbstractMesh, DuplicateSpecError, NamedSharding, axes_of_part
+from minijax.core.shardings import DuplicateSpecError, NamedSharding, axes_of_part
 from minijax.core.trace import state
 from minijax.errors import ShardingTypeError, source_info, summarize
 from minijax.ops import (

@@ -15,8 +15,9 @@ from typing import Any
 from minijax.core import observe
 from minijax.core.array import Array, CommittedArray, LiteralArray, MeshArray, placed_text
 from minijax.core.keys import is_key
+from minijax.core.meshes import Mesh, context
 from minijax.core.primitive import Primitive
-from minijax.core.shardings import Mesh, NamedSharding, PartitionSpec, Sharding, context
+from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding
 from minijax.core.trace import Tracer, state
 from minijax.ops import custom_jvp, custom_vjp
 from minijax.ops.call import jit_p

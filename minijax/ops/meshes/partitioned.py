@@ -31,18 +31,9 @@ from minijax.core.avals import ShapedArray
 from minijax.core.explicit import whole_spec
 from minijax.core.guards import check_transfer, transfer_guards
 from minijax.core.keys import is_key
+from minijax.core.meshes import Mesh, context, simulated_devices
 from minijax.core.primitive import Primitive
-from minijax.core.shardings import (
-    Mesh,
-    NamedSharding,
-    PartitionSpec,
-    Placement,
-    Sharding,
-    SingleDeviceSharding,
-    context,
-    mesh_of,
-    simulated_devices,
-)
+from minijax.core.shardings import NamedSharding, PartitionSpec, Placement, Sharding, SingleDeviceSharding, mesh_of
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import check_alive
 from minijax.interpreters.partial_eval import dce_closed

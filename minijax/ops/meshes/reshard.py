@@ -13,9 +13,10 @@ from typing import Any
 from minijax.backend import pjrt
 from minijax.core.array import CommittedArray, MeshArray, as_array, get_aval
 from minijax.core.avals import ShapedArray
-from minijax.core.explicit import meant_sharding, mesh_of_type, sharding_like, spec_of
+from minijax.core.explicit import common_mesh, meant_sharding, mesh_of_type, sharding_like, spec_of
+from minijax.core.meshes import AbstractMesh, Mesh, context
 from minijax.core.primitive import Primitive
-from minijax.core.shardings import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding, context, mesh_of
+from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, mesh_of
 from minijax.core.structural import batched_sharding
 from minijax.core.trace import Tracer
 from minijax.core.varying import current_mesh
@@ -104,8 +105,7 @@ def brought_to(scalar: Any, examples: Sequence[Any]) -> Any:
     """
     if not any([isinstance(x, Tracer) and x.to_concrete_value() is None for x in examples]):
         return scalar
-    found = [mesh for mesh in [mesh_of_type(get_aval(x)) for x in examples] if mesh is not None]
-    mesh = found[0] if found else None if current_mesh() else context.mesh
+    mesh = common_mesh(map(get_aval, examples)) or (None if current_mesh() else context.mesh)
     if mesh is None or not mesh.any_explicit:
         return scalar
     return reshard_p.bind(scalar, dst_sharding=NamedSharding(mesh.abstract_mesh, PartitionSpec()), concrete_mesh=None)

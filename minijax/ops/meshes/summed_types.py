@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from minijax.core import structural
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
-from minijax.core.explicit import NO_SUMS, Sums, mesh_of_type, spec_of
+from minijax.core.explicit import NO_SUMS, Sums, common_mesh, spec_of
 from minijax.core.primitive import Primitive, bind_hooks
 from minijax.core.shardings import NamedSharding, PartitionSpec, axes_of_part
 from minijax.core.varying import current_mesh, pvary_p, set_sums_of_results, varies_along
@@ -51,7 +51,7 @@ def _named(aval: ShapedArray) -> frozenset[Any]:
 
 
 def _names_of_mesh(avals: Types) -> frozenset[Any]:
-    mesh = next((mesh for mesh in map(mesh_of_type, avals) if mesh is not None), current_mesh())
+    mesh = common_mesh(avals) or current_mesh()
     return frozenset(() if mesh is None else mesh.axis_names)
 
 
@@ -307,7 +307,7 @@ def reduced_scalars(primitive: Primitive, args: tuple[Any, ...], params: dict[st
     if len(args) != 2 or primitive not in nary.elementwise_primitives:
         return args
     avals = [*map(get_aval, args)]
-    mesh = next((mesh for mesh in map(mesh_of_type, avals) if mesh is not None), None)
+    mesh = common_mesh(avals)
     reduced = avals[0].reduced | avals[1].reduced
     if mesh is None or not reduced or not mesh.are_all_axes_explicit:
         return args
