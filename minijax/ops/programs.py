@@ -31,8 +31,8 @@ def staged(compute: Program, avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
 
 def call_program(ctx: Any, compute: Program, avals: Sequence[Any], names: Sequence[str]) -> list[str]:
     """Write a call of ``compute``, which becomes a function of the module."""
-    # along which axes of a mesh operands vary was of use while the program was transformed, and is not known here
-    closed = staged(compute, tuple([aval.update(vma=()) if aval.vma else aval for aval in avals]))
+    # what types say of a mesh, of how operands vary and are divided, the equation says: the function says it of nothing
+    closed = staged(compute, tuple([ShapedArray(aval.shape, aval.dtype, aval.weak_type) for aval in avals]))
     symbol = ctx.module.function(closed, closed.jaxpr.debug_name)
     ins, outs = (", ".join(map(mlir_type, types)) for types in (closed.in_avals, closed.out_avals))
     count = len(closed.out_avals)

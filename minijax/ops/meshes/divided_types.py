@@ -638,7 +638,7 @@ def _unwrapped_keys(op: DividedOperation) -> Spec:
 
 for _p in (
     convert.convert_element_type_p, convert.copy_p, convert.stop_gradient_p, convert.reduce_precision_p, shape.rev_p,
-    checkpoint.name_p, bits.random_clone_p,
+    checkpoint.name_p, bits.random_clone_p, bits.random_seed_p,
 ):
     _rules[_p] = _first
 for _p in (
