@@ -161,15 +161,17 @@ def linear_solve_batch(
     # which leaves of b, and so of x, are batched: the least choice that all four functions keep to
     batched = [d is not None for d in b_dims]
     while True:
-        results: list[Any] = []
+        results: dict[str, Any] = {}
         grown = batched
-        for closed, own, is_solve in zip(jaxprs, const_dims, (False, False, True, True), strict=True):
+        # as in JAX those that give x first: that x is mapped, those that take one are to know
+        for name in ("solve", "vecmat", "matvec", "transpose_solve"):
+            closed, own = getattr(jaxprs, name), getattr(const_dims, name)
             if closed is None:
-                results.append(None)
+                results[name] = None
                 continue
-            forced = [*batched, *[True] * (n_aux if is_solve else 0)]
-            made, out = _batch_in_front(closed, axis, [*[d is not None for d in own], *batched], forced)
-            results.append(made)
+            given = batched if name in ("solve", "vecmat") else grown
+            forced = [*given, *[True] * (n_aux if "solve" in name else 0)]
+            results[name], out = _batch_in_front(closed, axis, [*[d is not None for d in own], *given], forced)
             grown = [g or o for g, o in zip(grown, out, strict=False)]
         if grown == batched:
             break
@@ -182,7 +184,7 @@ def linear_solve_batch(
         match_axis(x, d, axis.size, 0, axis.division) if bat else x
         for x, d, bat in zip(b, b_dims, batched, strict=True)
     ]
-    outs = bind_linear_solve(results, moved, new_b)
+    outs = bind_linear_solve(_LinearSolveTuple(**results), moved, new_b)
     return outs, [*[0 if bat else None for bat in batched], *[0] * n_aux]
 
 

@@ -21,7 +21,7 @@ from minijax.core.primitive import Primitive, abstract_eval
 from minijax.core.structural import UndefinedPrimal, Zero, full, instantiate_zeros, zero_tangent
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import transpose_rules
-from minijax.interpreters.vmap import AxisData, bdim_at_front, vmap_jaxpr
+from minijax.interpreters.vmap import AxisData, bdim_at_front, mapped_axis, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from minijax.ir.pretty import opened, parse_rules, readable
@@ -441,10 +441,10 @@ def _extremum_jvp(primitive: Primitive) -> Callable[..., Any]:
 def _scatter_batch(primitive: Primitive) -> Callable[..., Any]:
     def scatter_batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
         operand, indices, updates = args
-        size = next(shape_of(x)[d] for x, d in zip(args, dims, strict=True) if d is not None)
-        operand, updates = bdim_at_front(operand, dims[0], size), bdim_at_front(updates, dims[2], size)
+        axis = mapped_axis(args, dims)
+        operand, updates = bdim_at_front(operand, dims[0], *axis), bdim_at_front(updates, dims[2], *axis)
         if dims[1] is not None:
-            indices = bdim_at_front(indices, dims[1], size)
+            indices = bdim_at_front(indices, dims[1], *axis)
         params["dimension_numbers"] = batched_numbers(params["dimension_numbers"], True, dims[1] is not None)
         return primitive.bind(operand, indices, updates, **params), 0
 

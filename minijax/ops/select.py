@@ -9,7 +9,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, division_along, dtype_name
+from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.structural import (
     UndefinedPrimal,
@@ -22,7 +22,7 @@ from minijax.core.structural import (
     zeros,
 )
 from minijax.interpreters.transpose import transpose_rules
-from minijax.interpreters.vmap import bdim_at_front
+from minijax.interpreters.vmap import bdim_at_front, mapped_axis
 from minijax.lowering.lower import physical_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.declare import all_weak, declare
@@ -117,9 +117,7 @@ def _select_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
                 moveaxis(c, d, dim) if d is not None else c for c, d in zip(cases, case_dims, strict=True)
             ]
             return select_n_p.bind(which, *moved), dim
-    mapped, mapped_dim = next((get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None)
-    size = mapped.shape[mapped_dim]
-    division = division_along(mapped, mapped_dim)
+    size, division = mapped_axis(args, dims)
     if which_shape:
         which = bdim_at_front(which, which_dim, size, division)
     if any(shapes):

@@ -24,7 +24,7 @@ from minijax.core.structural import (
 from minijax.core.structural import (
     full as full_of,
 )
-from minijax.interpreters.vmap import bdim_at_front
+from minijax.interpreters.vmap import bdim_at_front, mapped_axis
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.declare import all_weak, declare
 from minijax.ops.elementwise import sub_p
@@ -413,8 +413,8 @@ def _concatenate_transpose(ct: Any, *operands: Any, dimension: int) -> list[Any]
 
 
 def _concatenate_batch(args: Sequence[Any], dims: Sequence[Any], *, dimension: int) -> Any:
-    size = next(shape_of(x)[d] for x, d in zip(args, dims, strict=True) if d is not None)
-    fronted = [bdim_at_front(x, d, size) for x, d in zip(args, dims, strict=True)]
+    axis = mapped_axis(args, dims)
+    fronted = [bdim_at_front(x, d, *axis) for x, d in zip(args, dims, strict=True)]
     return concatenate(fronted, dimension + 1), 0
 
 

@@ -48,6 +48,20 @@ def _rows(of: Any) -> dict[str, Any]:
         "branches": lambda: of.vmap(lambda a: lax.cond(a.sum() > 3, lambda: jnp.ones(3), lambda: jnp.zeros(3)))(rows),
         "a call": lambda: of.vmap(of.jit(lambda a: (a, jnp.ones(3))))(rows),
         "two levels": lambda: of.vmap(of.vmap(lambda a: of.jit(jnp.sin)(a)))(both),
+        "an update that is the same for all": lambda: of.vmap(lambda a: a.at[np.array([1])].add(2.0))(rows),
+        "updates of what is for all": lambda: of.vmap(lambda a: jnp.zeros(4).at[np.array([1])].set(a[0]))(rows),
+        "more that is the same for all": lambda: of.vmap(lambda a: jnp.concatenate([jnp.zeros(2), a]))(rows),
+        "a right side that is the same for all": lambda: of.vmap(
+            lambda a: lax.linalg.triangular_solve(a, jnp.ones((2, 2)), lower=True)
+        )(divided((8, 2, 2), "x")),
+        "gradients of solutions": lambda: of.vmap(of.grad(lambda a, b: jnp.linalg.solve(a, b).sum()))(
+            divided((8, 2, 2), "x") + jnp.eye(2), divided((8, 2), "x")
+        ),
+        "a function that is one program": lambda: of.jit(of.scipy.special.gammainc)(rows, rows),
+        "keys of numbers": lambda: of.random.key_data(of.vmap(of.random.key)(divided((8,), "x").astype(int))),
+        "numbers in keys": lambda: of.random.key_data(
+            of.vmap(lambda i: of.random.fold_in(of.random.key(0), i))(divided((8,), "x").astype(int))
+        ),
         "a gradient of a loop": lambda: of.vmap(
             of.grad(lambda a: lax.fori_loop(0, 3, lambda i, c: c * a, jnp.ones(4)).sum())
         )(rows),

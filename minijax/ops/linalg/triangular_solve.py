@@ -9,7 +9,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, moveaxis
-from minijax.interpreters.vmap import batching_rules, bdim_at_front
+from minijax.interpreters.vmap import batching_rules, bdim_at_front, mapped_axis
 from minijax.lowering.lower import lowering_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.elementwise import conj, conj_p, neg_p
@@ -111,8 +111,8 @@ def _triangular_solve_batch(args: Sequence[Any], dims: Sequence[int | None], *, 
             merged = (*shape[:-3], shape[-3] * shape[-2], shape[-1])
         out = triangular_solve_p.bind(a, reshape(moved, merged), left_side=left_side, **params)
         return reshape(out, shape), at
-    size = shape_of(a)[a_dim]
-    front = [bdim_at_front(x, d, size) for x, d in zip(args, dims, strict=True)]
+    axis = mapped_axis(args, dims)
+    front = [bdim_at_front(x, d, *axis) for x, d in zip(args, dims, strict=True)]
     return triangular_solve_p.bind(*front, left_side=left_side, **params), 0
 
 
