@@ -253,9 +253,9 @@ def devices() -> str:
     if running is not None:
         kind, count = running.default_device.platform, len(running.devices)
     elif client.jaxlib_suffices():
-        asked = config.read("num_cpu_devices")
+        asked = config.read("num_cpu_devices") or 0
         forced = re.search(r"--xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
-        kind, count = client.BUILT_IN, int(forced[1]) if forced else max(asked or 1, 1)
+        kind, count = client.BUILT_IN, asked if asked > 0 else int(forced[1]) if forced else 1
     else:
         return ""
     return f"{kind} ×{count}"

@@ -138,3 +138,15 @@ def test_the_threads_of_numpys_blas_soon_sleep_and_nobody_inherits_it(tmp_path: 
     env = {"PYTHONPATH": path} | ({} if given is None else {name: given})
     done = run("-c", code, cwd=tmp_path, module=True, **env)
     assert done.stdout.split() == ["20" if given is None else given, str(given), "True"], done.stderr
+
+
+FORCED = {"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}
+
+
+@pytest.mark.parametrize(("asked", "count"), [(FORCED, 3), (FORCED | {"JAX_NUM_CPU_DEVICES": "2"}, 2)])
+def test_the_devices_that_are_told_at_the_start_are_those_there_will_be(
+    tmp_path: Path, asked: dict[str, str], count: int
+):
+    line = "from minijax.repl import batch; print(batch.devices(), len(minijax.devices()), batch.devices())"
+    done = run("-c", line, cwd=tmp_path, JAX_PLATFORMS="cpu", **asked)
+    assert done.stdout == f"cpu ×{count} {count} cpu ×{count}\n", done.stderr
