@@ -256,10 +256,10 @@ def psum_over_a_misspelt_name(ns):
     ns.vmap(lambda x: ns.lax.psum(x, "batch"), axis_name="batches")(X3)
 
 
-def over_devices(ns: Any, **said: Any) -> tuple[Any, Any]:
-    """A mesh of one device along ``data``, and ``said`` as a spec of the axes along which sums are not taken."""
+def over_devices(ns: Any, divided: str | None = None, **said: Any) -> tuple[Any, Any]:
+    """A mesh of one device along ``data``, and a spec: ``divided`` is of the first dimension, ``said`` of sums."""
     sharding = importlib.import_module(ns.__name__ + ".sharding")
-    return ns.make_mesh((1,), ("data",)), sharding.PartitionSpec(said.pop("divided", None), **said)
+    return ns.make_mesh((1,), ("data",)), sharding.PartitionSpec(divided, **said)
 
 
 def named_sharding(ns: Any, mesh: Any, spec: Any) -> Any:

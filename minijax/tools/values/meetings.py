@@ -13,7 +13,7 @@ from minijax.interpreters.named_axes import axis_users
 from minijax.ops.parallel import replica_groups
 from minijax.tools.recording.device_records import Meeting
 
-# What users write -> what they find in jaxprs.
+# What stands in jaxprs -> what users write.
 _WRITTEN = {
     **dict.fromkeys(("all_gather_invariant", "all_gather_reduced"), "all_gather"),
     **dict.fromkeys(("psum_invariant", "unreduced_psum"), "psum"),
