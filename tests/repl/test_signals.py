@@ -216,7 +216,7 @@ def test_an_interrupt_that_did_not_wake_the_main_thread_is_seen(monkeypatch: pyt
             return super().wait(timeout)
 
     def work() -> None:
-        waits.wait()
+        assert waits.wait(60), "nobody waits for the work"
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
         ended.wait(60)
 

@@ -51,10 +51,7 @@ class Stepping:
         """Press keys until the screen shows something; the screen then."""
         self.terminal.send(keys)
         self.terminal.wait_for(wait_for)
-        seen = -1
-        while len(self.terminal.raw) != seen:  # it may be shown before the rest of the screen is drawn
-            seen = len(self.terminal.raw)
-            self.terminal.pump(0.1)
+        self.terminal.settle(-1, 0.1)  # it may be shown before the rest of the screen is drawn
         return self.screen()
 
     def resize(self, columns: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_it_waits_until_nobody_types():
     assert warmer._touched.is_set()
     warmer._touched = Touched()
     warmer.start()
-    warmer._thread.join()
+    warmer._thread.join(60)
     assert done == [11] and asked == [0.6] * 11
 
 
@@ -42,7 +43,7 @@ def test_stopped_between_steps():
 
     def first() -> None:
         begun.set()
-        warmer._stopped.wait()
+        warmer._stopped.wait(60)
 
     done: list[int] = []
     warmer = Warmer((first, lambda: done.append(2)), quiet=0.0)
@@ -70,7 +71,9 @@ def test_a_step_that_fails_is_silent():
 def until_jaxlib_is_loaded(terminal: Terminal) -> None:
     """While nobody types: until the program has a library of jaxlib's in its memory."""
     maps = Path(f"/proc/{terminal.process.pid}/maps")
+    end = time.monotonic() + 60
     while "/jaxlib/" not in maps.read_text():
+        assert time.monotonic() < end, f"jaxlib is not loaded within a minute:\n{terminal.text()}"
         assert terminal.process.isalive(), terminal.text()
         terminal.pump(0.02)
 
