@@ -18,6 +18,7 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 import numpy as np
 
 from minijax import interop
+from tests.sharded.outcomes import raise_mistakes
 from tests.sharded.programs import PROGRAMS, Mapped
 
 SHAPE = (4, 2)
@@ -127,6 +128,7 @@ def compared(ours: Any, theirs: Any, program: Mapped) -> dict[str, str]:
             b = leaves(others[way]())
         except Exception as refused:  # then so must ours, with an error of that kind
             refusals += 1
+            raise_mistakes(refused)
             try:
                 mine[way]()
                 found[way] = f"JAX raises {type(refused).__name__}"

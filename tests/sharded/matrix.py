@@ -25,18 +25,15 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.on_devices import COMPILED_QUICKLY
+
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
-# what is compiled runs once: code for each operation, as it comes, is made in half the time
 if __name__ == "__main__":  # whoever imports this is not to have slower programs
-    os.environ.setdefault(
-        "XLA_FLAGS",
-        "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-        "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false",
-    )
+    os.environ.setdefault("XLA_FLAGS", COMPILED_QUICKLY)
 
 import numpy as np
 
-from tests.sharded import compare
+from tests.sharded import compare, outcomes
 from tests.sharded.matrix_programs import PROGRAMS, Program
 
 MESHES = ((1,), (2,), (4,), (8,), (2, 2), (4, 2), (2, 4))
@@ -264,6 +261,7 @@ def one_way(ours: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[str, bo
     expected, refused = attempt(theirs)
     given, error = attempt(ours)
     if refused is not None:
+        outcomes.raise_mistakes(refused)
         if error is None:
             return f"JAX raises {type(refused).__name__}: {str(refused)[:150]}", True
         wrong = kinds(error) != kinds(refused)

@@ -62,7 +62,7 @@ simple("all_gather tiled", lambda ns, x: ns.lax.all_gather(x, "x", tiled=True)[:
 simple("all_gather invariant", lambda ns, x: ns.lax.all_gather(ns.jnp.sin(x), "x", to="invarying") * 2.0, "x", "")
 simple("all_gather invariant, tiled", lambda ns, x: x * ns.lax.all_gather(x, "x", tiled=True, to="invarying")[:2])
 simple("psum_scatter", lambda ns, x: ns.lax.psum_scatter(ns.jnp.sin(x), "x", scatter_dimension=1, tiled=True))
-simple("ppermute", lambda ns, x: ns.lax.ppermute(ns.jnp.sin(x), "y", [(0, 1), (1, 0)]) + x, "x,y", "x,y")
+simple("ppermute", lambda ns, x: ns.lax.ppermute(ns.jnp.sin(x), "y", [(0, 1)]) + x, "x,y", "x,y")
 simple("all_to_all", lambda ns, x: ns.lax.all_to_all(ns.jnp.sin(x), "y", 1, 0, tiled=True), "y", "-,y")
 simple("jit inside", lambda ns, x: ns.jit(lambda y: ns.jnp.sin(y) * ns.lax.psum(y, "x"))(x))
 simple("vmap inside", lambda ns, x: ns.vmap(lambda row: ns.lax.psum(ns.jnp.sin(row), "x"))(x), "x", "")

@@ -6,7 +6,6 @@ its jaxpr's text, and types, places and values of its arrays, sums taken; or the
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -15,11 +14,11 @@ from typing import Any
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 
-import jax
 import numpy as np
 
 import minijax
 from tests.sharded.carried import text, whole
+from tests.sharded.outcomes import kind, print_both
 
 # What a program is: a function and its arguments; or a function of none, of which the result alone is compared.
 Row = tuple[Any, ...]
@@ -259,7 +258,7 @@ def _told(of: Any, row: Row) -> Any:
     except Exception as error:
         # some of JAX's rules stumble over such specs before they come to say that there is none
         stumbled = type(error) is ValueError and " is dangerous when PartitionSpec has " in str(error)
-        return "NotImplementedError" if stumbled else type(error).__name__
+        return "NotImplementedError" if stumbled else kind(error)
     # JAX lets numbers of its own rules through ``reshard``, and sums along no dimension
     said = re.sub(r"\w+:f32\[\] = (reshard [\d.]+:f32\[\]|reduce_sum\[axes=\(\).*?\] \w+)", "", text(said))
     # so that letters of variables are not compared, but for programs in which none is left out
@@ -301,9 +300,7 @@ def main() -> None:
     if sys.argv[1:] == ["--whole"]:
         print(json.dumps(_beside_whole()))
         return
-    with contextlib.redirect_stdout(sys.stderr):  # JAX says there that it has found NaNs
-        ours, theirs = _all(minijax), _all(jax)
-    print(json.dumps({name: [ours[name], theirs[name]] for name in ours}, default=str))
+    print_both(_all)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,44 @@
+"""Tables of programs that both libraries run: what a program gives, or how it is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+import minijax
+
+
+def raise_mistakes(error: Exception) -> None:
+    """Raise an error that comes of a mistake in a program: with it both libraries stumble, and nothing is compared."""
+    unbound_axis = str(error).startswith("unbound axis name")
+    if isinstance(error, (AttributeError, ImportError, NameError)) and not unbound_axis:
+        raise error
+
+
+def kind(error: Exception) -> str:
+    """The kind of error by which a program is refused, which is not to be a mistake of its own."""
+    raise_mistakes(error)
+    return type(error).__name__
+
+
+def leaves(of: Any, make: Callable[[], Any]) -> list[Any] | str:
+    """The leaves of what ``make()`` gives with the library ``of``, or the kind of its error."""
+    try:
+        return of.tree.leaves(make())  # type: ignore[no-any-return]
+    except Exception as error:
+        return kind(error)
+
+
+def print_both(results: Callable[[Any], dict[str, Any]]) -> None:
+    """Print the results of both libraries, which ``results`` gives by name: name -> [ours, theirs], as JSON.
+
+    What they print themselves goes to standard error: JAX says so when it has found NaNs.
+    """
+    with contextlib.redirect_stdout(sys.stderr):
+        ours, theirs = results(minijax), results(jax)
+    print(json.dumps({name: [ours[name], theirs[name]] for name in ours}, default=str))
