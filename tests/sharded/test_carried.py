@@ -6,7 +6,7 @@ from tests.on_devices import printed
 
 
 def test_programs_of_divided_arrays_are_carried_over_and_read_back() -> None:
-    found = printed("-m", "tests.sharded.carried")
+    found = printed("-m", "tests.sharded.carried", quickly=True)
     assert found
     for differing in found.values():
         differing.pop("text", None)  # see tests.oracle.texts: here programs need not be written alike, but carried

@@ -7,7 +7,7 @@ from tests.sharded.out_shardings import KNOWN, PROGRAMS, SAMPLES, signatures
 
 
 def test_values_places_texts_and_errors_are_those_of_jax() -> None:
-    found = printed("-m", "tests.sharded.out_shardings", "--slice")
+    found = printed("-m", "tests.sharded.out_shardings", "--slice", quickly=True)
     assert found["programs"] >= 100
     assert found["differing"] == {}
     assert set(KNOWN) <= set(PROGRAMS)

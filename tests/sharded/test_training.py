@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+
+from tests.on_devices import printed
 
 # Sums of float32 in another order; the command tells how far the losses are apart: 5e-7 at most.
 NEAR = 2e-6
@@ -26,11 +24,8 @@ CHOSEN = (
 
 @functools.cache
 def found() -> dict[str, Any]:
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "tests.sharded.training", "--json", "--small", "--steps", "3", *CHOSEN]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
-    assert done.stdout, done.stderr[-2000:]
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
+    programs: dict[str, Any] = printed("-m", "tests.sharded.training", "--json", "--small", "--steps", "3", *CHOSEN)
+    return programs
 
 
 def kinds(name: str) -> dict[tuple[str, int], int]:
