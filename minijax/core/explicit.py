@@ -247,9 +247,11 @@ def stacked_over(aval: Any, size: int, axis: int, sharding: NamedSharding) -> An
     """The type of ``size`` values of type ``aval``, along a new ``axis`` that is divided as ``sharding`` says."""
     if type(aval) is AbstractRef:
         return AbstractRef(stacked_over(aval.inner_aval, size, axis, sharding))
-    spec = spec_of(aval)
+    spec, mesh = spec_of(aval), sharding.mesh
+    if context.mesh is not None and context.mesh.axis_names == mesh.axis_names:
+        mesh = context.mesh  # what was mapped may have been divided along axes that are left to the compiler here
     return redivided(
-        plain_type(aval).stacked(size, axis), sharding.mesh, (*spec[:axis], sharding.spec[0], *spec[axis:]),
+        plain_type(aval).stacked(size, axis), mesh, (*spec[:axis], sharding.spec[0], *spec[axis:]),
         (aval.unreduced, aval.reduced),
     )  # fmt: skip
 

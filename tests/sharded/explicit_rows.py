@@ -86,6 +86,9 @@ def _rows(of: Any) -> dict[str, Any]:
             divided((8, 4), None, "y")
         ),
         "eval_shape": lambda: of.eval_shape(lambda a: a.T, both),
+        "a call left to the compiler, mapped": lambda: str(
+            of.make_jaxpr(of.vmap(left(of.jit(jnp.sin), out_sharding=P(None))))(rows)
+        ).count("8@x"),
         "left to the compiler, mapped": lambda: of.vmap(left(jnp.sin, out_sharding=P("y")))(both),
         "left to the compiler, mapped along columns": lambda: of.vmap(
             left(jnp.cumsum, out_sharding=P("x")), in_axes=1, out_axes=1
