@@ -276,6 +276,7 @@ class _LinearMap:
             )
         active = []
         for aval, t in zip(self.avals, tangent_leaves, strict=True):
+            t = divided_if_free(t, aval)
             found = get_aval(t)
             if dtypes.is_inexact(aval.dtype):
                 if (found.shape, found.dtype) != (aval.shape, aval.dtype) or not same_division(found, aval):
@@ -560,7 +561,9 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
         cts, ct_tree = tree_flatten(cotangent)
         if ct_tree != out_tree:
             raise TypeError(f"cotangent tree does not match function output, expected {out_tree} but got {ct_tree}")
-        for aval, ct in zip(map(cotangent_type, out_avals), cts, strict=True):
+        out_types = [*map(cotangent_type, out_avals)]
+        cts = [*map(divided_if_free, cts, out_types)]
+        for aval, ct in zip(out_types, cts, strict=True):
             found = get_aval(ct)
             if (found.shape, found.dtype) != (aval.shape, aval.dtype) or not same_division(found, aval):
                 raise TypeError(

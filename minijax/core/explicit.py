@@ -207,13 +207,14 @@ def whole_spec(aval: ShapedArray) -> PartitionSpec:
 def combined(types: Sequence[ShapedArray], ndim: int) -> NamedSharding | None:
     """How arrays of these types are divided together once they are repeated to one shape of ``ndim`` dimensions.
 
-    Where they disagree, as the first of them; None if no type names a mesh.
+    Where they disagree, as the first of them; what one is reduced along, all are. None if no type names a mesh.
     """
     parts: list[Part] = [None] * ndim
     for aval in types:
         for place, part in enumerate(spec_of(aval), ndim - aval.ndim):
             parts[place] = part if parts[place] is None else parts[place]
-    return over_common_mesh(types, parts)
+    mesh, reduced = common_mesh(types), frozenset[Any]().union(*(aval.reduced for aval in types))
+    return None if mesh is None else NamedSharding(mesh, PartitionSpec(*parts, reduced=reduced))
 
 
 def common_mesh(types: Iterable[ShapedArray]) -> AbstractMesh | None:

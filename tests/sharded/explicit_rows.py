@@ -78,6 +78,10 @@ def _rows(of: Any) -> dict[str, Any]:
         ),
         "a pullback of another type": lambda: of.vjp(lambda a: jnp.sin(a) * a, both)[1](divided((8, 4))),
         "a pullback of NumPy's": lambda: of.vjp(lambda a: jnp.sin(a) * a, both)[1](np.ones((8, 4), np.float32)),
+        "linear functions of NumPy's": lambda: [
+            of.linearize(lambda a: jnp.sin(a) * a, both)[1](np.ones((8, 4), np.float32)),
+            of.linear_transpose(lambda a: a * 2, both)(np.ones((8, 4), np.float32)),
+        ],
         "a linear function of another type": lambda: of.linearize(lambda a: jnp.sin(a) * a, both)[1](divided((8, 4))),
         "a rule of another type": cast_back,
         "a reference": lambda: of.jit(reference)(both),

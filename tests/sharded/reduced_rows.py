@@ -131,6 +131,8 @@ def _rows(of: Any) -> dict[str, Row]:
         ),
         "a gradient of a loop from a number": (lambda: typed(of, lambda: of.grad(lambda v: added(0.0, v))(w)),),
         "a gradient of a number": (of.grad(lambda w: (reshard(w, R) * 2.0).sum()), np.float32(2)),
+        "a variance": (lambda r: jnp.var(r), wr),
+        "a constant or a sum": (lambda u: lax.select(np.ones((8, 4), bool), np.ones((8, 4), np.float32), u), u),
         "a power": (lambda r: r**3, wr),
         "a power of two": (lambda r: r**2, wr),
         "a power by a number": (lambda r: r**0.5, wr),
@@ -279,6 +281,7 @@ def _beside_whole() -> dict[str, Any]:
     """Derivatives -> their values for an argument that is reduced, and for one that is not."""
     of, P = minijax, minijax.sharding.PartitionSpec
     functions = {"a number": lambda w: (w * w).sum(), "a vector": lambda w: w * w * 3.0}
+    functions["a choice"] = lambda w: of.numpy.where(w > 2, w * w * 3.0, 0.0)
     derivatives = {
         "grad under vmap": lambda f: of.vmap(of.grad(lambda w: f(w).sum())),
         "grad of vmap": lambda f: of.grad(lambda v: of.vmap(f)(v).sum()),

@@ -217,7 +217,9 @@ def _add_any(primitive: Primitive, avals: Types, params: dict[str, Any]) -> Sums
 
 
 def _select(primitive: Primitive, avals: Types, params: dict[str, Any]) -> Sums:
-    return _kept(primitive, avals[1:], params)
+    # a constant among the cases says nothing of sums
+    said = next((aval for aval in avals[1:] if aval.unreduced or aval.reduced), avals[1])
+    return said.unreduced, said.reduced
 
 
 def _dynamic_slice(primitive: Primitive, avals: Types, params: dict[str, Any]) -> Sums:
