@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from minijax.repl import batch
 from minijax.tools.documents.document import Code, Row, Table, document, line, text
 from minijax.tools.documents.html import to_html, uncoloured
 from minijax.tools.documents.lexer import highlight
@@ -69,6 +70,9 @@ def test_a_document_that_is_alone_is_laid_out_and_can_be_read(window: Browser, t
 
 def test_nothing_sticks_out_of_480_pixels(window: Browser, tmp_path: Path) -> None:
     stepper = widget_html(recording("vmap of grad"), highlight)
+    session = batch.new_session({})
+    session.run_line("def f(x): y = jnp.sin(x) * x; z = jnp.tanh(y + 1.0); return jnp.sum(z * y)")
+    values = session.run_line("%values jvp(grad(f), (jnp.arange(9.0),), (jnp.ones(9),))")
     size = {"width": 480, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     window.open(page(tmp_path, stepper, lent(stepper), to_html(SHOWN, highlight)))
     window.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -76,6 +80,13 @@ def test_nothing_sticks_out_of_480_pixels(window: Browser, tmp_path: Path) -> No
         window.run(READ + "for (let i = 0; i < 30; i += 1) press('into')")
         assert window.run("return [document.documentElement.scrollWidth, innerWidth]") == [480, 480]
         assert all(each.is_displayed() for each in window.all("[data-move=last]"))
+        # a row of values is broken where the cotangent would be out of sight
+        pane = "const pane = document.querySelector('[data-pane=values]'); return "
+        assert "cotangent" in window.run(pane + "pane.textContent")
+        assert window.run(pane + "pane.scrollWidth - pane.clientWidth") == 0
+        window.open(page(tmp_path, to_html(values.shown, highlight)))
+        sticking = "return [...document.querySelectorAll('pre')].map((each) => each.scrollWidth - each.clientWidth)"
+        assert "cotangent" in window.run("return document.body.textContent") and set(window.run(sticking)) == {0}
     finally:
         window.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

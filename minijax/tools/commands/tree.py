@@ -90,8 +90,12 @@ def run_shards(session: Session, args: Arguments) -> Result:
         if isinstance(root.value, Tracer):
             said = f"{shortened(name.strip())} is a tracer, and only an array lies somewhere"
             raise UsageError(f"%shards: {said}: %pop closes the level, %hlo --partitioned shows a program's parts")
-        kind = type(root.value).__name__
-        said = f"{shortened(name.strip())} is of type {kind}, of which nothing lies on a device"
+        kind, called = type(root.value).__name__, shortened(name.strip())
+        if callable(root.value):
+            said = f"{called} is of type {kind}, and only an array lies somewhere: %shards {called}(x) shows where"
+            more = f"what it gives lies, %hlo {called}(x) --partitioned what each device does"
+            raise UsageError(f"%shards: {said} {more}")
+        said = f"{called} is of type {kind}, of which nothing lies on a device"
         raise UsageError(f"%shards: {said}: %shards jnp.asarray(x) shows where an array lies")
     if len(leaves) == 1 and root.parts is None:
         return Result(document(*shards.blocks(name.strip(), root.value)), root.value)

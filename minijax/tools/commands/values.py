@@ -133,7 +133,8 @@ def _document(known: Ledger, rows: TableRows, of: str | None, most: int) -> Docu
         return document(Text((table.NO_VALUES,)))
 
     def lines(width: int) -> tuple[Block, ...]:
-        return (Text(tuple(table.table_lines(known, rows, min(width, _WIDEST))), wrap=False),)
+        # a narrow page breaks a row before its cotangent, which would be out of sight
+        return (Text(tuple(table.table_lines(known, rows, min(width, _WIDEST))), wrap=False, hanging=4, soft=True),)
 
     blocks: list[Block] = [Fitted(lines)]
     if of is not None:

@@ -46,5 +46,7 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%tree v --depth 0", "--depth needs a number from 1, not 0"),
     ("%tree v --most none", "--most needs an integer"),
     ("%shards", "%shards needs EXPR"),
-    ("%shards f", "f is of type function, of which nothing lies on a device"),
+    ("%shards f", "f is of type function, and only an array lies somewhere: %shards f(x) shows where what it gives"),
+    ("%shards jit(f)", "%hlo jit(f)(x) --partitioned what each device does"),
+    ("%shards 'v'", "'v' is of type str, of which nothing lies on a device"),
 )
