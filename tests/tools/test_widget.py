@@ -34,10 +34,14 @@ from minijax.tools.stepper.tree import tree_rows
 from tests.page_data import data_of
 
 
-def chain(x):
-    for _ in range(60):
+def chain(x, length=60):
+    for _ in range(length):
         x = jnp.sin(x) * 2.0
     return x.sum()
+
+
+def short(x):
+    return chain(x, 5)
 
 
 class _Elements(HTMLParser):
@@ -89,14 +93,14 @@ def test_a_recording_of_a_thousand_events_is_small():
 
 
 def test_it_is_the_same_each_time():
-    _, recording = record(vmap(grad(chain)), jnp.ones((2, 3)))
+    _, recording = record(vmap(grad(short)), jnp.ones((2, 3)))
     assert widget_html(recording, highlight) == widget_html(recording, highlight)
     data = data_of(widget_html(recording, highlight))
     assert data == json.loads(json.dumps(payload(recording, highlight)))
 
 
 def test_a_recording_that_was_saved_shows_the_same(monkeypatch: pytest.MonkeyPatch):
-    _, recording = record(vmap(grad(chain)), jnp.ones((2, 3)))
+    _, recording = record(vmap(grad(short)), jnp.ones((2, 3)))
     loaded = storage.from_json(json.loads(json.dumps(storage.to_json(recording))))
     here = strings(payload(recording, highlight))
     # but for values, which live in the process that recorded them
@@ -279,9 +283,9 @@ def test_a_deep_tree_is_no_deep_markup():
     def nested(x, depth):
         return x if depth == 0 else minijax.jvp(lambda y: nested(y, depth - 1), (x,), (1.0,))[0] * 2.0
 
-    _, recording = record(nested, 1.0, 30)
+    _, recording = record(nested, 1.0, 10)
     deep: tuple = recording.tree
-    for _ in range(1000):
+    for _ in range(300):
         deep = (ScopeRecord(0, 1, "jvp:1", 1, "", ("eval", "jvp:1"), deep),)
     markup = widget_html(Recording("full", tree=deep, events=5))
     assert elements(markup).deepest < 2 * MOST_NESTED + 10
