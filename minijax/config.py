@@ -419,7 +419,7 @@ def _number(word: str) -> int:
     try:
         return int(word)
     except ValueError:
-        raise ValueError(f"a number is needed, got {word!r}") from None
+        raise ValueError(f"a number is needed, such as 8, got {word!r}") from None
 
 
 class _Override(contextlib.ContextDecorator):

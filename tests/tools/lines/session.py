@@ -42,7 +42,7 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%config style html", "takes jax or tutorial"),
     ("%config panels stak", "not 'stak'"),
     ("%config jax_enable_x64 perhaps", "takes on or off"),
-    ("%config num_cpu_devices many", "a number is needed, got 'many'"),
+    ("%config num_cpu_devices many", "a number is needed, such as 8, got 'many'"),
     ("%config jax_numpy_rank_promotion perhaps", "rank_promotion"),
     ("%x64 maybe", "takes on or off"),
     ("%history all", "takes a number"),
