@@ -11,7 +11,7 @@ from tests.on_devices import printed
 @functools.cache
 def found(library: str) -> dict[str, Any]:
     """What each program gives on eight devices, which need a process of their own."""
-    programs: dict[str, Any] = printed("-m", "tests.sharded_programs", library)
+    programs: dict[str, Any] = printed("-m", "tests.sharded_programs", library, quickly=True)
     return programs
 
 

@@ -1,6 +1,7 @@
-"""Both libraries run every program on eight devices: ``python -m tests.sharded.compare [words of names]``.
+"""Both libraries run every program on eight devices: ``python -m tests.sharded.compare [--slice] [words of names]``.
 
-Prints a JSON object: for each program what differs, of values, derivatives in both modes, vmap and jaxprs' texts.
+Prints a JSON object: for each program what differs, of values, derivatives in both modes, vmap, jaxprs' texts, and what
+``from_jax`` brings here and ``to_jax`` back; with ``--slice`` of the texts, and of the others some for each program.
 """
 
 from __future__ import annotations
@@ -118,12 +119,17 @@ def taken_over(ours: Any, theirs: Any, program: Mapped) -> str:
     return "" if close else "the gradient"
 
 
-def compared(ours: Any, theirs: Any, program: Mapped) -> dict[str, str]:
-    """What differs."""
+# What a slice compares of one program, of the next, and of the one after it.
+TURNS = ({"eager", "gradient"}, {"jit", "jvp", "vmap"}, {"eager", "from_jax"})
+
+
+def compared(ours: Any, theirs: Any, program: Mapped, asked: frozenset[str]) -> dict[str, str]:
+    """What differs, of what is ``asked``, and of the texts."""
     found = {}
     refusals = 0
     mine, others = ways(ours, program), ways(theirs, program)
-    for way in mine:
+    tried = [way for way in mine if way in asked]
+    for way in tried:
         try:
             b = leaves(others[way]())
         except Exception as refused:  # then so must ours, with an error of that kind
@@ -143,21 +149,26 @@ def compared(ours: Any, theirs: Any, program: Mapped) -> dict[str, str]:
             assert worst < 1e-4, f"values differ by {worst}"
         except Exception as error:
             found[way] = f"{type(error).__name__}: {str(error)[:300]}"
-    if refusals == len(mine):
+    if refusals == len(tried):
         return found
     f, g, args = function(ours, program), function(theirs, program), arguments(program)
     if text_of(ours, f, args) != text_of(theirs, g, args):
         found["text"] = "differs"
-    brought = taken_over(ours, theirs, program)
-    if brought:
+    if "from_jax" in asked and (brought := taken_over(ours, theirs, program)):
         found["from_jax"] = f"{brought} differs"
     return found
 
 
 def main(words: list[str]) -> None:
     ours, theirs = namespace("minijax"), namespace("jax")
-    chosen = {name: each for name, each in PROGRAMS.items() if not words or any(word in name for word in words)}
-    print(json.dumps({name: compared(ours, theirs, each) for name, each in chosen.items()}, indent=1))
+    sliced = "--slice" in words
+    words = [word for word in words if word != "--slice"]
+    found = {}
+    for i, (name, program) in enumerate(PROGRAMS.items()):
+        if not words or any(word in name for word in words):
+            asked = TURNS[i % len(TURNS)] if sliced else frozenset().union(*TURNS)
+            found[name] = compared(ours, theirs, program, frozenset(asked))
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -56,6 +56,6 @@ def test_errors_of_types_name_operation_line_types_and_an_action(
 
 def test_derivatives_of_what_is_reduced_are_those_of_what_is_whole() -> None:
     """JAX refuses most of these: a sum that is taken too early shows as a value that is too large."""
-    rows = printed("-m", "tests.sharded.reduced_rows", "--whole")
+    rows = printed("-m", "tests.sharded.reduced_rows", "--whole", quickly=True)
     assert len(rows) == 15
     assert {name: reduced for name, (reduced, _) in rows.items()} == {name: whole for name, (_, whole) in rows.items()}

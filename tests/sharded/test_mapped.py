@@ -19,7 +19,7 @@ from tests.sharded.programs import PROGRAMS
 
 
 def test_programs_compute_and_print_what_jax_does() -> None:
-    found = printed("-m", "tests.sharded.compare", quickly=True)
+    found = printed("-m", "tests.sharded.compare", "--slice", quickly=True)
     assert found.keys() == PROGRAMS.keys()
     assert not {name: differs for name, differs in found.items() if differs}
 

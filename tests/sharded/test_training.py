@@ -24,7 +24,8 @@ CHOSEN = (
 
 @functools.cache
 def found() -> dict[str, Any]:
-    programs: dict[str, Any] = printed("-m", "tests.sharded.training", "--json", "--small", "--steps", "3", *CHOSEN)
+    options = ("--json", "--small", "--steps", "3")
+    programs: dict[str, Any] = printed("-m", "tests.sharded.training", *options, *CHOSEN, quickly=True)
     return programs
 
 
