@@ -28,6 +28,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.on_devices import COMPILED_QUICKLY
+
 # Numbers that both show may differ by so much of themselves; arrays too, and by as much of their largest element, or of
 # one: sums of many products are only as near.
 NEAR = 2e-5
@@ -141,7 +143,8 @@ def ran(path: Path, library: str, put: Sequence[str]) -> list[dict[str, Any]]:
         command = [sys.executable, "-m", "tests.sharded.pages", str(path), "--only", library, "--into", str(results)]
         for each in put:
             command += ["--put", each]
-        environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu", "COLUMNS": "80"}
+        flags = {"XLA_FLAGS": COMPILED_QUICKLY} | os.environ
+        environment = {**flags, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu", "COLUMNS": "80"}
         subprocess.run(command, env=environment, check=True)
         return pickle.loads(results.read_bytes())  # type: ignore[no-any-return]
 
