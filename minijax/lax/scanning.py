@@ -51,7 +51,8 @@ def promote_weak(values: Sequence[Any], out_avals: Sequence[ShapedArray]) -> tup
             pairs = ((aval.dtype, True), (out.dtype, out.weak_type))
             dtype, weak = dtypes.result_type(*pairs, x64=x64_enabled())
             x, changed = convert(x, dtype, weak and dtype == aval.dtype), True
-        if avals.divisions_made and (brought := avals.divided_if_free(x, out)) is not x:
+        brought = avals.divided_if_free(x, out)
+        if brought is not x:
             x, changed = brought, True
         promoted.append(x)
     return promoted, changed

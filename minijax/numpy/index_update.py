@@ -88,7 +88,9 @@ class IndexUpdateAt:
         ``out_sharding`` is for what is gathered: as in JAX, a slice of a tracer lies as slices do.
         """
         moving = wrap_negative_indices and (mode is None or lax.GatherScatterMode.from_any(mode) in _MOVING)
-        if out_sharding is not None and (type(self.array) is MeshArray or not moving or self._gathers(mode)):
+        if out_sharding is not None and not (
+            moving and type(self.array) is not MeshArray and takes_slices(self.array, self.index, mode)
+        ):
 
             def run(array: Any, index: Any) -> Any:
                 return IndexUpdateAt(array, index).get(
@@ -117,9 +119,6 @@ class IndexUpdateAt:
             fill_value=fill_value,
             wrap_negative_indices=wrap_negative_indices,
         )
-
-    def _gathers(self, mode: Mode) -> bool:
-        return not takes_slices(self.array, self.index, mode)
 
     def _update(self, name: str, values: Any, scatter: Callable[..., Any], options: dict[str, Any]) -> Any:
         values = values if is_array_like(values) else asarray(values)  # a list, say

@@ -19,7 +19,7 @@ from minijax.interpreters.evaluate import commits_itself
 from minijax.interpreters.jvp import jvp, jvp_rules
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import transpose_rules
-from minijax.interpreters.vmap import AxisData, batch, batching_rules, bdim_at_front, match_axis
+from minijax.interpreters.vmap import AxisData, batch, batching_rules, bdim_at_front, mapped_axis, match_axis
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ir.pretty import Unread, parse_rules
@@ -88,7 +88,7 @@ def reduce_batch(
 ) -> Any:
     operands, inits = halves(args)
     operand_dims, init_dims = halves(dims)
-    size = next(get_aval(x).shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+    size, _ = mapped_axis(args, dims)
     if any(d is not None for d in init_dims):  # XLA has no reduction that starts from several values
         outs, out_dims = batch(
             lambda *xs: _reduce_by_pairs(jaxpr, *halves(xs), dimensions), AxisData(None, size), args, dims, "reduce"

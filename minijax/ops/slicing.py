@@ -551,7 +551,7 @@ def _stack_batch(args: Sequence[Any], dims: Sequence[Any], *, axis: int) -> Any:
     if dim is not None and all(d == dim for d in dims):
         after = axis <= dim
         return stack_p.bind(*args, axis=axis if after else axis + 1), dim + 1 if after else dim
-    size = next(shape_of(x)[d] for x, d in zip(args, dims, strict=True) if d is not None)
+    size, _ = mapped_axis(args, dims)
     return stack_p.bind(
         *[bdim_at_front(x, d, size) for x, d in zip(args, dims, strict=True)], axis=axis + 1
     ), 0

@@ -8,7 +8,6 @@ import signal
 import sys
 import termios
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -230,7 +229,7 @@ def test_an_interrupt_that_did_not_wake_the_main_thread_is_seen(monkeypatch: pyt
 
 
 def test_an_interrupt_in_a_finalizer_is_not_lost():
-    """Python reports such an exception and drops it: the prompt repeats the interrupt, which ends a sleep too."""
+    """Python reports such an exception and drops it: the prompt repeats the interrupt, which ends a wait too."""
 
     class Closing:
         def __del__(self) -> None:
@@ -243,7 +242,7 @@ def test_an_interrupt_in_a_finalizer_is_not_lost():
     try:
         with pytest.raises(KeyboardInterrupt), interruptible.session():
             Closing()
-            time.sleep(60)
+            assert threading.Event().wait(60), "nobody repeats the interrupt"
     finally:
         sys.unraisablehook = before
     assert reports == []

@@ -11,7 +11,7 @@ from minijax.core import dtypes
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.structural import full
-from minijax.interpreters.vmap import batching_rules, bdim_at_front
+from minijax.interpreters.vmap import batching_rules, bdim_at_front, mapped_axis
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.convert import convert
 from minijax.ops.elementwise import add_p, mul_p, real, sub_p
@@ -71,7 +71,7 @@ def _householder_product_lower(ctx: Any, avals: Any, out_avals: Any, a: str, tau
 
 
 def _householder_product_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
-    size = next(shape_of(x)[d] for x, d in zip(args, dims, strict=True) if d is not None)
+    size, _ = mapped_axis(args, dims)
     return householder_product_p.bind(*[bdim_at_front(x, d, size) for x, d in zip(args, dims, strict=True)]), 0
 
 

@@ -135,4 +135,3 @@ def called(jitted: Any, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     with on_host():
         outs = tree_leaves(fun(*args, **kwargs))
     return tree_unflatten(staged.out_tree, [*map(laid, outs, [mesh] * len(outs), known)])
-

@@ -19,6 +19,7 @@ from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast, full, moveaxis, zero_tangent
 from minijax.interpreters.transpose import transpose_rules
+from minijax.interpreters.vmap import mapped_axis
 from minijax.ir.pretty import parse_rules
 from minijax.lowering.regions import monoid_region, pads_text, region_text, window_text
 from minijax.lowering.text import array_text, mlir_type
@@ -79,7 +80,7 @@ def _linear_jvp(primitive: Primitive) -> Rule:
 
 def _choice_batch(primitive: Primitive) -> Rule:
     def choice_batch(args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
-        size = next(shape_of(x)[d] for x, d in zip(args, dims, strict=True) if d is not None)
+        size, _ = mapped_axis(args, dims)
         fronted = [broadcast(x, size, 0) if d is None else moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True)]
         return primitive.bind(*fronted, **with_window_of_one(0, params)), 0
 
