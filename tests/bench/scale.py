@@ -5,8 +5,8 @@ turn, as in :mod:`tests.bench.workloads`), after a small one that loads what is 
 and by how much the most memory that the process held in it is above what it held before. The exponent is that of a
 power law through the last two sizes: 1 is a cost of its own for each operation, and nothing else.
 
-``ARCHITECTURE.md`` has the table, and what bounds each row. ``--events 100000,1000000`` tells of recordings alone, per
-event.
+``tests/bench/README.md`` has the table, and what bounds each row. ``--events 100000,1000000`` measures recordings
+alone, per event.
 """
 
 from __future__ import annotations
