@@ -7,9 +7,9 @@ by
 - ``config.update('jax_enable_x64', True)``, for every thread;
 - a context manager, for the current thread only: ``with enable_x64(True): ...``.
 
-The engine reads settings on its hot paths, so reading is a module-level function that looks at one immutable
-tuple: :func:`x64_enabled` and its siblings. Per-thread values are looked at only while some thread is inside
-a context manager.
+The engine reads settings on its hot paths, so each reader is a module-level function that reads one immutable
+tuple: :func:`x64_enabled` and its siblings. Per-thread values are read only while some thread is inside a
+context manager.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ConfigValues(NamedTuple):
     debug_infs: bool = False
     default_prng_impl: str = "threefry2x32"
     threefry_partitionable: bool = True
-    # the mesh that sharding.set_mesh sets, which is no setting of the user's
+    # the mesh of sharding.set_mesh; not a user setting
     context_mesh: Any = None
     no_tracing: bool = False
     traceback_filtering: str = "auto"
@@ -99,16 +99,16 @@ class ConfigValues(NamedTuple):
     num_cpu_devices: int | None = -1
 
 
-# What a staged program can depend on. The others say what is shown, forbidden or logged, and where programs run.
+# A staged program can depend on these. The others only choose what is shown, forbidden or logged.
 _TRACED = 11
 _TRACE_FIELDS = ConfigValues._fields[:_TRACED]
 _CONTEXT_MESH = _TRACE_FIELDS.index("context_mesh")
 
 
 class TraceKey:
-    """Everything of the configuration that a staging cache must depend on.
+    """The settings that are part of the key of every staging cache.
 
-    There is one object per combination of values, so hashing and comparing are by identity.
+    There is one object per combination of values, so keys are hashed and compared by identity.
     """
 
     __slots__ = ("values",)
@@ -125,7 +125,7 @@ class TraceKey:
         return _intern_key, (self.values,)
 
     def changes_from(self, old: TraceKey) -> list[str]:
-        """Says in words what is different from ``old``: ``['enable_x64 was False and is True']``."""
+        """The differences from ``old`` in words: ``['enable_x64 was False and is True']``."""
         return [
             f"{name} was {before!r} and is {now!r}"
             for name, before, now in zip(_TRACE_FIELDS, old.values, self.values, strict=True)
@@ -141,7 +141,7 @@ def _intern_key(values: tuple[Any, ...]) -> TraceKey:
 
 
 class _Watch:
-    """Whoever acts while a setting is on: ``start`` is called when some thread is the first, ``stop`` with the last."""
+    """Callbacks: ``start`` when a setting is turned on in the first thread, ``stop`` when the last turns it off."""
 
     def __init__(self, start: Callable[[], Any], stop: Callable[[], Any]) -> None:
         self.start, self.stop = start, stop
@@ -161,7 +161,7 @@ _watches: dict[str, list[_Watch]] = {}
 def while_on(name: str, start: Callable[[], Any], stop: Callable[[], Any]) -> None:
     """Call ``start`` when the setting ``name`` is on in the first thread or for all, and ``stop`` when it no longer is.
 
-    As long as it is off everywhere it costs nobody anything. Who installs this stands above this file.
+    A setting that is off everywhere costs nothing. The callers of this function are in higher layers.
     """
     watch = _Watch(start, stop)
     _watches.setdefault(name, []).append(watch)
@@ -184,7 +184,7 @@ class _ThreadOverrides(threading.local):
 
     def __init__(self) -> None:
         self.alive = _Alive()
-        # what notes that no mesh is set on this thread any more, as long as one is
+        # while a mesh is set on this thread: the object whose end notes that the thread has none any more
         self.mesh_set: weakref.finalize[..., Any] | None = None
         self.overrides: dict[str, Any] = {}
         self.base: ConfigValues | None = None
@@ -195,15 +195,15 @@ class _ThreadOverrides(threading.local):
 _lock = threading.Lock()
 _values = ConfigValues()
 _key = _intern_key(tuple(_values[:_TRACED]))
-# How many overrides are in force in all threads together. While it is 0 nobody has to look at thread state.
+# The number of overrides in force in all threads together. While it is 0, no reader looks at thread state.
 _override_count = 0
-# ``trace_key()`` for who cannot afford to call it: the key as long as it is every thread's, else None.
+# ``trace_key()`` without the call, for hot paths: the key if all threads have the same one, else None.
 common_key: list[TraceKey | None] = [_key]
 _thread = _ThreadOverrides()
 
 
 def _refresh(state: _ThreadOverrides) -> None:
-    """Recomputes a thread's values from the process-wide ones and its overrides."""
+    """Recompute a thread's values from the process-wide ones and its overrides."""
     base = _values
     state.values = base._replace(**state.overrides)
     state.key = _intern_key(tuple(state.values[:_TRACED]))
@@ -225,7 +225,7 @@ def x64_enabled() -> bool:
 
 
 def debug_nans_enabled() -> bool:
-    """Whether results are to be checked for NaN in this thread."""
+    """Whether the results of operations are checked for NaNs in this thread."""
     if _override_count:
         return _thread_values()[1]
     return _values[1]
@@ -246,14 +246,14 @@ def matmul_precision() -> str | None:
 
 
 def rank_promotion() -> str:
-    """'allow', 'warn' or 'raise': what happens when NumPy broadcasting adds dimensions to an operand."""
+    """'allow', 'warn' or 'raise': what to do when NumPy broadcasting adds dimensions to an operand."""
     if _override_count:
         return _thread_values()[4]
     return _values[4]
 
 
 def promotes_strictly() -> bool:
-    """Whether types of different kinds have no common type in this thread, but for Python's numbers."""
+    """Whether implicit promotion between dtypes is an error in this thread (Python scalars are still promoted)."""
     if _override_count:
         return _thread_values()[5] == "strict"
     return _values[5] == "strict"
@@ -267,19 +267,19 @@ def direct_linearize_enabled() -> bool:
 
 
 def results_checked() -> bool:
-    """Whether results are to be checked for NaN or for infinity in this thread."""
+    """Whether the results of operations are checked for NaNs or for infinities in this thread."""
     values = _thread_values() if _override_count else _values
     return values.debug_nans or values.debug_infs
 
 
 def evaluated_singly() -> bool:
-    """Whether each operation of this thread is evaluated by itself: its results are checked, or lie over a mesh."""
+    """Whether this thread evaluates operations one by one, because results are checked or a mesh is set."""
     values = _thread_values() if _override_count else _values
     return values.debug_nans or values.debug_infs or values.context_mesh is not None
 
 
 def default_prng() -> str:
-    """The name of the implementation that random keys are of where none is given, in this thread."""
+    """The name of this thread's default implementation of random keys."""
     return (_thread_values() if _override_count else _values).default_prng_impl
 
 
@@ -294,13 +294,13 @@ def leaks_checked() -> bool:
 
 
 def transfer_level(direction: str) -> str:
-    """What this thread's guard says of transfers ``host_to_device``, ``device_to_device`` or ``device_to_host``."""
+    """This thread's transfer guard for ``host_to_device``, ``device_to_device`` or ``device_to_host``."""
     values = _thread_values() if _override_count else _values
     return getattr(values, f"transfer_guard_{direction}") or values.transfer_guard or "allow"
 
 
 def preferred_device() -> Any:
-    """Where programs run in this thread whose arguments may be anywhere: a device, a platform's name, or None."""
+    """This thread's default device for programs with uncommitted arguments: a device, a platform's name, or None."""
     return (_thread_values() if _override_count else _values).default_device
 
 
@@ -312,7 +312,7 @@ def tracing_forbidden() -> bool:
 
 
 def trace_key() -> TraceKey:
-    """A hashable object that differs whenever a setting differs that a staged program can depend on."""
+    """A hashable object; two are equal if all settings that a staged program can depend on are equal."""
     if _override_count:
         state = _thread
         if state.base is not _values:
@@ -328,7 +328,7 @@ _FALSE_WORDS = ("n", "no", "f", "false", "off", "0")
 _RANK_PROMOTIONS = ("allow", "warn", "raise")
 _DTYPE_PROMOTIONS = ("standard", "strict")
 _FILTERINGS = ("off", "tracebackhide", "remove_frames", "quiet_remove_frames", "auto")
-# Of these JAX has the names; the random functions here have programs for the first and for rbg.
+# The names are JAX's. The random functions of minijax implement threefry2x32 and rbg.
 _PRNGS = ("threefry2x32", "threefry4x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32")
 _PLATFORMS = ("cpu", "gpu", "cuda", "rocm", "tpu")
 _GUARDS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
@@ -393,12 +393,12 @@ def _check_device(name: str, value: Any) -> Any:
     )
 
 
-# Whether there are devices: their number can then no longer be chosen.
+# Whether devices have been made. Their number can no longer be chosen then.
 _devices_made = False
 
 
 def note_devices() -> None:
-    """Devices have been made, as many as ``num_cpu_devices`` says: it can no longer be changed."""
+    """Note that devices have been made: ``num_cpu_devices`` can no longer be changed."""
     global _devices_made
     _devices_made = True
 
@@ -415,7 +415,7 @@ def _check_count(name: str, value: Any) -> int | None:
 
 
 def _number(word: str) -> int:
-    """The number that a setting is given as text."""
+    """The number in the text ``word``."""
     try:
         return int(word)
     except ValueError:
@@ -471,7 +471,7 @@ def context_mesh() -> Any:
 
 
 def set_context_mesh(mesh: Any) -> None:
-    """Note on this thread that programs are staged for ``mesh``, until it is set anew; None for no mesh."""
+    """Set the mesh that this thread stages programs for; None for no mesh."""
     state = _thread
     if mesh is None:
         state.overrides.pop("context_mesh", None)
@@ -481,7 +481,7 @@ def set_context_mesh(mesh: Any) -> None:
     else:
         if state.mesh_set is None:
             _count_mesh(1)
-            # a thread may end while its mesh is set: nobody is to look at operations for its sake from then on
+            # a thread may end while its mesh is set; operations are no longer checked for it then
             state.mesh_set = weakref.finalize(state.alive, _count_mesh, -1)
             state.mesh_set.atexit = False
         state.overrides["context_mesh"] = mesh
@@ -489,7 +489,7 @@ def set_context_mesh(mesh: Any) -> None:
 
 
 def _count_mesh(change: int) -> None:
-    """A thread has set a mesh, or no longer has one."""
+    """Note that a thread has set a mesh, or has none any more."""
     global _override_count
     with _lock:
         _override_count += change
@@ -514,11 +514,11 @@ class Setting:
         read: Callable[[str], Any] = str,
     ):
         self.name = name
-        # what it takes, but for True and False
+        # the values that it takes besides True and False
         self.words = words
         self.check = check
         self.flag = flag
-        # what a word given as text means
+        # from a word in the environment to a value
         self.read = read
         self.__doc__ = doc
 
@@ -546,7 +546,7 @@ debug_nans = Setting(
     "Raise FloatingPointError when an operation's result contains a NaN.",
     flag=True,
 )
-_disable_jit = Setting("disable_jit", _check_bool, "jit calls its function directly.", flag=True)
+_disable_jit = Setting("disable_jit", _check_bool, "jit calls its function without staging it.", flag=True)
 default_matmul_precision = Setting(
     "default_matmul_precision",
     _check_precision,
@@ -562,13 +562,13 @@ numpy_rank_promotion = Setting(
 numpy_dtype_promotion = Setting(
     "numpy_dtype_promotion",
     _check_dtype_promotion,
-    "Which types meet implicitly: standard, or strict (Python's numbers with others of their kind or a higher one).",
+    "Implicit promotion of dtypes: standard, or strict (only Python scalars are promoted).",
     words=_DTYPE_PROMOTIONS,
 )
 use_direct_linearize = Setting(
     "use_direct_linearize",
     _check_bool,
-    "Reverse mode is one interpreter, linearize, instead of two: jvp over partial evaluation.",
+    "Reverse mode uses one interpreter, linearize; if off, jvp over partial evaluation.",
     flag=True,
 )
 traceback_filtering = Setting(
@@ -578,7 +578,7 @@ traceback_filtering = Setting(
 no_tracing = Setting(
     "no_tracing",
     _check_bool,
-    "Raise RuntimeError where a function would be traced: only cached programs run.",
+    "Raise RuntimeError when a function would be traced: only cached programs run.",
     flag=True,
 )
 
@@ -591,7 +591,7 @@ debug_infs = Setting(
 default_prng_impl = Setting(
     "default_prng_impl",
     _check_prng,
-    "How random keys are made where no implementation is named.",
+    "The default implementation of random keys.",
     words=_PRNGS,
 )
 threefry_partitionable = Setting(
@@ -603,19 +603,19 @@ threefry_partitionable = Setting(
 checking_leaks = Setting(
     "check_tracer_leaks",
     _check_bool,
-    "Raise an error when a tracer outlives the transformation that it belongs to.",
+    "Raise an error when a tracer outlives its transformation.",
     flag=True,
 )
 log_compiles = Setting(
     "log_compiles",
     _check_bool,
-    "Log each tracing, lowering and compilation of a function, with the time that it took.",
+    "Log each tracing, lowering and compilation of a function, with its time.",
     flag=True,
 )
 explain_cache_misses = Setting(
     "explain_cache_misses",
     _check_bool,
-    "Log why a function is traced again.",
+    "Log why a function is retraced.",
     flag=True,
 )
 _transfer_guard = Setting(
@@ -627,38 +627,38 @@ _transfer_guard = Setting(
 transfer_guard_host_to_device = Setting(
     "transfer_guard_host_to_device",
     _check_guard,
-    "The same, from the host to a device.",
+    "What to do when an array moves from the host to a device.",
     words=("none", *_GUARDS),
 )
 transfer_guard_device_to_device = Setting(
     "transfer_guard_device_to_device",
     _check_guard,
-    "The same, between devices.",
+    "What to do when an array moves between devices.",
     words=("none", *_GUARDS),
 )
 transfer_guard_device_to_host = Setting(
     "transfer_guard_device_to_host",
     _check_guard,
-    "The same, from a device to the host.",
+    "What to do when an array moves from a device to the host.",
     words=("none", *_GUARDS),
 )
 debug_key_reuse = Setting(
     "debug_key_reuse",
     _check_bool,
-    "Raise KeyReuseError when random keys are used up twice.",
+    "Raise KeyReuseError when a random key is used twice.",
     flag=True,
 )
 default_device = Setting(
     "default_device",
     _check_device,
-    "Where programs run whose arguments may be anywhere: a device, or the name of a platform for its first.",
+    "The device for programs with uncommitted arguments: a device, or a platform's name for its first device.",
     words=("none", *_PLATFORMS),
 )
 
 _num_cpu_devices = Setting(
     "num_cpu_devices",
     _check_count,
-    "Into how many devices the processor is divided, before the first is asked for; -1 or None: as XLA's flags say.",
+    "The number of CPU devices, set before the first use of a device; -1 or None: as in XLA's flags.",
     words=("a number of devices",),
     read=_number,
 )
@@ -695,7 +695,7 @@ check_tracer_leaks = checking_leaks
 
 
 class _Together(contextlib.ContextDecorator):
-    """Several overrides as one."""
+    """A context manager of several overrides."""
 
     def __init__(self, parts: list[_Override]) -> None:
         self.parts = parts
@@ -715,8 +715,8 @@ class _Together(contextlib.ContextDecorator):
 def transfer_guard(new_val: str) -> _Together:
     """Context manager: what to do, in this thread, when an array moves between the host and devices, in any direction.
 
-    'allow', 'log' or 'disallow' what is moved because an operation needs it there; 'log_explicit' and
-    'disallow_explicit' also what ``device_put`` and ``device_get`` move. Raises ValueError for another word.
+    'allow', 'log' or 'disallow' implicit transfers, which an operation needs; 'log_explicit' and
+    'disallow_explicit' include explicit ones, by ``device_put`` and ``device_get``. Other words raise ValueError.
 
     Source: https://docs.jax.dev/en/latest/transfer_guard.html
     """
@@ -750,7 +750,7 @@ class Config:
     __slots__ = ()
 
     def update(self, name: str, value: Any) -> None:
-        """Sets ``name`` (with or without the prefix ``jax_``) for every thread that does not override it.
+        """Set ``name`` (with or without the prefix ``jax_``) for every thread that does not override it.
 
         Raises:
           AttributeError: there is no such setting; the message lists those there are.
@@ -772,11 +772,11 @@ class Config:
         return _find(name).value
 
     def meant(self, name: str, word: str) -> Any:
-        """The value that ``word``, given as text, means for ``name``; ValueError if it means none."""
+        """The value of setting ``name`` for the text ``word``; ValueError if there is none."""
         return _find(name).read(word)
 
     def takes(self, name: str) -> tuple[str, ...]:
-        """What ``name`` takes, as words."""
+        """The words that setting ``name`` takes."""
         return _find(name).words or ("on", "off")
 
     # The readers: ``from minijax import config`` may give the module or this object, and does for them.
@@ -813,7 +813,7 @@ config = Config()
 
 
 def _read_environment() -> None:
-    """Takes the initial values from the environment; a value that makes no sense is an error, as in JAX."""
+    """Read the initial values from the environment. A value that makes no sense is an error, as in JAX."""
     for name, setting in _SETTINGS.items():
         for prefix in ("JAX_", "MINIJAX_"):
             variable = prefix + name.upper()

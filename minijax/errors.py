@@ -411,7 +411,7 @@ class UnexpectedTracerError(JAXTypeError):
 
 
 class KeyReuseError(JAXTypeError):
-    """Random keys were used up twice while ``debug_key_reuse`` was on."""
+    """A random key was used twice while ``debug_key_reuse`` was on."""
 
 
 class InconclusiveDimensionOperation(Exception):
