@@ -46,22 +46,18 @@ __all__ = [
 
 # --- where --------------------------------------------------------------------------------------------------
 
-# A place in a program: a code object and the offset of an instruction in it, followed by the name stack if a named
-# scope was open, and by what was transposed if that made the equation (see ``core.names``). None: no user frame was
-# found.
+# A place in a program: a code object and the offset of an instruction in it. The name stack follows if a named scope
+# was open; what was transposed follows if that made the equation (see ``core.names``). None: no user frame was found.
 SourceInfo = tuple[Any, ...]
 
-# How many named scopes are open, on all threads, and what gives the name stack of this one. ``core.names`` sets them:
-# as long as nobody opens a scope, names cost one comparison with zero.
+# The number of open named scopes on all threads, and the function that gives this thread's name stack. ``core.names``
+# sets both. While no scope is open, names cost one comparison with zero.
 open_scopes = 0
 _current_names: Callable[[], Any] = tuple
 
 
 def set_name_source(current_names: Callable[[], Any]) -> None:
-    """Install what tells the name stack at this place of the program: ``core.names``, which reads the interpreters'.
-
-    Both stand above this file, from which every error is raised.
-    """
+    """Install the function that gives the name stack. ``core.names``, a higher layer, calls this."""
     global _current_names
     _current_names = current_names
 
@@ -72,9 +68,8 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 def _package_folders(package: str) -> tuple[str, ...]:
     """The folders whose code is minijax itself, each with a trailing separator.
 
-    Installed, repl and ipython_ext lie inside the package. In a checkout (an editable install) they lie
-    beside it; a checkout is recognised by its pyproject.toml, for in site-packages a neighbour named ``repl``
-    would be somebody else's.
+    In an installed package, repl and ipython_ext are inside it. In a checkout (an editable install) they are beside
+    it. A pyproject.toml marks a checkout: in site-packages a neighbour named ``repl`` would be another package.
     """
     folders = [package]
     parent = os.path.dirname(package)
@@ -84,24 +79,24 @@ def _package_folders(package: str) -> tuple[str, ...]:
 
 
 _FOLDERS = _package_folders(_PACKAGE)
-# Of what a front end runs the user's code with, such as IPython: neither minijax nor the user's.
+# Paths of what runs the user's code, such as IPython: neither minijax nor user code.
 _machinery: tuple[str, ...] = ()
 
 
 def set_machinery(paths: Iterable[str]) -> None:
-    """Take these files, and all in these folders, for what runs the user's code: no line of it is the user's."""
+    """Note files, and folders, of what runs the user's code. No line in them is a user line."""
     global _machinery
     _machinery = tuple(map(os.path.abspath, paths))
     _is_user.clear()
     _is_host.clear()
 
 
-# What packages on minijax said is theirs: beginnings of paths.
+# Path prefixes of packages that asked not to be taken for user code.
 _excluded: tuple[str, ...] = ()
 
 
 def exclude(path: str) -> None:
-    """Take files whose path begins with ``path`` for no code of the user's, from now on."""
+    """Do not take files whose path begins with ``path`` for user code, from now on."""
     global _excluded
     _excluded += (os.path.abspath(path),)
     _is_user.clear()
@@ -128,7 +123,7 @@ def is_own_file(filename: str) -> bool:
 
 
 class _FileKinds(dict[str, bool]):
-    """co_filename -> whether it is a file of the user's, worked out at first need.
+    """co_filename -> whether it is a user file, computed at first use.
 
     Bounded: a long interactive session makes one file name per input.
     """
@@ -143,7 +138,7 @@ class _FileKinds(dict[str, bool]):
 
 
 class _HostFiles(dict[str, bool]):
-    """co_filename -> whether it is a file of what runs the user's code, worked out at first need, and bounded."""
+    """co_filename -> whether it is a file of what runs the user's code, computed at first use. Bounded."""
 
     def __missing__(self, filename: str) -> bool:
         is_host = _runs_users_code(_absolute(filename))
@@ -158,9 +153,9 @@ _is_host = _HostFiles()
 
 
 def is_user_file(filename: str) -> bool:
-    """Whether code of this file name is the user's: not minijax's own, not the import system's.
+    """Whether code of this file name is user code: not minijax's own, not the import system's.
 
-    What is typed at a prompt (``<stdin>``, ``<ipython-input-1>``, ``<minijax-1>``) is the user's.
+    Code that is typed at a prompt (``<stdin>``, ``<ipython-input-1>``, ``<minijax-1>``) is user code.
     """
     return _is_user[filename]
 
@@ -169,10 +164,9 @@ def source_info(skip: int = 1, known: dict[int, SourceInfo] | None = None) -> So
     """Where in the user's program the current call comes from: the innermost frame outside minijax.
 
     Args:
-      skip: how many frames to pass over unseen. A caller that knows that its own callers are in minijax may
-        say so: frames that are skipped cost almost nothing, a frame that is looked at costs about 50 ns.
-      known: what was given before, by offset: given again where it is the same, so that equations of one line, or of
-        one in a loop, share it.
+      skip: how many frames to skip. A caller whose own callers are in minijax skips them: a skipped frame costs almost
+        nothing, a frame that is examined about 50 ns.
+      known: earlier results by offset. An equal result is the same object, so equations of one line share it.
 
     Returns:
       ``(code, instruction offset)`` for :func:`summarize`, and the name stack if a scope is open; None when there is
@@ -197,14 +191,14 @@ def source_info(skip: int = 1, known: dict[int, SourceInfo] | None = None) -> So
 
 
 def raw_user_frame() -> SourceInfo | None:
-    """Same as :func:`source_info`, without arguments."""
+    """``source_info()``, for callers that need a function without arguments."""
     return source_info(2)
 
 
 def user_frame(skip: int = 1) -> FrameType | None:
     """The innermost frame outside minijax itself, or None. It keeps its variables alive: do not store it.
 
-    ``skip`` frames are passed over unseen, as by ``source_info``.
+    ``skip`` frames are skipped, as by ``source_info``.
     """
     frame: FrameType | None = sys._getframe(skip)
     while frame is not None and not _is_user[frame.f_code.co_filename]:
@@ -215,7 +209,7 @@ def user_frame(skip: int = 1) -> FrameType | None:
 def user_frames(most: int) -> list[FrameType]:
     """The ``most`` innermost frames outside minijax itself, the outermost of them first. Do not store them.
 
-    What runs the user's code ends them: a kernel's own variables lead to everything, and are nobody's names.
+    The list ends where a kernel or another runner of user code begins: its variables are not the user's names.
     """
     frames: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
@@ -255,7 +249,7 @@ def summarize(info: SourceInfo | None, full_path: bool = True) -> str:
 
 
 def source_line(frame: FrameType | None = None) -> str:
-    """``'/home/me/file.py:12 (f)'`` for a frame; without one, for the innermost frame of the user's."""
+    """``'/home/me/file.py:12 (f)'`` for a frame; by default for the innermost user frame."""
     if frame is None:
         frame = user_frame()
     if frame is None:
@@ -294,13 +288,13 @@ def _describe(tracer: Any) -> str:
 
 
 def _origin(tracer: Any) -> str:
-    """What the tracer's interpreter can tell about the traced function, or an empty string."""
+    """What the tracer's interpreter knows about the traced function; '' if nothing."""
     origin_msg = getattr(tracer, "_origin_msg", None)
     return "" if origin_msg is None else str(origin_msg()).strip()
 
 
 def _advice(tracer: Any, kind: str, default: str) -> str:
-    """One next action, fitting the construct at the user's line if the tracer can tell; ``default`` otherwise."""
+    """One next action: for the construct at the user's line if the tracer knows it, else ``default``."""
     advise = getattr(tracer, "_advice", None)
     return default if advise is None else str(advise(kind))
 
@@ -342,7 +336,7 @@ class ConcretizationTypeError(JAXTypeError):
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
-    """The truth value of a tracer was asked for: ``if x > 0``, ``x and y``, ``while x``, ``max(x, y)``."""
+    """A tracer was used as a condition: ``if x > 0``, ``x and y``, ``while x``, ``max(x, y)``."""
 
     def __init__(self, tracer: Any):
         JAXTypeError.__init__(
@@ -419,7 +413,7 @@ class InconclusiveDimensionOperation(Exception):
 
 
 class ShardingTypeError(Exception):
-    """How an operation's result is divided over explicit axes of a mesh does not follow from its operands' types."""
+    """The types of the operands do not determine how the result is sharded over Explicit mesh axes."""
 
 
 class JaxprTypeError(TypeError):
@@ -427,7 +421,7 @@ class JaxprTypeError(TypeError):
 
 
 class RecompilationError(RuntimeError):
-    """Something was about to be traced or compiled where ``tools.no_recompile`` forbids it.
+    """A function was about to be traced or compiled inside ``tools.no_recompile``.
 
     Args:
       message: what, why, where and what to do.
@@ -444,7 +438,7 @@ class JaxRuntimeError(RuntimeError):
 
 
 class HostOutOfMemoryError(JaxRuntimeError, MemoryError):
-    """An operation that is evaluated on the host has no room for its result."""
+    """The host has no memory for the result of an operation."""
 
 
 XlaRuntimeError = JaxRuntimeError
@@ -461,12 +455,12 @@ def escaped_tracer_error(
     """The error for the use of a dead tracer, or of one in another thread than its own.
 
     Args:
-      tracer: the tracer, of which only ``aval`` and the type are looked at.
+      tracer: the tracer; only its ``aval`` and its type are read.
       transform: the transformation whose scope ended, such as ``'jit'``.
       function: the function it was applied to, such as ``'f at file.py:3'``.
-      born: where the tracer was made, as :func:`source_info` tells it, or as text.
+      born: where the tracer was made, as :func:`source_info` returns it, or as text.
       detail: one more sentence.
-      to_thread: it is alive, but the transformation runs on another thread.
+      to_thread: the tracer is alive, but its transformation runs on another thread.
     """
     by = transform or "minijax"
     what = (

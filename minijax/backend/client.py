@@ -1,4 +1,4 @@
-"""Which PJRT client this process uses, made at first need.
+"""The PJRT client of this process, made at first use.
 
 jaxlib alone can make a client for the platform that is built into it, and importing jaxlib costs a tenth of
 what importing jax costs. Accelerators come as plugins, and it is jax that finds and starts those. So:
@@ -44,8 +44,8 @@ class Runtime:
       devices: all devices, those of other processes included.
       local_devices: those of this process.
       process_count: how many processes share the devices.
-      sharding: the layout over devices for "all of it on the default device".
-      copying, aliasing: what PJRT may do with a host array: read it during the call, or keep it.
+      sharding: the sharding that puts a whole array on the default device.
+      copying, aliasing: how PJRT may use a host array: read it during the call, or keep it.
     """
 
     def __init__(self, xla: Any, xla_client: Any, client: Any, from_jax: bool) -> None:
@@ -68,7 +68,7 @@ class Runtime:
         self.sharding = self._on_one[self.default_device]
 
     def on(self, device: Any) -> Any:
-        """The sharding "all of it on ``device``"; a ValueError if the device is not of this process."""
+        """The sharding that puts a whole array on ``device``. ValueError if the device belongs to another process."""
         try:
             return self._on_one[device]
         except (KeyError, TypeError):
@@ -78,7 +78,7 @@ class Runtime:
             ) from None
 
     def spread(self, devices: Sequence[Any], hlo_sharding: Callable[[int], Any]) -> Any:
-        """The sharding over ``devices`` of arrays that ``hlo_sharding`` of their number of dimensions describes."""
+        """The sharding over ``devices`` that ``hlo_sharding`` gives for each number of dimensions."""
         found = self._many(list(devices), self.xla_client.HloSharding.replicate())
         found._to_xla_hlo_sharding = functools.cache(hlo_sharding)
         return found
@@ -96,9 +96,9 @@ class Runtime:
         return options
 
     def spmd_options(self, ids: Sequence[int], free_in: Sequence[bool], free_out: Sequence[bool]) -> Any:
-        """Compile options for one program divided among the devices with these ids, by Shardy.
+        """Compile options for one program that Shardy partitions over the devices with these ids.
 
-        The compiler chooses how those arguments and results are divided that are said to be free.
+        The compiler chooses the shardings of arguments and results that are free.
         """
         options = self.compile_options(np.array([ids]))
         build = options.executable_build_options
@@ -108,13 +108,13 @@ class Runtime:
         build.use_shardy_partitioner = True
         build.allow_spmd_sharding_propagation_to_parameters = list(free_in)
         build.allow_spmd_sharding_propagation_to_output = list(free_out)
-        # without the one XLA refuses the program, without the other it ignores what the text says of shardings
+        # without the first XLA refuses the program, without the second it ignores the shardings in the text
         assert build.use_spmd_partitioning and build.use_shardy_partitioner
         return options
 
 
 def _sharding_classes(xla: Any, xla_client: Any) -> tuple[Any, Any]:
-    """Subclasses of jaxlib's shardings with what its C++ asks of them; jax adds it when imported."""
+    """Subclasses of jaxlib's shardings with the methods that its C++ calls; jax adds these when imported."""
     # From the number of dimensions (NumPy allows 64) to a sharding. Asked for at every transfer: a
     # dictionary's method is called in 60 ns less than a Python one.
     by_rank = dict.fromkeys(range(65), xla_client.HloSharding.replicate())
@@ -126,7 +126,7 @@ def _sharding_classes(xla: Any, xla_client: Any) -> tuple[Any, Any]:
 
 
 def jax_is_imported() -> bool:
-    """Whether this process has imported jax, whoever did."""
+    """Whether jax is imported in this process."""
     return sys.modules.get("jax") is not None
 
 
@@ -157,7 +157,7 @@ def plugin_installed() -> bool:
 
 
 def jaxlib_suffices() -> bool:
-    """Whether the client wanted is one that jaxlib makes without jax."""
+    """Whether jaxlib can make the requested client without jax."""
     if jax_is_imported() or any(os.environ.get(name) for name in _ASK_JAX):
         return False
     wanted = os.environ.get("JAX_PLATFORMS", "")
@@ -168,7 +168,7 @@ def jaxlib_suffices() -> bool:
 
 
 def load() -> tuple[Any, Any]:
-    """jaxlib's extension module and its ``xla_client``, imported: what can be done before anybody needs a client."""
+    """Import jaxlib's extension module and its ``xla_client``: the part of the start that needs no client."""
     # jaxlib reads it once, when loaded. Without it every new client logs its devices to stderr. jax does the
     # same.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
@@ -201,15 +201,15 @@ def _start() -> Runtime:
     return Runtime(xla, xla_client, client, from_jax=False)
 
 
-# With more devices than these a process may meet limits on its threads, of which a client has about one for each.
+# A client has about one thread per device. With more devices a process may meet its limit on threads.
 MOST_SIMULATED = 4096
 
 
 def simulated(count: int) -> Runtime:
-    """A client of its own with ``count`` host devices, to compile for: they are the same processor's.
+    """A separate client with ``count`` simulated host devices, to compile for.
 
-    It has as many threads, and some 120 kB of memory for each, until it and what it compiled are collected. ValueError
-    for more than 4,096.
+    It has one thread and 120 kB of memory per device until it and its programs are collected. ValueError for more
+    than 4,096.
     """
     if count > MOST_SIMULATED:
         raise ValueError(
@@ -222,15 +222,15 @@ def simulated(count: int) -> Runtime:
 _lock = threading.Lock()
 _runtime: Runtime | None = None
 
-# What backend.distributed puts here where this process is to join others before it has a client.
+# Set by backend.distributed if this process has to join others before it makes a client.
 before_start: Callable[[], None] | None = None
 
-# What backend.distributed puts here when jaxlib alone joins this process with others.
+# Set by backend.distributed if jaxlib alone joins this process with others.
 membership: Any = None
 
 
 def runtime() -> Runtime:
-    """The process's runtime, made by the first call."""
+    """The runtime of this process. The first call makes it."""
     global _runtime
     if _runtime is None:
         with _lock:
@@ -240,5 +240,5 @@ def runtime() -> Runtime:
 
 
 def started() -> Runtime | None:
-    """The runtime, or None while nobody has needed one."""
+    """The runtime, or None if nothing has used it yet."""
     return _runtime

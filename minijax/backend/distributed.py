@@ -1,8 +1,8 @@
-"""Several processes as one machine: each has some of the devices, and programs run on all of them.
+"""Several processes as one machine: each process has some of the devices, and programs run on all devices.
 
-The mechanism is XLA's own. Process 0 runs a coordination service; every process connects to it, and the PJRT client
-made afterwards knows the devices of all. On CPUs the collectives go through Gloo, over TCP. Where jaxlib alone can make
-the client (see ``backend.client``) it alone is used; otherwise ``jax.distributed`` does the same for jax's client.
+The mechanism is XLA's. Process 0 runs a coordination service and every process connects to it. The PJRT client that is
+made afterwards knows the devices of all processes. On CPUs, collectives use Gloo over TCP. If jaxlib alone can make the
+client (see ``backend.client``), jax is not imported; otherwise ``jax.distributed`` makes jax's client.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class Membership(NamedTuple):
 
 _by_jax = False
 
-# What ``python -m minijax.distributed`` tells each process besides JAX_COORDINATOR_ADDRESS: how many there are, which
-# one it is, and the process that has started it, so that what it starts itself does not take its place.
+# The environment that ``python -m minijax.distributed`` gives each process besides JAX_COORDINATOR_ADDRESS: the number
+# of processes, its own number, and its parent's id (so that a process that it starts itself does not count).
 NUM_PROCESSES, PROCESS_ID, LAUNCHER = "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "MINIJAX_LAUNCHER"
 
 
 def launched() -> bool:
-    """Whether this process is one of those that ``python -m minijax.distributed`` has started."""
+    """Whether ``python -m minijax.distributed`` started this process."""
     return os.environ.get(LAUNCHER) == str(os.getppid())
 
 
 def _told(name: str, given: int | None) -> int | None:
-    """``given``, or the number that the environment gives."""
+    """``given``, or else the number in the environment."""
     text = os.environ.get(name, "")
     return int(text) if given is None and text.isdecimal() else given
 
@@ -85,8 +85,8 @@ def initialize(
       num_processes: how many processes there are; by default JAX_NUM_PROCESSES.
       process_id: the number of this one, from 0; by default JAX_PROCESS_ID.
       initialization_timeout: for how many seconds to wait for the others.
-      heartbeat_timeout_seconds: after how many seconds of silence a process counts as dead. XLA then ends the others,
-        and writes that another task has died: what waits for it cannot be made to raise.
+      heartbeat_timeout_seconds: after how many seconds of silence a process counts as dead. XLA then ends the other
+        processes and writes that a task has died. A call that waits for the dead process cannot raise instead.
       shutdown_timeout_seconds: for how many seconds to wait for the others when leaving.
       coordinator_bind_address: where process 0 listens, if not on all its interfaces.
 
@@ -110,7 +110,7 @@ def initialize(
     }
     implementation = os.environ.get("JAX_CPU_COLLECTIVES_IMPLEMENTATION", "gloo")
     if not client.jaxlib_suffices() or implementation != "gloo":
-        # what is not given may be found out from the cluster's environment: jax knows how
+        # jax finds missing arguments in the environments of known clusters
         jax = importlib.import_module("jax")
         jax.distributed.initialize(
             coordinator_address,
@@ -148,12 +148,12 @@ def initialize(
 
 
 def _join() -> None:
-    """What this process's client is made after, if it was launched as one of several."""
+    """Join the other processes before the client is made, if this process was launched as one of several."""
     if not is_initialized():
         initialize()
 
 
-# With what a launched process has asked to end, other than success.
+# The exit status of a launched process, unless it is success.
 _exit_code: Any = None
 
 
@@ -165,14 +165,14 @@ def _exit(code: Any = None, /) -> NoReturn:
 
 
 def _leave() -> None:
-    """At the end of the process: waits for the others, unless it was launched and has failed.
+    """At exit, wait for the other processes, unless this one was launched and has failed.
 
-    Others may be waiting for what it will not do any more, and the launcher is to learn of its end at once.
+    The others may wait for a failed process, so the launcher must learn of its end at once.
     """
     if not (launched() and (_exit_code or hasattr(sys, "last_value"))):
         shutdown()
     elif client.membership is not None:
-        for each in client.membership[:2]:  # taking them apart waits for five seconds, so nobody ever does
+        for each in client.membership[:2]:  # closing them takes five seconds, so they stay open
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
 
@@ -187,7 +187,7 @@ def is_initialized() -> bool:
 
 
 def shutdown() -> None:
-    """Leave: waits for the other processes to do the same. Does nothing if there are none."""
+    """Leave the other processes. Waits until all leave; does nothing if there are none."""
     global _by_jax
     if _by_jax:
         _by_jax = False

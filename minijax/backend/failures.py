@@ -1,4 +1,4 @@
-"""What goes wrong on a device, as exceptions that say what happened and what to do."""
+"""Exceptions for failures on a device. Each says what happened and what to do."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ class ExecutionError(JaxRuntimeError):
 
 
 class DeviceOutOfMemoryError(ExecutionError, MemoryError):
-    """The device has no room for a buffer or for a program's temporaries."""
+    """The device has no memory for a buffer or for the temporaries of a program."""
 
 
 class DeletedArrayError(RuntimeError):
-    """An array was used whose memory was freed, or donated to a computation."""
+    """An array was used after its memory was freed or donated."""
 
 
 class DeletedArgumentError(DeletedArrayError, ValueError):
-    """Such an array was given to a compiled program; JAX raises RuntimeError or, in a repeated call, ValueError."""
+    """A deleted array was passed to a compiled program. JAX raises RuntimeError or, in a repeated call, ValueError."""
 
 
 class DonatedTwiceError(ExecutionError, ValueError):
-    """A call donated an array that it also uses as another argument; JAX's kind depends on the call, as above."""
+    """A call donated an array that is also another argument. JAX raises RuntimeError or ValueError, as above."""
 
 
 _GONE = (
-    "Its memory was freed, or given to a computation that it was donated to (donate_argnums). Use the result of that "
-    "computation, or do not donate the array."
+    "Its memory was freed, or it was donated to a computation (donate_argnums). Use the result of that computation, "
+    "or do not donate the array."
 )
 
 
 def type_text(value: Any) -> str:
-    """``float32[8]``, or ``<unknown>`` for what has no type of ours."""
+    """``float32[8]``, or ``<unknown>`` for an object without an aval."""
     aval = getattr(value, "aval", None)
     return aval.str_short(short_dtypes=False) if isinstance(aval, ShapedArray) else "<unknown>"
 
@@ -54,15 +54,15 @@ def _is_oom(text: str) -> bool:
 
 
 def compile_error(error: Exception, name: str) -> JaxRuntimeError:
-    """What to raise when XLA refuses the program ``name``."""
+    """The exception for a program ``name`` that XLA refuses."""
     text = str(error)
     if _is_oom(text):
         return DeviceOutOfMemoryError(f"out of memory while compiling {name}:\n{text}")
     return CompileError(f"XLA could not compile {name}:\n{text}")
 
 
-# XLA makes a text of whatever a callback raises. An interrupt, or an exit, must reach the user as what it is: it
-# waits here for whoever is told of the failure, under a number that stands in that text.
+# XLA turns any exception of a callback into text. An interrupt or an exit must reach the user unchanged: it is kept
+# here, under a number that XLA's text contains.
 _interrupts: dict[int, BaseException] = {}
 _numbers = itertools.count(1)
 _INTERRUPT = r"callback interrupted \(number (\d+)\)"
@@ -70,7 +70,7 @@ _MOST_INTERRUPTS = 100
 
 
 def interruptible(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """``callback``, whose KeyboardInterrupt, SystemExit and the like are found again by ``runtime_error``."""
+    """``callback``; ``runtime_error`` finds the KeyboardInterrupt or SystemExit that it raises."""
 
     def call(*values: Any) -> Any:
         try:
@@ -87,11 +87,11 @@ def interruptible(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def runtime_error(error: Exception, doing: str) -> BaseException:
-    """What to raise when ``doing`` something on a device failed."""
+    """The exception for a failure while ``doing`` something on a device."""
     text = str(error)
     for number in re.findall(_INTERRUPT, text):
         interrupt = _interrupts.pop(int(number), None)
-        if interrupt is not None:  # else it has been raised, and who asks again for the results gets an error
+        if interrupt is not None:  # else it has been raised already; a second use of the results gives an error
             return interrupt
     if _is_oom(text):
         return DeviceOutOfMemoryError(
@@ -104,7 +104,7 @@ def runtime_error(error: Exception, doing: str) -> BaseException:
 
 
 def deleted_error(buffer: Any, where: str = "") -> DeletedArrayError:
-    """What to raise for a buffer that is gone; ``where`` says what part it has in the program that it was given to."""
+    """The exception for a deleted buffer; ``where`` says which argument of which program it was."""
     kind = DeletedArgumentError if where else DeletedArrayError
     what = f"Array has been deleted with shape={type_text(buffer)}. {where}".rstrip()
     return kind(f"{what}\n{_GONE}")
@@ -113,10 +113,10 @@ def deleted_error(buffer: Any, where: str = "") -> DeletedArrayError:
 def run_error(
     error: Exception, name: str, buffers: Sequence[Any], n_consts: int, kept: Sequence[int] | None = None
 ) -> BaseException:
-    """What to raise when the program ``name`` could not be run on ``buffers``, or failed.
+    """The exception for a program ``name`` that failed on ``buffers``, or could not start.
 
-    The first ``n_consts`` of them are what the function closes over, the others its arguments; those at the positions
-    ``kept``, if not all.
+    The first ``n_consts`` buffers are values that the function closes over. The others are its arguments: all of them,
+    or those at the positions ``kept``.
     """
     for position, buffer in enumerate(buffers):
         if hasattr(buffer, "aval") and buffer.is_deleted():
@@ -131,7 +131,7 @@ def run_error(
 
 
 def put_error(error: Exception, array: Any) -> BaseException:
-    """What to raise when ``array`` cannot be copied to a device."""
+    """The exception for an ``array`` that cannot be copied to a device."""
     text = str(error)
     if not _is_oom(text) and not _supported(array.dtype):
         return TypeError(
