@@ -93,7 +93,7 @@ def device_class() -> type:
 
 
 def devices() -> list[Device]:
-    """All devices, other processes' too: PJRT's objects with ``id``, ``platform``, ``device_kind``."""
+    """All devices, those of other processes too: PJRT's objects with ``id``, ``platform``, ``device_kind``."""
     return list(runtime().devices)
 
 
@@ -108,7 +108,7 @@ def device_count() -> int:
 
 
 def process_index() -> int:
-    """This process's number among those that :mod:`minijax.backend.distributed` joined; 0 if it is alone."""
+    """The number of this process among those joined by :mod:`minijax.backend.distributed`; 0 if it is alone."""
     return runtime().client.process_index()
 
 
@@ -118,17 +118,17 @@ def process_count() -> int:
 
 
 def program_devices(count: int, given: Sequence[Device] | None = None) -> list[Device]:
-    """The devices of a program that ``count`` of them run: the first of those ``given``, or of all.
+    """``count`` devices to run a program on: the first of those ``given``, or of all.
 
-    Those of one process stand side by side, so that each process gives its parts in order. ValueError if there are
-    not so many.
+    The devices of one process stand side by side, so that each process gives its parts in order. ValueError if there
+    are too few devices.
     """
     found = sorted(devices(), key=lambda device: device.process_index) if given is None else list(given)
     if len(found) < count:
         raise ValueError(
             f"compiling computation that requires {count} logical devices, but only {len(found)} XLA devices are "
-            "available. Map a smaller axis, or use vmap; on a host, the environment variable JAX_NUM_CPU_DEVICES says "
-            "how many devices it is to be taken for."
+            "available. Map a smaller axis, or use vmap; on a host, set the environment variable "
+            "JAX_NUM_CPU_DEVICES to the number of devices you want."
         )
     return found[:count]
 
@@ -139,13 +139,12 @@ def memory_stats(device: Device | None = None) -> dict[str, int] | None:
     return (rt.default_device if device is None else device).memory_stats()
 
 
-# Whether the user has committed arrays to one of several devices: programs then look where their arguments are. While
-# it is False nobody has to.
+# Whether the user has committed an array to one of several devices. Only then do programs check where arguments are.
 others_in_use = False
 
 
 def note_committed() -> None:
-    """Say that the user gets hold of an array that is committed to one of several devices."""
+    """Note that the user has an array that is committed to one of several devices."""
     global others_in_use
     others_in_use = True
 
@@ -162,11 +161,11 @@ def put(
       array: ``numpy.ndarray`` or ``numpy.generic`` of any shape, strides and byte order. The dtype is kept,
         64 bits included.
       device: one of :func:`local_devices`; None for the first.
-      aval: the array's type if the caller has it at hand (saves a look-up); else made from shape and dtype. Of keys,
-        as they are kept on the host (``core.keys``), it must be given.
-      owned: the caller promises that nobody ever writes to the array again. Then a host platform may use its
-        memory in place (it does when the data is aligned to 64 bytes). Without the promise the data is read
-        before this function returns, so that the user may go on writing to the array.
+      aval: the array's type if the caller has it (saves a lookup); else it is made from shape and dtype. It is
+        required for random keys in their host form (``core.keys``).
+      owned: the caller promises that nobody writes to the array again. Then a host platform may use its memory in
+        place (it does if the data is aligned to 64 bytes). Without the promise the data is read before this
+        function returns.
 
     Raises:
       TypeError: a dtype no device has, such as object or string.
@@ -186,18 +185,18 @@ def put(
             return rt.put(aval, rt.sharding, [array], rt.default_list, True, False, semantics, True)
         return rt.put(aval, rt.on(device), [array], [device], True, False, semantics, True)
     except rt.error as error:
-        if array.dtype == dtypes.float0:  # stands on a device as booleans that nobody reads
+        if array.dtype == dtypes.float0:  # on a device float0 is an array of booleans that nobody reads
             return put(np.zeros(array.shape, bool), device, owned=True)
         raise put_error(error, array) from None
 
 
 def place(value: Any, aval: ShapedArray, device: Device) -> Buffer:
-    """The NumPy value of an array of type ``aval``, to which nobody writes, on the device."""
+    """Copy a NumPy value of type ``aval`` to the device. Nobody may write to the value afterwards."""
     return put(value, device, aval=aval, owned=True)
 
 
 def transfer(buffer: Buffer, device: Device) -> Buffer:
-    """The buffer on the given device: a copy, or the same memory if it lies there already."""
+    """The buffer on the given device: a copy, or the same buffer if it is there already."""
     rt = runtime()
     try:
         return rt.put(buffer.aval, rt.on(device), [buffer], [device], True, False, rt.copying, True)
@@ -223,8 +222,7 @@ def to_numpy(buffer: Buffer) -> np.ndarray:
 
 
 def _to_numpy_slowly(buffer: Buffer) -> np.ndarray:
-    """Whatever the buffer protocol has no format for (bfloat16, float8, int4), other memories than the
-    host's."""
+    """Dtypes without a buffer protocol format (bfloat16, float8, int4), and memory that is not the host's."""
     rt = runtime()
     if buffer.is_deleted():
         raise deleted_error(buffer)
@@ -235,12 +233,12 @@ def _to_numpy_slowly(buffer: Buffer) -> np.ndarray:
             viewed = _through_dlpack(rt, buffer)
             if viewed is not None:
                 return viewed
-        # This imports jax if it is installed and nobody has; its own first use then takes most of a second.
+        # This imports jax if it is installed, and then takes most of a second.
         value, _ = buffer._single_device_array_to_np_array_did_copy()
     except rt.error as error:
         raise runtime_error(error, "fetching a buffer") from None
     value.flags.writeable = False
-    return value.view()  # of a locked array: its user cannot unlock it
+    return value.view()  # a view of a locked array cannot be unlocked by its user
 
 
 class _DLPackCapsule:
@@ -266,10 +264,10 @@ _DLPACK_UINT = 1
 
 
 def _through_dlpack(rt: Runtime, buffer: Buffer) -> np.ndarray | None:
-    """A view of a host buffer whose dtype NumPy knows only through ml_dtypes, or None if that cannot be had.
+    """A view of a host buffer whose dtype NumPy knows only through ml_dtypes; None if there can be no view.
 
-    NumPy's DLPack import refuses bfloat16 and float8, so the tensor is relabelled as unsigned integers of
-    the same width before NumPy sees it, and the array viewed as what it is afterwards.
+    NumPy's DLPack import refuses bfloat16 and float8. So the tensor is relabelled as unsigned integers of the same
+    width, imported, and viewed with its real dtype.
     """
     dtype = buffer.aval.dtype
     if dtype.itemsize not in (1, 2) or rt.client.platform != _client.BUILT_IN:
@@ -301,12 +299,12 @@ def block_until_ready(buffers: Any) -> Any:
 
 
 def buffer_shape_dtype(buffer: Buffer) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and dtype of a buffer; of one shard, if it lies on several devices."""
+    """Shape and dtype of a buffer; of one shard if it is on several devices."""
     return buffer.aval.shape, buffer.aval.dtype
 
 
 def buffer_device(buffer: Buffer) -> Device:
-    """The device a one-device buffer lies on."""
+    """The device of a one-device buffer."""
     return buffer._sharding._device
 
 
@@ -321,7 +319,7 @@ def is_ready(buffer: Buffer) -> bool:
 
 
 def delete(buffer: Buffer) -> None:
-    """Free the buffer's memory now; views from :func:`to_numpy` keep what they need."""
+    """Free the buffer's memory now. Views from :func:`to_numpy` stay valid."""
     buffer.delete()
 
 
@@ -331,13 +329,13 @@ def delete(buffer: Buffer) -> None:
 class Executable:
     """A compiled program, loaded on its devices.
 
-    ``execute(buffers)`` runs the program on buffers that lie on its devices; it returns at once, with a list of buffers
-    that may not be ready.
+    ``execute(buffers)`` runs the program on buffers on its devices. It returns at once, with a list of buffers that may
+    not be ready.
 
     Args:
-      buffers: a list with one for each argument of ``@main``, of its shape and dtype (from :func:`put`, or from
-        ``spmd.put_over`` if the program is divided). Their number and sizes are checked by PJRT;
-        dtypes of equal size are not told apart, so the caller must hand over what it compiled for.
+      buffers: one for each argument of ``@main``, with its shape and dtype (from :func:`put`, or from
+        ``spmd.put_over`` for a program over several devices). PJRT checks their number and sizes. It does not
+        check dtypes of equal size, so the caller must pass what it compiled for.
 
     Raises:
       ExecutionError: wrong number or size of arguments, or a failure on the device. DeletedArgumentError.
@@ -372,7 +370,7 @@ class Executable:
         self.out_avals = tuple(out_avals)
         self.loaded = loaded
         self.device = device
-        # gives the jaxpr that it was compiled from, and which equation each line of the module comes from; for tools
+        # gives the jaxpr that it was compiled from, and the equation of each line of the module; for tools
         self.origin: Callable[[], Any] | None = None
         self.kept = kept
         self._handlers = [
@@ -390,7 +388,7 @@ class Executable:
         return f"<Executable {self.name} -> ({outs})>"
 
     def execute_and_wait(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        """Like ``execute``, but returns when the program has ended, also one without results."""
+        """``execute``, but returns when the program has ended, even one without results."""
         if self.device is None:
             _refuse_deleted(buffers, self._explain)
         try:
@@ -408,7 +406,7 @@ class Executable:
         return dict(costs[0] if isinstance(costs, list) else costs)
 
     def memory_analysis(self) -> Any:
-        """XLA's memory plan, or None where a platform has none.
+        """XLA's memory plan; None if the platform has none.
 
         An object with ``argument_size_in_bytes``, ``output_size_in_bytes``, ``temp_size_in_bytes``,
         ``alias_size_in_bytes`` and ``generated_code_size_in_bytes``.
@@ -424,9 +422,9 @@ class Executable:
 
 
 class SimulatedExecutable:
-    """What is known of a program that was compiled for simulated devices; it and its client are gone.
+    """A program that was compiled for simulated devices. The program and its client are freed; its texts are kept.
 
-    ``execute`` and ``execute_and_wait`` raise ValueError; all else is as in ``Executable``.
+    ``execute`` and ``execute_and_wait`` raise ValueError. All else is as in ``Executable``.
     """
 
     __slots__ = ("name", "out_avals", "device", "origin", "kept", "_text", "_costs", "_memory", "__weakref__")
@@ -454,7 +452,7 @@ class SimulatedExecutable:
         return self._text
 
 
-# What to raise for an error with which a program was refused or failed on buffers.
+# From an error of XLA to the exception that this module raises.
 _Explain = Callable[[Exception, Sequence[Buffer]], BaseException]
 _Execute = Callable[[Sequence[Buffer]], list[Buffer]]
 
@@ -467,7 +465,7 @@ def _explainer(name: str, n_consts: int, kept: Sequence[int] | None) -> _Explain
 
 
 def _executor(run: Any, handlers: list[Any], error: Any, explain: _Explain) -> _Execute:
-    """``Executable.execute``: a function that has at hand what it needs, since small calls feel every attribute."""
+    """``Executable.execute`` as a closure: small calls are slowed by every attribute access."""
 
     def execute(buffers: Sequence[Buffer]) -> list[Buffer]:
         try:
@@ -487,14 +485,14 @@ def _refusing_deleted(execute: _Execute, explain: _Explain) -> _Execute:
 
 
 def _refuse_deleted(buffers: Sequence[Buffer], explain: _Explain) -> None:
-    """Given a deleted buffer over several devices, jaxlib does not report an error: it crashes."""
+    """Raise if a buffer over several devices is deleted: jaxlib would crash."""
     for buffer in buffers:
         if buffer.is_deleted():
             raise explain(RuntimeError("deleted argument"), buffers)
 
 
-# A front end puts here what calls a function on another thread and waits for it in a way that signals can interrupt:
-# XLA itself looks at no signal for as long as it compiles.
+# A front end may set this to a function that runs its argument on another thread and waits so that signals can
+# interrupt it: XLA handles no signal while it compiles.
 run_elsewhere: Callable[[Callable[[], Any]], Any] | None = None
 
 
@@ -515,17 +513,17 @@ def compile(
 
     Args:
       module_text: MLIR assembly (str or bytes) or MLIR bytecode (bytes), dialects func, stablehlo and chlo.
-      name: what error messages call the program.
-      out_avals: the types of the results, which their buffers carry (weak types included). If None they are
-        read back from the compiled program, which costs about 0.1 ms.
+      name: the program's name in error messages.
+      out_avals: the types of the results (weak types included), kept with their buffers. If None they are read from
+        the compiled program, which costs 0.1 ms.
       device: the local device to run on; None for the first.
-      division: how one program is divided among several devices, a ``spmd.Division``, in place of ``device``. If
-        these are simulated, they are made for the time that it takes.
-      host_callbacks: Python functions that custom calls of the module refer to by their index.
-      n_consts: how many of the arguments are what the function closes over; they come first. For error messages, like
-      kept: the positions of the function's arguments that the others are; None for all.
-      flags: options of XLA's own for this program, such as ``("xla_dump_to", folder)``.
-      within: XLA works inside of it, and on also where an interrupt no longer waits for the program.
+      division: how the program is partitioned over several devices, a ``spmd.Division``, in place of ``device``.
+        Simulated devices are made for this call.
+      host_callbacks: Python functions; custom calls of the module refer to them by index.
+      n_consts: the number of arguments, the first ones, that the function closes over. For error messages.
+      kept: the positions of the other arguments among the function's; None for all. For error messages.
+      flags: XLA's own options for this program, such as ``("xla_dump_to", folder)``.
+      within: a context manager around XLA's work, also when an interrupt stops waiting for it.
 
     Raises:
       CompileError: XLA does not accept the program.
@@ -568,7 +566,7 @@ def compile(
 
 
 def text_costs(module_text: str | bytes, *, name: str) -> dict[str, Any]:
-    """XLA's estimate for a StableHLO module as it stands, nothing compiled: see ``Executable.cost_analysis``.
+    """XLA's estimate for a StableHLO module, without compiling it: see ``Executable.cost_analysis``.
 
     CompileError if XLA does not accept the module.
     """
@@ -591,10 +589,10 @@ def instruction_costs(hlo_text: str) -> dict[str, Any]:
 
 
 def _parse_module(module_text: str | bytes) -> Any:
-    """The module as an MLIR object: only as such is it accepted together with host callbacks."""
+    """The module as an MLIR object, the only form that is accepted together with host callbacks."""
     ir = importlib.import_module("jaxlib.mlir.ir")
     extension = importlib.import_module("jaxlib.mlir._mlir_libs._jax_mlir_ext")
-    # Shardy's is met in rules that are borrowed from JAX
+    # rules borrowed from JAX use Shardy's dialect
     dialects = [importlib.import_module(f"jaxlib.mlir.dialects.{name}") for name in ("stablehlo", "chlo", "sdy")]
     context = ir.Context()
     registry = ir.DialectRegistry()
@@ -621,9 +619,10 @@ _register_lock = threading.Lock()
 
 
 def _register_custom_calls(rt: Runtime, module_text: str | bytes) -> None:
-    """Load LAPACK if the module calls it, and make it known to XLA if jax has not done so.
+    """Load LAPACK if the module calls it, and register it with XLA unless jax has done so.
 
-    Only then, since loading LAPACK imports parts of SciPy (0.1 s). Calling it unloaded crashes the process.
+    Other modules do not pay for it: loading LAPACK imports parts of SciPy (0.1 s). A call of LAPACK before it is
+    loaded crashes the process.
     """
     global _registered
     if _registered or rt.client.platform != _client.BUILT_IN:

@@ -1,5 +1,5 @@
-"""XLA's own profiler: when each instruction of a program ran, and for how long; what the host did for a call; and what
-each pass took while a program was compiled.
+"""XLA's own profiler: the time of each instruction of a program, of the host's work for a call, and of each compiler
+pass.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from typing import Any, NamedTuple
 
 from minijax.backend.client import runtime
 
-# The moment at which work that other threads share in was seen to be done is an event of its own, under a number that
-# both have. What follows the work may have run on the same thread before that.
+# The end of work that several threads share is an event of its own, with the number of that work. The same thread may
+# have run other work before it.
 _END = "end: "
 # Marks a call on the profiler's clock.
 _CALL = "minijax call"
-# What jaxlib and PJRT call copying to a device, and executing a program, on the thread that asks for it.
+# The names of jaxlib and PJRT for copying to a device and for executing a program, on the calling thread.
 _TRANSFERS = ("DevicePut", "DevicePutWithSharding")
 _EXECUTE = "CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice"
-# A pipeline of passes, which the profiler is told of by this file of XLA's: ``simplification (jit_f)``.
+# A pipeline of passes: this file of XLA reports it to the profiler, as ``simplification (jit_f)``.
 _PIPELINES = "hlo_pass_pipeline.cc"
 _PIPELINE = r"(.*) \(.*\)"
-# Work handed to a pool of threads: it is put down under a number, and begun and ended under that number elsewhere.
+# Work for a thread pool is queued under a number. Another thread starts and ends it under that number.
 _HANDED, _BEGUN, _ENDED = (f"ThreadpoolListener::{word}" for word in ("Record", "StartRegion", "StopRegion"))
 
 
 class InstructionRun(NamedTuple):
-    """One run of an instruction of optimised HLO: nanoseconds since the first of all, and how long it took.
+    """One run of an instruction of optimised HLO: its start in nanoseconds since the first one, and its duration.
 
-    ``program`` and ``run`` are XLA's numbers of the program, of which several may have one name, and of its run.
+    ``program`` and ``run`` are XLA's numbers of the program and of its run. Several programs may have one name.
     """
 
     instruction: str
@@ -41,16 +41,16 @@ class InstructionRun(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """Nanoseconds from when to when."""
+    """A start and an end in nanoseconds."""
 
     begin: float
     end: float
 
 
 class TracedCall(NamedTuple):
-    """One call on the profiler's clock: from when to when, and what happened meanwhile.
+    """One call on the profiler's clock: start, end, and the events between them.
 
-    ``transfers`` are copies to a device, ``executions`` what PJRT did to execute a program, on any thread.
+    ``transfers`` are copies to a device. ``executions`` are PJRT's executions of a program, on any thread.
     """
 
     when: Interval
@@ -60,13 +60,13 @@ class TracedCall(NamedTuple):
 
 
 class ProfilerBusy(RuntimeError):
-    """A profiler is at work already: there can be only one in a process."""
+    """A profiler is running already. A process can have only one."""
 
 
 def profiled(module: str, run: Callable[[], Any]) -> list[InstructionRun]:
-    """What ran of the program called ``module`` while ``run()`` did, in order of time, on all devices.
+    """The instructions of the program ``module`` that ran during ``run()``, on all devices, in order of time.
 
-    ProfilerBusy if a profiler is at work already.
+    Raises ProfilerBusy if a profiler is running already.
     """
     found = _instructions(_events(run), module)
     first = found[0].begin if found else 0.0
@@ -74,9 +74,9 @@ def profiled(module: str, run: Callable[[], Any]) -> list[InstructionRun]:
 
 
 def traced_calls(module: str, call: Callable[[], Any], count: int) -> list[TracedCall]:
-    """``call()`` so many times, each with what ran of the program called ``module`` and what the host did meanwhile.
+    """Run ``call()`` several times. Returns for each the instructions of the program ``module`` and the host's events.
 
-    ProfilerBusy if a profiler is at work already.
+    Raises ProfilerBusy if a profiler is running already.
     """
     mark = importlib.import_module("jaxlib._profiler").TraceMe
 
@@ -102,7 +102,7 @@ def traced_calls(module: str, call: Callable[[], Any], count: int) -> list[Trace
 
 
 class PassRun(NamedTuple):
-    """One run of a pass of XLA's: of which program, and in which pipeline, the innermost."""
+    """One run of an XLA pass: its program and its innermost pipeline."""
 
     module: str
     pipeline: str
@@ -111,13 +111,13 @@ class PassRun(NamedTuple):
 
 
 def compiled_passes(run: Callable[[], Any]) -> list[PassRun]:
-    """What passes ran while ``run()`` had something compiled, whether they changed the program or not.
+    """The passes that ran while ``run()`` compiled something, also those that changed nothing.
 
-    ProfilerBusy if a profiler is at work already.
+    Raises ProfilerBusy if a profiler is running already.
     """
     found = []
     for thread in _events(run):
-        # when each event that is under way ends, and of what program and which pipeline it is
+        # the end, program and pipeline of each event that is not over yet
         open_: list[tuple[float, str, str]] = []
         events = ((_interval(each), each) for each in thread)
         for when, event in sorted(events, key=lambda pair: (pair[0].begin, -pair[0].end)):
@@ -134,8 +134,8 @@ def compiled_passes(run: Callable[[], Any]) -> list[PassRun]:
 
 
 def _events(run: Callable[[], Any]) -> list[list[Any]]:
-    """What the profiler saw while ``run()`` did, by thread."""
-    runtime()  # which sees to what jaxlib writes on the terminal
+    """The profiler's events during ``run()``, by thread."""
+    runtime()  # which sets what jaxlib writes to the terminal
     profiler = importlib.import_module("jaxlib._profiler")
     data = importlib.import_module("jaxlib._profile_data")
     options = profiler.ProfileOptions()
@@ -144,7 +144,7 @@ def _events(run: Callable[[], Any]) -> list[list[Any]]:
     try:
         run()
     finally:
-        # that another is at work is said at the end, once
+        # that another profiler is running is reported once, at the end
         written, busy = _stopped(session)
     if busy:
         raise ProfilerBusy(busy)
@@ -174,7 +174,7 @@ def _instructions(events: list[list[Any]], module: str) -> list[InstructionRun]:
             found.append((_interval(event), str(said["hlo_op"]), numbers, said.get("_p")))
     found.sort(key=lambda each: each[0])
     runs = []
-    # of each run of a program on each device, when the instruction after the one at hand begins
+    # for each run of a program on each device: the start of the instruction after the current one
     following: dict[tuple[int, ...], float] = {}
     for when, name, numbers, mark in reversed(found):
         seen = min(ends.get(mark, 0.0), following.get(tuple(numbers), 0.0))
@@ -184,7 +184,7 @@ def _instructions(events: list[list[Any]], module: str) -> list[InstructionRun]:
 
 
 def _transfers(events: list[list[Any]]) -> list[Interval]:
-    """Copies to a device, and what they handed to other threads: a large array is copied there."""
+    """Copies to a device, with the work that they give to other threads, which copy large arrays."""
     found, handed = [], set()
     for thread in events:
         own = [_interval(event) for event in thread if event.name in _TRANSFERS]
