@@ -36,8 +36,6 @@ class KeptProgram:
         self.closed = closed
         # the operands' types, and which have a tangent -> a ``DerivedProgram``
         self.linearizations: dict[Any, Any] = {}
-        # the same at each of several levels -> a ``Tower``
-        self.towers: dict[Any, Any] = {}
         self.out_avals = closed.out_avals
         # the types of operands and tangents -> a ``PushedProgram``
         self.pushforwards: dict[Any, Any] = {}

@@ -14,21 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from minijax.config import evaluated_singly
 from minijax.core import dtypes, observe
-from minijax.core.array import Array, CommittedArray, LiteralArray, as_array, get_aval
+from minijax.core.array import Array, LiteralArray, as_array, get_aval
 from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.primitive import Primitive, evaluation_watched
 from minijax.core.quiet import quiet_numpy
 from minijax.core.rules import Rule, bad_result
 from minijax.core.structural import Zero, has_numpys, without_numpys, zero_of
-from minijax.core.trace import HALF_LEVEL, Trace, Tracer, reaching, state, under
+from minijax.core.trace import HALF_LEVEL, Trace, reaching, state, under
 from minijax.errors import source_info
 from minijax.interpreters.bottom import Type, bottom
-from minijax.interpreters.derived import PASSED_ON, Derived, derive
+from minijax.interpreters.derived import PASSED_ON, Derived, DerivedProgram, derive, derive_program
 from minijax.interpreters.jvp import DualTracer, tally_of
 from minijax.interpreters.jvp_rules import derived_once, jvp_rules, table_of
 from minijax.interpreters.kept import KeptProgram
@@ -40,13 +39,11 @@ from minijax.interpreters.partial_eval import (
 )
 from minijax.interpreters.stage import JaxprTracer
 from minijax.interpreters.tape import Tape
-from minijax.interpreters.towers import Tower, build
 from minijax.ir.jaxpr import Var
 
 _observers = observe.observers
 _followers = observe.followers
 _new = object.__new__
-_place = attrgetter("place")
 
 
 class LinearizeTracer(DualTracer):
@@ -350,113 +347,49 @@ class LinearizeTrace(Trace):
         return tracer
 
     def run_program(self, program: KeptProgram, args: Sequence[Any]) -> list[Any]:
-        """The results of a kept program, by what is derived of it for its operands' types.
-
-        Where operands are tracers of other derivatives, that is done at their levels too, as far down as there are only
-        such: see ``interpreters.towers``.
-        """
+        """The results of a kept program, by what is derived of it for its operands' types."""
+        tape = self.tape
         # a linear program that somebody may see is to have the equations that rules record
         if self.notes_lines or _observers or (evaluation_watched and evaluated_singly()):
             return program.evaluate(args)
-        stack: Any = self.stack
-        values: list[Any] = []  # of each operand, what it is at its level, at the next one down, and so on
-        first: list[int] = []  # where those of each begin
-        raws: list[Any] = []  # of each operand, its value at the bottom
-        types: list[Any] = []
-        bottom: Any = self if self.on_numpy else None
-        cut: int = state.dynamic.main.level or -1  # up to here, other interpreters get what the programs come to
-        low: int = self.main.level
-        key: list[Any] = []
-        for x in args:
-            first.append(len(values))
-            raw = type_ = None
-            while type(x) is LinearizeTracer:
-                trace: Any = x._trace
-                if trace.stack is not stack:
-                    return program.evaluate(args)  # which refuses it
-                values.append(x)
-                level: int = trace.level
-                if level < low:
-                    low = level
-                key += level, x.aval
-                if trace.on_numpy:
-                    bottom = bottom or trace
-                    if trace is bottom and (hasattr(x, "raw") or trace.operands((x,))):
-                        raw, type_ = x.raw, x.raw_type
-                    else:
-                        cut = max(cut, level, bottom.level)
-                    break
-                if not trace.tape.nested:
-                    cut = max(cut, level)
-                    break
-                x = x._primal
-            else:
-                values.append(x)
-                if type(x) is not CommittedArray and hasattr(x, "_np"):
-                    raw, type_ = x._np, x.aval
-                elif bottom is self:
-                    raw, type_ = self.bottom.down(x) or (None, None)
-                    if type_ is None:
-                        return program.evaluate(args)
-                else:
-                    cut = max(cut, x._trace.main.level if isinstance(x, Tracer) else 0)
-                    key.append(get_aval(x))
-            raws.append(raw)
-            types.append(type_)
-            key.append(type_)
-        foot = 0 if bottom is None else bottom.main.level
-        if low < foot:
-            cut = max(cut, foot)
-        if cut >= self.level:
-            return program.evaluate(args)
-        key += cut, foot
-        tower: Tower | None = program.towers.get(tuple(key))
-        if tower is None:
-            tower = program.derived(
-                program.towers, tuple(key), partial(build, program, values, first, types, cut, foot)
-            )
-            if tower is None:
-                return program.evaluate(args)
-        storeys, below, operands, function, derived, active, rest = tower
-        found: Any = None
-        if function is not None:
-            try:
-                found = function(*raws)
-            except (ArithmeticError, RuntimeWarning, MemoryError):
-                pass
-        if found is None:
-            if below is not None:
-                values += (rest or below.evaluate)([*map(values.__getitem__, operands)])
-        elif derived is None:
-            values += map(Array, found, below.out_avals)  # type: ignore[union-attr]
+        if self.on_numpy:
+            operands = self.operands(args)
         else:
-            places = tuple(map(_place, map(values.__getitem__, active)))
-            first_place = bottom.tape.write(derived, found[1], places)
-            up = bottom.bottom.up
-            for x, aval, type_, place in zip(
-                found[0], derived.out_avals, derived.out_types, derived.places, strict=False
-            ):
-                if place is None:
-                    values.append(up(x, type_))
-                    continue
-                tracer = _new(LinearizeTracer)
-                tracer._trace = bottom
-                tracer.raw, tracer.raw_type, tracer.aval = x, type_, aval
-                tracer.place = first_place + place if place >= 0 else places[-1 - place]
-                values.append(tracer)
-        for level, derived, active, residuals, results in storeys:
-            trace = stack[level].trace
-            places = tuple(map(_place, map(values.__getitem__, active)))
-            first_place = trace.tape.write(derived, residuals(values), places)
-            for i, aval, place in results:
-                if place is None:
-                    values.append(values[i])
-                    continue
-                tracer = _new(LinearizeTracer)
-                tracer._trace, tracer._primal, tracer.aval = trace, values[i], aval
-                tracer.place = first_place + place if place >= 0 else places[-1 - place]
-                values.append(tracer)
-        return values[len(values) - len(program.out_avals) :]
+            operands = self.operands_above(args) if tape.nested else None
+        if operands is None:
+            return program.evaluate(args)
+        values, types, places, kind = operands
+        key = (*types, kind)
+        derived: DerivedProgram | None = program.linearizations.get(key)
+        if derived is None:
+            derived = program.derived(program.linearizations, key, partial(derive_program, program, types, kind))
+            if derived is None:
+                return program.evaluate(args)
+        if self.on_numpy:
+            try:
+                outs, residuals = derived.forward(*values)
+            except (ArithmeticError, RuntimeWarning, MemoryError):
+                return program.evaluate(args)
+        else:
+            found = derived.run(values)
+            outs, residuals = found[: derived.n_out], tuple(found[derived.n_out :])
+            if len(residuals) == 1:
+                (residuals,) = residuals
+        first = tape.write(derived, residuals, tuple(places))
+        results: list[Any] = []
+        for x, aval, type_, place in zip(outs, derived.out_avals, derived.out_types, derived.places, strict=True):
+            if place is None:
+                results.append(self.bottom.up(x, type_) if self.on_numpy else x)
+                continue
+            tracer = _new(LinearizeTracer)
+            tracer._trace, tracer.aval = self, aval
+            tracer.place = first + place if place >= 0 else places[-1 - place]
+            if self.on_numpy:
+                tracer.raw, tracer.raw_type = x, type_
+            else:
+                tracer._primal = x
+            results.append(tracer)
+        return results
 
     def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
         """What ``args`` come down to: the values, their types, the places of tangents, and which have a tangent.

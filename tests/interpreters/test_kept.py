@@ -1,4 +1,4 @@
-"""Programs run at several levels at once: what they give, and write on tapes, is what level after level gives."""
+"""Kept programs run by several interpreters: the results are what binding their equations one by one gives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax.errors import UnexpectedTracerError
-from minijax.interpreters.kept import KeptProgram
 from minijax.interpreters.linearize import LinearizeTrace
 from minijax.tools import record
 
@@ -55,32 +54,13 @@ FUNCTIONS: list[tuple[Function, int]] = [
 
 
 @pytest.mark.parametrize(("f", "times"), FUNCTIONS)
-def test_what_towers_give_is_what_binding_gives(f: Function, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_programs_give_what_binding_gives(f: Function, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     derivative = nested(f, times)
     found = [derivative(X) for _ in range(7)]
     monkeypatch.setattr(LinearizeTrace, "run_program", lambda self, program, args: program.evaluate(args))
     bound = derivative(X)
     assert {x.aval for x in found} == {bound.aval}
     assert {float(x) for x in found} == {float(bound)}
-
-
-def test_one_look_up_for_all_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    derivative = nested(jnp.sin, 6)
-    for _ in range(7):
-        derivative(X)
-    towers: list[Any] = []
-    run = LinearizeTrace.run_program
-
-    def counted(self: LinearizeTrace, program: KeptProgram, args: Any) -> list[Any]:
-        towers.append(self.level)
-        return run(self, program, args)
-
-    monkeypatch.setattr(LinearizeTrace, "run_program", counted)
-    monkeypatch.setattr(KeptProgram, "derived", lambda *args: pytest.fail("derived again"))
-    monkeypatch.setattr(KeptProgram, "evaluate", lambda *args: pytest.fail("bound one by one"))
-    derivative(X)
-    # forwards once, and once backwards for each entry of a tape that needs a level below
-    assert towers[0] == 5 and len(towers) == 6
 
 
 def test_a_value_that_left_its_derivative_is_refused() -> None:
