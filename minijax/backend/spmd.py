@@ -1,7 +1,7 @@
-"""Arrays and programs over several devices, as jaxlib takes them: what a sharding is to XLA, parts put and gathered.
+"""Arrays and programs over several devices, for jaxlib: shardings as XLA describes them, shards put and gathered.
 
-In: ``core.shardings``. Out: buffers over the devices of a sharding, whose ``aval`` is that of the whole array. Nothing
-here imports jax but ``parts``, which jaxlib imports it for.
+In: ``core.shardings``. Out: buffers over the devices of a sharding; their ``aval`` is that of the whole array. Only
+``parts`` imports jax, because jaxlib does.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def _hlo_sharding(rt: Runtime, sharding: Sharding, ndim: int) -> Any:
     return rt.xla_client.HloSharding.from_proto(op)
 
 
-# sharding -> what jaxlib takes for it; as many as have been used
+# sharding -> jaxlib's object for it
 _known: dict[Sharding, Any] = {}
 MOST_KNOWN = 4096
 
 
 def xla_sharding(sharding: Sharding) -> Any:
-    """The object of jaxlib's for ``sharding``, which says how an array of any rank is divided."""
+    """jaxlib's object for ``sharding``, for arrays of any rank."""
     found = _known.get(sharding)
     if found is None:
         if len(_known) >= MOST_KNOWN:
@@ -65,10 +65,10 @@ def xla_sharding(sharding: Sharding) -> Any:
 
 
 def put_parts(arrays: Sequence[Any], sharding: Sharding, aval: ShapedArray) -> Buffer:
-    """The array of type ``aval`` of which ``arrays`` are the parts on this process's devices, in their order.
+    """The array of type ``aval`` made of ``arrays``, its shards on this process's devices, in their order.
 
     Args:
-      arrays: NumPy arrays that nobody writes to any more; words, if ``aval`` is of keys.
+      arrays: NumPy arrays that nobody writes to any more; raw words if ``aval`` is of random keys.
       sharding: over all devices.
     """
     rt = runtime()
@@ -92,7 +92,7 @@ def put_parts(arrays: Sequence[Any], sharding: Sharding, aval: ShapedArray) -> B
 
 
 def put_over(value: Any, sharding: Sharding, aval: ShapedArray) -> Buffer:
-    """The NumPy value of an array of type ``aval``, to which nobody writes, divided as ``sharding`` says."""
+    """Put a NumPy value of type ``aval`` on the devices of ``sharding``. Nobody may write to the value afterwards."""
     if is_key(aval.dtype):
         value = words_of(value, aval.dtype)
     value = np.asarray(value)
@@ -103,7 +103,7 @@ def put_over(value: Any, sharding: Sharding, aval: ShapedArray) -> Buffer:
 
 
 def placer(sharding: Sharding, aval: ShapedArray) -> Callable[[Any, bool], Buffer]:
-    """``put_over`` for many NumPy values of one type, of no keys: what does not depend on the value is found once.
+    """``put_over`` for many NumPy values of one type (not random keys). The work common to all is done once.
 
     With the second argument the caller promises that nobody writes to the value any more.
     """
@@ -125,7 +125,7 @@ def placer(sharding: Sharding, aval: ShapedArray) -> Callable[[Any, bool], Buffe
 
 
 def parts(buffer: Buffer, aval: ShapedArray) -> list[Buffer]:
-    """The one-device buffers, of parts of type ``aval``, of a buffer over several devices; a copy of nothing."""
+    """The shards of a buffer over several devices, as one-device buffers of type ``aval``, without a copy."""
     rt = runtime()
     if buffer.is_deleted():
         raise deleted_error(buffer)
@@ -140,7 +140,7 @@ def parts(buffer: Buffer, aval: ShapedArray) -> list[Buffer]:
 
 
 def put_together(pieces: Sequence[Buffer], sharding: Sharding, aval: ShapedArray) -> Buffer:
-    """The buffer of an array of type ``aval`` of those on this process's devices, in their order; a copy of nothing."""
+    """The buffer of an array of type ``aval`` made of its shards on this process's devices, in order, without a copy."""
     if sharding.num_devices == 1:
         return pieces[0]
     return runtime().xla.ArrayImpl(physical_aval(aval), xla_sharding(sharding), list(pieces), True, True)
@@ -149,7 +149,7 @@ def put_together(pieces: Sequence[Buffer], sharding: Sharding, aval: ShapedArray
 def gather(buffer: Buffer, sharding: Sharding, aval: ShapedArray) -> Any:
     """The NumPy value of a buffer over several devices; it may be read only. Waits for it.
 
-    RuntimeError if other processes have parts of it that this one has not.
+    RuntimeError if other processes hold shards that this one does not.
     """
     shape = physical_aval(aval).shape
     whole = aval.update(shape=sharding.shard_shape(aval.shape))
@@ -167,7 +167,7 @@ def gather(buffer: Buffer, sharding: Sharding, aval: ShapedArray) -> Any:
         else:
             places = sharding.devices_indices_map(aval.shape)
             value = np.empty(shape, physical_aval(aval).dtype)
-            if value.size:  # of an array without elements XLA keeps all on every device, whatever was asked
+            if value.size:  # XLA replicates an array without elements, whatever its sharding
                 for device, piece in zip(sharding.local_devices, pieces, strict=True):
                     value[places[device]] = to_numpy(piece)
             value.flags.writeable = False
@@ -177,15 +177,15 @@ def gather(buffer: Buffer, sharding: Sharding, aval: ShapedArray) -> Any:
 
 
 class Division:
-    """How a program is divided among devices: what its caller says of it and, once it is compiled, what XLA chose.
+    """How a program is partitioned: the caller's shardings and, once it is compiled, XLA's choices.
 
     Attributes:
       devices: in the order of the program's partitions.
-      mesh: over which XLA's choices are described; None if the caller has named none.
-      ins, outs: the sharding of each argument and result; None, until it is compiled, for what XLA chooses.
-      first: the sharding of the first argument, if it was named, and the number of its dimensions: a result of as
-        many that lies likewise is said to lie so.
-      named: which results have a type that names the mesh, so that all their dimensions are.
+      mesh: the mesh that XLA's choices are described over; None if the caller named none.
+      ins, outs: the sharding of each argument and result. None until it is compiled means that XLA chooses.
+      first: the sharding of the first argument, if it was given, and the number of its dimensions. A result with the
+        same tiles and the same number of dimensions gets the same sharding.
+      named: which results have a type that names the mesh, so that the spec names all their dimensions.
     """
 
     def __init__(
@@ -206,21 +206,21 @@ class Division:
 
     @property
     def free(self) -> tuple[list[bool], list[bool]]:
-        """Which arguments and results XLA may divide as it likes."""
+        """The arguments and results whose sharding XLA chooses."""
         return [each is None for each in self.ins], [each is None or _partly_free(each) for each in self.outs]
 
     @property
     def simulated(self) -> bool:
-        """Whether the devices are those of a mesh without devices."""
+        """Whether the devices are simulated, for an abstract mesh."""
         return are_simulated(self.devices)
 
     def results(self, loaded: Any, out_avals: Sequence[ShapedArray]) -> list[Any]:
-        """Note what XLA chose for the program ``loaded``; returns what jaxlib takes for the results' shardings.
+        """Store XLA's choices for the program ``loaded``; returns jaxlib's objects for the results' shardings.
 
-        Nothing is returned if the devices are simulated: there will be no results.
+        Returns nothing if the devices are simulated: there will be no results.
         """
         if None in self.ins:
-            # the arguments' ranks are not known to XLA's description if it is "all of it everywhere"
+            # XLA's description of a replicated argument does not have its rank
             found = loaded.get_parameter_shardings()
             self.ins = [
                 self._chosen(None if found is None else found[i], None) if each is None else each
@@ -244,9 +244,9 @@ class Division:
 
 
 def _written(sharding: Sharding, aval: ShapedArray, named: bool) -> Sharding:
-    """``sharding`` as JAX writes it for a result of type ``aval``: of keys over devices all dimensions are named.
+    """``sharding`` as JAX writes it for a result of type ``aval``.
 
-    So are those of others that lie whole on each device, if they are ``named``.
+    For random keys the spec names all dimensions. So it does for a replicated result if ``named`` is true.
     """
     if not isinstance(sharding, NamedSharding):
         return sharding
@@ -260,13 +260,13 @@ def _partly_free(sharding: Sharding) -> bool:
 
 
 def _tiles(rt: Runtime, op: Any, count: int, ndim: int | None) -> np.ndarray:
-    """``Sharding.tiles`` of what XLA calls ``op``, for arrays of ``ndim`` dimensions, or of as many as it says."""
+    """``Sharding.tiles`` for XLA's sharding ``op``, for arrays of ``ndim`` dimensions, or of XLA's number."""
     hlo = None if op is None else rt.xla_client.HloSharding.from_proto(op)
     if hlo is None or count == 1 or hlo.is_replicated():
         return np.arange(count).reshape((1,) * (ndim or 0) + (-1,))
     if not hlo.is_tiled():
-        raise RuntimeError(f"XLA has placed an array in a way that has no name here: {hlo}.")
+        raise RuntimeError(f"XLA chose a sharding that minijax has no name for: {hlo}.")
     dims = hlo.tile_assignment_dimensions()
     rank = len(dims) - hlo.replicate_on_last_tile_dim() if ndim is None else ndim
-    # the words of a key are not divided
+    # the words of a key are not sharded
     return np.asarray(hlo.tile_assignment_devices()).reshape(*dims[:rank], -1)

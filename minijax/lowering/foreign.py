@@ -1,11 +1,11 @@
 """Lowering rules of extension authors: ``rule(ctx, *values, **params)`` on values of MLIR's Python bindings.
 
-In: a rule as ``jax.interpreters.mlir.register_lowering`` takes it. Out: a rule as our lowering loop calls it, which
-writes text. Invariant: per module and per signature (types in and out, params), the rule runs once and becomes a
-private function; each equation is a call of it.
+In: a rule as ``jax.interpreters.mlir.register_lowering`` takes it. Out: a rule that writes text, as our lowering loop
+calls it. Invariant: the rule runs once per module and signature (types in and out, params) and becomes a private
+function; each equation is a call of this function.
 
-A rule builds its function in a module of its own, beside the text. What it calls of ours (``lower_fun``) is only
-declared there; what it defines itself is printed and spliced into the text.
+A rule builds its function in a module of its own, beside the text. Our functions that it calls (``lower_fun``) are
+only declared there. Functions that it defines are printed and spliced into the text.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from minijax.lowering.text import FunctionWriter, dense_text, mlir_type
 
 Rule = Callable[..., Any]
 
-# A rule for the alias serves the platforms that it stands for, as in JAX.
+# A rule for an alias serves the platforms that the alias names, as in JAX.
 PLATFORM_ALIASES = {"gpu": ("cuda", "rocm")}
 KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 class ModuleContext:
-    """What all rules of one module share; ``ctx.module_context`` in a rule.
+    """The state shared by all rules of one module: ``ctx.module_context`` in a rule.
 
     ``context``, ``module``, ``ip`` and ``symbol_table`` are MLIR's: a rule may add functions of its own to the
     module. ``platforms`` is a tuple of one name.
@@ -50,21 +50,21 @@ class ModuleContext:
         self.module = ir.Module.create(loc=ir.Location.unknown(self.context))
         self.ip = ir.InsertionPoint(self.module.body)
         self.symbol_table = ir.SymbolTable(self.module.operation)
-        # functions of the text that are declared in ``module``; those of rules, whose names are final
+        # functions of the text that are declared in ``module``; functions of rules, whose names are final
         self.declared: set[str] = set()
         self.named: set[str] = set()
-        # how many rules are at work (one may call another, through ``lower_fun``), and operations spliced already
+        # the number of running rules (one may call another through ``lower_fun``), and of operations already spliced
         self.depth = 0
         self.spliced = 0
 
     def declare(self, symbol: str, types: Any) -> None:
-        """Make the text's function ``symbol`` known here, so that a call of it is valid."""
+        """Declare the text's function ``symbol`` in the module, so that it can be called."""
         if symbol not in self.declared:
             self.declared.add(symbol)
             bindings.dialect("func").FuncOp(symbol, types, visibility="private", ip=self.ip)
 
     def splice(self) -> None:
-        """Write the operations that are new in ``module``, but for declarations, into the text."""
+        """Write the new operations of ``module``, except declarations, into the text."""
         body = list(self.module.body.operations)
         new = [(op, _symbol(op)) for op in body[self.spliced :]]
         new = [(op, symbol) for op, symbol in new if symbol not in self.declared]
@@ -87,7 +87,7 @@ def _symbol(op: Any) -> str | None:
 
 
 class LoweringRuleContext(Frozen):
-    """The first argument of an author's rule, with the fields that JAX's has and a rule can use."""
+    """The first argument of an author's rule, with the fields of JAX's that a rule can use."""
 
     module_context: ModuleContext
     primitive: Primitive | None
@@ -97,7 +97,7 @@ class LoweringRuleContext(Frozen):
 
 
 def lowering_platform(writer: ModuleWriter) -> str:
-    """The platform that ``writer``'s module is for, as rules are registered for it: 'cuda' where PJRT says 'gpu'."""
+    """The platform of ``writer``'s module, as rules name it: 'cuda' where PJRT says 'gpu'."""
     platform = writer.platform()
     if platform != "gpu":
         return platform
@@ -107,14 +107,14 @@ def lowering_platform(writer: ModuleWriter) -> str:
 class AuthorsRule:
     """The entry of ``lowering_rules`` for a primitive with registered rules: for all platforms, or per platform.
 
-    Called as rules of ours are: ``(ctx, in_avals, out_avals, *names, **params)`` to the names of the results.
+    It is called as our own rules: ``(ctx, in_avals, out_avals, *names, **params)`` returns the names of the results.
     """
 
     def __init__(self, primitive: Primitive, ours: Rule | None = None) -> None:
         self.primitive = primitive
         self.default: Rule | None = None
         self.by_platform: dict[str, Rule] = {}
-        # a rule that writes text, for the platforms nobody registered one for
+        # a rule that writes text, for platforms without a registered rule
         self.ours = ours
 
     @property
@@ -146,7 +146,7 @@ class AuthorsRule:
         key = (self.primitive, rule, avals, out_avals, *params.items())
         try:
             known = module.authored.get(key)
-        except TypeError:  # a parameter without a hash: nothing is shared
+        except TypeError:  # a parameter cannot be hashed: nothing is shared
             return _build(module, self.primitive, rule, avals, out_avals, params)
         if known is None:
             known = module.authored[key] = _build(module, self.primitive, rule, avals, out_avals, params)

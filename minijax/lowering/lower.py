@@ -6,9 +6,9 @@ Invariant: one loop over equations, one rule each; a subjaxpr that is called bec
 A rule of ours is ``rule(ctx, in_avals, out_avals, *names, **params) -> name`` (a list if multiple results) and
 writes text through ``ctx``, a ``FunctionWriter``.
 
-Arrays of keys are arrays of words in the module. A rule is given their physical types, and most can then do what they
-always do; those whose parameters speak of dimensions have a rule of their own for words in ``physical_rules``. What
-works on keys themselves (``lowers_keys``) is given the types of keys.
+Arrays of random keys are arrays of words in the module. A rule gets their physical types, which is all that most rules
+need. A rule whose parameters name dimensions has a second form for words in ``physical_rules``. A primitive that works
+on keys themselves (``lowers_keys``) gets the types of keys.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ lowering_rules = RuleTable(
 )
 
 
-# primitive -> rule like those, for keys, where its own would not do the right thing to their words: see ``ops.declare``
+# primitive -> rule for the words of random keys, where its usual rule would be wrong: see ``ops.declare``
 physical_rules: dict[Primitive, Rule] = {}
-# Primitives whose rule is to know which operands are keys: it is given their types as they are.
+# Primitives whose rule gets the types of keys, not of their words.
 lowers_keys: set[Primitive] = set()
 
 
@@ -55,20 +55,20 @@ class ModuleWriter:
         self.used: set[str] = {"main"}
         # Python functions that custom calls refer to by their index
         self.host_callbacks: list[Callable[..., Any]] = []
-        # within what each device of a mesh runs, the names and sizes of the mesh's axes
+        # inside the program of one device: the names and sizes of the mesh axes
         self.axes: tuple[tuple[Any, int], ...] = ()
-        # the axes of the mesh along which it is written what each device runs; along others XLA divides that
+        # the manual mesh axes; XLA partitions the program along the others
         self.manual: frozenset[Any] = frozenset()
         # jaxprs already written as a function -> its symbol (the jaxpr is kept, so that its id stays its own)
         self.written: dict[Any, tuple[str, Any]] = {}
         # signatures of extension authors' rules -> symbol; and where they build: see lowering.foreign
         self.authored: dict[Any, str] = {}
         self.bindings: Any = None
-        # a core.shardings.Placement, if the program is divided among devices
+        # a core.shardings.Placement, if the program runs on several devices
         self.placement: Any = None
-        # the meshes that the module names: see lowering.shardings, which is loaded for the first program that has one
+        # the meshes that the module names: see lowering.shardings, which is imported for the first program with a mesh
         self._meshes: Any = None
-        # notes which equation each line comes from, if anybody wants to know
+        # records the equation of each line, if somebody asked for it
         self.places: Places | None = None
 
     def add_host_callback(self, function: Callable[..., Any]) -> int:
@@ -81,7 +81,7 @@ class ModuleWriter:
         return "cpu" if self.platform() in ("cpu", "unknown") else "gpu"
 
     def unique(self, name: str) -> str:
-        """A function symbol that nobody has, near ``name``."""
+        """A new function symbol like ``name``."""
         base = candidate = symbol(name)
         n = 0
         while candidate in self.used:
@@ -92,7 +92,7 @@ class ModuleWriter:
 
     @property
     def divided(self) -> bool:
-        """Whether several devices have parts of what the program computes."""
+        """Whether the program is partitioned over several devices."""
         return self.placement is not None and len(self.placement.devices) > 1
 
     @property
@@ -107,7 +107,7 @@ class ModuleWriter:
     ) -> str:
         """The symbol of a private function for ``closed``, its constants inside; written at the first call.
 
-        ``ins`` and ``outs`` are the shardings of its arguments and results, if that has been said.
+        ``ins`` and ``outs`` are the shardings of its arguments and results, if they are given.
         """
         # collectives are written for the axes mapped here
         key = (id(closed), self.axes, ins, outs)
@@ -137,7 +137,7 @@ def symbol(name: str) -> str:
 
 
 def _constrained(writer: FunctionWriter, names: list[str], avals: Sequence[Any], shardings: Any) -> list[str]:
-    """The names of values that are divided as ``shardings`` say, if that has been said."""
+    """The names of the values, constrained to ``shardings`` where these are given."""
     if not shardings:
         return names
     constrained = late.public("minijax.lowering.shardings", "constrained")
@@ -145,7 +145,7 @@ def _constrained(writer: FunctionWriter, names: list[str], avals: Sequence[Any],
 
 
 def _attributes(module: ModuleWriter, shardings: Sequence[Any] | None, avals: Sequence[Any]) -> list[str]:
-    """What is said of the shardings of the arguments or the results of ``@main``, one text for each."""
+    """The sharding attributes of the arguments or the results of ``@main``, one text for each."""
     if not shardings:
         return [""] * len(avals)
     attribute = late.public("minijax.lowering.shardings", "sharding_attribute")
@@ -169,13 +169,13 @@ def _function_text(
     return f"  func.func {visibility} @{name}({signature}) -> ({results}) {{\n{body}\n{ret}\n  }}"
 
 
-# rule and operands' types -> the line that it writes where there are no parameters, () if it is to be run
+# rule and operand types -> the line that the rule writes (for equations without parameters); () if it has to be run
 _lines: dict[Any, Line | tuple[()]] = {}
 MOST_LINES = 8192
 
 
 class _Names(dict[Any, str]):
-    """What stands for each atom in the text of one function: a literal is written when it is first read."""
+    """The name of each atom in the text of one function. A literal is written when it is first read."""
 
     __slots__ = ("literal",)
 
@@ -190,7 +190,7 @@ class _Names(dict[Any, str]):
 
 
 def _line(rule: Rule, in_avals: Sequence[Any], eqn: JaxprEqn) -> Line | tuple[()]:
-    """What ``_lines`` is to have for ``rule`` on operands of ``in_avals``, of which it has nothing yet."""
+    """The new entry of ``_lines`` for ``rule`` on operands of types ``in_avals``."""
     line = line_rules[rule](in_avals, eqn.outvars[0].aval) if rule in line_rules else None
     if len(_lines) >= MOST_LINES:
         _lines.clear()
@@ -243,14 +243,14 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
 def passed_consts(closed: ClosedJaxpr) -> list[bool]:
     """Which constants ``@main`` takes as arguments: the large ones.
 
-    The others are written into the program, as JAX writes all of them, so that XLA may compute with their values. The
-    text of a large one would be longer than the rest of the module, and a second copy of the array.
+    The others are written into the program, as JAX writes all constants, so that XLA can compute with their values. A
+    large constant as text would be longer than the rest of the module, and a second copy of the array.
     """
     return [v.aval.size * v.aval.dtype.itemsize > WRITTEN_BYTES for v in closed.jaxpr.constvars]
 
 
 def _const_names(writer: FunctionWriter, closed: ClosedJaxpr, jaxpr: Jaxpr, arguments: Sequence[str]) -> list[str]:
-    """What stands for each constant of ``closed`` in ``@main``: one of ``arguments``, or its value if it is used."""
+    """The name of each constant of ``closed`` in ``@main``: an argument, or a constant written into the text if used."""
     if not closed.consts:
         return []
     read = set(jaxpr.outvars).union(*[eqn.invars for eqn in jaxpr.eqns])
@@ -277,9 +277,9 @@ def lower_closed(
     """The StableHLO module of ``closed``. ``@main`` takes its ``passed_consts`` first, then its inputs.
 
     ``donated`` says which inputs' buffers XLA may reuse for outputs. The Python functions that the module calls are
-    appended to ``host_callbacks``: they must be handed to the compiler with it. With ``places``, lines are marked: see
-    ``lower_places``. With ``drop_unused``, ``@main`` does not take the inputs that nobody reads. ``placement``, a
-    ``core.shardings.Placement``, says among which devices the program is divided.
+    appended to ``host_callbacks``; pass them to the compiler with it. With ``places``, lines are marked: see
+    ``lower_places``. With ``drop_unused``, ``@main`` does not take the inputs that nothing reads. ``placement``, a
+    ``core.shardings.Placement``, gives the devices and shardings of a partitioned program.
     """
     module = ModuleWriter(f"jit_{name}", platform)
     module.placement = placement
@@ -287,7 +287,7 @@ def lower_closed(
     if host_callbacks is not None:
         module.host_callbacks = host_callbacks
     writer = FunctionWriter(module)
-    # what nobody uses is not written, as in JAX
+    # equations that nothing uses are not written, as in JAX
     jaxpr, kept = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), keep_inputs=not drop_unused)
     passed = [v.aval for v, p in zip(jaxpr.constvars, passed_consts(closed), strict=True) if p]
     avals = [*passed, *(v.aval for v in jaxpr.invars)]
@@ -319,6 +319,6 @@ def lower_closed(
 def lower_places(
     closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), **options: Any
 ) -> ModulePlaces:
-    """The text that ``lower_closed`` gives for the same arguments, and which equation each line of it comes from."""
+    """The text that ``lower_closed`` gives for the same arguments, and the equation of each of its lines."""
     places = Places(name)
     return ModulePlaces(lower_closed(closed, name, donated, places=places, **options), places)

@@ -1,9 +1,9 @@
-"""Which equation each line of a StableHLO module comes from, and the module with MLIR locations that say so.
+"""The equation that each line of a StableHLO module comes from, and the module with MLIR locations.
 
-Programs are compiled from text without locations: to write them took a fifth longer (measured, side by side: 7.0 us an
-equation in place of 5.7). XLA then notes, for each instruction it makes, the line of our text that it comes from. So
-nothing is lost: who wants to know lowers the jaxpr a second time with a ``Places``, which gives the same text and the
-equation of each line, and reads XLA's notes by it. What is explained is the executable that runs.
+Programs are compiled from text without locations: writing them made lowering a fifth slower (7.0 us instead of 5.7 us
+an equation). XLA notes, for each instruction, the line of our text that it comes from. A tool that needs the equations
+lowers the jaxpr a second time with a ``Places``. This gives the same text and the equation of each line, so XLA's notes
+about the executable that ran can be read.
 
 ``ModulePlaces.located_text`` is the module with locations named as in JAX:
 ``loc("jit(f)/sin"("f"("file.py":5:8 to :18)))``. ``ModulePlaces.hlo_text`` is XLA's program with such names for notes.
@@ -20,45 +20,45 @@ from minijax.core.names import names_of
 from minijax.errors import SourceInfo
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
 
-# Between a line and the index of its place, while the module is being written. No MLIR text holds it.
+# Separates a line from the index of its place while the module is written. It occurs in no MLIR text.
 _MARK = "\0"
-# What JAX's name stacks call equations that it lowers to something of another name, and the programs inside them.
+# Names in JAX's name stacks for equations whose lowering has another name, and for the programs inside them.
 _NAMES = {"scan": "while", "remat2": "checkpoint"}
 _INNER = {("while", "cond_jaxpr"): "cond", ("while", "body_jaxpr"): "body", ("scan", "jaxpr"): "body"}
 
-# Calls that JAX has inlined when it lowers: their names are in no stack.
+# Calls that JAX inlines before lowering: their names are in no stack.
 _INLINED = ("custom_jvp_call", "custom_vjp_call")
 
-# What XLA notes of an instruction made from text without locations; the file is always called so.
+# XLA's note for an instruction made from text without locations. The file always has this name.
 _TEXT_LINE = (
     r'source_file="-" source_line=(\d+)'
     r"(?: source_end_line=\d+)?(?: source_column=\d+)?(?: source_end_column=\d+)?"
 )
-# Of a program that is divided among devices it keeps names alone: ``L4/dot`` is that of line 4 (see
-# ``with_line_names``), ``L14/call/L4/dot`` of one that is called, ``(L4/dot:L8/add)`` of what was merged.
+# In a partitioned program XLA keeps only names: ``L4/dot`` for line 4 (see ``with_line_names``), ``L14/call/L4/dot``
+# inside a called function, ``(L4/dot:L8/add)`` for merged operations.
 _LINE_NAME = r'op_name="(?:[^"]*[/(:])?L(\d+)/[^"]*"'
-# the operation that a line of a module is, without its dialect
+# the operation on a line of a module, without its dialect
 _OPERATION = re.compile(r'^\s*(?:%\S+ = )?"?\w+\.(\w+)')
 _MADE_OF = f"{_TEXT_LINE}|{_LINE_NAME}"
 
 
 class Place:
-    """An equation where it was lowered: inside which other one, and under which names."""
+    """An equation where it was lowered: the equation around it, and its names."""
 
     __slots__ = ("eqn", "outer", "scope", "local_scope", "counter")
 
     def __init__(self, eqn: JaxprEqn, outer: Place | None, scope: str, local_scope: str, counter: Any) -> None:
         self.eqn = eqn
         self.outer = outer
-        # the names around it in the program, and in the function of MLIR's that it is written in
+        # the names around it in the program, and in the MLIR function that it is written in
         self.scope = scope
         self.local_scope = local_scope
-        # that function's counter of values tells it from others
+        # the value counter of that function, which identifies the function
         self.counter = counter
 
     @property
     def source(self) -> SourceInfo | None:
-        """The user's line; of an equation that has none, such as those of a scatter's update, that of the outer one."""
+        """The user's line. An equation without one, such as those in a scatter's update, has the line of the outer equation."""
         place: Place | None = self
         while place is not None and place.eqn.source is None:
             place = place.outer
@@ -71,7 +71,7 @@ class Place:
 
     @property
     def local_name(self) -> str:
-        """The name stack without that of the calls of the function which it is written in: XLA adds that."""
+        """The name stack inside the MLIR function. XLA adds the names of the calls of that function."""
         return _path(self.local_scope, names_of(self.eqn.source), _eqn_name(self.eqn))
 
 
@@ -87,7 +87,7 @@ def _eqn_name(eqn: JaxprEqn) -> str:
 
 
 def _inner_name(eqn: JaxprEqn, jaxpr: Jaxpr) -> str:
-    """``branch_1_fun``, ``body``: what part of ``eqn`` the program ``jaxpr`` is; '' if that has no name."""
+    """``branch_1_fun``, ``body``: the role of the program ``jaxpr`` in ``eqn``; '' if it has no name."""
     for key, value in eqn.params.items():
         for i, each in enumerate(value if isinstance(value, tuple) else (value,)):
             if (each.jaxpr if isinstance(each, ClosedJaxpr) else each) is jaxpr:
@@ -96,16 +96,16 @@ def _inner_name(eqn: JaxprEqn, jaxpr: Jaxpr) -> str:
 
 
 class Places:
-    """Listens to one lowering and notes the equation of every line."""
+    """Observes one lowering and records the equation of every line."""
 
     def __init__(self, name: str) -> None:
         self.name = f"jit({name})"
-        # one for each time that an equation was lowered
+        # one each time an equation is lowered
         self.found: list[Place] = []
         self._open: list[Place] = []
 
     def each(self, ctx: Any, jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-        """The equations of ``jaxpr`` in order; what is written before the next is asked for is ascribed to each."""
+        """The equations of ``jaxpr`` in order. Text written before the next one is requested belongs to the current one."""
         outer = self._open[-1] if self._open else None
         scope = local = self.name
         if outer is not None:
@@ -127,16 +127,16 @@ class Places:
 
 
 def _ascribe(texts: list[str], start: int, index: int) -> None:
-    """Mark the lines in ``texts[start:]`` that have no mark yet."""
+    """Mark the lines in ``texts[start:]`` that are not marked yet."""
     for i in range(start, len(texts)):
         lines = texts[i].split("\n")
         texts[i] = "\n".join(line if _MARK in line else f"{line}{_MARK}{index}" for line in lines)
 
 
 class ModulePlaces:
-    """A module's text, and for each line of it the place that it comes from (None for lines of no equation).
+    """A module's text, and the place of each of its lines (None for lines of no equation).
 
-    ``found`` are all places: equations that needed no line are among them.
+    ``found`` has all places, also those of equations that wrote no line.
     """
 
     __slots__ = ("text", "lines", "found")
@@ -152,7 +152,7 @@ class ModulePlaces:
         return self.lines[number - 1] if 0 < number <= len(self.lines) else None
 
     def located_text(self) -> str:
-        """The module with a location behind every operation."""
+        """The module with a location after every operation."""
         table = _Locations()
         lines = [
             f"{text} loc({table.of(place)})" if text and not text.endswith(("{", ":")) else text
@@ -161,7 +161,7 @@ class ModulePlaces:
         return "\n".join([*lines[:-1], *table.definitions, ""])
 
     def hlo_text(self, hlo: str) -> str:
-        """XLA's program, compiled from this text, with names and places of the user's for notes."""
+        """XLA's program, compiled from this text, with its notes replaced by user names and source places."""
 
         def named(match: re.Match[str]) -> str:
             place = self.line(int(match[1] or match[2]))
@@ -173,21 +173,21 @@ class ModulePlaces:
 def text_lines(metadata: str) -> list[int]:
     """The lines of the StableHLO text that an instruction's metadata names, counted from 1.
 
-    That is one, or those of all that XLA has merged.
+    There is one line, or several if XLA merged operations.
     """
     found = re.search(_MADE_OF, metadata)
     if found is None:
         return []
     if found[1]:
         return [int(found[1])]
-    # of one that is called the innermost line is its own
+    # inside a called function, the innermost line is the operation's
     return [int(line) for each in found[0].split(":") for line in re.findall(r'(?:^|[/("])L(\d+)/', each)[-1:]]
 
 
 def with_line_names(text: str) -> str:
-    """A module in which each operation is called by its line's number: ``text_lines`` finds it in what is made of it.
+    """The module with each operation named by the number of its line; ``text_lines`` finds the number in XLA's program.
 
-    For programs that are divided among devices: the lines themselves do not outlive that.
+    For partitioned programs: XLA's partitioner drops line numbers and keeps names.
     """
     named = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -199,7 +199,7 @@ def with_line_names(text: str) -> str:
 
 
 def extent(info: SourceInfo) -> tuple[int, int, int, int]:
-    """Where an equation's source begins and ends: line, column, line, column; columns from 0. -1 is "not known"."""
+    """The start and end of an equation's source: line, column, line, column; columns from 0. -1 means unknown."""
     code, offset = info[:2]
     nothing = (None, None, None, None)
     found = next(itertools.islice(code.co_positions(), offset // 2, None), nothing)
@@ -211,7 +211,7 @@ def extent(info: SourceInfo) -> tuple[int, int, int, int]:
     return line, column, line if end_line is None else end_line, end_column
 
 
-# A byte in a string of HLO's.
+# An escaped byte in an HLO string.
 _OCTAL = "\\{:03o}"
 
 
@@ -228,7 +228,7 @@ def _metadata(place: Place) -> str:
 
 
 def escaped(text: str, byte: str = "\\{:02X}") -> str:
-    """``text`` as it stands between the quotes of a string of MLIR's, which writes bytes as ``\\0A``."""
+    """``text`` escaped for an MLIR string, which writes bytes as ``\\0A``."""
 
     def one(c: str) -> str:
         if c in '"\\':
@@ -239,7 +239,7 @@ def escaped(text: str, byte: str = "\\{:02X}") -> str:
 
 
 class _Locations:
-    """The aliases of a module's locations, one for each place that differs."""
+    """The aliases of a module's locations, one for each distinct place."""
 
     def __init__(self) -> None:
         self.definitions: list[str] = ["#loc = loc(unknown)"]

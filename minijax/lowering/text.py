@@ -83,10 +83,10 @@ def _nested(array: np.ndarray, dtype: np.dtype) -> str:
     return f"[{', '.join(_nested(row, dtype) for row in array)}]"
 
 
-# An operation of one result in which only the operands' names are left open: what comes before and after them.
+# The text of an operation with one result, before and after the operands' names.
 Line = tuple[str, str]
-# A lowering rule that writes one line, where the types allow it -> function(avals, out_aval) that gives it, or None. So
-# the rule need not be run for a signature that has been met.
+# A lowering rule that writes one line -> function(avals, out_aval) that returns the line, or None if the types need
+# more. The rule then runs once per signature.
 line_rules: dict[Any, Callable[[Sequence[ShapedArray], ShapedArray], Line | None]] = {}
 
 _NUMBERS = frozenset((float, int, np.float32, np.float64, np.int32, np.int64))
@@ -100,9 +100,9 @@ class FunctionWriter:
     def __init__(self, module: Any, indent: str = "    ", counter: list[int] | None = None) -> None:
         self.module = module
         self.lines: list[str] = []
-        # shared with nested regions, so that names stay unique in a function
+        # shared with nested regions, so names are unique in a function
         self.counter = [0] if counter is None else counter
-        # text -> name; and (number, type) -> name, of literals
+        # text -> name; and (number, type) -> name for literals
         self.constants: dict[str, str] = {}
         self.literals: dict[Any, str] = {}
         self.indent = indent
@@ -148,9 +148,9 @@ class FunctionWriter:
         return name
 
     def literal(self, literal: Any) -> str:
-        """The constant of a ``Literal``; the text of a number that the function has already is not made again."""
+        """The constant of a ``Literal``. A number that the function already has is not written again."""
         value = literal.val
-        # zeros are left out since -0.0 == 0.0, which are two constants
+        # zeros are left out: -0.0 == 0.0, but they are two constants
         key = (value, literal.aval) if type(value) in _NUMBERS and value else None
         name = self.literals.get(key)
         if name is None:
@@ -164,9 +164,9 @@ class FunctionWriter:
         return self.constant(np.asarray(value, dtype), ShapedArray((), dtype))
 
     def full(self, value: Any, aval: ShapedArray, scalars: bool = False) -> str:
-        """One value repeated: a scalar that is broadcast, as JAX writes it.
+        """A scalar broadcast to an array, as JAX writes it.
 
-        Where JAX broadcasts it even to a scalar, in rules that it writes by hand, ``scalars`` is true.
+        ``scalars`` is true in those rules where JAX writes a broadcast even to a scalar.
         """
         if aval.dtype == dtypes.float0:
             return self.constant(value, aval)
@@ -175,7 +175,7 @@ class FunctionWriter:
         return self.broadcast(name, scalar, aval.shape, ()) if aval.shape or scalars else name
 
     def broadcast(self, x: str, source: ShapedArray, shape: tuple[int, ...], dims: Sequence[int]) -> str:
-        """``x`` broadcast to ``shape``, its dimensions going to ``dims``."""
+        """``x`` broadcast to ``shape``; its dimensions become ``dims``."""
         target = mlir_type(ShapedArray(shape, source.dtype))
         return self.emit(
             f"stablehlo.broadcast_in_dim {x}, dims = {dims_text(dims)} : ({mlir_type(source)}) -> {target}"
@@ -184,7 +184,7 @@ class FunctionWriter:
     def broadcast_operands(
         self, args: Sequence[str], avals: Sequence[ShapedArray], shape: tuple[int, ...]
     ) -> Sequence[str]:
-        """Elementwise operands, each brought to ``shape``: scalars and size-1 dimensions are repeated."""
+        """Operands of an elementwise operation, each broadcast to ``shape``."""
         for a in avals:
             if a.shape != shape:
                 break
