@@ -140,7 +140,7 @@ def parts(buffer: Buffer, aval: ShapedArray) -> list[Buffer]:
 
 
 def put_together(pieces: Sequence[Buffer], sharding: Sharding, aval: ShapedArray) -> Buffer:
-    """The buffer of an array of type ``aval`` made of its shards on this process's devices, in order, without a copy."""
+    """The buffer of an array of type ``aval`` made of this process's shards, in order of devices, without a copy."""
     if sharding.num_devices == 1:
         return pieces[0]
     return runtime().xla.ArrayImpl(physical_aval(aval), xla_sharding(sharding), list(pieces), True, True)

@@ -250,7 +250,7 @@ def passed_consts(closed: ClosedJaxpr) -> list[bool]:
 
 
 def _const_names(writer: FunctionWriter, closed: ClosedJaxpr, jaxpr: Jaxpr, arguments: Sequence[str]) -> list[str]:
-    """The name of each constant of ``closed`` in ``@main``: an argument, or a constant written into the text if used."""
+    """The name of each constant of ``closed`` in ``@main``: an argument, or a constant in the text if it is used."""
     if not closed.consts:
         return []
     read = set(jaxpr.outvars).union(*[eqn.invars for eqn in jaxpr.eqns])

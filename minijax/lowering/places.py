@@ -58,7 +58,7 @@ class Place:
 
     @property
     def source(self) -> SourceInfo | None:
-        """The user's line. An equation without one, such as those in a scatter's update, has the line of the outer equation."""
+        """The user's line; an equation without one (in a scatter's update) has that of the outer equation."""
         place: Place | None = self
         while place is not None and place.eqn.source is None:
             place = place.outer
@@ -105,7 +105,7 @@ class Places:
         self._open: list[Place] = []
 
     def each(self, ctx: Any, jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-        """The equations of ``jaxpr`` in order. Text written before the next one is requested belongs to the current one."""
+        """The equations of ``jaxpr`` in order. Text written before the next is requested belongs to the current one."""
         outer = self._open[-1] if self._open else None
         scope = local = self.name
         if outer is not None:
