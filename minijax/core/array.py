@@ -1,7 +1,7 @@
 """Arrays: immutable values with a dtype and weak type, on the host (NumPy) or on a device.
 
-An ``Array`` holds a NumPy value, a device buffer, or both: it moves lazily, at first need, and remembers.
-Operators, indexing, methods and devices are given to it by ``minijax.numpy.operators``, which can compute them.
+An ``Array`` holds a NumPy value, a device buffer, or both. It is copied at first use, and keeps both copies.
+``minijax.numpy.operators`` adds operators, indexing, methods and devices to it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from minijax.core.avals import AnyArray, ShapedArray, divided_by, dtype_name
 from minijax.core.keys import KeyType, impl_of, is_key, keys_of, words_of
 from minijax.core.refs import AbstractRef
 
-# Set by the backend, whose buffers these are: buffer -> read-only NumPy array; NumPy value, type, device -> buffer.
+# Set by the backend: buffer -> read-only NumPy array; NumPy value, type, device -> buffer.
 fetch_buffer: Callable[[Any], np.ndarray]
 place_value: Callable[[Any, ShapedArray, Any], Any]
-# The same for what lies on several devices: buffer, sharding, type -> NumPy value.
+# Set by the backend for buffers over several devices: buffer, sharding, type -> NumPy value.
 gather_parts: Callable[[Any, Any, ShapedArray], Any]
 
 
@@ -30,7 +30,7 @@ def set_transfers(
     place: Callable[[Any, ShapedArray, Any], Any],
     gather: Callable[[Any, Any, ShapedArray], Any],
 ) -> None:
-    """Install the functions that copy a device buffer to the host, a value to a device, and parts to the host."""
+    """Install the functions that copy a device buffer to the host, a value to a device, and shards to the host."""
     global fetch_buffer, place_value, gather_parts
     fetch_buffer, place_value, gather_parts = fetch, place, gather
 
@@ -39,10 +39,10 @@ class Array(AnyArray):
     """An immutable n-dimensional array: ``shape``, ``dtype``, ``weak_type``.
 
     Made by ``minijax.numpy.array`` and by every operation; not by calling this class. The slots ``_np`` (a NumPy array
-    or scalar that nobody may write to) and ``_buffer`` (a device buffer) are unset while there is none: so
-    evaluation reads ``x._np`` with no test, and whatever is not an array on the host raises AttributeError.
+    or scalar that nobody may write to) and ``_buffer`` (a device buffer) are unset while there is none. So evaluation
+    reads ``x._np`` without a test; anything that is not an array on the host raises AttributeError.
 
-    An array of random keys has the shape and type of keys; ``_np`` and ``_buffer`` are as ``core.keys`` says.
+    An array of random keys has the shape and type of keys; ``core.keys`` describes its ``_np`` and ``_buffer``.
     """
 
     __slots__ = ("_np", "_buffer", "aval", "__weakref__")
@@ -52,7 +52,7 @@ class Array(AnyArray):
     _np: Any
     _buffer: Any
     __hash__ = None  # type: ignore[assignment]
-    # one object for each type and way to lie over several devices, for who lies so
+    # MeshArray only: one object for each pair of type and sharding
     kind: object = None
 
     def __init__(self, value: Any, aval: ShapedArray) -> None:
@@ -60,7 +60,7 @@ class Array(AnyArray):
         self.aval = aval
 
     def _value(self) -> Any:
-        """The NumPy value, fetched from the device at first need."""
+        """The NumPy value, fetched from the device at first use."""
         try:
             return self._np
         except AttributeError:
@@ -70,7 +70,7 @@ class Array(AnyArray):
 
     @property
     def on_host(self) -> bool:
-        """Whether the value is on the host, so that reading it waits for nothing."""
+        """Whether the value is on the host, so that reading it does not wait."""
         return hasattr(self, "_np")
 
     @property
@@ -79,7 +79,7 @@ class Array(AnyArray):
         return hasattr(self, "_buffer")
 
     def forget_host_copy(self) -> None:
-        """Drop the NumPy value: the buffer was donated, and so the array is deleted."""
+        """Drop the NumPy value: the buffer was donated, so the array is deleted."""
         if self.on_host:
             del self._np
 
@@ -111,7 +111,7 @@ class Array(AnyArray):
             return value.astype(dtype)
         if copy:
             return value.copy()
-        # a view can be unlocked as long as the array that owns its memory can be written to
+        # a view can be unlocked while the array that owns its memory is writable
         owner = value if value.base is None else value.base
         if isinstance(owner, np.ndarray):
             owner.flags.writeable = False
@@ -124,7 +124,7 @@ class Array(AnyArray):
         try:
             return value.__dlpack__(**kwargs)
         except BufferError:
-            # who asks by a version of the protocol that cannot say "read-only" gets a copy
+            # an old version of the protocol cannot say "read-only": it gets a copy
             return value.copy().__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -193,7 +193,7 @@ class Array(AnyArray):
             return f"Array([], shape={self.aval.shape}, dtype={name}{weak})"
         body = np.array2string(value, prefix="Array(", separator=", ", suffix=",")
         tail = f"dtype={name}{weak})"
-        # JAX's measure and JAX's gap: a type that does not fit into the last line stays in it, further to the right
+        # as JAX prints it: a type that does not fit into the last line stays on it, further to the right
         fits = len(body) - body.rfind("\n") + 2 + len(tail) <= np.get_printoptions()["linewidth"]
         return f"Array({body},{' ' if fits else '      '}{tail}"
 
@@ -211,7 +211,7 @@ _new = object.__new__
 
 
 def _fetched(buffer: Any, aval: ShapedArray) -> Any:
-    """The NumPy value of the array of type ``aval`` that is in a device buffer."""
+    """The NumPy value of an array of type ``aval`` in a device buffer."""
     value = fetch_buffer(buffer)
     return keys_of(value, aval.dtype) if type(aval.dtype) is KeyType else value
 
@@ -225,9 +225,9 @@ def device_array(buffer: Any, aval: ShapedArray) -> Array:
 
 
 class CommittedArray(Array):
-    """An array that the user put on ``device``, or that was computed from one: what is computed with it stays there.
+    """An array that the user put on ``device``, or a result computed from one. Results follow it to that device.
 
-    Its slot ``_np`` is never set, so evaluation, which reads that first, comes upon it only on its slow path.
+    Its slot ``_np`` is never set. Evaluation reads that slot first, so only its slow path handles committed arrays.
     """
 
     __slots__ = ("device", "_host")
@@ -258,14 +258,14 @@ class CommittedArray(Array):
 
 
 class MeshArray(CommittedArray):
-    """An array that lies on the devices of a sharding: ``_buffer`` is a buffer over them, ``device`` the sharding.
+    """An array over the devices of a sharding: ``_buffer`` is a buffer over them, ``device`` is the sharding.
 
-    What is computed with it is computed on these devices, by a program that XLA divides among them. ``kind`` is one
-    object for each type and sharding, and holds both: calls are told by it, since the hash of a sharding takes a while,
-    and the results of a call are made by filling two slots of each.
+    XLA partitions the programs that take it over these devices. ``kind`` is one object for each pair of type and
+    sharding and holds both. It is the key of a call, since hashing a sharding is slow; a result of a call is made by
+    filling two slots.
 
-    One that was computed on the host, and is on each device only because a mesh is set, is ``computed_on_host``: so is
-    what is computed of such arrays alone, as long as the value is at hand.
+    An array that was computed on the host, and is on each device only because a mesh is set, is ``computed_on_host``.
+    So are results computed only from such arrays, while the value is on the host.
     """
 
     __slots__ = ("kind", "computed_on_host")
@@ -286,8 +286,8 @@ class MeshArray(CommittedArray):
             pass
         if self.aval.unreduced:
             raise NotImplementedError(
-                f"The value of an array of type {self.aval.str_short()} is a sum over devices that has not been taken. "
-                "Take it first, with sharding.reshard(x, P(...))."
+                f"An array of type {self.aval.str_short()} is unreduced: each device has a term of its value. "
+                "Sum the terms first, with sharding.reshard(x, P(...))."
             )
         value = self._host = gather_parts(self._buffer, self.device, self.aval)
         return value
@@ -305,12 +305,12 @@ class MeshArray(CommittedArray):
 
     @property
     def assignment(self) -> tuple[Any, ...]:
-        """The devices, in the order in which programs are given them."""
+        """The devices, in the order that programs use."""
         return self.device.assignment  # type: ignore[no-any-return]
 
 
 def placed_type(aval: ShapedArray, sharding: Any) -> ShapedArray:
-    """The type of an array of type ``aval`` that lies as ``sharding`` says: see ``core.explicit``."""
+    """The type of an array of type ``aval`` with sharding ``sharding``: see ``core.explicit``."""
     mesh = getattr(sharding, "mesh", None)
     if type(aval) is ShapedArray and (mesh is None or not mesh.any_explicit):
         return aval
@@ -318,7 +318,7 @@ def placed_type(aval: ShapedArray, sharding: Any) -> ShapedArray:
 
 
 class Kind:
-    """A type of arrays and the place where they lie: a sharding, a device, or None."""
+    """A type of arrays and their place: a sharding, a device, or None."""
 
     __slots__ = ("aval", "place")
 
@@ -332,7 +332,7 @@ MOST_KINDS = 8192
 
 
 def kind_of(aval: ShapedArray, place: Any) -> Kind:
-    """One object for arrays of this type at this place: the ``MeshArray.kind`` of those that a sharding divides."""
+    """The one object for this type and place; it is the ``MeshArray.kind`` of sharded arrays."""
     found = _kinds.get((aval, place))
     if found is None:
         if len(_kinds) >= MOST_KINDS:
@@ -341,12 +341,12 @@ def kind_of(aval: ShapedArray, place: Any) -> Kind:
     return found
 
 
-# The classes of arrays that are where the user put them.
+# The classes of committed arrays.
 HELD: frozenset[type] = frozenset((CommittedArray, MeshArray))
 
 
 def committed(x: Any, device: Any) -> Any:
-    """``x`` on ``device``, if it is an array that may be anywhere; tracers, committed and float0 arrays stay."""
+    """``x`` on ``device`` if it is an uncommitted array; tracers, committed and float0 arrays stay."""
     if type(x) is not Array and type(x) is not LiteralArray:
         return x
     out = CommittedArray(place_value(x._value(), x.aval, device), x.aval, device)
@@ -355,22 +355,22 @@ def committed(x: Any, device: Any) -> Any:
 
 
 def uncommitted(x: Any) -> Any:
-    """The value of a committed array as an array that may be anywhere; anything else as it is."""
+    """A committed array as an uncommitted one; anything else is returned as it is."""
     return Array(x._value(), placed_type(x.aval, None)) if type(x) in HELD else x
 
 
 def retyped(x: Array, aval: ShapedArray) -> Array:
-    """``x`` where it is, with type ``aval``, which differs from its own in weakness only."""
+    """``x`` in place, with type ``aval``, which differs from its own only in weakness."""
     if isinstance(x, CommittedArray):
         return type(x)(x._buffer, aval, x.device)
     return Array(x._value(), aval) if x.on_host else device_array(x._buffer, aval)
 
 
 def common_device(args: Sequence[Any], name: str, label: Callable[[int], str] = "args[{}]".format) -> Any:
-    """The device that those of ``args`` that are committed are on; None if none is.
+    """The device of the committed arrays among ``args``; None if there are none.
 
-    If one of them lies over a mesh, it is the tuple of the mesh's devices. ValueError if they are on others.
-    ``name`` is the operation's, and ``label`` names an operand, for its message.
+    If one of them is over a mesh, the result is the tuple of the mesh's devices. ValueError if two are on different
+    devices; ``name`` is the operation in its message, and ``label`` names an operand.
     """
     found: Any = None
     over_mesh = False
@@ -396,7 +396,7 @@ def common_device(args: Sequence[Any], name: str, label: Callable[[int], str] = 
 
 
 def _check_left_mesh(x: CommittedArray, label: str, name: str) -> None:
-    """ValueError if the operand ``x``, on one device, has a type that still says how several divide it."""
+    """ValueError if the operand ``x`` is on one device but its type is sharded over several."""
     size = getattr(getattr(x.aval.sharding, "mesh", None), "size", 1)
     if size > 1:
         raise ValueError(
@@ -407,7 +407,7 @@ def _check_left_mesh(x: CommittedArray, label: str, name: str) -> None:
 
 
 def placed_text(x: CommittedArray, label: str, name: str) -> str:
-    """Where the operand ``label`` of ``name`` lies, in words."""
+    """The place of the operand ``label`` of ``name``, in words."""
     devices = x.assignment if isinstance(x, MeshArray) else (x.device,)
     return (
         f"argument {label} of {name} with shape {x.aval} and with device ids {[each.id for each in devices]} on "
@@ -416,11 +416,11 @@ def placed_text(x: CommittedArray, label: str, name: str) -> str:
 
 
 class LiteralArray(Array):
-    """A scalar that a rule or a function wrote down. Staging makes it a literal, where a user's array is a constvar.
+    """A scalar that a rule or a function of minijax wrote. Staging makes it a literal; a user's array is a constvar.
 
-    ``written`` is what a jaxpr holds: what it was made from, if that was Python's (0.7 rather than the float32 nearest
-    to it, False rather than NumPy's), or what ``literal`` made of its value when it was first asked. ``atom`` is the
-    jaxpr's literal that was made of it when an equation first read it: the others have the same one.
+    ``written`` is the scalar that a jaxpr holds: the Python scalar that it was made from (0.7, not the nearest float32;
+    False, not NumPy's), or else the result of ``literal``. ``atom`` is the jaxpr literal, made when an equation first
+    reads it and shared by the others.
     """
 
     __slots__ = ("written", "atom")
@@ -429,7 +429,7 @@ class LiteralArray(Array):
     atom: Any
 
     def literal(self) -> Any:
-        """What a jaxpr holds: a Python scalar if weakly typed, so that it stays weak, a NumPy scalar otherwise."""
+        """The scalar that a jaxpr holds: Python's if weakly typed (so that it stays weak), else NumPy's."""
         try:
             return self.written
         except AttributeError:
@@ -457,7 +457,7 @@ def scalar_aval(kind: type) -> ShapedArray:
 
 
 def check_int(x: int) -> None:
-    """OverflowError for a Python integer beyond the type that these have: int32, or int64 with x64 enabled."""
+    """OverflowError for a Python integer that does not fit int32, or int64 with x64 enabled."""
     if not -0x80000000 <= x <= 0x7FFFFFFF:
         bits = 63 if x64_enabled() else 31
         if not -(1 << bits) <= x < 1 << bits:
@@ -480,7 +480,7 @@ def _from_scalar(x: Any) -> Array:
 
 
 class _Typed:
-    """What has the type of a Python scalar: a number that a transformation hands on to a function of the user's."""
+    """A Python scalar with an aval: a transformation passes it to the user's function."""
 
     __slots__ = ()
     kind: type
@@ -522,7 +522,7 @@ _TYPED: dict[type, type] = {int: TypedInt, float: TypedFloat, complex: TypedComp
 
 
 def as_value(x: Any) -> Any:
-    """``x`` as a function of the user's is given it: a tracer, an ``Array``, or the Python scalar that it is."""
+    """``x`` as the user's function gets it: a tracer, an ``Array``, or a Python scalar."""
     if isinstance(getattr(x, "aval", None), (ShapedArray, AbstractRef)) or type(x) is bool:
         return x
     typed = _TYPED.get(type(x))
@@ -543,12 +543,12 @@ def _from_numpy(x: Any) -> Array:
         return LiteralArray(x.astype(aval.dtype)[()], aval)
     if type(x) is not np.ndarray:
         _refuse_masked(x)
-    # A copy, always: the caller may write to ``x`` afterwards, and results may be views of their operands.
+    # Always a copy: the caller may write to ``x`` afterwards, and results may be views of their operands.
     return Array(np.array(x, dtype=aval.dtype), aval)
 
 
 def _refuse_masked(x: Any) -> None:
-    """ValueError for a masked array, since arrays have no masks: which values are meant, the caller must say."""
+    """ValueError for a masked array: arrays have no masks, so the caller has to choose the values."""
     if isinstance(x, np.ma.MaskedArray):
         raise ValueError(
             "numpy masked arrays are not supported as direct inputs: their mask would be lost. Use x.filled(value), "
@@ -559,7 +559,7 @@ def _refuse_masked(x: Any) -> None:
 def as_array(x: Any) -> Array:
     """``x`` as an ``Array``: Python scalars become weakly typed, 64-bit values 32-bit ones unless x64 is enabled.
 
-    Raises TypeError for what is not array-like.
+    Raises TypeError for anything that is not array-like.
     """
     if isinstance(x, Array):
         return x
@@ -572,7 +572,7 @@ def as_array(x: Any) -> Array:
 
 
 def not_an_array(value: Any) -> TypeError:
-    """The error for a ``value`` that cannot be an array, which it holds: ``bind`` says which operand that was."""
+    """The error for a ``value`` that cannot be an array. It holds the value, so that ``bind`` can name the operand."""
     error = TypeError(f"Value {value!r} of type {type(value)} is not a valid JAX type")
     error.refused = value  # type: ignore[attr-defined]
     return error
@@ -581,7 +581,7 @@ def not_an_array(value: Any) -> TypeError:
 def _protocol(x: Any) -> Any:
     """``x`` as a scalar, or converted by ``__jax_array__``; TypeError for anything else.
 
-    What can only be converted by ``__array__`` is refused, as in JAX: ``jnp.asarray`` is there to ask for that.
+    An object that has only ``__array__`` is refused, as in JAX. ``jnp.asarray`` converts it.
     """
     if isinstance(x, _SCALAR_TYPES):  # a subclass, such as an IntEnum
         kind: Any = next(kind for kind in _SCALAR_TYPES if isinstance(x, kind))
@@ -590,7 +590,7 @@ def _protocol(x: Any) -> Any:
     if method is not None:
         return method()
     if is_foreign(x):
-        # immutable, as ours are: on a processor without a copy
+        # immutable, as our arrays are: on a CPU no copy is needed
         if hasattr(getattr(x, "dtype", None), "_impl"):  # random keys
             aval = _foreign_aval(x)
             return Array(keys_of(np.asarray(x._base_array), aval.dtype), aval)
@@ -600,7 +600,7 @@ def _protocol(x: Any) -> Any:
 
 
 def is_array_like(x: Any) -> bool:
-    """Whether ``x`` can be an argument of a primitive, or stands for one: arrays, tracers, stand-ins, numbers."""
+    """Whether ``x`` can be an argument of a primitive: an array, a tracer, a ShapeDtypeStruct, a number."""
     return (
         isinstance(x, (AnyArray, np.generic, *_SCALAR_TYPES))
         or (isinstance(x, np.ndarray) and x.dtype.kind not in "OSU")
@@ -611,13 +611,13 @@ def is_array_like(x: Any) -> bool:
 
 
 def is_foreign(x: Any) -> bool:
-    """Whether ``x`` is an array of another library that is built like this one: of JAX itself."""
+    """Whether ``x`` is an array of JAX itself."""
     return hasattr(type(x), "__array__") and hasattr(x, "aval") and not isinstance(x, AnyArray)
 
 
 def _foreign_aval(x: Any) -> ShapedArray:
     dtype = x.dtype
-    if not isinstance(dtype, np.dtype):  # of random keys, or another that NumPy does not know
+    if not isinstance(dtype, np.dtype):  # random keys, or another dtype that NumPy does not know
         dtype = impl_of(dtype._impl).dtype if hasattr(dtype, "_impl") else np.asarray(x).dtype
     dtypes.check_valid_dtype(dtype, x)
     return ShapedArray(x.shape, _canonical(dtype), getattr(x, "weak_type", False))
@@ -630,7 +630,7 @@ _numpy_avals: dict[Any, ShapedArray] = {}
 def numpy_aval(x: Any) -> ShapedArray:
     """The type of a NumPy array or scalar. TypeError if arrays cannot have it."""
     dtype = x.dtype
-    if dtype.isbuiltin != 1:  # byte-swapped, structured, or of ml_dtypes: its number does not tell
+    if dtype.isbuiltin != 1:  # byte-swapped, structured, or of ml_dtypes: its number is not unique
         dtypes.check_valid_dtype(dtype, x)
         return ShapedArray(x.shape, _canonical(dtype))
     key = (x.shape, dtype.num, x64_enabled())
@@ -643,11 +643,11 @@ def numpy_aval(x: Any) -> ShapedArray:
     return aval
 
 
-_ndarray = np.ndarray  # one look-up less: this runs for every operand of every rule
+_ndarray = np.ndarray  # saves a lookup: this runs for every operand of every rule
 
 
 def get_aval(x: Any) -> Any:
-    """The type of ``x``: a tracer, an array, a reference, or anything ``as_array`` takes. Raises TypeError."""
+    """The type of ``x``: a tracer, an array, a reference, or anything that ``as_array`` takes. Raises TypeError."""
     if isinstance(x, AnyArray):
         return x.aval
     if type(x) is _ndarray:

@@ -1,8 +1,8 @@
-"""Python's garbage collector while a large program grows.
+"""Python's garbage collector while a large program is staged or lowered.
 
-It looks at new objects often, and at all that the process has each time that this has grown by a quarter. What staging
-and lowering make lives on, so looking at it again finds nothing; with 100,000 equations that took longer than making
-them.
+The collector scans new objects often, and all objects of the process each time their number has grown by a quarter.
+The objects that staging and lowering make stay alive, so a full scan finds nothing. With 100,000 equations the scans
+took longer than making the equations.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import ParamSpec, TypeVar
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-# What has been looked at is looked at again after so many passes over new objects; Python begins with 10.
+# Old objects are scanned again after this many scans of new objects. Python's default is 10.
 RARELY = 1000
 
 
 def collecting_new_objects(work: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """``work``, during which the collector looks for garbage among new objects, and a hundred times more rarely among
-    those that it has seen.
+    """``work``, decorated: while it runs, the collector scans old objects a hundred times less often.
 
-    Where it does so as rarely already (by the user's setting, or because of an outer ``work``) nothing is changed; a
-    setting that is made meanwhile stays.
+    Nothing changes if it scans them that rarely already (by the user's setting, or in an outer ``work``). A setting
+    that is made meanwhile stays.
     """
 
     @functools.wraps(work)

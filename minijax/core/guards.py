@@ -1,9 +1,9 @@
-"""Guards: what may forbid tracing and compiling for a while, and moving arrays between the host and devices.
+"""Guards: objects that can forbid tracing, compiling, and transfers between the host and devices.
 
-A cache that has missed, and is about to trace or compile, tests ``if guards:`` and calls ``check``. On a hit
-nobody asks, so a guard costs a cached call nothing. Observers cannot do this: one that raises is removed.
+After a cache miss, code that is about to trace or compile tests ``if guards:`` and calls ``check``. A cache hit does
+not test this, so a guard costs a cached call nothing. An observer cannot be a guard: one that raises is removed.
 
-Whoever moves an array tests ``if transfer_guards:`` and calls ``check_transfer``.
+Code that moves an array tests ``if transfer_guards:`` and calls ``check_transfer``.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ guards: list[Guard] = []
 
 
 class Guard:
-    """Counts what is traced or compiled on its thread, and raises beyond ``allowed``.
+    """Counts traces and compilations on its thread, and raises after ``allowed`` of them.
 
-    What is traced or compiled as a part of tracing something else counts with that, and a program that was traced
-    while the guard stood may be compiled too.
+    Tracing inside the tracing of another function counts as part of it. A program that was traced while the guard was
+    active may also be compiled.
     """
 
     __slots__ = ("thread", "allowed", "level", "traced", "misses")
@@ -38,11 +38,11 @@ class Guard:
         self.allowed = allowed
         self.level = state.dynamic.level
         self.traced: set[str] = set()
-        # what was let pass, as text
+        # the traces and compilations so far, as text
         self.misses: list[str] = []
 
     def note(self, kind: str, name: str, reason: str) -> None:
-        """``name`` is about to be traced or compiled (``kind``). RecompilationError if that is one too many."""
+        """Count a trace or compilation (``kind``) of ``name``. RecompilationError if that is one too many."""
         if kind == "traced":
             self.traced.add(name)
         elif name in self.traced:
@@ -52,7 +52,7 @@ class Guard:
             return
         allowance = f"after the {self.allowed} that no_recompile allows" if self.allowed else "in no_recompile"
         before = "".join(f"\n  before that, {miss}" for miss in self.misses[:-1])
-        # ``reason`` itself ends in what to do about it: see ``api.misses``
+        # ``reason`` ends in its own advice: see ``api.misses``
         advice = getattr(reason, "advice", "") or "Call it once before the block, with arguments of the same types."
         raise RecompilationError(
             f"{name} would be {kind} {allowance}.\n  Why: {reason}\n  Where: {source_line()}{before}\n{advice}",
@@ -63,11 +63,11 @@ class Guard:
 def check(kind: str, name: str, explain: Callable[[], str]) -> None:
     """Tell this thread's guards, innermost first, that ``name`` is about to be 'traced' or 'compiled'.
 
-    ``explain`` gives the reason, once it is needed.
+    ``explain()`` returns the reason; it is called only if the reason is needed.
     """
     me, reason = get_ident(), None
     for guard in reversed(tuple(guards)):
-        # what happens while another function is being traced is a part of that
+        # this belongs to the outer function that is being traced
         if guard.thread == me and state.dynamic.level <= guard.level:
             reason = explain() if reason is None else reason
             guard.note(kind, name, reason)
@@ -78,7 +78,7 @@ transfer_guards: list[str] = []
 
 
 class _Slowly(observe.Observer):
-    """Looks at nothing; while it is there, calls of cached programs take the way on which transfers are noticed."""
+    """An observer without hooks. While it is subscribed, cached calls take the path that notices transfers."""
 
 
 _slowly = _Slowly()
@@ -97,7 +97,7 @@ def _stop_transfer_guards() -> None:
 
 
 class _Asked(threading.local):
-    """Whether a thread is inside of ``device_get``."""
+    """Whether a thread is inside ``device_get``."""
 
     on = False
 
@@ -107,7 +107,7 @@ _asked = _Asked()
 
 @contextlib.contextmanager
 def asked_for() -> Iterator[None]:
-    """What this thread moves in the block is what the user asked for."""
+    """Context manager: transfers of this thread in the block are explicit."""
     outer, _asked.on = _asked.on, True
     try:
         yield
@@ -120,10 +120,10 @@ for _direction in ("", "_host_to_device", "_device_to_device", "_device_to_host"
 
 
 def check_transfer(direction: str, aval: Any, explicit: bool = False) -> None:
-    """An array of type ``aval`` is about to move, ``host_to_device``, ``device_to_device`` or ``device_to_host``.
+    """Check a transfer of an array of type ``aval``: ``host_to_device``, ``device_to_device`` or ``device_to_host``.
 
-    ``explicit`` if the user asked for that by ``device_put`` or ``device_get``. JaxRuntimeError if this thread's guard
-    forbids it; a line on standard error if it is to be logged.
+    ``explicit`` means that the user called ``device_put`` or ``device_get``. JaxRuntimeError if this thread's guard
+    forbids the transfer; a line on standard error if it logs.
     """
     level = transfer_level(direction)
     action, _, every = level.partition("_")

@@ -1,10 +1,9 @@
-"""Element types of random keys: ``key<fry>``, and how the values of such an array are kept.
+"""Element types of random keys, ``key<fry>``, and how their values are stored.
 
-A key is a handful of 32-bit words that only random functions may look into. An array of keys has its own type and its
-own shape; on a device it is the *physical* array of words, ``uint32`` with the words along a last dimension
-more (``physical_aval``). On the host it is a NumPy array of the same shape, each element of which is the bytes of one
-key (``KeyType.storage``), so that NumPy rearranges keys as it does numbers; nobody outside the engine gets to
-see that.
+A key is a few 32-bit words that only random functions may read. An array of keys has its own dtype and its own shape.
+On a device it is the *physical* array of words: ``uint32`` with one more dimension for the words (``physical_aval``).
+On the host it is a NumPy array of the same shape whose elements are the bytes of one key each (``KeyType.storage``), so
+NumPy rearranges keys as it does numbers. Users never see the stored form.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ WORD = np.dtype(np.uint32)
 
 
 class extended(np.generic):  # noqa: N801, as JAX names it
-    """What the element types that NumPy does not have are under: ``jnp.issubdtype(x.dtype, dtypes.extended)``."""
+    """The parent of all dtypes that NumPy does not have: ``jnp.issubdtype(x.dtype, dtypes.extended)``."""
 
 
 class prng_key(extended):  # noqa: N801
-    """What the element types of random keys are under: ``jnp.issubdtype(x.dtype, dtypes.prng_key)``."""
+    """The parent of the dtypes of random keys: ``jnp.issubdtype(x.dtype, dtypes.prng_key)``."""
 
 
 class PRNGImpl:
-    """A way of making random bits, by name: ``name``, the ``tag`` in types, and the ``key_shape`` of a key's words.
+    """An implementation of random keys: its ``name``, its ``tag`` in types, and the ``key_shape`` of a key's words.
 
-    There is one object for each (name, key_shape, tag). What it computes is registered in ``ops.random.bits``;
-    ``theirs`` is JAX's own of that name, if it was met, which may be of a user's making.
+    There is one object for each (name, key_shape, tag). Its functions are registered in ``ops.random.bits``. ``theirs``
+    is JAX's implementation of that name if one was imported; a user may have made it.
     """
 
     __slots__ = ("name", "key_shape", "tag", "dtype", "theirs")
@@ -55,7 +54,7 @@ class PRNGImpl:
 
     @classmethod
     def made(cls, name: str, key_shape: Any, tag: str) -> PRNGImpl:
-        """A new one, which from now on is that of its name: keys of one that was called so stay what they are."""
+        """A new implementation, which replaces the one of its name. Existing keys keep theirs."""
         cls.known.pop((name, tuple(map(int, key_shape)), tag), None)
         return cls(name, key_shape, tag)
 
@@ -76,10 +75,10 @@ class PRNGImpl:
 
 
 class KeyType:
-    """The element type of arrays of keys of one ``impl``; it stands where other arrays have a ``numpy.dtype``.
+    """The dtype of arrays of keys of implementation ``impl``, in the place of a ``numpy.dtype``.
 
-    It has of a dtype's attributes those that make sense: ``name``, ``itemsize``, ``type``, and ``kind``, which is 'k'
-    and no other type's. There is one object for each implementation: ``KeyType(impl) is impl.dtype``.
+    It has the attributes of a dtype that make sense for keys: ``name``, ``itemsize``, ``type``, and ``kind``, which is
+    'k'. There is one object for each implementation: ``KeyType(impl) is impl.dtype``.
     """
 
     __slots__ = ("impl",)
@@ -126,7 +125,7 @@ class KeyType:
         return self
 
 
-# Those that JAX has, in its order.
+# JAX's implementations, in its order.
 PHILOX2, PHILOX4 = PRNGImpl("philox2x32", (1,), "phx2"), PRNGImpl("philox4x32", (2,), "phx4")
 THREEFRY = PRNGImpl("threefry2x32", (2,), "fry")
 RBG, UNSAFE_RBG = PRNGImpl("rbg", (4,), "rbg"), PRNGImpl("unsafe_rbg", (4,), "urbg")
@@ -134,7 +133,7 @@ THREEFRY4 = PRNGImpl("threefry4x32", (4,), "fry4")
 
 
 def impl_of(theirs: Any) -> PRNGImpl:
-    """Our implementation for one of JAX's, which is the same or borrowed from it."""
+    """Our implementation for one of JAX's: the same algorithm, or JAX's borrowed."""
     ours = PRNGImpl(theirs.name, theirs.key_shape, theirs.tag)
     ours.theirs = theirs
     return ours
@@ -155,18 +154,18 @@ def key_type(name: str) -> KeyType:
 
 
 def storage(dtype: Any) -> np.dtype:
-    """The NumPy type in which values of ``dtype`` are kept on the host: itself, but for keys."""
+    """The NumPy dtype that stores values of ``dtype`` on the host: ``dtype`` itself, except for keys."""
     return dtype.storage if type(dtype) is KeyType else dtype
 
 
 def words_of(value: Any, dtype: KeyType) -> np.ndarray:
-    """The physical array of keys that are kept as ``value``: ``uint32``, a key's words along the last dimensions."""
+    """The physical array of keys stored as ``value``: ``uint32``, with a key's words along the last dimensions."""
     keys = np.ascontiguousarray(value)
     return keys.reshape(-1).view(WORD).reshape(np.shape(value) + dtype.impl.key_shape)
 
 
 def keys_of(words: Any, dtype: KeyType) -> np.ndarray:
-    """How keys are kept whose physical array is ``words``: the inverse of ``words_of``, without a copy if it can be."""
+    """The stored form of keys whose physical array is ``words``: the inverse of ``words_of``; a view if possible."""
     shape = words.shape[: words.ndim - len(dtype.impl.key_shape)]
     flat = np.ascontiguousarray(words, WORD).reshape(-1)
     return flat.view(dtype.storage).reshape(shape)

@@ -1,7 +1,6 @@
-"""How the elements of an array lie in a device's memory, as data: ``Layout``, and with where it lies, ``Format``.
+"""The order of an array's elements in device memory: ``Layout``; with a sharding: ``Format``.
 
-Arrays of minijax lie with their last axis innermost, which XLA's default is too. Other layouts can be described and
-compared.
+In minijax the last axis of an array is innermost, as in XLA's default. Other layouts can be described and compared.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ class AutoLayout:
 
 
 class Layout:
-    """The axes from the outermost to the innermost, and the tiles that a device divides them into, if it does.
+    """The axes from the outermost to the innermost, and the tiles of a device, if it has tiles.
 
     Args:
       major_to_minor: the axes, the one along which elements are farthest apart first.
@@ -63,7 +62,7 @@ class Layout:
 
 
 class Format:
-    """A layout and a sharding: how elements lie, and on which device. Either may be None, for what is usual.
+    """A layout and a sharding. Either may be None, for the default.
 
     Raises:
       ValueError: a layout without a sharding. TypeError: something else in the place of either.
@@ -90,7 +89,7 @@ class Format:
         self.layout, self.sharding = layout, sharding
 
     def place_for(self, ndim: int) -> Sharding | None:
-        """The sharding, to put an array of ``ndim`` dimensions there.
+        """The sharding for an array of ``ndim`` dimensions.
 
         NotImplementedError for a layout in which the last axis is not innermost.
         """

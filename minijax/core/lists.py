@@ -1,4 +1,4 @@
-"""Splitting lists by flags and putting them together again: what every rule with a subjaxpr does to its operands."""
+"""Split lists by flags and merge them again, as every rule of a primitive with a jaxpr does to its operands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def partition(flags: Sequence[bool], items: Sequence[Any]) -> tuple[list[Any], l
 
 
 def merge(flags: Sequence[bool], false: Iterable[Any], true: Iterable[Any]) -> list[Any]:
-    """What ``partition`` split, together again."""
+    """Merge the two lists of ``partition``."""
     f, t = iter(false), iter(true)
     return [next(t) if flag else next(f) for flag in flags]
 

@@ -1,9 +1,9 @@
-"""The latest misses of the caches of staged functions, kept whether or not anybody watches.
+"""The latest cache misses of staged functions. They are always kept.
 
-A miss traces, and mostly compiles: noting it is little beside that, and what is noted is put into words when somebody
-asks. A hit knows nothing of this module. Only text, numbers and the code that called are kept, so no function and no
-value of the user's lives longer for it. All misses are counted; of the entries the latest
-``MOST_KEPT`` are there, and of the functions the first ``MOST_NAMES`` are counted one by one.
+A miss traces and usually compiles, so recording it costs little in comparison; its explanation is written only when
+somebody asks. A cache hit does not use this module. An entry holds only text, numbers and the code of the call, so it
+keeps no function and no value of the user alive. All misses are counted. The latest ``MOST_KEPT`` entries are kept, and
+the first ``MOST_NAMES`` functions are counted separately.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ MOST_NAMES = 1000
 
 
 class Missed:
-    """One miss.
+    """One cache miss.
 
     Attributes:
-      number: its place among all misses of this process, from 0.
+      number: its number among all misses of this process, from 0.
       cache: the kind of cache: 'staging', 'body', 'compilation'.
       name: the function's name.
-      subject: the function as errors call it: ``f at file.py:12``.
-      reason: why it missed; an ``api.differences.Miss`` has parts besides its text.
+      subject: the function as error messages name it: ``f at file.py:12``.
+      reason: why the cache missed; an ``api.differences.Miss`` has parts besides its text.
       place: the user's line that made the call: ``/home/me/file.py:12 (f)``.
       began: when tracing began, by ``time.perf_counter``.
-      costs: phase ('trace', 'lower', 'compile') -> seconds, each as it ends. What is traced or compiled within
-        tracing counts there as well.
+      costs: phase ('trace', 'lower', 'compile') -> seconds, set when the phase ends. Tracing includes the time of
+        whatever is traced or compiled inside it.
     """
 
     __slots__ = ("number", "cache", "name", "subject", "costs", "began", "_reason", "_place")
@@ -48,30 +48,30 @@ class Missed:
 
     @property
     def reason(self) -> str:
-        """Put into words when it is first asked for: most misses nobody asks about."""
+        """The reason as text, written at first use: few misses are ever explained."""
         if not isinstance(self._reason, str):
             self._reason = self._reason()
         return self._reason
 
     @property
     def place(self) -> str:
-        """The file, the line and the function: the line is counted when asked for, since that takes a while."""
+        """The file, the line and the function. The line is computed at first use, since that is slow."""
         if self._place is None:
             return "<unknown>"
         code = self._place[0]
         return f"{code.co_filename}:{errors.position(self._place)[0]} ({code.co_qualname})"
 
     def traced(self) -> None:
-        """Tracing, which began when this was made, has ended."""
+        """Note the end of tracing, which began when this entry was made."""
         self.took("trace", time.perf_counter() - self.began)
 
     def took(self, phase: str, seconds: float) -> None:
-        """A phase has ended that this miss is to blame for."""
+        """Note the time of a phase that this miss caused."""
         self.costs[phase] = self.costs.get(phase, 0.0) + seconds
 
     @property
     def seconds(self) -> float:
-        """What it cost so far."""
+        """Its cost so far, in seconds."""
         return sum(self.costs.values())
 
     def __repr__(self) -> str:
@@ -80,9 +80,9 @@ class Missed:
         return f"{self.subject} was {verb} at {self.place}{cost}: {self.reason}"
 
 
-# The reason for a miss, or what makes it of what it keeps: text and numbers, nothing of the user's.
+# The reason for a miss, or a function that makes it from text and numbers. It holds no user objects.
 Reason = str | Callable[[], str]
-# The user's code that made the call, and where in it; None if none of it was running.
+# The user's code that made the call, and the position in it; None if no user code was running.
 Place = errors.SourceInfo | None
 
 _lock = threading.Lock()
@@ -99,7 +99,7 @@ _here = _Here()
 
 
 class unkept:
-    """Context manager: the misses of this thread in the block are of tools, not of the user's, and are not kept."""
+    """Context manager: do not keep this thread's misses in the block. They are those of tools, not of the user."""
 
     def __enter__(self) -> None:
         self.outer, _here.unkept = _here.unkept, True
@@ -109,7 +109,7 @@ class unkept:
 
 
 def add(cache: str, name: str, subject: str, reason: Reason) -> Missed:
-    """Keep a miss of this kind of ``cache``; the caller is about to trace or compile."""
+    """Record a miss of this kind of ``cache``; the caller is about to trace or compile."""
     global _total
     place = errors.source_info(2)
     if _here.unkept:
@@ -124,17 +124,17 @@ def add(cache: str, name: str, subject: str, reason: Reason) -> Missed:
 
 
 def total() -> int:
-    """How many misses there have been, which is the number of the next one."""
+    """The number of misses so far, which is the number of the next one."""
     return _total
 
 
 def since(number: int = 0) -> tuple[Missed, ...]:
-    """The misses from ``number`` on that are kept, the earliest first: ``total() - number`` of them, or fewer."""
+    """The kept misses from ``number`` on, the earliest first: ``total() - number`` of them, or fewer."""
     with _lock:
         return tuple([entry for entry in _kept if entry.number >= number])
 
 
 def counts() -> dict[str, int]:
-    """How often each function missed, as far as they are counted one by one: see ``MOST_NAMES``."""
+    """The number of misses of each function that is counted separately: see ``MOST_NAMES``."""
     with _lock:
         return dict(_by_subject)
