@@ -1,9 +1,9 @@
-"""Name stacks: which named scopes and transformations an equation was recorded under, ``transpose(jvp(f))/g``.
+"""Name stacks: the named scopes and transformations that an equation was recorded under, ``transpose(jvp(f))/g``.
 
-A scope costs something only while it is open: ``errors.source_info`` then adds the stack to the place it returns,
-so that it travels with the equations (``JaxprEqn.source``) through every transformation. The stack of interpreters
-tells the transformations around a scope; no transformation does anything for it, except that transposition adds
-its own name. Equations outside of all scopes have no name stack.
+Scopes cost time only while one is open: ``errors.source_info`` then adds the name stack to the place that it returns,
+so it stays with the equation (``JaxprEqn.source``) through every transformation. The transformations around a scope
+are read off the interpreter stack; only transposition adds its own name. Equations outside all scopes have no name
+stack.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from minijax.core.trace import MainTrace, state
 # The elements of a name stack, outermost first: ``(name, is_transformation)``.
 NameStack = tuple[tuple[str, bool], ...]
 
-# Labels of interpreters that name stacks show, and what they are called there; the others have no name in JAX.
+# The labels of interpreters that name stacks show, with their names there; the others have no name in JAX.
 _SHOWN = {"jvp": "jvp", "linearize": "jvp", "vmap": "vmap"}
 
 
 class SourceInfo(NamedTuple):
-    """Where an equation comes from: the user's line, None if it is not known, and the named scopes around it."""
+    """The user's line that an equation comes from (None if unknown), and the named scopes around it."""
 
     traceback: tuple[Any, ...] | None
     name_stack: NameStack
 
 
 def source_info_of(source: Any) -> SourceInfo:
-    """What ``errors.source_info`` gives, in two parts."""
+    """The result of ``errors.source_info`` in two parts."""
     return SourceInfo(None, ()) if source is None else SourceInfo(source[:2], source[2] if len(source) > 2 else ())
 
 
 class _Open:
-    """An open scope: the names down to it, and the interpreters that these names account for."""
+    """An open scope: the names down to it, and the interpreters that these names include."""
 
     __slots__ = ("names", "dynamic", "depth")
 
@@ -75,9 +75,8 @@ errors.set_name_source(current_names)
 class named_scope(contextlib.ContextDecorator):
     """Context manager and decorator: equations recorded inside have ``name`` in their name stack.
 
-    ``format_jaxpr(jaxpr, name_stack=True)`` shows it. Scopes nest; each jaxpr has name stacks of its own, so a scope
-    around a call of a ``jit``-ed function names the call, not what is inside. Raises TypeError if ``name`` is no
-    string.
+    ``format_jaxpr(jaxpr, name_stack=True)`` shows it. Scopes nest. Each jaxpr has its own name stacks, so a scope
+    around a call of a jitted function names the call, not the equations inside. TypeError unless ``name`` is a string.
     """
 
     def __init__(self, name: str) -> None:
@@ -101,7 +100,7 @@ class named_scope(contextlib.ContextDecorator):
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
-    """``fun`` with all that it records in a ``named_scope`` of its own name, or of ``name``."""
+    """``fun``, run in a ``named_scope`` of its own name or of ``name``."""
     if not callable(fun):
         raise TypeError(f"named_call expects a function, got {fun!r}")
     scope = named_scope(getattr(fun, "__name__", type(fun).__name__) if name is None else name)
@@ -109,31 +108,31 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
 
 
 def transposed(source: Any, what: str, named: bool = True) -> Any:
-    """The source of what transposition makes of an equation of ``source``, an operation of primitive ``what``.
+    """The source of the equations that transpose an equation with ``source``, of primitive ``what``.
 
-    With ``named``, the name stack has ``transpose`` around what is inside here.
+    With ``named``, the name stack has ``transpose`` around the names inside the current scope.
     """
     if source is None:
         return None
     names = source[2] if len(source) > 2 else ()
     if names and named:
-        # The linear program was made where it is transposed: what it was made under comes first in both.
+        # The linear program was made where it is transposed, so both name stacks begin with the same names.
         around = 0
         for one, other in zip(names, current_names(), strict=False):
             if one != other:
                 break
             around += 1
         names = (*names[:around], ("transpose", True), *names[around:])
-    chain: Any = what  # as it is: nearly all have been transposed once
+    chain: Any = what  # unchanged: nearly all were transposed once
     if len(source) > 3:
         chain = (source[3], what) if type(source[3]) is str else (*source[3], what)
     return source[0], source[1], names, chain
 
 
 def transposed_from(source: Any) -> tuple[str, ...]:
-    """The primitives whose transposition made an equation of ``source``, the first one first; () if none did.
+    """The primitives whose transposition made the equation with ``source``, the first one first; () if there are none.
 
-    '' stands for one that is not known: what JAX has transposed.
+    '' stands for an unknown one, which JAX transposed.
     """
     found = source[3] if source is not None and len(source) > 3 else ()
     return (found,) if isinstance(found, str) else found

@@ -1,13 +1,11 @@
-"""The seam between the engine and whoever watches it.
+"""The seam between the engine and its observers.
 
-The engine announces what it does through the hook lists of this module; the microscope subscribes an
-``Observer``. Each hook is a module-level list that is only ever mutated in place, so the engine can import the
-list itself and test its truth: that test is the whole cost when nobody listens. No argument of a hook is
-built before the test has succeeded.
+The engine announces its work through the hook lists of this module; the microscope subscribes an ``Observer``. Each
+hook is a module-level list that is only changed in place, so the engine imports the list and tests whether it is empty.
+That test is the whole cost without observers: no argument of a hook is built before it.
 
-Observers get live engine objects and must not keep them: they copy what they want to show (avals, ids,
-previews). What an observer itself binds is not observed, and an observer that raises is removed, with one
-warning, while the user's program goes on.
+Observers get live engine objects and must not keep them; they copy avals, ids and previews. Operations that an observer
+binds itself are not observed. An observer that raises is removed, with one warning, and the user's program goes on.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from minijax.core.missed import Missed
 
 Hook = list[Callable[..., None]]
 
-# One list per hook; ``if on_bind_enter:`` is what the engine tests.
+# One list per hook. The engine tests ``if on_bind_enter:``.
 on_main_push: Hook = []
 on_main_pop: Hook = []
 on_bind_enter: Hook = []
@@ -37,39 +35,39 @@ on_lowered: Hook = []
 on_compiled: Hook = []
 on_executed: Hook = []
 on_transfer: Hook = []
-# ``rule`` again, for the rules that users gave their functions: few, so that who counts can afford to listen.
+# ``rule`` for the rules of users' own functions: they are few, so observers that only count can subscribe.
 on_custom_rule: Hook = []
-# for who counts: see ``Observer.counted``
+# for observers that only count: see ``Observer.counted``
 on_counted: Hook = []
-# Linear programs run backwards: one begins, an equation of it begins and is done, it has ended.
+# Backward passes: one begins, an equation of it begins and ends, the pass ends.
 on_backward: Hook = []
 on_transposing: Hook = []
 on_transposed: Hook = []
 on_backward_end: Hook = []
-# A program that was imported whole is evaluated; it has been.
+# The evaluation of an imported program begins; it ends.
 on_imported: Hook = []
 on_imported_end: Hook = []
-# A program's variables got values, as it is run under interpreters: its inputs, then the results of each equation.
+# Variables of a program that runs under interpreters get values: its inputs, then the results of each equation.
 on_run: Hook = []
-# Everybody who overrides a bind hook or ``rule``: the one list that ``bind`` tests.
+# All observers that override a bind hook or ``rule``: the one list that ``bind`` tests.
 bind_watched: Hook = []
 _BIND_HOOKS = ("bind_enter", "bind_exit", "bind_raise", "rule")
 
 
 class Observer:
-    """Base class of whoever watches the engine: override the hooks of interest, then ``subscribe``.
+    """Base class of observers of the engine: override some hooks, then ``subscribe``.
 
     Only overridden hooks are called, so an observer of compilations costs nothing on ``bind``.
     """
 
-    # Of one who does not want to see operations, but counts those of a thread: that thread. See ``counts_suffice``.
+    # For an observer that only counts the operations of one thread: that thread. See ``counts_suffice``.
     counting_thread: int | None = None
 
     def main_push(self, main: Any) -> None:
         """``main`` (a ``MainTrace``) is now the innermost interpreter of this thread."""
 
     def main_pop(self, main: Any) -> None:
-        """``main`` has left the stack, also when an exception unwinds it."""
+        """``main`` has left the stack, normally or because of an exception."""
 
     def bind_enter(self, primitive: Any, trace: Any, args: tuple[Any, ...], params: dict[str, Any]) -> None:
         """``primitive`` is about to be processed by ``trace`` on ``args``."""
@@ -81,9 +79,9 @@ class Observer:
         """The innermost entered bind raised ``error``."""
 
     def counted(self, binds: Any, times: int) -> None:
-        """Programs that stand for rules have run so many times; ``binds`` (``counting.Binds``) is what each replaces.
+        """Kept programs ran this many times. ``binds`` (``counting.Binds``) are the operations that each run replaces.
 
-        For an observer whom counts suffice; they come before whatever happens next.
+        Only for observers that count. The call comes before the next event.
         """
 
     def rule(self, table: str, primitive: Any, rule: Callable[..., Any]) -> None:
@@ -93,13 +91,13 @@ class Observer:
         """``eqn`` was appended to the jaxpr that ``main`` builds."""
 
     def jaxpr(self, kind: str, closed: Any, name: str) -> None:
-        """A jaxpr was finished: ``kind`` says by what ('staged', 'linear', 'jvp', 'vmap', 'transpose', ...).
+        """A jaxpr was finished; ``kind`` is what made it ('staged', 'linear', 'jvp', 'vmap', 'transpose', ...).
 
         ``closed`` is a ``ClosedJaxpr``; or, for those whom counts suffice, an ``interpreters.outline.Outline`` of it.
         """
 
     def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
-        """A staging or compilation cache was asked; ``reason`` explains a miss."""
+        """A staging or compilation cache was looked up; ``reason`` explains a miss."""
 
     def phase(self, phase: str, name: str, seconds: float) -> None:
         """A phase ('trace', 'lower', 'compile', 'run', 'transpose', ...) of function ``name`` took ``seconds``."""
@@ -117,7 +115,7 @@ class Observer:
         """An array moved: 'to_device' or 'to_host'."""
 
     def custom_rule(self, table: str, rule: Callable[..., Any]) -> None:
-        """A rule that a user wrote for a function is about to be applied: 'custom_jvp rule', 'custom_vjp fwd', ..."""
+        """A user's rule for a function is about to be applied: 'custom_jvp rule', 'custom_vjp fwd', ..."""
 
     def backward(
         self,
@@ -129,28 +127,27 @@ class Observer:
     ) -> None:
         """The linear program ``jaxpr`` is about to be run backwards, from the cotangents ``cts`` of ``outs``.
 
-        ``known`` holds the values of its variables that are not linear: residuals and constants; ``sums`` are the
-        variables that have a cotangent now, each with it: what is several outputs has several.
+        ``known`` has the values of its variables that are not linear: residuals and constants. ``sums`` has the
+        variables that have a cotangent now, with the cotangent; a variable that is several outputs has several.
         """
 
     def transposing(self, eqn: Any, ct: Any) -> None:
         """The transpose rule of ``eqn`` is about to be applied to the cotangents of its results."""
 
     def transposed(self, eqn: Any, found: Sequence[tuple[Any, Any, Any]]) -> None:
-        """It has been: for each cotangent found the operand, what it was given, and the sum of what it has so far."""
+        """The rule was applied: for each cotangent, the operand, its new contribution, and its sum so far."""
 
     def backward_end(self) -> None:
-        """The linear program that began last, and has not ended, has: all is done, or an exception unwinds it."""
+        """The innermost backward pass has ended, normally or because of an exception."""
 
     def imported(self, names: Sequence[str], values: Sequence[Any]) -> None:
-        """The program of a function that was imported is evaluated: its equations are what the function's lines ask
-        for. ``names`` are those of its arguments, ``values``."""
+        """The evaluation of an imported function's program begins. ``names`` name its arguments ``values``."""
 
     def imported_end(self) -> None:
-        """It has been evaluated."""
+        """The evaluation of the innermost imported program has ended."""
 
     def run(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
-        """Of a program that is run under interpreters, these variables have these values now."""
+        """These variables of a program that runs under interpreters have these values now."""
 
 
 HOOKS: dict[str, Hook] = {
@@ -179,16 +176,16 @@ HOOKS: dict[str, Hook] = {
     "run": on_run,
 }
 
-# Everybody who is subscribed: nobody, most of the time, and then shortcuts may be taken that announce nothing.
+# All subscribed observers. If there are none, the engine may take shortcuts that announce nothing.
 observers: list[tuple[Observer, dict[str, Callable[..., None]]]] = []
-# Those of them who are to see every operation that rules bind: while there are any, rules are run.
+# The observers that see every operation that rules bind. While there are any, rules are run.
 followers: list[Observer] = []
 _lock = threading.Lock()
 
 
 class _WatchedThread:
-    """Of one thread: whether an observer is at work, or nobody is to watch (then hooks are not called), and the
-    ``counting.Tally``s of which something has not been told.
+    """The state of one thread: whether hooks are off (an observer is at work, or the engine prepares a rule), and the
+    ``counting.Tally``s that have counts to report.
     """
 
     __slots__ = ("busy", "untold")
@@ -199,7 +196,7 @@ class _WatchedThread:
 
 
 class _PerThread(threading.local):
-    """``here`` is this thread's, one object for all that a hook asks."""
+    """``here`` holds this thread's state in one object."""
 
     def __init__(self) -> None:
         self.here = _WatchedThread()
@@ -209,25 +206,25 @@ _threads = _PerThread()
 
 
 def untold() -> list[Any]:
-    """This thread's tallies that are to be told before its next event."""
+    """This thread's tallies that must be reported before its next event."""
     return _threads.here.untold
 
 
 def tell_counts() -> None:
-    """Tell what has been counted on this thread."""
+    """Report the counts of this thread."""
     untold = _threads.here.untold
     while untold:
         untold.pop().tell()
 
 
 def only_counted() -> bool:
-    """Whether all who watch count the operations of this thread."""
+    """Whether all observers only count the operations of this thread."""
     here = threading.get_ident()
     return all([observer.counting_thread == here for observer, _ in observers])
 
 
 def counts_suffice(observer: Observer) -> None:
-    """From now on ``observer`` need not see the operations that rules bind, but is told how many there are."""
+    """From now on ``observer`` gets the number of operations that rules bind, instead of the operations."""
     with _lock:
         if observer in followers:
             followers.remove(observer)
@@ -301,7 +298,7 @@ class watching:
 
 
 class unobserved:
-    """Context manager: what this thread does in the block is nobody's to watch: the engine prepares its own rule."""
+    """Context manager: this thread is not observed in the block, in which the engine prepares its own rule."""
 
     def __enter__(self) -> None:
         here = _threads.here
@@ -311,11 +308,11 @@ class unobserved:
         _threads.here.busy = self.outer
 
 
-# --- recording cached traces anew -------------------------------------------------------------------------------
+# --- recording cached traces again -------------------------------------------------------------------------------
 
 
 class _Retracing(threading.local):
-    """Of one thread: id of a staging cache -> the cache, and what stands in for it; None while nobody retraces."""
+    """The state of one thread: id of a staging cache -> the cache and its replacement; None outside ``retracing``."""
 
     def __init__(self) -> None:
         self.caches: dict[int, tuple[Any, Any]] | None = None
@@ -325,9 +322,9 @@ _retracing = _Retracing()
 
 
 class retracing:
-    """Context manager: on this thread every staging cache looks empty, once, to whoever asks ``staging_cache``.
+    """Context manager: on this thread, ``staging_cache`` gives an empty cache in the place of each staging cache.
 
-    What is staged in the block is kept until its end, and the caches themselves stay as they are.
+    Programs that are staged in the block are kept until its end. The caches themselves do not change.
     """
 
     def __enter__(self) -> None:
@@ -337,19 +334,19 @@ class retracing:
         _retracing.caches = self.outer
 
 
-# Why a cache missed that was made to look empty.
+# The reason for a miss inside ``retracing``.
 RETRACED = "traced anew for the recording"
 
 
 def staging_cache(cache: Any) -> Any:
-    """``cache``, or what stands in for it in ``retracing``: a dictionary that was empty when the block began.
+    """``cache``, or inside ``retracing`` its replacement: a dictionary that was empty when the block began.
 
-    To be asked by ``if observers:``, so that a cache that nobody watches is found as fast as ever.
+    Callers test ``if observers:`` first, so an unobserved lookup stays fast.
     """
     caches = _retracing.caches
     if caches is None:
         return cache
-    # the cache is kept along, so that its id stays its own
+    # keeps the cache alive, so that its id is not used again
     return caches.setdefault(id(cache), (cache, {}))[1]
 
 
@@ -360,9 +357,9 @@ def emit(hook: Hook, *args: Any) -> None:
 
 
 class timed:
-    """Context manager: announces how long phase ``phase`` of function ``name`` took, if anybody listens.
+    """Context manager: report the time of phase ``phase`` of function ``name``, if there are observers.
 
-    ``blamed`` is the miss of a cache that it follows from, which keeps what it took.
+    ``blamed`` is the cache miss that caused the phase; it keeps the time.
     """
 
     __slots__ = ("phase", "name", "blamed", "start")
