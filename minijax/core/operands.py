@@ -1,8 +1,8 @@
-"""What the operands of a failed operation are at each level of the interpreter stack: a note on the error.
+"""The note on an error that describes the operands of the failed operation at each level of the interpreter stack.
 
-An operation inside of transformations fails on physical shapes, which may be none that the user has written:
-``vmap`` of a function of ``f32[3]`` computes on ``f32[8,3]``. ``annotate`` is called when an error leaves an
-interpreter, so the programs that do not fail pay nothing.
+An operation inside transformations fails on physical shapes, which the user may never have written: ``vmap`` of a
+function of ``f32[3]`` computes on ``f32[8,3]``. ``annotate`` is called when an error leaves an interpreter, so programs
+that do not fail pay nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def annotate(error: BaseException, tb: TracebackType | None = None, stack: Seque
     """Add a note to ``error`` if it is about shapes or types and came from an operation on tracers.
 
     The note names the user's line, and each operand with its logical and physical type at every level. An error gets
-    one such note, from the innermost interpreter that it leaves; ``stack`` is the stack then. Errors that the user's
-    own code raised get none, and neither does an error whose operands cannot be looked at. One of JAX's about a value
-    of ours says so.
+    one note, from the innermost interpreter that it leaves; ``stack`` is the stack at that moment. Errors that the
+    user's own code raised get no note, nor do errors whose operands cannot be read. A JAX error about a minijax value
+    gets a note that says so.
     """
     reached_jax.explain(error)
     if not isinstance(error, (TypeError, ValueError)) or isinstance(error, errors.JAXTypeError):
@@ -36,7 +36,7 @@ def annotate(error: BaseException, tb: TracebackType | None = None, stack: Seque
     try:
         if not hasattr(error, _NOTED):
             _annotate(error, tb, stack)
-    except Exception:  # of a class of the user's, whose attributes raise: the error itself is what matters
+    except Exception:  # an object of a user's class whose attributes raise: only the error itself matters
         return
 
 
@@ -71,7 +71,7 @@ def levels_text(x: Any) -> str:
 
 
 def type_text(x: Any) -> str:
-    """``f32[3]``, or the class of what is no array."""
+    """``f32[3]``, or the class of an object that is not an array."""
     try:
         return get_aval(x).str_short()
     except TypeError:
@@ -85,7 +85,7 @@ def _frames(tb: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
 
 
 def _operands(frame: FrameType | None) -> Iterator[Any]:
-    """The arguments of the function that ``frame`` runs that are arrays or tracers, lists of them taken apart."""
+    """The arrays and tracers among the arguments of the function that ``frame`` runs, also those in lists."""
     if frame is None:
         return
     code = frame.f_code
@@ -98,9 +98,9 @@ def _operands(frame: FrameType | None) -> Iterator[Any]:
 
 
 def _binding(frames: list[tuple[FrameType, int]]) -> FrameType | None:
-    """The frame that gave an operation to an interpreter: what failed in a jaxpr has no frame of the user's.
+    """The frame that gave an operation to an interpreter. An operation in a jaxpr has no user frame.
 
-    Primitives with a ``bind`` of their own are passed over: they hold the jaxpr with the operation that failed.
+    Primitives with their own ``bind`` are skipped: they hold the jaxpr with the failed operation.
     """
     return next((frame for frame, _ in frames if frame.f_code.co_qualname == "Primitive.bind"), None)
 
@@ -111,7 +111,7 @@ def _equation(frames: list[tuple[FrameType, int]]) -> str:
 
 
 def _place(frame: FrameType, offset: int) -> tuple[str, str]:
-    """The user's line and, if it is known, the text of the call there."""
+    """The user's line and, if known, the text of the call there."""
     code: CodeType = frame.f_code
     line, column = errors.position((code, offset))
     text = ""

@@ -1,7 +1,7 @@
-"""Tables of rules: what a primitive means to one interpreter.
+"""Tables of rules: how each interpreter processes each primitive.
 
-A rule is a function that an interpreter calls for one primitive; its ``RuleTable`` holds those of all. The tables know
-each other, so the matrix primitive x interpreter can be shown.
+A rule is a function that an interpreter calls for one primitive. A ``RuleTable`` holds the rules of one interpreter.
+The tables know each other, so the matrix primitive x interpreter can be shown.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RuleTable(dict):  # type: ignore[type-arg]
 
 
 class ReplaceableRules(RuleTable):
-    """A table whose rules programs are derived from, which are forgotten when one of the rules is replaced."""
+    """A table of rules that cached programs are derived from. Replacing a rule drops the cached programs."""
 
     # called when a rule of any of these tables is replaced or removed
     forgetting: list[Callable[[], None]] = []
@@ -69,11 +69,11 @@ class ReplaceableRules(RuleTable):
 
 
 class DerivedRule:
-    """A rule that is derived from one of another library's, which is what to show of it.
+    """A rule derived from another library's rule. Views show the other library's rule.
 
     Attributes:
       library: the other library's name.
-      find: gives that library's rule, a function, or None if it has no such rule (using this one then says so).
+      find: returns that library's rule, a function, or None if it has none (using this rule then raises).
     """
 
     def __init__(self, library: str, find: Callable[[], Rule | None]) -> None:
@@ -82,12 +82,12 @@ class DerivedRule:
 
     @property
     def lacking(self) -> str:
-        """Why it is no rule: the library has none; '' if it has one."""
+        """Why there is no rule (the library has none); '' if there is one."""
         return "" if self.find() is not None else f"{self.library} has no such rule"
 
     @property
     def said(self) -> str:
-        """What is said of it where its name is shown."""
+        """The text that views show after its name."""
         return self.lacking or f"borrowed from {self.library}"
 
     def __call__(self, *args: Any, **params: Any) -> Any:
@@ -95,7 +95,7 @@ class DerivedRule:
 
 
 def shown_rule(rule: Any) -> Any:
-    """The function to show for ``rule``: what a partial application applies, what a derived rule is derived from."""
+    """The function to show for ``rule``: of a partial its function, of a derived rule the original rule."""
     while True:
         if isinstance(rule, functools.partial):
             rule = rule.func
@@ -106,9 +106,9 @@ def shown_rule(rule: Any) -> Any:
 
 
 def bad_result(table: RuleTable, primitive: Any, result: Any, expected: str, error: Exception) -> Exception:
-    """``error``, which taking the result of a rule apart raised, in words for the author of the rule.
+    """``error``, raised because the result of a rule has the wrong form, reworded for the author of the rule.
 
-    ``expected`` is what the rule must return.
+    ``expected`` describes what the rule must return.
     """
     rule = shown_rule(table.get(primitive))
     code = getattr(rule, "__code__", None)

@@ -1,4 +1,4 @@
-"""Stand-ins for arrays where only types matter: ``ShapeDtypeStruct``, and whatever else has a shape and a dtype."""
+"""``ShapeDtypeStruct``, and other objects with a shape and a dtype, in the place of arrays where only types matter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minijax.core.avals import ShapedArray, division, dtype_name
 class ShapeDtypeStruct:
     """A stand-in for an array of ``shape`` and ``dtype``, as ``eval_shape`` returns and ``jit.lower`` accepts.
 
-    ``sharding`` says how it lies over devices, for ``jit.lower``; None where that is not known.
+    ``sharding`` is its sharding, for ``jit.lower``; None if unknown.
     """
 
     __slots__ = ("shape", "dtype", "sharding", "weak_type")
@@ -35,16 +35,16 @@ class ShapeDtypeStruct:
 
     @staticmethod
     def of(aval: ShapedArray) -> ShapeDtypeStruct:
-        """The stand-in for arrays of type ``aval``; its sharding is what the type says."""
+        """The ShapeDtypeStruct for arrays of type ``aval``, with the sharding of the type."""
         return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=division(aval))
 
     @staticmethod
     def like(x: Any) -> ShapeDtypeStruct:
-        """The stand-in for ``x``: an array, a tracer, a number, or what has ``shape`` and ``dtype``."""
+        """The ShapeDtypeStruct for ``x``: an array, a tracer, a number, or an object with ``shape`` and ``dtype``."""
         return ShapeDtypeStruct.of(get_aval(stood_in(x)))
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
-        """The stand-in with the given fields (``shape``, ``dtype``, ``sharding``, ``weak_type``) replaced."""
+        """A copy with the given fields (``shape``, ``dtype``, ``sharding``, ``weak_type``) replaced."""
         fields = {
             "shape": self.shape,
             "dtype": self.dtype,
@@ -55,7 +55,7 @@ class ShapeDtypeStruct:
 
     @property
     def aval(self) -> ShapedArray:
-        """The type that an array of this shape and dtype has: 64-bit types are 32-bit ones unless x64 is enabled."""
+        """The aval of an array of this shape and dtype. 64-bit dtypes become 32-bit ones unless x64 is enabled."""
         plain = ShapedArray(self.shape, dtypes.canonicalize_dtype(self.dtype, x64_enabled()), self.weak_type)
         return placed_type(plain, self.sharding)
 
@@ -86,7 +86,7 @@ class ShapeDtypeStruct:
 
 
 def stood_in(x: Any) -> Any:
-    """``x``, or a ``ShapeDtypeStruct`` for a thing that is no array and has ``shape`` and ``dtype``."""
+    """``x``, or a ``ShapeDtypeStruct`` for an object that is not an array but has ``shape`` and ``dtype``."""
     if is_array_like(x) or isinstance(x, np.ndarray) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
         return x
     return ShapeDtypeStruct(x.shape, x.dtype, weak_type=getattr(x, "weak_type", False))

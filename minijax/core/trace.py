@@ -5,8 +5,8 @@ arguments to the interpreter of the highest level among them (data dependence), 
 is being staged (omnistaging: then every primitive is staged, also on constants). A trace treats whatever is not its own
 tracer as a constant: that is boxing and unboxing without the boxes.
 
-A trace knows the stack it stands on, and by that the thread it belongs to: its tracers may be used there only, and
-only as long as it stands there.
+A trace knows its stack, and so its thread. Its tracers may be used only on that thread, and only while the trace is on
+the stack.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from minijax.core.rules import Rule, RuleTable
 
 Result = TypeVar("Result")
 
-# How far a trace that shares its main with another stands below that one: see interpreters.linearize.
+# The distance in levels between two traces that share a main: see interpreters.linearize.
 HALF_LEVEL = 0.5
 
 
@@ -34,36 +34,36 @@ class Trace:
 
     __slots__ = ("main", "level", "stack")
 
-    # Whether a tracer of it that outlives it is an error where ``checking_leaks`` is set.
+    # Whether a tracer that outlives it is an error under ``checking_leaks``.
     checks_leaks = False
-    # Whether it has a say in calls with which none of its tracers has to do: it records them, or names an axis.
+    # Whether it affects calls without any of its tracers: it records them, or names an axis.
     reaches_all = True
-    # Whether this interpreter records equations; then those above it note the user's line.
+    # Whether this interpreter records equations. If so, the interpreters above it note the user's line.
     records = False
-    # Whether one that has ended may be put on the stack again, as a vmap for the functions that were called inside it.
+    # Whether it may be put on the stack again after its end, as a vmap for the functions that were called inside it.
     resumes = True
-    # Whether the operation processed last is in a ``counting.Tally``: then nobody is told that it has ended.
+    # Whether the last operation was counted in a ``counting.Tally``: then its end is not announced.
     counted = False
     # The table that ``process_primitive`` takes its rules from; observers show the rule that fires.
     rules: RuleTable | None = None
 
-    # An integer, its main's, but for a trace that stands under its main's own: see interpreters.linearize.
+    # Its main's level, or half a level less for a trace below its main's own: see interpreters.linearize.
     level: float
 
     def __init__(self, main: MainTrace | None = None) -> None:
-        # one of a user's own class is given its entry when it is put on the stack: see set_current_trace
+        # a trace of a user's own class gets its entry when it is put on the stack: see set_current_trace
         if main is not None:
             self.main = main
             self.level = main.level
-        # the stack of the thread it runs on, None before and after: then its tracers are dead
+        # the stack of its thread while it is on the stack; None before and after, when its tracers are dead
         self.stack: list[MainTrace] | None = None
 
     def process_primitive(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Apply ``primitive``; at least one argument is this trace's tracer, or this trace is dynamic."""
+        """Apply ``primitive``. At least one argument is a tracer of this trace, or this trace is dynamic."""
         raise NotImplementedError
 
     def stage_value(self, x: Any) -> Any:
-        """The constant ``x``, made while this trace is dynamic, as what operations give that are processed by it."""
+        """The constant ``x``, made while this trace is dynamic, as a result of this trace."""
         return x
 
     def rule_of(self, primitive: Any) -> Rule | None:
@@ -103,7 +103,7 @@ class MainTrace:
 
     @property
     def alive(self) -> bool:
-        """Whether it stands on a stack; afterwards its tracers are dead."""
+        """Whether it is on a stack. Afterwards its tracers are dead."""
         return self.trace.stack is not None
 
     @property
@@ -119,7 +119,7 @@ class Tracer(AnyArray):
     """A value inside a transformation. Operators and methods are given to it by ``minijax.numpy``."""
 
     __slots__ = ("_trace", "__weakref__")
-    # above NumPy's: its operators then defer to our reflected ones (its functions call __array__, which explains)
+    # above NumPy's, so NumPy's operators defer to our reflected ones (its functions call __array__, which explains)
     __array_priority__ = 1000
     __hash__ = None  # type: ignore[assignment]
 
@@ -133,7 +133,7 @@ class Tracer(AnyArray):
         return self
 
     def __deepcopy__(self, memo: Any) -> Tracer:
-        # a copied trace would be a stranger to its own tracers
+        # a copied trace would not know its own tracers
         return self
 
     def __reduce__(self) -> Any:
@@ -142,11 +142,11 @@ class Tracer(AnyArray):
         )
 
     def _birth(self) -> Any:
-        """Where the user's program made this tracer, if that is known (see ``errors.source_info``)."""
+        """The place in the user's program that made this tracer, if known (see ``errors.source_info``)."""
         return None
 
     def _birth_text(self) -> str:
-        """Where this tracer was made, as text; '' if that is not known."""
+        """The place that made this tracer, as text; '' if unknown."""
         birth = self._birth()
         if birth is None:
             return ""
@@ -158,15 +158,15 @@ class Tracer(AnyArray):
         return None
 
     def _inside(self) -> Tracer | None:
-        """The tracer that this one holds in the place of a value, if it does."""
+        """The tracer that this one holds as its value, if it does."""
         return None
 
     def _level(self) -> tuple[str, Any]:
-        """For error messages: what this tracer is at its level, and the value it holds there, None if none."""
+        """For error messages: a description of this tracer at its level, and the value that it holds there or None."""
         return f"a {self._trace.main!r} tracer", None
 
     def _origin_msg(self) -> str:
-        """For error messages: which function is being transformed, and how this value came about."""
+        """For error messages: the function that is being transformed, and how this value was computed."""
         return "\n".join(part for part in (self._origin(), provenance.story(self)) if part)
 
     def _origin(self) -> str:
@@ -174,32 +174,32 @@ class Tracer(AnyArray):
         return f"The error occurred while tracing the function {main.subject} for {main.label}." if main.subject else ""
 
     def _advice(self, kind: str) -> str:
-        """For error messages: what to do where Python wanted a truth value ('bool'), an 'index' or a 'value'."""
+        """For error messages: advice for code that needs a truth value ('bool'), an 'index' or a 'value'."""
         return provenance.advice(kind, self._trace.main.label)
 
     def __repr__(self) -> str:
-        """As JAX prints a tracer of this kind; ``format(x, "levels")`` tells what it is at each level."""
+        """As JAX prints such a tracer; ``format(x, "levels")`` describes it at each level."""
         return f"{type(self).__name__}<{self.aval}>"
 
 
 class _Unset(Trace):
-    """Stands at level 0 until ``interpreters.evaluate`` installs evaluation."""
+    """A placeholder at level 0, until ``interpreters.evaluate`` installs evaluation."""
 
     __slots__ = ()
 
 
 class _ThreadState(threading.local):
-    """One thread's interpreter stack; ``dynamic`` is the trace that takes what no tracer claims."""
+    """One thread's interpreter stack. ``dynamic`` is the trace that processes operations without tracers."""
 
-    # what stands at level 0 of every thread's stack
+    # the class at level 0 of every thread's stack
     base: type[Trace] = _Unset
 
     def __init__(self) -> None:
         self.stack: list[MainTrace] = []
         self.dynamic: Trace
         self.start()
-        # The user's line whose primitive is being transformed: what the transformation records is ascribed to it.
-        # None while no transformation is at work; then the line is found by walking the frames.
+        # The user's line whose operation is being transformed: equations that the transformation records get this
+        # line. None while no transformation runs; then the line is found by walking the frames.
         self.source: Any = None
         # names and sizes of the enclosing mapped axes, innermost last
         self.axis_env: tuple[tuple[Any, int], ...] = ()
@@ -214,17 +214,17 @@ class _ThreadState(threading.local):
 
 state = _ThreadState()
 
-# The interpreters above evaluation that have a say in every call, of all threads. While there are none, who has no
-# tracers in his hands need not look at his own stack.
+# The interpreters of all threads that affect calls without their tracers. While there are none, a call without tracers
+# need not look at its stack.
 reaching: dict[MainTrace, None] = {}
 
 
-# What stands in the entries of interpreters that have ended for good.
+# Replaces the trace in the entries of interpreters that have ended for good.
 ENDED = Trace()
 
 
 def set_base_trace(trace_type: type[Trace]) -> None:
-    """Install evaluation at level 0, on every thread that starts from now on and on this one."""
+    """Install evaluation at level 0, on this thread and on every thread that starts later."""
     _ThreadState.base = trace_type
     state.start()
 
@@ -238,11 +238,10 @@ def under(
     dynamic: bool = False,
     checked: bool = False,
 ) -> Result:
-    """What ``body(main)`` gives, with an interpreter ``main`` on top of this thread's stack for as long as it runs.
+    """The result of ``body(main)``, run with a new interpreter ``main`` on top of this thread's stack.
 
-    However it ends, the stack is then what it was. An interrupt can come at any call and at any return, also those of
-    whatever would clean up; so that is done here, by statements that call nothing. ``checked`` is
-    ``_leak_checked``'s.
+    Afterwards the stack is as before, however ``body`` ends. An interrupt can come at any call and any return, also in
+    clean-up code, so the clean-up here consists of statements that call nothing. ``checked`` is for ``_leak_checked``.
     """
     if leak_checks and trace_type.checks_leaks and not checked:
         return _leak_checked(trace_type, label, body, global_data, subject, dynamic)
@@ -271,7 +270,7 @@ def under(
         if left != [main] or observe.on_main_pop:
             bury(left)
         if not trace_type.resumes and not observe.observers:
-            # its entry and it hold each other: what its tracers hold would stay until the collector finds it
+            # the entry and its trace hold each other: else the tracers' values would wait for the garbage collector
             main.trace = ENDED
 
 
@@ -288,7 +287,7 @@ def _leak_checked(
     subject: str,
     dynamic: bool,
 ) -> Result:
-    """``under``; an Exception if a tracer of the interpreter is alive afterwards."""
+    """``under``; raises an Exception if a tracer of the interpreter is alive afterwards."""
     mains: list[MainTrace] = []
     traces: list[Trace] = []
 
@@ -301,7 +300,7 @@ def _leak_checked(
     if leaks_checked():
         gc.collect()
         trace = traces[0]
-        # asking an object for its class may run what a proxy does
+        # reading the class of a proxy may run code
         leaked = [x for x in gc.get_objects() if issubclass(type(x), Tracer) and x._trace is trace]
         if leaked:
             raise Exception(
@@ -318,10 +317,9 @@ def _holder(x: Tracer) -> str:
 
 
 class ensure_compile_time_eval(contextlib.ContextDecorator):
-    """Under it, what no tracer claims is evaluated at once, though a function is being staged around it.
+    """Context manager: operations without tracers are evaluated at once, even while a function is being staged.
 
-    For what a staged function computes of constants and needs as values. A tracer's operations belong to its own
-    interpreter as before.
+    Use it for values that a staged function computes from constants. Operations on tracers are processed as before.
 
     Source: https://docs.jax.dev/en/latest/_autosummary/jax.ensure_compile_time_eval.html
     """
@@ -330,7 +328,7 @@ class ensure_compile_time_eval(contextlib.ContextDecorator):
         return ensure_compile_time_eval()  # one for each call of a decorated function
 
     def __init__(self) -> None:
-        # one for each time that it is open: the same object may be entered again inside of itself
+        # one for each time that it is entered: the same object may be entered again inside itself
         self.outer: list[Trace] = []
 
     def __enter__(self) -> None:
@@ -342,11 +340,11 @@ class ensure_compile_time_eval(contextlib.ContextDecorator):
 
 
 class TraceTag:
-    """What tells the tracers of one run of a user's transformation from those of another, by identity."""
+    """Distinguishes, by identity, the tracers of one run of a user's transformation from those of another."""
 
 
 class take_current_trace(contextlib.ContextDecorator):
-    """``with take_current_trace() as parent``: the interpreter at work, for a transformation that stands above it."""
+    """``with take_current_trace() as parent``: the current interpreter, for a transformation above it."""
 
     def __enter__(self) -> Trace:
         return state.stack[-1].trace
@@ -356,21 +354,21 @@ class take_current_trace(contextlib.ContextDecorator):
 
 
 class set_current_trace:
-    """Under it, ``trace`` is at work: what no tracer of a higher interpreter claims is given to it.
+    """Context manager: ``trace`` processes every operation that has no tracer of a higher interpreter.
 
-    ``trace`` is a ``Trace`` of a user's own class, which is on the stack meanwhile and processes each primitive, or
-    one that stands there already. RuntimeError for one that has left the stack.
+    ``trace`` is a ``Trace`` of a user's own class, which is on the stack meanwhile, or one that is already on the
+    stack. RuntimeError for one that has left the stack.
     """
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        # for each time that it is open: the trace that was dynamic, and the entry that was made for this one
+        # for each time that it is entered: the trace that was dynamic before, and the entry made for this one
         self.outer: list[tuple[Trace, MainTrace | None]] = []
 
     def __enter__(self) -> None:
         trace, stack, made = self.trace, state.stack, None
         if trace.stack is None and trace.rules is not None:
-            raise RuntimeError(f"{trace} has ended: an interpreter can be set as long as it stands on the stack.")
+            raise RuntimeError(f"{trace} has ended: only an interpreter that is on the stack can be set.")
         outer = state.dynamic
         if trace.stack is None:
             made = MainTrace(len(stack), type(trace), None, type(trace).__name__, dynamic=True, trace=trace)
@@ -388,7 +386,7 @@ class set_current_trace:
 
 
 class eval_context(set_current_trace):
-    """Under it, what no tracer claims is evaluated at once, as under ``ensure_compile_time_eval``."""
+    """Context manager: operations without tracers are evaluated at once, as under ``ensure_compile_time_eval``."""
 
     def __init__(self) -> None:
         super().__init__(state.stack[0].trace)
@@ -399,8 +397,8 @@ def push_main(
 ) -> MainTrace:
     """Put an interpreter on top of this thread's stack, until ``pop_main``.
 
-    For who keeps interpreters on the stack between inputs, and brings it back himself when he is interrupted
-    (``reset_stack``). Whatever runs within one call uses ``under``.
+    For front ends that keep interpreters on the stack between inputs and restore it after an interrupt
+    (``reset_stack``). Code that runs within one call uses ``under``.
     """
     main = MainTrace(len(state.stack), trace_type, global_data, label, subject, dynamic)
     push_again(main)
@@ -408,7 +406,7 @@ def push_main(
 
 
 def pop_main(main: MainTrace) -> None:
-    """Take ``main``, and whatever an interrupted transformation left above it, off this thread's stack."""
+    """Remove ``main``, and anything that an interrupted transformation left above it, from this thread's stack."""
     stack = state.stack
     if main.trace.stack is not stack:
         return
@@ -421,7 +419,7 @@ def pop_main(main: MainTrace) -> None:
 
 
 def bury(left: list[MainTrace]) -> None:
-    """Say that the interpreters in ``left`` have left the stack, the innermost first."""
+    """Announce that the interpreters in ``left`` have left the stack, the innermost first."""
     for main in reversed(left):
         main.trace.stack = None
         if main in reaching:
@@ -431,10 +429,10 @@ def bury(left: list[MainTrace]) -> None:
 
 
 def reset_stack(above: MainTrace | None = None, axis_env: tuple[tuple[Any, int], ...] = ()) -> None:
-    """Bring this thread back at evaluation: for front ends, after an exception that came at a bad moment.
+    """Bring this thread back to evaluation; for front ends, after an exception.
 
-    A front end that keeps interpreters on the stack between inputs gives the innermost of them, ``above`` which
-    everything goes, and the mapped axes they bind.
+    A front end that keeps interpreters on the stack between inputs passes the innermost of them as ``above``
+    (everything above it is removed), and the mapped axes that they bind.
     """
     keep = 1 if above is None else above.level + 1
     if len(state.stack) > keep:
@@ -447,7 +445,7 @@ def reset_stack(above: MainTrace | None = None, axis_env: tuple[tuple[Any, int],
 
 
 def push_again(main: MainTrace) -> None:
-    """Put ``main``, which was popped, back on top, and its tracers back to life: what popping it was for failed."""
+    """Undo ``pop_main``: put ``main`` back on the stack, so that its tracers are alive again."""
     stack, outer = state.stack, state.dynamic
     assert main.level == len(stack), "the interpreters above it are still on the stack"
     try:
@@ -468,7 +466,7 @@ def push_again(main: MainTrace) -> None:
 
 
 def stack_depth() -> int:
-    """How many interpreters stand above evaluation on this thread."""
+    """The number of interpreters above evaluation on this thread."""
     return len(state.stack) - 1
 
 
@@ -481,7 +479,7 @@ def records_below(level: int) -> bool:
 
 
 def find_top_trace(args: Sequence[Any]) -> Trace:
-    """The trace that processes a primitive on ``args``: see the module's text."""
+    """The trace that processes a primitive on ``args``: see the module's docstring."""
     top = state.dynamic
     level = top.level
     for x in args:
