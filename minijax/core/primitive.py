@@ -24,7 +24,7 @@ from minijax.core.refs import AbstractRef
 from minijax.core.rules import Rule, RuleTable, bad_result
 from minijax.core.trace import Trace, Tracer, raise_dead, reaching, set_current_trace, state
 
-# Beyond this many signatures of one primitive, its table of output types starts afresh.
+# Beyond this many signatures of one primitive, its table of output types is cleared.
 MAX_SIGNATURES = 8192
 # Not empty while some thread checks what is evaluated, or lays it over a mesh: ``interpreters.evaluate`` fills it.
 evaluation_watched: list[str] = []
@@ -75,26 +75,26 @@ class Primitive:
     """
 
     multiple_results: bool = False
-    # False for primitives with subjaxprs: a table of signatures would keep them, and their constants, alive.
+    # False for primitives with jaxprs as parameters: a signature table would keep these and their constants alive.
     keeps_signatures: bool = True
-    # True for those of ours that compute with numbers, which random keys are not: see ``ops.declare``.
+    # True for primitives that compute with numbers, so not with random keys: see ``ops.declare``.
     refuses_keys: bool = False
-    # True for those that work on references, which are no values: see ``core.refs``.
+    # True for primitives that take references: see ``core.refs``.
     takes_refs: bool = False
-    # What it does to the reference that is its first operand, a class of ``core.refs`` (``ReadEffect``), if it does.
+    # Its effect on the reference that is its first operand: a class of ``core.refs`` (``ReadEffect``), or None.
     ref_effect: Any = None
-    # True for those of one Hermitian matrix, of which they read a triangle: derivatives are those among such matrices.
+    # True for functions of a Hermitian matrix that read one triangle: their derivatives are among Hermitian matrices.
     of_hermitian: bool = False
-    # True for one whose result is a lower triangle, with anything above it.
+    # True if only the lower triangle of the result is defined.
     gives_triangle: bool = False
-    # True for primitives that act on the world (a callback): their equations stay although nothing reads the results.
+    # True for primitives with side effects (a callback): their equations stay even if nothing reads the results.
     effectful: bool = False
-    # rule(*avals, **params) -> (type(s), effects), of one whose effects are objects of a user's own class.
+    # rule(*avals, **params) -> (type(s), effects), for a primitive whose effects are objects of a user's class.
     effects_rule: Rule | None = None
-    # The parameter, of a primitive that has one, that says how its result is to lie over a mesh: None where types carry
-    # no shardings. A text without it is read as None.
+    # The name of the parameter with the sharding of its result, if it has one. Its value is None where types have no
+    # shardings; a printed equation without it is read as None.
     sharding_param: str = ""
-    # The library whose primitive this one stands for, and whose rules its rules are derived from: see interop.borrowed.
+    # The library that it is borrowed from; its rules are derived from that library's rules: see interop.borrowed.
     borrowed_from: str = ""
 
     def __init__(self, name: str, multiple_results: bool = False) -> None:
@@ -114,7 +114,7 @@ class Primitive:
 
     @property
     def defined_at(self) -> str:
-        """``file.py:12``, where the primitive was made: a long module's lines take a while to count, so not before."""
+        """``file.py:12``, where the primitive was made. The line is computed at first use, since that is slow."""
         return f"{self._site[0].co_filename}:{errors.position(self._site)[0]}"
 
     @property
@@ -126,8 +126,8 @@ class Primitive:
         """Apply the primitive to ``args``: arrays, tracers, NumPy values or Python scalars."""
         usual = args and type(args[0]) in _EVALUATED and not (bind_watched or evaluation_watched)
         if usual and not (reaching and state.dynamic.level):
-            # Evaluation of arrays on the host at a signature that is known, written out: to find the interpreter and to
-            # call it takes a third of such an operation. ``EvalTrace`` sees to all that is not as usual.
+            # Evaluation of host arrays with a known signature, inlined: finding and calling the interpreter would be a
+            # third of such an operation. ``EvalTrace`` handles all other cases.
             values: Any = None
             avals: tuple[Any, ...]
             try:
@@ -177,9 +177,9 @@ class Primitive:
             raise
 
     def bind_with_trace(self, trace: Trace, args: Sequence[Any], avals: Any, params: dict[str, Any]) -> Any:
-        """``bind`` with ``trace`` at work: what no tracer of a higher interpreter claims is given to it.
+        """``bind``, processed by ``trace`` unless an argument is a tracer of a higher interpreter.
 
-        The types of ``args``, which JAX hands on, are not looked at.
+        JAX passes the types of ``args`` as well; they are ignored.
         """
         with set_current_trace(trace):
             return self.bind(*args, **params)
@@ -198,9 +198,9 @@ class Primitive:
         return rule
 
     def def_effectful_abstract_eval(self, rule: Rule) -> Rule:
-        """``def_abstract_eval`` for a primitive that acts on the world: ``rule`` gives its type(s) and its effects.
+        """``def_abstract_eval`` for a primitive with side effects: ``rule`` returns its type(s) and its effects.
 
-        Effects are a set of objects of subclasses of ``extend.core.Effect``, which ``Jaxpr.effects`` then has.
+        Effects are a set of objects of subclasses of ``extend.core.Effect``; ``Jaxpr.effects`` then contains them.
         """
         self.effectful, self.effects_rule = True, rule
         self.def_abstract_eval(lambda *avals, **params: rule(*avals, **params)[0])
@@ -222,9 +222,9 @@ class Primitive:
 def without_errors(
     primitive: Primitive, function: Callable[..., Any], values: Sequence[Any], error: BaseException
 ) -> Any:
-    """``function(*values)``, which has raised ``error``: the user turned NumPy's errors into exceptions.
+    """Repeat ``function(*values)`` after ``error``: the user has turned NumPy's warnings into exceptions.
 
-    HostOutOfMemoryError where there is not enough memory.
+    HostOutOfMemoryError if there is not enough memory.
     """
     if isinstance(error, MemoryError):
         raise errors.HostOutOfMemoryError(
@@ -235,7 +235,7 @@ def without_errors(
 
 
 def bind_at(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Apply the primitive at ``top``, for those whose interpreter is not found from their operands alone."""
+    """Apply the primitive at ``top``; for primitives whose interpreter does not follow from their operands alone."""
     if top.stack is not state.dynamic.stack:
         raise_dead(args, primitive)
     if bind_hooks:
@@ -250,7 +250,7 @@ def bind_at(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dic
 
 
 def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) -> None:
-    """Reword ``error``, if it is about an operand that is no array, to name the primitive and the position."""
+    """Reword ``error``, if it is about an operand that is not an array, to name the primitive and the position."""
     if not hasattr(error, "refused"):
         return
     x = error.refused
@@ -267,7 +267,7 @@ def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) ->
 
 
 def _fitted(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
-    """The operands that ``bind_hooks`` give for ``args``."""
+    """The operands after all ``bind_hooks`` have changed ``args``."""
     for hook in tuple(bind_hooks):
         args = hook(primitive, args, params)
     return args
@@ -275,7 +275,7 @@ def _fitted(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any])
 
 def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     if on_bind_enter:
-        for method in tuple(on_bind_enter):  # ``emit``, written out, as below
+        for method in tuple(on_bind_enter):  # ``emit``, inlined, as below
             method(primitive, top, args, params)
     try:
         if on_rule:
@@ -293,7 +293,7 @@ def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], para
         if on_bind_raise:
             emit(on_bind_raise, primitive, top, error)
         raise
-    if top.counted:  # it has, with the operations that its rules would have bound
+    if top.counted:  # its end was counted, with the operations that its rules would have bound
         top.counted = False  # type: ignore[misc]
         return out
     for method in tuple(on_bind_exit):
@@ -311,9 +311,9 @@ def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str
         return primitive.signatures[key]
     except KeyError:
         keeps = primitive.keeps_signatures
-    except TypeError:  # a parameter has no hash
+    except TypeError:  # a parameter cannot be hashed
         keeps = False
-    # not within the handlers: what the rule raises has nothing to do with the look-up
+    # outside the handlers, so that errors of the rule are not chained to the failed lookup
     if primitive.refuses_keys:
         _check_no_keys(primitive, avals)
     if AbstractRef.made and not primitive.takes_refs:
@@ -330,7 +330,7 @@ def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str
 
 
 def infer_type(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], first: int = 0) -> Any:
-    """The output type(s) as the ``abstract_hooks`` from the ``first`` on know them, or else as the primitive's rule."""
+    """The output type(s) from the ``abstract_hooks`` (from number ``first`` on), else from the primitive's rule."""
     for place in range(first, len(abstract_hooks)):
         out = abstract_hooks[place](primitive, avals, params, place + 1)
         if out is not None:
@@ -345,7 +345,7 @@ def _check_no_keys(primitive: Primitive, avals: tuple[Any, ...]) -> None:
             where = f" at position {i}" if len(avals) > 1 else ""
             raise TypeError(
                 f"{primitive.name} does not accept dtype {aval.dtype.name}{where}: random keys are rearranged and "
-                "compared, nothing else. Compute with their words, random.key_data(keys), if that is meant."
+                "compared, nothing else. To compute with their words, use random.key_data(keys)."
             )
 
 

@@ -1,8 +1,8 @@
 """References: arrays that can be written to, ``Ref{float32[3]}``, and their types.
 
-A reference is no value of a program but a place. Primitives that read and write it (``ops.refs``) are recorded in
-program order and kept there; before a program is differentiated in parts, lowered or run, it is brought into a form
-without references, in which what a place holds is handed from equation to equation (``ops.refs.discharge``).
+A reference is not a value but a place. Primitives that read and write it (``ops.refs``) are recorded in program order
+and stay in that order. Before a program is partially evaluated, lowered or run, it is rewritten without references: the
+value in the place is passed from equation to equation (``ops.refs.discharge``).
 
 Source: https://docs.jax.dev/en/latest/array_refs.html
 """
@@ -19,14 +19,14 @@ _interned: weakref.WeakValueDictionary[ShapedArray, AbstractRef] = weakref.WeakV
 
 
 class AbstractRef:
-    """The type of a reference to an array of type ``inner_aval``; interned, as that is.
+    """The type of a reference to an array of type ``inner_aval``; interned, like ``inner_aval``.
 
-    ``AbstractRef(inner_aval)``, or, as types of arrays are made, ``AbstractRef(shape, dtype, weak_type)``.
+    ``AbstractRef(inner_aval)``, or ``AbstractRef(shape, dtype, weak_type)``.
     """
 
     __slots__ = ("inner_aval", "shape", "dtype", "weak_type", "ndim", "size", "zero", "__weakref__")
 
-    # Whether there ever was one: while it is False nobody has to look for them.
+    # Whether any reference was ever made. While it is False, no code checks for references.
     made = False
 
     inner_aval: ShapedArray
@@ -35,7 +35,7 @@ class AbstractRef:
     weak_type: bool
     ndim: int
     size: int
-    zero: Any  # the symbolic ``Zero`` of this type, made at first need
+    zero: Any  # the symbolic ``Zero`` of this type, made at first use
 
     def __new__(cls, inner: Any, dtype: Any = None, weak_type: bool = False) -> AbstractRef:
         if dtype is not None:
@@ -66,7 +66,7 @@ class AbstractRef:
 
     @property
     def vma(self) -> frozenset[Any]:
-        """The axes of a mesh along which devices may hold different values in it."""
+        """The mesh axes along which devices may hold different values in it."""
         return self.inner_aval.vma
 
     def __copy__(self) -> AbstractRef:
@@ -103,8 +103,8 @@ class AbstractRef:
 
 
 def expect_refs() -> None:
-    """Have everything ready for the first reference: operators of tracers, and calls that look for references."""
-    from minijax.api import refs  # brings the primitives and their rules, and few programs use them
+    """Prepare for the first reference: import its primitives and rules, and let calls check for references."""
+    from minijax.api import refs  # imports the primitives and their rules, which few programs use
 
     if not AbstractRef.made:
         AbstractRef.made = True
@@ -114,13 +114,13 @@ def expect_refs() -> None:
 class Ref(HasAval):
     """A place that holds an array and can be written to: ``r[i]``, ``r[i] = x``, ``r[...] += x``.
 
-    Made by ``new_ref``; reading and writing are given to it by ``api.refs``. ``aval`` is its type, an ``AbstractRef``;
-    ``frozen`` says whether ``freeze`` has ended it.
+    Made by ``new_ref``. ``api.refs`` adds reading and writing. ``aval`` is its type, an ``AbstractRef``; ``frozen`` is
+    true after ``freeze``.
     """
 
     __slots__ = ("aval", "_held", "frozen", "__weakref__")
-    # ends the message of a primitive that is given one
-    refusal_advice = "It is a reference: read it, r[...] is the array that it holds."
+    # the end of the error message of a primitive that got a reference
+    refusal_advice = "It is a reference: read it, r[...] is the array in it."
 
     aval: AbstractRef
     frozen: bool
@@ -132,21 +132,21 @@ class Ref(HasAval):
 
     @property
     def held(self) -> Any:
-        """The array that it holds now. ValueError if it is frozen."""
+        """The array in it now. ValueError if it is frozen."""
         if self.frozen:
             self._refuse()
         return self._held
 
     def hold(self, value: Any) -> None:
-        """Write all of it."""
+        """Write the whole array."""
         if self.frozen:
             self._refuse()
         self._held = value
 
     def _refuse(self) -> NoReturn:
         raise ValueError(
-            f"this mutable array reference of type {self.aval} was frozen: freeze(ref), which gave the array that it "
-            "held, or free_ref(ref) ended it. Go on with that array, or make a new reference with new_ref."
+            f"this mutable array reference of type {self.aval} was frozen by freeze(ref) or free_ref(ref). "
+            "Use the array that freeze(ref) returned, or make a new reference with new_ref."
         )
 
     def __len__(self) -> int:
@@ -159,14 +159,14 @@ class Ref(HasAval):
 
 
 class Slice(NamedTuple):
-    """``size`` elements from ``start`` on, every ``stride``-th; ``start`` is None where an operand says it."""
+    """``size`` elements from ``start`` on, every ``stride``-th; ``start`` is None if it is an operand."""
 
     start: int | None
     size: int
     stride: int = 1
 
 
-# Which part of a reference is meant: see ``ops.refs.index``.
+# The index of a part of a reference: see ``ops.refs.index``.
 Index = tuple[Slice | None, ...] | None
 
 
@@ -176,18 +176,18 @@ def is_ref(x: Any) -> bool:
 
 
 class ReadEffect(Frozen):
-    """That a program reads the reference ``variable``."""
+    """The effect of reading the reference ``variable``."""
 
     variable: Any
 
 
 class WriteEffect(Frozen):
-    """That a program writes to the reference ``variable``."""
+    """The effect of writing to the reference ``variable``."""
 
     variable: Any
 
 
 class AccumEffect(Frozen):
-    """That a program adds to the reference ``variable``."""
+    """The effect of adding to the reference ``variable``."""
 
     variable: Any

@@ -1,7 +1,7 @@
-"""What the interpreters themselves need: symbolic zeros, and the few primitives they bind.
+"""Symbolic zeros, and the few primitives that interpreters bind.
 
-The primitives are declared here, because interpreters may not import ``ops``; all their rules stand together in
-``ops.shape`` and ``ops.elementwise``.
+The primitives are declared here because interpreters may not import ``ops``. Their rules are in ``ops.shape`` and
+``ops.elementwise``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ random_unwrap_p = Primitive("random_unwrap")
 
 
 class Unspecified:
-    """What a call of ``jit`` says of an operand or result of which its caller named no sharding."""
+    """The sharding parameter of ``jit`` for an operand or result without a named sharding."""
 
     def __repr__(self) -> str:
         return "UnspecifiedValue"
@@ -43,12 +43,12 @@ UNSPECIFIED = Unspecified()
 
 
 class Zero:
-    """The tangent or cotangent that is known to be zero, of type ``aval``; no array is made for it."""
+    """A tangent or cotangent that is known to be zero, of type ``aval``. No array is made for it."""
 
     __slots__ = ("aval",)
-    # the next action where a primitive is given one, which ends the error message
+    # the end of the error message of a primitive that got one: the next action
     refusal_advice = (
-        "It is a tangent that is known to be zero: ask whether type(t) is ad.Zero, or make an array of it with "
+        "It is a tangent that is known to be zero: test whether type(t) is ad.Zero, or make an array of it with "
         "ad.instantiate_zeros(t) (minijax.interpreters.ad)."
     )
 
@@ -65,7 +65,7 @@ class Zero:
 
 
 class UndefinedPrimal(HasAval):
-    """Stands in a transpose rule for an argument in which the primitive is linear; has the type of its cotangent."""
+    """A linear argument in a transpose rule; it has the type of the argument's cotangent."""
 
     __slots__ = ("aval",)
 
@@ -99,7 +99,7 @@ def zero_tangent(x: Any) -> Zero:
 def full(shape: tuple[int, ...], value: Any, dtype: Any, weak_type: bool = False, sharding: Any = None) -> Any:
     """An array of one repeated ``value``: a scalar constant, broadcast if ``shape`` is not (). Of keys, every word.
 
-    ``sharding`` says how its type is to be divided, if that is to be said.
+    ``sharding`` is the sharding of its type, if it has one.
     """
     if is_key(dtype):
         return random_wrap_p.bind(full(shape + dtype.impl.key_shape, value, WORD), impl=dtype.impl)
@@ -124,7 +124,7 @@ def instantiate_zeros(t: Any) -> Any:
 
 
 def add_tangents(a: Any, b: Any) -> Any:
-    """The sum of two (co)tangents, either of which may be symbolic."""
+    """The sum of two tangents or cotangents, each of which may be symbolic."""
     if type(a) is Zero:
         return b
     if type(b) is Zero:
