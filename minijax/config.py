@@ -284,7 +284,7 @@ def default_prng() -> str:
 
 
 def counts_apart() -> bool:
-    """Whether each random number of Threefry's is made of its own place alone, in this thread."""
+    """Whether each Threefry random number depends on its own position alone, in this thread."""
     return (_thread_values() if _override_count else _values).threefry_partitionable
 
 

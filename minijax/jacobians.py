@@ -28,7 +28,7 @@ from minijax.ops.nary import reshape_p
 from minijax.ops.slicing import split_p
 from minijax.pytree import tree_of_leaves
 
-# The bases of so many lists of types are kept, of so many elements at most.
+# Bases are kept for this many lists of types, of at most this many elements.
 MOST_KEPT = 32
 LARGEST_KEPT = 100
 _bases: dict[Any, list[Any]] = {}

@@ -1,4 +1,4 @@
-"""Events that programs record for whoever listens. minijax records none: the microscope's recordings say what it did.
+"""Events that programs record for listeners. minijax itself records none: see the microscope's recordings.
 
 Each kind of event has a function that records one and functions that add and remove a listener. Listeners are called in
 the order of their registration, with the event's name, what belongs to it and its metadata.

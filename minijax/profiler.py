@@ -1,4 +1,4 @@
-"""``minijax.profiler``: XLA's profiler, which is JAX's: it records what this process has XLA run, whoever asked for it.
+"""``minijax.profiler``: XLA's profiler, which is JAX's: it records all XLA programs of this process.
 
 All names are those of ``jax.profiler``, and the first that is used imports jax.
 """

@@ -45,6 +45,6 @@ def static(**kwargs: Any) -> Any:
     Args:
       **kwargs: the arguments of ``dataclasses.field``; ``metadata`` gets the entry ``static=True``.
     """
-    import dataclasses  # 2 ms, which only those who declare dataclasses pay
+    import dataclasses  # takes 2 ms, which only programs that register dataclasses pay
 
     return dataclasses.field(**kwargs | {"metadata": {**(kwargs.get("metadata") or {}), "static": True}})

@@ -288,7 +288,7 @@ class _LinearMap:
         return active
 
     def whole(self, tangents_out: Sequence[Any]) -> Any:
-        """The tree of the outputs' tangents; None stands for a zero."""
+        """The tree of the outputs' tangents; None means zero."""
         return tree_unflatten(
             self.out_tree,
             [
@@ -304,7 +304,7 @@ class _LinearMap:
 class _Linear(_LinearMap):
     """What a linearized function is but for its residuals, which it is called with first.
 
-    One of these is equal to itself alone, and stands for it in the structure of the function as a pytree.
+    Each is equal only to itself. It is the part of the function's pytree structure that is not a leaf.
     """
 
     def __init__(self, jaxpr: Jaxpr, outs: Sequence[Any], *about: Any) -> None:

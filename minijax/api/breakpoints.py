@@ -29,7 +29,7 @@ _AROUND = 5
 
 
 class StoppedFrame(NamedTuple):
-    """A function of the user's that was running: its name, its place, the names that it could see."""
+    """A user function that was running: its name, its place, its variables."""
 
     name: str
     file: str

@@ -147,7 +147,7 @@ def debug_callback(
 @functools.cache
 def _checker() -> Any:
     """Formats only to see whether the format string and the arguments belong together."""
-    import string  # with what it prepares 1 ms, for which whoever imports minijax would wait
+    import string  # takes 1 ms, which ``import minijax`` must not pay
 
     class Checker(string.Formatter):
         def format_field(self, value: Any, format_spec: str) -> str:

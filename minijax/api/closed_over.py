@@ -158,7 +158,7 @@ def _codes(code: CodeType) -> list[CodeType]:
 def _note_name(
     out: list[Entry], todo: list[Any], holder: Any, reader: CodeType, cell: int, name: str, value: Any
 ) -> None:
-    """Note a name, and those attributes of what it stands for that its reader names."""
+    """Note a name, and those attributes of its value that the reader names."""
     if type(value) in _VALUES:
         out.append((holder, reader, cell, name, "", value))
     elif not issubclass(type(value), (ModuleType, type, BuiltinFunctionType)):
@@ -217,7 +217,7 @@ def _noted_form(value: Any) -> Any:
 
 
 def changes(noted: Noted) -> str:
-    """What is not as it was noted, in words: the program goes on with what it was. Empty if nothing is known to be."""
+    """The noted values that have changed, as text; the cached program uses the old ones. Empty if none is known."""
     said = []
     for entry in itertools.starmap(_Noted, noted):
         value = _now(entry)
@@ -246,7 +246,7 @@ _CHANGE_INSIDE = ("list", "dict", "set", "bytearray", "ndarray", "deque", "defau
 
 
 def _now(entry: _Noted) -> Any:
-    """What a noted name stands for now."""
+    """The current value of a noted name."""
     value = entry.holder()
     if value is None:
         return _MISSING

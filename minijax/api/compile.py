@@ -229,7 +229,7 @@ class JitFunction:
         over: Any = None
         places: tuple[Any, ...] = ()
         if pjrt.others_in_use:
-            # for who asks why it was compiled again; the program must not keep the function alive
+            # to explain a recompilation; the program must not keep the function alive
             about = weakref.ref(self), len(staged.outer), staged.in_tree
             staged.closed.memo["argument names"] = functools.partial(_argument_names, *about)
         if pjrt.others_in_use:

@@ -1,4 +1,4 @@
-"""What functions with derivative rules of the user's have in common: zeros that rules see, arguments, one call.
+"""The common part of ``custom_jvp`` and ``custom_vjp``: zeros that rules see, arguments, one call.
 
 ``custom_jvp`` and ``custom_vjp`` have files of their own.
 
@@ -58,7 +58,7 @@ def _real_zero(x: Any) -> Any:
 
 
 def told_zero(aval: ShapedArray, symbolic: bool) -> Any:
-    """A (co)tangent that is zero, as a rule is told of it; without ``symbolic`` that of an integer, of type float0."""
+    """A zero (co)tangent as a rule gets it; without ``symbolic``, that of an integer, of dtype float0."""
     return SymbolicZero(aval) if symbolic else np.zeros(aval.shape, dtypes.float0)
 
 

@@ -1,4 +1,4 @@
-"""``custom_jvp``: a function whose forward-mode derivative is given by a rule of the user's."""
+"""``custom_jvp``: a function whose forward-mode derivative is the user's rule."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class custom_jvp(CustomFunction):
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
         """Set the rule by one function per argument, ``rule(tangent, primals_out, *primals)``: what it contributes.
 
-        None stands for an argument that contributes nothing. TypeError together with ``nondiff_argnums``.
+        None means that an argument contributes nothing. TypeError together with ``nondiff_argnums``.
         """
         if self.nondiff_argnums:
             raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")

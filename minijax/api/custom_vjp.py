@@ -1,4 +1,4 @@
-"""``custom_vjp``: a function whose reverse-mode derivative is given by a forward and a backward pass of the user's."""
+"""``custom_vjp``: a function whose reverse-mode derivative is the user's forward and backward pass."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def _tree_differences(fun: Any, old: Any, new: Any) -> list[Difference]:
         if where and "types differ" in each.reason:
             out.append(Difference("tree", where, _kind_text(each.first), _kind_text(each.second)))
     seen = tuple(each.where for each in out)
-    # what is inside of these is told with them
+    # their contents are reported with them
     inside = tuple(where + mark for where in seen for mark in "[.")
     was, now = leaf_names(fun, old), leaf_names(fun, new)
     for names, others, what in ((now, set(was), "it is new"), (was, set(now), "it is gone")):
@@ -369,7 +369,7 @@ def _static_name(fun: Any, where: Any) -> str:
 
 
 def _static_text(given: tuple[type, Any] | None, reprs: bool) -> str:
-    """A static argument as text; without ``reprs`` no method of a class of the user's is called for it."""
+    """A static argument as text; without ``reprs`` no method of a user class is called."""
     if given is None:
         return "not given"
     kind, value = given

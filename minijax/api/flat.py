@@ -47,7 +47,7 @@ _OTHER_NAMES = [name for name in functools.WRAPPER_ASSIGNMENTS if name not in _F
 
 
 def wraps(fun: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """``functools.wraps``, which takes three times as long: whoever writes ``grad(f)(x)`` waits for it every time."""
+    """``functools.wraps``, in a third of the time: ``grad(f)(x)`` pays for it at every call."""
     if type(fun) is not FunctionType:
         return functools.wraps(fun)
 
@@ -70,7 +70,7 @@ def check_callable(fun: Any) -> None:
         raise TypeError(f"Expected a callable value, got {fun!r}. Pass the function itself, not its result.")
 
 
-# Results of the user's functions that are handed on as they are; other things that stand for arrays are converted.
+# Classes of results of user functions that are returned as they are; other array-like objects are converted.
 _AS_IT_IS = (AnyArray, int, float, complex, np.ndarray, np.generic)
 
 
@@ -206,7 +206,7 @@ def check_args(leaves: list[Any], transform: str, fun: Callable[..., Any], in_tr
 
 
 def to_value(x: Any) -> Any:
-    """``x`` itself if it is an array, a reference or a tracer, or stands for one; else an array; float0 is NumPy's."""
+    """``x`` itself if it is an array, a reference, a tracer or like one; else an array (NumPy's for float0)."""
     if isinstance(getattr(x, "aval", None), (ShapedArray, AbstractRef)) or getattr(x, "dtype", None) == dtypes.float0:
         return x
     return as_array(x)

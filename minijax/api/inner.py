@@ -50,7 +50,7 @@ def inner_jit(
             jitted.append(jit(fun, static_argnames=static_argnames))
         if compiled and state.dynamic.level == 0:
             return jitted[0](*args, **kwargs)
-        with observe.unobserved():  # whoever watches sees the call, as any other equation
+        with observe.unobserved():  # observers see the call, like any other equation
             staged, leaves = jitted[0].staged_call(args, kwargs)
         if "of_library" not in staged.closed.memo:
             _forget_lines(staged.closed)
@@ -60,7 +60,7 @@ def inner_jit(
 
 
 def _forget_lines(closed: ClosedJaxpr) -> None:
-    """Ascribe the equations to no line: many lines of the user's share them, and each has an equation for the call."""
+    """Give the equations no source line: many user lines share them, and each line has an equation for the call."""
     closed.memo["of_library"] = True
     for eqn in _all_eqns(closed):
         eqn.source = None

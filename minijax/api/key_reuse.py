@@ -21,7 +21,7 @@ from minijax.errors import KeyReuseError, source_line
 from minijax.interpreters.evaluate import key_checks, look_at_each
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-# Primitives that use up their first operand, and those whose result is the same keys in another form.
+# Primitives that consume their first operand, and those whose result is the same keys in another form.
 _USING = frozenset(("random_bits", "random_split", "random_gamma"))
 _SAME = frozenset(("reshape", "squeeze", "copy", "transpose", "optimization_barrier"))
 

@@ -29,7 +29,7 @@ MOST_PLACES = 1024
 MOST_COMPARED = 128
 
 _FIRST = Difference("first", "", "", "first call")
-# The commonest miss of all is not worked out anew each time.
+# The explanation of the most frequent miss, computed once.
 _FIRST_MISS = Miss([_FIRST], ADVICE["first"], 0)
 RETRACED = Miss([Difference("retraced", "", "", observe.RETRACED)], ADVICE["retraced"], 1)
 
@@ -111,7 +111,7 @@ def _code(fun: Any) -> Any:
 
 
 def _codes(fun: Any) -> tuple[CodeType, ...]:
-    """The codes of ``fun`` and of the function it wraps: the same for all functions that a loop makes anew."""
+    """The codes of ``fun`` and of the function it wraps: the same for all functions made by one definition."""
     if type(fun) is FunctionType and not fun.__dict__:
         return (fun.__code__,)
     wrapped = getattr(fun, "__wrapped__", fun)
@@ -224,7 +224,7 @@ def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain:
         return None
     subject = describe(fun)
     told = cache != "body" or " at " in subject
-    # a class of the user's may print itself for who watches, not within a program that nobody asked anything of
+    # reprs of user classes are called only for observers, not in a program that nothing watches
     reprs = bool(observe.on_cache or guards)
     reason = _safely(explain, key, reprs) if told or guards else ""
     if observe.on_cache and told:
@@ -236,13 +236,13 @@ def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain:
 
 
 def stale(closed: ClosedJaxpr) -> str:
-    """What has changed of what a cached program read when it was traced, in words; '' if nothing is known to have."""
+    """The values that a cached program read while it was traced and that have changed, as text; '' if none is known."""
     noted = closed.memo.get("noted")
     return closed_over.changes(noted) if noted else ""
 
 
 def _safely(explain: Explain, key: Any, reprs: bool) -> Miss:
-    """The reason for a miss; an exception of the user's (``__eq__`` of a static argument, say) becomes one."""
+    """The reason for a miss; an exception from user code (``__eq__`` of a static argument, say) becomes the reason."""
     try:
         return explain(key, reprs)
     except Exception as error:
@@ -387,7 +387,7 @@ def _first(fun: Any, cache: str, other_options: bool) -> Difference:
 
 
 def _new_function(kind: str, subject: str, number: int) -> Difference:
-    """A function, of the type named ``kind``, was made anew of code that has been staged before."""
+    """A new function object, of the type named ``kind``, has code that was staged before."""
     what = {"partial": "functools.partial of ", "method": "bound method "}.get(kind, "function ")
     return Difference("function", "", "", f"a new {what}{subject}, number {number} made there")
 

@@ -63,7 +63,7 @@ def freeze(ref: Any) -> Any:
 
 
 def free_ref(ref: Any) -> None:
-    """End ``ref``, of which nobody needs what it holds; it must not be used afterwards."""
+    """Free ``ref`` without reading it. It must not be used afterwards."""
     free_ref_p.bind(_checked("free_ref", ref))
 
 
@@ -136,7 +136,7 @@ def _cast(value: Any, ref: Any) -> Any:
 
 
 class _Marker:
-    """What stands for a cotangent in the arguments or the results of ``VJP.with_refs``: a pytree without leaves."""
+    """A placeholder for a cotangent in the arguments or results of ``VJP.with_refs``: a pytree without leaves."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self)

@@ -61,7 +61,7 @@ class StagedCall:
 
     @property
     def how(self) -> tuple[Any, bool]:
-        """How it is compiled: which arguments are donated, and whether those that nobody reads are passed."""
+        """The compile options: which arguments are donated, and whether unused ones are passed."""
         return self.params["donated_invars"], self.params.get("keep_unused", False)
 
 

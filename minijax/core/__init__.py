@@ -28,7 +28,7 @@ _ABOVE = {
 
 
 def __getattr__(name: str) -> Any:
-    """The names of ``jax.core`` that packages use and that stand above this package."""
+    """The names of ``jax.core`` that packages use and that higher layers define."""
     if name not in _ABOVE:
         raise AttributeError(f"module 'minijax.core' has no attribute {name!r}", name=name)
     return getattr(importlib.import_module(_ABOVE[name]), name)

@@ -63,7 +63,7 @@ def story(tracer: Any) -> str:
 
 
 def variable_of(x: Any) -> str:
-    """```h` of layer`` if a variable of a function of the user's that is running holds ``x``, or a container in one
+    """```h` of layer`` if a variable of a running user function holds ``x``, or a container in one
     does; '' if none does. The innermost function is asked first.
     """
     frame = errors.user_frame()
@@ -251,7 +251,7 @@ def _steps_in_source(frame: FrameType | None, tracer: Any) -> tuple[list[Step], 
 
 
 def _holds(x: Any, kind: type) -> bool:
-    """Whether a container of the user's holds a tracer at its top."""
+    """Whether a user's container directly holds a tracer."""
     if type(x) is dict:
         x = x.values()
     elif type(x) not in (list, tuple):

@@ -145,7 +145,7 @@ def _end(members: Sequence[Member], ends: Any, first: int, grace: float) -> None
 
 
 def _first_to_die(ends: Any, processes: int) -> Member | None:
-    """The first of so many processes that fails; None if all have ended and none did."""
+    """The first process that fails; None if all have ended without failure."""
     for count in range(1, processes + 1):
         found = ends.get()
         if not found.process.returncode:
@@ -161,7 +161,7 @@ def _first_to_die(ends: Any, processes: int) -> Member | None:
 
 
 def run(command: Sequence[str], processes: int, devices: int, grace: float) -> int:
-    """Run ``command`` in so many processes with so many devices each; returns an exit code."""
+    """Run ``command`` in several processes with several devices each; returns an exit code."""
     port = free_port()
     environment = {
         "JAX_PLATFORMS": "cpu",
@@ -211,7 +211,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = ["-m", *said.module] if said.module else ["-c", *said.code] if said.code else said.script
     if not command:
         parser.error("say what to run: script.py, -m MODULE or -c CODE")
-    # also where whoever started it ignores them, as a shell does for what it starts in the background
+    # also if the parent ignores them, as a shell does for background processes
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupted)
     return run(command, said.processes, said.devices_per_process, said.grace)

@@ -30,7 +30,7 @@ class DocTable:
         self._known: dict[tuple[Any, ...], int] = {}
 
     def add(self, doc: Doc) -> int:
-        """The number of the row that stands for ``doc``."""
+        """The number of the row for ``doc``."""
         done: dict[int, int] = {}
         todo = [(doc, False)]
         while todo:

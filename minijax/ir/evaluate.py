@@ -38,7 +38,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
     try:
         for eqn in jaxpr.eqns:
             # what a transformation records for this equation is ascribed to the line that made it; the equations of
-            # a rule have none, and stand for the line where the rule was called for
+            # a rule have none, and get the line of the operation whose rule it is
             source = eqn.source
             state.source = outer_source if source is None else source
             bind_eqn(eqn, env)

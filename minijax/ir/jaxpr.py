@@ -31,7 +31,7 @@ class Var:
 
 
 class DropVar(Var):
-    """The target of a result nobody reads; printed ``_``."""
+    """The variable of an unused result; printed ``_``."""
 
     __slots__ = ()
 

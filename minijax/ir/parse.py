@@ -165,7 +165,7 @@ _Binder = tuple[str, ShapedArray, int]
 
 
 class _Scope:
-    """One jaxpr being read: what its names stand for, and its variables called ``_``."""
+    """One jaxpr being read: its variables by name, and its variables called ``_``."""
 
     __slots__ = ("names", "unnamed", "used")
 
@@ -349,7 +349,7 @@ class _Parser:
             return var
         if name in scope.names:
             self.scan.fail(f"the variable '{name}' is bound already", at)
-        # A name of an enclosing jaxpr marks what stands for the outer variable, but is another one.
+        # A name of an enclosing jaxpr marks the inner copy of the outer variable; it is another variable.
         outer = any(name in other.names for other in self.scopes if other is not scope)
         known = [] if outer else self.variables.setdefault(name, [])
         var = next((v for v in known if _same(v.aval, aval)), None)  # type: ignore[assignment]

@@ -25,7 +25,7 @@ from minijax.ir.pretty import param_types
 
 
 class NotAValue(Exception):
-    """What stands at the scanner is no text of a value that can be read back."""
+    """The text at the scanner is not a value that can be read back."""
 
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")

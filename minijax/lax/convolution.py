@@ -177,7 +177,7 @@ def conv_general_dilated_patches(
 ) -> Any:
     """What windows of ``filter_shape`` show of the images ``lhs``, as features.
 
-    The result has for each feature of ``lhs`` as many as a window has elements, in this order. It is a convolution with
+    For each feature of ``lhs`` the result has one feature per window element, in this order. It is a convolution with
     a kernel of zeros and ones; for the parameters see ``conv_general_dilated``.
     """
     window, shape = ints(filter_shape), shape_of(lhs)

@@ -1,4 +1,4 @@
-"""``scan`` and what is made of it: ``map``; and ``associative_scan``, which works in parallel."""
+"""``scan``; ``map``, which uses it; and ``associative_scan``, which works in parallel."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def scan(
       xs: a pytree of arrays with leading axes of one size; None for a loop without input.
       length: the number of steps; needed without ``xs``, else it must be the size of the leading axes.
       reverse: whether to go from the last slice to the first; ``ys[i]`` still belongs to ``xs[i]``.
-      unroll: so many steps are compiled into one round of the loop; 0 or True for all of them.
+      unroll: the number of steps in one iteration of the compiled loop; 0 or True for all of them.
 
     Returns:
       The last carry and the ``y``\\ s, stacked along a new leading axis.
@@ -280,7 +280,7 @@ def bind_scan(
 ) -> tuple[list[Any], list[Any]]:
     """The scan of a body without constants, ``(consts, carry, x) -> (carry, y)``; lists of arrays.
 
-    A carried value that the body hands on unchanged becomes a const, and a ``y`` that is an ``x`` is not computed.
+    A carry that the body returns unchanged becomes a const, and a ``y`` that is an ``x`` is not computed.
     """
     plan = closed.memo.get("forwarding")
     if plan is None or plan.sizes != (len(consts), len(init)):

@@ -123,13 +123,13 @@ class Compiled:
         # for compiling it again, for another device; the jaxpr keeps this program, not the reverse
         self.made_of = (weakref.ref(closed), name, donated, keep_unused, text, host_callbacks)
         self.elsewhere: dict[Any, OnDevice] = {}
-        # the positions of the arguments that it takes, None for all: the others, which nobody reads, are left out
+        # the positions of the arguments that it takes, None for all: unused arguments are left out
         self.kept = None if keep_unused else kept_inputs(closed)
         self.donated = [i for i, d in enumerate(self._taken(donated)) if d] if donated else []
         self.in_avals = self._taken(closed.in_avals)
         self.out_avals = closed.out_avals
         self.effectful = bool(host_callbacks) and any(map(is_effectful, closed.eqns))
-        # on the device, float0 is represented by booleans that nobody reads
+        # on the device, float0 is represented by unused booleans
         self.float0s = [i for i, aval in enumerate(self.out_avals) if aval.dtype == dtypes.float0]
         # whether running it again is nothing but handing buffers to the executable and wrapping the results
         self.repeatable = type(self) is Compiled and bool(self.out_avals) and not (self.effectful or self.float0s)
@@ -473,14 +473,14 @@ def _left_a_mesh(closed: ClosedJaxpr, key: Any) -> str:
     return "arguments: over a mesh became on one device" if divided else ""
 
 
-# What made a program that no user's call was staged to, in words.
+# The reason for compiling a program that no user call was staged to, as text.
 _MADE_BY = {"jvp": "derivative", "vmap": "batched form", "transpose": "transpose", "partial_eval": "known part"}
 
 
 def announce(closed: ClosedJaxpr, name: str, key: Any, again: str = "") -> None:
     """Tell guards that ``closed`` is about to be compiled; ``again`` says why, if it has been compiled before.
 
-    If no cache of functions has told observers, they are told too, and the miss is kept.
+    If no staging cache has reported the miss, observers are called here, and the miss is kept.
     """
     made_by = closed.memo.get("made_by", "")
     reason = again

@@ -131,7 +131,7 @@ def _bind(closed: ClosedJaxpr, args: Sequence[Any], prevent_cse: Any, params: di
 
 
 def _select(flags: Sequence[bool], prevent_cse: Any) -> Any:
-    """The entries of ``prevent_cse`` whose flag is true; one boolean stands for all."""
+    """The entries of ``prevent_cse`` whose flag is true; one boolean means all."""
     return tuple(partition(flags, prevent_cse)[1]) if isinstance(prevent_cse, tuple) else prevent_cse
 
 

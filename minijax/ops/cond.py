@@ -122,7 +122,7 @@ def empty_of(aval: ShapedArray) -> Any:
 def join_branches(closeds: Sequence[ClosedJaxpr]) -> tuple[Branches, list[Any], list[int | None]]:
     """Staged functions as branches: ``(branches, constants, forwards)``.
 
-    The branches take the constants of all ahead of their own inputs. An output that every branch just hands on from
+    The branches take the constants of all ahead of their own inputs. An output that every branch just copies from
     the same input is left out of them; ``forwards`` has that input's position, and None for the outputs that remain.
     """
     if any(isinstance(const, Tracer) for closed in closeds for const in closed.consts):
@@ -343,7 +343,7 @@ def _with_residuals(
 ) -> ClosedJaxpr:
     """``closed`` with ``outs`` and residuals of types ``avals`` for outputs: ``atoms``, placeholders where it is None.
 
-    As in JAX there is a placeholder for each of them, and those that nobody reads are dead.
+    As in JAX there is a placeholder for each of them, and the unused ones are dead.
     """
     filler = stage(lambda: list(map(empty_of, avals)), [], label="cond").jaxpr
     residuals = [empty if atom is None else atom for atom, empty in zip(atoms, filler.outvars, strict=True)]

@@ -1,4 +1,4 @@
-"""Conversion between element types, and the primitives that hand a value on: copy and stop_gradient."""
+"""Conversion between element types, and the primitives that return their operand: copy and stop_gradient."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def is_number(x: Any) -> bool:
 
 
 def convert_stage(trace: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool, sharding: Any) -> Any:
-    """No equation, as in JAX, where a jaxpr staged anew converts what now has the type already."""
+    """No equation, as in JAX, where retracing a jaxpr may convert a value that already has the type."""
     aval = getattr(x, "aval", None)
     if sharding is None and aval is not None and aval.dtype == new_dtype and aval.weak_type == weak_type:
         return x

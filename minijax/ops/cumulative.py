@@ -329,7 +329,7 @@ def _sums_of_exponentials(n: int, dtype: np.dtype) -> Accumulator:
 def _running_logaddexp(x: Any, axis: int, dtype: np.dtype) -> Any:
     out, step, at = np.array(x), 1, (slice(None),) * axis
     while step < x.shape[axis]:
-        # now each element is the sum of as many as ``step`` before it, itself included
+        # now each element is the sum of itself and the ``step - 1`` elements before it
         out[(*at, slice(step, None))] = _logaddexp_complex(out[(*at, slice(-step))], out[(*at, slice(step, None))])
         step *= 2
     return out

@@ -127,7 +127,7 @@ class Written(Function):
 class StagedFunction(Function):
     """``inner``, staged at first need for each side input, at values of types ``avals_for(side)``.
 
-    In an equation the values are led by what the call's function closes over. A derivative rule of the user's does not
+    In an equation the values are led by what the call's function closes over. The user's derivative rule does not
     take these, but may close over the same tracers: for those in ``closed_over`` it then gets the equation's operands.
     """
 
@@ -458,7 +458,7 @@ def function_name(program: ClosedJaxpr | Jaxpr) -> str:
 
 
 def zero_flags(tangents: Sequence[Any], symbolic_zeros: bool) -> tuple[bool, ...]:
-    """Which (co)tangents a rule is told of as zeros on the side; the others, real zeros among them, it gets as arrays.
+    """Which (co)tangents a rule gets as symbolic zeros; it gets the others, arrays of zeros included, as arrays.
 
     Those of integers always: they are of type float0, which no program computes with.
     """

@@ -1,4 +1,4 @@
-"""``custom_jvp_call``: a function that is differentiated by a rule of the user's.
+"""``custom_jvp_call``: a function with the user's jvp rule.
 
 Function form: ``fun``, ``jvp`` (``Function``s), ``symbolic_zeros``, ``level``. Equation form: ``call_jaxpr``,
 ``jvp_jaxpr_fun`` (a ``Function``), ``num_consts``, ``symbolic_zeros``; the first ``num_consts`` operands are what the

@@ -1,4 +1,4 @@
-"""``custom_vjp_call``: a function that is differentiated in reverse by a forward and a backward pass of the user's.
+"""``custom_vjp_call``: a function whose reverse-mode derivative is the user's forward and backward pass.
 
 Function form: ``fun``, ``fwd``, ``bwd`` (``Function``s), ``symbolic_zeros``, ``level``. Equation form: ``call_jaxpr``,
 ``fwd_jaxpr_thunk`` and ``bwd`` (``Function``s), ``num_consts``, ``symbolic_zeros``; the first ``num_consts`` operands

@@ -91,7 +91,7 @@ def lower_words(lower: Rule, words: Rule) -> Rule:
 
 
 def trailing(dims: Sequence[int], ndim: int, last: int) -> tuple[int, ...]:
-    """``dims``, and so many dimensions of words more that there are ``ndim``, the last ones up to ``last``."""
+    """``dims``, extended by dimensions of words to ``ndim`` entries; the last ones end at ``last``."""
     return (*dims, *range(last - (ndim - len(dims)), last))
 
 

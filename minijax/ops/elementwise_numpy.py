@@ -151,7 +151,7 @@ def _rem_integers(x: Any, y: Any) -> Any:
 rem_numpy = by_kind("iu", _rem_integers, np.fmod)
 
 
-# Up to so many elements, counting those that are not zero is faster than comparing all with zero.
+# Up to this many elements, counting nonzero ones is faster than comparing all with zero.
 _FEW = 2048
 
 

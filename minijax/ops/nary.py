@@ -123,7 +123,7 @@ def unbroadcast(aval: ShapedArray, ct: Any) -> Any:
 
 
 def maybe_broadcast(shape: tuple[int, ...], x: Any, sharding: Any = None) -> Any:
-    """``x`` brought to ``shape`` as an elementwise operand would be; divided as ``sharding`` says, if that is said."""
+    """``x`` broadcast to ``shape`` like an elementwise operand, with ``sharding`` if one is given."""
     own = get_aval(x).shape
     if own == shape:
         return x

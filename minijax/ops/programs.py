@@ -16,7 +16,7 @@ Program = Callable[..., Sequence[Any]]
 
 
 def program_of(compute: Program, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
-    """The program of ``compute``, whose equations have no lines: they stand for the one that calls them."""
+    """The program of ``compute``. Its equations have no source lines: they have the line of their call."""
     with observe.unobserved():
         closed = stage(compute, avals, getattr(compute, "func", compute).__name__.strip("_"))
     bare = closed.jaxpr.replace(eqns=[eqn.replace(source=None) for eqn in closed.eqns])

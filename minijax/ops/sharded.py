@@ -51,7 +51,7 @@ class PlacedArray(Array):
         self.aval = aval
         self.place = place
 
-    # The two slots of an Array, filled at first need: nobody who reads them must know of the device.
+    # The two slots of an Array, filled at first use, so that readers need not know of the device.
 
     @property
     def _np(self) -> Any:  # type: ignore[override]

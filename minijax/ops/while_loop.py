@@ -490,7 +490,7 @@ lowering_rules[while_p] = while_lower
 def carry_to_consts(
     cond: ClosedJaxpr, cond_nconsts: int, body: ClosedJaxpr, body_nconsts: int
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool]]:
-    """Make constants of the carries that the body hands on as they are and the condition does not read.
+    """Make constants of the carries that the body returns unchanged and the condition does not read.
 
     Returns the two jaxprs and which carries moved; the body takes them first. A constant is not batched when the
     condition is, and needs no tangent carry.

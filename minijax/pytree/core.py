@@ -9,8 +9,8 @@ How it is made fast. Most containers hold nothing but leaves, and programs flatt
 over and over. The types of a container's children, ``tuple(map(type, children))``, therefore lead through a
 bounded table directly to the finished tree definition, with no work in Python per child. Tree definitions
 made of builtin nodes are interned: two that are equal are one object, so that their hash and comparison are
-the object's identity. Those with data of the user's in them (auxiliary data, dictionary keys that are not
-strings) are compared by value, and nothing of the user's is kept alive by a table for longer than the bounded
+the object's identity. Those with user data in them (auxiliary data, dictionary keys that are not
+strings) are compared by value, and a table keeps no user object alive for longer than the bounded
 tables last.
 """
 
@@ -134,7 +134,7 @@ class PyTreeDef:
 
 
 class _ValueTreeDef(PyTreeDef):
-    """A tree definition with data of the user's somewhere in it, compared by value.
+    """A tree definition with user data somewhere in it, compared by value.
 
     It is never equal to an interned one. That differs from JAX in one corner: a dict whose keys are instances
     of a subclass of str has another structure here than one with the equal plain strings.
@@ -252,7 +252,7 @@ def treedef_is_leaf(treedef: PyTreeDef) -> bool:
 
 
 class Node:
-    """How one type is taken apart and put together; the builtin kinds are told by identity."""
+    """How one type is taken apart and put together; the builtin kinds are compared by identity."""
 
     # ``run(tree, out)`` appends the leaves of a tree to ``out`` and returns its definition.
     __slots__ = ("flatten", "flatten_with_keys", "name", "run", "unflatten")
@@ -357,7 +357,7 @@ class _Plan:
 
 
 def _remember(table: dict[Any, Any], key: Any, value: Any) -> None:
-    # Only definitions without data of the user's come here, so the tables keep nothing alive but types.
+    # Only definitions without user data come here, so the tables keep nothing alive but types.
     if len(table) >= _TABLE_LIMIT:
         table.clear()
     table[key] = value

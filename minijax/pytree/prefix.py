@@ -1,4 +1,4 @@
-"""Prefixes of trees and differences between trees, and their explanation in words.
+"""Prefixes of trees and differences between trees, and their explanation as text.
 
 A prefix of a tree is a tree that becomes it when leaves are replaced by subtrees: ``in_axes=(0, None)`` is
 one for the arguments ``({'w': w, 'b': b}, x)``. The explanations name the key path and what was found on
@@ -54,7 +54,7 @@ def prefix_leaves(
     """Spreads the leaves of a prefix over the leaves of a full tree, as for ``in_axes`` and its like.
 
     Args:
-      prefix_tree: a tree of which each leaf stands for a whole subtree.
+      prefix_tree: a tree; each leaf replaces a whole subtree.
       full: the full tree, or its structure.
       is_leaf: subtrees of the prefix that count as leaves.
       none_is_leaf: whether None in the prefix is a value to be spread (as in ``in_axes``) or a node.

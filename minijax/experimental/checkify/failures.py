@@ -50,12 +50,12 @@ class CheckException(Exception):
         raise NotImplementedError
 
 
-# What ``checkify`` is told which checks to make by, a set of these.
+# The kinds of checks: ``checkify`` takes a set of these.
 ErrorCategory = type[CheckException]
 
 
 class FailedCheckError(CheckException):
-    """A ``check`` of the user's failed; the details are its format and the tree of its values."""
+    """A user's ``check`` failed; the details are its format and the tree of its values."""
 
     @staticmethod
     def message(details: Any, payload: Sequence[Any]) -> str:

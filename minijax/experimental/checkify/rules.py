@@ -267,7 +267,7 @@ def _with_inputs(closed: ClosedJaxpr, invars: list[Any]) -> ClosedJaxpr:
 
 
 def _unchecked(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """``closed`` without the checks of the user's, which have been made elsewhere."""
+    """``closed`` without the user's checks, which were made elsewhere."""
     if not _has_checks(closed.jaxpr):
         return closed
     if "unchecked" not in closed.memo:
@@ -418,7 +418,7 @@ def check_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) ->
 
 
 def check_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-    """One failure stands for all: the last of those that failed."""
+    """The one failure that is reported: the last one."""
     fronted = [bdim_at_front(x, d, axis.size, axis.division) for x, d in zip(args, dims, strict=True)]
     error = unflatten(params["err_tree"], fronted)
     check_p.bind(*flatten(any_of(error))[0], **params)
@@ -446,7 +446,7 @@ lowering_rules[check_p] = check_lower
 
 
 def check_check(error: Error, enabled: Enabled, args: Sequence[Any], params: dict[str, Any]) -> Checked:
-    """A check of the user's becomes part of the error."""
+    """A user's check becomes part of the error."""
     if FailedCheckError not in enabled:
         return error, []
     own = unflatten(params["err_tree"], args)

@@ -32,7 +32,7 @@ xor: Callable[..., Any] = xor_p.bind
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _GROUPS = 5
 _PARITY, _MASK = 0x1BD11BDA, 0xFFFFFFFF
-# Up to so many numbers are hashed one by one, as NumPy takes longer to begin.
+# Up to this many numbers are hashed one by one: starting NumPy takes longer.
 FEW = 16
 
 

@@ -74,7 +74,7 @@ class Held:
 
 
 def discharge(closed: ClosedJaxpr, finals: Sequence[int] = ()) -> ClosedJaxpr:
-    """The form without references: inputs hold what they held, ``finals`` are those whose last content is given too.
+    """The form without references: its inputs are their contents; the final contents of ``finals`` are results too.
 
     Those come behind the results, in order. Made once and kept with ``closed``.
     """

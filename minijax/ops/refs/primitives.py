@@ -218,7 +218,7 @@ class RefTangent:
 
 
 def _held(tangent: Any) -> Any:
-    """The tangent of all that a reference holds; its tangent may be a reference of the user's."""
+    """The tangent of the whole content of a reference; the user may have passed a tangent reference."""
     if type(tangent) is RefTangent:
         return tangent.value
     _refuse_unknown(tangent)
