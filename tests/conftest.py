@@ -13,11 +13,13 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
 from tests.quick import QUICK
+from tests.sampling import sampled
 
 # Read when jax is imported and when minijax starts its backend; no test module has been imported yet.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
@@ -27,6 +29,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
+
+# The line that the summary prints about a sampled run.
+SAMPLE = pytest.StashKey[str]()
 
 # Derandomised: a property test that passes here passes everywhere. No deadline: the first example of a
 # jitted property pays for an XLA compilation.
@@ -40,6 +45,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the files in tests/golden with what the code prints now",
     )
+    parser.addoption(
+        "--sample",
+        type=int,
+        metavar="K",
+        help="run slice K of the suite; a run that names no path, -k or -m runs slice 0",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Decide which slice runs, in the process that was given the command line: the workers are told."""
+    option = config.option
+    names_something = config.args_source is pytest.Config.ArgsSource.ARGS or option.keyword or option.markexpr
+    if hasattr(config, "workerinput"):
+        option.sample = config.workerinput["sample"]
+    elif option.sample is None and not names_something:
+        option.sample = 0
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["sample"] = node.config.option.sample
 
 
 def quick_files() -> set[Path]:
@@ -54,11 +80,33 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.option.markexpr == "quick" and is_other else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     quick = quick_files()
     for item in items:
         if item.path in quick:
             item.add_marker("quick")
+    number = config.option.sample
+    if number is None:
+        return
+    kept, left_out = sampled(items, number)
+    line = f"sample {number}: {len(kept):,} of {len(items):,} tests; python -m tests.all runs all"
+    config.stash[SAMPLE] = line
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["sample"] = line
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the line about the sample from a worker: the process that starts the workers collects nothing."""
+    if line := getattr(node, "workeroutput", {}).get("sample"):
+        node.config.stash[SAMPLE] = line
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if SAMPLE in config.stash:
+        terminalreporter.write_line(config.stash[SAMPLE])
 
 
 def set_heap_aside() -> None:

@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -226,8 +227,15 @@ def is_lazy_allowed(imported: Import) -> bool:
     return any(fnmatchcase(imported.importer, who) and in_package(imported.target, what) for who, what in LAZY_ALLOWED)
 
 
-IMPORTS = [found for name, path in MODULES.items() for found in imports_of(name, path)]
-INTERNAL = [found for found in IMPORTS if in_package(found.target, "minijax")]
+@cache
+def imports() -> list[Import]:
+    """Read by the first test that asks: to parse every file takes seconds, and every worker collects this module."""
+    return [found for name, path in MODULES.items() for found in imports_of(name, path)]
+
+
+@cache
+def internal() -> list[Import]:
+    return [found for found in imports() if in_package(found.target, "minijax")]
 
 
 def report(offenders: list[str]) -> None:
@@ -236,7 +244,7 @@ def report(offenders: list[str]) -> None:
 
 def test_there_is_something_to_check() -> None:
     assert "minijax.core.trace" in MODULES
-    assert len(INTERNAL) > 5
+    assert len(internal()) > 5
 
 
 def test_every_module_has_a_layer() -> None:
@@ -244,7 +252,7 @@ def test_every_module_has_a_layer() -> None:
 
 
 def test_layers_are_of_what_exists() -> None:
-    late = [(found.importer, found.target) for found in INTERNAL if found.lazy]
+    late = [(found.importer, found.target) for found in internal() if found.lazy]
     unused = [
         (who, what)
         for who, what in LAZY_ALLOWED
@@ -258,7 +266,7 @@ def test_layers_are_of_what_exists() -> None:
 
 def test_imports_go_down() -> None:
     offenders = []
-    for found in INTERNAL:
+    for found in internal():
         if found.target not in MODULES:
             offenders.append(f"{found}, which does not exist")
         elif reaches_up(found) and not is_lazy_allowed(found):
@@ -267,7 +275,7 @@ def test_imports_go_down() -> None:
 
 
 def test_no_import_of_minijax_hides_inside_a_function() -> None:
-    report([str(found) for found in INTERNAL if found.lazy and not is_lazy_allowed(found)])
+    report([str(found) for found in internal() if found.lazy and not is_lazy_allowed(found)])
 
 
 def test_no_import_cycle() -> None:
@@ -276,7 +284,7 @@ def test_no_import_cycle() -> None:
     But for an entry point that reaches up when it is called, which only ``LAZY_ALLOWED`` permits.
     """
     graph: dict[str, set[str]] = {name: set() for name in MODULES}
-    for found in INTERNAL:
+    for found in internal():
         if found.target in graph and found.target != found.importer and not reaches_up(found):
             graph[found.importer].add(found.target)
     done: set[str] = set()
@@ -301,7 +309,7 @@ def test_front_ends_never_import_each_other() -> None:
     report(
         [
             str(found)
-            for found in INTERNAL
+            for found in internal()
             if (in_package(found.importer, repl) and in_package(found.target, ipython))
             or (in_package(found.importer, ipython) and in_package(found.target, repl) and not shares_stepper(found))
         ]
@@ -315,7 +323,7 @@ def shares_stepper(found: Import) -> bool:
 
 def test_the_engine_knows_no_front_end_library() -> None:
     offenders = []
-    for found in IMPORTS:
+    for found in imports():
         library = found.target.partition(".")[0]
         if library not in UI_LIBRARIES or any(in_package(found.importer, end) for end in FRONT_ENDS):
             continue
@@ -323,7 +331,7 @@ def test_the_engine_knows_no_front_end_library() -> None:
             offenders.append(str(found))
     offenders += [
         f"{found}: the lexer needs Pygments, which the engine and its tools must not load"
-        for found in INTERNAL
+        for found in internal()
         if found.target == PYGMENTS_MODULE and not any(in_package(found.importer, end) for end in FRONT_ENDS)
     ]
     report(offenders)
@@ -332,7 +340,7 @@ def test_the_engine_knows_no_front_end_library() -> None:
 def test_jax_is_imported_only_below() -> None:
     """*When* it is imported is tests/test_packaging.py's business, seen from a fresh interpreter."""
     offenders = []
-    for found in IMPORTS:
+    for found in imports():
         if found.target.partition(".")[0] in JAX_LIBRARIES:
             if not any(in_package(found.importer, place) for place in JAX_PLACES):
                 offenders.append(f"{found}: only lowering/ and backend/ may")
@@ -347,8 +355,8 @@ def test_every_third_party_import_is_a_declared_dependency() -> None:
     project = PYPROJECT["project"]
     known = names(project["dependencies"]) | {"minijax"} | {name.lower() for name in sys.stdlib_module_names}
     optional = {"minijax.ipython_ext.live": names(project["optional-dependencies"]["notebook"])}
-    allowed = {found: known | optional.get(found.importer, set()) for found in IMPORTS}
-    report([str(found) for found in IMPORTS if found.target.partition(".")[0].lower() not in allowed[found]])
+    allowed = {found: known | optional.get(found.importer, set()) for found in imports()}
+    report([str(found) for found in imports() if found.target.partition(".")[0].lower() not in allowed[found]])
 
 
 def test_packages_in_pyproject_are_the_tree() -> None:

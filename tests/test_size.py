@@ -1,0 +1,50 @@
+"""The project may not grow: today's sizes are upper bounds. A commit that deletes lowers them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.size import Size, groups, size_of_file
+
+# Lines, tokens; ``python -m tests.size`` prints what stands. Lower a bound after deleting, never raise one.
+BOUNDS = {
+    "minijax without tools": Size(86_100, 611_500),
+    "tools, repl, ipython_ext": Size(46_500, 348_000),
+    "tests": Size(76_600, 670_000),
+    "docs": Size(900, 5_600),
+}
+# Fewer lines may not come from denser lines: at most this many tokens a line.
+DENSITY = {
+    "minijax without tools": 7.2,
+    "tools, repl, ipython_ext": 7.6,
+    "tests": 8.9,
+    "docs": 6.4,
+}
+
+
+def test_sizes_stay_within_their_bounds() -> None:
+    sizes = groups()
+    assert set(sizes) == set(BOUNDS)
+    too_big = {
+        name: (size, BOUNDS[name])
+        for name, size in sizes.items()
+        if size.lines > BOUNDS[name].lines or size.tokens > BOUNDS[name].tokens
+    }
+    assert too_big == {}
+    assert {name: size.density for name, size in sizes.items() if size.density > DENSITY[name]} == {}
+
+
+@pytest.mark.parametrize(
+    "text, tokens",
+    [
+        ('"""Docstring."""\n\nx = 1  # comment\n', 3),
+        ('def f(a):\n    """Docstring."""\n    return a + "text"\n', 10),
+        ("x = [\n    1,\n    2,\n]\n", 8),
+    ],
+)
+def test_what_a_token_is(text: str, tokens: int, tmp_path: Path) -> None:
+    path = tmp_path / "file.py"
+    path.write_text(text)
+    assert size_of_file(path) == Size(text.count("\n"), tokens)
