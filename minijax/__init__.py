@@ -100,6 +100,7 @@ from minijax.config import (
 from minijax.core.array import get_aval as typeof
 from minijax.core.avals import AnyArray as Array
 from minijax.core.late import defined_later as _defined_later
+from minijax.core.late import set_higher_modules as _set_higher_modules
 from minijax.core.names import named_call, named_scope
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import ensure_compile_time_eval
@@ -255,6 +256,34 @@ _defined_later(
     "minijax.ops.meshes.reshard",
     "minijax.ops.random.bits",
     "minijax.random.random_gamma",
+)
+# The modules that lower ones need, by their roles: see ``core.late``.
+_set_higher_modules(
+    {
+        "api_util": "minijax.api_util",
+        "borrowing": "minijax.interop.names",
+        "eager_over_meshes": "minijax.ops.meshes.eager",
+        "explicit_type_rules": "minijax.ops.meshes.divided_types",
+        "explicit_types": "minijax.core.explicit",
+        "export_rules": ("minijax.interop.exported_calls", "minijax.interop.refs"),
+        "exported_programs": "minijax.interop.exported",
+        "extend_core": "minijax.extend.core",
+        "import_rules": ("minijax.interop.special", "minijax.interop.effects", "minijax.interop.refs"),
+        "linearization": "minijax.interpreters.linearize",
+        "mesh_making": "minijax.sharding",
+        "numpy": "minijax.numpy",
+        "partitioned_programs": "minijax.ops.meshes.partitioned",
+        "public_names": "minijax",
+        "references": "minijax.api.refs",
+        "reshard": "minijax.ops.meshes.reshard",
+        "scan": "minijax.ops.scan",
+        "segments": "minijax.numpy.segments",
+        "sharded_arrays": "minijax.ops.sharded",
+        "sharding_texts": "minijax.lowering.shardings",
+        "shardings": "minijax.core.shardings",
+        "ufunc_methods": "minijax.numpy.library_ufuncs",
+        "unreduced_type_rules": "minijax.ops.meshes.summed_types",
+    }
 )
 if "MINIJAX_LAUNCHER" in os.environ:
     # of ``python -m minijax.distributed``: this process joins the others before it has a device

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, TextIO
 
-import minijax
 from minijax.backend import client
 from minijax.config import config
 from minijax.tools.commands import find
@@ -21,11 +20,12 @@ from minijax.tools.session.namespace import initial_names
 from minijax.tools.session.session import Outcome, Session
 from minijax.tools.session.settings import Settings
 from minijax.tools.session.tracebacks import without_engine
+from minijax.version import __version__
 
 
 def versions() -> str:
     """``minijax 0.1.0 · jax 0.10.2``"""
-    return f"minijax {minijax.__version__} · jax {jax_version()}"
+    return f"minijax {__version__} · jax {jax_version()}"
 
 
 def jax_version() -> str:

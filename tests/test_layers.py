@@ -3,9 +3,11 @@
 The order (lowest first) is the design's::
 
     errors, config, pytree -> core -> ir -> interpreters -> lowering, backend -> ops -> api -> lax -> numpy -> nn
-        -> extend and JAX's other modules -> interop -> tools -> front ends
+        -> extend and JAX's other modules -> interop -> tools -> front ends -> the root
 
-An import that only a type checker follows counts as any other: who names a class depends on its module.
+Every import counts: at the head of a file, inside a function, for a type checker alone, and a string that names a
+module, by which it may be imported. A module that needs a higher one says in which role (``HigherModule`` in
+``minijax/core/late.py``), and ``minijax/__init__.py`` says which module has it.
 
 Also held here: which files may know jax and the front-end libraries, that no import hides inside a function,
 that every third-party import is a declared dependency, that ``packages`` in pyproject.toml is the tree, that no class
@@ -20,7 +22,7 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -28,6 +30,7 @@ from pathlib import Path
 
 import pytest
 
+from minijax.core import late
 from tests.quick import QUICK
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,7 +68,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minijax.distributed",
         "minijax.dlpack",
         "minijax.dtypes",
-        "minijax.experimental",
         "minijax.flatten_util",
         "minijax.lib",
         "minijax.monitoring",
@@ -78,9 +80,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minijax.typing",
         "minijax.version",
     ),
-    ("minijax",),  # the root module itself: the curated public names
     ("minijax.interop",),
-    ("minijax.example_libraries", "minijax.experimental.sparse", "minijax.profiler"),  # JAX's own, by interop
+    ("minijax.example_libraries", "minijax.experimental", "minijax.profiler"),  # also JAX's own, by interop
     ("minijax.tools.files", "minijax.tools.usage"),
     ("minijax.tools.documents",),
     ("minijax.tools.programs",),
@@ -99,6 +100,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("minijax.tools",),  # the module itself: what programs use of the packages below
     ("minijax.tools.commands",),
     ("minijax.repl", "minijax.ipython_ext", "minijax.__main__"),  # python -m minijax is the terminal program
+    ("minijax",),  # the root module itself: the public names, and which module has which role for lower ones
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FRONT_ENDS = ("minijax.repl", "minijax.ipython_ext")
@@ -108,8 +110,8 @@ PYGMENTS_MODULE = "minijax.tools.documents.lexer"
 JAX_LIBRARIES = {"jax", "jaxlib"}
 JAX_PLACES = ("minijax.lowering", "minijax.backend", "minijax.interop")
 
-# Imports of minijax modules inside a function: which modules (a pattern) may fetch what late. Each has a
-# reason; a cycle is not one.
+# Imports of minijax modules inside a function: which modules (a pattern) may import what late. Each has a
+# reason; a circle is not one.
 LAZY_ALLOWED: dict[tuple[str, str], str] = {
     ("minijax.api.compile", "minijax.api.key_reuse"): "only debug_key_reuse needs it",
     ("minijax.api.misses", "minijax.api.reports"): "brings logging, which few programs turn on",
@@ -129,16 +131,26 @@ LAZY_ALLOWED: dict[tuple[str, str], str] = {
     ("minijax.ipython_ext.display", "minijax.tools"): "loading the extension does not wait for the stepper's views",
     ("minijax.ipython_ext.display", "minijax.ipython_ext.live"): "only a notebook that steps needs anywidget",
     ("minijax.ipython_ext.terminal", "minijax.repl"): "only %step in a terminal opens the full-screen stepper",
-    ("minijax.core.refs", "minijax.api.refs"): "primitives, rules and operators, which only the first reference needs",
-    ("minijax.core.lacking", "minijax.interop.names"): "knows jax, and only a name that is not ours needs it",
     ("minijax", "minijax.ipython_ext"): "load_ipython_extension runs only inside IPython",
+}
+# Strings that name a module and import nothing.
+NAMED_ONLY: dict[tuple[str, str], str] = {
+    ("minijax.core.primitive", "minijax.ops"): "frames of these modules are passed over",
+    ("minijax.core.quiet", "minijax.ops.callback"): "warnings of this module are the user's",
+    ("minijax.experimental.sparse.arrays", "minijax.experimental.sparse"): "the module that its functions say",
+    ("minijax.interop.uses", "minijax.interop"): "functions of these modules run on minijax",
+    ("minijax.numpy.*", "minijax.numpy"): "the module that their functions say",
+    ("minijax.ops.nary", "minijax.lax"): "the module that its functions say",
+    ("minijax.random.keys", "minijax.random"): "the module whose names are borrowed",
+    ("minijax.tools.explain.leaks", "minijax"): "frames of these modules are not the user's",
+    ("minijax.tools.session.tracebacks", "minijax"): "frames of these modules are not the user's",
 }
 # What a reader can still overlook: files in a folder, lines in a file.
 MOST_FILES = 40
 MOST_LINES = 900
 IGNORED = re.compile(r"\..*|__pycache__|.*\.egg-info|build|dist|htmlcov")
 
-IMPORTING_CALLS = ("importlib.import_module", "import_module", "__import__")
+IMPORTING_CALLS = ("importlib.import_module", "_importlib.import_module", "import_module", "__import__")
 
 
 @dataclass(frozen=True)
@@ -204,6 +216,34 @@ def imports_of(importer: str, path: Path) -> Iterator[Import]:
     yield from visit(tree, False)
 
 
+def strings_naming_modules(importer: str, path: Path) -> Iterator[Import]:
+    """The strings of one file that are names of modules.
+
+    Where the file imports ``f"minijax.{name}"``, ``f"{__name__}.{name}"`` or ``f"{package}.extend"``, also the strings
+    that are the rest of such a name. What the user asks for by name is no string of the file.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    bases = {""}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in IMPORTING_CALLS:
+            if node.args and isinstance(node.args[0], ast.JoinedStr):
+                bases.add(base_of(node.args[0], importer))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in ("", "minijax"):
+            for target in sorted(base + node.value for base in bases):
+                if target in MODULES and target != importer:
+                    yield Import(importer, target, node.lineno, True)
+
+
+def base_of(name: ast.JoinedStr, importer: str) -> str:
+    """What the name of a module begins with that a file puts together."""
+    first = name.values[0]
+    if isinstance(first, ast.Constant):
+        return str(first.value)
+    assert isinstance(first, ast.FormattedValue)
+    return f"{importer}." if ast.unparse(first.value) == "__name__" else "minijax"
+
+
 def in_package(module: str, package: str) -> bool:
     return module == package or module.startswith(package + ".")
 
@@ -223,8 +263,8 @@ def reaches_up(imported: Import) -> bool:
     return importer is not None and target is not None and target > importer
 
 
-def is_lazy_allowed(imported: Import) -> bool:
-    return any(fnmatchcase(imported.importer, who) and in_package(imported.target, what) for who, what in LAZY_ALLOWED)
+def is_listed(imported: Import, listed: Iterable[tuple[str, str]]) -> bool:
+    return any(fnmatchcase(imported.importer, who) and in_package(imported.target, what) for who, what in listed)
 
 
 @cache
@@ -236,6 +276,20 @@ def imports() -> list[Import]:
 @cache
 def internal() -> list[Import]:
     return [found for found in imports() if in_package(found.target, "minijax")]
+
+
+@cache
+def strings() -> list[Import]:
+    return [found for name, path in MODULES.items() for found in strings_naming_modules(name, path)]
+
+
+def every_import() -> list[Import]:
+    """All imports of modules of ours, and the strings by which one may be imported."""
+    return internal() + [found for found in strings() if not is_listed(found, NAMED_ONLY)]
+
+
+if "minijax.scipy.linalg" in MODULES:
+    NAMED_ONLY["minijax.scipy.*", "minijax.scipy"] = "the module that their functions say, and late modules of it"
 
 
 def report(offenders: list[str]) -> None:
@@ -261,38 +315,40 @@ def test_layers_are_of_what_exists() -> None:
     report(
         [f"{name} is in LAYERS and does not exist" for name in RANK if name not in MODULES]
         + [f"LAZY_ALLOWED lets {who} import {what}, which it does not" for who, what in unused]
+        + [
+            f"NAMED_ONLY says that {who} names {what}, which it does not"
+            for who, what in NAMED_ONLY
+            if not any(is_listed(found, [(who, what)]) for found in strings())
+        ]
     )
 
 
 def test_imports_go_down() -> None:
     offenders = []
-    for found in internal():
+    for found in every_import():
         if found.target not in MODULES:
             offenders.append(f"{found}, which does not exist")
-        elif reaches_up(found) and not is_lazy_allowed(found):
+        elif reaches_up(found):
             offenders.append(f"{found}, which is a higher layer")
     report(offenders)
 
 
 def test_no_import_of_minijax_hides_inside_a_function() -> None:
-    report([str(found) for found in internal() if found.lazy and not is_lazy_allowed(found)])
+    report([str(found) for found in internal() if found.lazy and not is_listed(found, LAZY_ALLOWED)])
 
 
-def test_no_import_cycle() -> None:
-    """Inside one layer too, with the imports of functions and of annotations: something stands in the wrong place.
-
-    But for an entry point that reaches up when it is called, which only ``LAZY_ALLOWED`` permits.
-    """
+def test_no_circle_of_imports() -> None:
+    """Inside one layer too, with every import that there is."""
     graph: dict[str, set[str]] = {name: set() for name in MODULES}
-    for found in internal():
-        if found.target in graph and found.target != found.importer and not reaches_up(found):
+    for found in every_import():
+        if found.target in graph and found.target != found.importer:
             graph[found.importer].add(found.target)
     done: set[str] = set()
-    cycles: list[str] = []
+    circles: list[str] = []
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
-            cycles.append(" -> ".join((*path[path.index(name) :], name)))
+            circles.append(" -> ".join((*path[path.index(name) :], name)))
         elif name not in done:
             for target in sorted(graph[name]):
                 visit(target, (*path, name))
@@ -300,7 +356,7 @@ def test_no_import_cycle() -> None:
 
     for name in sorted(graph):
         visit(name, ())
-    report(cycles)
+    report(circles)
 
 
 def test_front_ends_never_import_each_other() -> None:
@@ -436,3 +492,37 @@ def test_the_reader_of_imports(
     file = tmp_path / "module.py"
     file.write_text(source)
     assert [(found.target, found.lazy) for found in imports_of(importer, file)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("later('minijax.ops.reduce')", ["minijax.ops.reduce"]),
+        ("NAMES = ['reduce']", []),
+        ("NAMES = ['reduce']\nimportlib.import_module(f'minijax.ops.{NAMES[0]}')", ["minijax.ops.reduce"]),
+        ("importlib.import_module(f'{package}.ops.reduce')", ["minijax.ops.reduce"]),
+        ("'See minijax.ops.reduce.'", []),
+    ],
+)
+def test_the_reader_of_strings(source: str, expected: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(source)
+    assert [found.target for found in strings_naming_modules("minijax.ops", file)] == expected
+
+
+def roles() -> dict[str, list[str]]:
+    """The modules that need a higher one in each role."""
+    found: dict[str, list[str]] = {}
+    for name, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("HigherModule", "_HigherModule"):
+                assert isinstance(node.args[0], ast.Constant)
+                found.setdefault(str(node.args[0].value), []).append(name)
+    return found
+
+
+def test_every_role_is_needed_and_had() -> None:
+    assert late._higher.keys() == roles().keys()
+    named = [(role, name) for role, had in late._higher.items() for name in had]
+    report([f"{role}: {name} does not exist" for role, name in named if name not in MODULES])
+

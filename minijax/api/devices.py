@@ -36,8 +36,8 @@ def device_put(x: Any, device: Any = None) -> Any:
             device = concrete(device)
         if isinstance(leaf, Tracer) and hasattr(device, "mesh"):
             if device.mesh.are_all_axes_explicit:
-                return late.public("minijax.sharding", "reshard")(leaf, device)
-            return late.public("minijax.lax", "with_sharding_constraint")(leaf, device)
+                return late.public("minijax.ops.meshes.reshard", "reshard")(leaf, device)
+            return late.public("minijax.ops.meshes.constraint", "with_sharding_constraint")(leaf, device)
         if device is not None or isinstance(leaf, Tracer):
             return placed(leaf, device)
         array = as_array(leaf)

@@ -3,27 +3,37 @@
 ``jax.core``'s names that extension authors use resolve here: ``ShapedArray``, ``Tracer``, ``get_aval``.
 """
 
-import importlib
 from typing import Any
 
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.late import HigherModule
 from minijax.core.primitive import Primitive
-from minijax.core.trace import Trace, Tracer
+from minijax.core.trace import Trace, Tracer, TraceTag, eval_context, set_current_trace, take_current_trace
 
 # There is one kind of type.
 AbstractValue = ShapedArray
 
-__all__ = ["AbstractValue", "Primitive", "ShapedArray", "Trace", "Tracer", "get_aval"]
+__all__ = [
+    "AbstractValue",
+    "Primitive",
+    "ShapedArray",
+    "Trace",
+    "TraceTag",
+    "Tracer",
+    "eval_context",
+    "get_aval",
+    "set_current_trace",
+    "take_current_trace",
+]
 
-# What of JAX's module of this name is defined above this package, and where.
+# What of JAX's module of this name is defined above this package, and the module that defines it.
+_extend = HigherModule("extend_core")
 _ABOVE = {
-    **dict.fromkeys(("Atom", "DropVar", "Effects", "Value", "eval_jaxpr", "gensym"), "minijax.extend.core"),
-    **dict.fromkeys(("find_top_trace", "get_opaque_trace_state", "new_jaxpr_eqn"), "minijax.extend.core"),
-    **dict.fromkeys(("no_effects", "valid_jaxtype"), "minijax.extend.core"),
-    "DebugInfo": "minijax.api_util",
-    **dict.fromkeys(("TraceTag", "eval_context", "set_current_trace", "take_current_trace"), "minijax.core.trace"),
-    "unsafe_get_axis_names_DO_NOT_USE": "minijax.extend.core",
+    **dict.fromkeys(("Atom", "DropVar", "Effects", "Value", "eval_jaxpr", "gensym"), _extend),
+    **dict.fromkeys(("find_top_trace", "get_opaque_trace_state", "new_jaxpr_eqn"), _extend),
+    **dict.fromkeys(("no_effects", "unsafe_get_axis_names_DO_NOT_USE", "valid_jaxtype"), _extend),
+    "DebugInfo": HigherModule("api_util"),
 }
 
 
@@ -31,4 +41,4 @@ def __getattr__(name: str) -> Any:
     """The names of ``jax.core`` that packages use and that higher layers define."""
     if name not in _ABOVE:
         raise AttributeError(f"module 'minijax.core' has no attribute {name!r}", name=name)
-    return getattr(importlib.import_module(_ABOVE[name]), name)
+    return getattr(_ABOVE[name], name)

@@ -13,9 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core import dtypes, late
+from minijax.core import dtypes
 from minijax.core.keys import WORD, KeyType
+from minijax.core.late import HigherModule
 from minijax.core.named import NamedTuple
+
+# What few programs need: the types that say divisions, and how to move values over a mesh.
+_explicit = HigherModule("explicit_types")
+_shardings = HigherModule("shardings")
+_reshard = HigherModule("reshard")
 
 # Whether a type of keys was ever made: while it is False nobody has to look for them.
 keys_made = False
@@ -103,7 +109,7 @@ class ShapedArray:
     @property
     def sharding(self) -> Any:
         """How values of this type are divided over the mesh that is set: not at all. See ``core.explicit``."""
-        return late.public("minijax.core.shardings", "undivided")(self.ndim)
+        return _shardings.undivided(self.ndim)
 
     @property
     def manual_axis_type(self) -> ManualAxisType:
@@ -190,14 +196,14 @@ class ShapedArray:
 
 def divided_by(aval: ShapedArray, sharding: Any) -> Any:
     """The type of arrays of type ``aval`` that are divided as ``sharding`` says."""
-    return late.public("minijax.core.explicit", "divided_like")(aval, sharding)
+    return _explicit.divided_like(aval, sharding)
 
 
 def division(aval: ShapedArray, *others: ShapedArray) -> Any:
     """How a value of type ``aval`` is divided, as a parameter says it: None where no type, of ``others`` too, says."""
     if not divisions_made or (type(aval) is ShapedArray and all([type(other) is ShapedArray for other in others])):
         return None
-    return late.public("minijax.core.explicit", "sharding_like")(aval, *others)
+    return _explicit.sharding_like(aval, *others)
 
 
 def cotangent_type(aval: Any) -> Any:
@@ -207,60 +213,60 @@ def cotangent_type(aval: Any) -> Any:
 
 def divided_part(aval: ShapedArray, axis: int) -> Any:
     """The axes of a mesh that divide values of type ``aval`` along ``axis``, as the type says; None if none does."""
-    return late.public("minijax.core.explicit", "spec_of")(aval)[axis] if divisions_made else None
+    return _explicit.spec_of(aval)[axis] if divisions_made else None
 
 
 def division_along(aval: Any, axis: int) -> Any:
     """How values of type ``aval`` are divided along ``axis``: a ``NamedSharding`` of one dimension, None if not."""
-    return late.public("minijax.core.explicit", "sharding_along")(aval, axis) if divisions_made else None
+    return _explicit.sharding_along(aval, axis) if divisions_made else None
 
 
 def common_division(avals: Sequence[ShapedArray], ndim: int) -> Any:
     """How arrays of these types are divided together, repeated to one shape of ``ndim`` dimensions; as ``division``."""
-    return late.public("minijax.core.explicit", "combined")(avals, ndim) if divisions_made else None
+    return _explicit.combined(avals, ndim) if divisions_made else None
 
 
 def sharding_of_parts(parts: Sequence[Any], *avals: ShapedArray) -> Any:
     """``NamedSharding(mesh, P(*parts))`` over the mesh that one of the types ``avals`` names; None if none does."""
-    return late.public("minijax.core.explicit", "over_common_mesh")(avals, parts) if divisions_made else None
+    return _explicit.over_common_mesh(avals, parts) if divisions_made else None
 
 
 def over_mesh_of(scalar: Any, *examples: Any) -> Any:
     """``scalar``, a constant, brought to the mesh of tracers ``examples``, or the one set, if types say divisions."""
-    return late.public("minijax.ops.meshes.reshard", "brought_to")(scalar, examples) if divisions_made else scalar
+    return _reshard.brought_to(scalar, examples) if divisions_made else scalar
 
 
 def divided_as(x: Any, example: Any) -> Any:
     """``x``, divided as the type of ``example``, a tracer of its shape, says; as it is where that says nothing."""
-    return late.public("minijax.ops.meshes.reshard", "brought_beside")(x, example) if divisions_made else x
+    return _reshard.brought_beside(x, example) if divisions_made else x
 
 
 def divided_if_free(x: Any, aval: ShapedArray) -> Any:
     """``x``, divided as the type ``aval`` says if it lies over no mesh: see ``brought_if_free``."""
-    return late.public("minijax.ops.meshes.reshard", "brought_if_free")(x, aval) if divisions_made else x
+    return _reshard.brought_if_free(x, aval) if divisions_made else x
 
 
 def divided_to(x: Any, aval: ShapedArray) -> Any:
     """``x``, divided as the type ``aval`` of its shape says."""
-    reshard_p = late.public("minijax.ops.meshes.reshard", "reshard_p")
+    reshard_p = _reshard.reshard_p
     return reshard_p.bind(x, dst_sharding=aval.sharding, concrete_mesh=None)
 
 
 def whole_sharding(aval: ShapedArray, ndim: int) -> Any:
     """That nothing divides ``ndim`` dimensions over the mesh of type ``aval``, or the one set; None without one."""
-    return late.public("minijax.core.explicit", "divided_by_nothing")(aval, ndim) if divisions_made else None
+    return _explicit.divided_by_nothing(aval, ndim) if divisions_made else None
 
 
 def stacked_type(aval: Any, size: int, axis: int, sharding: Any) -> Any:
     """The type of ``size`` values of type ``aval`` along a new ``axis``; ``sharding``, of one dimension, divides it."""
     if sharding is None:
         return aval.stacked(size, axis)
-    return late.public("minijax.core.explicit", "stacked_over")(aval, size, axis, sharding)
+    return _explicit.stacked_over(aval, size, axis, sharding)
 
 
 def same_division(a: Any, b: Any) -> bool:
     """Whether two types say the same of how values are divided."""
-    return not divisions_made or late.public("minijax.core.explicit", "equally_divided")(a, b)  # type: ignore[no-any-return]
+    return not divisions_made or _explicit.equally_divided(a, b)  # type: ignore[no-any-return]
 
 
 def physical_aval(aval: ShapedArray) -> ShapedArray:

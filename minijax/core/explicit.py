@@ -19,13 +19,17 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from minijax.core import avals, late
+from minijax.core import avals
 from minijax.core.avals import ShapedArray
+from minijax.core.late import HigherModule
 from minijax.core.meshes import AbstractMesh, context
 from minijax.core.refs import AbstractRef
 from minijax.core.shardings import NamedSharding, PartitionSpec, axes_of_part, canonical_sharding, check_divides
 from minijax.core.varying import VaryingArray, current_mesh, note_summed, summed_text, varying
 from minijax.errors import ShardingTypeError
+
+# Rules of types that say divisions.
+_rules = HigherModule("explicit_type_rules")
 
 _interned: weakref.WeakValueDictionary[Any, ExplicitArray] = weakref.WeakValueDictionary()
 
@@ -108,7 +112,7 @@ def note_explicit() -> None:
     """Types may say how arrays are divided from now on."""
     if not avals.divisions_made:
         avals.note_divisions()
-        late.fill("minijax.ops.meshes.divided_types")
+        _rules.load()
 
 
 def meant_sharding(said: Any, function: str) -> NamedSharding | None:

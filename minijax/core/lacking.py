@@ -1,6 +1,6 @@
 """What a public module answers for a name that it has not: many of JAX's are borrowed when they are used.
 
-The names are known without jax; ``interop.names``, which imports it, is asked when the first of them is used.
+The names are known without jax. The module ``_interop``, which imports jax, is asked when the first of them is used.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from minijax.core import late
+from minijax.core.late import HigherModule
+
+_interop = HigherModule("borrowing")
 
 # The most near names in an error.
 _MOST_NEAR = 3
@@ -27,7 +30,7 @@ def borrowing(
     """``__getattr__`` and ``__dir__`` of the public module whose globals are ``namespace``.
 
     ``late_modules`` are imported when a name is asked for that is not there yet (see ``core.late``). A name that JAX's
-    module of the same name has, and they have not, is borrowed (see ``interop.names``) and kept in the module. Any
+    module of the same name has, and they have not, is borrowed and kept in the module. Any
     other is an AttributeError with the names nearest to it.
     """
     module = namespace["__name__"]
@@ -71,16 +74,12 @@ def borrowing(
 
 def borrow(module: str, name: str) -> Any:
     """What JAX has under ``name`` in its module beside ``module`` of ours, as something of ours."""
-    from minijax.interop import names
-
-    return names.borrowed_name(module, name)
+    return _interop.borrowed_name(module, name)
 
 
 def borrowed_primitive(primitive: Any) -> Any:
     """JAX's primitive of the name of ``primitive``, one of ours, as a primitive with rules derived from JAX's."""
-    from minijax.interop import names
-
-    return names.borrowed_primitive(primitive)
+    return _interop.borrowed_primitive(primitive)
 
 
 def names_of(module: str) -> tuple[str, ...]:

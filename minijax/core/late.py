@@ -3,11 +3,16 @@
 Every program pays for ``import minijax``, and every file of it costs a quarter of a millisecond. A package names its
 late modules here; they are imported when a name is asked for that the package does not have yet, and whenever all
 primitives have to be known: to read a printed program, to list rules.
+
+A module that needs a higher one says in which role, as a ``HigherModule``, and names no module.
+``minijax/__init__.py``, the highest of all, says which module has each role.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 # package or module -> its late modules
@@ -57,15 +62,40 @@ def load(package: str, namespace: dict[str, Any], wanted: str | None = None) -> 
         _loaded.add(package)
 
 
-def fill(*modules: str) -> None:
-    """Import ``modules``, which put their rules into the table of a module below them; for who looks them up there."""
-    for name in modules:
-        importlib.import_module(name)
+# role -> the modules that have it
+_higher: dict[str, tuple[str, ...]] = {}
 
 
-def public(package: str, name: str) -> Any:
-    """What ``package`` gives under ``name``: for a module of it that is below the one which defines that."""
-    return getattr(importlib.import_module(package), name)
+def set_higher_modules(modules: Mapping[str, str | tuple[str, ...]]) -> None:
+    """Say which module has each role, or which modules have it."""
+    _higher.update({role: (found,) if isinstance(found, str) else found for role, found in modules.items()})
+
+
+class HigherModule:
+    """A module in a role that a lower module needs: ``_eager = HigherModule("eager_over_meshes")``, ``_eager.made(x)``.
+
+    It is imported when it is first asked for something, with all others of its role.
+    """
+
+    __slots__ = ("_first", "_role")
+
+    def __init__(self, role: str) -> None:
+        self._role = role
+        self._first: ModuleType | None = None
+
+    def load(self) -> ModuleType:
+        """Import the modules of this role, and give the first."""
+        if self._first is None:
+            self._first, *_ = [importlib.import_module(module) for module in _higher[self._role]]
+        return self._first
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._first or self.load(), name)
+
+
+def public(module: str, name: str) -> Any:
+    """What ``module`` gives under ``name``: a lower module that few programs need, imported at the first use."""
+    return getattr(importlib.import_module(module), name)
 
 
 def load_all() -> None:

@@ -13,7 +13,10 @@ import weakref
 from typing import Any, NoReturn
 
 from minijax.core.avals import HasAval, ShapedArray
+from minijax.core.late import HigherModule
 from minijax.core.named import Frozen, NamedTuple
+
+_references = HigherModule("references")
 
 _interned: weakref.WeakValueDictionary[ShapedArray, AbstractRef] = weakref.WeakValueDictionary()
 
@@ -104,11 +107,9 @@ class AbstractRef:
 
 def expect_refs() -> None:
     """Prepare for the first reference: import its primitives and rules, and let calls check for references."""
-    from minijax.api import refs  # imports the primitives and their rules, which few programs use
-
     if not AbstractRef.made:
         AbstractRef.made = True
-        refs.install()
+        _references.install()  # imports the primitives and their rules, which few programs use
 
 
 class Ref(HasAval):

@@ -18,11 +18,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from minijax.core import late
 from minijax.core.array import get_aval
 from minijax.core.avals import ManualAxisType, ShapedArray
+from minijax.core.late import HigherModule
 from minijax.core.primitive import Primitive, abstract_hooks, bind_hooks, infer_type
 from minijax.core.refs import AbstractRef
+
+# Rules of types that say sums.
+_rules_of_sums = HigherModule("unreduced_type_rules")
 
 _interned: weakref.WeakValueDictionary[Any, VaryingArray] = weakref.WeakValueDictionary()
 
@@ -118,7 +121,7 @@ def summed_text(
 
 def note_summed() -> None:
     """Types may say from now on that values are sums over devices: see ``ops.meshes.summed_types``."""
-    late.fill("minijax.ops.meshes.summed_types")
+    _rules_of_sums.load()
 
 
 # Gives the axes along which results are unreduced, and reduced, where an operand is: see ``ops.meshes.summed_types``.

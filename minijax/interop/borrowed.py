@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.config import x64_enabled
-from minijax.core import dtypes, late
+from minijax.core import dtypes
 from minijax.core.array import get_aval
+from minijax.core.late import HigherModule
 from minijax.core.lists import partition
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
 from minijax.core.rules import DerivedRule, Rule
@@ -48,6 +49,8 @@ from minijax.lowering.foreign import lowering_platform
 from minijax.lowering.lower import ModuleWriter, lowering_rules, lowers_keys
 from minijax.lowering.text import FunctionWriter, mlir_type
 from minijax.ops.call import compiled, jit_p
+
+_exported = HigherModule("exported_programs")
 
 # Beyond this many signatures of one primitive, what was derived for them is forgotten, all at once.
 MAX_SIGNATURES = 1024
@@ -126,7 +129,7 @@ def params_of_jax(params: dict[str, Any]) -> dict[str, Any]:
 
     def theirs(closed: ClosedJaxpr) -> Any:
         # JAX's own where it was imported from JAX; else it is made for JAX
-        return closed.memo.get("theirs") or late.public("minijax.interop.exported", "jax_closed")(closed)
+        return closed.memo.get("theirs") or _exported.jax_closed(closed)
 
     return values_for_jax(params, theirs)
 

@@ -21,7 +21,7 @@ from minijax.config import enable_x64, x64_enabled
 from minijax.core.array import Array, get_aval
 from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.explicit import mesh_of_type
-from minijax.core.late import fill
+from minijax.core.late import HigherModule
 from minijax.core.meshes import AbstractMesh
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
@@ -39,6 +39,8 @@ from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from minijax.ops.meshes.reshard import reshard_p
 
+_rules = HigherModule("export_rules")
+
 # rule(eqn, operands of JAX's) -> list of results of JAX's. ``all_export_rules`` has those of the modules that fill it.
 ExportRule = Callable[[JaxprEqn, list[Any]], list[Any]]
 export_rules: dict[str, ExportRule] = {}
@@ -47,7 +49,7 @@ export_rules: dict[str, ExportRule] = {}
 @functools.cache
 def all_export_rules() -> dict[str, ExportRule]:
     """``export_rules``, complete."""
-    fill("minijax.interop.exported_calls", "minijax.interop.refs")
+    _rules.load()
     return export_rules
 
 

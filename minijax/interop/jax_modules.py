@@ -20,15 +20,16 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-import minijax
 from minijax import errors
 from minijax.core import dtypes
 from minijax.core.array import LiteralArray
+from minijax.core.late import HigherModule
 from minijax.core.lists import safe_map, safe_zip
 from minijax.interop.written_on_jax import spec_of
 from minijax.ir.evaluate import eval_jaxpr
 from minijax.pytree import core as pytree_core
 
+_root = HigherModule("public_names")
 # Packages of minijax's own that are called like none or another of JAX's.
 _INTERNAL = frozenset(
     {"api", "backend", "interop", "ipython_ext", "ir", "jacobians", "lowering", "pytree", "repl", "tools"}
@@ -184,7 +185,7 @@ def twin(name: str) -> ModuleType | None:
     first, *rest = name.split(".")
     if first != "jax" or (rest and rest[0] in _INTERNAL):
         return None
-    module: ModuleType = minijax
+    module = _root.load()
     for part in rest:
         found = getattr(module, part, None)
         if not isinstance(found, ModuleType):
@@ -289,7 +290,7 @@ _VALUES: dict[str, Callable[[], Any]] = {
     "jax.extend.source_info_util.register_exclusion": lambda: register_exclusion,
     "jax.interpreters.xla.canonicalize_dtype_handlers": lambda: registry("canonicalize_dtype_handlers"),
     "jax._src.api_util.infer_argnums_and_argnames": lambda: infer_argnums_and_argnames,
-    "jax._src.dispatch.wait_for_tokens": lambda: minijax.effects_barrier,
+    "jax._src.dispatch.wait_for_tokens": lambda: _root.effects_barrier,
     "jax._src.dtypes.DType": lambda: np.dtype,
     "jax._src.dtypes.TypePromotionError": lambda: dtypes.TypePromotionError,
     "jax._src.literals.TypedNdArray": lambda: LiteralArray,

@@ -18,13 +18,15 @@ import numpy as np
 
 from minijax import errors
 from minijax.core.array import get_aval
-from minijax.core.late import fill, load_all
+from minijax.core.late import HigherModule, load_all
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules, impl_rules
 from minijax.interop.lines import source_of
 from minijax.interop.params import translated
 from minijax.interop.values import aval_of, from_jax_value, jax_module
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.lowering.lower import lowering_rules
+
+_rules = HigherModule("import_rules")
 
 # Makes our equation of one whose primitive is not ours; set by ``interop.borrowed``, which imports what it derives.
 borrow_eqn: Callable[[Any, list[Any], list[Var], Any], JaxprEqn]
@@ -71,7 +73,7 @@ import_rules: dict[str, ImportRule] = {}
 @functools.cache
 def all_import_rules() -> dict[str, ImportRule]:
     """``import_rules``, complete."""
-    fill("minijax.interop.special", "minijax.interop.effects", "minijax.interop.refs")
+    _rules.load()
     return import_rules
 
 

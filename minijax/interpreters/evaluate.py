@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from minijax.config import Setting, context_mesh, debug_infs, debug_nans, results_checked, while_on
-from minijax.core import avals, dtypes, late
+from minijax.core import avals, dtypes
 from minijax.core.array import (
     HELD,
     Array,
@@ -33,6 +33,7 @@ from minijax.core.array import (
     uncommitted,
 )
 from minijax.core.keys import is_key
+from minijax.core.late import HigherModule
 from minijax.core.primitive import (
     MAX_SIGNATURES,
     Primitive,
@@ -46,6 +47,11 @@ from minijax.core.rules import ReplaceableRules, Rule
 from minijax.core.trace import Trace, check_alive, set_base_trace, state
 from minijax.errors import source_info, summarize
 from minijax.ir.evaluate import eval_closed
+
+# What few programs need: programs, operations and arrays over several devices.
+_partitioned = HigherModule("partitioned_programs")
+_eager = HigherModule("eager_over_meshes")
+_sharded = HigherModule("sharded_arrays")
 
 
 class _NumPyRules(ReplaceableRules):
@@ -75,12 +81,12 @@ constraints: list[Primitive] = []
 
 def _over_mesh(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """The result or results of an operation on operands that lie over a mesh: only XLA can divide it."""
-    return late.public("minijax.ops.meshes.partitioned", "evaluate_over_mesh")(primitive, args, params)
+    return _partitioned.evaluate_over_mesh(primitive, args, params)
 
 
 def _names_mesh(params: dict[str, Any]) -> bool:
     """Whether a program among ``params`` says of a value how it is to be divided."""
-    return bool(constraints) and late.public("minijax.ops.meshes.partitioned", "names_any")(params)
+    return bool(constraints) and _partitioned.names_any(params)
 
 
 def _on(device: Any, out: Any) -> Any:
@@ -230,7 +236,7 @@ _SOUGHT: tuple[tuple[Setting, Any], ...] = ((debug_nans, np.isnan), (debug_infs,
 
 def _evaluated(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     if context_mesh() is not None:  # the results lie over it
-        return late.public("minijax.ops.meshes.eager", "evaluate")(_evaluate, self, primitive, args, params)
+        return _eager.evaluate(_evaluate, self, primitive, args, params)
     return _evaluate(self, primitive, args, params)
 
 
@@ -274,7 +280,7 @@ def _has(found: Any, x: Any) -> bool:
     if not dtypes.is_inexact(get_aval(x).dtype):
         return False
     if type(x) is MeshArray and (x.aval.unreduced or not x.device.is_fully_addressable):  # it is no value as a whole
-        return any([_has(found, part.data) for part in late.public("minijax.ops.sharded", "addressable_shards")(x)])
+        return any([_has(found, part.data) for part in _sharded.addressable_shards(x)])
     value = np.asarray(x._value() if isinstance(x, Array) else x)
     return bool(found(value).any())
 

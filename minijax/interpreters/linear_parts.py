@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minijax.core import late
+from minijax.core.late import HigherModule
 from minijax.core.lists import partition
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
@@ -20,6 +20,8 @@ from minijax.interpreters.partial_eval import LinearProgram, Residual, dce_jaxpr
 from minijax.interpreters.stage import stage
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
+
+_linearization = HigherModule("linearization")
 
 # rule(is_vjp, nonzero, *primals, **params) -> (out, nonzero out, residuals, linear), where linear(residuals, *tangents)
 # gives the tangent; with several results, lists of them. For a primitive without one it is derived from the jvp rule.
@@ -56,12 +58,11 @@ def linearize_jaxpr(
 
 
 def _linearize_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], forced: Sequence[bool]) -> LinearizedJaxpr:
-    linearize = late.public("minijax.interpreters.linearize", "linearize")
     name = closed.jaxpr.debug_name
     made: list[Any] = []
 
     def value_and_residuals(*args: Any) -> list[Any]:
-        outs, tape = linearize(lambda *xs: eval_closed(closed, *xs), args, nonzero, name)
+        outs, tape = _linearization.linearize(lambda *xs: eval_closed(closed, *xs), args, nonzero, name)
         program = tape.program()
         tangents = [
             Residual(instantiate_zeros(t)) if type(t) is Zero and f else t

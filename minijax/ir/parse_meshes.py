@@ -10,13 +10,15 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.core import late
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import NO_SUMS, divided
+from minijax.core.late import HigherModule
 from minijax.core.meshes import AbstractMesh, AxisType, Mesh, context
 from minijax.core.shardings import NamedSharding, PartitionSpec, SingleDeviceSharding
 from minijax.core.varying import summed, varying
 from minijax.ir.parse_tokens import Scanner
+
+_sharding = HigherModule("mesh_making")
 
 Read = Callable[[], Any]
 
@@ -67,10 +69,8 @@ def _of_devices(abstract: AbstractMesh) -> AbstractMesh:
     now = context.mesh
     if isinstance(now, Mesh) and (now.shape_tuple, now.axis_types) == (abstract.shape_tuple, abstract.axis_types):
         return now
-    make_mesh = late.public("minijax.sharding", "make_mesh")
-
     try:
-        return make_mesh(abstract.axis_sizes, abstract.axis_names, abstract.axis_types)
+        return _sharding.make_mesh(abstract.axis_sizes, abstract.axis_names, abstract.axis_types)
     except ValueError:  # there are not as many devices
         return abstract
 

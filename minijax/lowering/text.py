@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core import dtypes, late
+from minijax.core import dtypes
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.keys import is_key, words_of
+from minijax.core.late import HigherModule
+
+_shardings = HigherModule("sharding_texts")
 
 
 def mlir_type(aval: ShapedArray) -> str:
@@ -197,7 +200,7 @@ class FunctionWriter:
 
     def _repeated(self, x: str, aval: ShapedArray, shape: tuple[int, ...]) -> str:
         if aval.unreduced:
-            return late.public("minijax.lowering.shardings", "repeated_sum")(self, x, aval, shape)  # type: ignore[no-any-return]
+            return _shardings.repeated_sum(self, x, aval, shape)  # type: ignore[no-any-return]
         return self.broadcast(x, aval, shape, range(aval.ndim))
 
     def region(self) -> FunctionWriter:

@@ -12,8 +12,9 @@ import numpy as np
 from minijax import lax
 from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
-from minijax.core import dtypes, late
+from minijax.core import dtypes
 from minijax.core.avals import over_mesh_of
+from minijax.core.late import HigherModule
 from minijax.core.trace import Tracer
 from minijax.numpy.promotion import (
     BOOL,
@@ -92,6 +93,8 @@ __all__ = [
     "trunc",
     "where",
 ]
+
+_numpy = HigherModule("numpy")
 
 _INT_OF_BITS = {16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
 
@@ -389,7 +392,7 @@ def where(
     With one argument, the indices where it is true: ``nonzero(condition, size=size, fill_value=fill_value)``.
     """
     if x is None and y is None:
-        return late.public("minijax.numpy", "nonzero")(condition, size=size, fill_value=fill_value)
+        return _numpy.nonzero(condition, size=size, fill_value=fill_value)
     check_array_like("where", condition, x, y)
     if size is not None or fill_value is not None:
         raise ValueError("size and fill_value arguments cannot be used in three-term where function.")

@@ -11,9 +11,10 @@ from typing import Any, NoReturn
 from minijax import errors, lax
 from minijax.backend import pjrt
 from minijax.config import x64_enabled
-from minijax.core import dtypes, late
+from minijax.core import dtypes
 from minijax.core.array import Array, MeshArray, is_foreign
 from minijax.core.avals import AnyArray, ShapedArray
+from minijax.core.late import HigherModule
 from minijax.core.operands import levels_text
 from minijax.core.trace import Tracer
 from minijax.numpy import creation, linear, manipulation, mathematics, reductions, sorting, ufuncs
@@ -34,6 +35,8 @@ from minijax.ops.sharded import (
     placed,
     sharding_of,
 )
+
+_numpy = HigherModule("numpy")
 
 Function = Callable[..., Any]
 
@@ -245,7 +248,7 @@ def _of_later(name: str) -> Function:
     """The method that is the function ``name`` of a module that is loaded when it is first used."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return late.public("minijax.numpy", name)(self, *args, **kwargs)
+        return getattr(_numpy, name)(self, *args, **kwargs)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"``minijax.numpy.{name}`` of this array."
@@ -254,7 +257,7 @@ def _of_later(name: str) -> Function:
 
 def _compress(self: Any, condition: Any, axis: int | None = None, **options: Any) -> Any:
     """The slices along ``axis`` where the vector ``condition`` is true."""
-    return late.public("minijax.numpy", "compress")(condition, self, axis, **options)
+    return _numpy.compress(condition, self, axis, **options)
 
 
 METHODS: dict[str, Function] = {

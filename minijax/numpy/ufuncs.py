@@ -14,10 +14,11 @@ import numpy as np
 from minijax import lax
 from minijax.api.inner import inner_jit
 from minijax.config import promotes_strictly, x64_enabled
-from minijax.core import dtypes, late
+from minijax.core import dtypes
 from minijax.core.array import LiteralArray, as_array, check_int, scalar_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import is_key
+from minijax.core.late import HigherModule
 from minijax.numpy.promotion import (
     BOOL,
     SCALARS,
@@ -119,7 +120,7 @@ class _Method:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         function = self.function
-        made = late.public("minijax.numpy.library_ufuncs", "library_ufunc")(function, function.nin, function.identity)
+        made = _library_ufuncs.library_ufunc(function, function.nin, function.identity)
         return getattr(made, self.__name__)(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -478,6 +479,8 @@ if not TYPE_CHECKING:  # which sees all names without an underscore
         and name[0] != "_"
         and name not in ("as_ufunc", "fast_binary")
     ]
+
+_library_ufuncs = HigherModule("ufunc_methods")
 
 
 # ------------------------------------------------------------------------------------ their methods

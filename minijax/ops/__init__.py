@@ -3,15 +3,17 @@
 It also answers for JAX's module ``ops``: ``segment_sum`` and its like, which are made of NumPy's functions.
 """
 
-import importlib as _importlib
 from typing import Any as _Any
 
+from minijax.core.late import HigherModule as _HigherModule
+
+_segments = _HigherModule("segments")
 _SEGMENTS = ("segment_max", "segment_min", "segment_prod", "segment_sum")
 
 
 def __getattr__(name: str) -> _Any:
     if name in _SEGMENTS:
-        return getattr(_importlib.import_module("minijax.numpy.segments"), name)
+        return getattr(_segments, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from minijax.backend import pjrt
 from minijax.config import context_mesh, preferred_device, while_on
-from minijax.core import dtypes, late, missed, observe
+from minijax.core import dtypes, missed, observe
 from minijax.core.array import (
     Array,
     CommittedArray,
@@ -28,6 +28,7 @@ from minijax.core.array import (
     uncommitted,
 )
 from minijax.core.guards import check, check_transfer, guards, transfer_guards
+from minijax.core.late import HigherModule
 from minijax.core.lists import partition, split_list
 from minijax.core.meshes import context
 from minijax.core.named import NamedTuple
@@ -85,7 +86,7 @@ _buffer = operator.attrgetter("_buffer")
 
 
 # Knows of programs over several devices, and is loaded for the first.
-_PARTITIONED = "minijax.ops.meshes.partitioned"
+_partitioned = HigherModule("partitioned_programs")
 
 
 class Compiled:
@@ -165,7 +166,7 @@ class Compiled:
         if pjrt.others_in_use:
             device = self.device_of(args)
             if type(device) is tuple:
-                return late.public(_PARTITIONED, "call_over_mesh")(self, args)  # type: ignore[no-any-return]
+                return _partitioned.call_over_mesh(self, args)  # type: ignore[no-any-return]
             if device is not None:
                 return self.on(device)(*args)
             device = default_place() if type(self) is Compiled else None
@@ -438,7 +439,7 @@ def compiled_impl(p: Primitive) -> Any:
     def run_compiled(*args: Any, **params: Any) -> Any:
         arrays = [as_array(check_alive(x)) for x in args]
         if pjrt.others_in_use and type(common_device(arrays, p.name)) is tuple:
-            return late.public(_PARTITIONED, "evaluate_over_mesh")(p, arrays, params)
+            return _partitioned.evaluate_over_mesh(p, arrays, params)
         key = (*[x.aval for x in arrays], *params.items())
         program = programs.get(key)
         if program is None:
@@ -508,10 +509,10 @@ def jit_impl(
     if not (jaxpr.jaxpr.outvars or any(map(is_effectful, jaxpr.eqns))):
         return []  # the known part of a call that hands its operands on
     if pjrt.others_in_use:
-        places = late.public(_PARTITIONED, "placement_of")
+        places = _partitioned.placement_of
         placement = places(jaxpr, args, name, in_shardings, out_shardings, keep_unused)
         if placement is not None:
-            program = late.public(_PARTITIONED, "partitioned")
+            program = _partitioned.partitioned
             return program(jaxpr, name, placement, donated_invars, keep_unused)(*args)  # type: ignore[no-any-return]
     return compiled(jaxpr, name, donated_invars, keep_unused)(*args)
 

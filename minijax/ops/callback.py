@@ -19,6 +19,7 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes, late
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.late import HigherModule
 from minijax.core.primitive import Primitive
 from minijax.core.structural import broadcast, moveaxis
 from minijax.core.trace import check_alive, under
@@ -36,6 +37,8 @@ from minijax.ops.shape import squeeze
 from minijax.ops.slicing import slice_in_dim
 from minijax.ops.subjaxprs import hoist_consts
 from minijax.pytree import tree_leaves, tree_unflatten
+
+_scan = HigherModule("scan")
 
 
 class FlatCallback:
@@ -269,7 +272,7 @@ def _one_by_one(
 
     element_avals = [ShapedArray(a.shape[1:], a.dtype, a.weak_type) for a in map(get_aval, xs)]
     closed, consts = hoist_consts(stage(cell, [*map(get_aval, shared), *element_avals], p.name, "vmap"))
-    outs = late.public("minijax.ops.scan", "scan_p").bind(
+    outs = _scan.scan_p.bind(
         *consts,
         *shared,
         *xs,

@@ -12,8 +12,11 @@ from minijax.core import late
 from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, device_array
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import plain_type
+from minijax.core.late import HigherModule
 from minijax.core.trace import Tracer
 from minijax.ops.call import default_place, set_uncommit, to_buffer
+
+_partitioned = HigherModule("partitioned_programs")
 
 _HOST: Any = Array.__dict__["_np"]
 _DEVICE: Any = Array.__dict__["_buffer"]
@@ -141,7 +144,7 @@ def over_mesh(x: Array, sharding: Any) -> MeshArray:
         if x.device.is_equivalent_to(sharding, x.aval.ndim):
             return x if x.device == sharding else mesh_array(x._buffer, x.aval, sharding)
         if not x.device.is_fully_addressable:
-            return late.public("minijax.ops.meshes.partitioned", "moved")(x, sharding)  # type: ignore[no-any-return]
+            return _partitioned.moved(x, sharding)  # type: ignore[no-any-return]
     value = x._value()
     return mesh_array(late.public("minijax.backend.spmd", "put_over")(value, sharding, x.aval), x.aval, sharding)
 

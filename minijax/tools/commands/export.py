@@ -6,7 +6,6 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-import minijax
 from minijax.tools import files
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
@@ -15,6 +14,7 @@ from minijax.tools.documents.words import plural
 from minijax.tools.recording.records import Recording
 from minijax.tools.session.result import Result
 from minijax.tools.usage import UsageError
+from minijax.version import __version__
 
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
@@ -46,7 +46,7 @@ def run_export(session: Session, args: Arguments) -> Result:
         assert recording is not None
         made = storage.as_bytes(with_devices(recording), path)
     elif suffix != ".json":
-        colours, about = session.highlight, f"minijax {minijax.__version__} · {time.strftime('%Y-%m-%d %H:%M')}"
+        colours, about = session.highlight, f"minijax {__version__} · {time.strftime('%Y-%m-%d %H:%M')}"
         if recording is not None:
             made = export.recording_page(recording, colours, about)
         else:

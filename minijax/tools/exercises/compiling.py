@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-import minijax
+from minijax import lax
 from minijax import numpy as jnp
+from minijax.api import grad, jit, make_jaxpr
 from minijax.core import missed
+from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.ir.jaxpr import Jaxpr, subjaxprs
 from minijax.tools.documents.document import Block, Row, line
 from minijax.tools.documents.words import bytes_text
@@ -191,7 +193,7 @@ def _judge_loss(loss: Any, ws: Any, x: Any) -> None:
     ], lambda: "It is near, but not equal: fewer bits are another result." * close(value, deep(ws, x), 0.02), 1e-5)
     if np.asarray(value).dtype != np.float32:
         raise NotYet(f"loss gives {np.asarray(value).dtype}, and gave float32: fewer bits are another result.")
-    expect("grad(loss)", minijax.grad(loss)(ws, x), minijax.grad(deep)(ws, x), [
+    expect("grad(loss)", grad(loss)(ws, x), grad(deep)(ws, x), [
         (np.zeros_like(ws), "The gradient is zero: what stops it also saves memory, but loses the answer."),
     ], tolerance=1e-4)
 
@@ -208,13 +210,13 @@ def deep(ws: Any, x: Any) -> Any:
     def layer(x: Any, w: Any) -> Any:
         return jnp.sin(jnp.sin(jnp.sin(jnp.sin(x * w)))), None
 
-    return jnp.sum(minijax.lax.scan(layer, x, ws)[0])
+    return jnp.sum(lax.scan(layer, x, ws)[0])
 
 
 def _temporaries(loss: Any) -> int:
     """The bytes that XLA allots for temporaries of the compiled gradient."""
-    types = minijax.ShapeDtypeStruct((LAYERS,), np.float32), minijax.ShapeDtypeStruct((WIDTH,), np.float32)
-    analysis = minijax.jit(minijax.grad(loss)).lower(*types).compile().memory_analysis()
+    types = ShapeDtypeStruct((LAYERS,), np.float32), ShapeDtypeStruct((WIDTH,), np.float32)
+    analysis = jit(grad(loss)).lower(*types).compile().memory_analysis()
     return int(analysis.temp_size_in_bytes)
 
 
@@ -227,13 +229,13 @@ def _before() -> int:
 def _scans(loss: Any) -> bool:
     """Whether the loop is still a loop."""
     ws, x = np.zeros(LAYERS, np.float32), np.zeros(WIDTH, np.float32)
-    return "scan[" in str(minijax.make_jaxpr(loss)(ws, x))
+    return "scan[" in str(make_jaxpr(loss)(ws, x))
 
 
 def _remedy(loss: Any) -> str:
     """What to try, from where checkpoints stand in the program."""
     ws, x = np.zeros(LAYERS, np.float32), np.zeros(WIDTH, np.float32)
-    jaxpr = minijax.make_jaxpr(loss)(ws, x).jaxpr
+    jaxpr = make_jaxpr(loss)(ws, x).jaxpr
     where = list(_checkpoints(jaxpr, False))
     if not where:
         return (

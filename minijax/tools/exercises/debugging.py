@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import minijax
 from minijax import numpy as jnp
+from minijax.api import make_jaxpr
 from minijax.core.trace import Tracer
 from minijax.errors import did_you_mean
 from minijax.ir.jaxpr import Jaxpr, subjaxprs
@@ -172,7 +172,7 @@ def _not_culprit(name: str) -> str:
     if name in ("distance", "energy", "near", "far", "spring"):
         where = {"distance": "It is in distance, right: ", "near": "It begins with near being 0: "}.get(name, "")
         return f"{where}{name} is a name of the program's; which primitive is it, of those that it calls?"
-    if known in _primitives(minijax.make_jaxpr(energy)(jnp.array(POINTS)).jaxpr):
+    if known in _primitives(make_jaxpr(energy)(jnp.array(POINTS)).jaxpr):
         return f"{known} hands on what it is given, forwards and backwards, and makes no NaN of numbers."
     return f"{name} is not in the program of energy: %jaxpr energy(points) shows which primitives are."
 

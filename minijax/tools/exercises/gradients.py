@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-import minijax
 from minijax import numpy as jnp
+from minijax.api import grad, jit, vmap
+from minijax.api.custom_vjp import custom_vjp
+from minijax.errors import JAXTypeError
 from minijax.tools.exercises.measure import Mistake, close, expect, pair, shown
 from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
 
@@ -22,11 +24,11 @@ def _check_norm(answer: Answer) -> Passed:
             (due * due, "That is the square of the norm."),
         ], lambda: "norm itself must stay as it was: what is added below the root shows where v is small.", 1e-7)
     _judge_at_zero(norm(zero))
-    at = minijax.grad(norm)(jnp.array([3.0, 4.0], jnp.float32))
+    at = grad(norm)(jnp.array([3.0, 4.0], jnp.float32))
     expect("grad(norm)([3.0, 4.0])", at, [0.6, 0.8], [
         ([0.0, 0.0], "The gradient is zero everywhere now; away from 0 it is v / norm(v)."),
     ])
-    found = minijax.grad(norm)(zero)
+    found = grad(norm)(zero)
     if np.isnan(found).any():
         raise NotYet(
             f"grad(norm)([0, 0]) is {shown(found)}. The root of 0 is still computed, and its derivative there is inf; "
@@ -35,8 +37,8 @@ def _check_norm(answer: Answer) -> Passed:
     expect("grad(norm)([0, 0])", found, [0.0, 0.0], (), lambda: "What norm gives there must not depend on v.")
     both = jnp.array([[0.0, 0.0], [3.0, 4.0]], jnp.float32)
     try:
-        many = minijax.jit(minijax.vmap(minijax.grad(norm)))(both)
-    except minijax.errors.JAXTypeError as error:
+        many = jit(vmap(grad(norm)))(both)
+    except JAXTypeError as error:
         raise NotYet(
             "Right for one vector of numbers. Under jit and vmap an if of Python's has no value to look at: the choice "
             "has to be a part of the program.",
@@ -99,7 +101,7 @@ AT, CT = 0.4, 3.0
 
 def _check_softplus(answer: Answer) -> Passed:
     forward, backward = answer.function("softplus_fwd"), answer.function("softplus_bwd")
-    softplus = minijax.custom_vjp(getattr(answer["softplus"], "__wrapped__", answer["softplus"]))
+    softplus = custom_vjp(getattr(answer["softplus"], "__wrapped__", answer["softplus"]))
     softplus.defvjp(forward, backward)
     x = jnp.float32(AT)
     due = np.log1p(np.exp(AT))
@@ -116,7 +118,7 @@ def _check_softplus(answer: Answer) -> Passed:
     said = f"The derivative there is {shown(slope)}, say finite differences."
     expect(f"ct_x at x={AT} for ct={CT}", found[0], CT * slope, _softplus_mistakes(due, slope), lambda: said)
     _judge_far(softplus)
-    many = minijax.jit(minijax.vmap(minijax.grad(lambda v: 3 * softplus(v))))(jnp.array([AT, 0.0], jnp.float32))
+    many = jit(vmap(grad(lambda v: 3 * softplus(v))))(jnp.array([AT, 0.0], jnp.float32))
     expect("vmap(grad(3 * softplus))", many, [3 * slope, 1.5])
     return Passed(f"ct_x is {shown(found[0])} for ct={CT}, and finite for large x.")
 
@@ -147,7 +149,7 @@ def _softplus_mistakes(value: float, slope: float) -> tuple[Mistake, ...]:
 
 def _judge_far(softplus: Any) -> None:
     for x, due in ((200.0, 1.0), (-200.0, 0.0)):
-        far = minijax.grad(softplus)(jnp.float32(x))
+        far = grad(softplus)(jnp.float32(x))
         if not close(far, due):
             raise NotYet(
                 f"Right at x={AT}; at x={x:.0f} the gradient is {shown(far)}, and {due:.0f} is due. exp(200) is inf in "

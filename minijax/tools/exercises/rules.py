@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-import minijax
+from minijax import errors
 from minijax import numpy as jnp
+from minijax.api import jvp, make_jaxpr
+from minijax.core.array import get_aval
 from minijax.core.primitive import Primitive
 from minijax.core.rules import RuleTable
 from minijax.extend.check import check_rules
@@ -24,7 +26,7 @@ def _primitive(name: str, value: Callable[..., Any]) -> Primitive:
     """A primitive that evaluation, staging and lowering know by the function that computes it."""
     primitive = Primitive(name)
     primitive.def_impl(value)
-    primitive.def_abstract_eval(lambda *avals: minijax.make_jaxpr(value)(*avals).out_avals[0])
+    primitive.def_abstract_eval(lambda *avals: make_jaxpr(value)(*avals).out_avals[0])
     mlir.register_lowering(primitive, mlir.lower_fun(value, multiple_results=False))
     return primitive
 
@@ -60,9 +62,9 @@ def _asks_itself(of: str, instead: str, error: RecursionError) -> NotYet:
 def _traceable(what: str, run: Callable[..., Any], *args: Any) -> None:
     """NotYet if a function asks for the values of tracers."""
     try:
-        minijax.make_jaxpr(run)(*args)
-    except (minijax.errors.TracerArrayConversionError, minijax.errors.ConcretizationTypeError) as error:
-        array = isinstance(error, minijax.errors.TracerArrayConversionError)
+        make_jaxpr(run)(*args)
+    except (errors.TracerArrayConversionError, errors.ConcretizationTypeError) as error:
+        array = isinstance(error, errors.TracerArrayConversionError)
         needs = "makes NumPy arrays of what it is given" if array else "asks what it is given for its value"
         raise NotYet(
             f"{what} works on numbers alone: it {needs}. Compute with jnp, whose operations any interpreter below can "
@@ -102,7 +104,7 @@ def _check_jvp(answer: Answer) -> Passed:
     at = f"The tangent for dx={DX}, dy={DY}"
     expect(at, tangent, wanted, _JVP_MISTAKES, lambda: _jvp_difference(of))
     _judge_zeros(rule)
-    _traceable("sinmul_jvp", lambda x, y: minijax.jvp(primitive.bind, (x, y), (x, y)), 1.0, 1.0)
+    _traceable("sinmul_jvp", lambda x, y: jvp(primitive.bind, (x, y), (x, y)), 1.0, 1.0)
     found = _refuse_failures(primitive, "sinmul_jvp", ("jvp", "partial_eval"), (X, Y))
     return Passed(f"{at} is {shown(tangent)}, as finite differences say.", found)
 
@@ -139,7 +141,7 @@ def _judge_zeros(rule: Any) -> None:
     """NotYet if the rule cannot do with a tangent that is known to be zero."""
     x, y = np.float32(X), np.float32(Y)
     try:
-        rule((x, y), (np.float32(1.0), ad.Zero(minijax.core.get_aval(y))))
+        rule((x, y), (np.float32(1.0), ad.Zero(get_aval(y))))
     except TypeError as error:
         raise NotYet(
             "Right where both tangents are numbers. grad by x alone gives an ad.Zero for dy, which nothing can be "
@@ -220,7 +222,7 @@ def _check_transpose(answer: Answer) -> Passed:
     primitive, rule = answer["steps_p"], answer.function("steps_transpose")
     ad.primitive_transposes[primitive] = rule
     ct, t = np.array([1.0, 0.4, -0.3], np.float32), np.array([0.5, 2.0, 1.0, -1.0], np.float32)
-    operand = ad.UndefinedPrimal(minijax.core.get_aval(t))
+    operand = ad.UndefinedPrimal(get_aval(t))
     try:
         found = rule(jnp.asarray(ct), operand)
     except RecursionError as error:
@@ -337,7 +339,7 @@ def _check_axes(rule: Any, primitive: Primitive, axes: tuple[int | None, int | N
     x, y = (np.broadcast_to(v, (2, 3)) if axis is None else np.moveaxis(v, axis, 0)
             for v, axis in zip(args, axes, strict=True))
     wanted = np.sum(x * y, axis=1)
-    types = " and ".join(str(minijax.core.get_aval(v).str_short(short_dtypes=True)) for v in args)
+    types = " and ".join(str(get_aval(v).str_short(short_dtypes=True)) for v in args)
     where = f"in_axes {axes}, with {types},"
     before = (note(f"right for in_axes {', '.join(right)}"),) if right else ()
     try:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-import minijax
 from minijax import numpy as jnp
+from minijax.api import grad, make_jaxpr
 from minijax.interpreters.partial_eval import dce_jaxpr
 from minijax.ir.jaxpr import JaxprEqn, subjaxprs
 from minijax.ir.pretty import jaxpr_document
@@ -30,7 +30,7 @@ def staged(x: Any) -> Any:
 
 
 def _check_count(answer: Answer) -> Passed:
-    program = minijax.make_jaxpr(staged)(1.0)
+    program = make_jaxpr(staged)(1.0)
     left = dce_jaxpr(program.jaxpr, [True])[0].eqns
     counts = len(program.eqns), len(left)
     said = answer["answer"]
@@ -131,7 +131,7 @@ def _check_loop(answer: Answer) -> Passed:
     x = jnp.float32(0.5)
     rates = jnp.linspace(0.1, 0.4, STEPS, dtype=jnp.float32)
     values = np.asarray(rates)
-    program = minijax.make_jaxpr(grow)(x, rates)
+    program = make_jaxpr(grow)(x, rates)
     result = grow(x, rates)
     if isinstance(result, tuple):
         raise NotYet(
@@ -154,9 +154,9 @@ def _check_loop(answer: Answer) -> Passed:
     inner = _judge_equations(program.eqns)
     few = rates[:5]
     expect("grow for 5 rates", grow(x, few), unrolled(x, values[:5]), (), lambda: "12 is a number of this call only.")
-    found, wanted = minijax.grad(grow)(x, rates), minijax.grad(unrolled)(x, values)
+    found, wanted = grad(grow)(x, rates), grad(unrolled)(x, values)
     expect("grad(grow)", found, wanted, [(0.0, "The gradient is zero: something in the step stops it.")])
-    before = len(minijax.make_jaxpr(unrolled)(x, rates).eqns)
+    before = len(make_jaxpr(unrolled)(x, rates).eqns)
     return Passed(
         f"One equation, with {inner} inside, for any number of rates; before, {before} for {STEPS}. Value and "
         "gradient are the same."

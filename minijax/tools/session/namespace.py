@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-import minijax
 from minijax import lax
 from minijax import numpy as jnp
+from minijax.core.late import HigherModule
+
+_public = HigherModule("public_names")
 
 # Of ``minijax`` itself; those that this version lacks are left out (a test knows which may be).
 NAMES = (
@@ -74,6 +76,7 @@ FUNCTIONS = {
 
 def initial_names() -> dict[str, Any]:
     """The names by which a new session's user finds things."""
+    minijax = _public.load()
     names: dict[str, Any] = {"minijax": minijax, "jnp": jnp, "np": np, "lax": lax}
     names.update((name, getattr(minijax, name)) for name in NAMES if hasattr(minijax, name))
     names.update((name, getattr(jnp, actual)) for name, actual in FUNCTIONS.items())
