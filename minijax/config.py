@@ -97,6 +97,10 @@ class ConfigValues(NamedTuple):
     default_device: Any = None
     debug_key_reuse: bool = False
     num_cpu_devices: int | None = -1
+    compilation_cache_dir: str | None = None
+    enable_compilation_cache: bool = True
+    persistent_cache_min_compile_time_secs: float | None = 1.0
+    persistent_cache_min_entry_size_bytes: int | None = 0
 
 
 # A staged program can depend on these. The others only choose what is shown, forbidden or logged.
@@ -414,6 +418,28 @@ def _check_count(name: str, value: Any) -> int | None:
     return value
 
 
+def _checks_type(what: str, *types: type) -> Callable[[str, Any], Any]:
+    """A check that accepts None and values of these types; ``what`` describes them in the error."""
+
+    def check(name: str, value: Any) -> Any:
+        if value is None or isinstance(value, types):
+            return value
+        raise ValueError(f"new value of {name} must be None or {what}, got {value!r} of type {type(value)}.")
+
+    return check
+
+
+def _path(text: str) -> str:
+    return text
+
+
+def _seconds(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise ValueError(f"a number of seconds is needed, such as 0.5, got {word!r}") from None
+
+
 def _number(word: str) -> int:
     """The number in the text ``word``."""
     try:
@@ -663,6 +689,34 @@ _num_cpu_devices = Setting(
     read=_number,
 )
 
+_compilation_cache_dir = Setting(
+    "compilation_cache_dir",
+    _checks_type("the path of a folder", str),
+    "The folder where compiled programs are kept for other processes; None: nowhere.",
+    words=("none", "the path of a folder"),
+    read=_path,
+)
+_enable_compilation_cache = Setting(
+    "enable_compilation_cache",
+    _check_bool,
+    "Read compiled programs from compilation_cache_dir, and write them there.",
+    flag=True,
+)
+_min_compile_time = Setting(
+    "persistent_cache_min_compile_time_secs",
+    _checks_type("a number of seconds", int, float),
+    "Programs that take fewer seconds to compile are not written to compilation_cache_dir.",
+    words=("a number of seconds",),
+    read=_seconds,
+)
+_min_entry_size = Setting(
+    "persistent_cache_min_entry_size_bytes",
+    _checks_type("a number of bytes", int),
+    "Programs of fewer bytes are not written to compilation_cache_dir.",
+    words=("a number of bytes",),
+    read=_number,
+)
+
 _SETTINGS = {
     s.name: s
     for s in (
@@ -688,6 +742,10 @@ _SETTINGS = {
         default_device,
         debug_key_reuse,
         _num_cpu_devices,
+        _compilation_cache_dir,
+        _enable_compilation_cache,
+        _min_compile_time,
+        _min_entry_size,
     )
 }
 
@@ -824,7 +882,7 @@ def _read_environment() -> None:
             if setting.flag and word not in _TRUE_WORDS + _FALSE_WORDS:
                 raise ValueError(f"invalid truth value {text!r} for environment {variable!r}")
             try:
-                config.update(name, setting.read(word))
+                config.update(name, setting.read(word if setting.read is str else text))
             except ValueError as error:
                 raise ValueError(f"invalid value {text!r} for environment {variable!r}: {error}") from None
 

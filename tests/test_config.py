@@ -28,6 +28,7 @@ settings = importlib.import_module("minijax.config")
 BOOLEANS = (
     *("enable_x64", "debug_nans", "debug_infs", "disable_jit", "no_tracing", "use_direct_linearize"),
     *("check_tracer_leaks", "log_compiles", "explain_cache_misses", "debug_key_reuse", "threefry_partitionable"),
+    "enable_compilation_cache",
 )
 DIRECTIONS = ("host_to_device", "device_to_device", "device_to_host")
 GUARDS = ("transfer_guard", *(f"transfer_guard_{direction}" for direction in DIRECTIONS))
@@ -36,6 +37,12 @@ SHOWN_OR_FORBIDDEN = (
     *("traceback_filtering", "no_tracing", "check_tracer_leaks", "log_compiles", "explain_cache_misses"),
     *("default_device", "debug_key_reuse", "num_cpu_devices", *GUARDS),
 )
+# The numbers and the path that the disk cache of compiled programs depends on, and what JAX refuses.
+DISK_CACHE = {
+    "jax_compilation_cache_dir": ("/folder", (1, True, 2.5)),
+    "jax_persistent_cache_min_compile_time_secs": (2.5, ("soon", [1])),
+    "jax_persistent_cache_min_entry_size_bytes": (100, ("many", 2.5)),
+}
 CONTEXTS = {
     "enable_x64": (settings.enable_x64, True),
     "debug_nans": (settings.debug_nans, True),
@@ -268,6 +275,20 @@ def test_words(name: str) -> None:
         CONTEXTS[name][0]("bogus")
 
 
+@pytest.mark.parametrize("name", DISK_CACHE)
+def test_settings_of_the_disk_cache(name: str) -> None:
+    value, refused = DISK_CACHE[name]
+    theirs = getattr(jax.config, name)
+    for library in (config, jax.config):
+        for accepted in (value, None):
+            library.update(name, accepted)
+            assert getattr(library, name) == accepted
+        for bad in refused:
+            with pytest.raises(ValueError, match="must be None or"):
+                library.update(name, bad)
+    jax.config.update(name, theirs)
+
+
 def test_dtype_promotion_has_words_too() -> None:
     for library in (config, jax.config):
         with pytest.raises(ValueError, match="bogus"):
@@ -294,9 +315,12 @@ def test_environment() -> None:
         JAX_ENABLE_X64="1", JAX_NUMPY_RANK_PROMOTION="raise", MINIJAX_DEBUG_NANS="yes", JAX_DISABLE_JIT="0"
     )
     expected = ["True", "True", "False", "None", "raise", "standard", "True", "False", "threefry2x32", "True", "False"]
-    assert run.stdout.split() == [*expected, "auto", *["False"] * 3, *["None"] * 5, "False", "-1"], run.stderr
+    expected += ["auto", *["False"] * 3, *["None"] * 5, "False", "-1", "None", "True", "1.0", "0"]
+    assert run.stdout.split() == expected, run.stderr
     run = with_environment(JAX_ENABLE_X64="1", MINIJAX_ENABLE_X64="off")
     assert run.stdout.split()[0] == "False", run.stderr
+    run = with_environment(JAX_COMPILATION_CACHE_DIR="/Folder", JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="2.5")
+    assert run.stdout.split()[-4:] == ["/Folder", "True", "2.5", "0"], run.stderr
 
 
 def test_environment_with_nonsense_is_an_error() -> None:

@@ -20,6 +20,7 @@ import contextlib
 import ctypes
 import importlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -41,6 +42,7 @@ from minijax.backend.failures import (
     run_error,
     runtime_error,
 )
+from minijax.config import config
 from minijax.core import dtypes
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.guards import check_transfer, transfer_guards
@@ -508,6 +510,7 @@ def compile(
     kept: Sequence[int] | None = None,
     flags: Sequence[tuple[str, str]] = (),
     within: AbstractContextManager[Any] | None = None,
+    from_disk: bool = False,
 ) -> Executable | SimulatedExecutable:
     """Compile a StableHLO module with a public ``@main`` and load it.
 
@@ -524,6 +527,9 @@ def compile(
       kept: the positions of the other arguments among the function's; None for all. For error messages.
       flags: XLA's own options for this program, such as ``("xla_dump_to", folder)``.
       within: a context manager around XLA's work, also when an interrupt stops waiting for it.
+      from_disk: read the program from the disk cache, or write it there, if the user has set one. Programs with host
+        callbacks or ``flags`` are always compiled: the former belong to this process, the latter are compiled for XLA's
+        reports.
 
     Raises:
       CompileError: XLA does not accept the program.
@@ -549,10 +555,19 @@ def compile(
                 return rt.client.compile_and_load(module, device_list, options, [*map(interruptible, host_callbacks)])
             return rt.client.compile_and_load(module_text, device_list, options)
 
-    try:
-        loaded = work() if run_elsewhere is None else run_elsewhere(work)
-    except rt.error as error:
-        raise compile_error(error, name) from None
+    kept_at = None
+    if from_disk and not (simulated or host_callbacks or flags) and config.read("compilation_cache_dir"):
+        disk_cache = importlib.import_module("minijax.backend.disk_cache")
+        kept_at = disk_cache.entry(rt, module_text, name, options, assigned, device_list)
+    loaded = None if kept_at is None else kept_at.read()
+    if loaded is None:
+        began = time.perf_counter()
+        try:
+            loaded = work() if run_elsewhere is None else run_elsewhere(work)
+        except rt.error as error:
+            raise compile_error(error, name) from None
+        if kept_at is not None:
+            kept_at.write(loaded, time.perf_counter() - began)
     types = _read_out_avals(rt, loaded) if out_avals is None else out_avals
     out_avals = [*map(physical_aval, types)]
     if division is not None:

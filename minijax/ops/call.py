@@ -137,7 +137,7 @@ class Compiled:
         passed = [*itertools.compress(closed.consts, passed_consts(closed))]
         self.n_consts = len(passed)
         with observe.timed("compile", name, closed.memo.get("missed")):
-            self.executable = self.made(closed)
+            self.executable = self.made(closed, from_disk=True)
         how = (name, donated, keep_unused, self.placement)
         self.executable.origin = functools.partial(_origin, self.made_of[0], *how)
         self.const_buffers = [*map(self._constant, passed)]
