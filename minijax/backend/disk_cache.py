@@ -31,7 +31,7 @@ from typing import Any
 from minijax.backend.client import Runtime
 from minijax.config import config
 
-__all__ = ["Entry", "entry"]
+__all__ = ["DiskEntry", "entry"]
 
 # JAX's own entries end with "-cache". It keeps a second file for each where it limits the size of the folder, so it
 # must not take our files for its own.
@@ -43,7 +43,7 @@ _HASH_BYTES = 32
 _REPORTING = re.compile(r"--xla_dump_|--xla_force_host_platform_device_count=")
 
 
-class Entry:
+class DiskEntry:
     """The place of one program in the folder."""
 
     def __init__(self, rt: Runtime, path: str, name: str, options: Any, device_list: Any) -> None:
@@ -98,7 +98,7 @@ class Entry:
 
 def entry(
     rt: Runtime, module_text: str | bytes, name: str, options: Any, devices: Sequence[Any], device_list: Any
-) -> Entry | None:
+) -> DiskEntry | None:
     """The place of a program in the folder that is set; None if no folder is set, or several processes run together."""
     folder = config.read("compilation_cache_dir")
     if not folder or not config.read("enable_compilation_cache") or rt.process_count > 1:
@@ -108,7 +108,7 @@ def entry(
     # with its length before each, so that two lists of parts never read the same
     key = hashlib.sha256(b"".join([len(part).to_bytes(8, "little") + part for part in parts])).hexdigest()
     readable = re.sub(r"[^\w.-]", "_", name)[:64]
-    return Entry(rt, os.path.join(folder, f"{readable}-{key}{_SUFFIX}"), name, options, device_list)
+    return DiskEntry(rt, os.path.join(folder, f"{readable}-{key}{_SUFFIX}"), name, options, device_list)
 
 
 @functools.cache
