@@ -30,9 +30,9 @@ def vmap(
         for all", or pytrees of these that are prefixes of the arguments. Keyword arguments are mapped along axis 0.
       out_axes: likewise, where the mapped axis appears in the outputs.
       axis_name: a name for the axis, for collectives.
-      axis_size: the size, where no argument tells it.
-      spmd_axis_name: the axis of a mesh, or a tuple of axes, that is to divide the mapped axis where ``fun`` says how
-        arrays are divided (``shard_map``, ``with_sharding_constraint``).
+      axis_size: the size of the axis, if no argument has it.
+      spmd_axis_name: the mesh axis, or a tuple of them, that the mapped axis is sharded over where ``fun`` names
+        shardings (``shard_map``, ``with_sharding_constraint``).
 
     Raises:
       ValueError: axes that do not fit the arguments, sizes that differ. TypeError: ``in_axes`` of a wrong type.
@@ -110,7 +110,7 @@ def _input_axes(
     else:
         axes = _spread(in_axes, tuple(args), "vmap in_axes")
         axes += [0] * (len(leaves) - len(axes))  # keyword arguments
-        # what is not mapped is handed on as it is, be it an array or not
+        # unmapped arguments are passed as they are, arrays or not
         mapped = [0 if axis is None else x for x, axis in zip(leaves, axes, strict=True)]
         checked = check_args(mapped, "vmap", fun, in_tree)
         if checked is not mapped:
@@ -146,7 +146,7 @@ def _axis_size(
 
 
 def _division(leaves: Sequence[Any], dims: Sequence[int | None]) -> Any:
-    """How the types of ``leaves`` say that the mapped axis is divided, None if it is not: ValueError if they differ."""
+    """The mesh axes that shard the mapped axis, from the leaves' types; None if none. ValueError if they differ."""
     found = None
     mapped = [(get_aval(x), d) for x, d in zip(leaves, dims, strict=True) if d is not None]
     for i, (aval, d) in enumerate(mapped):
@@ -199,7 +199,7 @@ def _output_axes(out_axes: Any, out_tree: PyTreeDef) -> list[Any]:
 def place_axis(value: Any, dim: int | None, wanted: int | None, axis: AxisData, fun: Callable[..., Any]) -> Any:
     """``value``, an output of ``fun`` whose axis ``dim`` is mapped, with that axis where it is ``wanted``.
 
-    ValueError if it cannot be there.
+    ValueError if that is impossible.
     """
     if wanted is None:
         if dim is not None:

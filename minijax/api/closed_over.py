@@ -1,14 +1,15 @@
-"""What a function reads besides its arguments, noted when it is traced: a cached program does not see it change.
+"""The values that a function reads besides its arguments, noted when it is traced.
 
-Noted are the names that the function closes over, the globals that it and the functions it calls by such names read,
-and attributes of objects so named (``self`` of a bound method included). It is done at a miss, in a few microseconds,
-by what the code objects name; only where something has changed are the instructions looked at, to tell a global from an
-attribute that is called alike. Numbers, strings, truth values, None and tuples of them are noted by value; everything
-else by identity, weakly, so that nothing of the user's is kept alive.
+A cached program keeps using the values from its trace, so a later change of one explains a wrong result. Noted are the
+variables that the function closes over, the globals that it and the functions it calls read, and attributes of objects
+in such variables (``self`` of a bound method included). They are collected at a cache miss, in a few microseconds, from
+the names in the code objects. The instructions are read only after a change, to tell a global from an attribute of the
+same name. Numbers, strings, booleans, None and tuples of them are noted by value. Other objects are noted by identity,
+weakly, so that they are not kept alive.
 
-Not seen is what changes inside of an object that is noted by identity (a list's items, an array that is written to,
-attributes of attributes), what is reached otherwise than by a variable's name (``getattr``, a dictionary's item), and
-modules.
+Three kinds of changes are not noticed: inside an object that is noted by identity (items of a list, elements of an
+array, attributes of attributes), in objects that are not reached by a variable's name (``getattr``, items of a
+dictionary), and in modules.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 from minijax.core.named import NamedTuple
 from minijax.errors import is_user_file
 
-# Of one function with all that it calls.
+# The most values noted for one function and the functions that it calls.
 MOST_FUNCTIONS = 50
 MOST_NAMES = 300
 _LONGEST_VALUE = 60
@@ -32,11 +33,11 @@ GLOBAL, SELF = -1, -2
 
 
 class _Noted(NamedTuple):
-    """A name that is read, and what it stood for.
+    """A name that a function reads, and its value.
 
-    ``holder`` refers weakly to the function that reads it. ``cell`` is the name's place among those it closes over,
-    ``GLOBAL`` for a global, ``SELF`` for the instance of a bound method, which ``holder`` is then itself. ``attribute``
-    is '' or that of what the name stands for. ``reader`` is the code that reads it.
+    ``holder`` is a weak reference to the function. ``cell`` is the name's index among its closure variables, ``GLOBAL``
+    for a global, ``SELF`` for the instance of a bound method; then ``holder`` refers to the instance. ``attribute`` is
+    the attribute that is read, or ''. ``reader`` is the code that reads it.
     """
 
     holder: Any
@@ -48,7 +49,7 @@ class _Noted(NamedTuple):
 
 
 class _Identity:
-    """Stands for an object that is not kept."""
+    """A placeholder for an object that is not kept alive."""
 
     __slots__ = ("id", "ref", "kind")
 
@@ -61,17 +62,17 @@ class _Identity:
             self.ref = None
 
     def agrees(self, value: Any) -> bool:
-        """Whether ``value`` is that object. Without a weak reference one in the same place passes for it."""
+        """Whether ``value`` is that object. An object without weak references is compared by its address."""
         return id(value) == self.id and (self.ref is None or self.ref() is value)
 
 
-# The fields of ``_Noted``: most are never looked at, and a plain tuple is made in a fifth of the time.
+# The fields of ``_Noted``. Most are never read, and a plain tuple is made in a fifth of the time.
 Entry = tuple[Any, CodeType, int, str, str, Any]
 Noted = tuple[Entry, ...]
 
 
 def note(fun: Any) -> Noted:
-    """What ``fun``, which is about to be traced, reads besides its arguments."""
+    """The values that ``fun``, which is about to be traced, reads besides its arguments."""
     if type(fun) is FunctionType and not fun.__dict__ and _reads_nothing(fun):
         return ()
     out: list[Entry] = []
@@ -82,7 +83,7 @@ def note(fun: Any) -> Noted:
         if type(each) is not FunctionType:
             call = getattr(type(each), "__call__", None)  # noqa: B004  (what it is, not whether it is)
             if type(call) is FunctionType and "__wrapped__" not in _own(each):
-                each = MethodType(call, each)  # an instance that is called
+                each = MethodType(call, each)  # a callable instance
             if type(each) is MethodType:
                 _note_instance(out, each.__self__, each.__func__)
         function = _plain(each)
@@ -127,9 +128,9 @@ def _is_users(fun: FunctionType) -> bool:
 
 
 def _note_names(out: list[Entry], todo: list[Any], function: FunctionType) -> None:
-    """Note what a function closes over, and those globals that its code, or code within it, names.
+    """Note the closure variables of a function, and the globals that its code or nested code names.
 
-    What can be called among them is put on ``todo``.
+    Callables among them are appended to ``todo``.
     """
     holder, code = weakref.ref(function), function.__code__
     for i, name in enumerate(code.co_freevars):
@@ -191,7 +192,7 @@ def _note_attributes(out: list[Entry], holder: Any, reader: CodeType, cell: int,
 
 
 def _own(value: Any) -> dict[str, Any]:
-    """The attributes of an object itself; nothing of its class is run."""
+    """The attributes of an object itself. No code of its class is run."""
     try:
         held = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -203,7 +204,7 @@ _VALUES = frozenset((int, float, complex, str, bytes, bool, NoneType))
 
 
 def _is_value(value: Any) -> bool:
-    """Whether ``value`` is one of those that are noted as they are."""
+    """Whether ``value`` is noted by value."""
     if type(value) is tuple:
         return len(value) <= _LONGEST_VALUE and all(map(_is_value, value))
     return type(value) in _VALUES
@@ -233,7 +234,7 @@ def changes(noted: Noted) -> str:
 
 
 def unknowable(noted: Noted) -> tuple[str, ...]:
-    """The names of what could have changed inside without being seen: lists, dictionaries, arrays of NumPy's, ..."""
+    """The names of values that may have changed inside, unnoticed: lists, dictionaries, NumPy arrays, ..."""
     names = [
         f"{entry.name}.{entry.attribute}" if entry.attribute else entry.name
         for entry in itertools.starmap(_Noted, noted)
@@ -278,14 +279,14 @@ def _is_read(entry: _Noted) -> bool:
     """Whether the instructions read this name (this attribute of it) and never assign it."""
     code = _instructions(entry.reader)
     if entry.name in code.writes or entry.attribute in code.writes_attributes:
-        return False  # a function that assigns a name makes its changes itself
+        return False  # a function that assigns a name changes it itself
     read = entry.name, entry.attribute
     return read in code.reads or (entry.cell == SELF and read in code.reads_locals)
 
 
 class _Instructions(NamedTuple):
-    """What a code object does, that within it included: (name, attribute or '') of the names from outside that it
-    reads, and of its local variables; the names that it assigns, and the attributes."""
+    """The names that a code object and its nested code use, in four parts: (name, attribute or '') of outer names that
+    it reads; the same of local variables; names that it assigns; attributes that it assigns."""
 
     reads: set[tuple[str, str]]
     reads_locals: set[tuple[str, str]]

@@ -66,7 +66,7 @@ def told_zero(aval: ShapedArray, symbolic: bool) -> Any:
 
 
 class Parameters(NamedTuple):
-    """How a function takes its arguments: ``n`` positional ones, exactly and nothing else, if ``plain``."""
+    """A function's signature: exactly ``n`` positional arguments and nothing else if ``plain``."""
 
     signature: inspect.Signature | None
     plain: bool
@@ -74,7 +74,7 @@ class Parameters(NamedTuple):
 
 
 def _signature(fun: Callable[..., Any]) -> Parameters:
-    if isinstance(fun, functools.partial):  # what it has bound is not ours to reorder
+    if isinstance(fun, functools.partial):  # arguments that it has bound must not be reordered
         return Parameters(None, False, 0)
     try:
         signature = inspect.signature(fun)
@@ -86,7 +86,7 @@ def _signature(fun: Callable[..., Any]) -> Parameters:
 
 
 class CustomFunction:
-    """What ``custom_jvp`` and ``custom_vjp`` have in common: the function, its signature, ``nondiff_argnums``."""
+    """The base of ``custom_jvp`` and ``custom_vjp``: the function, its signature, ``nondiff_argnums``."""
 
     kind: str
 
@@ -116,7 +116,7 @@ class CustomFunction:
         return f"<custom_{self.kind} function {self.subject}>"
 
     def _resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """All arguments by position, defaults filled in. TypeError if that cannot be."""
+        """All arguments by position, defaults filled in. TypeError if that is impossible."""
         signature, plain, n = self._signature
         if not kwargs and ((plain and len(args) == n) or signature is None):
             return args
@@ -140,7 +140,7 @@ class CustomFunction:
         return bound.args
 
     def _evaluate(self, args: tuple[Any, ...], static: Sequence[int]) -> Any:
-        """The function where nothing is transformed, staged or watched: a call as any other (a third of the time)."""
+        """A plain call of the function, if nothing is transformed, staged or observed (a third of the time)."""
         try:
             args = tuple(
                 a if isinstance(a, Array) or i in static else tree_map(as_value, a) for i, a in enumerate(args)
@@ -150,11 +150,11 @@ class CustomFunction:
             raise
         out = self.fun(*args)
         if not isinstance(out, Array):
-            avals_of(tree_leaves(out))  # TypeError for what is no array
+            avals_of(tree_leaves(out))  # TypeError for anything that is not an array
         return out
 
     def refuse(self, args: tuple[Any, ...], static: Sequence[int]) -> None:
-        """TypeError, naming the parameter, if a leaf of the differentiable ones among ``args`` is no array."""
+        """TypeError, naming the parameter, if a leaf of a differentiable argument is not an array."""
         leaves, in_tree = tree_flatten((tuple(a for i, a in enumerate(args) if i not in static), {}))
 
         def of_dynamic(*args: Any) -> None: ...
@@ -180,8 +180,8 @@ def evaluating() -> bool:
 class CustomCall:
     """One call of a custom function: its trees, and its functions made flat.
 
-    ``static`` are the positions of nondifferentiable arguments. Of the others only types are kept: a backward pass
-    keeps this object, and must not keep more than the residuals.
+    ``static`` are the positions of nondifferentiable arguments. Only the types of the others are kept: a backward pass
+    keeps this object, and must keep nothing but the residuals.
     """
 
     def __init__(
@@ -196,9 +196,9 @@ class CustomCall:
         except TypeError:
             custom.refuse(args, static)
             raise
-        # of the function itself, once it has run: its tree and types
+        # the output tree and types of the function, once it has run
         self.found: tuple[PyTreeDef, list[Any]] | None = None
-        # of whatever ran first
+        # those of the function or rule that ran first
         self.out_tree: PyTreeDef | None = None
 
     def dynamic(self, args: tuple[Any, ...]) -> list[Any]:
@@ -230,9 +230,9 @@ class CustomCall:
         return outs, None
 
     def check_primal(self, tree: PyTreeDef, avals: Sequence[Any], rule: str, meaning: str, short: str) -> None:
-        """TypeError if what a rule gives as the primal output is not of the function's tree or types.
+        """TypeError if the primal output of a rule does not have the function's tree or types.
 
-        ``rule`` and ``short`` name the rule; ``meaning`` says what the pair that it returns must be.
+        ``rule`` and ``short`` name the rule. ``meaning`` describes the pair that it must return.
         """
         if self.out_tree is None:
             self.out_tree = tree
@@ -253,7 +253,7 @@ class CustomCall:
         )
 
     def result(self, outs: Sequence[Any]) -> Any:
-        """The outputs of ``bind`` as the user's tree."""
+        """The outputs of ``bind`` in the user's tree."""
         assert self.out_tree is not None
         return tree_unflatten(self.out_tree, outs)
 

@@ -1,7 +1,7 @@
 """Mutable array references: made by ``new_ref``, read and written like NumPy's arrays, ended by ``freeze``.
 
-This module gives ``Ref`` its operators; when the first reference is made, it gives tracers theirs and has calls of
-programs look for references. Nobody pays for either before that.
+This module adds the operators of ``Ref``. When the first reference is made, it adds those of tracers, and calls of
+programs start to check for references. Programs without references pay for neither.
 
 Source: https://docs.jax.dev/en/latest/array_refs.html
 """
@@ -39,8 +39,8 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any
     argument of a transformed function or closed over, but not returned.
 
     Raises:
-      TypeError: ``init_val`` is no array, or a reference. NotImplementedError: a ``memory_space`` or ``kind`` is asked
-        for; there is one memory here.
+      TypeError: ``init_val`` is not an array, or is a reference. NotImplementedError: a ``memory_space`` or ``kind`` is
+        given; minijax has only one memory.
     """
     if memory_space is not None or kind is not None:
         asked = f"memory_space={memory_space!r}" if memory_space is not None else f"kind={kind!r}"
@@ -58,7 +58,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any
 
 
 def freeze(ref: Any) -> Any:
-    """The array that ``ref`` holds; the reference is ended and must not be used afterwards."""
+    """The array in ``ref``. The reference must not be used afterwards."""
     return freeze_p.bind(_checked("freeze", ref))
 
 
@@ -77,7 +77,7 @@ def get(ref: Any, idx: Any = None) -> Any:
 
 
 def swap(ref: Any, idx: Any, value: Any) -> Any:
-    """Write ``value`` to ``ref[idx]``; returns what was there. ValueError unless shape and dtype are the part's."""
+    """Write ``value`` to ``ref[idx]``; returns the old value. ValueError unless shape and dtype are equal."""
     return _swap("ref_swap", ref, idx, value)
 
 
@@ -122,7 +122,7 @@ def _swap(name: str, ref: Any, idx: Any, value: Any) -> Any:
 
 
 def _cast(value: Any, ref: Any) -> Any:
-    """``value`` in the reference's dtype where nothing is lost by JAX's reckoning: numbers of the same kind."""
+    """``value`` in the reference's dtype, if both are of the same kind: JAX counts that as lossless."""
     aval = get_aval(value)
     if type(aval) is not ShapedArray:
         return value
@@ -152,30 +152,30 @@ class _Marker:
 
 
 class GradValue(_Marker):
-    """The cotangent of this argument is to be a value."""
+    """Request: return the cotangent of this argument as a value."""
 
 
 class DontWant(_Marker):
-    """The cotangent of this argument is not wanted."""
+    """Request: do not return the cotangent of this argument."""
 
 
 class GradRef(_Marker):
-    """The cotangent of this argument has been added to a reference."""
+    """Result: the cotangent of this argument was added to a reference."""
 
 
 class DidntWant(_Marker):
-    """The cotangent of this argument was not wanted."""
+    """Result: the cotangent of this argument was not requested."""
 
 
 def with_refs(self: VJP, *maybe_ct_refs: Any) -> Callable[[Any], Any]:
-    """The pullback that adds cotangents to references instead of giving them.
+    """The pullback that adds cotangents to references instead of returning them.
 
     Args:
-      maybe_ct_refs: a tree like the arguments: a reference where the cotangent is to be added to what it holds,
-        ``ad.GradValue()`` where it is to be a value, ``ad.DontWant()`` where it is not wanted.
+      maybe_ct_refs: a tree like the arguments. A leaf is a reference (the cotangent is added to it),
+        ``ad.GradValue()`` (the cotangent is returned) or ``ad.DontWant()`` (it is not computed).
 
     Returns:
-      A function of the output's cotangent that gives a tree like the arguments: ``ad.GradRef()``, the cotangent, or
+      A function of the output's cotangent that returns a tree like the arguments: ``ad.GradRef()``, the cotangent, or
       ``ad.DidntWant()``. ValueError if the tree is not like the arguments.
     """
 
@@ -209,11 +209,11 @@ ad = types.SimpleNamespace(GradValue=GradValue, DontWant=DontWant, GradRef=GradR
 
 
 def _indexed(ref: Any, idx: Any) -> tuple[Index, list[Any]]:
-    """The static index and the operands of what the user wrote in brackets."""
+    """The static part and the operands of the index that the user wrote."""
     if idx is None or idx is Ellipsis:
         return None, []
     shape = get_aval(ref).shape
-    several = isinstance(idx, tuple) and not isinstance(idx, Slice)  # which is a tuple, too
+    several = isinstance(idx, tuple) and not isinstance(idx, Slice)  # a named tuple is a tuple too
     entries = _all_dimensions(idx if several else (idx,), shape)
     if not entries and not isinstance(idx, list):
         return None, []
@@ -244,7 +244,7 @@ def _indexed(ref: Any, idx: Any) -> tuple[Index, list[Any]]:
 
 
 def _all_dimensions(entries: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """``entries`` with one for each dimension."""
+    """``entries``, extended to one for each dimension."""
     places = [i for i, x in enumerate(entries) if x is Ellipsis]
     if len(places) > 1:
         raise ValueError("Only one ellipsis is supported: write : for the other dimensions.")
@@ -321,7 +321,7 @@ _array_iter = _operators.__iter__
 
 
 def install() -> None:
-    """Have tracers and calls of programs look for references, of which the first is being made."""
+    """Make tracers and calls of programs check for references; called when the first reference is made."""
     for name, function in _TRACER_METHODS.items():
         setattr(Tracer, name, function)
     for primitive in CALLS:

@@ -1,4 +1,4 @@
-"""The stages of a jitted call that can be looked at: staged (``Traced``), StableHLO (``Lowered``), executable."""
+"""The stages of a jitted call: ``Traced`` (a jaxpr), ``Lowered`` (StableHLO), ``Compiled`` (an executable)."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class StagedCall:
         self.params = params
         self.program: Compiled | None = None
         self.repeat: Repeat | None = None
-        # where the leaves lie that are held there -> the program divided over a mesh, None if it is not divided
+        # places of the committed leaves -> the program partitioned over a mesh; None if it is not partitioned
         self.over: dict[tuple[Any, ...], Any] = {}
-        # of the calls with concrete arguments the classes of the leaves, and where those lie that are held there
+        # for calls with concrete arguments: the classes of the leaves, and the places of the committed ones
         self.met: set[tuple[tuple[type, ...], tuple[Any, ...]]] = set()
 
     @property
@@ -66,7 +66,7 @@ class StagedCall:
 
 
 def placement_at(staged: StagedCall, leaves: Sequence[Any], name: str, label: Any) -> Any:
-    """Over which devices a call with these leaves is divided, and how; None if it is not."""
+    """The devices and shardings of a call with these leaves; None if it runs on one device."""
     params = staged.params
     said = params.get("in_shardings", ()), params.get("out_shardings", ()), params.get("keep_unused", False)
     if not (pjrt.others_in_use or any(isinstance(x, ShapeDtypeStruct) and x.sharding is not None for x in leaves)):
@@ -75,12 +75,12 @@ def placement_at(staged: StagedCall, leaves: Sequence[Any], name: str, label: An
     return find(staged.closed, [*staged.outer, *leaves, *staged.refs], name, *said, label)
 
 
-# Of one signature, beyond this many ways in which arguments lie, all are forgotten.
+# Beyond this many placements of the arguments of one signature, all are dropped.
 MAX_PLACES = 1024
 
 
 def divided(staged: StagedCall, leaves: Sequence[Any], places: tuple[Any, ...], name: str, label: Any) -> Any:
-    """The program of a call with these leaves, which are held at ``places``, if it is divided over a mesh; or None."""
+    """The partitioned program of a call with these leaves, committed to ``places``; None if it runs on one device."""
     try:
         return staged.over[places]
     except KeyError:
@@ -99,8 +99,8 @@ def divided(staged: StagedCall, leaves: Sequence[Any], places: tuple[Any, ...], 
 class Traced:
     """A staged call: its ``jaxpr`` and ``out_info``; ``lower()`` goes on.
 
-    ``device`` is what its arguments were committed to, None if they may be anywhere: it is compiled for that, or for a
-    ``placement``, if it is to be divided.
+    ``device`` is the device that its arguments are committed to (None if uncommitted). The program is compiled for it,
+    or for a ``placement`` over several devices.
     """
 
     def __init__(self, name: str, staged: StagedCall, device: Any = None, placement: Any = None) -> None:
@@ -122,7 +122,7 @@ class Traced:
 
     @property
     def program_name(self) -> str:
-        """What the program is called, as in jaxprs."""
+        """The name of the program, as in jaxprs."""
         return self._staged.params["name"]  # type: ignore[no-any-return]
 
 
@@ -136,7 +136,7 @@ class Lowered:
 
     @property
     def placement(self) -> Any:
-        """How it is divided among devices, a ``core.shardings.Placement``; None if it is not."""
+        """The devices and shardings, a ``core.shardings.Placement``; None if it is for one device."""
         return self._traced.placement
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
@@ -149,7 +149,7 @@ class Lowered:
         return self.places().located_text() if debug_info else self._text
 
     def places(self) -> ModulePlaces:
-        """Which equation each line of the module comes from."""
+        """The equation that each line of the module comes from."""
         traced = self._traced
         return lowered_places(traced.jaxpr, traced.program_name, *traced._staged.how, traced.placement)
 
@@ -181,7 +181,7 @@ class CompiledFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on arguments of the trees and types it was compiled for; TypeError for others, and for tracers.
 
-        ValueError if they are committed to another device than those that it was lowered with.
+        ValueError if they are committed to another device than the arguments that it was lowered with.
         """
         leaves, in_tree = tree_flatten((args, kwargs))
         if in_tree != self._traced._staged.in_tree:
@@ -207,7 +207,7 @@ class CompiledFunction:
         return tree_unflatten(self._traced._staged.out_tree, outs)
 
     def _run(self, leaves: list[Any]) -> list[Any]:
-        """The results, on the device that the program was lowered for and, if that was asked for, committed to it."""
+        """The results, on the device that the program was lowered for; committed to it if the arguments were."""
         program, wanted = self._program, self._traced.device
         if self._traced.placement is not None:
             late.public("minijax.ops.meshes.partitioned", "check_lies")(program, leaves)
@@ -225,23 +225,23 @@ class CompiledFunction:
         return program(*[device_array(x._buffer, x.aval) if type(x) is CommittedArray else x for x in leaves])
 
     def as_text(self) -> str:
-        """The optimised HLO; its metadata names equations and the user's lines, as JAX's does."""
+        """The optimised HLO. Its metadata names equations and the user's lines, as in JAX."""
         return self.places().hlo_text(self._program.executable.hlo_text())
 
     def places(self) -> ModulePlaces:
-        """Which equation each line of the module that was compiled comes from."""
+        """The equation that each line of the compiled module comes from."""
         traced = self._traced
         return lowered_places(traced.jaxpr, traced.program_name, *traced._staged.how, traced.placement)
 
     @property
     def input_shardings(self) -> Any:
-        """How the arguments lie that it takes, as a tree like ``(args, kwargs)``."""
+        """The shardings of its arguments, as a tree like ``(args, kwargs)``."""
         in_tree = self._traced._staged.in_tree
         return tree_unflatten(in_tree, self._shardings(0, in_tree.num_leaves))
 
     @property
     def output_shardings(self) -> Any:
-        """How the results lie, as a tree."""
+        """The shardings of the results, as a tree."""
         out_tree = self._traced._staged.out_tree
         return tree_unflatten(out_tree, self._shardings(1, out_tree.num_leaves))
 
@@ -253,11 +253,11 @@ class CompiledFunction:
 
     @property
     def program(self) -> Compiled:
-        """What runs, for tools."""
+        """The executable, for tools."""
         return self._program
 
     def raw_text(self) -> str:
-        """The optimised HLO as XLA gives it: its metadata names lines of the StableHLO text."""
+        """The optimised HLO as XLA prints it. Its metadata names lines of the StableHLO text."""
         return self._program.executable.hlo_text()
 
     def cost_analysis(self) -> dict[str, Any]:
