@@ -6,7 +6,6 @@ The primitives are declared here because interpreters may not import ``ops``. Th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -132,34 +131,6 @@ def add_tangents(a: Any, b: Any) -> Any:
     return add_any_p.bind(a, b)
 
 
-def numpys(dims: Iterable[int]) -> tuple[Any, ...]:
-    """``dims`` as NumPy's integers, equal to them and of their hash.
-
-    Some of JAX's rules compute parameters with NumPy and leave its integers there, which a printed jaxpr shows:
-    ``axes=(np.int64(1),)``. The same rules here do so that the texts are equal.
-    """
-    return tuple(map(np.int64, dims))
-
-
-def has_numpys(values: Iterable[Any]) -> bool:
-    """Whether there are NumPy's integers in tuples among ``values``, which are a primitive's parameters."""
-    for value in values:
-        if isinstance(value, tuple):
-            for item in value:
-                kind = type(item)
-                if kind is not int and (kind is np.int64 or isinstance(item, tuple) and has_numpys((item,))):
-                    return True
-    return False
-
-
-def without_numpys(value: Any) -> Any:
-    """A parameter with Python's integers for NumPy's in tuples."""
-    make = tuple if type(value) is tuple else getattr(value, "_make", None)  # of a named tuple
-    if make is None:
-        return value
-    return make([int(item) if type(item) is np.int64 else without_numpys(item) for item in value])
-
-
 def broadcast(x: Any, size: int, axis: int, division: Any = None) -> Any:
     """``x`` repeated ``size`` times along a new axis at ``axis``, which ``division``, of one dimension, divides."""
     aval = get_aval(x)
@@ -167,7 +138,7 @@ def broadcast(x: Any, size: int, axis: int, division: Any = None) -> Any:
     axis %= len(shape) + 1
     if division is not None:
         division = types.division(types.stacked_type(aval, size, axis, division))
-    dims = numpys(d for d in range(len(shape) + 1) if d != axis)
+    dims = tuple(d for d in range(len(shape) + 1) if d != axis)
     shape.insert(axis, size)
     return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=dims, sharding=division)
 

@@ -23,7 +23,7 @@ from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.primitive import Primitive, evaluation_watched
 from minijax.core.quiet import quiet_numpy
 from minijax.core.rules import Rule, bad_result
-from minijax.core.structural import Zero, has_numpys, without_numpys, zero_of
+from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import HALF_LEVEL, Trace, reaching, state, under
 from minijax.errors import source_info
 from minijax.interpreters.bottom import Type, bottom
@@ -182,8 +182,6 @@ class LinearizeTrace(Trace):
                         self.counted = True
                         source = state.source or source_info(4)
                     elif self.notes_lines:
-                        if params and has_numpys(params.values()):
-                            raise KeyError  # kept apart: see ``derived_for``
                         source = state.source or source_info(3)
                 else:
                     x, y = args
@@ -200,8 +198,6 @@ class LinearizeTrace(Trace):
                     derived = table[(s, t, kind, *params.items()) if params else (s, t, kind)]
                     out, residuals = derived.forward(a, b)
                     if _observers or self.notes_lines:
-                        if params and self.notes_lines and has_numpys(params.values()):
-                            raise KeyError
                         if kind == 1:
                             x, a, s = y, b, t
                         if _observers:
@@ -455,17 +451,12 @@ class LinearizeTrace(Trace):
     ) -> Derived | None:
         """What is derived for a signature, if there is anything or it is worth while now; else None.
 
-        ``kind`` has a bit set for each operand that has a tangent. NumPy's integers are equal to Python's, and are not
-        printed alike: where somebody may see the program, what is derived for them is kept apart.
+        ``kind`` has a bit set for each operand that has a tangent.
         """
         if len(types) > 1:
             key: Any = (*types, kind, *params.items())
         else:
             key = (types[0], *params.items()) if params else types[0]
-        # nothing is recorded where no interpreter stages all operations
-        apart = bool(params and (self.notes_lines or state.dynamic.main.level) and has_numpys(params.values()))
-        if apart:
-            key = (key, "NumPy's")
         try:
             found = table[key]
             if type(found) is not int:
@@ -473,8 +464,6 @@ class LinearizeTrace(Trace):
         except (KeyError, TypeError):
             pass
         active = [bool(kind >> i & 1) for i in range(len(types))]
-        if not apart:
-            params = {name: without_numpys(value) for name, value in params.items()}
         return derived_once(table, key, lambda: derive(primitive, types, active, params))  # type: ignore[no-any-return]
 
     def by_rule(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:

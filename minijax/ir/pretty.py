@@ -207,6 +207,9 @@ _LET = pp.text("let", "keyword")
 _IN = pp.text("in ", "keyword")
 
 
+_NUMPY_INTEGER = re.compile(r"np\.u?int\d+\((-?\d+)\)")
+
+
 def _notes(source_info: bool, name_stack: bool) -> list[Callable[[Any], str]]:
     """What makes the comments of an equation of its ``source``."""
     return [errors.summarize] * source_info + [_bracketed_names] * name_stack
@@ -221,10 +224,14 @@ def _literal_text(literal: Literal) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """A parameter that is no jaxpr, as text. Addresses are masked: the text is the same in each run."""
+    """A parameter that is no jaxpr, as text. Addresses are masked: the text is the same in each run.
+
+    NumPy's integers are printed as Python's, to which they are equal. Which of them a rule computes says nothing.
+    """
     if isinstance(value, frozenset):
         return f"frozenset({{{', '.join(repr(item) for item in sorted(value))}}})"
-    return re.sub(r" at 0x([0-9a-fA-F]+)", lambda match: " at 0x" + "X" * len(match[1]), str(value))
+    text = re.sub(r" at 0x([0-9a-fA-F]+)", lambda match: " at 0x" + "X" * len(match[1]), str(value))
+    return _NUMPY_INTEGER.sub(r"\1", text) if "np." in text else text
 
 
 class Printer:

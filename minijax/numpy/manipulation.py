@@ -13,7 +13,6 @@ from minijax.api.inner import inner_jit
 from minijax.core import avals, dtypes, late
 from minijax.core.array import Array
 from minijax.core.avals import division, dtype_name
-from minijax.core.structural import numpys
 from minijax.core.trace import Tracer
 from minijax.numpy.creation import asarray, full
 from minijax.numpy.index_update import IndexUpdate, take
@@ -533,7 +532,7 @@ def _split(name: str, ary: Any, where: Any, axis: Any) -> list[Any]:
         if rest and name != "array_split":
             raise ValueError(f"array split does not result in an equal division: rest is {rest}")
         sizes = [part + 1] * rest + [part] * (count - rest)
-    return list(lax.split(ary, numpys(sizes), axis))
+    return list(lax.split(ary, tuple(map(int, sizes)), axis))
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:

@@ -10,7 +10,6 @@ import numpy as np
 from minijax import lax
 from minijax.api.inner import inner_jit
 from minijax.core import dtypes
-from minijax.core.structural import numpys
 from minijax.numpy import creation, functional, manipulation, mathematics, reductions, statistics
 from minijax.numpy.indexing import rewrite_index
 from minijax.numpy.promotion import broadcast_to, convert, ensure
@@ -147,10 +146,10 @@ def _pad_constant(array: Any, widths: Widths, values: Any) -> Any:
     aval = array.aval
     if not isinstance(values, (tuple, list)) and not np.ndim(values):
         value = convert(values, aval.dtype, aval.weak_type)
-        return lax.pad(array, value, tuple((*numpys(pair), 0) for pair in widths))
+        return lax.pad(array, value, tuple((*map(int, pair), 0) for pair in widths))
     table = broadcast_to(creation.asarray(values, dtype=aval.dtype), (aval.ndim, 2))
     for axis, (low, high) in enumerate(widths):
-        for end, config in enumerate(((*numpys((low,)), 0, 0), (0, *numpys((high,)), 0))):
+        for end, config in enumerate(((int(low), 0, 0), (0, int(high), 0))):
             if any(config):
                 configs = tuple(config if i == axis else (0, 0, 0) for i in range(aval.ndim))
                 array = lax.pad(array, rewrite_index(table, (axis, end)), configs)

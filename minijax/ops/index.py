@@ -19,7 +19,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import WORD, is_key
 from minijax.core.named import NamedTuple
-from minijax.core.structural import moveaxis, numpys
+from minijax.core.structural import moveaxis
 from minijax.ir.pretty import readable
 from minijax.lowering.text import array_text, dims_text, mlir_type
 from minijax.ops.convert import convert_text
@@ -160,12 +160,12 @@ def batched_numbers(numbers: Any, operand_batched: bool, indices_batched: bool) 
     window, collapsed, index_map, batching, index_batching = numbers
     if operand_batched:
         window, collapsed, index_map, batching = (
-            numpys(d + 1 for d in dims) for dims in (window, collapsed, index_map, batching)
+            tuple(d + 1 for d in dims) for dims in (window, collapsed, index_map, batching)
         )
     else:
         window = tuple(d + 1 for d in window)
     if indices_batched:
-        index_batching = numpys(d + 1 for d in index_batching)
+        index_batching = tuple(d + 1 for d in index_batching)
     if operand_batched and indices_batched:
         batching, index_batching = (0, *batching), (0, *index_batching)
     elif operand_batched:

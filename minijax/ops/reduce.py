@@ -14,7 +14,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, divided_part, division, dtype_name
 from minijax.core.primitive import Primitive
-from minijax.core.structural import batched_sharding, full, instantiate_zeros, numpys
+from minijax.core.structural import batched_sharding, full, instantiate_zeros
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp
 from minijax.lowering.regions import region_text
@@ -150,7 +150,7 @@ def _reduce_batch(primitive: Primitive) -> Rule:
     ) -> Any:
         (x,), (dim,) = args, dims
         out_dim = dim - len([a for a in axes if a < dim])
-        moved = numpys(a if a < dim else a + 1 for a in axes)
+        moved = tuple(a if a < dim else a + 1 for a in axes)
         if primitive.sharding_param:
             said, part = params[primitive.sharding_param], divided_part(get_aval(x), dim)
             params[primitive.sharding_param] = batched_sharding(said, out_dim, part)
@@ -232,7 +232,7 @@ def _reduce_sum_transpose(ct: Any, x: Any, *, axes: tuple[int, ...], out_shardin
     shape = x.aval.shape
     if not axes and out_sharding is None:
         return [ct]
-    kept = numpys(d for d in range(len(shape)) if d not in axes)
+    kept = tuple(d for d in range(len(shape)) if d not in axes)
     return [repeated(ct, shape, kept, division(x.aval, get_aval(ct)))]
 
 

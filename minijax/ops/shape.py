@@ -21,7 +21,6 @@ from minijax.core.structural import (
     batched_sharding,
     broadcast_in_dim_p,
     moveaxis,
-    numpys,
     random_unwrap_p,
     random_wrap_p,
     squeeze_p,
@@ -214,7 +213,7 @@ def _broadcast_batch(
     sharding: Any,
 ) -> Any:
     x = moveaxis(args[0], dims[0], 0)
-    bumped = (0, *numpys(d + 1 for d in broadcast_dimensions))
+    bumped = (0, *[d + 1 for d in broadcast_dimensions])
     wide = batched_sharding(sharding, 0, divided_part(get_aval(x), 0))
     return repeated(x, (shape_of(x)[0], *shape), bumped, wide), 0
 

@@ -16,7 +16,6 @@ from minijax.core.structural import (
     UndefinedPrimal,
     Zero,
     instantiate_zeros,
-    numpys,
 )
 from minijax.core.structural import (
     broadcast as broadcast_axis,
@@ -112,8 +111,8 @@ def _slice_transpose(ct: Any, x: Any, *, start_indices: Any, limit_indices: Any,
         b if s == 1 else a + (1 + (n - 1) * s if n else 0)
         for a, b, s, n in zip(start_indices, limit_indices, strides, taken, strict=True)
     ]
-    after = numpys(n - e for n, e in zip(shape, ends, strict=True))
-    between = (0,) * len(shape) if all(s == 1 for s in strides) else numpys(s - 1 for s in strides)
+    after = tuple(n - e for n, e in zip(shape, ends, strict=True))
+    between = (0,) * len(shape) if all(s == 1 for s in strides) else tuple(s - 1 for s in strides)
     config = tuple(zip(start_indices, after, between, strict=True))
     return [pad_p.bind(ct, zero_like(ct), padding_config=config)]
 
@@ -303,13 +302,13 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: PaddingConfig
 
     ct_x = ct_value = None
     if type(x) is UndefinedPrimal or type(value) is UndefinedPrimal:
-        cut = tuple(numpys((-low, -high, 0)) for low, high, _ in padding_config)
+        cut = tuple((-low, -high, 0) for low, high, _ in padding_config)
         unpadded = pad_p.bind(ct, zero_like(ct), padding_config=cut)
         ct_x = slice_p.bind(
             unpadded,
-            start_indices=numpys((0,) * rank),
+            start_indices=(0,) * rank,
             limit_indices=shape_of(unpadded),
-            strides=numpys(i + 1 for _, _, i in padding_config),
+            strides=tuple(i + 1 for _, _, i in padding_config),
         )
     if type(value) is UndefinedPrimal:
         ct_value = sub_p.bind(total(ct), total(ct_x))

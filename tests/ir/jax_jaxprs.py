@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
 from jax.extend import core as jax_core
 
 from minijax.core.avals import ShapedArray
@@ -95,3 +96,9 @@ def convert(closed: Any) -> ClosedJaxpr:
         return memo[id(jaxpr)][0]
 
     return ClosedJaxpr(walk(closed.jaxpr), closed.consts)
+
+
+def printed_by_jax(closed: Any, **options: Any) -> str:
+    """The text of a jaxpr of JAX's, with NumPy's integers as Python's: ``axes=(1,)``, not ``axes=(np.int64(1),)``."""
+    with np.printoptions(legacy="1.25"):
+        return str(closed.pretty_print(use_color=False, **options))

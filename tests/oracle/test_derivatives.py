@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import minijax
-from minijax.interpreters.jvp_rules import WORTH_DERIVING
 from minijax.ir.pretty import format_jaxpr
 
 from .case import Case
@@ -70,22 +69,3 @@ def test_nineteen_of_twenty_are_equal() -> None:
     every = [f"{name} {t}" for name, case in TABLE.items() for t in derivatives(case)]
     excused = [f"{name} {t}" for name, (transformations, _) in DIFFERENT.items() for t in transformations]
     assert len(every) > 800 and set(excused) <= set(every) and len(excused) <= 0.05 * len(every)
-
-
-@pytest.mark.parametrize("order, size", [(("mapped", "direct"), 5), (("direct", "mapped"), 7)])
-def test_whose_integers_are_printed_depends_on_no_earlier_program(order: tuple[str, str], size: int) -> None:
-    # NumPy's integers are equal to Python's, and other types of operands would have tables of their own
-    def text(ns: Any, name: str) -> tuple[str, str]:
-        def loss(x: Any) -> Any:
-            found = ns.vmap(ns.nn.softmax)(x) if name == "mapped" else ns.nn.softmax(x, axis=1)
-            return ns.numpy.sum(found * x)
-
-        x = ns.numpy.ones((3, size), "float32")
-        for _ in range(WORTH_DERIVING + 1):  # from then on tables are asked
-            ns.make_jaxpr(ns.grad(loss))(x)
-        return str(ns.make_jaxpr(ns.grad(loss))(x)), str(ns.make_jaxpr(lambda x: ns.jvp(ns.grad(loss), (x,), (x,)))(x))
-
-    with x64_mode("32"), settings.use_direct_linearize(True):
-        found = {name: text(minijax, name) for name in order}
-        assert found == {name: text(oracle, name) for name in order}
-    assert "np.int64(1)" in found["mapped"][0] and "np.int64(1)" not in found["direct"][0]
