@@ -263,7 +263,6 @@ _set_higher_modules(
         "api_util": "minijax.api_util",
         "borrowing": "minijax.interop.names",
         "eager_over_meshes": "minijax.ops.meshes.eager",
-        "explicit_type_rules": "minijax.ops.meshes.divided_types",
         "explicit_types": "minijax.core.explicit",
         "export_rules": ("minijax.interop.exported_calls", "minijax.interop.refs"),
         "exported_programs": "minijax.interop.exported",
@@ -279,10 +278,10 @@ _set_higher_modules(
         "scan": "minijax.ops.scan",
         "segments": "minijax.numpy.segments",
         "sharded_arrays": "minijax.ops.sharded",
+        "sharded_types": "minijax.interop.sharded_types",
         "sharding_texts": "minijax.lowering.shardings",
         "shardings": "minijax.core.shardings",
         "ufunc_methods": "minijax.numpy.library_ufuncs",
-        "unreduced_type_rules": "minijax.ops.meshes.summed_types",
     }
 )
 if "MINIJAX_LAUNCHER" in os.environ:

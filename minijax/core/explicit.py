@@ -9,8 +9,8 @@ its part. ``f32[8,4]{R:x}`` is *reduced*: all have the same, and its cotangent i
 Invariant: a type names some explicit axis. What no axis divides has a plain ``ShapedArray`` for its type,
 wherever it was made; so numbers, and arrays that every device has all of, are the same in every mode.
 
-The type of an operation's result follows from its operands' by ``ops.meshes.divided_types``, which is imported when
-the first of these types is made: until then nobody looks for them.
+JAX infers the type of a result from such types, once for each signature: ``interop.sharded_types``. The first of these
+types installs the hook that asks (``type_of_sharded``); until then no operation looks for them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from minijax.core import avals
 from minijax.core.avals import ShapedArray
 from minijax.core.late import HigherModule
 from minijax.core.meshes import AbstractMesh, context
+from minijax.core.primitive import Primitive, abstract_hooks, infer_type
 from minijax.core.refs import AbstractRef
 from minijax.core.shardings import NamedSharding, PartitionSpec, axes_of_part, canonical_sharding, check_divides
+from minijax.core.trace import state
 from minijax.core.varying import VaryingArray, current_mesh, note_summed, summed_text, varying
-from minijax.errors import ShardingTypeError
+from minijax.errors import ShardingTypeError, source_info, summarize
 
-# Rules of types that say divisions.
-_rules = HigherModule("explicit_type_rules")
+# JAX infers how results are sharded.
+_sharded_types = HigherModule("sharded_types")
 
 _interned: weakref.WeakValueDictionary[Any, ExplicitArray] = weakref.WeakValueDictionary()
 
@@ -112,7 +114,66 @@ def note_explicit() -> None:
     """Types may say how arrays are divided from now on."""
     if not avals.divisions_made:
         avals.note_divisions()
-        _rules.load()
+        abstract_hooks.append(type_of_sharded)
+
+
+def type_of_sharded(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], following: int) -> Any:
+    """The result type(s) where the type of an operand, or a parameter, names explicit axes; None where none does.
+
+    JAX infers how the results are sharded. An error names the operation, its operands' types and the user's line.
+    """
+    if primitive.takes_refs or not primitive.keeps_signatures:  # types of calls follow from their programs
+        return None
+    if "dst_sharding" in params:
+        return _resharded(avals[0], params["dst_sharding"])
+    said = params.get("out_sharding") or params.get("sharding")
+    mesh = common_mesh(avals) or (said.mesh.abstract_mesh if isinstance(said, NamedSharding) else None)
+    if mesh is None:
+        return None
+    out = infer_type(primitive, tuple(map(plain_type, avals)), params, following)
+    outs = out if primitive.multiple_results else [out]
+    typed = [
+        redivided(each, mesh, spec_of(found), (found.unreduced, found.reduced))
+        for each, found in zip(outs, result_types(primitive, avals, params, mesh), strict=True)
+    ]
+    return typed if primitive.multiple_results else typed[0]
+
+
+def _resharded(aval: ShapedArray, wanted: NamedSharding) -> ShapedArray:
+    """The type that ``reshard`` gives values of type ``aval``.
+
+    ShardingTypeError where it would sum over some axes and leave the sum over others: XLA cannot do both at once.
+    """
+    before, after = aval.unreduced, wanted.spec.unreduced
+    if before - after and after - before:
+        raise ShardingTypeError(
+            f"reshard: {aval.str_short()} is unreduced along {set(before)} and would be along {set(after)}, which is "
+            "no one step. Take the sum first: sharding.reshard(x, P(...)) without unreduced axes."
+        )
+    return divided_like(aval, wanted)
+
+
+def result_types(
+    primitive: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any], mesh: AbstractMesh | None = None
+) -> list[ShapedArray]:
+    """The types of an operation's results over ``mesh``, by JAX. An error names the operation and the user's line."""
+    try:
+        return _sharded_types.result_types(primitive, avals, params, mesh)  # type: ignore[no-any-return]
+    except (ShardingTypeError, NotImplementedError, ValueError, TypeError) as error:
+        raise type(error)(_in_full(str(error), primitive, avals)) from error.__cause__
+
+
+def _in_full(message: str, primitive: Primitive, avals: Sequence[ShapedArray]) -> str:
+    """``message``, with the operation, the types of its operands, what to do and the user's line."""
+    if not message.startswith(f"{primitive.name}:"):
+        message = f"{primitive.name}: {message.rstrip()}"
+    types = [aval.str_short() for aval in avals]
+    if not all(text in message for text in types):
+        message += f" Types of the operands: {', '.join(types)}."
+    if "out_sharding" not in message:
+        message += " Bring one operand to another sharding first, with sharding.reshard."
+    source = state.source or source_info()
+    return message if source is None else f"{message} It happened at {summarize(source)}."
 
 
 def meant_sharding(said: Any, function: str) -> NamedSharding | None:

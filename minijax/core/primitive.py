@@ -30,7 +30,7 @@ MAX_SIGNATURES = 8192
 evaluation_watched: list[str] = []
 
 # What looks at the operands of each operation, and may give others for them, but for plain arrays at a known signature.
-# Empty where no types say how devices' values differ: ``core.varying``, ``ops.meshes.summed_types``.
+# Empty where no types say how devices' values differ: ``core.varying``, ``ops.meshes.reshard``.
 bind_hooks: list[Callable[[Primitive, tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]] = []
 # What knows the types of results of operands whose types say more than shape and dtype: along which axes values vary
 # (``core.varying``), how they are divided (``core.explicit``). Each strips what it knows of and leaves the rest to

@@ -24,8 +24,9 @@ from minijax.core.late import HigherModule
 from minijax.core.primitive import Primitive, abstract_hooks, bind_hooks, infer_type
 from minijax.core.refs import AbstractRef
 
-# Rules of types that say sums.
-_rules_of_sums = HigherModule("unreduced_type_rules")
+# JAX infers unreduced and reduced axes.
+_explicit_types = HigherModule("explicit_types")
+_reshard = HigherModule("reshard")
 
 _interned: weakref.WeakValueDictionary[Any, VaryingArray] = weakref.WeakValueDictionary()
 
@@ -120,19 +121,9 @@ def summed_text(
 
 
 def note_summed() -> None:
-    """Types may say from now on that values are sums over devices: see ``ops.meshes.summed_types``."""
-    _rules_of_sums.load()
-
-
-# Gives the axes along which results are unreduced, and reduced, where an operand is: see ``ops.meshes.summed_types``.
-SumsOf = Callable[[Primitive, "tuple[Any, ...]", "dict[str, Any]"], "tuple[frozenset[Any], frozenset[Any]]"]
-sums_of_results: SumsOf
-
-
-def set_sums_of_results(rule: SumsOf) -> None:
-    """Install what gives the axes along which results are unreduced, and reduced."""
-    global sums_of_results
-    sums_of_results = rule
+    """Types may say from now on that values are sums over devices."""
+    if _reshard.reduced_scalars not in bind_hooks:
+        bind_hooks.append(_reshard.reduced_scalars)
 
 
 def _ask_for_types() -> None:
@@ -317,6 +308,6 @@ def type_of_varying(primitive: Primitive, avals: tuple[Any, ...], params: dict[s
     axes = union if rule is None else rule(union, params)
     outs = [varying(each, axes) for each in (out if primitive.multiple_results else [out])]
     if sums or primitive in makes_sums:
-        note_summed()
-        outs = [summed(each, *sums_of_results(primitive, avals, params)) for each in outs]
+        found = _explicit_types.result_types(primitive, avals, params)
+        outs = [summed(each, own.unreduced, own.reduced) for each, own in zip(outs, found, strict=True)]
     return outs if primitive.multiple_results else outs[0]

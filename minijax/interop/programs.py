@@ -196,8 +196,8 @@ def jax_primitive(ours: Primitive) -> Any:
     theirs = getattr(ours, "theirs", None) or _jax_primitives.get(ours.name)
     if theirs is not None:
         return theirs
-    attribute = _OTHER_ATTRIBUTES.get(ours.name, f"{ours.name.replace('-', '_')}_p")
-    for module in ("extend.core.primitives", "lax", "lax.linalg"):
+    attribute = _OTHER_ATTRIBUTES.get(ours.name, f"{ours.name.replace('-', '_').removesuffix('_p')}_p")
+    for module in _HOMES:
         if hasattr(jax_module(module), attribute):
             return getattr(jax_module(module), attribute)
     return None
@@ -205,6 +205,8 @@ def jax_primitive(ours: Primitive) -> Any:
 
 # What JAX calls primitives where that is not their name.
 _OTHER_ATTRIBUTES = {"add_any": "add_jaxvals_p", "remat2": "remat_p"}
+# Where JAX keeps its primitives; those that it exports nowhere come last.
+_HOMES = ("extend.core.primitives", "lax", "lax.linalg", "_src.lax.parallel", "_src.core", "_src.random.prng")
 # JAX's primitives met so far, by name
 _jax_primitives: dict[str, Any] = {}
 

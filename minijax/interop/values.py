@@ -211,21 +211,31 @@ def spec_of(aval: Any) -> Any:
     if type(aval) is AbstractRef:
         with jax_module().ensure_compile_time_eval():
             return jax_module().new_ref(jax_module("numpy").zeros(aval.shape, dtype_of_jax(aval.dtype)))
-    weak = bool(getattr(aval, "weak_type", False))
-    ours = aval_of(aval)
-    manual, mesh = type(ours) is VaryingArray, mesh_of_type(ours)
-    more: dict[str, Any] = {}
-    if manual or mesh is not None:
-        of = jax_module("sharding")
-        around = current_mesh()
-        theirs = abstract_for_jax(mesh) if around is None or mesh is not None else _manual_mesh(around)  # type: ignore[arg-type]
-        if around is not None and mesh is not None:
-            theirs = theirs.update_axis_types(dict.fromkeys(manual_axes(), of.AxisType.Manual))
-        more["sharding"] = of.NamedSharding(theirs, spec_for_jax(whole_spec(ours)))
-    if manual:
+    weak, ours = bool(getattr(aval, "weak_type", False)), aval_of(aval)
+    about = _over_mesh(ours, None) if type(ours) is VaryingArray or mesh_of_type(ours) is not None else {}
+    return jax_module().ShapeDtypeStruct(aval.shape, dtype_of_jax(aval.dtype), weak_type=weak, **about)
+
+
+def type_for_jax(aval: ShapedArray, mesh: AbstractMesh | None) -> Any:
+    """JAX's abstract value for a type of ours: over ``mesh``, and replicated, if the type names no mesh."""
+    about = _over_mesh(aval, mesh)
+    return jax_module("core").ShapedArray(aval.shape, dtype_of_jax(aval.dtype), aval.weak_type, **about)
+
+
+def _over_mesh(ours: ShapedArray, mesh: AbstractMesh | None) -> dict[str, Any]:
+    """What JAX's types say of meshes beside shape and dtype, for a type of ours over its mesh, or over ``mesh``."""
+    of, around = jax_module("sharding"), current_mesh()
+    mesh = mesh_of_type(ours) or mesh
+    if mesh is None and around is None:
+        return {}
+    theirs = _manual_mesh(around) if mesh is None else abstract_for_jax(mesh)  # type: ignore[arg-type]
+    if around is not None and mesh is not None:
+        theirs = theirs.update_axis_types(dict.fromkeys(manual_axes(), of.AxisType.Manual))
+    about = {"sharding": of.NamedSharding(theirs, spec_for_jax(whole_spec(ours)))}
+    if type(ours) is VaryingArray:
         said = {"varying": ours.vma, "unreduced": ours.unreduced, "reduced": ours.reduced}
-        more["manual_axis_type"] = of.ManualAxisType(**said)
-    return jax_module().ShapeDtypeStruct(aval.shape, dtype_of_jax(aval.dtype), weak_type=weak, **more)
+        about["manual_axis_type"] = of.ManualAxisType(**said)
+    return about
 
 
 def from_jax_value(x: Any) -> Array:

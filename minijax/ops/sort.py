@@ -59,7 +59,8 @@ def _moved_along(x: Any, indices: Any, axis: int) -> Any:
 
 def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int, **params: Any) -> Any:
     shape = shape_of(primals[0])
-    places = broadcasted_iota(index_dtype(shape, signed=False), shape, dimension)
+    said = division(get_aval(primals[0]))
+    places = broadcasted_iota(index_dtype(shape, signed=False), shape, dimension, out_sharding=said)
     *outs, moved = sort_p.bind(*primals, places, dimension=dimension, **params)
     indices = expand_dims(moved, (len(shape),))
     return outs, [t if type(t) is Zero else _moved_along(t, indices, dimension) for t in tangents]

@@ -34,7 +34,7 @@ def _doubled(x: Any) -> Any:
 @pytest.mark.parametrize(
     "function, name, types, action",
     [
-        (_contracted, "dot_general", ["f32[4,4@x]", "f32[4@x,4]"], "out_sharding=P("),
+        (_contracted, "dot_general", ["f32[4,4@x]", "f32[4@x,4]"], "`out_sharding`"),
         (_sorted, "sort", ["f32[4@x,4]"], "sharding.reshard"),
         (_doubled, "add", ["f32[4@x,4]", "f32[4,4@x]"], "sharding.reshard"),
     ],

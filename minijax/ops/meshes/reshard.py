@@ -28,7 +28,7 @@ from minijax.lowering.lower import lowering_rules
 from minijax.ops.declare import operand_lower
 from minijax.ops.meshes.known_mesh import lies_over_mesh, naming
 from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
-from minijax.ops.nary import deflinear
+from minijax.ops.nary import deflinear, elementwise_primitives
 from minijax.ops.sharded import over_mesh
 from minijax.pytree import prefix_leaves, tree_flatten, tree_unflatten
 
@@ -53,7 +53,7 @@ names_shardings[reshard_p] = _placed
 def reshard_abstract(
     x: ShapedArray, *, dst_sharding: NamedSharding, concrete_mesh: Any, operand_mesh: Any = None
 ) -> ShapedArray:
-    return x  # its type says the parameter: see divided_types
+    return x  # the parameter says its type: see core.explicit
 
 
 @reshard_p.def_impl
@@ -126,6 +126,24 @@ def brought_if_free(x: Any, aval: ShapedArray) -> Any:
     if mesh is None or isinstance(x, Tracer) or lies_over_mesh(x) or get_aval(x).shape != aval.shape:
         return x
     return reshard_p.bind(x, dst_sharding=sharding_like(aval), concrete_mesh=None)
+
+
+def reduced_scalars(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
+    """``args`` of an operation, as a hook of ``bind``: a number beside a reduced value is reduced too, as in JAX."""
+    if len(args) != 2 or primitive not in elementwise_primitives:
+        return args
+    avals = [*map(get_aval, args)]
+    mesh = common_mesh(avals)
+    reduced = avals[0].reduced | avals[1].reduced
+    if mesh is None or not reduced or not mesh.are_all_axes_explicit:
+        return args
+    said = NamedSharding(mesh, PartitionSpec(reduced=reduced))
+    return tuple(
+        reshard_p.bind(x, dst_sharding=said, concrete_mesh=None)
+        if not aval.ndim and not (aval.unreduced or aval.reduced)
+        else x
+        for x, aval in zip(args, avals, strict=True)
+    )
 
 
 # the types on both sides say it

@@ -14,7 +14,7 @@ unreduced_reduce_scatter   unreduced, varying      all_gather_reduced
 all_gather_reduced         varying, reduced        unreduced_reduce_scatter
 =========================  ======================  ================================
 
-Types say which axes (``core.varying``); those of other operations follow by ``summed_types``.
+Types say which axes (``core.varying``). JAX infers them for all operations: ``interop.sharded_types``.
 """
 
 from __future__ import annotations
