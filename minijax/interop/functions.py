@@ -23,6 +23,7 @@ from minijax.core.avals import AnyArray
 from minijax.core.named import NamedTuple
 from minijax.interop.closures import filled, hoisted
 from minijax.interop.programs import import_closed
+from minijax.interop.reports import Warned, caught_warnings, warn
 from minijax.interop.traces import Static, traces_of
 from minijax.interop.tracing import make_jaxpr, settings
 from minijax.interop.values import aval_of, from_jax_value, jax_module, spec_of
@@ -35,12 +36,14 @@ class TracedByJax(NamedTuple):
     """What JAX's tracing of a function gave: the program, and how its results are put together.
 
     ``statics`` has for each leaf of the result None if the program computes it, a ``ClosesOver`` for a function that
-    closes over what it computes, or a tuple of the leaf itself.
+    closes over what it computes, or a tuple of the leaf itself. ``warnings`` are those of the function, which each call
+    gives again.
     """
 
     program: ClosedJaxpr
     out_tree: Any
     statics: Sequence[Any]
+    warnings: Sequence[Warned]
 
 
 # copy of a user's function, class or module with other names in it, or what was imported -> the user's own
@@ -80,6 +83,8 @@ def from_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
         kinds = [x.aval if type(x) is Array else _kind(x) for x in leaves]
         trace = functools.partial(_trace, fun, leaves, tree)
         traced, positions = known.find(leaves, tree, kinds, settings(), trace)
+        if traced.warnings:
+            warn(traced.warnings)
         values = [_value(leaves[i]) for i in positions]
         if observe.on_imported:
             outs = iter(_announced(traced.program, values, leaf_names(fun, tree_structure((args, kwargs))), positions))
@@ -152,12 +157,13 @@ def _trace(fun: Any, leaves: list[Any], tree: Any, traced: list[int]) -> TracedB
         return [value for _, values in outs for value in values]
 
     try:
-        jaxpr = make_jaxpr(flat, specs)
+        with caught_warnings() as warnings:
+            jaxpr = make_jaxpr(flat, specs)
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError) as error:
         if type(error) is TypeError and "concrete value" not in str(error):
             raise
         raise _reworded(error, fun, tree, traced) from None
-    return TracedByJax(import_closed(jaxpr, fun_name(fun)), *found)
+    return TracedByJax(import_closed(jaxpr, fun_name(fun)), *found, warnings=warnings)
 
 
 class ClosesOver:

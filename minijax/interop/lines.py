@@ -42,7 +42,7 @@ def _jax_folders() -> tuple[str, ...]:
 
 
 @functools.lru_cache(4096)
-def _rank(filename: str) -> int:
+def rank_of_file(filename: str) -> int:
     """Whose file it is: 0 the user's, 1 a library's, 2 JAX's own or ours."""
     if not errors.is_user_file(filename) or filename.startswith(_jax_folders()):
         return 2
@@ -73,7 +73,7 @@ def place_of(traceback: Any) -> Any:
     """The line in a traceback of JAX's that the user asked for, as ``(code, offset)``; None if there is none."""
     library = None
     for code, offset in zip(*traceback.raw_frames(), strict=True):
-        rank = _rank(code.co_filename)
+        rank = rank_of_file(code.co_filename)
         if rank == 0:
             return code, offset
         if rank == 1 and library is None:

@@ -1,57 +1,53 @@
 """Borrowed names: what JAX's public modules have and ours lack, run by JAX's own code on minijax values.
 
-A borrowed function is traced by JAX at the types of its arguments, and its program runs here: it can be transformed and
-watched. One that must know values (``unique``, ``nonzero`` without a size) runs on JAX where the values are there.
+A function is made by ``borrowed_functions``. A class whose instances hold arrays becomes a subclass of JAX's class: an
+instance holds minijax values where one of JAX's holds JAX's arrays, and its methods are borrowed functions of it. A
+class that computes nothing (an enum, a record, an error) is JAX's own.
 """
 
 from __future__ import annotations
 
 import enum
 import functools
+import inspect
 import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from minijax import errors, lax, numpy
-from minijax.core.array import Array
-from minijax.core.keys import is_key
-from minijax.core.stand_ins import ShapeDtypeStruct
-from minijax.core.trace import Tracer, state
 from minijax.interop.borrowed import borrowed
-from minijax.interop.closures import filled, hoisted
-from minijax.interop.exported import to_jax
-from minijax.interop.functions import from_jax
+from minijax.interop.borrowed_functions import PACKAGE, borrowed_function
+from minijax.interop.packed import classes, fields_of, originals, set_fields
 from minijax.interop.programs import jax_primitive
-from minijax.interop.tracing import circumstances
-from minijax.interop.values import dtype_of_jax, from_jax_value, jax_module, spec_of, to_jax_value
-from minijax.numpy.types import ScalarMeta
+from minijax.interop.values import jax_module
+from minijax.pytree import register_pytree_node_class
 
-PACKAGE, THEIRS = "minijax", "jax"
-
-# These read or write files, memory or settings: each call counts, and needs values.
-_ON_VALUES = frozenset(
-    "load save savez fromfile frombuffer from_dlpack array_repr array_str fromiter fromstring einsum_path".split()
-)
 # Indexed rather than called, to make arrays; ``s_`` and ``index_exp`` are NumPy's own.
 _INDEXERS = frozenset(("mgrid", "ogrid", "r_", "c_"))
-
-
-def jax_name(module: str) -> str:
-    """The name of JAX's module that is called as ``module`` of ours is: ``jax.numpy`` for ``minijax.numpy``."""
-    return THEIRS + module.removeprefix(PACKAGE)
+# Methods that JAX's class keeps: they make and describe instances, and compute nothing.
+_KEPT = frozenset(
+    "__new__ __init__ __init_subclass__ __class_getitem__ __getnewargs__ __repr__ __eq__ __hash__ __setattr__ "
+    "__delattr__ __getattribute__ __replace__ tree_flatten tree_unflatten".split()
+)
 
 
 def borrowed_name(module: str, name: str) -> Any:
     """What ``module`` of ours is to have under ``name``, made of what JAX has there.
 
     Raises:
-      AttributeError: it cannot be borrowed.
+      AttributeError: JAX has no such name.
     """
-    theirs = getattr(jax_module(module.removeprefix(f"{PACKAGE}.")), name)
+    home = jax_module(module.removeprefix(f"{PACKAGE}."))
+    theirs = getattr(home, name)
     if isinstance(theirs, type):
-        return _class(theirs, module, name)
+        if not _holds_arrays(theirs):
+            return theirs
+        # a method of one class may give an instance of another
+        for other, cls in list(vars(home).items()):
+            if isinstance(cls, type) and _holds_arrays(cls):
+                borrowed_class(cls, module, other)
+        return borrowed_class(theirs, module, name)
     if isinstance(theirs, jax_module("extend.core").Primitive):
         return borrowed(theirs)
     if callable(theirs):
@@ -64,128 +60,67 @@ def borrowed_primitive(ours: Any) -> Any:
     return borrowed(jax_primitive(ours))
 
 
-def _class(theirs: type, module: str, name: str) -> Any:
-    """A class that does nothing with arrays, as it is: an enum, a type of element, an error, a record."""
-    public = [value for part, value in vars(theirs).items() if part[0] != "_"]
-    if issubclass(theirs, (enum.Enum, BaseException, tuple, np.generic)) or hasattr(theirs, "dtype"):
-        return theirs
-    if not any(isinstance(value, (types.FunctionType, property)) for value in public) and "__call__" not in vars(
-        theirs
-    ):
-        return theirs
+# ------------------------------------------------------------------------------------------------ classes
+
+
+def _holds_arrays(theirs: type) -> bool:
+    """Whether a class has methods of its own that compute."""
+    if issubclass(theirs, (enum.Enum, BaseException, np.generic)) or hasattr(theirs, "dtype"):
+        return False
     if getattr(theirs, "_is_protocol", False):
-        return theirs
-    raise AttributeError(
-        f"module {module!r} has no attribute {name!r}: {jax_name(module)}.{name} is a class, whose methods would run "
-        f"on JAX unseen. Write a function of arrays that uses JAX's class, and call interop.from_jax(function).",
-        name=name,
-    )
+        return False
+    return any(isinstance(x, (types.FunctionType, property)) for x in _members(theirs).values())
 
 
-# ------------------------------------------------------------------------------------------------ functions
+def _members(theirs: type) -> dict[str, Any]:
+    """The methods, properties and operators of JAX's class that compute, its bases' included."""
+    found: dict[str, Any] = {}
+    for cls in reversed(theirs.__mro__):
+        if cls.__module__.partition(".")[0] == "jax":
+            public = {n: x for n, x in vars(cls).items() if n not in _KEPT and (n[0] != "_" or n[-2:] == "__")}
+            found |= {n: x for n, x in public.items() if callable(x) or isinstance(x, (property, classmethod))}
+    return found
 
 
-def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Callable[..., Any]:
-    """The function of JAX's as one of minijax's."""
-    imported = from_jax(theirs)
-    # the trace showed that the function must know values
-    needs_values = name in _ON_VALUES
+def borrowed_class(theirs: type, module: str, name: str) -> type:
+    """The subclass of JAX's class whose methods run here; the same one each time."""
+    if theirs in classes:
+        return classes[theirs]
 
-    @functools.wraps(theirs)
-    def function(*args: Any, **kwargs: Any) -> Any:
-        nonlocal needs_values
-        args, kwargs = _for_jax(args), _for_jax(kwargs)
-        # what a function of the user's reads may change, so what was traced of it is not used again
-        called = from_jax(functools.partial(theirs)) if _has_functions(args, kwargs) else imported
-        all_known = _all_known(args, kwargs)
-        if not needs_values or not all_known:
-            try:
-                return _made_here(called(*args, **kwargs), module)
-            except _must_know():
-                if not all_known:
-                    raise
-                needs_values = True
-        return _on_values(theirs, args, kwargs)
+    def as_ours(member: str, value: Any) -> Any:
+        def function(fun: Callable[..., Any]) -> Callable[..., Any]:
+            return borrowed_function(fun, module, f"{name}.{member}")
 
-    function.__module__, function.__name__, function.__qualname__ = module, name, name
-    function.__doc__ = f"Borrowed from JAX: its program runs on minijax.\n\n{theirs.__doc__ or ''}"
-    function.__dict__["borrowed_from"] = f"{jax_name(module)}.{name}"
-    return function
+        if isinstance(value, property):
+            return property(value.fget and function(value.fget), doc=value.__doc__)
+        if isinstance(value, (classmethod, staticmethod)):
+            return staticmethod(function(getattr(theirs, member)))
+        return function(value)
+
+    body = {member: as_ours(member, value) for member, value in _members(theirs).items()}
+    body |= {"__module__": module, "__qualname__": name, "__doc__": theirs.__doc__, "__slots__": ()}
+    if not issubclass(theirs, tuple):
+        body["__init__"] = _constructor(theirs, module, name)
+    ours = classes[theirs] = type(name, (theirs,), body)
+    originals[ours] = theirs
+    if hasattr(theirs, "tree_flatten"):
+        register_pytree_node_class(ours)
+    return ours
 
 
-def _has_functions(args: Any, kwargs: Any) -> bool:
-    """Whether there is something of the user's among the arguments that JAX will call."""
-    partial = jax_module("tree_util").Partial
-    leaves = jax_module("tree_util").tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, partial))
-    return any(callable(x) and not isinstance(x, type) and not _is_theirs(x) for x in leaves)
+def _constructor(theirs: type, module: str, name: str) -> Callable[..., None]:
+    def make(*args: Any, **kwargs: Any) -> Any:
+        return theirs(*args, **kwargs)
 
+    make.__name__ = make.__qualname__ = name
+    make.__dict__["__signature__"] = inspect.signature(theirs)
+    call = borrowed_function(make, module, name)
 
-def _is_theirs(x: Any) -> bool:
-    return not isinstance(x, jax_module("tree_util").Partial) and str(x.__module__).partition(".")[0] == THEIRS
+    @functools.wraps(theirs.__init__)  # type: ignore[misc]
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        set_fields(self, fields_of(call(*args, **kwargs)))
 
-
-def _must_know() -> tuple[type[Exception], ...]:
-    """What JAX raises where a function asks for a value that it has not."""
-    theirs = jax_module("errors")
-    return theirs.JAXTypeError, theirs.JAXIndexError
-
-
-def _all_known(args: Any, kwargs: Any) -> bool:
-    """Whether there are only values, and nothing is being staged."""
-    leaves = jax_module("tree_util").tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, (Array, Tracer)))
-    return state.dynamic.level == 0 and not any(isinstance(x, Tracer) for x in leaves)
-
-
-def _on_values(theirs: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Run by JAX on the arrays themselves."""
-    tree_map, is_leaf = jax_module("tree_util").tree_map, lambda x: isinstance(x, (Array, Tracer))
-    args, kwargs = tree_map(lambda x: to_jax_value(x) if isinstance(x, Array) else x, (args, kwargs), is_leaf=is_leaf)
-    with circumstances():
-        out = theirs(*args, **kwargs)
-    return tree_map(lambda x: from_jax_value(x) if isinstance(x, jax_module().Array) else x, out)
-
-
-def _for_jax(x: Any) -> Any:
-    """Arguments as JAX knows them: types of elements, shapes, and the enums of ``lax``; arrays are left alone."""
-    if isinstance(x, dict):
-        return {key: _for_jax(value) for key, value in x.items()}
-    if type(x) in (list, tuple):
-        return type(x)(map(_for_jax, x))
-    if isinstance(x, ScalarMeta):
-        return x.dtype
-    if is_key(x):
-        return dtype_of_jax(x)
-    if isinstance(x, ShapeDtypeStruct):
-        return spec_of(x)
-    if isinstance(x, enum.Enum) and type(x) is getattr(lax, type(x).__name__, None):
-        return getattr(jax_module("lax"), type(x).__name__)[x.name]
-    return _function_for_jax(x) if isinstance(x, types.FunctionType) else x
-
-
-def _function_for_jax(fun: types.FunctionType) -> Any:
-    """A public function of ours (``lax.add``, for a reduction) as JAX's of that name; the user's as one of JAX's."""
-    if str(fun.__module__).partition(".")[0] == THEIRS:
-        return fun
-    if not errors.is_user_file(fun.__code__.co_filename):
-        for module in (lax, numpy):
-            if getattr(module, fun.__name__, None) is fun:
-                return getattr(jax_module(module.__name__.removeprefix(f"{PACKAGE}.")), fun.__name__)
-    skeleton, values = hoisted(fun, lambda x: isinstance(x, Tracer))
-    if not values:
-        return to_jax(functools.partial(fun))  # what was staged of it before may have read other globals
-
-    def called(values: list[Any], *args: Any, **kwargs: Any) -> Any:
-        return filled(skeleton, values)(*args, **kwargs)
-
-    functools.update_wrapper(called, fun, ("__name__", "__qualname__", "__module__"), ())
-    return jax_module("tree_util").Partial(to_jax(called), values)  # JAX is to trace them as well: they are leaves
-
-
-def _made_here(out: Any, module: str) -> Any:
-    """A result that is a function (``nn.initializers.normal()``) is a borrowed one too."""
-    if isinstance(out, types.FunctionType):
-        return borrowed_function(out, module, out.__name__)
-    return out
+    return __init__
 
 
 class BorrowedIndexer:

@@ -26,7 +26,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # These look for JAX's arrays among their arguments, and compute nothing with JAX.
 NEUTRAL = ("numpy", "scipy")
 # What these modules make of JAX's functions runs on minijax.
-_CARRYING = ("minijax.interop.functions", "minijax.interop.names")
+_CARRYING = ("minijax.interop.functions", "minijax.interop.borrowed_functions", "minijax.interop.names")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.ndarray, np.generic)
 # Functions that are read: a program that reaches more of its own than this is a library.
 _MOST_FUNCTIONS = 500

@@ -14,7 +14,7 @@ import numpy as np
 
 from minijax.core.avals import AnyArray
 from minijax.core.trace import Tracer
-from minijax.interop.names import borrowed_function
+from minijax.interop.borrowed_functions import borrowed_function
 from minijax.interop.values import jax_module
 from minijax.numpy import asarray
 from minijax.pytree import register_pytree_node, tree_map

@@ -1,0 +1,145 @@
+"""Nodes of pytrees that one of the two libraries does not know, packed as a node that both know.
+
+In: the arguments and results of a function that one library calls and the other wrote. Out: the same with ``Packed``
+in place of instances of borrowed classes, and of classes that the user registered with minijax alone. Inside JAX an
+instance of a borrowed class is one of JAX's class, here it is one of the class that was made of it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core.named import NamedTuple
+from minijax.interop.values import jax_module
+from minijax.pytree import FlattenedIndexKey, GetAttrKey, PyTreeDef, is_tree_node, register_pytree_node, tree_flatten
+
+# JAX's class -> ours; and the other way
+classes: dict[type, type] = {}
+originals: dict[type, type] = {}
+
+
+class Fields(NamedTuple):
+    """What an instance of a borrowed class is put together from: JAX's class, and the names of the attributes."""
+
+    theirs: type
+    names: Sequence[str]
+
+
+class Packed:
+    """A node: its children, and what they belong to, ``Fields`` or the tree definition of one node of the user's."""
+
+    __slots__ = ("children", "home")
+
+    def __init__(self, children: Sequence[Any], home: Fields | PyTreeDef) -> None:
+        self.children, self.home = children, home
+
+
+def _flatten(x: Packed) -> tuple[Sequence[Any], Any]:
+    return x.children, x.home
+
+
+@functools.cache
+def _tree_map() -> Callable[..., Any]:
+    """JAX's ``tree_map``, once JAX knows ``Packed``."""
+    tree_util = jax_module("tree_util")
+    tree_util.register_pytree_node(Packed, _flatten, lambda home, children: Packed(children, home))
+    return tree_util.tree_map  # type: ignore[no-any-return]
+
+
+def _flatten_with_keys(x: Packed) -> tuple[Sequence[Any], Any]:
+    named = isinstance(x.home, Fields)
+    keys = map(GetAttrKey, x.home.names) if named else map(FlattenedIndexKey, range(len(x.children)))
+    return list(zip(keys, x.children, strict=True)), x.home
+
+
+register_pytree_node(Packed, _flatten, lambda home, children: Packed(children, home), _flatten_with_keys)
+
+
+# ------------------------------------------------------------------------------------------------ instances
+
+
+def fields_of(x: Any) -> dict[str, Any]:
+    """The attributes of an instance of a borrowed class, by name."""
+    if isinstance(x, tuple):
+        names: Sequence[str] = x._fields  # type: ignore[attr-defined]
+        return dict(zip(names, tuple.__iter__(x), strict=True))  # its length may be borrowed
+    slots = [name for cls in type(x).__mro__ for name in vars(cls).get("__slots__", ()) if hasattr(x, name)]
+    return {name: getattr(x, name) for name in slots} | getattr(x, "__dict__", {})
+
+
+def made(cls: type, fields: dict[str, Any]) -> Any:
+    """The instance of ``cls`` with these attributes."""
+    if issubclass(cls, tuple):
+        return tuple.__new__(cls, fields.values())
+    x = object.__new__(cls)
+    set_fields(x, fields)
+    return x
+
+
+def set_fields(x: Any, fields: dict[str, Any]) -> None:
+    """Give an instance these attributes, also one that is frozen."""
+    for name, value in fields.items():
+        object.__setattr__(x, name, value)
+
+
+def packed_instance(x: Any, pack: Callable[[Any], Any]) -> Packed:
+    """An instance of a borrowed class, ours or JAX's, whose attributes are packed by ``pack``."""
+    fields = fields_of(x)
+    return Packed(list(map(pack, fields.values())), Fields(originals.get(type(x), type(x)), tuple(fields)))
+
+
+def packed_node(x: Any, pack: Callable[[Any], Any]) -> Packed | None:
+    """A node of the user's that minijax knows and JAX does not; None for anything else."""
+    if isinstance(x, tuple) or not is_tree_node(type(x)) or jax_module("tree_util").is_tree_node(type(x)):
+        return None
+    children, home = tree_flatten(x, is_leaf=lambda y: y is not x)
+    _tree_map()
+    return Packed(list(map(pack, children)), home)
+
+
+# ------------------------------------------------------------------------------------------------ both sides
+
+
+def pack(tree: Any) -> Any:
+    """``tree``, of JAX's nodes and borrowed instances: all of them packed that are not JAX's."""
+
+    def packed(x: Any) -> Any:
+        if type(x) in classes or type(x) in originals:
+            return packed_instance(x, pack)
+        return packed_node(x, pack) or x
+
+    return _tree_map()(packed, tree, is_leaf=lambda x: type(x) in classes or type(x) in originals)
+
+
+def unpack_for_jax(tree: Any) -> Any:
+    """``tree`` with instances of JAX's classes; nodes of the user's stay packed."""
+
+    def unpacked(x: Any) -> Any:
+        if type(x) is not Packed:
+            return x
+        children = list(map(unpack_for_jax, x.children))
+        if isinstance(x.home, Fields):
+            return made(x.home.theirs, dict(zip(x.home.names, children, strict=True)))
+        return Packed(children, x.home)
+
+    return _tree_map()(unpacked, tree, is_leaf=_is_packed)
+
+
+def unpack(tree: Any) -> Any:
+    """``tree`` with instances of our classes, and with the user's nodes."""
+
+    def unpacked(x: Any) -> Any:
+        if type(x) is not Packed:
+            return x
+        children = list(map(unpack, x.children))
+        if isinstance(x.home, Fields):
+            return made(classes[x.home.theirs], dict(zip(x.home.names, children, strict=True)))
+        return x.home.unflatten(children)
+
+    return _tree_map()(unpacked, tree, is_leaf=_is_packed)
+
+
+def _is_packed(x: Any) -> bool:
+    return type(x) is Packed

@@ -1,0 +1,154 @@
+"""Warnings and errors from JAX's code, reported at the user's line.
+
+In: what JAX warns of, or raises, while it traces a function. Out: the same warning with the line of the user's program
+that called the function, and the same error without JAX's and minijax's own frames below that line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import types
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from minijax import errors
+from minijax.core.named import NamedTuple
+from minijax.interop.lines import rank_of_file
+from minijax.interop.values import jax_module
+
+
+class Warned(NamedTuple):
+    """A warning that was caught: ``filename`` is None if code of JAX or minijax would be shown."""
+
+    message: Any
+    category: type[Warning]
+    filename: str | None
+    lineno: int
+
+
+class _Catching(threading.local):
+    """The warnings that this thread has caught so far; None if it catches none."""
+
+    found: list[Warned] | None = None
+
+
+_catching = _Catching()
+_lock = threading.Lock()
+# Python keeps its filters for all threads: they are changed while at least one thread catches warnings.
+_threads = 0
+_filters: Any = None
+
+
+@contextlib.contextmanager
+def caught_warnings() -> Iterator[list[Warned]]:
+    """Collects the warnings that this thread gives; one that is nested leaves them to the outer one."""
+    if _catching.found is not None:
+        yield []
+        return
+    found = _catching.found = []
+    _change_filters(1)
+    try:
+        yield found
+    finally:
+        _catching.found = None
+        _change_filters(-1)
+
+
+def _change_filters(change: int) -> None:
+    global _threads, _filters
+    with _lock:
+        if not _threads:
+            _filters = warnings.catch_warnings()
+            _filters.__enter__()
+            warnings.simplefilter("always")
+            warnings.showwarning = _catch(warnings.showwarning)
+        _threads += change
+        if not _threads:
+            _filters.__exit__(None, None, None)
+
+
+def _catch(show: Any) -> Any:
+    """What Python calls with each warning in place of ``show``, which the threads that catch none still get."""
+
+    def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **others: Any) -> None:
+        if _catching.found is None:
+            show(message, category, filename, lineno, *rest, **others)
+            return
+        shown = None if rank_of_file(filename) == 2 else filename
+        _catching.found.append(Warned(message, category, shown, lineno))
+
+    return showwarning
+
+
+def warn(found: list[Warned]) -> None:
+    """Give these warnings again, those of JAX's own code at the user's line."""
+    frame = errors.user_frame()
+    for each in found:
+        if each.filename is not None or frame is None:
+            warnings.warn_explicit(each.message, each.category, each.filename or "<unknown>", each.lineno)
+            continue
+        names = frame.f_globals
+        warnings.warn_explicit(
+            each.message, each.category, frame.f_code.co_filename, frame.f_lineno,
+            names.get("__name__"), names.setdefault("__warningregistry__", {}),
+        )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------ errors
+
+# What follows JAX's own sentence: where JAX traced, a link, what ``from_jax`` adds.
+_MORE = re.compile("The error occurred while tracing|\nSee https|\nfrom_jax traced")
+_WHY = re.compile(r"because it depends on (.+?)\.\s", re.DOTALL)
+
+
+def at_users_line(error: Exception, name: str) -> Exception:
+    """``error``, which JAX raised while it traced the function ``name``, without frames of JAX's and minijax's.
+
+    An error about a value that is unknown while JAX traces becomes the one of the same name in ``minijax.errors``.
+    """
+    if jax_module().config.jax_traceback_filtering == "off":
+        return error
+    theirs = jax_module("errors")
+    if isinstance(error, (theirs.JAXTypeError, theirs.JAXIndexError)) and hasattr(errors, type(error).__name__):
+        error = _unknown_value(error, name)
+    # JAX's notes speak of the frames that it left out of its own traceback
+    error.__notes__ = [note for note in getattr(error, "__notes__", ()) if not _is_of_jax(note)]
+    error.__cause__, error.__suppress_context__ = None, True
+    return error.with_traceback(_users_frames(error.__traceback__))
+
+
+def _is_of_jax(note: str) -> bool:
+    return "JAX_TRACEBACK" in note or not note.strip("-")
+
+
+def _unknown_value(error: Exception, name: str) -> Exception:
+    text = str(error.args[0])
+    said, why = _MORE.split(text, maxsplit=1)[0], _WHY.search(text)
+    where = errors.source_line()
+    parts = [
+        said.strip(),
+        f"{name} is borrowed from JAX, which traces it without values; it needs {why[1]}." if why else "",
+        "" if where == "<unknown>" else f"It happened at {where}.",
+        "Pass the value as a static argument (static_argnums of jit), or call the function outside of transformations.",
+    ]
+    kind = getattr(errors, type(error).__name__)
+    ours: Exception = kind.__new__(kind)
+    ours.args = ("\n".join(filter(None, parts)),)
+    return ours.with_traceback(error.__traceback__)
+
+
+def _users_frames(tb: types.TracebackType | None) -> types.TracebackType | None:
+    """The frames of a traceback down to the user's innermost, without JAX's and minijax's."""
+    found = []
+    while tb is not None:
+        found.append(tb)
+        tb = tb.tb_next
+    kept: types.TracebackType | None = None
+    for each in reversed(found):
+        rank = rank_of_file(each.tb_frame.f_code.co_filename)
+        if rank == 0 or (rank == 1 and kept is not None):
+            kept = types.TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return kept

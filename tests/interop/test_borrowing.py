@@ -1,0 +1,304 @@
+"""Borrowed functions and classes as a user meets them: instances, functions as arguments, warnings, errors, help."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import pydoc
+import subprocess
+import sys
+import textwrap
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.scipy.optimize
+import jax.scipy.sparse.linalg
+import jax.scipy.spatial.transform
+import numpy as np
+import pytest
+
+import minijax as mj
+from minijax import numpy as jnp
+from minijax import tree_util
+from minijax.repl import batch
+from minijax.tools.documents.document import plain
+
+from ..oracle.subject import assert_same
+from ..threads import at_once
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+X = np.array([0.3, 0.75, 0.25, 1.5], np.float32)
+TURNS = np.array([[0.5, 1.0, -2.0], [2.0, 0.0, 1.5]], np.float32)
+MATRIX = np.array([[2.0, 0.5, 0.25], [0.5, 3.0, -0.5], [0.25, -0.5, 1.5]], np.float32)
+
+
+# ------------------------------------------------------------------------------------------------ classes
+
+
+def density(lib: Any, x: Any) -> Any:
+    made = lib.scipy.stats.gaussian_kde(x, bw_method=lambda kde: kde.neff ** (-1 / (kde.d + 2)))
+    return made.logpdf(x * 2) + made(x) + made.integrate_gaussian(x[0], x[1]) + made.d + made.n
+
+
+def samples(lib: Any, x: Any) -> Any:
+    return lib.scipy.stats.gaussian_kde(x, 0.5).resample(lib.random.key(0), (3,))
+
+
+def between_grid_points(lib: Any, x: Any) -> Any:
+    made = lib.scipy.interpolate.RegularGridInterpolator((x, x), x[:, None] * x, fill_value=None)
+    return made(lib.numpy.stack([x[::-1], x], 1)) + made((x, x), method="nearest") + made.grid[0] + made.values[0]
+
+
+def turned(lib: Any, x: Any) -> Any:
+    rotation = lib.scipy.spatial.transform.Rotation
+    both = rotation.concatenate([rotation.from_rotvec(TURNS), rotation.from_euler("xz", x[:2][None], degrees=True)])
+    (quat,) = (both[0] * rotation.from_quat(x).inv(),)
+    return both.apply(TURNS[0]), quat.as_matrix(), len(both), rotation(x).single
+
+
+def turning(lib: Any, x: Any) -> Any:
+    transform = lib.scipy.spatial.transform
+    path = transform.Slerp.init(np.arange(2.0, dtype=np.float32), transform.Rotation.from_rotvec(TURNS * x[0]))
+    return path(x).as_rotvec(), path.rotations.quat
+
+
+INSTANCES = [density, samples, between_grid_points, turned, turning]
+
+
+@pytest.mark.parametrize("program", INSTANCES)
+def test_instances_give_what_those_of_jax_give(program: Callable[[Any, Any], Any]) -> None:
+    wanted = program(jax, jax.numpy.asarray(X))
+    assert_same(program(mj, jnp.asarray(X)), wanted, scale=8)
+    numbers = {x for x in jax.tree.leaves(wanted) if type(x) in (bool, int)}
+    assert numbers == {x for x in mj.tree.leaves(program(mj, jnp.asarray(X))) if type(x) in (bool, int)}
+
+
+@pytest.mark.parametrize("program", [density, between_grid_points, turned, turning])
+def test_instances_of_traced_values_are_transformed(program: Callable[[Any, Any], Any]) -> None:
+    def total(lib: Any, x: Any) -> Any:
+        return sum(leaf.sum() for leaf in lib.tree.leaves(program(lib, x)) if not isinstance(leaf, (bool, int)))
+
+    wanted = jax.jit(jax.grad(functools.partial(total, jax)))(X)
+    assert_same(mj.grad(functools.partial(total, mj))(jnp.asarray(X)), wanted, scale=30)
+    assert_same(mj.jit(mj.grad(functools.partial(total, mj)))(X), wanted, scale=30)
+    batch = np.stack([X, X + 1])
+    mapped = [np.asarray(jax.jit(functools.partial(total, jax))(x)) for x in batch]
+    assert_same(mj.vmap(functools.partial(total, mj))(batch), np.stack(mapped), scale=30)
+
+
+@pytest.mark.parametrize("program", [samples, between_grid_points, turning])
+def test_methods_stage_the_equations_of_jax(program: Callable[[Any, Any], Any]) -> None:
+    ours, theirs = (lib.make_jaxpr(functools.partial(program, lib))(X) for lib in (mj, jax))
+    assert str(ours).replace("np.int64(1)", "1") == str(theirs).replace("np.int64(1)", "1")
+
+
+def test_instances_hold_our_arrays_and_are_trees_as_in_jax() -> None:
+    made, theirs = (lib.scipy.stats.gaussian_kde(lib.numpy.asarray(X)) for lib in (mj, jax))
+    assert isinstance(made.dataset, mj.Array) and isinstance(made, jax.scipy.stats.gaussian_kde)
+    assert_same(mj.tree.leaves(made), jax.tree.leaves(theirs), scale=8)
+    assert_same(mj.jit(lambda kde, x: kde.logpdf(x))(made, X), theirs.logpdf(X), scale=8)
+    back = mj.jit(lambda kde: kde)(made)
+    assert type(back) is mj.scipy.stats.gaussian_kde and isinstance(back.covariance, mj.Array)
+    with pytest.raises(AttributeError, match="cannot assign to field"):
+        made.neff = 1
+    rotation = mj.scipy.spatial.transform.Rotation.from_quat(X)
+    assert isinstance(rotation, tuple) and [x.shape for x in mj.tree.leaves(rotation)] == [(4,)]
+    assert mj.scipy.spatial.transform.Rotation is type(mj.tree.map(lambda x: x + 1, rotation))
+
+
+def test_methods_are_watched_equation_by_equation() -> None:
+    session = batch.new_session({"x": jnp.asarray(X), "kde": mj.scipy.stats.gaussian_kde(X)})
+    outcome = session.run_line("%log kde.logpdf(x)")
+    assert outcome.error is None
+    text = plain(outcome.shown, 200)
+    assert "jit[_gaussian_kernel_eval](" in text and "transpose(self.dataset)" in text, text
+
+
+# ------------------------------------------------------------------------------------------------ arguments
+
+
+class Pair:
+    """A node that only minijax knows."""
+
+    def __init__(self, first: Any, second: Any) -> None:
+        self.first, self.second = first, second
+
+
+tree_util.register_pytree_node(Pair, lambda pair: ((pair.first, pair.second), None), lambda _, both: Pair(*both))
+
+
+def test_nodes_that_only_minijax_knows_go_through_jax() -> None:
+    def product(pair: Pair) -> Pair:
+        assert type(pair) is Pair
+        return Pair(2 * pair.first, 3 * pair.second)
+
+    solved, _ = mj.scipy.sparse.linalg.cg(product, Pair(jnp.ones(2), jnp.ones(3)))
+    assert type(solved) is Pair
+    assert_same([solved.first, solved.second], [np.full(2, 1 / 2, np.float32), np.full(3, 1 / 3, np.float32)])
+
+
+class Squares:
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+    def loss(self, x: Any) -> Any:
+        return jnp.sum((x - self.target) ** 2)
+
+    __call__ = loss
+
+
+FUNCTIONS = {
+    "a jitted function": lambda target: mj.jit(lambda x: jnp.sum((x - target) ** 2)),
+    "a partial": lambda target: functools.partial(lambda target, x: jnp.sum((x - target) ** 2), target),
+    "a Partial": lambda target: tree_util.Partial(lambda target, x: jnp.sum((x - target) ** 2), target),
+    "a bound method": lambda target: Squares(target).loss,
+    "a callable object": Squares,
+}
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_functions_of_every_kind_are_called_by_jax(kind: str) -> None:
+    def nearest(target: Any) -> Any:
+        return mj.scipy.optimize.minimize(FUNCTIONS[kind](target), jnp.zeros(2), method="BFGS").x
+
+    np.testing.assert_allclose(nearest(2.0), np.full(2, 2, np.float32), atol=1e-4)
+
+
+# ------------------------------------------------------------------------------------------------ warnings and errors
+
+
+def welch(x: Any) -> Any:
+    return mj.scipy.signal.welch(x, nperseg=32)
+
+
+def test_warnings_of_jax_have_the_users_line_at_every_call() -> None:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            welch(jnp.ones(16))
+        mj.jit(welch)(np.ones(8, np.float32))
+    line = inspect.getsourcelines(welch)[1] + 1
+    assert [(each.filename, each.lineno) for each in found] == [(__file__, line)] * 3
+    assert all("nperseg" in str(each.message) for each in found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="nperseg") as caught:
+            welch(jnp.ones(16))
+    assert caught.traceback[-1].frame.code.name == "warn" and traceback.extract_tb(caught.tb)[1].lineno == line
+
+
+def test_threads_that_trace_at_once_leave_pythons_filters_as_they_were() -> None:
+    before, show = list(warnings.filters), warnings.showwarning
+
+    def work() -> None:
+        with pytest.warns(UserWarning, match="nperseg"):
+            welch(jnp.ones(16))
+
+    work()
+    shapes = iter(range(9, 13))
+    at_once(*[lambda: mj.scipy.stats.rankdata(jnp.ones(next(shapes)))] * 4)
+    assert warnings.showwarning is show and [f for f in warnings.filters if f in before] == before
+
+
+def test_warnings_of_the_users_functions_keep_their_line() -> None:
+    def loss(x: Any) -> Any:
+        warnings.warn("the user's own", stacklevel=1)
+        return jnp.sum(x**2)
+
+    with pytest.warns(UserWarning, match="the user's own") as found:
+        mj.scipy.optimize.minimize(loss, jnp.ones(2), method="BFGS")
+    assert {(each.filename, each.lineno) for each in found} == {(__file__, inspect.getsourcelines(loss)[1] + 1)}
+
+
+def own_lines(error: BaseException) -> list[traceback.FrameSummary]:
+    return [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == __file__]
+
+
+def test_errors_of_jax_end_at_the_users_line() -> None:
+    with pytest.raises(ValueError, match="noverlap must be less than nperseg") as caught:
+        mj.scipy.signal.istft(jnp.ones((5, 4)) + 0j, nperseg=8, noverlap=9)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "/jax/" not in shown and "JAX_TRACEBACK_FILTERING" not in shown
+    assert "mj.scipy.signal.istft" in (own_lines(caught.value)[-1].line or "")
+    with pytest.raises(ValueError, match="not defined") as caught:
+        mj.scipy.interpolate.RegularGridInterpolator((X,), X, method="no")
+    assert "/jax/" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_errors_in_the_users_functions_keep_their_frames() -> None:
+    def product(x: Any) -> Any:
+        raise LookupError("the user's own")
+
+    with pytest.raises(LookupError, match="the user's own") as caught:
+        mj.scipy.sparse.linalg.cg(product, jnp.ones(2))
+    assert own_lines(caught.value)[-1].name == "product"
+    assert "/jax/" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_jax_shows_its_frames_to_who_asks_for_them() -> None:
+    before = jax.config.jax_traceback_filtering
+    jax.config.update("jax_traceback_filtering", "off")
+    try:
+        with pytest.raises(ValueError, match="noverlap") as caught:
+            mj.scipy.signal.istft(jnp.ones((5, 4)) + 0j, nperseg=8, noverlap=9)
+    finally:
+        jax.config.update("jax_traceback_filtering", before)
+    assert "istft" in traceback.extract_tb(caught.tb)[-1].name
+
+
+def test_a_value_that_is_unknown_is_an_error_of_minijax_with_the_users_line() -> None:
+    def logarithm(x: Any, d: Any) -> Any:
+        return mj.scipy.special.multigammaln(x, d)
+
+    with pytest.raises(mj.errors.ConcretizationTypeError) as caught:
+        mj.jit(logarithm)(1.0, 3)
+    line = inspect.getsourcelines(logarithm)[1] + 1
+    assert f"test_borrowing.py:{line}" in str(caught.value)
+    assert "minijax.scipy.special.multigammaln is borrowed" in str(caught.value)
+    assert own_lines(caught.value)[-1].lineno == line
+
+
+# ------------------------------------------------------------------------------------------------ help
+
+HELPED = "special.betainc stats.norm.logpdf signal.stft linalg.expm stats.gaussian_kde"
+
+
+@pytest.mark.parametrize("name", [*HELPED.split(), "interpolate.RegularGridInterpolator"])
+def test_help_and_signatures_are_those_of_jax(name: str) -> None:
+    ours, theirs = (functools.reduce(getattr, name.split("."), lib.scipy) for lib in (mj, jax))
+    assert str(inspect.signature(ours)) == str(inspect.signature(theirs))  # one default is NaN
+    assert (inspect.getdoc(theirs) or "") in (inspect.getdoc(ours) or "")
+    assert ours.__name__ == theirs.__name__ and ours.__module__.startswith("minijax.scipy")
+    shown = pydoc.plain(pydoc.render_doc(ours))
+    assert str(inspect.signature(theirs))[1:-1].split(",")[0] in shown
+    assert (inspect.getdoc(theirs) or "").splitlines()[0] in shown
+
+
+def test_methods_have_the_signatures_of_jax() -> None:
+    ours, theirs = (lib.scipy.stats.gaussian_kde(np.float32([1, 2, 4])) for lib in (mj, jax))
+    for name in ("evaluate", "integrate_box_1d", "resample"):
+        assert inspect.signature(getattr(ours, name)) == inspect.signature(getattr(theirs, name))
+    assert mj.scipy.stats.gaussian_kde.evaluate.__qualname__ == "gaussian_kde.evaluate"
+
+
+# ------------------------------------------------------------------------------------------------ costs
+
+
+def test_jax_is_imported_once_and_by_the_first_borrowed_name() -> None:
+    program = """
+        import sys
+        import minijax.numpy as jnp
+        from minijax import scipy
+        assert "jax" not in sys.modules
+        scipy.special.gammaln(jnp.ones(3))
+        first = len(sys.modules)
+        assert "jax" in sys.modules
+        scipy.special.ndtri(jnp.ones(3) / 2), scipy.special.xlogy(1., 2.), scipy.special.hyp1f1
+        print(len(sys.modules) - first)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 5
