@@ -34,8 +34,6 @@ from .primitive_calls import Draw
 from .primitives import ROWS
 from .subject import assert_same
 
-# Classes whose methods work on JAX's own arrays: they are refused with a text that says what to do instead.
-REFUSED = ("scipy.stats.gaussian_kde",)
 CALLS: dict[str, Callable[[Any, Draw], Any]] = {}
 # name of a call -> why it may differ
 REASONS = {
@@ -256,6 +254,7 @@ _OTHERS: dict[str, Callable[[Any, Draw], Any]] = {
     "scipy.interpolate.RegularGridInterpolator": lambda ns, d: ns.scipy.interpolate.RegularGridInterpolator(
         (np.arange(3.0, dtype="float32"),), f32(d, 3), method=d.one(("linear", "nearest"))
     )(np.float32([[0.3], [1.6]])),
+    "scipy.stats.gaussian_kde": lambda ns, d: ns.scipy.stats.gaussian_kde(f32(d, 2, 5))(f32(d, 2, size(d))),
     "scipy.ndimage.map_coordinates": lambda ns, d: ns.scipy.ndimage.map_coordinates(
         f32(d, 3, 4), [numbers(d)[:1], numbers(d)[:1]], d.int(0, 1)
     ),
@@ -306,8 +305,6 @@ def comparison(module: str, name: str, drawn: set[str]) -> str:
         return "random_calls"
     if whole in CALLS:
         return "CALLS"
-    if whole in REFUSED:
-        return "refused"
     yours = theirs(module, name)
     if isinstance(yours, types.ModuleType):
         return "a module"

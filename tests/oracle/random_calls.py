@@ -121,7 +121,7 @@ def found(ns: Any, name: str) -> Any:
 
 @functools.cache
 def functions(wanted: tuple[str, ...]) -> list[str]:
-    """Names of the functions that both have, and that are not borrowed."""
+    """Names of the functions that both have, borrowed ones too."""
     names = []
     for module in MODULES:
         ours, theirs = importlib.import_module(f"minijax.{module}"), importlib.import_module(f"jax.{module}")

@@ -26,18 +26,11 @@ for module in ("image", "nn.initializers", "ops", "random", "scipy"):
     importlib.import_module(f"minijax.{module}")
 
 # Where the jaxpr's text is not JAX's, and why.
-DIAGONAL = "JAX takes a diagonal in one of two ways, by the platform"
-COUNTED = "JAX converts both indices of an element after it has counted them from the end"
-PLACED = "JAX puts operands on their devices, and constants of transposed operators in another order"
+DIAGONAL = "JAX takes a diagonal in one of two ways, and a param says which platforms take which"
 DIFFERENT: dict[str, str] = {
-    **{e: PLACED for e in expressions() if e.startswith("sp.sparse")},
-    **{e: "JAX inverts a matrix of one element in other steps, and " + DIAGONAL for e in expressions() if "_kde" in e},
-    **{e: COUNTED for e in expressions() if e.startswith(("sp.linalg.rsf2csf", "sp.linalg.sqrtm", "sp.linalg.funm"))},
-    **{e: "JAX stages what a piecewise function is made of as a call" for e in expressions() if "spence" in e},
-    **{e: "JAX hands two constants to its loop that nothing reads" for e in expressions() if "minimize" in e},
-    "sp.stats.multivariate_normal.logpdf(p, q, m)": DIAGONAL,
-    "sp.stats.multivariate_normal.pdf(t, p, m)": DIAGONAL,
-    **{e: DIAGONAL for e in expressions() if "orthogonal" in e},
+    e: DIAGONAL
+    for e in expressions()
+    if any(name in e for name in ("orthogonal", "funm", "multivariate_normal", "_kde")) and "resample" not in e
 }
 
 
