@@ -163,7 +163,8 @@ def _trace(fun: Any, leaves: list[Any], tree: Any, traced: list[int]) -> TracedB
         if type(error) is TypeError and "concrete value" not in str(error):
             raise
         raise _reworded(error, fun, tree, traced) from None
-    return TracedByJax(import_closed(jaxpr, fun_name(fun)), *found, warnings=warnings)
+    out_tree, statics = found
+    return TracedByJax(import_closed(jaxpr, fun_name(fun)), out_tree, statics, warnings)
 
 
 class ClosesOver:

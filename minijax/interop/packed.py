@@ -49,9 +49,9 @@ def _tree_map() -> Callable[..., Any]:
 
 
 def _flatten_with_keys(x: Packed) -> tuple[Sequence[Any], Any]:
-    named = isinstance(x.home, Fields)
-    keys = map(GetAttrKey, x.home.names) if named else map(FlattenedIndexKey, range(len(x.children)))
-    return list(zip(keys, x.children, strict=True)), x.home
+    home, numbers = x.home, range(len(x.children))
+    keys = list(map(GetAttrKey, home.names) if isinstance(home, Fields) else map(FlattenedIndexKey, numbers))
+    return list(zip(keys, x.children, strict=True)), home
 
 
 register_pytree_node(Packed, _flatten, lambda home, children: Packed(children, home), _flatten_with_keys)
