@@ -1,0 +1,237 @@
+"""Change the code a little and see whether a test fails: ``python -m tests.mutants --count 400``.
+
+Each mutant of ``tests/mutation.py`` is written into a copy of the tree, never into the tree, and the tests of its area
+run there: first a sample, then, if nothing failed, all of them. A mutant that no test notices is a survivor: it is
+listed with its file, its line and its change. ``REASONS`` holds the survivors that no test can notice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.mutation import Mutant, mutants
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A file or folder -> the tests of it, those that notice most first. The longest name that fits decides.
+AREAS: dict[str, tuple[str, ...]] = {
+    "minijax": ("tests/core", "tests/api", "tests/interpreters"),
+    "minijax/api": ("tests/api", "tests/interpreters", "tests/oracle/test_derivatives.py"),
+    "minijax/backend": (
+        "tests/backend",
+        "tests/api/test_devices.py",
+        "tests/api/test_jit.py",
+        "tests/api/test_pmap.py",
+    ),
+    "minijax/core": ("tests/core", "tests/api", "tests/interpreters", "tests/ops/test_refs.py", "tests/sharded"),
+    "minijax/experimental": ("tests/experimental", "tests/interop"),
+    "minijax/extend": ("tests/extend", "tests/interop"),
+    "minijax/interop": ("tests/interop", "tests/numpy", "tests/scipy"),
+    "minijax/interpreters": ("tests/interpreters", "tests/extend", "tests/api", "tests/oracle", "tests/ops"),
+    "minijax/ir": ("tests/ir", "tests/oracle/test_texts.py", "tests/oracle/test_jaxprs.py"),
+    "minijax/lax": ("tests/ops", "tests/oracle/test_values.py", "tests/oracle/test_jaxprs.py"),
+    "minijax/lowering": ("tests/lowering", "tests/api", "tests/oracle/test_values.py", "tests/ops"),
+    "minijax/nn": ("tests/oracle/test_values.py", "tests/oracle/test_jaxprs.py", "tests/interop"),
+    "minijax/numpy": ("tests/numpy", "tests/oracle/test_values.py", "tests/oracle/test_jaxprs.py"),
+    "minijax/ops": ("tests/ops", "tests/extend", "tests/meetings", "tests/oracle"),
+    "minijax/ops/cond.py": (
+        "tests/ops/test_cond.py",
+        "tests/meetings",
+        "tests/oracle/test_control_flow.py",
+        "tests/ops",
+    ),
+    "minijax/ops/meshes": ("tests/test_sharded_arrays.py", "tests/sharded", "tests/meetings"),
+    "minijax/ops/refs": ("tests/ops/test_refs.py", "tests/meetings", "tests/ops"),
+    "minijax/ops/scan.py": (
+        "tests/ops/test_scan.py",
+        "tests/meetings",
+        "tests/oracle/test_control_flow.py",
+        "tests/ops",
+    ),
+    "minijax/ops/while_loop.py": (
+        "tests/ops/test_while_loop.py",
+        "tests/meetings",
+        "tests/oracle/test_control_flow.py",
+    ),
+    "minijax/pytree": ("tests/test_pytree.py", "tests/api"),
+    "minijax/random": (
+        "tests/oracle/test_random.py",
+        "tests/oracle/test_keys.py",
+        "tests/oracle/test_distributions.py",
+    ),
+    "minijax/tools": ("tests/tools",),
+    "minijax/tools/commands": ("tests/tools/test_commands.py", "tests/tools"),
+    "minijax/tools/documents": ("tests/tools/test_document.py", "tests/tools/test_html.py", "tests/tools"),
+    "minijax/tools/explain": ("tests/tools", "tests/programs"),
+    "minijax/tools/metal": ("tests/tools/metal", "tests/tools"),
+    "minijax/tools/values": ("tests/tools/values", "tests/tools"),
+    "repl": ("tests/repl", "tests/ipython"),
+    "ipython_ext": ("tests/ipython",),
+}
+# What is not drawn: no test of an area can be expected to notice a change there.
+LEFT_OUT = ("minijax/example_libraries", "minijax/scipy", "minijax/tools/gallery", "minijax/version.py")
+
+# Survivors that no test can notice: file, old, new -> why.
+REASONS: dict[tuple[str, str, str], str] = {}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A mutant of a file."""
+
+    file: str
+    mutant: Mutant
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.mutant.line}: {self.mutant}"
+
+    @property
+    def reason(self) -> str:
+        return REASONS.get((self.file, self.mutant.old, self.mutant.new), "")
+
+
+def area_of(file: str, areas: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The tests of the longest listed name that the file is or lies in."""
+    names = [file, *map(str, Path(file).parents)]
+    return next((areas[name] for name in names if name in areas), ())
+
+
+def draw(root: Path, only: Sequence[str], count: int, seed: int) -> list[Drawn]:
+    """``count`` mutants of the files of ``only``, or of every file; the same ones for the same seed."""
+    chosen = only or sorted(
+        str(path.relative_to(root))
+        for folder in ("minijax", "repl", "ipython_ext")
+        for path in (root / folder).rglob("*.py")
+        if not path.is_relative_to(root / "minijax" / "repl")
+    )
+    found = [
+        Drawn(file, mutant)
+        for file in chosen
+        if not file.startswith(LEFT_OUT)
+        for mutant in mutants((root / file).read_text(encoding="utf-8"))
+    ]
+    return random.Random(seed).sample(found, min(count, len(found)))
+
+
+def copy_of_tree(root: Path, to: Path) -> Path:
+    """A copy of the tree in which ``import minijax.repl`` finds the copy too."""
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "_site", "build", "dist")
+    shutil.copytree(root, to, ignore=ignored, symlinks=True)
+    for front_end in ("repl", "ipython_ext"):
+        if (to / front_end).exists():
+            (to / "minijax" / front_end).symlink_to(to / front_end)
+    return to
+
+
+class Tests:
+    """Runs the tests of areas in a copy of the tree."""
+
+    def __init__(self, copy: Path, areas: dict[str, tuple[str, ...]]) -> None:
+        self.copy = copy
+        self.areas = areas
+        # The copies are on the path before an installed minijax; compiled files could be those of another mutant.
+        self.environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def passes(self, file: str, limit: float, *options: str) -> bool:
+        """Whether the tests of the area of ``file`` pass, within a time limit in seconds."""
+        paths = [path for path in area_of(file, self.areas) if (self.copy / path).exists()]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *options, *paths]
+        streams = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
+        program = subprocess.Popen(command, cwd=self.copy, env=self.environment, start_new_session=True, **streams)
+        try:
+            return program.wait(limit) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(program.pid, 9)
+            program.wait()
+            return False
+
+    def notice(self, drawn: Drawn, limit: float, samples: Sequence[Sequence[str]]) -> bool:
+        """Whether a test fails with the mutant."""
+        path = self.copy / drawn.file
+        before = path.read_text(encoding="utf-8")
+        path.write_text(drawn.mutant.applied(before), encoding="utf-8")
+        try:
+            return any(not self.passes(drawn.file, limit, *options) for options in samples)
+        finally:
+            path.write_text(before, encoding="utf-8")
+
+
+def survivors(
+    root: Path,
+    drawn: Sequence[Drawn],
+    jobs: int,
+    limit: float,
+    areas: dict[str, tuple[str, ...]],
+    samples: Sequence[Sequence[str]] = (("--sample", "0"), ()),
+) -> list[Drawn]:
+    """The mutants that no test notices. ``samples`` are the options of the runs of each, which end with a failure."""
+    with tempfile.TemporaryDirectory() as folder:
+        copies: SimpleQueue[Tests] = SimpleQueue()
+        for number in range(jobs):
+            copies.put(Tests(copy_of_tree(root, Path(folder) / str(number)), areas))
+
+        def is_noticed(each: Drawn) -> bool:
+            tests = copies.get()
+            began = time.monotonic()
+            try:
+                noticed = tests.notice(each, limit, samples)
+            finally:
+                copies.put(tests)
+            print(f"{'noticed ' if noticed else 'SURVIVED'} {time.monotonic() - began:5.0f} s  {each}", flush=True)
+            return noticed
+
+        with ThreadPoolExecutor(jobs) as pool:
+            return [each for each, noticed in zip(drawn, pool.map(is_noticed, drawn), strict=True) if not noticed]
+
+
+def failing_areas(root: Path, drawn: Sequence[Drawn], limit: float, areas: dict[str, tuple[str, ...]]) -> list[str]:
+    """The areas whose tests fail without any mutant: there, a mutant would count as noticed for nothing."""
+    representatives = {area_of(each.file, areas): each.file for each in drawn}
+    with tempfile.TemporaryDirectory() as folder:
+        tests = Tests(copy_of_tree(root, Path(folder) / "0"), areas)
+        return [
+            " ".join(area)
+            for area, file in representatives.items()
+            if not area or not tests.passes(file, limit, "--sample", "0")
+        ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--count", type=int, default=20, help="how many mutants (default: 20)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", action="append", default=[], metavar="FILE", help="draw from this file; repeatable")
+    parser.add_argument("--jobs", type=int, default=1, help="how many mutants at once (default: 1)")
+    parser.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="for one run (default: 600)")
+    parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
+    parser.add_argument("--unchecked", action="store_true", help="do not first run the tests without a mutant")
+    asked = parser.parse_args()
+    drawn = draw(ROOT, asked.only, asked.count, asked.seed)
+    if asked.list:
+        print(*drawn, sep="\n")
+        return 0
+    if not asked.unchecked and (failing := failing_areas(ROOT, drawn, asked.limit, AREAS)):
+        print("these tests fail, or take too long, without a mutant:", *failing, sep="\n")
+        return 2
+    left = survivors(ROOT, drawn, asked.jobs, asked.limit, AREAS)
+    unexplained = [each for each in left if not each.reason]
+    print(f"{len(drawn) - len(left)} of {len(drawn)} mutants are noticed; {len(unexplained)} survivors have no reason")
+    for each in left:
+        print(f"  {each}" + (f" ({each.reason})" if each.reason else ""))
+    return 1 if unexplained else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
