@@ -420,24 +420,38 @@ def while_lower(
     body_jaxpr: ClosedJaxpr,
     body_nconsts: int,
 ) -> list[str]:
-    """``stablehlo.while``, whose two regions take every operand: the constants go round with the carry."""
+    """``stablehlo.while``, whose two regions take every operand: the constants go round with the carry.
+
+    XLA drops an ordered effect from the condition's region, which gives no token. So an effectful condition is computed
+    before the loop and at the end of each round, and its predicate is carried.
+    """
     pred_aval = cond_jaxpr.out_avals[0]
     types = list(map(mlir_type, avals))
     operands = list(names)
+    carries_pred = not pred_aval.shape and any(map(is_effectful, cond_jaxpr.eqns))
     effects = any(map(is_effectful, (*cond_jaxpr.eqns, *body_jaxpr.eqns)))
+
+    def holds(inner: Any, consts: Sequence[str], carry: Sequence[str]) -> str:
+        (pred,) = _write(inner, cond_jaxpr, [*consts, *carry])
+        return _any(inner, pred, pred_aval)
+
     if effects:  # ordered ones go on from round to round, and after the loop, by a token that goes round too
-        operands.insert(0, ctx.token or ctx.emit("stablehlo.create_token : !stablehlo.token"))
+        ctx.token = ctx.token or ctx.emit("stablehlo.create_token : !stablehlo.token")
+        if carries_pred:
+            parts = WhileParts.of(names, cond_nconsts, body_nconsts)
+            operands.insert(0, holds(ctx, parts.cond_consts, parts.carry))
+            types.insert(0, "tensor<i1>")
+        operands.insert(0, ctx.token)
         types.insert(0, "!stablehlo.token")
 
     def split(inner: Any, values: Sequence[str]) -> WhileParts:
         if effects:
-            inner.token, values = values[0], values[1:]
+            inner.token, values = values[0], values[1 + carries_pred :]
         return WhileParts.of(values, cond_nconsts, body_nconsts)
 
     def cond(inner: Any, *values: str) -> list[str]:
         cond_consts, _, carry = split(inner, values)
-        (pred,) = _write(inner, cond_jaxpr, [*cond_consts, *carry])
-        return [_any(inner, pred, pred_aval)]
+        return [values[1] if carries_pred else holds(inner, cond_consts, carry)]
 
     def body(inner: Any, *values: str) -> list[str]:
         cond_consts, body_consts, carry = split(inner, values)
@@ -446,14 +460,16 @@ def while_lower(
             (pred,) = _write(inner, cond_jaxpr, [*cond_consts, *carry])
             rows = zip(new, carry, map(physical_aval, body_jaxpr.out_avals), strict=True)
             new = [_select(inner, pred, pred_aval, *row) for row in rows]
-        return [*([inner.token] if effects else []), *cond_consts, *body_consts, *new]
+        again = [holds(inner, cond_consts, new)] if carries_pred else []
+        return [*([inner.token] if effects else []), *again, *cond_consts, *body_consts, *new]
 
     regions = f"{block_text(ctx, types, cond, ['tensor<i1>'])}, {block_text(ctx, types, body, types)}"
     listed = ", ".join(types)
     op = f'"stablehlo.while"({", ".join(operands)}) ({regions}) : ({listed}) -> ({listed})'
     outs = ctx.emit_many(op, len(types))
     if effects:
-        ctx.token = outs.pop(0)
+        ctx.token = outs[0]
+        outs = outs[1 + carries_pred :]
     return outs[cond_nconsts + body_nconsts :]
 
 
