@@ -45,15 +45,13 @@ AREAS: dict[str, tuple[str, ...]] = {
     "minijax/lowering": ("tests/lowering", "tests/api", "tests/oracle/test_values.py", "tests/ops"),
     "minijax/nn": ("tests/oracle/test_values.py", "tests/oracle/test_jaxprs.py", "tests/interop"),
     "minijax/numpy": ("tests/numpy", "tests/oracle/test_values.py", "tests/oracle/test_jaxprs.py"),
-    "minijax/ops": ("tests/ops", "tests/extend", "tests/meetings", "tests/oracle"),
     "minijax/ops/cond.py": (
         "tests/ops/test_cond.py",
         "tests/meetings",
         "tests/oracle/test_control_flow.py",
         "tests/ops",
     ),
-    "minijax/ops/meshes": ("tests/test_sharded_arrays.py", "tests/sharded", "tests/meetings"),
-    "minijax/ops/refs": ("tests/ops/test_refs.py", "tests/meetings", "tests/ops"),
+    "minijax/ops/meshes": ("tests/test_sharded_arrays.py", "tests/sharded"),
     "minijax/ops/scan.py": (
         "tests/ops/test_scan.py",
         "tests/meetings",

@@ -501,7 +501,7 @@ def placed(ns: Any, *axes: str | None) -> tuple[Any, Any, Any]:
     sharding = ns.sharding
     mesh = sharding.Mesh(np.array(ns.devices("cpu")[:2]), ("d",))
     split, whole = (sharding.NamedSharding(mesh, sharding.PartitionSpec(*each)) for each in (axes, ()))
-    return mesh, ns.device_put(ROWS, split), ns.device_put(ROWS[:1], whole)
+    return mesh, ns.device_put(ROWS, split), ns.device_put(ROWS[::-1], whole)
 
 
 # name -> function of a namespace, a function of two operands, and the operands
@@ -514,7 +514,7 @@ SHARDED_WAYS: dict[str, Callable[..., Any]] = {
     "vmap": lambda ns, f, x, y: ns.vmap(f, in_axes=(0, None))(x, y[0]),
     "jit of vmap of grad": lambda ns, f, x, y: ns.jit(
         ns.vmap(ns.grad(lambda x, y: f(x, y).sum()), in_axes=(1, None), out_axes=1)
-    )(x, y[0, 0]),
+    )(x, y[:, 0]),
     "scan": lambda ns, f, x, y: ns.jit(lambda x, y: ns.lax.scan(lambda c, row: (c + f(row, y[0]), c), y[0], x))(x, y),
 }
 
@@ -544,7 +544,7 @@ def test_custom_rules_in_shard_map(make: Callable[[Any], Program], transform: st
         f = make(ns)
 
         def summed(x: Any, y: Any) -> Any:
-            return ns.lax.psum(f(x, ns.lax.pcast(y, "d", to="varying")).sum(0), "d")
+            return ns.lax.psum(f(x, ns.lax.pcast(y[:2], "d", to="varying")).sum(0), "d")
 
         mapped = ns.shard_map(summed, mesh=mesh, in_specs=(spec("d"), spec()), out_specs=spec())
         if transform == "grad":

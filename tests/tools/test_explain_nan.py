@@ -277,6 +277,14 @@ def test_arguments_that_are_bad_to_begin_with() -> None:
     assert again is not None and again.primitive == "log"
 
 
+def test_an_infinity_beside_a_nan_is_not_the_first_problem() -> None:
+    """The operation reads a NaN and makes an infinity of another element: the NaN came first."""
+    search = find_nonfinite(lambda x: 1.0 / x, (np.array([np.nan, 0.0], np.float32),), {})
+    assert search.nan is None and search.inf is None and search.bad_result
+    (given,) = search.given
+    assert given.index == (0,) and given.element == "nan"
+
+
 def test_a_function_whose_python_depends_on_values() -> None:
     def g(x: Any) -> Any:
         if jnp.sin(x) > 0:
