@@ -26,7 +26,15 @@ from minijax.api.flat import (
 from minijax.api.repeated import MISSED, Known, Repeat, places_of
 from minijax.api.stages import Lowered, StagedCall, Traced, divided, placement_at
 from minijax.backend import failures, fastcall, pjrt
-from minijax.config import common_key, context_mesh, jit_disabled, trace_key, while_on, x64_enabled
+from minijax.config import (
+    common_key,
+    context_mesh,
+    jit_disabled,
+    preferred_device,
+    trace_key,
+    while_on,
+    x64_enabled,
+)
 from minijax.core import late, observe
 from minijax.core.array import Array, common_device, get_aval, is_array_like, numpy_aval
 from minijax.core.avals import ShapedArray
@@ -126,34 +134,22 @@ class JitFunction:
         # calls are repeated under ordinary circumstances only: see api.repeated
         if known is None or (reaching and len(state.stack) > 1) or observers:
             return self.call(args, kwargs, static)[0]
-        if pjrt.others_in_use:
-            if known.meshes and not kwargs:
-                try:
-                    run = known.meshes[args[0].kind if len(args) == 1 else tuple([x.kind for x in args])]
-                except (AttributeError, KeyError, TypeError):  # some attribute of that name may be of another's
-                    pass
-                else:
-                    return run(args)
-            value = known.placed_call(args, kwargs)
-            return self.call(args, kwargs, static)[0] if value is MISSED else value
-        if known.arrays and not kwargs:
-            try:
-                if len(args) == 1:  # a comprehension for one argument would take a twentieth of the call
-                    x = args[0]
-                    buffers = [x._buffer]
-                    repeat = known.arrays[x.aval]
-                else:
-                    buffers = [x._buffer for x in args]
-                    repeat = known.arrays[tuple([x.aval for x in args])]
-            except (AttributeError, KeyError):
+        if pjrt.others_in_use and preferred_device() is not None:
+            return self.call(args, kwargs, static)[0]
+        if known.flat and not kwargs:
+            try:  # a comprehension for one argument would take a twentieth of the call
+                run = known.flat[args[0].kind if len(args) == 1 else tuple([x.kind for x in args])]
+            except (AttributeError, KeyError, TypeError):
                 pass
             else:
-                return repeat.run(buffers, args)
+                value = run(args)
+                if value is not MISSED:
+                    return value
         if known.trees:
             value = known.tree_call(args, kwargs)
             if value is not MISSED:
                 return value
-        if known.host_call is not None:
+        if known.host_call is not None and not pjrt.others_in_use:
             try:
                 return known.host_call(*args, **kwargs)
             except Exception as error:
@@ -259,13 +255,16 @@ class JitFunction:
             if len(self.known) >= MAX_SIGNATURES:
                 self.known.clear()
             known = self.known[key] = Known(self, static, fun_name(self.fun), x64_enabled())
-        if pjrt.others_in_use:
-            known.learn_placed(args, kwargs, leaves, places, ran, staged.out_tree)
+        if over is not None:
+            repeat = Repeat(over, staged.out_tree, places)
+        elif any(places):
             return value, leaves, avals, None
-        if staged.repeat is None:
-            staged.repeat = Repeat(ran, staged.out_tree, staged.one_leaf)
-        known.learn(args, kwargs, leaves, avals, staged.repeat)
-        return value, leaves, avals, staged.repeat
+        else:
+            if staged.repeat is None:
+                staged.repeat = Repeat(ran, staged.out_tree, [None] * len(leaves))
+            repeat = staged.repeat
+        known.learn(args, kwargs, leaves, repeat)
+        return value, leaves, avals, repeat
 
     def _bound(self, staged: StagedCall) -> dict[str, Any]:
         """The parameters that a call is bound with."""

@@ -14,7 +14,7 @@ from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.lowering.places import ModulePlaces
 from minijax.ops.call import Compiled, compiled, lowered, lowered_places
-from minijax.pytree import tree_flatten, tree_unflatten, treedef_is_leaf
+from minijax.pytree import tree_flatten, tree_unflatten
 
 
 class StagedCall:
@@ -24,7 +24,6 @@ class StagedCall:
         "closed",
         "in_tree",
         "met",
-        "one_leaf",
         "out_tree",
         "outer",
         "over",
@@ -50,7 +49,6 @@ class StagedCall:
         # of the dynamic (args, kwargs)
         self.in_tree = in_tree
         self.out_tree = out_tree
-        self.one_leaf = treedef_is_leaf(out_tree) and out_tree.num_leaves == 1
         self.params = params
         self.program: Compiled | None = None
         self.repeat: Repeat | None = None

@@ -271,7 +271,7 @@ def test_a_repeated_call_notices_whatever_changes(monkeypatch: pytest.MonkeyPatc
     for _ in range(3):
         total, product = f(a, b)
         assert (float(total["sum"]), float(product)) == (5.0, 6.0)
-    assert next(iter(f.known.values())).arrays and len(traced) == 1
+    assert next(iter(f.known.values())).flat and len(traced) == 1
     assert float(f(b, np.float32(4.0))[1]) == 12.0  # an array that is not on the device
     assert float(f(a, y=b)[1]) == 6.0
     assert float(minijax.grad(lambda x: f(x, b)[1])(a)) == 3.0

@@ -478,7 +478,7 @@ def test_functions_and_programs_are_freed():
                 for _ in range(3):
                     jitted(y)
         (known,) = jitted.known.values()
-        program = next(iter(known.arrays.values())).program.executable
+        program = next(iter(known.flat.values()))
         return weakref.ref(marker), weakref.ref(jitted), weakref.ref(program)
 
     refs = make()
