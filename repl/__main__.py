@@ -178,7 +178,7 @@ def _main(options: Invocation) -> int:
     user_module = types.ModuleType("__main__")
     user_module.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = user_module
-    session = batch.new_session(vars(user_module), options.x64, settings)
+    session = batch.new_session(vars(user_module), options.x64, settings, late=True)
     page = batch.Page(batch.wants_colour(settings.color, sys.stdout.isatty()), settings)
     code, done = options.code, 0
     if options.file not in (None, "-"):

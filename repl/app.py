@@ -30,7 +30,7 @@ from minijax.repl import batch, interruptible, keys
 from minijax.repl.history import BoundedHistory, history_path
 from minijax.repl.style import InputLexer, fragments, style_for
 from minijax.repl.terminal import restored
-from minijax.repl.warm import Warmer
+from minijax.repl.warm import STEPS, Warmer
 from minijax.tools.commands import find
 from minijax.tools.documents.document import Document, document, line, text
 from minijax.tools.documents.theme import resolved
@@ -383,7 +383,7 @@ class App:
     def _warm_up(self) -> None:
         """At the first prompt: begin to load in the background what will be needed."""
         if self.warmer is None and self.settings.warm and self._at_a_terminal:
-            self.warmer = Warmer()
+            self.warmer = Warmer((*STEPS, self.session.complete_names))
             self.prompt.default_buffer.on_text_changed += lambda _: self.warmer and self.warmer.busy()
             self.warmer.start()
 

@@ -44,15 +44,18 @@ def jax_version() -> str:
     return "unknown"
 
 
-def new_session(namespace: dict[str, Any], x64: bool = False, settings: Settings | None = None) -> Session:
-    """A session with the names a prompt begins with."""
+def new_session(
+    namespace: dict[str, Any], x64: bool = False, settings: Settings | None = None, late: bool = False
+) -> Session:
+    """A session with the names a prompt begins with; with ``late``, those that need an import come at first use."""
     if x64:
         config.update("jax_enable_x64", True)
-    given = initial_names()
+    given = initial_names(imported_only=late)
     for name, value in given.items():
         namespace.setdefault(name, value)
     session = Session(find, namespace, settings)
     session.given = given
+    session.late_names = initial_names if late else None
     session.highlight = highlighted
     return session
 

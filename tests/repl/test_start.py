@@ -150,3 +150,46 @@ def test_the_devices_that_are_told_at_the_start_are_those_there_will_be(
     line = "from minijax.repl import batch; print(batch.devices(), len(minijax.devices()), batch.devices())"
     done = run("-c", line, cwd=tmp_path, JAX_PLATFORMS="cpu", **asked)
     assert done.stdout == f"cpu ×{count} {count} cpu ×{count}\n", done.stderr
+
+
+FIRST_NAMES = """
+import builtins, sys
+from minijax.core.lacking import names_of
+from minijax.tools.session.namespace import NAMES, initial_names
+first = initial_names(imported_only=True)
+before = set(sys.modules)
+every = initial_names()
+assert set(sys.modules) > before
+assert all([every[name] is value for name, value in first.items()])
+assert every.keys() - first.keys() <= {*NAMES, *names_of("minijax.numpy")}
+print(len(every) > len(first) > 100)
+"""
+
+
+def test_the_names_of_the_first_prompt_need_no_import(tmp_path: Path):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", FIRST_NAMES], capture_output=True, text=True, env=environment)
+    assert done.stdout == "True\n", done.stderr
+
+
+# Lines that read a name whose module is imported late, and what they print.
+LATE_NAMES = {
+    "print(polyval(array([2., 1.]), 3.))": "7.0",
+    "print(nn.relu(-1.))": "0.0",
+    "def f(x): return searchsorted(x, 2.5)\nprint(f(arange(5.)))": "3",
+    "%jaxpr polyval(array([2., 1.]), 3.)": "let",
+    "polyval = 3\nprint(polyval)\ntaken = hessian\nprint(polyval)": "3\n3",
+    "sin = 3\nprint(nn.relu(-1.), sin)": "0.0 3",
+}
+
+
+@pytest.mark.parametrize("code", LATE_NAMES)
+def test_a_line_imports_what_its_names_need(code: str, tmp_path: Path):
+    done = run("-c", code, cwd=tmp_path)
+    assert done.returncode == 0 and LATE_NAMES[code] in done.stdout, done.stdout + done.stderr
+
+
+def test_lines_that_need_no_late_name_import_none(tmp_path: Path):
+    code = "import sys\nx = grad(sin)(0.) + jnp.ones(3)\nprint('minijax.api.shard_map' in sys.modules)"
+    done = run("-c", code, cwd=tmp_path)
+    assert "False" in done.stdout, done.stdout + done.stderr

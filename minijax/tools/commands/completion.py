@@ -83,6 +83,7 @@ def _starting(prefix: str, words: Iterable[str], kind: str) -> list[Completion]:
 
 def python_completions(session: Session, before: str) -> list[Completion]:
     """Names and attributes that complete the last word; keys of dictionaries, and keywords of the call around."""
+    session.complete_names()
     key = calls.open_key(before)
     if key is not None:
         value, _ = _resolve(session, key.name.split("."))
@@ -121,6 +122,7 @@ def signature(session: Session, before: str, columns: int = 100_000) -> list[tup
 
     What does not fit in so many columns is left out, and says so.
     """
+    session.complete_names()
     call = calls.open_call(before)
     found = [] if call is None else calls.parameters(_resolve(session, call.function.split("."))[0])
     return calls.fitting(calls.signature_parts(call, found), columns) if call is not None and found else []

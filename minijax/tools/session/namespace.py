@@ -6,15 +6,20 @@ Source: https://docs.jax.dev/en/latest/autodidax.html for the second list.
 from __future__ import annotations
 
 import builtins
+import keyword
+import re
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from minijax import lax
 from minijax import numpy as jnp
+from minijax.core.lacking import names_of
 from minijax.core.late import HigherModule
 
 _public = HigherModule("public_names")
+_WORD = re.compile(r"[^\W\d]\w*")
 
 # Of ``minijax`` itself; those that this version lacks are left out (a test knows which may be).
 NAMES = (
@@ -74,15 +79,27 @@ FUNCTIONS = {
 }
 
 
-def initial_names() -> dict[str, Any]:
-    """The names by which a new session's user finds things."""
+def initial_names(imported_only: bool = False) -> dict[str, Any]:
+    """The names by which a new session's user finds things; with ``imported_only`` those that need no import."""
     minijax = _public.load()
+
+    def has(module: Any, name: str) -> bool:
+        return name in vars(module) if imported_only else hasattr(module, name)
+
     names: dict[str, Any] = {"minijax": minijax, "jnp": jnp, "np": np, "lax": lax}
-    names.update((name, getattr(minijax, name)) for name in NAMES if hasattr(minijax, name))
+    names.update((name, getattr(minijax, name)) for name in NAMES if has(minijax, name))
     names.update((name, getattr(jnp, actual)) for name, actual in FUNCTIONS.items())
     # all of ``minijax.numpy`` that hides nothing: no builtin, no name from above, and no letter that a user would take
     own = vars(jnp)
-    for name in jnp.__all__:
-        if name in own and len(name) > 1 and not hasattr(builtins, name):
+    public = [name for name, x in own.items() if type(x) is not ModuleType] if imported_only else jnp.__all__
+    for name in public:
+        if name in own and len(name) > 1 and name[0] != "_" and not hasattr(builtins, name):
             names.setdefault(name, own[name])
     return names
+
+
+def may_need_imports(code: str, namespace: dict[str, Any]) -> bool:
+    """Whether ``code`` may read one of ``initial_names()`` that is not in ``namespace`` yet."""
+    unknown = {word for word in _WORD.findall(code) if word not in namespace and not hasattr(builtins, word)}
+    unknown.difference_update(keyword.kwlist)
+    return bool(unknown) and not unknown.isdisjoint([*NAMES, *names_of("minijax.numpy")])

@@ -25,6 +25,7 @@ from minijax.tools.recording import panels as views
 from minijax.tools.recording.recorder import Recorder, recorded_until
 from minijax.tools.recording.records import Recording
 from minijax.tools.session import real_jax, source
+from minijax.tools.session.namespace import may_need_imports
 from minijax.tools.session.outputs import Outputs
 from minijax.tools.session.result import NOTHING, Browse, Result, Step
 from minijax.tools.session.settings import Settings
@@ -197,6 +198,8 @@ class Session:
         self.renamed_commands: dict[str, str] = {}
         # the names that a prompt of ours began with
         self.given: dict[str, Any] = {}
+        # gives those of them whose modules are not imported yet; None if there are none left
+        self.late_names: Callable[[], dict[str, Any]] | None = None
         # whether lines are read by a prompt of ours: some commands are for that alone
         self.own_prompt = True
         # names of a calling function's, for commands given inside one (IPython's local scope)
@@ -250,6 +253,18 @@ class Session:
         silent = code.rstrip().endswith(";") or not name
         shown = Document() if silent else tracer_document(self.live, self.namespace[name])
         return shown, growth(self.live)
+
+    def complete_names(self) -> None:
+        """Import the modules of the names that the prompt begins with and that had been left for later."""
+        # another thread may be at it too (repl/warm.py): each step may be done twice
+        load = self.late_names
+        if load is None:
+            return
+        for name, value in load().items():
+            if name not in self.given:
+                self.namespace.setdefault(name, value)
+                self.given[name] = value
+        self.late_names = None
 
     # --- names and expressions
     # -----------------------------------------------------------------------------------
@@ -402,6 +417,8 @@ class Session:
             return self._failed(number, error, recorder)
 
     def _python(self, code: str, number: int, recorder: AbstractContextManager[Any], filename: str = "") -> Any:
+        if self.late_names is not None and may_need_imports(code, self.namespace):
+            self.complete_names()
         filename = filename or f"<minijax-{number}>"
         source.register(filename, code)
         statements, expression = source.compiled(code, filename, self._flags)
@@ -440,6 +457,7 @@ class Session:
             user's code pass.
         """
         __tracebackhide__ = True
+        self.complete_names()
         command = self._find(name, cell is not None)
         self.live.check_command(name)
         self.local_names = local_names or {}
