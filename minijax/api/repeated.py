@@ -59,8 +59,8 @@ class Repeat:
 
     __slots__ = ("program", "run", "value")
 
-    def __init__(self, program: Compiled, out_tree: Any, places: Sequence[Any]) -> None:
-        self.program = program
+    def __init__(self, program: Any, out_tree: Any, places: Sequence[Any]) -> None:
+        self.program: Compiled = program
         one_leaf = treedef_is_leaf(out_tree) and out_tree.num_leaves == 1
         arrays = getattr(program, "arrays", None)  # of a program over a mesh
         self.value = _value(program.out_avals, arrays, None if one_leaf else _builder(out_tree))

@@ -207,7 +207,7 @@ class Array(AnyArray):
         return (_rebuild, (np.asarray(self._value()), self.aval))
 
 
-Array.kind = Array.aval  # another name of the same slot, which is read as quickly
+Array.kind = vars(Array)["aval"]  # another name of the same slot, which is read as quickly
 
 _new = object.__new__
 
