@@ -2,8 +2,8 @@
 
 In: the tests that pytest collected, and the number of the slice (``--sample K``, else 0). Out: the tests to run.
 Invariants: a slice is the same in every run and in every worker, since a hash of the test's node id decides; every
-test function keeps at least one row; slices 0, 1, 2, ... up to the largest rate hold every row; a run that names a
-path, ``-k`` or ``-m`` is not sampled. ``python -m tests.all`` runs everything.
+test function but those of ``LONG`` keeps at least one row; slices 0, 1, 2, ... up to the largest rate hold every row;
+a run that names a path, ``-k`` or ``-m`` is not sampled. ``python -m tests.all`` runs everything.
 """
 
 from __future__ import annotations
@@ -15,21 +15,80 @@ from zlib import crc32
 # A folder or file below tests/, optionally with "::" and a test function -> one row of this many is run. The longest
 # name that fits decides; 1 elsewhere. The rates keep the sampled suite within five minutes on two cores.
 RATES: dict[str, int] = {
-    "api": 3,
+    "acceptance": 2,
+    "api": 4,
+    "backend": 3,
+    "browser": 2,
+    "core": 3,
     "ecosystem": 3,
-    "extend": 4,
-    "interop": 2,
-    "interpreters": 6,
-    "ir": 3,
-    "numpy": 12,
-    "ops": 4,
-    "oracle": 8,
-    "scipy": 12,
-    "tools": 3,
-    "tools/test_commands.py": 6,
-    "test_bad_input.py": 6,
-    "test_pytree.py": 4,
+    "ecosystem/test_commands.py": 8,
+    "experimental": 3,
+    "extend": 6,
+    "interop": 4,
+    "interpreters": 8,
+    "ir": 4,
+    "numpy": 16,
+    "ops": 6,
+    "oracle": 12,
+    "programs": 4,
+    "repl": 3,
+    "scipy": 40,
+    "sharded": 3,
+    "test_bad_input.py": 8,
+    "test_config.py": 3,
+    "test_pytree.py": 6,
+    "tools": 5,
+    "tools/test_commands.py": 12,
 }
+
+# Test functions of one row that take two seconds or more: each runs in one slice of four.
+LONG = (
+    "api/test_pmap.py::test_four_devices",
+    "api/test_random_programs.py::test_random_programs",
+    "backend/test_distributed.py::test_a_process_that_dies_ends_the_others_in_time",
+    "backend/test_distributed.py::test_ctrl_c_ends_all_processes",
+    "backend/test_distributed.py::test_programs_over_a_mesh_are_the_same_on_one_two_and_four_processes",
+    "browser/test_nbconvert.py::test_every_magic_shows_something_and_none_fails",
+    "docs/test_site.py::test_every_page_is_written_and_every_block_is_on_it",
+    "experimental/test_ode.py::test_solutions_and_gradients_are_jaxs",
+    "interop/test_borrowed.py::test_functions_among_the_params_are_let_go_and_what_has_no_hash_is_refused",
+    "interop/test_example_libraries.py::test_stax_and_optimizers_run_on_minijax",
+    "interop/test_programs.py::test_every_program_of_the_tables_is_imported_equation_by_equation_and_goes_back",
+    "ipython/test_extension.py::test_a_bare_step_opens_at_the_exception_of_the_last_cell",
+    "ipython/test_extension.py::test_what_a_notebook_keeps_of_a_long_program_is_bounded_and_says_so",
+    "ir/test_parse.py::test_random_programs",
+    "oracle/test_beside_jax.py::test_nine_of_ten_printed_jaxprs_are_jaxs_letter_for_letter",
+    "oracle/test_counted.py::test_a_summary_counts_what_rules_would_have_bound",
+    "oracle/test_primitives.py::test_staged_as_jax_stages_it",
+    "oracle/test_primitives.py::test_the_same_values_under_every_transformation",
+    "oracle/test_texts.py::test_programs_are_printed_as_jax_prints_them",
+    "repl/test_batch.py::test_a_file",
+    "repl/test_fuzz.py::test_generated_lines",
+    "repl/test_json.py::test_programs_of_real_jax_are_watched",
+    "repl/test_signals.py::test_ctrl_c_again_and_again",
+    "repl/test_signals.py::test_ctrl_c_during_compilation",
+    "sharded/test_carried.py::test_programs_of_divided_arrays_are_carried_over_and_read_back",
+    "sharded/test_explicit_rows.py::test_derivatives_of_what_is_reduced_are_those_of_what_is_whole",
+    "sharded/test_mapped.py::test_programs_compute_and_print_what_jax_does",
+    "sharded/test_matrix.py::test_programs_give_what_jax_gives_where_jax_gives_it",
+    "sharded/test_out_shardings.py::test_values_places_texts_and_errors_are_those_of_jax",
+    "sharded/test_pages.py::test_the_page_does_the_same_with_both",
+    "sharded/test_reasons.py::test_collectives_are_ascribed_as_jax_names_them",
+    "sharded/test_training.py::test_what_was_chosen_was_run",
+    "test_config.py::test_threefry_partitionable",
+    "test_config.py::test_where_programs_run_and_what_may_be_moved",
+    "test_sharded_arrays.py::test_programs_on_sharded_arrays_give_what_jax_gives",
+    "tools/metal/test_collectives.py::test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for",
+    "tools/recording/test_chunks.py::test_all_that_is_searched_for_is_found_in_a_file_too",
+    "tools/recording/test_chunks.py::test_of_a_long_recording_little_is_loaded",
+    "tools/test_explain.py::test_two_hundred_thousand_watched_calls_with_forty_recompilations",
+    "tools/test_explain_keys.py::test_each_element_of_a_batch_is_a_key",
+    "tools/test_explain_nan.py::test_hints",
+    "tools/test_recorder_full.py::test_what_comes_past_the_bound_takes_no_memory",
+    "tools/test_widget.py::test_a_deep_tree_is_no_deep_markup",
+    "tools/test_widget.py::test_what_is_kept_shows_at_every_moment_what_the_panes_show",
+)
+LONG_RATE = 4
 
 
 class Test(Protocol):
@@ -70,7 +129,9 @@ def sampled(tests: Sequence[T], number: int) -> tuple[list[T], list[T]]:
     for function, of_function in rows.items():
         rate = rate_of(function)
         chosen = [test.nodeid for test in of_function if crc32(test.nodeid.encode()) % rate == number % rate]
-        if not chosen:
+        if (name := function.removeprefix("tests/")) in LONG:
+            chosen = [test.nodeid for test in of_function if LONG.index(name) % LONG_RATE == number % LONG_RATE]
+        elif not chosen:
             ordered = sorted(test.nodeid for test in of_function)
             chosen = [ordered[number % len(ordered)]]
         kept.update(chosen)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sampling import RATES, function_of, rate_of, sampled
+from tests.sampling import LONG, LONG_RATE, RATES, function_of, rate_of, sampled
 
 TESTS = Path(__file__).parent
 
@@ -34,7 +34,7 @@ def test_slices_together_hold_every_row() -> None:
     slices = [sampled(ROWS, number)[0] for number in range(RATES["oracle"])]
     counts = Counter(row for kept in slices for row in kept)
     assert set(counts) == set(ROWS)
-    assert all(count == 1 for row, count in counts.items() if rate_of(row.nodeid) > 1 and "[" in row.nodeid)
+    assert all(count == 1 for row, count in counts.items() if "oracle" in row.nodeid and "[" in row.nodeid)
 
 
 @pytest.mark.parametrize("number", [0, 1, 100])
@@ -44,13 +44,21 @@ def test_every_function_keeps_a_row(number: int) -> None:
     assert {function_of(row.nodeid) for row in kept} == {function_of(row.nodeid) for row in few}
 
 
+def test_a_long_test_is_in_one_slice_of_four() -> None:
+    tests = [Row(f"tests/{name}") for name in LONG]
+    slices = [sampled(tests, number)[0] for number in range(LONG_RATE)]
+    assert sorted(row.nodeid for kept in slices for row in kept) == sorted(row.nodeid for row in tests)
+
+
 def test_the_longest_name_decides() -> None:
     assert rate_of("tests/tools/test_commands.py::test_x") == RATES["tools/test_commands.py"]
     assert rate_of("tests/tools/metal/test_passes.py::test_x") == RATES["tools"]
 
 
 def test_rates_are_of_what_exists() -> None:
-    assert [name for name in RATES if not (TESTS / name.partition("::")[0]).exists()] == []
+    assert [name for name in (*RATES, *LONG) if not (TESTS / name.partition("::")[0]).exists()] == []
+    files = {name: (TESTS / name.partition("::")[0]).read_text(encoding="utf-8") for name in LONG}
+    assert [name for name, text in files.items() if f"def {name.partition('::')[2]}(" not in text] == []
 
 
 @pytest.mark.parametrize(
