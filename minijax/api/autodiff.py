@@ -38,7 +38,6 @@ from minijax.core.avals import (
     over_mesh_of,
     same_division,
 )
-from minijax.core.explicit import mesh_of_type
 from minijax.core.lists import split_list
 from minijax.core.stand_ins import stood_in
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of, zeros
@@ -381,7 +380,7 @@ def one_like(aval: ShapedArray) -> Any:
     ValueError inside ``shard_map``, where each device would have a one.
     """
     if aval.unreduced or aval.reduced:
-        if mesh_of_type(aval) is None:
+        if late.public("minijax.core.explicit", "mesh_of_type")(aval) is None:
             raise _other_type(aval, ShapedArray((), aval.dtype))
         return divided_to(LiteralArray(_one(aval.dtype), aval.update(sharding=None)), cotangent_type(aval))
     if aval.vma:
@@ -509,7 +508,7 @@ def _other_type(aval: ShapedArray, found: ShapedArray) -> ValueError:
     """That a cotangent of type ``found`` is none of a result of type ``aval``."""
     action = ""
     if aval.reduced:
-        explicit = mesh_of_type(aval) is not None
+        explicit = late.public("minijax.core.explicit", "mesh_of_type")(aval) is not None
         cast = "sharding.reshard(y, P(...))" if explicit else "lax.pcast(y, axes, to='varying')"
         action = f" Return what is not reduced from the function: {cast}."
     return ValueError(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import types
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minijax.api import misses
-from minijax.api.differences import CallSignature, Miss
 from minijax.api.flat import (
     FlatFun,
     check_args,
@@ -59,6 +58,9 @@ from minijax.pytree import (
 )
 from minijax.pytree.prefix import is_none
 
+if TYPE_CHECKING:
+    from minijax.api.differences import CallSignature, Miss
+
 __all__ = ["jit"]
 
 # fun -> its staged signatures, shared by every jit(fun) with the same options, alive as long as the function is
@@ -66,6 +68,20 @@ _staged: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, StagedCall]]] = weak
 
 # Beyond this many signatures of one function, the earliest is forgotten.
 MAX_SIGNATURES = 4096
+
+
+def _misses() -> Any:
+    """``api.misses``, which is needed once something is traced."""
+    return importlib.import_module("minijax.api.misses")
+
+
+def _report(name: str, on: bool) -> None:
+    """Write the log of the setting ``name``, or no longer."""
+    late.public("minijax.api.reports", "report")(name, on)
+
+
+for _name in ("log_compiles", "explain_cache_misses"):
+    while_on(_name, functools.partial(_report, _name, True), functools.partial(_report, _name, False))
 
 
 class JitFunction:
@@ -297,15 +313,15 @@ class JitFunction:
             found = None if staged is None else staged.closed
             begun = None
             if not self.cache and len(self._caches) == 1:
-                begun = misses.announce_first("staging", self.transform, self.fun, self.subject)
+                begun = _misses().announce_first("staging", self.transform, self.fun, self.subject)
             if begun is None:
-                begun = misses.announce("staging", self.fun, key, found, self._explain)
+                begun = _misses().announce("staging", self.fun, key, found, self._explain)
         if staged is None:
             if not all(map(is_array_like, leaves)):  # such as an array of strings
                 check_args(leaves, self.transform, self._with_static(static), tree_structure((args, kwargs)))
             staged = self._stage(avals, static, args, kwargs)
             how = self.transform, MAX_SIGNATURES, begun
-            misses.store(cache, key, staged, staged.closed, staged.outer, self.fun, *how)
+            _misses().store(cache, key, staged, staged.closed, staged.outer, self.fun, *how)
         return staged, leaves, avals
 
     def staged_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[StagedCall, list[Any]]:
@@ -364,12 +380,12 @@ class JitFunction:
         """Why ``key`` was not found: what differs from the nearest earlier signature."""
         other_options = any([cache is not self.cache and cache for cache in list(self._caches.values())])
         if key in self.cache:
-            return misses.RETRACED
-        earlier = [_signature(each, staged.in_tree) for each, staged in misses.latest(self.cache)]
+            return _misses().RETRACED
+        earlier = [_signature(each, staged.in_tree) for each, staged in _misses().latest(self.cache)]
         signature = _signature(key) if earlier else None
         with_static = self._with_static(key[3])
         kind, known = self.transform, len(self.cache)
-        return misses.explain(self.fun, key, signature, earlier, kind, with_static, other_options, reprs, known)
+        return _misses().explain(self.fun, key, signature, earlier, kind, with_static, other_options, reprs, known)
 
     # ------------------------------------------------------------------------------------------ staging
 
@@ -500,7 +516,7 @@ class JitFunction:
         if self.takes_static:
             args, kwargs, static = self._split(args, kwargs)
         staged = self._get(self.cache, self._key(args, kwargs, static)[0])
-        return ("", ()) if staged is None else misses.explain_hit(staged.closed)
+        return ("", ()) if staged is None else _misses().explain_hit(staged.closed)
 
     def explain_compilation(self, *args: Any, **kwargs: Any) -> str:
         """In what the arguments of a cached call lie otherwise than its program was compiled for; '' if in nothing."""
@@ -517,7 +533,7 @@ class JitFunction:
 
     def clear_cache(self) -> None:
         """Forget every staged and compiled signature."""
-        misses.note_cleared(self.fun)
+        _misses().note_cleared(self.fun)
         self.cache.clear()
         self.known.clear()
 
@@ -581,7 +597,8 @@ def _signature(key: tuple[Any, ...], in_tree: Any = None) -> CallSignature:
     args_tree, kwargs_tree, avals, static, settings, axes = key
     if in_tree is None:
         in_tree = treedef_tuple((args_tree, tree_structure({}) if kwargs_tree is None else kwargs_tree))
-    return CallSignature(in_tree, avals, (*static[0], *static[1]) if static else (), settings, axes)
+    signature = late.public("minijax.api.differences", "CallSignature")
+    return signature(in_tree, avals, (*static[0], *static[1]) if static else (), settings, axes)
 
 
 def unhashable_static(static: tuple[Any, ...], subject: str, kind: str) -> Exception:

@@ -12,7 +12,6 @@ from minijax.core import dtypes, late
 from minijax.core.array import Array, MeshArray, as_array, get_aval
 from minijax.core.guards import asked_for, check_transfer, transfer_guards
 from minijax.core.keys import is_key
-from minijax.core.shardings import concrete
 from minijax.core.trace import Tracer
 from minijax.ops.call import default_place, to_buffer
 from minijax.ops.sharded import PlacedArray, placed, there
@@ -33,7 +32,7 @@ def device_put(x: Any, device: Any = None) -> Any:
         if transfer_guards and not isinstance(leaf, Tracer) and (device is not None or not isinstance(leaf, Array)):
             check_transfer("device_to_device" if isinstance(leaf, Array) else "host_to_device", get_aval(leaf), True)
         if isinstance(leaf, Tracer):
-            device = concrete(device)
+            device = late.public("minijax.core.shardings", "concrete")(device)
         if isinstance(leaf, Tracer) and hasattr(device, "mesh"):
             if device.mesh.are_all_axes_explicit:
                 return late.public("minijax.ops.meshes.reshard", "reshard")(leaf, device)

@@ -18,7 +18,6 @@ from typing import Any
 from minijax.api import closed_over
 from minijax.api.differences import ADVICE, CallSignature, Difference, Miss, advice_about, differences, nearest
 from minijax.api.flat import describe, fun_name
-from minijax.config import while_on
 from minijax.core import missed, observe
 from minijax.core.guards import check, guards
 from minijax.ir.jaxpr import ClosedJaxpr
@@ -33,16 +32,6 @@ _FIRST = Difference("first", "", "", "first call")
 _FIRST_MISS = Miss([_FIRST], ADVICE["first"], 0)
 RETRACED = Miss([Difference("retraced", "", "", observe.RETRACED)], ADVICE["retraced"], 1)
 
-
-def _report(name: str, on: bool) -> None:
-    """Write the log of the setting ``name``, or no longer."""
-    from minijax.api import reports
-
-    reports.report(name, on)
-
-
-for _name in ("log_compiles", "explain_cache_misses"):
-    while_on(_name, functools.partial(_report, _name, True), functools.partial(_report, _name, False))
 
 # --- what is remembered -------------------------------------------------------------------------------------
 

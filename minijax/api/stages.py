@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minijax.api.repeated import Repeat
 from minijax.backend import pjrt
@@ -12,9 +12,11 @@ from minijax.core.array import CommittedArray, device_array, get_aval
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr
-from minijax.lowering.places import ModulePlaces
 from minijax.ops.call import Compiled, compiled, lowered, lowered_places
 from minijax.pytree import tree_flatten, tree_unflatten
+
+if TYPE_CHECKING:
+    from minijax.lowering.places import ModulePlaces
 
 
 class StagedCall:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minijax.core import avals, late
 from minijax.core.avals import physical_aval
@@ -25,8 +25,10 @@ from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule, RuleTable
 from minijax.interpreters.partial_eval import dce_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
-from minijax.lowering.places import ModulePlaces, Places
 from minijax.lowering.text import FunctionWriter, Line, line_rules, mlir_type
+
+if TYPE_CHECKING:
+    from minijax.lowering.places import ModulePlaces, Places
 
 # The largest constant that is written into a program, in bytes: a matrix of 128 x 128 float32.
 WRITTEN_BYTES = 1 << 16
@@ -320,5 +322,6 @@ def lower_places(
     closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), **options: Any
 ) -> ModulePlaces:
     """The text that ``lower_closed`` gives for the same arguments, and the equation of each of its lines."""
-    places = Places(name)
-    return ModulePlaces(lower_closed(closed, name, donated, places=places, **options), places)
+    places = late.public("minijax.lowering.places", "Places")(name)
+    module_places = late.public("minijax.lowering.places", "ModulePlaces")
+    return module_places(lower_closed(closed, name, donated, places=places, **options), places)

@@ -15,7 +15,6 @@ from minijax.config import context_mesh, promotes_strictly, x64_enabled
 from minijax.core import dtypes, late
 from minijax.core.array import Array, CommittedArray, LiteralArray, MeshArray, as_array, is_foreign
 from minijax.core.avals import divided_as, division
-from minijax.core.explicit import check_whole
 from minijax.core.keys import is_key
 from minijax.core.primitive import evaluation_watched
 from minijax.core.trace import Tracer
@@ -619,7 +618,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
         raise ValueError("diagonal requires an array of at least two dimensions.")
     offset = static(offset, "'offset' argument of jnp.diagonal()")
     axis1, axis2 = canonical_axis(axis1, ndim), canonical_axis(axis2, ndim)
-    check_whole("diagonal", a.aval, (axis1, axis2))
+    late.public("minijax.core.explicit", "check_whole")("diagonal", a.aval, (axis1, axis2))
     a = lax.transpose(a, tuple(i for i in range(ndim) if i not in (axis1, axis2)) + (axis1, axis2))
     rows, columns = a.aval.shape[-2:]
     count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
@@ -644,7 +643,7 @@ def trace(
     first, second = canonical_axis(axis1, ndim), canonical_axis(axis2, ndim)
     if first == second:
         raise ValueError(f"axis1 and axis2 can not be same. axis1={axis1} and axis2={axis2}")
-    check_whole("trace", a.aval, (first, second))
+    late.public("minijax.core.explicit", "check_whole")("trace", a.aval, (first, second))
     a = lax.transpose(a, tuple(i for i in range(ndim) if i not in (first, second)) + (first, second))
     mask = _eye(shape[first], shape[second], 0 if offset is None else offset, BOOL)
     on_diagonal = choose(mask, a, lax.full_like(a, 0))

@@ -11,7 +11,7 @@ import itertools
 import operator
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -59,8 +59,10 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effe
 from minijax.ir.pretty import jit_params, jit_read, parse_rules, pp_rules
 from minijax.ir.typecheck import call_rule, typecheck_rules
 from minijax.lowering.lower import lower_closed, lower_places, lowering_rules, passed_consts
-from minijax.lowering.places import ModulePlaces
 from minijax.lowering.text import mlir_type
+
+if TYPE_CHECKING:
+    from minijax.lowering.places import ModulePlaces
 
 jit_p = AxisPrimitive("jit", multiple_results=True)
 jit_p.keeps_signatures = False

@@ -11,7 +11,6 @@ from minijax.backend import pjrt
 from minijax.core import late
 from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, device_array
 from minijax.core.avals import ShapedArray
-from minijax.core.explicit import plain_type
 from minijax.core.late import HigherModule
 from minijax.core.trace import Tracer
 from minijax.ops.call import default_place, set_uncommit, to_buffer
@@ -168,7 +167,8 @@ def global_shards(x: Array) -> list[Shard]:
     if type(x) is not MeshArray:
         return addressable_shards(x)
     sharding, shape = x.device, x.aval.shape
-    inner = plain_type(x.aval).update(shape=sharding.shard_shape(shape))  # on one device nothing is divided
+    plain = late.public("minijax.core.explicit", "plain_type")(x.aval)  # on one device nothing is divided
+    inner = plain.update(shape=sharding.shard_shape(shape))
     buffers = late.public("minijax.backend.spmd", "parts")(x._buffer, inner)
     held = {
         device: CommittedArray(buffer, inner, device)
