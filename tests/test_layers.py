@@ -114,6 +114,7 @@ JAX_PLACES = ("minijax.lowering", "minijax.backend", "minijax.interop")
 # reason; a circle is not one.
 LAZY_ALLOWED: dict[tuple[str, str], str] = {
     ("minijax.api.compile", "minijax.api.key_reuse"): "only debug_key_reuse needs it",
+    ("minijax.api.compile", "minijax.api.misses"): "only what traces needs it; start-up has a budget",
     ("*", "minijax.backend"): "costs jaxlib's import, and only the first compilation needs it",
     ("minijax.repl.__main__", "minijax.repl"): "-c and files need no terminal library; start-up has a budget",
     ("minijax.repl.*", "minijax.tools.documents.lexer"): "Pygments is loaded only where output is coloured",
