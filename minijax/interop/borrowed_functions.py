@@ -21,8 +21,7 @@ from minijax.core.array import Array
 from minijax.core.keys import is_key
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer, state
-from minijax.interop.closures import filled, hoisted
-from minijax.interop.exported import to_jax
+from minijax.interop.exported import ReadsTracers, reading, to_jax
 from minijax.interop.functions import from_jax
 from minijax.interop.packed import (
     Packed,
@@ -68,8 +67,7 @@ def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Cal
         if not (_are_plain(args) and _are_plain(kwargs.values())):
             given = _Given()
             args, kwargs = tuple(map(given, args)), {key: given(x) for key, x in kwargs.items()}
-            # what a function of the user's reads may change, so what was traced of it is not used again
-            called = from_jax(functools.partial(opened)) if given.has_functions else imported
+            called = functools.partial(_with_functions, opened) if given.has_functions else imported
         try:
             if (name in _ON_VALUES or (on_values and (len(args), *kwargs) in on_values)) and _all_known(args, kwargs):
                 return _on_values(opened, args, kwargs)
@@ -100,6 +98,27 @@ def _with_instances(theirs: Callable[..., Any]) -> Callable[..., Any]:
         return pack(theirs(*args, **kwargs))
 
     return opened
+
+
+def _with_functions(opened: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``opened`` called with functions of the user's among the arguments, which may read values that are traced here.
+
+    JAX gets these as one more argument, found by trying. What a function reads may change, so what was traced is not
+    used again.
+    """
+    tracers: list[Tracer] = []
+
+    @functools.wraps(opened)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        *args, values = args  # type: ignore[assignment]
+        with reading(tracers, values):
+            return opened(*args, **kwargs)
+
+    while True:
+        try:
+            return from_jax(called)(*args, tracers, **kwargs)
+        except ReadsTracers as error:
+            tracers = [*tracers, *error.tracers]
 
 
 def _must_know() -> tuple[type[Exception], ...]:
@@ -189,16 +208,7 @@ class _Given:
             if getattr(module, getattr(fun, "__name__", ""), None) is fun:
                 return getattr(jax_module(module.__name__.removeprefix(f"{PACKAGE}.")), fun.__name__)
         self.has_functions = True
-        skeleton, values = hoisted(fun, lambda x: isinstance(x, Tracer))
-        if not values:
-            return _exported(fun)
-
-        def called(values: list[Any], *args: Any, **kwargs: Any) -> Any:
-            return filled(skeleton, values)(*args, **kwargs)
-
-        if isinstance(fun, types.FunctionType):
-            functools.update_wrapper(called, fun, ("__name__", "__qualname__", "__module__"), ())
-        return jax_module("tree_util").Partial(_exported(called), values)  # JAX is to trace them as well: as leaves
+        return _exported(fun)
 
 
 def _exported(fun: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,17 +1,16 @@
 """What a function closes over while it is traced, taken out of it: to be given to it later, when the trace has ended.
 
-In: a function, alone, in a partial or as a method of a tree, and which values are to come out; globals count if they
-are arrays or dicts. Out: the same with slots in their place, and the values; ``filled`` puts others there.
+In: a function, alone, in a partial or as a method of a tree, and which values are to come out. Out: the same with slots
+in their place, and the values; ``filled`` puts others there.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
-from minijax.core.avals import AnyArray
 from minijax.interop.values import jax_module
 
 
@@ -79,9 +78,7 @@ class _Copying:
 
     def _function(self, fun: FunctionType) -> FunctionType:
         cells = tuple([CellType() for _ in fun.__closure__ or ()])
-        read = {name: self(x) for name, x in _globals_of(fun).items() if self.holds(x)}
-        names = {**fun.__globals__, **read} if read else fun.__globals__
-        copy = FunctionType(fun.__code__, names, fun.__name__, None, cells)
+        copy = FunctionType(fun.__code__, fun.__globals__, fun.__name__, None, cells)
         self._copies[id(fun)] = copy  # before what is inside, where it may occur itself
         functools.update_wrapper(copy, fun, ("__module__", "__name__", "__qualname__", "__doc__"))
         copy.__dict__.pop("__wrapped__")
@@ -109,7 +106,7 @@ class _Copying:
 def _inside(x: Any) -> list[Any]:
     if isinstance(x, FunctionType):
         closed = [cell.cell_contents for cell in x.__closure__ or () if _is_set(cell)]
-        return [*closed, *(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values(), *_globals_of(x).values()]
+        return [*closed, *(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
     if isinstance(x, MethodType):
         return [x.__func__, x.__self__]
     if type(x) is functools.partial:
@@ -118,17 +115,6 @@ def _inside(x: Any) -> list[Any]:
         return list(jax_module("tree_util").tree_leaves(x, is_leaf=lambda y: y is not x))
     wrapped = getattr(x, "__wrapped__", None) if callable(x) and not isinstance(x, type) else None
     return [] if wrapped is None else [wrapped]
-
-
-def _globals_of(fun: FunctionType) -> dict[str, Any]:
-    """The arrays, and dicts of arrays, that a function reads as globals: at a prompt what is traced may be one."""
-    found: dict[str, Any] = {}
-    codes = [fun.__code__]
-    for code in codes:
-        codes += [x for x in code.co_consts if isinstance(x, CodeType)]
-        values = {name: fun.__globals__[name] for name in code.co_names if name in fun.__globals__}
-        found |= {name: x for name, x in values.items() if isinstance(x, (AnyArray, Slot, dict))}
-    return found
 
 
 def _is_node(x: Any) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -189,8 +190,42 @@ def _mesh_set(mesh: AbstractMesh | None) -> Any:
     return contextlib.nullcontext() if same else jax_module("sharding").use_abstract_mesh(wanted)
 
 
+class ReadsTracers(Exception):
+    """A function that JAX calls reads these tracers, for which JAX has no values."""
+
+    def __init__(self, tracers: list[Tracer]) -> None:
+        super().__init__("a function reads tracers")
+        self.tracers = tracers
+
+
+class _Known(threading.local):
+    """JAX's values for tracers that exported functions read, by their ids; None: nobody would give them."""
+
+    values: dict[int, Any] | None = None
+
+
+_known = _Known()
+
+
+@contextlib.contextmanager
+def reading(tracers: Sequence[Tracer], values: Sequence[Any]) -> Iterator[None]:
+    """While it is open, exported functions that read ``tracers`` get ``values``; others raise ``ReadsTracers``."""
+    before = _known.values
+    _known.values = {**(before or {}), **dict(zip(map(id, tracers), values, strict=True))}
+    try:
+        yield
+    finally:
+        _known.values = before
+
+
 def _consts(closed: ClosedJaxpr) -> list[Any]:
     """The constants as JAX's arrays: the same ones each time, so that JAX knows its own programs again."""
+    known = _known.values
+    if known is not None and any(isinstance(x, Tracer) for x in closed.consts):
+        unknown = [x for x in closed.consts if isinstance(x, Tracer) and id(x) not in known]
+        if unknown:
+            raise ReadsTracers(unknown)
+        return [known[id(x)] if isinstance(x, Tracer) else to_jax_value(x) for x in closed.consts]
     if "consts of jax" not in closed.memo:
         # made now, also while JAX is tracing
         with jax_module().ensure_compile_time_eval():

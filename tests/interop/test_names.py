@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -128,7 +129,8 @@ def test_borrowed_functions_are_transformed_and_watched() -> None:
     np.testing.assert_allclose(mj.jit(mj.grad(lambda a: between(mj, a).sum() ** 2))(x), wanted, rtol=2e-6)
     assert "Borrowed from JAX" in (mj.scipy.special.hyp1f1.__doc__ or "")
     ours = mj.make_jaxpr(lambda x: between(mj, x))(x)
-    assert str(ours) == str(jax.make_jaxpr(lambda x: between(jax, x))(SQUARE))
+    theirs = str(jax.make_jaxpr(lambda x: between(jax, x))(SQUARE))
+    assert str(ours) == re.sub(r"np\.int64\((-?\d+)\)", r"\1", theirs)
 
 
 def test_what_must_know_values_says_so_where_they_are_not() -> None:
