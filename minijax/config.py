@@ -30,7 +30,6 @@ __all__ = [
     "checking_leaks",
     "config",
     "context_mesh",
-    "counts_apart",
     "debug_infs",
     "debug_key_reuse",
     "debug_nans",
@@ -287,11 +286,6 @@ def default_prng() -> str:
     return (_thread_values() if _override_count else _values).default_prng_impl
 
 
-def counts_apart() -> bool:
-    """Whether each Threefry random number depends on its own position alone, in this thread."""
-    return (_thread_values() if _override_count else _values).threefry_partitionable
-
-
 def leaks_checked() -> bool:
     """Whether a transformation whose tracers outlive it is an error in this thread."""
     return (_thread_values() if _override_count else _values).check_tracer_leaks
@@ -353,6 +347,15 @@ def _check_bool(name: str, value: Any) -> bool:
     if isinstance(value, str) and value.lower() in _TRUE_WORDS + _FALSE_WORDS:
         return value.lower() in _TRUE_WORDS
     raise ValueError(f"new value of {name} must be True or False, got {value!r} of type {type(value)}.")
+
+
+def _check_partitionable(name: str, value: Any) -> bool:
+    if not _check_bool(name, value):
+        raise ValueError(
+            f"{name} cannot be False: minijax draws random numbers as JAX does by default. To draw them as JAX did "
+            "before, call jax.random under jax.threefry_partitionable(False)."
+        )
+    return True
 
 
 def _check_word(name: str, value: Any, words: tuple[str, ...], none_allowed: bool = False) -> Any:
@@ -622,8 +625,8 @@ default_prng_impl = Setting(
 )
 threefry_partitionable = Setting(
     "threefry_partitionable",
-    _check_bool,
-    "Random bits of Threefry's are made each of its own place, so that devices need not talk; else as they first were.",
+    _check_partitionable,
+    "Each random number of Threefry's depends on its own position alone. It cannot be turned off.",
     flag=True,
 )
 checking_leaks = Setting(

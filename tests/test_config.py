@@ -27,7 +27,7 @@ settings = importlib.import_module("minijax.config")
 
 BOOLEANS = (
     *("enable_x64", "debug_nans", "debug_infs", "disable_jit", "no_tracing", "use_direct_linearize"),
-    *("check_tracer_leaks", "log_compiles", "explain_cache_misses", "debug_key_reuse", "threefry_partitionable"),
+    *("check_tracer_leaks", "log_compiles", "explain_cache_misses", "debug_key_reuse"),
     "enable_compilation_cache",
 )
 DIRECTIONS = ("host_to_device", "device_to_device", "device_to_host")
@@ -55,7 +55,6 @@ CONTEXTS = {
     "no_tracing": (settings.no_tracing, True),
     "debug_infs": (settings.debug_infs, True),
     "default_prng_impl": (settings.default_prng_impl, "rbg"),
-    "threefry_partitionable": (settings.threefry_partitionable, False),
     "check_tracer_leaks": (settings.checking_leaks, True),
     "log_compiles": (settings.log_compiles, True),
     "explain_cache_misses": (settings.explain_cache_misses, True),
@@ -383,26 +382,16 @@ def test_debug_infs(library: Any) -> None:
     assert np.isinf(1 / zeros).all()
 
 
-def test_threefry_partitionable() -> None:
-    def drawn(library: Any, shape: tuple[int, ...]) -> list[Any]:
-        random, key, few = library.random, library.random.key(3), library.random.split(library.random.key(9), 2)
-        bits = [random.bits(key, shape, dtype) for dtype in ("uint8", "uint16", "uint32")]
-        split = [random.split(key, shape), random.split(random.key(3, impl="rbg"), shape)]
-        mapped = library.vmap(lambda k: random.uniform(k, shape))(few)
-        jitted = library.jit(lambda k: random.bits(k, shape))(key)
-        return [*bits, *map(random.key_data, split), mapped, jitted]
-
-    for shape in ((), (5,), (4, 3)):
-        usual = drawn(minijax, shape)
-        with minijax.threefry_partitionable(False), jax.threefry_partitionable(False):
-            ours, theirs = drawn(minijax, shape), drawn(jax, shape)
-        assert all(map(np.array_equal, ours, theirs))
-        assert not all(map(np.array_equal, ours, usual))
-        assert all(map(np.array_equal, usual, drawn(minijax, shape)))
-    with minijax.enable_x64(True), jax.enable_x64(True):
-        with minijax.threefry_partitionable(False), jax.threefry_partitionable(False):
-            ours, theirs = (library.random.bits(library.random.key(1), (3,), "uint64") for library in (minijax, jax))
-    assert np.array_equal(ours, theirs)
+def test_threefry_partitionable_cannot_be_turned_off() -> None:
+    key = minijax.random.key(3)
+    with minijax.threefry_partitionable(True), jax.threefry_partitionable(True):
+        assert np.array_equal(minijax.random.bits(key, (5,)), jax.random.bits(jax.random.key(3), (5,)))
+    for attempt in (
+        lambda: minijax.threefry_partitionable(False),
+        lambda: config.update("jax_threefry_partitionable", False),
+    ):
+        with pytest.raises(ValueError, match="cannot be False: minijax draws random numbers as JAX does by default"):
+            attempt()
 
 
 @LIBRARIES

@@ -1,9 +1,8 @@
 """Random bits from keys: ``random_seed``, ``random_split``, ``random_fold_in``, ``random_bits``, ``random_clone``.
 
 What a key becomes is computed from its words by the functions of its implementation (``PRNG``): in NumPy when
-evaluated, and as a program of words, a function of its own in the module, when compiled; bit for bit JAX's, with its
-setting ``jax_threefry_partitionable``. Implementations that stand for others of JAX's have none here: their
-primitives are borrowed.
+evaluated, and as a program of words, a function of its own in the module, when compiled; bit for bit what JAX's are by
+default. Implementations that stand for others of JAX's have none here: their primitives are borrowed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from minijax.config import counts_apart
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
@@ -35,7 +33,7 @@ from minijax.ops.programs import Program, call_program, staged
 from minijax.ops.random.keys import impl_read
 from minijax.ops.random.threefry import FEW, hash_one, threefry2x32_p
 from minijax.ops.shape import iota, reshape, shape_of
-from minijax.ops.slicing import concatenate, index_in_dim, slice_in_dim, stack
+from minijax.ops.slicing import concatenate, index_in_dim, stack
 
 __all__ = [
     "random_bits_p",
@@ -110,42 +108,6 @@ def _bits_fry(words: Any, width: int, shape: tuple[int, ...]) -> Any:
     return convert(xor_p.bind(high, low), dtype)
 
 
-def _in_two_halves(words: Any, count: int) -> Any:
-    """The hashes of 0, 1, 2, ... below ``count``, of which the first half is hashed with the second, for each key."""
-    if count >= 1 << 32:
-        raise NotImplementedError(
-            f"{count} words for a key without jax_threefry_partitionable. Set it, or draw fewer numbers at once."
-        )
-    first, second = _key_words(words, 1)
-    last = len(shape_of(words)) - 1
-    counts = iota(WORD, count)
-    if count % 2:
-        counts = concatenate([counts, full((1,), 0, WORD)], 0)
-    half = (count + 1) // 2
-    parts = [reshape(slice_in_dim(counts, at, at + half), (*[1] * last, half)) for at in (0, half)]
-    hashed = concatenate(threefry2x32_p.bind(first, second, *parts), last)
-    return slice_in_dim(hashed, 0, count, 1, last) if count % 2 else hashed
-
-
-def _split_fry_at_first(words: Any, shape: tuple[int, ...]) -> Any:
-    found = _in_two_halves(words, 2 * math.prod(shape))
-    return reshape(found, (*shape_of(words)[:-1], *shape, 2))
-
-
-def _bits_fry_at_first(words: Any, width: int, shape: tuple[int, ...]) -> Any:
-    size, lead = math.prod(shape), shape_of(words)[:-1]
-    axis, dtype = len(lead), np.dtype(f"uint{width}")
-    found = _in_two_halves(words, -(-width * size // 32))
-    if width == 64:
-        high, low = (convert(slice_in_dim(found, at, at + size, 1, axis), dtype) for at in (0, size))
-        found = or_p.bind(shift_left_p.bind(high, np.uint64(32)), low)
-    elif width < 32:
-        parts = [shift_right_logical_p.bind(found, np.uint32(by)) for by in range(0, 32, width)]
-        narrow = convert(and_p.bind(stack(parts, axis + 1), np.uint32((1 << width) - 1)), dtype)
-        found = slice_in_dim(reshape(narrow, (*lead, narrow.shape[axis] * len(parts))), 0, size, 1, axis)
-    return reshape(found, (*lead, *shape))
-
-
 def _halves(words: Any) -> tuple[Any, Any]:
     """Four words as the two keys of Threefry that an rbg key is."""
     shape = shape_of(words)
@@ -173,17 +135,6 @@ IMPLEMENTATIONS: dict[PRNGImpl, PRNG] = {
     # its bits come from XLA's own generator, which JAX calls
     RBG: PRNG(_seed_rbg, _of_halves(_split_fry), _of_halves(_fold_in_fry), None),
 }
-
-
-# those of them that were others before ``jax_threefry_partitionable``
-AT_FIRST: dict[PRNGImpl, PRNG] = {
-    THREEFRY: PRNG(_seed_fry, _split_fry_at_first, _fold_in_fry, _bits_fry_at_first),
-    RBG: PRNG(_seed_rbg, _of_halves(_split_fry_at_first), _of_halves(_fold_in_fry), None),
-}
-
-
-def _now(impl: PRNGImpl) -> PRNG:
-    return IMPLEMENTATIONS[impl] if counts_apart() else AT_FIRST.get(impl, IMPLEMENTATIONS[impl])
 
 
 def _implementation(name: str, impl: PRNGImpl, bits: bool = False) -> PRNG:
@@ -219,8 +170,8 @@ def _split_abstract(keys: ShapedArray, *, shape: tuple[int, ...]) -> ShapedArray
     return ShapedArray(keys.shape + shape, keys.dtype)
 
 
-def _split(words: Any, prng: PRNG, shape: tuple[int, ...]) -> list[Any]:
-    return [prng.split(words, shape)]
+def _split(words: Any, impl: PRNGImpl, shape: tuple[int, ...]) -> list[Any]:
+    return [IMPLEMENTATIONS[impl].split(words, shape)]
 
 
 def _fold_in_abstract(keys: ShapedArray, data: ShapedArray) -> ShapedArray:
@@ -241,8 +192,8 @@ def _bits_abstract(keys: ShapedArray, *, bit_width: int, shape: tuple[int, ...])
     return ShapedArray(keys.shape + shape, np.dtype(f"uint{bit_width}"))
 
 
-def _bits(words: Any, prng: PRNG, width: int, shape: tuple[int, ...]) -> list[Any]:
-    return [prng.bits(words, width, shape)]  # type: ignore[misc]
+def _bits(words: Any, impl: PRNGImpl, width: int, shape: tuple[int, ...]) -> list[Any]:
+    return [IMPLEMENTATIONS[impl].bits(words, width, shape)]  # type: ignore[misc]
 
 
 # The same function for the same types, since its program is kept by it.
@@ -254,12 +205,8 @@ def _seed_program(seeds: Any, *, impl: PRNGImpl) -> Program:
 
 
 @functools.lru_cache(maxsize=1024)
-def _split_by(keys: Any, prng: PRNG, shape: tuple[int, ...]) -> Program:
-    return functools.partial(_split, prng=prng, shape=shape)
-
-
 def _split_program(keys: Any, *, shape: tuple[int, ...]) -> Program:
-    return _split_by(keys, _now(keys.dtype.impl), shape)
+    return functools.partial(_split, impl=keys.dtype.impl, shape=shape)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -268,18 +215,14 @@ def _fold_in_program(keys: Any, data: Any) -> Program:
 
 
 @functools.lru_cache(maxsize=1024)
-def _bits_by(keys: Any, prng: PRNG, width: int, shape: tuple[int, ...]) -> Program:
-    return functools.partial(_bits, prng=prng, width=width, shape=shape)
-
-
 def _bits_program(keys: Any, *, bit_width: int, shape: tuple[int, ...]) -> Program:
-    return _bits_by(keys, _now(keys.dtype.impl), bit_width, shape)
+    return functools.partial(_bits, impl=keys.dtype.impl, width=bit_width, shape=shape)
 
 
 def _split_few(keys: Any, *, shape: tuple[int, ...]) -> Callable[..., Any] | None:
     """How one key of Threefry is split to a few, if it is one and they are few: half of all random calls are that."""
     count = math.prod(shape)
-    if keys.shape or keys.dtype is not THREEFRY.dtype or count > FEW or not counts_apart():
+    if keys.shape or keys.dtype is not THREEFRY.dtype or count > FEW:
         return None
     dtype = keys.dtype
 
@@ -310,30 +253,14 @@ def _declare(
     compute: Callable[..., Program],
     batch: Any = None,
     few: Callable[..., Callable[..., Any] | None] | None = None,
-    by_setting: bool = False,
 ) -> Primitive:
     """A primitive that is ``compute(*avals, **params)`` of the words of its operands.
 
-    ``few(*avals, **params)`` may give a quicker function of their values. Both may depend on the setting
-    ``jax_threefry_partitionable``, if ``by_setting``.
+    ``few(*avals, **params)`` may give a quicker function of their values.
     """
     p = Primitive(name)
 
     def random_numpy(*avals: Any, **params: Any) -> Callable[..., Any]:
-        if not by_setting:
-            return evaluated(*avals, **params)
-        known: dict[bool, Callable[..., Any]] = {}
-
-        def evaluate(*values: Any) -> Any:
-            setting = counts_apart()
-            run = known.get(setting)
-            if run is None:
-                run = known[setting] = evaluated(*avals, **params)
-            return run(*values)
-
-        return evaluate
-
-    def evaluated(*avals: Any, **params: Any) -> Callable[..., Any]:
         out = p.abstract_eval(*avals, **params).dtype
         quick = few(*avals, **params) if few is not None else None
         if quick is not None:
@@ -356,9 +283,9 @@ def _declare(
 
 
 random_seed_p = _declare("random_seed", _seed_abstract, _seed_program)
-random_split_p = _declare("random_split", _split_abstract, _split_program, few=_split_few, by_setting=True)
+random_split_p = _declare("random_split", _split_abstract, _split_program, few=_split_few)
 random_fold_in_p = _declare("random_fold_in", _fold_in_abstract, _fold_in_program, nary_batching)
-random_bits_p = _declare("random_bits", _bits_abstract, _bits_program, by_setting=True)
+random_bits_p = _declare("random_bits", _bits_abstract, _bits_program)
 parse_rules[random_seed_p] = impl_read
 
 random_clone_p = declare(
