@@ -21,53 +21,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = [
-    "Config",
-    "Setting",
-    "ConfigValues",
-    "TraceKey",
-    "check_tracer_leaks",
-    "checking_leaks",
-    "config",
-    "context_mesh",
-    "debug_infs",
-    "debug_key_reuse",
-    "debug_nans",
-    "debug_nans_enabled",
-    "default_device",
-    "default_matmul_precision",
-    "default_prng",
-    "default_prng_impl",
-    "direct_linearize_enabled",
-    "disable_jit",
-    "enable_x64",
-    "evaluated_singly",
-    "explain_cache_misses",
-    "jit_disabled",
-    "leaks_checked",
-    "log_compiles",
-    "matmul_precision",
-    "no_tracing",
-    "numpy_dtype_promotion",
-    "numpy_rank_promotion",
-    "preferred_device",
-    "promotes_strictly",
-    "rank_promotion",
-    "results_checked",
-    "threefry_partitionable",
-    "trace_key",
-    "tracing_forbidden",
-    "transfer_guard",
-    "transfer_guard_device_to_device",
-    "transfer_guard_device_to_host",
-    "transfer_guard_host_to_device",
-    "transfer_level",
-    "while_on",
-    "use_direct_linearize",
-    "traceback_filtering",
-    "x64_enabled",
-]
-
 
 class ConfigValues(NamedTuple):
     """The value of every setting at one moment; the order of the fields is used by the readers below."""

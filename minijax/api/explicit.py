@@ -15,8 +15,6 @@ from minijax.core.shardings import NamedSharding, PartitionSpec
 from minijax.ops.meshes.reshard import resharded
 from minijax.pytree import tree_leaves, tree_map
 
-__all__ = ["auto_axes", "explicit_axes", "use_abstract_mesh"]
-
 
 @contextmanager
 def _within(mesh: Any) -> Iterator[None]:

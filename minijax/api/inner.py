@@ -15,8 +15,6 @@ from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.call import jit_p
 from minijax.pytree import tree_unflatten
 
-__all__ = ["inner_jit"]
-
 
 def inner_jit(
     fun: Callable[..., Any] | None = None,

@@ -22,12 +22,6 @@ from minijax.errors import UnexpectedTracerError
 from minijax.ops.sharded import devices_of, mesh_array, placed
 from minijax.pytree import broadcast_prefix, tree_flatten, tree_unflatten
 
-__all__ = [
-    "make_array_from_callback",
-    "make_array_from_process_local_data",
-    "make_array_from_single_device_arrays",
-]
-
 
 def make_array_from_callback(
     shape: Sequence[int], sharding: Any, data_callback: Callable[[Any], Any], dtype: Any = None

@@ -34,8 +34,6 @@ from minijax.ops.shape import expand_dims
 from minijax.ops.subjaxprs import hoist_consts
 from minijax.pytree import prefix_leaves, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-__all__ = ["shard_map"]
-
 _of_primitive = functools.partial(late.public, "minijax.ops.meshes.shard_map")
 
 

@@ -31,8 +31,6 @@ from typing import Any
 from minijax.backend.client import Runtime
 from minijax.config import config
 
-__all__ = ["DiskEntry", "entry"]
-
 # JAX's own entries end with "-cache". It keeps a second file for each where it limits the size of the folder, so it
 # must not take our files for its own.
 _SUFFIX = ".minijax"

@@ -17,8 +17,6 @@ from typing import Any, NoReturn
 from minijax.backend import client
 from minijax.core.named import NamedTuple
 
-__all__ = ["initialize", "is_initialized", "shutdown"]
-
 
 class Membership(NamedTuple):
     """This process among the others; ``service`` only in process 0."""

@@ -27,8 +27,6 @@ from minijax.core.shardings import (
     named_like,
 )
 
-__all__ = ["Division", "gather", "parts", "put_over", "put_parts", "xla_sharding"]
-
 
 def _hlo_sharding(rt: Runtime, sharding: Sharding, ndim: int) -> Any:
     """XLA's description of ``sharding`` for arrays of ``ndim`` dimensions."""

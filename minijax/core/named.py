@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, dataclass_transform
 
-__all__ = ["Frozen", "NamedTuple"]
-
 if TYPE_CHECKING:
     from typing import NamedTuple
 else:

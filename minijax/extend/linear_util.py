@@ -1,4 +1,4 @@
-"""Functions in whose call other code takes part: ``jax.extend.linear_util``, for packages that were written with it.
+"""Functions in whose call other code takes part: ``jax.extend.linear_util``, which Flax, Haiku and NumPyro use.
 
 minijax itself stages flat functions (``api.flat``) and needs none of this.
 """

@@ -31,7 +31,7 @@ fancy_primitive_batchers = axis_rules
 
 
 class AxisPrimitiveBatchers:
-    """Where a rule is put that takes the axis apart, as JAX once called them all."""
+    """Where Equinox puts batching rules that take the size and the name of the axis as two arguments."""
 
     def __setitem__(self, prim: Primitive, rule: Any) -> None:
         def axis_batch(axis_data: AxisData, args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:

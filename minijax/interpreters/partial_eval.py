@@ -407,7 +407,7 @@ DynamicJaxprTracer = JaxprTracer
 
 
 class PartialVal(tuple[Any, Any]):
-    """A value that is known, ``(None, value)``, or one of which only the type is, ``(aval, None)``."""
+    """A value that is known, ``(None, value)``, or one of which only the type is, ``(aval, None)``. Flax uses it."""
 
     @classmethod
     def known(cls, const: Any) -> PartialVal:
@@ -436,7 +436,7 @@ def trace_to_jaxpr_dynamic(
 ) -> tuple[Jaxpr, list[ShapedArray], list[Any]]:
     """Stage ``fun``, an ``extend.linear_util.WrappedFun``: its jaxpr, the types of its results, and its constants.
 
-    The inputs that ``keep_inputs`` does not select are no inputs of the jaxpr, which must not read them then.
+    Flax uses it. The jaxpr has only the inputs that ``keep_inputs`` selects, and must read no others.
     ``options`` are JAX's about its own tracing.
     """
     closed = stage(fun.call_wrapped, in_avals, fun.__name__, label="trace_to_jaxpr_dynamic")

@@ -13,8 +13,6 @@ from minijax.numpy.mathematics import floor_divide
 from minijax.numpy.promotion import ensure, static
 from minijax.ops.shape import meant_sharding
 
-__all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
-
 
 def _joined(
     name: str,

@@ -35,14 +35,6 @@ from minijax.ops.random.threefry import FEW, hash_one, threefry2x32_p
 from minijax.ops.shape import iota, reshape, shape_of
 from minijax.ops.slicing import concatenate, index_in_dim, stack
 
-__all__ = [
-    "random_bits_p",
-    "random_clone_p",
-    "random_fold_in_p",
-    "random_seed_p",
-    "random_split_p",
-]
-
 # -------------------------------------------------------------------------------- implementations
 
 

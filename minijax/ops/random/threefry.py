@@ -23,8 +23,6 @@ from minijax.ops.shape import shape_of
 from minijax.ops.slicing import index_in_dim
 from minijax.ops.while_loop import while_p
 
-__all__ = ["threefry2x32_p"]
-
 add: Callable[..., Any] = add_p.bind
 xor: Callable[..., Any] = xor_p.bind
 
