@@ -7,6 +7,7 @@ minijax as for JAX: what runs on several devices is tested on two. Golden files 
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import numpy as np
 import pytest
 
 from tests.quick import QUICK
@@ -125,6 +127,22 @@ def heap_of_the_module() -> None:
 def small_heap() -> None:
     """For what measures objects: not even those of the module's other tests are seen."""
     set_heap_aside()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def jax_prints_integers_plainly() -> Iterator[None]:
+    """JAX prints NumPy's integers among parameters, ``axes=(np.int64(1),)``, as Python's, as minijax does."""
+    jaxpr = importlib.import_module("jax.extend.core").Jaxpr
+    printed = jaxpr.pretty_print
+
+    @functools.wraps(printed)
+    def pretty_print(*args: Any, **options: Any) -> Any:
+        with np.printoptions(legacy="1.25"):
+            return printed(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jaxpr, "pretty_print", pretty_print)
+        yield
 
 
 @pytest.fixture

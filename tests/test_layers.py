@@ -288,10 +288,6 @@ def every_import() -> list[Import]:
     return internal() + [found for found in strings() if not is_listed(found, NAMED_ONLY)]
 
 
-if "minijax.scipy.linalg" in MODULES:
-    NAMED_ONLY["minijax.scipy.*", "minijax.scipy"] = "the module that their functions say, and late modules of it"
-
-
 def report(offenders: list[str]) -> None:
     assert not offenders, "\n" + "\n".join(offenders)
 
