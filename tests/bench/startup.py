@@ -210,13 +210,13 @@ def import_only(name: str) -> list[str]:
 
 
 STARTUP_ROWS: list[Startup] = [
-    Startup("import", "import", 0.20, import_only, net=True, peers=("numpy", "autograd")),
-    Startup("import.grad", "import and a first grad", 0.15, first_grad, net=True, peers=("autograd",)),
+    Startup("import", "import", 0.18, import_only, net=True, peers=("numpy", "autograd")),
+    Startup("import.grad", "import and a first grad", 0.14, first_grad, net=True, peers=("autograd",)),
     Startup("import.jit", "import and a first jit call", 0.33, first_jit, net=True),
     Startup(
         "repl.exit",
         "minijax-repl -c pass, start to exit",
-        0.5,
+        0.45,
         repl("-c", "pass", empty_script=("ptpython",)),
         reference="ipython",
         peers=("ptpython",),
@@ -224,7 +224,7 @@ STARTUP_ROWS: list[Startup] = [
     Startup(
         "repl.prompt",
         "minijax-repl, start to first prompt",
-        0.85,
+        0.80,
         repl(),
         run_to_prompt,
         reference="ipython",
