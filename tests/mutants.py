@@ -52,6 +52,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "minijax/ops/scan.py": (
         "tests/ops/test_scan.py",
         "tests/ops/test_meetings.py",
+        "tests/ops/test_checkpoint.py",
         "tests/oracle/test_control_flow.py",
     ),
     "minijax/ops/while_loop.py": ("tests/ops/test_while_loop.py", "tests/ops", "tests/oracle/test_control_flow.py"),

@@ -352,9 +352,7 @@ def to_floating_dtype(dtype: Any) -> np.dtype:
 
 def to_complex_dtype(dtype: Any) -> np.dtype:
     """The complex type that holds ``dtype``: complex128 for double precision, else complex64."""
-    return np.dtype(
-        "complex128" if _name(to_inexact_dtype(dtype)) in ("float64", "complex128") else "complex64"
-    )
+    return np.dtype("complex128" if _name(to_inexact_dtype(dtype)) in ("float64", "complex128") else "complex64")
 
 
 def real_dtype(dtype: np.dtype) -> np.dtype:
@@ -604,9 +602,7 @@ def promote_types(a: Any, b: Any, x64: bool = False, strict: bool = False) -> np
 
 
 @functools.lru_cache(maxsize=4096)
-def _lattice_result(
-    args: tuple[tuple[np.dtype, bool], ...], x64: bool, strict: bool
-) -> tuple[np.dtype, bool]:
+def _lattice_result(args: tuple[tuple[np.dtype, bool], ...], x64: bool, strict: bool) -> tuple[np.dtype, bool]:
     dtypes = {dt for dt, _ in args}
     all_weak = all(weak for _, weak in args)
     if len(args) == 1 or (len(dtypes) == 1 and not all_weak):
@@ -627,9 +623,7 @@ def _node_dtype(node: Node, x64: bool) -> np.dtype:
     return canonicalize_dtype(node, x64)
 
 
-def lattice_result(
-    *args: tuple[np.dtype, bool], x64: bool = False, strict: bool = False
-) -> tuple[np.dtype, bool]:
+def lattice_result(*args: tuple[np.dtype, bool], x64: bool, strict: bool) -> tuple[np.dtype, bool]:
     """The join of pairs ``(dtype, weak_type)`` as a pair; a weak result keeps its inputs' width."""
     return _lattice_result(args, x64, strict)
 
@@ -640,9 +634,7 @@ def _result_type(args: tuple[tuple[np.dtype, bool], ...], x64: bool, strict: boo
     return (default_dtype(kind(result), x64), True) if weak_type else (result, False)
 
 
-def result_type(
-    *args: tuple[np.dtype, bool], x64: bool = False, strict: bool = False
-) -> tuple[np.dtype, bool]:
+def result_type(*args: tuple[np.dtype, bool], x64: bool = False, strict: bool = False) -> tuple[np.dtype, bool]:
     """The type ``(dtype, weak_type)`` of an operation on arguments of the types ``(dtype, weak_type)``.
 
     Like ``lattice_result``, but a weak result has the default width. Raises ``TypePromotionError`` if the
