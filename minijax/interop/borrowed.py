@@ -25,6 +25,7 @@ from minijax.core.primitive import Primitive, abstract_rules, impl_rules
 from minijax.core.rules import DerivedRule, Rule
 from minijax.core.structural import UndefinedPrimal, Zero, zero_of
 from minijax.core.trace import state
+from minijax.core.varying import VaryingArray, bare
 from minijax.interop.origins import (
     abstract_rule,
     batching_rule,
@@ -36,7 +37,7 @@ from minijax.interop.origins import (
 from minijax.interop.params import JAX_ONLY, values_for_jax
 from minijax.interop.programs import import_closed, import_once, our_primitives, set_borrowing
 from minijax.interop.signature import Axes, JaxCall, primitive_call
-from minijax.interop.values import aval_of, jax_module, spec_of
+from minijax.interop.values import aval_of, jax_module, specs_of
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.named_axes import AxisPrimitive, axis_users
 from minijax.interpreters.transpose import transpose_rules
@@ -78,7 +79,7 @@ class BorrowedPrimitive(AxisPrimitive):
 
     def call(self, avals: Sequence[Any], params: dict[str, Any]) -> JaxCall:
         """The call on operands of types ``avals``, with all that was derived for it; the same for the same types."""
-        axes = self.axes(params) if state.axis_env else ()
+        axes = self.axes(avals, params) if state.axis_env else ()
         partitionable = jax_module().config.jax_threefry_partitionable
         key: Any = (*avals, x64_enabled(), partitionable, axes, *params.items())
         try:
@@ -107,9 +108,9 @@ class BorrowedPrimitive(AxisPrimitive):
         """The results as a rule gives them: those of a primitive with one are no list."""
         return outs if self.multiple_results else outs[0]
 
-    def axes(self, params: dict[str, Any]) -> Axes:
-        """The mapped axes here that a call names, with their sizes."""
-        names = self.names_axes(params)
+    def axes(self, avals: Sequence[Any], params: dict[str, Any]) -> Axes:
+        """The mapped axes here that a call names, or along which its operands vary, with their sizes."""
+        names = self.names_axes(params).union(*[a.vma for a in avals if type(a) is VaryingArray])
         return tuple([axis for axis in state.axis_env if axis[0] in names])
 
     def names_axes(self, params: dict[str, Any]) -> frozenset[Any]:
@@ -371,24 +372,22 @@ def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, /
     named = {"axis_name": axis.name} if axis.name in p.names_axes(params) else {}
 
     def mapped(out_axes: Any, seen: list[bool]) -> Callable[..., list[Any]]:
-        def of(_: Any, *xs: Any) -> list[Any]:
+        def of(*xs: Any) -> list[Any]:
             outs = call.fun(*xs)
             seen[:] = [getattr(x, "batch_dim", None) is not None for x in outs]
             return outs
 
-        return jax_module().vmap(of, in_axes=(0, *dims), out_axes=out_axes, **named)
+        return jax_module().vmap(of, in_axes=tuple(dims), out_axes=out_axes, axis_size=axis.size, **named)
 
     def batching_rule_of_jax(*values: Any) -> list[Any]:
-        # the axis has its size also where no operand has it
-        along = jax_module().numpy.zeros(axis.size, bool)
         seen: list[bool] = []
-        jax_module().eval_shape(mapped(0, seen), along, *values)
+        jax_module().eval_shape(mapped(0, seen), *values)
         batched[:] = seen
-        return mapped([0 if each else None for each in batched], [])(along, *values)
+        return mapped([0 if each else None for each in batched], [])(*values)
 
     batched: list[bool] = []
     key = ("vmap", tuple(dims), axis.size, *named.values())
-    program = _rule_program(call, key, batching_rule_of_jax, list(map(spec_of, avals)))
+    program = _rule_program(call, key, batching_rule_of_jax, specs_of(avals))
     out_dims = call.derived(("batched", key), lambda: [0 if each else None for each in batched])
     return p.given(eval_closed(program, *args)), p.given(out_dims)
 
@@ -399,7 +398,8 @@ def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, /
 def borrowed_lower(
     p: BorrowedPrimitive, ctx: FunctionWriter, avals: Any, out_avals: Any, /, *names: str, **params: Any
 ) -> Any:
-    call = p.call(avals, params)
+    # what a type says of the devices of a mesh is no part of the program that each of them runs
+    call = p.call(list(map(bare, avals)), params)
     if _lowered(call, lowering_platform(ctx.module)) is None:
         within = {"jaxpr": inside(call), "name": p.name, "donated_invars": (False,) * len(names)}
         return p.given(lowering_rules[jit_p](ctx, avals, out_avals, *names, **within))
@@ -463,14 +463,14 @@ def _lowered(call: JaxCall, platform: str) -> list[tuple[str, str, str]] | None:
 
 
 def _without_shardings(module: Any) -> None:
-    """Take out what says where values are to be on several devices."""
+    """Take out what says where values are on several devices; ``sdy.sharding_rule`` says how an operation divides."""
     ir = bindings.ir()
     found: list[Any] = []
 
     def note(op: Any) -> Any:
         if op.name.startswith("sdy."):
             found.append(op)
-        for name in [each for each in op.attributes if each.startswith("sdy.")]:
+        for name in [each for each in op.attributes if each.startswith("sdy.") and each != "sdy.sharding_rule"]:
             del op.attributes[name]
         return ir.WalkResult.ADVANCE
 

@@ -19,6 +19,7 @@ import numpy as np
 from minijax import lax, numpy
 from minijax.core.array import Array
 from minijax.core.keys import is_key
+from minijax.core.shardings import PartitionSpec, Sharding
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer, state
 from minijax.interop.exported import ReadsTracers, reading, to_jax
@@ -35,7 +36,15 @@ from minijax.interop.packed import (
 )
 from minijax.interop.reports import at_users_line, caught_warnings, warn
 from minijax.interop.tracing import circumstances, make_jaxpr
-from minijax.interop.values import dtype_of_jax, from_jax_value, jax_module, spec_of, to_jax_value
+from minijax.interop.values import (
+    dtype_of_jax,
+    from_jax_value,
+    jax_module,
+    sharding_for_jax,
+    spec_for_jax,
+    spec_of,
+    to_jax_value,
+)
 from minijax.numpy.types import ScalarMeta
 from minijax.pytree import Partial
 
@@ -186,6 +195,10 @@ class _Given:
             return dtype_of_jax(x)
         if isinstance(x, ShapeDtypeStruct):
             return spec_of(x)
+        if isinstance(x, PartitionSpec):
+            return spec_for_jax(x)
+        if isinstance(x, Sharding):
+            return sharding_for_jax(x)
         if isinstance(x, enum.Enum) and type(x) is getattr(lax, type(x).__name__, None):
             return getattr(jax_module("lax"), type(x).__name__)[x.name]
         if type(x) in originals or type(x) in classes:

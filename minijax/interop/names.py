@@ -19,7 +19,7 @@ import numpy as np
 from minijax.interop.borrowed import borrowed
 from minijax.interop.borrowed_functions import PACKAGE, borrowed_function
 from minijax.interop.packed import classes, fields_of, originals, set_fields
-from minijax.interop.programs import jax_primitive
+from minijax.interop.programs import jax_primitive_named
 from minijax.interop.values import jax_module
 from minijax.pytree import register_pytree_node_class
 
@@ -38,6 +38,8 @@ def borrowed_name(module: str, name: str) -> Any:
     Raises:
       AttributeError: JAX has no such name.
     """
+    if name == "geqrf_p":  # JAX has no public name for it
+        return borrowed_primitive("geqrf")
     home = jax_module(module.removeprefix(f"{PACKAGE}."))
     theirs = getattr(home, name)
     if isinstance(theirs, type):
@@ -55,9 +57,10 @@ def borrowed_name(module: str, name: str) -> Any:
     return BorrowedIndexer(theirs, module, name) if name in _INDEXERS else theirs
 
 
-def borrowed_primitive(ours: Any) -> Any:
-    """JAX's primitive that ours is called like, borrowed: for platforms that ours has no lowering for."""
-    return borrowed(jax_primitive(ours))
+def borrowed_primitive(name: str) -> Any:
+    """JAX's primitive called ``name``, borrowed; None if JAX has none."""
+    theirs = jax_primitive_named(name)
+    return None if theirs is None else borrowed(theirs)
 
 
 # ------------------------------------------------------------------------------------------------ classes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from minijax.api.explicit import use_abstract_mesh
 from minijax.backend import pjrt
 from minijax.core.array import Array, MeshArray
 from minijax.core.avals import ShapedArray
-from minijax.core.explicit import divided, mesh_of_type, whole_spec
+from minijax.core.explicit import common_mesh, divided, mesh_of_type, whole_spec
 from minijax.core.keys import PRNGImpl, impl_of, is_key, keys_of, words_of
 from minijax.core.meshes import AbstractMesh, AxisType, Mesh, context
 from minijax.core.refs import AbstractRef
@@ -206,13 +206,23 @@ def spec_for_jax(ours: PartitionSpec) -> Any:
     return theirs(*parts, unreduced=ours.unreduced, reduced=ours.reduced)
 
 
-def spec_of(aval: Any) -> Any:
-    """JAX's ``ShapeDtypeStruct`` for a type of ours or of JAX's; for a reference's, one of that type."""
+def specs_of(avals: Sequence[Any]) -> list[Any]:
+    """``spec_of`` each operand of one operation: where one type names a mesh, the types of all name it."""
+    mesh = common_mesh(avals)
+    return [spec_of(aval, mesh) for aval in avals]
+
+
+def spec_of(aval: Any, mesh: AbstractMesh | None = None) -> Any:
+    """JAX's ``ShapeDtypeStruct`` for a type of ours or of JAX's; for a reference's, one of that type.
+
+    ``mesh`` is the one that the result names where ``aval`` names none.
+    """
     if type(aval) is AbstractRef:
         with jax_module().ensure_compile_time_eval():
             return jax_module().new_ref(jax_module("numpy").zeros(aval.shape, dtype_of_jax(aval.dtype)))
     weak, ours = bool(getattr(aval, "weak_type", False)), aval_of(aval)
-    about = _over_mesh(ours, None) if type(ours) is VaryingArray or mesh_of_type(ours) is not None else {}
+    mesh = mesh_of_type(ours) or mesh
+    about = _over_mesh(ours, mesh) if type(ours) is VaryingArray or mesh is not None else {}
     return jax_module().ShapeDtypeStruct(aval.shape, dtype_of_jax(aval.dtype), weak_type=weak, **about)
 
 

@@ -190,8 +190,10 @@ def with_line_names(text: str) -> str:
     For partitioned programs: XLA's partitioner drops line numbers and keeps names.
     """
     named = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if line and not line.endswith(("{", ":")):
+    lines = text.split("\n")
+    for number, (line, following) in enumerate(itertools.zip_longest(lines, lines[1:], fillvalue=""), 1):
+        # of an operation that goes on in the next line, as in JAX's text of a loop, the last line has the name
+        if line and not line.endswith(("{", ":")) and not following.lstrip().startswith(("cond {", "reducer(")):
             found = _OPERATION.match(line)
             line = f'{line} loc("L{number}/{found[1] if found else "end"}")'
         named.append(line)
