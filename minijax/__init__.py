@@ -252,7 +252,6 @@ _defined_later(
     "minijax.api.refs",
     "minijax.experimental.checkify",
     "minijax.extend.core.calls",
-    "minijax.lax.linalg",
     "minijax.ops.meshes.reshard",
     "minijax.ops.random.bits",
     "minijax.random.random_gamma",

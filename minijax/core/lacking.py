@@ -20,8 +20,8 @@ _interop = HigherModule("borrowing")
 
 # The most near names in an error.
 _MOST_NEAR = 3
-# Names that JAX warns it will drop, and that packages use: they are borrowed with the warning, and not listed.
-_DEPRECATED = {"scipy.special": ("lpmn", "lpmn_values")}
+# Names that are borrowed and not listed: JAX warns that it will drop the first ones, and has the last one in private.
+_UNLISTED = {"scipy.special": ("lpmn", "lpmn_values"), "lax.linalg": ("geqrf_p",)}
 
 
 def borrowing(
@@ -51,7 +51,7 @@ def borrowing(
             return sorted(own - borrowed)
         if name.startswith("_"):  # Python and its tools ask every module for these
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
-        if name not in (*names_of(module), *_DEPRECATED.get(module.removeprefix("minijax."), ())):
+        if name not in (*names_of(module), *_UNLISTED.get(module.removeprefix("minijax."), ())):
             import difflib  # 2 ms, and only mistakes need it
 
             near = difflib.get_close_matches(name, {*namespace, *names_of(module)}, _MOST_NEAR)
@@ -77,9 +77,9 @@ def borrow(module: str, name: str) -> Any:
     return _interop.borrowed_name(module, name)
 
 
-def borrowed_primitive(primitive: Any) -> Any:
-    """JAX's primitive of the name of ``primitive``, one of ours, as a primitive with rules derived from JAX's."""
-    return _interop.borrowed_primitive(primitive)
+def borrowed_primitive(name: str) -> Any:
+    """JAX's primitive called ``name``, as a primitive with rules derived from JAX's; None if JAX has none."""
+    return _interop.borrowed_primitive(name)
 
 
 def names_of(module: str) -> tuple[str, ...]:

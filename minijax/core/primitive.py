@@ -83,10 +83,6 @@ class Primitive:
     takes_refs: bool = False
     # Its effect on the reference that is its first operand: a class of ``core.refs`` (``ReadEffect``), or None.
     ref_effect: Any = None
-    # True for functions of a Hermitian matrix that read one triangle: their derivatives are among Hermitian matrices.
-    of_hermitian: bool = False
-    # True if only the lower triangle of the result is defined.
-    gives_triangle: bool = False
     # True for primitives with side effects (a callback): their equations stay even if nothing reads the results.
     effectful: bool = False
     # rule(*avals, **params) -> (type(s), effects), for a primitive whose effects are objects of a user's class.

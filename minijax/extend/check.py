@@ -48,11 +48,15 @@ from minijax.ir.evaluate import eval_jaxpr
 from minijax.ir.jaxpr import subjaxprs
 from minijax.ir.typecheck import typecheck_jaxpr
 from minijax.lowering.lower import lowering_rules
-from minijax.ops.linalg.parts import symmetrized, tril
+from minijax.numpy import tril
 from minijax.pytree import tree_flatten, tree_leaves, tree_unflatten
 
 # Beyond so many in_axes, only the first and last axis of each operand are tried, and then only some combinations.
 MAX_COMBINATIONS = 48
+# Primitives that read one triangle of a Hermitian matrix: their derivatives are those among such matrices.
+_HERMITIAN = ("cholesky", "eigh")
+# Primitives whose result is a lower triangle, with any values above it.
+_TRIANGULAR = ("cholesky",)
 
 Function = Callable[..., list[Any]]
 
@@ -134,15 +138,15 @@ class Subject:
 
     def __call__(self, *args: Any) -> list[Any]:
         out = self.primitive.bind(*self.with_keys(args), **self.params)
-        if self.primitive.gives_triangle:
+        if self.primitive.name in _TRIANGULAR:
             out = tril(out)
         return [*map(_words, out if self.primitive.multiple_results else [out])]
 
     def with_keys(self, args: Sequence[Any]) -> list[Any]:
         """The operands, those that are words of keys as keys; a matrix that has to be Hermitian, made so."""
-        if self.primitive.of_hermitian:
+        if self.primitive.name in _HERMITIAN:
             (x,) = args
-            args = (symmetrized(x),)
+            args = ((x + x.mT.conj()) / 2,)
         return [random_wrap_p.bind(x, impl=self.keys[i]) if i in self.keys else x for i, x in enumerate(args)]
 
     def rule(self, interpreter: str) -> str:

@@ -112,7 +112,7 @@ def _param(value: Any, import_jaxpr: Callable[[Any], Any]) -> Any:
         return impl_of(value._impl).dtype
     if kind.__name__ == "Primitive" and isinstance(getattr(lax, f"{value.name}_p", None), Primitive):
         return getattr(lax, f"{value.name}_p")
-    ours = getattr(lax, kind.__name__, None) or getattr(lax.linalg, kind.__name__, None)
+    ours = getattr(lax, kind.__name__, None)
     if ours is None:
         raise _Unknown
     if hasattr(value, "_fields"):
@@ -170,8 +170,7 @@ def values_for_jax(params: dict[str, Any], export_closed: Callable[[Any], Any]) 
             return impl_of_jax(value)
         if isinstance(value, AbstractMesh):
             return mesh_for_jax(value)
-        home = jax_module("lax.linalg" if kind.__module__.startswith("minijax.ops.linalg") else "lax")
-        counterpart = getattr(home, kind.__name__)
+        counterpart = getattr(jax_module("lax"), kind.__name__)
         if hasattr(value, "_fields"):
             return counterpart(*map(theirs, value))
         if isinstance(value, enum.Enum):

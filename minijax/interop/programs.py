@@ -193,10 +193,14 @@ def _fits(ours: Primitive, params: dict[str, Any], site: Site) -> bool:
 
 def jax_primitive(ours: Primitive) -> Any:
     """JAX's primitive for one that came of it, or of its name; None if JAX has none."""
-    theirs = getattr(ours, "theirs", None) or _jax_primitives.get(ours.name)
-    if theirs is not None:
-        return theirs
-    attribute = _OTHER_ATTRIBUTES.get(ours.name, f"{ours.name.replace('-', '_').removesuffix('_p')}_p")
+    return getattr(ours, "theirs", None) or jax_primitive_named(ours.name)
+
+
+def jax_primitive_named(name: str) -> Any:
+    """JAX's primitive called ``name``: one met in a program, or one of a module of JAX's; None if there is none."""
+    if name in _jax_primitives:
+        return _jax_primitives[name]
+    attribute = _OTHER_ATTRIBUTES.get(name, f"{name.replace('-', '_').removesuffix('_p')}_p")
     for module in _HOMES:
         if hasattr(jax_module(module), attribute):
             return getattr(jax_module(module), attribute)
@@ -206,7 +210,10 @@ def jax_primitive(ours: Primitive) -> Any:
 # What JAX calls primitives where that is not their name.
 _OTHER_ATTRIBUTES = {"add_any": "add_jaxvals_p", "remat2": "remat_p"}
 # Where JAX keeps its primitives; those that it exports nowhere come last.
-_HOMES = ("extend.core.primitives", "lax", "lax.linalg", "_src.lax.parallel", "_src.core", "_src.random.prng")
+_HOMES = (
+    *("extend.core.primitives", "lax", "lax.linalg"),
+    *("_src.lax.linalg", "_src.lax.parallel", "_src.core", "_src.random.prng"),
+)
 # JAX's primitives met so far, by name
 _jax_primitives: dict[str, Any] = {}
 

@@ -24,6 +24,7 @@ from minijax.core import dtypes, late
 from minijax.core.array import as_array
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import is_key
+from minijax.core.lacking import borrowed_primitive
 from minijax.core.late import load_all
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules
 from minijax.core.refs import AbstractRef, expect_refs
@@ -468,7 +469,7 @@ class _Parser:
         if found is None:
             scan.fail_expecting("a primitive's name" if named else "an equation, or 'in' and the results")
         scan.at = found.end()
-        primitive = self.primitives.get(found[0])
+        primitive = self.primitives.get(found[0]) or borrowed_primitive(found[0])
         if primitive is None:
             close = difflib.get_close_matches(found[0], self.primitives, 3)
             hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import minijax
-import minijax.lax.linalg
 from minijax.ad_checkpoint import checkpoint_name
 from minijax.api.custom_jvp import custom_jvp
 from minijax.api.custom_vjp import custom_vjp
@@ -179,20 +178,6 @@ def programs() -> Iterator[Row]:
         )
         return f
 
-    square = np.array([[4, 1, 0.5], [1, 3, -0.25], [0.5, -0.25, 2]], np.float32)
-    symmetric = [np.triu(square), np.diag(square)]
-    linalg = minijax.lax.linalg
-    for p in (linalg.cholesky_p, linalg.lu_p, linalg.geqrf_p, linalg.hessenberg_p):
-        yield Row(p.name, lambda ns, x, p=p: p.bind(x), (square,))
-    yield Row("permutation", lambda ns, x: linalg.lu_pivots_to_permutation(x, 4), (np.int32([2, 1, 2]),))
-    yield Row("reflectors", lambda ns, x, t: linalg.householder_product(x, t), (matrix, number * vector[:2]))
-    yield Row("qr", lambda ns, x: linalg.qr(x, full_matrices=False), (square,))
-    yield Row("eigh", lambda ns, x: linalg.eigh(x), (square,))
-    yield Row("svd", lambda ns, x: linalg.svd(x, full_matrices=False), (square,))
-    yield Row("eig", lambda ns, x: linalg.eig(x, compute_left_eigenvectors=False), (square,))
-    yield Row("schur", lambda ns, x: linalg.schur(x), (square,))
-    yield Row("tridiagonal", lambda ns, x: linalg.tridiagonal(x), (square,))
-    yield Row("triangular_solve", lambda ns, a, b: linalg.triangular_solve(a, b, left_side=True), symmetric)
     yield Row("fft", lambda ns, x: ns.lax.fft(x, "rfft", (3,)), (vector,))
     yield Row("custom_jvp", lambda ns, x, y: curved(ns)(x, y), (vector, 2 * vector))
     yield Row("custom_vjp", lambda ns, x, y: pulled(ns)(x, y), (vector, 2 * vector))

@@ -66,7 +66,7 @@ TOGETHER = ("threefry2x32",)
 # Programs of hundreds of equations: mapped by all operands only, to save time.
 LONG = ("igamma", "igammac", "regularized_incomplete_beta", "polygamma")
 # Primitives of these groups that are our own are tested here with their own rules.
-NATIVE = ("linear algebra", "fft")
+NATIVE = ("fft",)
 # What is mapped gives other numbers than a loop.
 NO_LOOP = ("rng_bit_generator", "philox")
 

@@ -41,9 +41,7 @@ __all__ = [
 
 load_all()
 # the others that are ours stand in lax
-globals().update(
-    {name: vars(module)[name] for module in (lax, lax.linalg) for name in names_of(__name__) if name in vars(module)}
-)
+globals().update({name: vars(lax)[name] for name in names_of(__name__) if name in vars(lax)})
 __all__ += [name for name in names_of(__name__) if name in globals() and name not in __all__]
 
 __getattr__, __dir__ = borrowing(globals())
