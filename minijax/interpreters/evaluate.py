@@ -79,11 +79,6 @@ compiled_over_meshes: set[Primitive] = set()
 constraints: list[Primitive] = []
 
 
-def _over_mesh(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The result or results of an operation on operands that lie over a mesh: only XLA can divide it."""
-    return _partitioned.evaluate_over_mesh(primitive, args, params)
-
-
 def _names_mesh(params: dict[str, Any]) -> bool:
     """Whether a program among ``params`` says of a value how it is to be divided."""
     return bool(constraints) and _partitioned.names_any(params)
@@ -164,7 +159,7 @@ class EvalTrace(Trace):
         if known is None:
             try:
                 if primitive in compiled_over_meshes and (MeshArray in map(type, args) or _names_mesh(params)):
-                    return _over_mesh(primitive, args, params)
+                    return _partitioned.evaluate_over_mesh(primitive, args, params)
                 out = impl_rules[primitive](*args, **params)
                 if primitive not in commits_itself and not HELD.isdisjoint(map(type, args)):
                     out = _on(common_device(args, primitive.name), out)
@@ -175,7 +170,7 @@ class EvalTrace(Trace):
                         raise not_an_array(x) from None
                 raise
         if avals.divisions_made and (params.get("sharding") or params.get("out_sharding")) is not None:
-            return _over_mesh(primitive, args, params)  # a parameter says how the result lies
+            return _partitioned.evaluate_over_mesh(primitive, args, params)  # a parameter says how the result lies
         args = [x if isinstance(x, Array) else as_array(check_alive(x)) for x in args]
         try:
             values: Any = [x._np for x in args]
@@ -186,7 +181,7 @@ class EvalTrace(Trace):
                 abstract_eval(primitive, tuple([x.aval for x in args]), params)
             device = common_device(args, primitive.name)
             if type(device) is tuple:
-                return _over_mesh(primitive, args, params)
+                return _partitioned.evaluate_over_mesh(primitive, args, params)
             if device is not None:
                 return _on(device, self.process_primitive(primitive, [*map(uncommitted, args)], params))
             values = [x._value() for x in args]

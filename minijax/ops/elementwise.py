@@ -276,10 +276,6 @@ min, min_p = binary(
 )
 
 
-def _real_dtype_of(dtype: np.dtype) -> np.dtype:
-    return dtypes.real_dtype(dtype)
-
-
 def abs_derivative(g: Any, ans: Any, x: Any) -> Any:
     if dtypes.is_complex(get_aval(x).dtype):
         mirrored = conj(x)
@@ -291,7 +287,7 @@ def abs_derivative(g: Any, ans: Any, x: Any) -> Any:
 
 abs, abs_p = unary(
     "abs", "ifc", abs_numpy, "abs",
-    abs_derivative, "The absolute value; of complex numbers, as real numbers.", out=_real_dtype_of,
+    abs_derivative, "The absolute value; of complex numbers, as real numbers.", out=dtypes.real_dtype,
 )
 _abs: Callable[..., Any] = abs_p.bind
 
@@ -694,10 +690,11 @@ def _complex_check(*avals: ShapedArray, **params: Any) -> None:
 
 
 real, real_p = unary(
-    "real", "c", np.real, _generic("stablehlo.real"), None, "The real part of complex numbers.", out=_real_dtype_of
+    "real", "c", np.real, _generic("stablehlo.real"), None, "The real part of complex numbers.", out=dtypes.real_dtype
 )
 imag, imag_p = unary(
-    "imag", "c", np.imag, _generic("stablehlo.imag"), None, "The imaginary part of complex numbers.", out=_real_dtype_of
+    "imag", "c", np.imag, _generic("stablehlo.imag"), None, "The imaginary part of complex numbers.",
+    out=dtypes.real_dtype,
 )
 complex, complex_p = binary(
     "complex", FLOAT, complex_numpy, _generic("stablehlo.complex"),

@@ -333,7 +333,7 @@ def test_what_is_frozen_is_refused():
         r[0] = 1.0
     s = minijax.new_ref(X)
     minijax.free_ref(s)
-    with pytest.raises(ValueError, match="ended it"):
+    with pytest.raises(ValueError, match="was frozen by freeze"):
         s[0]
 
 
