@@ -72,6 +72,21 @@ def test_names_are_known_without_jax() -> None:
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
 
 
+def test_a_printed_program_names_primitives_that_are_borrowed_when_it_is_read() -> None:
+    program = """
+        import numpy as np
+        from minijax.extend.core import jaxpr_as_fun, parse_jaxpr
+        equations = "b:f32[2,2] c:f32[2] = geqrf a; d:f32[2,2] = cholesky a"
+        closed = parse_jaxpr("{ lambda ; a:f32[2,2]. let " + equations + " in (c, d) }")
+        assert [(eqn.primitive.name, eqn.primitive.borrowed_from) for eqn in closed.eqns] == [
+            ("geqrf", "JAX"), ("cholesky", "JAX")
+        ]
+        _, factor = jaxpr_as_fun(closed)(np.float32([[4, 0], [0, 9]]))
+        assert np.diag(factor).tolist() == [2, 3]
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
 X = np.array([3.0, 1.0, 2.5, 1.0], np.float32)
 SQUARE = np.array([[2.0, 0.5], [0.25, 1.0]], np.float32)
 # module, name, arguments
