@@ -14,7 +14,7 @@ from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.avals import whole_sharding
-from minijax.numpy import creation, manipulation, mathematics, reductions, smooth, ufuncs
+from minijax.numpy import creation, logarithms, manipulation, mathematics, reductions, ufuncs
 from minijax.numpy import operators as _operators  # noqa: F401  (arrays need their operators here)
 from minijax.numpy.promotion import canonical_axis, choose, const, convert, ensure, promote, typed_scalar
 from minijax.numpy.ufuncs import INEXACT
@@ -100,7 +100,7 @@ def sigmoid(x: Any) -> Any:
 @inner_jit
 def softplus(x: Any) -> Any:
     """log(1 + exp(x))."""
-    return smooth.logaddexp(x, 0)
+    return logarithms.logaddexp(x, 0)
 
 
 @inner_jit

@@ -49,23 +49,8 @@ from minijax.numpy.ufuncs import *
 
 _borrowed, __dir__ = _borrowing(
     globals(),
-    "minijax.numpy.smooth",
-    "minijax.numpy.statistics",
-    "minijax.numpy.calculus",
-    "minijax.numpy.convolutions",
-    "minijax.numpy.diagonals",
-    "minijax.numpy.files",
-    "minijax.numpy.grids",
-    "minijax.numpy.histograms",
-    "minijax.numpy.numbers",
-    "minijax.numpy.padding",
-    "minijax.numpy.partitions",
-    "minijax.numpy.polynomials",
-    "minijax.numpy.replacing",
-    "minijax.numpy.searching",
-    "minijax.numpy.sets",
+    "minijax.numpy.logarithms",
     "minijax.numpy.universal",
-    "minijax.numpy.windows",
 )
 
 

@@ -16,9 +16,9 @@ from minijax import lax
 from minijax.core import dtypes
 from minijax.numpy import reductions
 from minijax.numpy.index_update import IndexUpdate
+from minijax.numpy.logarithms import logaddexp, logaddexp2
 from minijax.numpy.promotion import const, convert, ensure, promote, user_dtype
 from minijax.numpy.reductions import Monoid, reduction
-from minijax.numpy.smooth import logaddexp, logaddexp2
 from minijax.numpy.ufuncs import INEXACT, subtract
 from minijax.numpy.universal import ufunc
 

@@ -1,21 +1,8 @@
 """The primitives, each with all its rules beside it. Importing this package registers them.
 
-It also answers for JAX's module ``ops``: ``segment_sum`` and its like, which are made of NumPy's functions.
+It also answers for JAX's module ``ops``: ``segment_sum`` and its like are borrowed from JAX.
 """
 
-from typing import Any as _Any
+from minijax.core.lacking import borrowing as _borrowing
 
-from minijax.core.late import HigherModule as _HigherModule
-
-_segments = _HigherModule("segments")
-_SEGMENTS = ("segment_max", "segment_min", "segment_prod", "segment_sum")
-
-
-def __getattr__(name: str) -> _Any:
-    if name in _SEGMENTS:
-        return getattr(_segments, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_SEGMENTS})
+__getattr__, __dir__ = _borrowing(globals())

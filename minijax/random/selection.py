@@ -1,4 +1,4 @@
-"""What picks: categories, elements of an array, orders."""
+"""Random categories and random orders."""
 
 from __future__ import annotations
 
@@ -14,16 +14,13 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.numpy import reductions
 from minijax.numpy.index_update import take
-from minijax.numpy.promotion import canonical_axis, ensure, promote, static
-from minijax.numpy.searching import searchsorted
-from minijax.ops.shape import canonical_shape
-from minijax.random.arguments import cumsum, log, one_key, shape_of_samples, staged, two_keys
-from minijax.random.basic import randint, uniform
+from minijax.numpy.promotion import canonical_axis, ensure, static
+from minijax.random.arguments import one_key, shape_of_samples, staged, two_keys
 from minijax.random.keys import bits
 from minijax.random.samplers import sampler
 from minijax.random.transformed import gumbel
 
-__all__ = ["categorical", "choice", "permutation"]
+__all__ = ["categorical", "permutation"]
 
 # -------------------------------------------------------------------------------- categories
 
@@ -123,79 +120,3 @@ def _shuffle(key: Any, x: Any, axis: int) -> Any:
         words = bits(subkey, aval.shape, np.dtype(np.uint32))
         _, x = lax.sort_key_val(words, x, axis)
     return x
-
-
-# -------------------------------------------------------------------------------- elements
-
-
-def choice(
-    key: Any,
-    a: Any,
-    shape: Sequence[int] = (),
-    replace: bool = True,
-    p: Any = None,
-    axis: int = 0,
-    mode: str | None = None,
-) -> Any:
-    """Elements of ``a`` along ``axis``, or numbers below an integer ``a``, in the place of that axis in ``shape``.
-
-    ``p``, a vector of probabilities, has one for each element (by default they are equal). With ``replace=False`` an
-    element is picked once at most. ``mode`` is that of ``gumbel``. Raises TypeError for what is no array or shape,
-    ValueError for an empty ``a``, a ``p`` of another size, and for more different elements than there are.
-    """
-    key = one_key("choice", key)
-    if not isinstance(shape, Sequence):
-        raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}. Write ({shape},).")
-    shape = canonical_shape(shape)
-    a = ensure("choice", a)
-    own = a.aval.shape
-    axis = canonical_axis(axis, len(own)) if own else 0
-    size = own[axis] if own else static(a, "It is the number of elements to choose from.", int)
-    whole = (*own[:axis], *shape, *own[axis + 1 :])
-    drawn = math.prod(shape)
-    if drawn < 1:
-        return lax.full(shape, 0, a.aval.dtype)
-    _check_choice(size, drawn, replace)
-    if p is None:
-        found = _evenly(key, a, size, shape, drawn, replace, axis)
-    else:
-        places = _weighted(key, _probabilities(p, size), shape, drawn, replace, mode)
-        found = take(a, places, axis, unique_indices=not replace) if own else places
-    return lax.reshape(found, whole)
-
-
-def _check_choice(size: int, drawn: int, replace: bool) -> None:
-    if size <= 0:
-        raise ValueError(f"a must be greater than 0 unless no samples are taken, got {size}: nothing to choose.")
-    if not replace and drawn > size:
-        raise ValueError(
-            f"Cannot take a larger sample (size {drawn}) than population (size {size}) when 'replace=False'"
-        )
-
-
-def _probabilities(p: Any, size: int) -> Any:
-    (p,) = promote("choice", p, to=dtypes.to_inexact_dtype)
-    if p.aval.shape != (size,):
-        raise ValueError(
-            f"p must be None or a 1D vector with the same size as a.shape[axis]. p has shape {p.aval.shape} and "
-            f"a.shape[axis] is {size}."
-        )
-    return p
-
-
-def _evenly(key: Any, a: Any, size: int, shape: tuple[int, ...], drawn: int, replace: bool, axis: int) -> Any:
-    """Elements of ``a`` that are equally probable."""
-    if replace:
-        places = randint(key, shape, 0, size)
-        return take(a, places, axis) if a.aval.ndim else places
-    return permutation(key, a if a.aval.ndim else size, axis)[(*[slice(None)] * axis, slice(drawn))]
-
-
-def _weighted(key: Any, p: Any, shape: tuple[int, ...], drawn: int, replace: bool, mode: str | None) -> Any:
-    """Places that are picked with the probabilities ``p``."""
-    if not replace:
-        noise = gumbel(key, p.aval.shape, p.aval.dtype, mode)
-        return lax.reshape(lax.top_k(noise + log(p), drawn)[1], shape)
-    sums = cumsum(p)
-    level = sums[-1] * (1 - uniform(key, shape, p.aval.dtype))
-    return searchsorted(sums, level)

@@ -24,7 +24,6 @@ COMPLEX = {e for e in expressions() if "c" in names_in(e) or any(word in e for w
 
 # Where the jaxpr is not JAX's, and why.
 DIFFERENT = {
-    "jnp.pad(x, 1, constant_values=(1, 2))": "JAX joins the two values to an array first",
     "c.view('float32')": "JAX scatters the parts where they are stacked here",
     "t.view('complex64')": "JAX multiplies by 1j, which makes NaN of an infinity",
     "jnp.repeat(s, 2, axis=0)": "JAX broadcasts a scalar",
