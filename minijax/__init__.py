@@ -275,7 +275,6 @@ _set_higher_modules(
         "references": "minijax.api.refs",
         "reshard": "minijax.ops.meshes.reshard",
         "scan": "minijax.ops.scan",
-        "segments": "minijax.numpy.segments",
         "sharded_arrays": "minijax.ops.sharded",
         "sharded_types": "minijax.interop.sharded_types",
         "sharding_texts": "minijax.lowering.shardings",
