@@ -2,4 +2,4 @@
 
 from minijax.core.lacking import borrowing as _borrowing
 
-__getattr__, __dir__ = _borrowing(globals(), "minijax.nn.functions", "minijax.nn.attention")
+__getattr__, __dir__ = _borrowing(globals(), "minijax.nn.functions")

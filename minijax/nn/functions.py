@@ -1,4 +1,4 @@
-"""The functions of ``minijax.nn``: activations, normalization, one-hot."""
+"""The functions of ``minijax.nn`` that most networks use: activations, softmax, one-hot."""
 
 from __future__ import annotations
 
@@ -14,41 +14,26 @@ from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.avals import whole_sharding
-from minijax.numpy import creation, logarithms, manipulation, mathematics, reductions, ufuncs
+from minijax.numpy import creation, logarithms, reductions, ufuncs
 from minijax.numpy import operators as _operators  # noqa: F401  (arrays need their operators here)
-from minijax.numpy.promotion import canonical_axis, choose, const, convert, ensure, promote, typed_scalar
+from minijax.numpy.promotion import canonical_axis, choose, convert, ensure, promote, typed_scalar
 from minijax.numpy.ufuncs import INEXACT
 
 __all__ = [
-    "celu",
     "elu",
     "gelu",
-    "glu",
-    "hard_sigmoid",
-    "hard_silu",
-    "hard_swish",
-    "hard_tanh",
-    "identity",
     "leaky_relu",
     "log1mexp",
     "log_sigmoid",
     "log_softmax",
-    "logmeanexp",
     "logsumexp",
-    "mish",
     "one_hot",
     "relu",
     "relu6",
-    "selu",
     "sigmoid",
     "silu",
-    "soft_sign",
     "softmax",
     "softplus",
-    "sparse_plus",
-    "sparse_sigmoid",
-    "squareplus",
-    "standardize",
     "swish",
     "tanh",
 ]
@@ -56,12 +41,6 @@ __all__ = [
 tanh = ufuncs.tanh
 
 # ------------------------------------------------------------------------------------ activations
-
-
-@inner_jit
-def identity(x: Any) -> Any:
-    """``x``, as an array."""
-    return ensure("identity", x)
 
 
 @custom_jvp
@@ -104,20 +83,6 @@ def softplus(x: Any) -> Any:
 
 
 @inner_jit
-def squareplus(x: Any, b: Any = 4) -> Any:
-    """(x + sqrt(x**2 + b)) / 2: a smooth ``relu``."""
-    x, b = ensure("squareplus", x, b)
-    return (x + ufuncs.sqrt(ufuncs.square(x) + b)) / 2
-
-
-@inner_jit
-def soft_sign(x: Any) -> Any:
-    """x / (|x| + 1)."""
-    x = ensure("soft_sign", x)
-    return x / (ufuncs.abs(x) + 1)
-
-
-@inner_jit
 def silu(x: Any) -> Any:
     """x * sigmoid(x)."""
     x = ensure("silu", x)
@@ -125,13 +90,6 @@ def silu(x: Any) -> Any:
 
 
 swish = silu
-
-
-@inner_jit
-def mish(x: Any) -> Any:
-    """x * tanh(softplus(x))."""
-    x = ensure("mish", x)
-    return x * tanh(softplus(x))
 
 
 @inner_jit
@@ -156,58 +114,10 @@ def elu(x: Any, alpha: Any = ELU_ALPHA) -> Any:
 
 
 @inner_jit
-def celu(x: Any, alpha: Any = 1.0) -> Any:
-    """``x`` where positive, alpha * (exp(x / alpha) - 1) elsewhere."""
-    return ufuncs.maximum(x, 0.0) + alpha * ufuncs.expm1(ufuncs.minimum(x, 0.0) / alpha)
-
-
-@inner_jit
-def selu(x: Any) -> Any:
-    """``elu`` with the constants of self-normalising networks (Klambauer et al. 2017)."""
-    return 1.0507009873554805 * elu(x, 1.6732632423543772)
-
-
-@inner_jit
 def leaky_relu(x: Any, negative_slope: Any = LEAKY_SLOPE) -> Any:
     """``x`` where positive, ``negative_slope * x`` elsewhere."""
     x = ensure("leaky_relu", x)
     return choose(x >= 0, x, _scaled(negative_slope, x, negative_slope is LEAKY_SLOPE))
-
-
-@inner_jit
-def hard_tanh(x: Any) -> Any:
-    """``x`` limited to between -1 and 1."""
-    x = ensure("hard_tanh", x)
-    return choose(x > 1, 1, choose(x < -1, -1, x))
-
-
-@inner_jit
-def hard_sigmoid(x: Any) -> Any:
-    """relu6(x + 3) / 6."""
-    return relu6(ensure("hard_sigmoid", x) + 3.0) / 6.0
-
-
-@inner_jit
-def hard_silu(x: Any) -> Any:
-    """x * hard_sigmoid(x)."""
-    x = ensure("hard_silu", x)
-    return x * hard_sigmoid(x)
-
-
-hard_swish = hard_silu
-
-
-@inner_jit
-def sparse_plus(x: Any) -> Any:
-    """0 up to -1, ``x`` from 1 on, (x + 1)**2 / 4 between (Kavis et al. 2023)."""
-    x = ensure("sparse_plus", x)
-    return choose(x <= -1.0, 0.0, choose(x >= 1.0, x, (x + 1.0) ** 2 / 4))
-
-
-@inner_jit
-def sparse_sigmoid(x: Any) -> Any:
-    """The derivative of ``sparse_plus``: 0 up to -1, 1 from 1 on, linear between."""
-    return 0.5 * mathematics.clip(ensure("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
 
 
 @custom_jvp
@@ -236,16 +146,6 @@ def gelu(x: Any, approximate: bool = True) -> Any:
         return x * (0.5 * (1.0 + tanh(scale * (x + 0.044715 * x**3))))
     half = typed_scalar(math.sqrt(0.5), dtype)
     return creation.array(0.5 * x * lax.erfc(-x * half), dtype=dtype)
-
-
-@inner_jit(static_argnames="axis")
-def glu(x: Any, axis: int = -1) -> Any:
-    """The first half of ``x`` along ``axis`` times the sigmoid of the second half."""
-    x = ensure("glu", x)
-    if x.aval.shape[axis] % 2:
-        raise ValueError(f"glu: axis size must be divisible by 2, got {x.aval.shape[axis]}")
-    first, second = manipulation.split(x, 2, axis)
-    return first * sigmoid(second)
 
 
 # ------------------------------------------------------------------------------------ normalisation
@@ -310,32 +210,6 @@ def logsumexp(
     if b is not None and real:
         out = choose(sign < 0, typed_scalar(math.nan, out.aval.dtype), out)
     return out
-
-
-@inner_jit(static_argnames=("axis", "keepdims"))
-def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
-    """log(mean(exp(x))) along ``axis``, over the elements that ``where`` picks."""
-    total = logsumexp(x, axis=axis, where=where, keepdims=keepdims)
-    shape = np.shape(x)
-    if where is None:
-        count: Any = const(total, math.prod(shape[i] for i in reductions.reduction_axes(axis, len(shape))))
-    else:
-        count = reductions.sum(where, axis=axis, dtype=total.aval.dtype, keepdims=keepdims)
-    return total - ufuncs.log(count)
-
-
-@inner_jit(static_argnames="axis")
-def standardize(
-    x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, epsilon: Any = 1e-5, where: Any = None
-) -> Any:
-    """``x`` shifted and scaled along ``axis`` to mean 0 and variance 1."""
-    x = ensure("standardize", x)
-    if mean is None:
-        mean = reductions.mean(x, axis, keepdims=True, where=where)
-    if variance is None:
-        squares = reductions.mean(ufuncs.square(x), axis, keepdims=True, where=where)
-        variance = mathematics.clip(squares - ufuncs.square(mean), 0)
-    return ufuncs.subtract(x, mean) * lax.rsqrt(variance + epsilon)
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Any:

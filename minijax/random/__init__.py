@@ -10,10 +10,6 @@ from minijax.core.lacking import borrowing as _borrowing
 __getattr__, __dir__ = _borrowing(
     globals(),
     "minijax.random.basic",
-    "minijax.random.discrete",
-    "minijax.random.gammas",
     "minijax.random.keys",
     "minijax.random.selection",
-    "minijax.random.transformed",
-    "minijax.random.vectors",
 )

@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from minijax import lax
-from minijax.api import jit
 from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
@@ -24,14 +22,13 @@ from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.keys import THREEFRY
 from minijax.core.observe import observers
 from minijax.core.trace import state
-from minijax.numpy import reductions
 from minijax.numpy.promotion import broadcast, typed_scalar
 from minijax.ops.call import to_buffer
 from minijax.ops.shape import broadcast_shapes, canonical_shape
 from minijax.random.keys import split, typed_keys
 
 # What functions of distributions must know, by the names of their parameters.
-_KNOWN = ("shape", "dtype", "mode", "method", "axis", "log_space")
+_KNOWN = ("shape", "dtype", "mode", "axis")
 # The types of a key of the default kind, and of its words.
 _KEY = ShapedArray((), THREEFRY.dtype)
 _WORDS = physical_aval(_KEY)
@@ -41,16 +38,6 @@ def staged(fun: Callable[..., Any]) -> Any:
     """``fun`` as a call of its own, where what is not an array is known; compiled when it is evaluated."""
     known = [name for name in _KNOWN if name in inspect.signature(fun).parameters]
     return inner_jit(fun, static_argnames=known, compiled=True)
-
-
-def inlined(fun: Callable[..., Any]) -> Any:
-    """``fun``, whose equations are recorded where a function is staged; one compiled program when it is evaluated."""
-    known = [name for name in _KNOWN if name in inspect.signature(fun).parameters]
-    return jit(fun, static_argnames=known, inline=True)
-
-
-# Compiled when evaluated, as NumPy rounds otherwise than XLA.
-log, cumsum = inlined(lax.log), inlined(reductions.cumsum)
 
 
 def one_key(name: str, key: Any) -> Any:
@@ -88,12 +75,12 @@ def two_keys(key: Any) -> tuple[Any, Any]:
     return first, second
 
 
-def float_dtype(name: str, dtype: Any, frames: int = 0) -> np.dtype:
+def float_dtype(name: str, dtype: Any) -> np.dtype:
     """The floating-point type that ``dtype`` names, by default the default one. ValueError for another kind.
 
-    A warning that there are no 64 bits is for the line that called the caller, or that called ``frames`` others.
+    A warning that there are no 64 bits is for the line that called the caller.
     """
-    found = _given_dtype(name, dtype, dtypes.default_float_dtype(x64_enabled()), frames)
+    found = _given_dtype(name, dtype, dtypes.default_float_dtype(x64_enabled()))
     if not dtypes.is_float(found):
         raise ValueError(f"dtype argument to `{name}` must be a float dtype, got {found}. Samples are real numbers.")
     return found
@@ -112,9 +99,9 @@ def any_dtype(name: str, dtype: Any) -> np.dtype:
     return _given_dtype(name, dtype, dtypes.default_int_dtype(x64_enabled()))
 
 
-def _given_dtype(name: str, dtype: Any, default: np.dtype, frames: int = 0) -> np.dtype:
+def _given_dtype(name: str, dtype: Any, default: np.dtype) -> np.dtype:
     # ``sampler`` stands between the caller and the user
-    return default if dtype is None else dtypes.check_user_dtype(dtype, name, x64_enabled(), stacklevel=7 + frames)
+    return default if dtype is None else dtypes.check_user_dtype(dtype, name, x64_enabled(), stacklevel=7)
 
 
 def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True) -> tuple[int, ...]:
@@ -136,34 +123,6 @@ def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True
             " Give the shape that they broadcast to, or shape=None."
         )
     return given
-
-
-def check_safe(name: str, dtype: np.dtype, *parameters: Any) -> None:
-    """TypePromotionError unless each of the parameters is converted to ``dtype``, that of the samples, without loss."""
-    for p in parameters:
-        if type(p) is float:
-            continue
-        found, weak = dtypes.dtype_and_weak_type(p, x64_enabled())
-        if found != dtype and dtypes.result_type((found, weak), (dtype, False), x64=x64_enabled())[0] != dtype:
-            raise dtypes.TypePromotionError(
-                f"In arguments to {name}, cannot safely cast argument of type {found} to {dtype}, that of the samples. "
-                f"Give dtype={found}, or convert the argument."
-            )
-
-
-def checked(
-    name: str, key: Any, shape: Any, dtype: Any, *parameters: Any, lossy: bool = False
-) -> tuple[Any, ...]:
-    """``(key, *parameters, shape, dtype)``, as the program of a distribution over real numbers takes them.
-
-    See ``one_key``, ``float_dtype`` and, if there are parameters, ``shape_of_samples`` and, unless ``lossy``,
-    ``check_safe``, whose errors these are.
-    """
-    key, found = one_key(name, key), float_dtype(name, dtype, frames=1)
-    of_samples = shape_of_samples(name, shape, *parameters) if parameters else canonical_shape(shape)
-    if not lossy:
-        check_safe(name, found, *parameters)
-    return key, *map(placed, parameters), of_samples, found
 
 
 def constant(value: Any, dtype: np.dtype) -> Any:

@@ -13,11 +13,10 @@ from minijax import lax
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.numpy.mathematics import clip
-from minijax.numpy.promotion import astype, ensure, typed_scalar
+from minijax.numpy.promotion import astype, choose, ensure, typed_scalar
 from minijax.ops.shape import canonical_shape
 from minijax.random.arguments import (
     any_dtype,
-    checked,
     constant,
     float_dtype,
     halves,
@@ -32,7 +31,7 @@ from minijax.random.arguments import (
 from minijax.random.keys import bits
 from minijax.random.samplers import sampler
 
-__all__ = ["bernoulli", "normal", "rademacher", "randint", "truncated_normal", "uniform"]
+__all__ = ["bernoulli", "gumbel", "normal", "randint", "uniform"]
 
 # -------------------------------------------------------------------------------- uniform
 
@@ -141,7 +140,7 @@ def _offset(upper: Any, lower: Any, span: Any) -> Any:
     return lax.rem(lax.add(lax.mul(lax.rem(upper, span), shifted), lax.rem(lower, span)), span)
 
 
-# -------------------------------------------------------------------------------- bernoulli and signs
+# -------------------------------------------------------------------------------- bernoulli
 
 
 @sampler
@@ -167,19 +166,6 @@ def _bernoulli(key: Any, p: Any, shape: tuple[int, ...], mode: str) -> Any:
         return uniform(key, shape, dtype) < p
     high, low = halves(uniform(key, (2, *shape), dtype))
     return lax.mul(low, constant(dtypes.finfo(dtype).eps, dtype)) < p - high
-
-
-@sampler
-def rademacher(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
-    """-1 or 1, each with probability 1/2, of any numeric type (by default the default integer type)."""
-    key = one_key("rademacher", key)
-    return _rademacher(key, canonical_shape(shape), any_dtype("rademacher", dtype))
-
-
-@staged
-def _rademacher(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    heads = astype(bernoulli(key, 0.5, shape), dtype)
-    return astype(2 * heads - 1, dtype)  # of booleans these are integers
 
 
 # -------------------------------------------------------------------------------- normal
@@ -220,24 +206,32 @@ def _normal_real(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     return lax.mul(constant(math.sqrt(2), dtype), lax.erf_inv(found))
 
 
-@sampler
-def truncated_normal(
-    key: Any, lower: Any, upper: Any, shape: Sequence[int] | None = None, dtype: Any = None
-) -> Any:
-    """Standard normal numbers that are between ``lower`` and ``upper``, which broadcast to ``shape``.
+# -------------------------------------------------------------------------------- gumbel
 
-    The derivatives by the limits are those of the inverse distribution function. Raises ValueError for a type that is
-    not floating, and for limits that do not broadcast.
+
+@sampler
+def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | None = None) -> Any:
+    """Numbers with the distribution function exp(-exp(-x)).
+
+    ``mode`` 'high' draws twice as many bits, so that large numbers occur; 'low' is the default. ValueError for other
+    modes, and for a type that is not floating.
     """
-    return _truncated_normal(*checked("truncated_normal", key, shape, dtype, lower, upper, lossy=True))
+    key, found = one_key("gumbel", key), float_dtype("gumbel", dtype)
+    mode = "low" if mode is None else mode
+    if mode not in ("high", "low"):
+        raise ValueError(f"Must provide valid mode for gumbel got: {mode}. There are 'high' and 'low'.")
+    return _gumbel(key, canonical_shape(shape), found, mode)
 
 
 @staged
-def _truncated_normal(key: Any, lower: Any, upper: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    lower, upper = astype(lower, dtype), astype(upper, dtype)
-    root = constant(math.sqrt(2), dtype)
-    limits = [lax.erf(lax.div(x, root)) for x in (lower, upper)]
-    out = lax.mul(root, lax.erf_inv(uniform(key, shape, dtype, *limits)))
-    least = lax.nextafter(lax.stop_gradient(lower), constant(math.inf, dtype))
-    most = lax.nextafter(lax.stop_gradient(upper), constant(-math.inf, dtype))
-    return clip(out, least, most)
+def _gumbel(key: Any, shape: tuple[int, ...], dtype: np.dtype, mode: str) -> Any:
+    info = dtypes.finfo(dtype)
+    tiny = constant(info.tiny, dtype)
+    if mode == "low":
+        return lax.neg(lax.log(lax.neg(lax.log(_uniform(key, shape, dtype, minval=tiny, maxval=1.0)))))
+    high, low = halves(_uniform(key, (2, *shape), dtype, minval=0.0, maxval=1.0))
+    # below 1/2 floats are closer than the numbers that were drawn: the second ones fill the gaps
+    coarse = lax.ge(high, constant(0.5, dtype))
+    finer = lax.add(lax.add(high, lax.mul(constant(info.eps, dtype), low)), tiny)
+    found = choose(coarse, high, finer)
+    return lax.neg(lax.log(lax.neg(lax.log1p(lax.neg(found)))))

@@ -10,7 +10,7 @@ from typing import Any
 from minijax.core import late
 
 # What samplers take besides arrays.
-_PLAIN = ("shape", "dtype", "axis", "n", "d", "m", "method", "independent", "replace")
+_PLAIN = ("shape", "dtype", "axis", "independent", "replace")
 
 
 def sampler(fun: Callable[..., Any]) -> Callable[..., Any]:

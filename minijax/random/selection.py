@@ -16,9 +16,9 @@ from minijax.numpy import reductions
 from minijax.numpy.index_update import take
 from minijax.numpy.promotion import canonical_axis, ensure, static
 from minijax.random.arguments import one_key, shape_of_samples, staged, two_keys
+from minijax.random.basic import gumbel
 from minijax.random.keys import bits
 from minijax.random.samplers import sampler
-from minijax.random.transformed import gumbel
 
 __all__ = ["categorical", "permutation"]
 

@@ -1,4 +1,4 @@
-"""``minijax.random``'s distributions against ``jax.random``: the same bits, the same programs, the same refusals."""
+"""``minijax.random`` against ``jax.random``: the same bits, the same programs, the same refusals; some are borrowed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 Program = Callable[[Any, Any, Any], Any]  # of random functions, NumPy's functions and a key
 
 COLUMN, ROW = np.array([[0.5], [1.5]], np.float32), np.array([0.3, 2.0, 40.0], np.float32)
-EVEN, LOGITS = np.full(5, 0.2, np.float32), np.arange(12, dtype=np.float32).reshape(4, 3) / 7
+LOGITS = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
 MATRIX = np.array([[2, 0.5], [0.5, 1]], np.float32)
 
 ROWS: dict[str, Program] = {
@@ -39,76 +39,29 @@ ROWS: dict[str, Program] = {
     "bernoulli": lambda r, np_, k: r.bernoulli(k, 0.3, (3,)),
     "bernoulli, high": lambda r, np_, k: r.bernoulli(k, ROW, (2, 3), "high"),
     "bernoulli, f16": lambda r, np_, k: r.bernoulli(k, ROW.astype("float16")),
-    "rademacher": lambda r, np_, k: r.rademacher(k, (5,)),
-    "rademacher, bool": lambda r, np_, k: r.rademacher(k, (5,), bool),
-    "rademacher, u8": lambda r, np_, k: r.rademacher(k, (2,), "uint8"),
     "normal": lambda r, np_, k: r.normal(k, (20,)),
     "normal, no shape": lambda r, np_, k: r.normal(k),
     "normal, empty": lambda r, np_, k: r.normal(k, (0,)),
     "normal, f16": lambda r, np_, k: r.normal(k, (1, 5), "float16"),
     "normal, bf16": lambda r, np_, k: r.normal(k, (5,), "bfloat16"),
     "normal, c64": lambda r, np_, k: r.normal(k, (5,), "complex64"),
-    "truncated_normal": lambda r, np_, k: r.truncated_normal(k, -1, 1, (3,)),
     "truncated_normal, f16": lambda r, np_, k: r.truncated_normal(k, -1, 1.5, (5,), "float16"),
-    "truncated_normal, broadcast": lambda r, np_, k: r.truncated_normal(k, -COLUMN, ROW),
     "gumbel": lambda r, np_, k: r.gumbel(k, (5,)),
     "gumbel, high": lambda r, np_, k: r.gumbel(k, (20,), mode="high"),
     "gumbel, bf16": lambda r, np_, k: r.gumbel(k, (5,), "bfloat16"),
-    "exponential": lambda r, np_, k: r.exponential(k, (5,)),
-    "exponential, f16": lambda r, np_, k: r.exponential(k, (5,), "float16"),
-    "laplace": lambda r, np_, k: r.laplace(k, (5,)),
-    "laplace, bf16": lambda r, np_, k: r.laplace(k, (5,), "bfloat16"),
-    "logistic": lambda r, np_, k: r.logistic(k, (5,)),
-    "cauchy": lambda r, np_, k: r.cauchy(k, (5,)),
     "maxwell": lambda r, np_, k: r.maxwell(k, (5,)),
-    "double_sided_maxwell": lambda r, np_, k: r.double_sided_maxwell(k, 1.0, 2.0, (3,)),
-    "lognormal": lambda r, np_, k: r.lognormal(k, shape=(5,)),
-    "lognormal, of an array": lambda r, np_, k: r.lognormal(k, ROW / 50),
-    "rayleigh": lambda r, np_, k: r.rayleigh(k, 2.0, (3,)),
-    "pareto": lambda r, np_, k: r.pareto(k, ROW, (2, 3)),
-    "weibull_min": lambda r, np_, k: r.weibull_min(k, 2.0, 3.0, (3,)),
-    "triangular": lambda r, np_, k: r.triangular(k, -ROW, 0.0, 2.0),
     "wald": lambda r, np_, k: r.wald(k, 2.0, (3,)),
-    "gamma": lambda r, np_, k: r.gamma(k, ROW),
-    "gamma, no shape": lambda r, np_, k: r.gamma(k, 2),
-    "gamma, f16": lambda r, np_, k: r.gamma(k, COLUMN, (2, 3), "float16"),
-    "loggamma": lambda r, np_, k: r.loggamma(k, ROW.astype("bfloat16"), (2, 3)),
-    "beta": lambda r, np_, k: r.beta(k, COLUMN, ROW),
-    "dirichlet": lambda r, np_, k: r.dirichlet(k, ROW, (2,)),
-    "dirichlet, f16": lambda r, np_, k: r.dirichlet(k, np.ones((2, 3), "float32"), dtype="float16"),
     "t": lambda r, np_, k: r.t(k, ROW),
-    "chisquare": lambda r, np_, k: r.chisquare(k, 3.0, (2,)),
-    "f": lambda r, np_, k: r.f(k, 3.0, 4.0, (2,)),
-    "generalized_normal": lambda r, np_, k: r.generalized_normal(k, 2.0, (2,)),
-    "ball": lambda r, np_, k: r.ball(k, 3, shape=(2,)),
-    "poisson": lambda r, np_, k: r.poisson(k, np.array([0.0, np.nan, 2.0, 30.0], np.float32)),
-    "geometric": lambda r, np_, k: r.geometric(k, 0.3, (5,)),
-    "geometric, f16": lambda r, np_, k: r.geometric(k, np.full(2, 0.3, np.float16)),
     "multivariate_normal": lambda r, np_, k: r.multivariate_normal(k, ROW[:2], MATRIX),
-    "multivariate_normal, svd": lambda r, np_, k: r.multivariate_normal(k, ROW[:2], MATRIX, (3,), method="svd"),
-    "multivariate_normal, eigh": lambda r, np_, k: r.multivariate_normal(k, COLUMN * ROW[:2], MATRIX, method="eigh"),
-    "orthogonal": lambda r, np_, k: r.orthogonal(k, 2, m=3),
     "categorical": lambda r, np_, k: r.categorical(k, LOGITS),
     "categorical, axis": lambda r, np_, k: r.categorical(k, LOGITS, 0, (5, 3), mode="high"),
     "categorical, different": lambda r, np_, k: r.categorical(k, LOGITS, shape=(2, 4), replace=False),
-    "choice": lambda r, np_, k: r.choice(k, 5),
-    "choice, different": lambda r, np_, k: r.choice(k, 5, (2,), replace=False),
-    "choice, weighted": lambda r, np_, k: r.choice(k, 5, (3,), p=EVEN),
-    "choice, weighted, different": lambda r, np_, k: r.choice(k, 5, (3,), False, EVEN),
     "choice, nothing": lambda r, np_, k: r.choice(k, LOGITS, (0,), axis=1),
-    "choice of rows": lambda r, np_, k: r.choice(k, LOGITS, (2, 2)),
-    "choice of columns, different": lambda r, np_, k: r.choice(k, LOGITS, (2,), replace=False, axis=1),
     "permutation": lambda r, np_, k: r.permutation(k, 7),
     "permutation, long": lambda r, np_, k: r.permutation(k, 2000),
     "permutation of nothing": lambda r, np_, k: r.permutation(k, -1),
     "permutation of rows": lambda r, np_, k: r.permutation(k, LOGITS),
     "permutation, independent": lambda r, np_, k: r.permutation(k, LOGITS, -1, True),
-}
-
-# Programs that are not JAX's, with the reason.
-OTHERWISE = {
-    "orthogonal": "numpy.diagonal is a slice here; JAX's asks for the platform",
-    "ball": "JAX's power converts an integer exponent, and makes no use of it",
 }
 
 
@@ -124,7 +77,7 @@ def test_same_samples_and_programs(row: str) -> None:
     program = subject.make_jaxpr(ours)(one)
     typecheck_jaxpr(program)
     expected = str(oracle.make_jaxpr(theirs)(other))
-    assert (str(program) == expected) == (row not in OTHERWISE), f"{program}\n{expected}"
+    assert str(program) == expected
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if "," not in row])
@@ -142,8 +95,6 @@ WIDE: dict[str, Program] = {
     "randint": lambda r, np_, k: r.randint(k, (3,), -(2**62), 2**62),
     "randint, all": lambda r, np_, k: r.randint(k, (3,), 0, 2**32, "uint32"),
     "gamma": lambda r, np_, k: (r.gamma(k, 2.0), r.loggamma(k, 0.1)),
-    "poisson": lambda r, np_, k: r.poisson(k, np.array([2.0, 30.0])),
-    "geometric": lambda r, np_, k: r.geometric(k, 0.3, (2,)),
     "categorical": lambda r, np_, k: r.categorical(k, LOGITS),
     "permutation": lambda r, np_, k: r.permutation(k, 5),
 }
@@ -161,11 +112,8 @@ def test_same_samples_of_64_bits(row: str) -> None:
 # Functions of random functions, a key and a number by which they are differentiated.
 DIFFERENTIATED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "uniform": lambda r, k, a: r.uniform(k, (3,), minval=a, maxval=2 * a),
-    "truncated_normal": lambda r, k, a: r.truncated_normal(k, -a, a, (3,)),
     "pareto": lambda r, k, a: r.pareto(k, a, (3,)),
-    "triangular": lambda r, k, a: r.triangular(k, 0.0, a, 2 * a, (3,)),
     "gamma": lambda r, k, a: r.gamma(k, a, (2,)),
-    "loggamma": lambda r, k, a: r.loggamma(k, a, (2,)),
 }
 
 
@@ -201,30 +149,12 @@ REFUSED = {
     "r.categorical(k, 3.0)": "index -1 is out of bounds for axis",
     "r.categorical(k, [1.0, 2.0])": "categorical requires ndarray or scalar arguments, got <class 'list'>",
     "r.categorical(k, np.zeros(3, int))": "dtype argument to `gumbel` must be a float dtype, got int32",
-    "r.choice(k, 5, (6,), replace=False)": "Cannot take a larger sample (size 6) than population (size 5)",
-    "r.choice(k, 0)": "a must be greater than 0 unless no samples are taken",
-    "r.choice(k, 5, p=np.ones(4))": "p has shape (4,) and a.shape[axis] is 5",
-    "r.choice(k, LOGITS, axis=2)": "axis 2 is out of bounds for array of dimension 2",
-    "r.choice(k, 5, 3)": "must be a sequence, got 3",
     "r.permutation(k, 5.0)": "x must be an integer or at least 1-dimensional",
     "r.permutation(k, LOGITS, 2)": "axis 2 is out of bounds for array of dimension 2",
     "r.truncated_normal(k, np.ones(3), np.zeros(4))": "Incompatible shapes for broadcasting: shapes=[(3,), (4,)]",
-    "r.gamma(k, np.ones(3), (2,))": "Incompatible shapes for broadcasting: shapes=[(2,), (3,)]",
-    "r.loggamma(k, 2.0, (2,), int)": "dtype argument to `gamma` must be a float dtype, got int32",
-    "r.dirichlet(k, 1.0)": "dirichlet requires alpha.ndim >= 1, got alpha.ndim == 0",
-    "r.poisson(k, 2.0, (3,), float)": "",
-    "r.poisson(k, np.ones(3), (2,))": "",
     "r.poisson(r.key(0, impl='rbg'), 2.0)": "`poisson` is only implemented for the threefry2x32 RNG, not rbg",
-    "r.multivariate_normal(k, 1.0, np.eye(3))": "multivariate_normal requires mean.ndim >= 1, got mean.ndim == 0",
-    "r.multivariate_normal(k, np.ones(3), np.eye(2))": "requires cov.shape == (..., n, n) for n=3",
-    "r.multivariate_normal(k, np.ones(3), np.eye(3), method='foo')": "method must be one of",
     "r.gumbel(k, (2,), mode='x')": "Must provide valid mode for gumbel got: x",
-    "r.geometric(k, 0.3, (2,), float)": "dtype argument to `geometric` must be an int dtype, got float32",
-    "r.orthogonal(k, 3.0)": "'float' object cannot be interpreted as an integer",
     "r.ball(k, 3, 2, (2,), int)": "",
-    "r.pareto(k, np.float32(2), (2,), 'float16')": "to pareto, cannot safely cast argument of type float32 to float16",
-    "r.beta(k, np.ones(2), 2.0, (2,), 'bfloat16')": "to beta, cannot safely cast argument of type float32 to bfloat16",
-    "r.lognormal(k, dtype='float16')": "to lognormal, cannot safely cast argument of type float32 to float16",
 }
 
 
@@ -237,9 +167,8 @@ def test_same_refusals(call: str) -> None:
     assert_refused_alike(called, REFUSED[call])
 
 
-@pytest.mark.parametrize("name", ["uniform", "exponential", "gamma", "loggamma", "t"])
+@pytest.mark.parametrize("name", ["uniform", "normal"])
 def test_that_there_are_no_64_bits_is_said_of_the_line_of_the_user(name: str) -> None:
-    parameters = () if name in ("uniform", "exponential") else (2.0,)
     with pytest.warns(UserWarning, match="float64.* is not available") as caught:
-        getattr(subject.random, name)(subject.random.key(1), *parameters, (2,), np.float64)
+        getattr(subject.random, name)(subject.random.key(1), (2,), np.float64)
     assert [warning.filename for warning in caught] == [__file__]
