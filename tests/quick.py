@@ -16,7 +16,6 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.experimental": ("ops/test_callback.py",),
     "minijax.experimental.checkify": ("experimental/test_checkify.py",),
     "minijax.experimental.jet": ("experimental/test_jet.py",),
-    "minijax.experimental.ode": ("experimental/test_ode.py",),
     "minijax.experimental.sparse": ("experimental/test_sparse.py",),
     "minijax.extend": ("extend/test_rule_matrix.py",),
     "minijax.extend.core": ("extend/test_core.py",),
