@@ -274,7 +274,7 @@ def did_you_mean(word: object, words: Iterable[object], prefix: str = "", alike:
     return f" Did you mean {prefix}{close[0]}?" if close else ""
 
 
-def aval_text(value: Any) -> str:
+def _aval_text(value: Any) -> str:
     """``'float32[3,4]'`` for whatever has an aval, or is one."""
     aval = getattr(value, "aval", value)
     dtype, shape = getattr(aval, "dtype", None), getattr(aval, "shape", None)
@@ -284,7 +284,7 @@ def aval_text(value: Any) -> str:
 
 
 def _describe(tracer: Any) -> str:
-    return f"traced array with shape {aval_text(tracer)}"
+    return f"traced array with shape {_aval_text(tracer)}"
 
 
 def _origin(tracer: Any) -> str:
@@ -392,7 +392,7 @@ class NonConcreteBooleanIndexError(JAXIndexError):
     def __init__(self, tracer: Any):
         super().__init__(
             _message(
-                f"Array boolean indices must be concrete; got {aval_text(tracer)}",
+                f"Array boolean indices must be concrete; got {_aval_text(tracer)}",
                 tracer,
                 "Use jnp.where(mask, x, other), which keeps the shape, or index outside of the transformed "
                 "function.",
@@ -465,7 +465,7 @@ def escaped_tracer_error(
     by = transform or "minijax"
     what = (
         f"Encountered an unexpected tracer. A function transformed by {by} had a side effect, allowing for a "
-        f"reference to an intermediate value with type {aval_text(tracer)} wrapped in a "
+        f"reference to an intermediate value with type {_aval_text(tracer)} wrapped in a "
         f"{type(tracer).__name__} to escape the scope of the transformation."
     )
     lines = [what]

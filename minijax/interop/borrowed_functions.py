@@ -24,6 +24,7 @@ from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer, state
 from minijax.interop.exported import ReadsTracers, reading, to_jax
 from minijax.interop.functions import from_jax
+from minijax.interop.known_values import on_known_values, with_out_sharding
 from minijax.interop.packed import (
     Packed,
     classes,
@@ -72,19 +73,23 @@ def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Cal
 
     @functools.wraps(theirs, updated=())
     def function(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("out_sharding") is not None:
+            return with_out_sharding(function, name, kwargs.pop("out_sharding"), args, kwargs)
         called = imported
         if not (_are_plain(args) and _are_plain(kwargs.values())):
             given = _Given()
             args, kwargs = tuple(map(given, args)), {key: given(x) for key, x in kwargs.items()}
             called = functools.partial(_with_functions, opened) if given.has_functions else imported
         try:
-            if (name in _ON_VALUES or (on_values and (len(args), *kwargs) in on_values)) and _all_known(args, kwargs):
+            if name in _ON_VALUES and _are_values(args, kwargs):
+                return _on_values(opened, args, kwargs)
+            if on_values and (len(args), *kwargs) in on_values and _all_known(args, kwargs):
                 return _on_values(opened, args, kwargs)
             try:
                 return _made_here(called(*args, **kwargs), module)
             except _must_know():
                 if not _all_known(args, kwargs):
-                    raise
+                    return _made_here(on_known_values(opened, name, args, kwargs), module)
             on_values.add((len(args), *kwargs))
             return _on_values(opened, args, kwargs)
         except Exception as error:
@@ -158,8 +163,13 @@ def _are_plain(values: Iterable[Any]) -> bool:
 
 def _all_known(args: Any, kwargs: Any) -> bool:
     """Whether there are only values, and nothing is being staged."""
+    return state.dynamic.level == 0 and _are_values(args, kwargs)
+
+
+def _are_values(args: Any, kwargs: Any) -> bool:
+    """Whether no argument is a tracer."""
     leaves = jax_module("tree_util").tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, (Array, Tracer)))
-    return state.dynamic.level == 0 and not any(isinstance(x, Tracer) for x in leaves)
+    return not any(isinstance(x, Tracer) for x in leaves)
 
 
 def _on_values(theirs: Callable[..., Any], args: Any, kwargs: Any) -> Any:

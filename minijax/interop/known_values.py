@@ -1,7 +1,6 @@
 """What a borrowed function does whose program depends on values of its arguments while some of them are traced.
 
-JAX is asked again with the values of the arguments that have one. If it still needs the value of a tracer, the error is
-minijax's, and names the user's tracer.
+JAX is asked again with the values of the arguments that have one.
 """
 
 from __future__ import annotations
@@ -11,23 +10,31 @@ from typing import Any
 
 import numpy as np
 
-from minijax import errors
 from minijax.api.explicit import left_to_compiler
-from minijax.core.array import Array
-from minijax.core.trace import Tracer
+from minijax.core import dtypes
+from minijax.core.array import Array, as_array
+from minijax.core.trace import Tracer, state
 from minijax.interop.functions import from_jax, is_array
-from minijax.interop.values import jax_module, to_jax_value
+from minijax.interop.tracing import circumstances
+from minijax.interop.values import from_jax_value, jax_module, to_jax_value
+
+# JAX reads the values of what these functions are given, so their results have no derivatives.
+_OF_VALUES = frozenset(
+    "intersect1d setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse unique_values".split()
+)
 
 
 def _is_leaf(x: Any) -> bool:
     return isinstance(x, (Array, Tracer))
 
 
-def on_known_values(theirs: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def on_known_values(theirs: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Any:
     """``theirs(*args, **kwargs)``, traced by JAX with the values of all arrays that are no tracers.
 
+    Where that does not suffice, the values that are differentiated are given too if the results have no derivatives.
+
     Raises:
-      errors.JAXTypeError, errors.JAXIndexError: JAX needs the value of a tracer.
+      jax.errors.JAXTypeError, jax.errors.JAXIndexError: JAX needs the value of a tracer.
     """
     jax = jax_module()
     leaves, tree = jax.tree_util.tree_flatten((args, kwargs), is_leaf=_is_leaf)
@@ -40,23 +47,15 @@ def on_known_values(theirs: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     tracers = {i: x for i, x in enumerate(leaves) if isinstance(x, Tracer)}
     try:
         return from_jax(of_tracers)(tracers)
-    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
-        raise _error_of_ours(error, list(tracers.values())) from None
-
-
-def _error_of_ours(error: Exception, tracers: list[Tracer]) -> Exception:
-    """The error of minijax with the class name of ``error``, for the one of ``tracers`` whose value JAX asked for."""
-    kind: Any = getattr(errors, type(error).__name__)
-    # JAX's text ends with lines about its own trace
-    about, _, rest = str(error).partition("\n")
-    context = "" if rest.startswith("The error occurred") else rest.partition("\nThe error occurred")[0]
-    found: Exception
-    if not tracers:
-        found = kind.__new__(kind, f"{about}\n{context}".strip())
-        return found
-    tracer = next((x for x in tracers if errors.aval_text(x) in about), tracers[0])
-    found = kind(tracer, context) if kind is errors.ConcretizationTypeError else kind(tracer)
-    return found
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
+        values = {i: x.to_concrete_value() for i, x in tracers.items()}
+        if tracers and state.dynamic.level == 0 and all(x is not None for x in values.values()):
+            with circumstances():
+                out = of_tracers({i: to_jax_value(as_array(x)) for i, x in values.items()})
+            out = jax.tree_util.tree_map(lambda x: from_jax_value(x) if isinstance(x, jax.Array) else x, out)
+            if name in _OF_VALUES or not any(dtypes.is_inexact(x.dtype) for x in jax.tree_util.tree_leaves(out)):
+                return out
+        raise
 
 
 def with_out_sharding(function: Callable[..., Any], name: str, out_sharding: Any, args: Any, kwargs: Any) -> Any:

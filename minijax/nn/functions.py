@@ -23,7 +23,6 @@ __all__ = [
     "elu",
     "gelu",
     "leaky_relu",
-    "log1mexp",
     "log_sigmoid",
     "log_softmax",
     "logsumexp",
@@ -118,17 +117,6 @@ def leaky_relu(x: Any, negative_slope: Any = LEAKY_SLOPE) -> Any:
     """``x`` where positive, ``negative_slope * x`` elsewhere."""
     x = ensure("leaky_relu", x)
     return choose(x >= 0, x, _scaled(negative_slope, x, negative_slope is LEAKY_SLOPE))
-
-
-@custom_jvp
-@inner_jit
-def log1mexp(x: Any) -> Any:
-    """log(1 - exp(-x)) for positive ``x``, accurate near 0 and far from it (Maechler 2012)."""
-    x = ensure("log1mexp", x)
-    return choose(x < ufuncs.log(2.0), ufuncs.log(-ufuncs.expm1(-x)), ufuncs.log1p(-ufuncs.exp(-x)))
-
-
-log1mexp.defjvps(lambda g, ans, x: g / ufuncs.expm1(x))
 
 
 def _float_if_large(x: Any) -> Any:
