@@ -290,9 +290,3 @@ def test_xlas_profiler_sees_our_programs(tmp_path: Any) -> None:
 def test_arrays_of_others_are_taken_by_dlpack() -> None:
     taken = minijax.dlpack.from_dlpack(jax.numpy.arange(3.0))
     assert isinstance(taken, minijax.Array) and taken.tolist() == [0.0, 1.0, 2.0]
-
-
-@pytest.mark.parametrize("method", ["sharp", 2])
-def test_an_unknown_method_of_resizing_is_named(method: Any) -> None:
-    with pytest.raises(ValueError, match=f"no method {method!r} of resizing"):
-        minijax.image.resize(np.ones((2, 2), np.float32), (3, 3), method)
