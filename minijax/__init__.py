@@ -254,6 +254,7 @@ _defined_later(
     "minijax.extend.core.calls",
     "minijax.ops.meshes.reshard",
     "minijax.ops.random.bits",
+    "minijax.random.random_gamma",
 )
 # The modules that lower ones need, by their roles: see ``core.late``.
 _set_higher_modules(

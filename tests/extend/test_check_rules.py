@@ -358,6 +358,8 @@ ON_PURPOSE = {
     ("regularized_incomplete_beta", "jvp"): "it is differentiated by its last operand alone, as in JAX",
     ("regularized_incomplete_beta", "linearize"): "likewise",
     ("regularized_incomplete_beta", "vjp"): "likewise",
+    ("random_gamma", "jvp"): "it is that of the inverse distribution function at what was drawn, as in JAX",
+    ("random_gamma", "second order"): "likewise",
     ("reduce_window", "jvp"): "it is not differentiated by its initial values, as in JAX",
     ("reduce_window", "linearize"): "likewise",
     ("reduce_window", "vjp"): "likewise",

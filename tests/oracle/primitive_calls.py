@@ -738,3 +738,16 @@ def threefry(draw: Draw, name: str) -> Call:
 
 def _threefry(ns: Any) -> Any:
     return importlib.import_module(f"{ns.__name__}.extend.core.primitives").threefry2x32_p
+
+
+@row("random_gamma")
+def gamma(draw: Draw, name: str) -> Call:
+    a = draw.array(draw.shape(0, 2), draw.one(("float32", "float16", "bfloat16")), low=0.1)
+    shape = (2, *a.shape) if draw.chance(0.3) else None
+    logarithm = draw.flag()
+
+    def samples(ns: Any, key: Any, a: Any) -> Any:
+        f = ns.random.loggamma if logarithm else ns.random.gamma
+        return f(ns.random.wrap_key_data(key), a, shape, a.dtype)
+
+    return of(samples, words(draw), a, text=f"{shape} log={logarithm}")

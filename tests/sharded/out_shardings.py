@@ -161,7 +161,10 @@ KNOWN = {
     "random.triangular": "likewise",
     "random.orthogonal": "the diagonal is taken by a slice, in JAX by a gather",
     **dict.fromkeys(
-        ["percentile", "bincount", *[f"segment_{name}" for name in ("sum", "prod", "min", "max")]],
+        ["percentile", "bincount", *[f"segment_{name}" for name in ("sum", "prod", "min", "max")]]
+        + [f"random.{name}" for name in ("beta", "dirichlet", "gamma", "generalized_normal", "loggamma", "lognormal")]
+        + [f"random.{name}" for name in ("multivariate_normal", "pareto", "poisson", "rayleigh", "t", "wald")]
+        + ["random.truncated_normal"],
         "JAX's program is traced without the mesh, and what meets inside is brought together in another order",
     ),
 }
