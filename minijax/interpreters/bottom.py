@@ -1,4 +1,4 @@
-"""What operations come down to: the value below all vmaps, NumPy's or a variable that is staged.
+"""What operations come down to: the NumPy value below all vmaps.
 
 In: a value as operations see it, under any number of vmaps. Out: the one physical value that it is at the bottom of the
 stack, and its type, which for a mapped value is a ``BatchedAval``: it tells of each vmap which axis that one maps. So a
@@ -15,7 +15,7 @@ from minijax.core import observe
 from minijax.core.array import Array, CommittedArray, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.trace import Tracer, state
-from minijax.interpreters.stage import JaxprTrace, JaxprTracer, stage
+from minijax.interpreters.stage import stage
 from minijax.interpreters.vmap import AxisData, BatchTrace, BatchTracer, batch
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
@@ -76,22 +76,17 @@ def physical(type_: Type) -> ShapedArray:
 
 
 class Bottom:
-    """Where values come down to under the vmaps ``axes``, the outermost first.
+    """Where values come down to under the vmaps ``axes``, the outermost first."""
 
-    That is evaluation, or ``staging``, the trace that stages whatever runs.
-    """
+    __slots__ = ("axes",)
 
-    __slots__ = ("axes", "staging")
-
-    def __init__(self, axes: tuple[BatchTrace, ...], staging: JaxprTrace | None) -> None:
+    def __init__(self, axes: tuple[BatchTrace, ...]) -> None:
         self.axes = axes
-        self.staging = staging
 
     def down(self, x: Any, fetch: bool = True) -> tuple[Any, Type] | None:
-        """The value at the bottom that ``x`` stands for, and its type; None if another interpreter lies between.
+        """The NumPy value that ``x`` stands for, and its type; None if another interpreter lies between.
 
-        A NumPy value, which without ``fetch`` is not got from a device, but given up. Where a function is staged, a
-        tracer of that or an array, which is a constant.
+        Without ``fetch`` it is not got from a device, but given up.
         """
         dims: list[int | None] | None = None
         if type(x) is BatchTracer:
@@ -105,13 +100,6 @@ class Bottom:
                     return None
                 dims[at] = x.batch_dim
                 x = x.val
-        if self.staging is not None:
-            if type(x) is JaxprTracer:
-                if x._trace is not self.staging:
-                    return None
-            elif not isinstance(x, Array):
-                return None
-            return x, x.aval if dims is None else typed(x.aval, dims)
         if type(x) is not Array:
             if isinstance(x, (Tracer, CommittedArray)):
                 return None
@@ -130,8 +118,8 @@ class Bottom:
     def up(self, value: Any, type_: Type) -> Any:
         """A value at the bottom as operations see it."""
         if type(type_) is not BatchedAval:
-            return Array(value, type_) if self.staging is None else value  # type: ignore[arg-type]
-        x = Array(value, type_.physical) if self.staging is None else value
+            return Array(value, type_)  # type: ignore[arg-type]
+        x: Any = Array(value, type_.physical)
         for trace, d in zip(self.axes, type_.dims, strict=False):
             if d is not None:
                 x = BatchTracer(trace, x, d)
@@ -148,24 +136,22 @@ class Bottom:
         """Whether values under the vmaps here are under the same ones in ``other``, which may have more."""
         if other is None or other is self:
             return other is self
-        return self.staging is other.staging and self.axes == other.axes[: len(self.axes)]
+        return self.axes == other.axes[: len(self.axes)]
 
 
-# the bottom where nothing is mapped or staged
-EVALUATION = Bottom((), None)
+# the bottom where nothing is mapped
+EVALUATION = Bottom(())
 
 
 def bottom() -> Bottom | None:
-    """The bottom as it is now; None where neither evaluation nor staging is at work."""
-    dynamic = state.dynamic
-    staging = dynamic if type(dynamic) is JaxprTrace else None
-    if dynamic.level and staging is None:
+    """The bottom as it is now; None while a function is staged."""
+    if state.dynamic.level:
         return None
     axes: tuple[Any, ...] = ()
-    for main in state.stack[dynamic.main.level + 1 :]:
+    for main in state.stack[1:]:
         if main.trace_type is BatchTrace:
             axes += (main.trace,)
-    return EVALUATION if staging is None and not axes else Bottom(axes, staging)
+    return Bottom(axes) if axes else EVALUATION
 
 
 def staged_on(closed: ClosedJaxpr, types: Sequence[Type], name: str) -> tuple[ClosedJaxpr, Sequence[Type]]:

@@ -24,7 +24,6 @@ from minijax.interpreters.jvp_rules import staged_rule
 from minijax.interpreters.kept import KeptProgram
 from minijax.interpreters.linear_parts import LinearizedJaxpr, linearize_jaxpr
 from minijax.interpreters.partial_eval import partial_eval_jaxpr
-from minijax.interpreters.recording_code import recording_backward, recording_function
 from minijax.interpreters.transpose import Arrivals, transpose_eqn
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
@@ -35,14 +34,16 @@ class BackwardProgram(NamedTuple):
 
     ``function(*cts, residuals packed)`` gives what arrives at the operands, on NumPy values: one value as it is,
     several as a tuple. ``slots`` says at which of the active operands, in the order in which it arrives; ``types`` are
-    the types. ``program(*residuals, *cts)`` is the same on any values. ``binds`` is what is known of the operations
-    that the transpose rules bind: see ``core.counting``.
+    the types. ``program(*residuals, *cts)`` is the same on any values; ``arrivals`` says after how many of its
+    equations each arrives. ``binds`` is what is known of the operations that the transpose rules bind: see
+    ``core.counting``.
     """
 
     function: Callable[..., Any]
     slots: tuple[int, ...]
     types: tuple[Type, ...]
     program: KeptProgram
+    arrivals: tuple[int, ...]
     binds: dict[Any, Any]
 
 
@@ -75,6 +76,8 @@ class Linearization:
         self.backward: dict[Any, BackwardProgram] = {}
         # what is known of the operations that the rule binds: see ``core.counting``
         self.binds: dict[Any, Any] = {}
+        # whether its equations, written into a jaxpr, are what running the rule writes there
+        self.stageable = False
         # whether the linear equations can be written from places alone, where somebody has asked: interpreters.outline
         self.plain: bool | None = None
 
@@ -130,9 +133,11 @@ class Linearization:
 
         They may differ from those of the results in weakness, and in what is mapped.
         """
-        closed, slots, types, _ = self._transposed(ct_types if type(ct_types) is tuple else (ct_types,))
+        closed, *rest = self._transposed(ct_types if type(ct_types) is tuple else (ct_types,))
         function = backward_function(closed, self.n_res)
-        made = self.backward[ct_types] = BackwardProgram(function, tuple(slots), tuple(types), KeptProgram(closed), {})
+        slots, types, arrivals = map(tuple, rest)
+        made = BackwardProgram(function, slots, types, KeptProgram(closed), arrivals, {})
+        self.backward[ct_types] = made
         return made
 
     def _transposed(
@@ -187,13 +192,6 @@ class Derived(Linearization):
         self.forward = forward_function(self.known, None if self.passes_on is None else PASSED_ON)
         # the tangent's type, or types, as a tuple -> the linear program on NumPy values, and the result's type
         self.pushes: dict[Any, tuple[Callable[..., Any], Type]] = {}
-        # for each type of cotangent what records the backward program
-        self.recorded: dict[Any, Callable[..., Any] | None] = {}
-
-    @functools.cached_property
-    def record(self) -> Callable[..., Any] | None:
-        """Records the equations of the known program: see ``interpreters.recording_code``."""
-        return recording_function(self.known, self.linear)
 
     def push(self, key: Any) -> tuple[Callable[..., Any], Type]:
         """``function(residuals packed, *tangents)`` and its result's type, for tangents of types ``key``.
@@ -210,16 +208,6 @@ class Derived(Linearization):
             )
         made = self.pushes[key] = linear_function(closed, self.n_res), out_type
         return made
-
-    def recording_backward(self, ct_type: Type) -> Callable[..., Any] | None:
-        """What records the backward program for a cotangent of this type, None where the rules must be run."""
-        made = None
-        if self.record is not None:
-            single = len(self.linear.in_avals) == self.n_res + 1
-            made = recording_backward(*self._transposed((ct_type,)), self.n_res, single)
-        self.recorded[ct_type] = made
-        return made
-
 
 class DerivedProgram(Linearization):
     """How a kept program is linearized at one signature.
@@ -262,9 +250,14 @@ def derive(
     if type(tangent_out) is Literal or tangent_out not in computed:
         return None
     made = Derived(primitive, known, linear, types)
-    if staged.stages_values:  # which are residuals where the rule is run
-        made.record = None
+    # constants that the rule makes are residuals where it is run
+    made.stageable = not staged.stages_values and names_all(known) and names_all(linear)
     return made
+
+
+def names_all(closed: ClosedJaxpr) -> bool:
+    """Whether a program has no constants, and no result that is a literal."""
+    return not closed.consts and not any(type(v) is Literal for v in closed.jaxpr.outvars)
 
 
 def derive_program(program: KeptProgram, types: Sequence[Type], kind: int) -> DerivedProgram | None:

@@ -14,7 +14,7 @@ What a program is derived of has been met several times: so what is derived of i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from minijax.config import evaluated_singly
@@ -25,8 +25,8 @@ from minijax.core.trace import Tracer, state
 from minijax.interpreters.flat_code import results_function
 from minijax.interpreters.jvp_rules import derived_once
 from minijax.interpreters.vmap import AxisData, vmap_jaxpr
-from minijax.ir.evaluate import eval_closed
-from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ir.evaluate import bind_eqn, eval_closed
+from minijax.ir.jaxpr import ClosedJaxpr, Literal
 
 
 class KeptProgram:
@@ -44,15 +44,13 @@ class KeptProgram:
     def run(self, args: Sequence[Any]) -> list[Any]:
         """The results on ``args``: arrays and tracers."""
         top: Any = state.dynamic
-        level, values = top.level, []
+        level = top.level
         for x in args:
-            if isinstance(x, Tracer):
-                if x._trace.level > level:
-                    top = x._trace
-                    level = top.level
-            elif type(x) is not CommittedArray and hasattr(x, "_np"):
-                values.append(x._np)
+            if isinstance(x, Tracer) and x._trace.level > level:
+                top = x._trace
+                level = top.level
         if not level:
+            values = [x._np for x in args if type(x) is not CommittedArray and hasattr(x, "_np")]
             if len(values) == len(args) and not (evaluation_watched and evaluated_singly()):
                 return [*map(Array, self.function(*values), self.out_avals)]
         elif hasattr(top, "run_program") and top.stack is state.dynamic.stack:  # a dead tracer is refused by ``bind``
@@ -66,6 +64,19 @@ class KeptProgram:
     def evaluate(self, args: Sequence[Any]) -> list[Any]:
         """The results on ``args``, its equations bound one by one."""
         return eval_closed(self.closed, *args)
+
+    def parts(self, args: Sequence[Any], arrivals: Sequence[int]) -> Iterator[Any]:
+        """The results on ``args``, each as soon as so many equations have been bound as ``arrivals`` says of it."""
+        jaxpr = self.closed.jaxpr
+        env: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*self.closed.consts, *args], strict=True))
+        done = 0
+        for v, arrival in zip(jaxpr.outvars, arrivals, strict=True):
+            for eqn in jaxpr.eqns[done:arrival]:
+                bind_eqn(eqn, env)
+            done = arrival
+            yield v.val if type(v) is Literal else env[v]
+        for eqn in jaxpr.eqns[done:]:
+            bind_eqn(eqn, env)
 
     @functools.cached_property
     def function(self) -> Any:

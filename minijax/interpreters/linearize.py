@@ -37,7 +37,6 @@ from minijax.interpreters.partial_eval import (
     PartialEvalTracer,
     Residual,
 )
-from minijax.interpreters.stage import JaxprTracer
 from minijax.interpreters.tape import Tape
 from minijax.ir.jaxpr import Var
 
@@ -126,7 +125,7 @@ class TangentTrace(PartialEvalTrace):
 class LinearizeTrace(Trace):
     """Applies what is derived from jvp rules, or these, and writes the tape that its main shares."""
 
-    __slots__ = ("tape", "_tangents", "on_numpy", "notes_lines", "bottom", "staging", "entering", "tally", "counted")
+    __slots__ = ("tape", "_tangents", "on_numpy", "notes_lines", "bottom", "entering", "tally", "counted")
     tally: Any  # made where somebody counts
     reaches_all = False
     resumes = False
@@ -145,11 +144,10 @@ class LinearizeTrace(Trace):
         # another interpreter than vmap.
         self.tape, self.on_numpy, self.notes_lines = main.global_data
         self._tangents: TangentTrace | None = None
-        # what values come down to, and the trace that stages all operations, if there is one and inputs are its own
+        # what values come down to, where that is NumPy's
         self.bottom: Any = self.tape.bottom
-        self.staging = None if self.bottom is None else self.bottom.staging
-        # Whether the tape has entries. Where operations belong to neither, it is the list of the equations.
-        self.entering = self.on_numpy or self.staging is not None or self.tape.nested
+        # Whether the tape has entries. Where somebody watches, it is the list of the equations.
+        self.entering = self.on_numpy or self.tape.nested
         if self.tape.nested:  # what a derivative below notes is what this one does
             for below in reversed(state.stack):
                 if type(below.trace) is LinearizeTrace:
@@ -228,10 +226,6 @@ class LinearizeTrace(Trace):
             result = self.on_values(primitive, args, params)
             if result is not None:
                 return result
-        elif self.staging is not None and not _observers:
-            result = self.on_staged(primitive, args, params)
-            if result is not None:
-                return result
         elif self.tape.nested and not _observers and not (evaluation_watched and evaluated_singly()):
             result = self.on_tracers(primitive, args, params)
             if result is not None:
@@ -288,30 +282,8 @@ class LinearizeTrace(Trace):
                     self.tape.know(value, type_, x)
         return self.write(derived, out, residuals, places[0] if len(places) == 1 else tuple(places), source)
 
-    def on_staged(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
-        """The result, where all operands are being staged, or constant, and something is derived; else None."""
-        table = primitive.linearizations
-        if table is None:
-            table = table_of(primitive, "linearizations")
-        operands = None if table is None else self.operands(args)
-        if operands is None:
-            return None
-        values, types, places, kind = operands
-        # which of several constants is met first depends on the rule
-        if [*map(type, values)].count(JaxprTracer) < len(values) - 1:
-            return None
-        derived = self.derived_for(primitive, table, types, kind, params)  # type: ignore[arg-type]
-        record = None if derived is None else derived.record
-        if record is None:
-            return None
-        staging: Any = self.staging
-        builder = staging.builder
-        source = state.source or source_info(4)
-        out, residuals = record(staging, builder.eqns.append, builder.atom_of_constant, source, *values)
-        return self.write(derived, out, residuals, places[0] if len(places) == 1 else tuple(places), source)  # type: ignore[arg-type]
-
     def on_tracers(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
-        """The result, where operands are tracers of other derivatives and something is derived; else None."""
+        """The result, where operands are tracers of other interpreters and something is derived; else None."""
         table = primitive.linearizations
         if table is None:
             table = table_of(primitive, "linearizations")
@@ -320,10 +292,11 @@ class LinearizeTrace(Trace):
             return None
         values, types, places, kind = operands
         derived = self.derived_for(primitive, table, types, kind, params)  # type: ignore[arg-type]
-        if derived is None:
+        staging = bool(state.dynamic.level)
+        if derived is None or staging and not derived.stageable:
             return None
         source, outer_source = None, state.source
-        if self.notes_lines:
+        if self.notes_lines or staging:
             source = state.source = outer_source or source_info(4)
         try:
             out, *residuals = derived.run(values)
@@ -345,8 +318,8 @@ class LinearizeTrace(Trace):
     def run_program(self, program: KeptProgram, args: Sequence[Any]) -> list[Any]:
         """The results of a kept program, by what is derived of it for its operands' types."""
         tape = self.tape
-        # a linear program that somebody may see is to have the equations that rules record
-        if self.notes_lines or _observers or (evaluation_watched and evaluated_singly()):
+        # A program that somebody may see is to have the equations that rules record.
+        if self.notes_lines or state.dynamic.level or _observers or (evaluation_watched and evaluated_singly()):
             return program.evaluate(args)
         if self.on_numpy:
             operands = self.operands(args)
@@ -417,9 +390,10 @@ class LinearizeTrace(Trace):
         return values, types, places, kind
 
     def operands_above(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
-        """``operands`` where tracers of another derivative are linearized: the values are what operations below take.
+        """``operands`` where tracers of another interpreter are linearized: the values are what operations below take.
 
-        None if one is no array.
+        None if one is no array. While a function is staged none is made of one: a program names each of the user's
+        arrays once.
         """
         values: list[Any] = []
         types: list[Type] = []
@@ -431,6 +405,8 @@ class LinearizeTrace(Trace):
                 values.append(x._primal)
             elif isinstance(x, AnyArray):
                 values.append(x)
+            elif state.dynamic.level:
+                return None
             else:
                 try:
                     values.append(as_array(x))
@@ -526,7 +502,7 @@ class LinearizeTrace(Trace):
     def record_all(self) -> None:
         """From now on record every operation as equations: what a reference holds may be read by any of them."""
         if self.entering:
-            self.on_numpy, self.staging, self.entering = False, None, False
+            self.on_numpy, self.entering = False, False
             self.tangents.eqns = self.tape.record_all()
 
     def tangent_of(self, x: Any) -> Any:
@@ -630,13 +606,13 @@ def linearize(
     now = None if _observers and not observe.only_counted() else bottom()
     if _observers and now is not None:
         lines = True
-        if now.staging is not None or not now.carries(primals):
+        if not now.carries(primals):
             now = None
     if now is not None and now.carries(primals):
         tape.bottom = now
-    elif now is not None and now.staging is None:
-        tape.nested = True
-    on_numpy = tape.bottom is not None and tape.bottom.staging is None
+    else:
+        tape.nested = not _observers
+    on_numpy = tape.bottom is not None
     if on_numpy:
         quiet_numpy()
     outs = under(LinearizeTrace, "linearize", run, (tape, on_numpy, lines), name)

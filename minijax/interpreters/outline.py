@@ -81,7 +81,7 @@ class Outline:
 def outline(tape: Tape) -> Outline | ClosedJaxpr:
     """The linear program of ``tape`` for whoever keeps it; the program itself if it has to be gone through."""
     entries = tape.entries[tape.n_in :]
-    plain = tape.bottom is not None and tape.bottom.staging is None and tape.eqns is None and tape._program is None
+    plain = tape.bottom is not None and tape.eqns is None and tape._program is None
     if not plain or tape.mixed or not all([type(v) is Var for v in tape.variables.values()]):
         return tape.closed()
     recorded = {i: entry for i, entry in enumerate(entries) if type(entry) is not tuple}
@@ -128,7 +128,7 @@ def _copied(tape: Tape, entries: list[Any], recorded: dict[int, Recorded]) -> _T
     """
     copy = _TapeOfIds(tape.name)
     copy.n_in, copy.out_places, copy.out_avals = tape.n_in, tape.out_places, tape.out_avals
-    copy.bottom = Bottom((), None)
+    copy.bottom = Bottom(())
     copy.variables = dict(tape.variables)
     stand_ins: dict[int, Any] = {}
 

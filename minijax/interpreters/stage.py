@@ -21,6 +21,7 @@ from minijax.core.rules import Rule, RuleTable
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Trace, Tracer, check_alive, state, under
 from minijax.errors import source_info, summarize
+from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 _new = object.__new__
@@ -210,6 +211,38 @@ class JaxprTrace(Trace):
         if observe.on_equation:
             observe.emit(observe.on_equation, self.main, eqn)
         return result
+
+    def run_program(self, program: Any, args: Sequence[Any]) -> list[Any]:
+        """The results of an ``interpreters.kept`` program: its equations are appended, with new variables."""
+        closed = program.closed
+        if closed.consts or observe.on_equation:
+            return program.evaluate(args)  # type: ignore[no-any-return]
+        jaxpr = closed.jaxpr
+        values = dict(zip(jaxpr.invars, args, strict=True))
+        atoms: dict[Any, Any] = {}
+        source = state.source or source_info(4, self.builder.sources)
+        for eqn in jaxpr.eqns:
+            operands = []
+            inline = False
+            for v in eqn.invars:
+                if type(v) is Literal:
+                    operands.append(v)
+                    continue
+                atom = atoms.get(v)
+                if atom is None:  # constants are met in the order of the equations that read them
+                    atom = atoms[v] = self.atom(values[v])
+                inline = inline or type(atom) is Literal
+                operands.append(atom)
+            if inline and eqn.primitive in staging_rules:  # of a number that is written inline it may make another
+                bind_eqn(eqn, values)
+                continue
+            out_vars = []
+            for v in eqn.outvars:
+                var = atoms[v] = Var(v.aval)
+                values[v] = JaxprTracer(self, v.aval, var)
+                out_vars.append(var)
+            self.builder.eqns.append(JaxprEqn(eqn.primitive, operands, eqn.params, out_vars, source))
+        return [v.val if type(v) is Literal else values[v] for v in jaxpr.outvars]
 
     def stage_value(self, x: Any) -> JaxprTracer:
         """A tracer of this trace for the constant ``x``: who is interested in it is not to see what it is."""

@@ -4,12 +4,12 @@ Every tangent has a *place* on the tape, a number: the inputs come first, then t
 order. An entry tells how the tangent at its place, or at its place and the next ones, is computed from earlier ones:
 
 - a ``Recorded``: equations, as partial evaluation records them while a jvp rule runs;
-- ``(derived, residuals, places, source)``: a ``Derived`` rule with what it keeps, as NumPy values or, while a function
-  is staged, tracers; and the places of the active operands (a number if there is one). Such an entry is all that an
-  operation on NumPy values costs;
+- ``(derived, residuals, places, source)``: a ``Derived`` rule with what it keeps, as NumPy values; and the places of
+  the active operands (a number if there is one). Such an entry is all that an operation on NumPy values costs;
 - a ``Several``: the same of a kept program, which has several results.
 
-Where the values linearized are tracers of another derivative (``nested``), residuals are values as operations see them.
+Where the values linearized are tracers of another interpreter (``nested``), residuals are values as operations see
+them.
 
 In: a tape and cotangents of outputs. Out: cotangents of inputs (``transpose``); or the tape as a ``LinearProgram``
 (``program``), which is what whoever wants to see or change it gets.
@@ -17,7 +17,7 @@ In: a tape and cotangents of outputs. Out: cotangents of inputs (``transpose``);
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,8 @@ from minijax.core.quiet import quiet_numpy
 from minijax.core.structural import Zero, add_any_p, zero_of
 from minijax.core.trace import state
 from minijax.interpreters.bottom import EVALUATION, Bottom, Type, bottom
-from minijax.interpreters.derived import BackwardProgram, DerivedProgram, Linearization
+from minijax.interpreters.derived import BackwardProgram, DerivedProgram, Linearization, names_all
 from minijax.interpreters.partial_eval import LinearProgram, Residual, dce_eqns, dce_rules
-from minijax.interpreters.stage import JaxprTracer
 from minijax.interpreters.transpose import Arrivals, evaluate_known, transpose_eqn, transpose_program
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
@@ -89,9 +88,9 @@ class Tape:
         self.name = name
         # whether some recorded equations have no linear operand
         self.mixed = False
-        # where what entries keep is: NumPy's values, or tracers of the trace that stages what is linearized
+        # where the NumPy values that entries keep are
         self.bottom: Bottom | None = None
-        # whether entries keep tracers of another derivative
+        # whether entries keep values as operations see them
         self.nested = False
         self._program: LinearProgram | None = None
         self._needed: list[int] | None = None
@@ -186,8 +185,7 @@ class Tape:
         values = (packed,) if len(types) == 1 else packed or ()
         if self.nested:
             return [*values]
-        as_seen = self.residual if self.bottom.staging is None else self.bottom.up  # type: ignore[union-attr]
-        return [*map(as_seen, values, types)]
+        return [*map(self.residual, values, types)]
 
     def variable(self, place: int) -> Var:
         """The variable of the tangent at ``place``."""
@@ -266,7 +264,7 @@ class Tape:
         evaluated.
         """
         now = self.bottom_now()
-        if now is None or now.staging is not None or not now.carries(tangents):
+        if now is None or not now.carries(tangents):
             return None
         if any([isinstance(t, CommittedArray) for t in tangents]):
             return None
@@ -313,16 +311,11 @@ class Tape:
 
     def transpose(self, cts: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs, given those of the outputs; either may be symbolic zeros."""
-        if self.nested and not state.dynamic.level and not watched():
+        if self.nested and not watched() and not (self.mixed and state.dynamic.level):
             return _NestedBackwardRun(self, EVALUATION).run(cts)
         now = self.bottom_now(counted=True)
         if now is None:
             return transpose_program(self.program(), cts)
-        if now.staging is not None:
-            # equations without linear operands come first, in the order of the program
-            if self.mixed or watched() or not now.carries(cts):
-                return transpose_program(self.program(), cts)
-            return _StagedBackwardRun(self, now).run(cts)
         quiet_numpy()
         try:
             return _BackwardRun(self, now).run(cts)
@@ -462,13 +455,13 @@ class _BackwardRun:
             derived, residuals, places, source = entry
             ct_type = types[at]
             try:
-                function, slots, new_types, _, _ = derived.backward[ct_type]
+                function, slots, new_types, *_ = derived.backward[ct_type]
             except KeyError:
                 if ct_type is None:
                     self.by_rules([ct], at, *entry)
                     cts[at] = None
                     continue
-                function, slots, new_types, _, _ = derived.transposed(ct_type)
+                function, slots, new_types, *_ = derived.transposed(ct_type)
             cts[at] = None
             if runs is not None:
                 if function in runs:
@@ -629,7 +622,7 @@ class _BackwardRun:
 
 
 class _NestedBackwardRun(_BackwardRun):
-    """One run backwards over a tape that keeps tracers of other derivatives: programs run as whole operations.
+    """One run backwards over a tape that keeps values as operations see them: programs run as whole operations.
 
     ``cts[place]`` is what operations take; ``types`` stays None.
     """
@@ -639,120 +632,61 @@ class _NestedBackwardRun(_BackwardRun):
         entries = tape.entries
         for place, seed in zip(tape.out_places, seeds, strict=True):
             if place is not None and type(seed) is not Zero:
-                if cts[place] is None:
-                    cts[place] = seed
-                else:
-                    self.arrive(place, seed)
-        for at in range(len(entries) - 1, tape.n_in - 1, -1):
-            entry = entries[at]
-            if type(entry) is tuple:
-                ct = cts[at]
-                if ct is not None:
-                    cts[at] = None
-                    derived, residuals, places, source = entry
-                    self.backward(derived, get_aval(ct), [ct], residuals, places, source)
-            elif type(entry) is Several:
-                self.several(entry)
-            elif entry is not None:
-                self.recorded(entry)
+                self.arrive(place, seed)
+        outer_source = state.source
+        try:
+            for at in range(len(entries) - 1, tape.n_in - 1, -1):
+                entry = entries[at]
+                if type(entry) is tuple:
+                    ct = cts[at]
+                    if ct is not None:
+                        cts[at] = None
+                        self.backward(get_aval(ct), [ct], at, *entry)
+                elif type(entry) is Several:
+                    self.several(entry)
+                elif entry is not None:
+                    self.recorded(entry)
+        finally:
+            state.source = outer_source
         return self.found()
 
     def several(self, entry: Several) -> None:
         first, end = entry.first, entry.first + len(entry.derived.tangents)
         cts = self.cts[first:end]
         self.cts[first:end] = [None] * len(cts)
-        given = [ct for ct in cts if ct is not None]
-        if given:
+        if any([ct is not None for ct in cts]):
             key = tuple([None if ct is None else get_aval(ct) for ct in cts])
-            self.backward(entry.derived, key, given, entry.residuals, entry.places, None)
+            self.backward(key, cts, first, entry.derived, entry.residuals, entry.places, None)
 
     def backward(
-        self, derived: Linearization, key: Any, cts: Sequence[Any], residuals: Any, places: Any, source: Any
+        self,
+        key: Any,
+        cts: Sequence[Any],
+        first: int,
+        derived: Linearization,
+        residuals: Any,
+        places: Any,
+        source: Any,
     ) -> None:
-        """Run the backward program for the types ``key`` of cotangents."""
+        """Go back over an entry, given the cotangents ``cts`` of types ``key`` of its results, None for a zero."""
         found = derived.backward.get(key) or derived.transposed(key)
-        values = [residuals, *cts] if derived.n_res == 1 else [*(residuals or ()), *cts]
-        if source is None:
-            news = found.program.run(values)
-        else:
-            outer_source = state.source
+        at = [places if type(places) is int else places[slot] for slot in found.slots]
+        values = [*self.tape.residuals(derived, residuals), *[ct for ct in cts if ct is not None]]
+        if source is not None:
             state.source = transposed(source, derived.name)
-            try:
-                news = found.program.run(values)
-            finally:
-                state.source = outer_source
-        for slot, new in zip(found.slots, news, strict=True):
-            place = places if type(places) is int else places[slot]
-            if self.cts[place] is None:
-                self.cts[place] = new
-            else:
-                self.arrive(place, new)
+        news: Iterable[Any]
+        if state.dynamic.level:
+            if not (derived.stageable and names_all(found.program.closed)):
+                self.by_rules(cts, first, derived, residuals, places, source)
+                return
+            # a sum is written into a jaxpr where rules write it: among the equations of the program
+            summed = len(at) > len({*at}) or any([self.cts[place] is not None for place in at[:-1]])
+            news = found.program.parts(values, found.arrivals) if summed else found.program.run(values)
+        else:
+            news = found.program.run(values)
+        for place, new in zip(at, news, strict=True):
+            self.arrive(place, new)
 
     def arrive(self, place: int, ct: Any) -> None:
         old = self.cts[place]
         self.cts[place] = ct if old is None else add_any_p.bind(old, ct)
-
-
-class _StagedBackwardRun(_BackwardRun):
-    """One run backwards over a tape while a function is staged: what derived rules record goes straight into its jaxpr.
-
-    ``cts[place]`` is an atom of type ``types[place]``, or a value where that is None, as one that a rule may look at.
-    """
-
-    def run(self, seeds: Sequence[Any]) -> list[Any]:
-        tape, cts, types = self.tape, self.cts, self.types
-        staging: Any = self.bottom.staging
-        entries, append, constant = tape.entries, staging.builder.eqns.append, staging.builder.atom_of_constant
-        for place, seed in zip(tape.out_places, seeds, strict=True):
-            if place is not None and type(seed) is not Zero:
-                self.arrive(place, seed)
-        source: Any = None
-
-        def arrive(place: int, atom: Any, type_: Type) -> None:
-            old = cts[place]
-            if old is None:
-                cts[place], types[place] = atom, type_
-            elif types[place] is type_:
-                cts[place] = total = Var(old.aval)
-                append(JaxprEqn(add_any_p, [old, atom], {}, [total], source))
-            else:
-                self.arrive(place, self.bottom.up(JaxprTracer(staging, atom.aval, atom), type_))
-
-        for at in range(len(entries) - 1, tape.n_in - 1, -1):
-            entry = entries[at]
-            if type(entry) is not tuple:
-                if entry is not None:
-                    self.recorded(entry)
-                continue
-            ct = cts[at]
-            if ct is None:
-                continue
-            derived, residuals, places, source = entry
-            ct_type = types[at]
-            try:
-                record = derived.recorded[ct_type]
-            except KeyError:
-                record = None if ct_type is None else derived.recording_backward(ct_type)
-            if record is None:
-                self.by_rules([self.value(at)], at, *entry)
-                cts[at] = None
-                continue
-            cts[at] = None
-            source = transposed(source, derived.name)
-            record(append, constant, arrive, source, ct, residuals, places)
-        return [self.value(i) if cts[i] is not None else zero_of(tape.variables[i].aval) for i in range(tape.n_in)]
-
-    def value(self, place: int) -> Any:
-        ct, type_, staging = self.cts[place], self.types[place], self.bottom.staging
-        if type_ is None or staging is None:
-            return ct
-        return self.bottom.up(JaxprTracer(staging, ct.aval, ct), type_)
-
-    def arrive(self, place: int, ct: Any) -> None:
-        if self.cts[place] is not None:
-            ct = add_any_p.bind(self.value(place), ct)
-        found = self.bottom.down(ct)
-        if found is not None and type(found[0]) is JaxprTracer:
-            self.cts[place], self.types[place] = found[0].variable, found[1]
-        else:
-            self.cts[place], self.types[place] = ct, None

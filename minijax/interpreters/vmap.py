@@ -134,6 +134,8 @@ class BatchTrace(Trace):
         """The results of an ``interpreters.kept`` program."""
         values, dims = zip(*map(self.unbox, args), strict=True)
         mapped, out_dims = program.mapped(self.axis, dims)
+        if mapped.closed.consts and state.dynamic.level:  # rules that are run make them anew
+            return program.evaluate(args)  # type: ignore[no-any-return]
         return [*map(self.box, mapped.run(values), out_dims)]
 
     def box(self, value: Any, dim: int | None) -> Any:
