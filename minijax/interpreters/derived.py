@@ -22,7 +22,7 @@ from minijax.interpreters.bottom import Type, logical, stage_on, staged_on
 from minijax.interpreters.flat_code import backward_function, forward_function, linear_function, results_function
 from minijax.interpreters.jvp_rules import staged_rule
 from minijax.interpreters.kept import KeptProgram
-from minijax.interpreters.linear_parts import LinearizedJaxpr, linearize_jaxpr
+from minijax.interpreters.linear_parts import linearize_jaxpr
 from minijax.interpreters.partial_eval import partial_eval_jaxpr
 from minijax.interpreters.transpose import Arrivals, transpose_eqn
 from minijax.ir.evaluate import eval_closed
@@ -51,23 +51,30 @@ class BackwardProgram(NamedTuple):
 PASSED_ON = object()
 
 
-class Linearization:
-    """What is linearized, at one signature: the known program, and the linear one with its transposes.
+class Derived:
+    """How a primitive or a kept program is linearized at one signature: the known program, the linear one, transposes.
 
     ``known`` computes the ``n_out`` results and the residuals, ``linear`` the tangents ``tangents`` of results, from
     residuals and the tangents of operands. ``types`` are those of the operands at the bottom of the stack.
+    ``forward(*values)`` gives the results, as a tuple if there are several, and the residuals packed, on NumPy values.
+    ``places`` says where the tangent of each result is: the ``i``-th that ``linear`` computes (``i``), that of the
+    ``i``-th active operand (``-1 - i``), or None if it has none.
     """
 
     def __init__(
-        self, name: str, known: ClosedJaxpr, linear: ClosedJaxpr, n_out: int, types: Sequence[Type]
+        self, name: str, known: ClosedJaxpr, linear: ClosedJaxpr, nonzero_out: Sequence[bool], types: Sequence[Type]
     ) -> None:
         self.name = name
         # residuals and tangents -> the tangents, as operations see them
         self.linear = linear
-        # the variables of the tangents that it computes
-        self.tangents: Sequence[Any] = linear.jaxpr.outvars
-        self.n_out = n_out
+        self.n_out = n_out = len(nonzero_out)
         self.n_res = len(known.out_avals) - n_out
+        inputs = {v: -1 - i for i, v in enumerate(linear.jaxpr.invars[self.n_res :])}
+        # the variables of the tangents that it computes
+        self.tangents = [*dict.fromkeys(v for v in linear.jaxpr.outvars if v not in inputs)]
+        place_of = inputs | {v: i for i, v in enumerate(self.tangents)}
+        tangents = iter(linear.jaxpr.outvars)
+        self.places = [place_of[next(tangents)] if nonzero else None for nonzero in nonzero_out]
         self.out_avals = known.out_avals[:n_out]
         # the known program at the bottom
         self.known, out_types = staged_on(known, types, name)
@@ -78,13 +85,22 @@ class Linearization:
         self.binds: dict[Any, Any] = {}
         # whether its equations, written into a jaxpr, are what running the rule writes there
         self.stageable = False
+        if n_out == 1:
+            (self.out_aval,), (self.out_type,), (place,) = self.out_avals, self.out_types, self.places
+            # which active operand's tangent the result's is, if it is one of these
+            self.passes_on = -1 - place if place is not None and place < 0 else None
+            self.forward = forward_function(self.known, None if self.passes_on is None else PASSED_ON)
+        else:
+            self.forward = results_function(self.known, n_out)
+        # the tangent's type, or types, as a tuple -> the linear program on NumPy values, and the result's type
+        self.pushes: dict[Any, tuple[Callable[..., Any], Type]] = {}
         # whether the linear equations can be written from places alone, where somebody has asked: interpreters.outline
         self.plain: bool | None = None
 
     @functools.cached_property
     def typed_alike(self) -> bool:
         """Whether tangents have the types of the results, weakness included: what rules bind for them depends on it."""
-        return [v.aval for v in self.tangents] == [aval.to_tangent_aval() for aval in self.out_avals]
+        return [v.aval for v in self.linear.jaxpr.outvars] == [aval.to_tangent_aval() for aval in self.out_avals]
 
     @functools.cached_property
     def primitives(self) -> list[Primitive]:
@@ -133,10 +149,9 @@ class Linearization:
 
         They may differ from those of the results in weakness, and in what is mapped.
         """
-        closed, *rest = self._transposed(ct_types if type(ct_types) is tuple else (ct_types,))
+        closed, slots, types, arrivals = self._transposed(ct_types if type(ct_types) is tuple else (ct_types,))
         function = backward_function(closed, self.n_res)
-        slots, types, arrivals = map(tuple, rest)
-        made = BackwardProgram(function, slots, types, KeptProgram(closed), arrivals, {})
+        made = BackwardProgram(function, tuple(slots), tuple(types), KeptProgram(closed), tuple(arrivals), {})
         self.backward[ct_types] = made
         return made
 
@@ -176,23 +191,6 @@ class Linearization:
             closed, types = stage_on(transpose, in_types, self.name, "rule transpose")
         return closed, slots, types, arrivals
 
-
-class Derived(Linearization):
-    """How a primitive of one result is linearized at one signature.
-
-    ``forward(*values)`` gives the result and the residuals packed, on NumPy values.
-    """
-
-    def __init__(self, primitive: Primitive, known: ClosedJaxpr, linear: ClosedJaxpr, types: Sequence[Type]) -> None:
-        super().__init__(primitive.name, known, linear, 1, types)
-        (self.out_aval,), (self.out_type,) = self.out_avals, self.out_types
-        # which active operand's tangent the result's is, if it is one of these
-        inputs = linear.jaxpr.invars[self.n_res :]
-        self.passes_on = next((i for i, v in enumerate(inputs) if v is linear.jaxpr.outvars[0]), None)
-        self.forward = forward_function(self.known, None if self.passes_on is None else PASSED_ON)
-        # the tangent's type, or types, as a tuple -> the linear program on NumPy values, and the result's type
-        self.pushes: dict[Any, tuple[Callable[..., Any], Type]] = {}
-
     def push(self, key: Any) -> tuple[Callable[..., Any], Type]:
         """``function(residuals packed, *tangents)`` and its result's type, for tangents of types ``key``.
 
@@ -208,24 +206,6 @@ class Derived(Linearization):
             )
         made = self.pushes[key] = linear_function(closed, self.n_res), out_type
         return made
-
-class DerivedProgram(Linearization):
-    """How a kept program is linearized at one signature.
-
-    ``forward(*values)`` gives the results as a tuple and the residuals packed, on NumPy values. ``places`` says where
-    the tangent of each result is: the ``i``-th that it computes (``i``), that of the ``i``-th active operand
-    (``-1 - i``), or None if it has none.
-    """
-
-    def __init__(self, linearized: LinearizedJaxpr, types: Sequence[Type]) -> None:
-        known, linear, nonzero_out, n_res = linearized
-        super().__init__("program", known, linear, len(known.out_avals) - n_res, types)
-        self.forward = results_function(self.known, self.n_out)
-        inputs = {v: -1 - i for i, v in enumerate(linear.jaxpr.invars[n_res:])}
-        self.tangents = [*dict.fromkeys(v for v in linear.jaxpr.outvars if v not in inputs)]
-        place_of = inputs | {v: i for i, v in enumerate(self.tangents)}
-        tangents = iter(linear.jaxpr.outvars)
-        self.places = [place_of[next(tangents)] if nonzero else None for nonzero in nonzero_out]
 
 
 def derive(
@@ -249,7 +229,7 @@ def derive(
     tangent_out = jaxpr.outvars[0]
     if type(tangent_out) is Literal or tangent_out not in computed:
         return None
-    made = Derived(primitive, known, linear, types)
+    made = Derived(primitive.name, known, linear, [True], types)
     # constants that the rule makes are residuals where it is run
     made.stageable = not staged.stages_values and names_all(known) and names_all(linear)
     return made
@@ -260,20 +240,20 @@ def names_all(closed: ClosedJaxpr) -> bool:
     return not closed.consts and not any(type(v) is Literal for v in closed.jaxpr.outvars)
 
 
-def derive_program(program: KeptProgram, types: Sequence[Type], kind: int) -> DerivedProgram | None:
+def derive_program(program: KeptProgram, types: Sequence[Type], kind: int) -> Derived | None:
     """The linearization of a program on operands of these types; those have tangents whose bit in ``kind`` is set.
 
     None where some of the linear part depends on no tangent.
     """
     active = [bool(kind >> i & 1) for i in range(len(types))]
     with observe.unobserved():
-        linearized = linearize_jaxpr(program.closed, active)
-    jaxpr = linearized.linear.jaxpr
-    linear = set(jaxpr.invars[linearized.n_res :])
+        known, linear_part, nonzero_out, n_res = linearize_jaxpr(program.closed, active)
+    jaxpr = linear_part.jaxpr
+    linear = set(jaxpr.invars[n_res:])
     for eqn in jaxpr.eqns:
         if linear.isdisjoint([v for v in eqn.invars if type(v) is not Literal]):
             return None
         linear.update(eqn.outvars)
     if any(type(v) is Literal or v not in linear for v in jaxpr.outvars):
         return None
-    return DerivedProgram(linearized, types)
+    return Derived("program", known, linear_part, nonzero_out, types)

@@ -34,7 +34,7 @@ class KeptProgram:
 
     def __init__(self, closed: ClosedJaxpr) -> None:
         self.closed = closed
-        # the operands' types, and which have a tangent -> a ``DerivedProgram``
+        # the operands' types, and which have a tangent -> a ``Derived``
         self.linearizations: dict[Any, Any] = {}
         self.out_avals = closed.out_avals
         # the types of operands and tangents -> a ``PushedProgram``

@@ -27,7 +27,7 @@ from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import HALF_LEVEL, Trace, reaching, state, under
 from minijax.errors import source_info
 from minijax.interpreters.bottom import Type, bottom
-from minijax.interpreters.derived import PASSED_ON, Derived, DerivedProgram, derive, derive_program
+from minijax.interpreters.derived import PASSED_ON, Derived, derive, derive_program
 from minijax.interpreters.jvp import DualTracer, tally_of
 from minijax.interpreters.jvp_rules import derived_once, jvp_rules, table_of
 from minijax.interpreters.kept import KeptProgram
@@ -125,7 +125,7 @@ class TangentTrace(PartialEvalTrace):
 class LinearizeTrace(Trace):
     """Applies what is derived from jvp rules, or these, and writes the tape that its main shares."""
 
-    __slots__ = ("tape", "_tangents", "on_numpy", "notes_lines", "bottom", "entering", "tally", "counted")
+    __slots__ = ("tape", "_tangents", "on_numpy", "notes_lines", "bottom", "tally", "counted")
     tally: Any  # made where somebody counts
     reaches_all = False
     resumes = False
@@ -146,16 +146,12 @@ class LinearizeTrace(Trace):
         self._tangents: TangentTrace | None = None
         # what values come down to, where that is NumPy's
         self.bottom: Any = self.tape.bottom
-        # Whether the tape has entries. Where somebody watches, it is the list of the equations.
-        self.entering = self.on_numpy or self.tape.nested
-        if self.tape.nested:  # what a derivative below notes is what this one does
+        if self.bottom is None:  # what a derivative below notes is what this one does
             for below in reversed(state.stack):
                 if type(below.trace) is LinearizeTrace:
                     self.notes_lines = self.notes_lines or below.trace.notes_lines
-                    if self.notes_lines or below.trace.tape.nested:  # it knows of those below it
+                    if self.notes_lines or below.trace.bottom is None:  # it knows of those below it
                         break
-        if not self.entering:
-            self.tape.eqns = self.tangents.eqns
 
     @property
     def tangents(self) -> TangentTrace:
@@ -223,39 +219,26 @@ class LinearizeTrace(Trace):
                 return tracer
             except (KeyError, AttributeError, TypeError, ValueError, ArithmeticError, RuntimeWarning, MemoryError):
                 pass
-            result = self.on_values(primitive, args, params)
-            if result is not None:
-                return result
-        elif self.tape.nested and not _observers and not (evaluation_watched and evaluated_singly()):
-            result = self.on_tracers(primitive, args, params)
-            if result is not None:
-                return result
-        return self.by_rule(primitive, args, params)
+        result = self.by_program(primitive, args, params)
+        return self.by_rule(primitive, args, params) if result is None else result
 
-    def write(self, derived: Derived, out: Any, residuals: Any, places: Any, source: Any) -> LinearizeTracer:
-        """The tracer of a result, its entry written on the tape if it has a tangent of its own."""
-        entries = self.tape.entries
-        tracer: LinearizeTracer = _new(LinearizeTracer)
-        tracer._trace = self
-        tracer.raw = out
-        tracer.raw_type = derived.out_type
-        tracer.aval = derived.out_aval
-        if derived.passes_on is not None:
-            tracer.place = places if type(places) is int else places[derived.passes_on]
-            return tracer
-        tracer.place = len(entries)
-        entries.append((derived, residuals, places, source))
-        return tracer
-
-    def on_values(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
-        """The result, where all operands have NumPy values and something is derived or worth deriving; else None."""
-        table = table_of(primitive, "linearizations")
+    def by_program(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
+        """The result by what is derived for the signature, or is worth deriving; None where the rule is to be run."""
+        on_numpy = self.on_numpy
+        if _followers or evaluation_watched and evaluated_singly() or self.tape.eqns is not None:
+            return None
+        if _observers and not on_numpy:
+            return None
+        table = primitive.linearizations
+        if table is None:
+            table = table_of(primitive, "linearizations")
         operands = None if table is None else self.operands(args)
         if operands is None:
             return None
         values, types, places, kind = operands
         derived = self.derived_for(primitive, table, types, kind, params)  # type: ignore[arg-type]
-        if derived is None:
+        staging = bool(state.dynamic.level)
+        if derived is None or staging and not derived.stageable:
             return None
         if _observers:
             tally = tally_of(self, self.bottom) if derived.typed_alike else None
@@ -267,152 +250,117 @@ class LinearizeTrace(Trace):
                 return tally.measured(derived, args, derived.binds, by_rule)  # type: ignore[no-any-return]
             if not known:
                 return None
-        try:
-            out, residuals = derived.forward(*values)
-        except (ArithmeticError, RuntimeWarning, MemoryError):
-            return None
-        if _observers:
-            self.tally.add(derived, args)
-            self.counted = True
-        source = None
-        if self.notes_lines:
-            source = state.source or source_info(4)
-            for x, value, type_ in zip(args, values, types, strict=True):
-                if not isinstance(x, LinearizeTracer):
-                    self.tape.know(value, type_, x)
-        return self.write(derived, out, residuals, places[0] if len(places) == 1 else tuple(places), source)
-
-    def on_tracers(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
-        """The result, where operands are tracers of other interpreters and something is derived; else None."""
-        table = primitive.linearizations
-        if table is None:
-            table = table_of(primitive, "linearizations")
-        operands = None if table is None else self.operands_above(args)
-        if operands is None:
-            return None
-        values, types, places, kind = operands
-        derived = self.derived_for(primitive, table, types, kind, params)  # type: ignore[arg-type]
-        staging = bool(state.dynamic.level)
-        if derived is None or staging and not derived.stageable:
-            return None
         source, outer_source = None, state.source
         if self.notes_lines or staging:
             source = state.source = outer_source or source_info(4)
         try:
-            out, *residuals = derived.run(values)
+            results = self.apply(derived, values, places, source)
         finally:
             state.source = outer_source
-        entries = self.tape.entries
-        tracer = _new(LinearizeTracer)
-        tracer._trace = self
-        tracer._primal = out
-        tracer.aval = derived.out_aval
-        if derived.passes_on is not None:
-            tracer.place = places[derived.passes_on]
-            return tracer
-        tracer.place = len(entries)
-        packed = residuals[0] if len(residuals) == 1 else tuple(residuals)
-        entries.append((derived, packed, places[0] if len(places) == 1 else tuple(places), source))
-        return tracer
+        if results is None:
+            return None
+        if _observers:
+            self.tally.add(derived, args)
+            self.counted = True
+        if source is not None and on_numpy:
+            for x, value, type_ in zip(args, values, types, strict=True):
+                if not isinstance(x, LinearizeTracer):
+                    self.tape.know(value, type_, x)
+        return results[0]  # type: ignore[no-any-return]
 
-    def run_program(self, program: KeptProgram, args: Sequence[Any]) -> list[Any]:
-        """The results of a kept program, by what is derived of it for its operands' types."""
-        tape = self.tape
-        # A program that somebody may see is to have the equations that rules record.
-        if self.notes_lines or state.dynamic.level or _observers or (evaluation_watched and evaluated_singly()):
-            return program.evaluate(args)
-        if self.on_numpy:
-            operands = self.operands(args)
-        else:
-            operands = self.operands_above(args) if tape.nested else None
-        if operands is None:
-            return program.evaluate(args)
-        values, types, places, kind = operands
-        key = (*types, kind)
-        derived: DerivedProgram | None = program.linearizations.get(key)
-        if derived is None:
-            derived = program.derived(program.linearizations, key, partial(derive_program, program, types, kind))
-            if derived is None:
-                return program.evaluate(args)
-        if self.on_numpy:
+    def apply(self, derived: Derived, values: Sequence[Any], places: Sequence[int], source: Any) -> list[Any] | None:
+        """The results of what is derived, on operands whose tangents are at ``places``. It is written on the tape.
+
+        None where NumPy raises: then the rule says what is wrong.
+        """
+        on_numpy = self.on_numpy
+        outs: Any
+        residuals: Any
+        if on_numpy:
             try:
                 outs, residuals = derived.forward(*values)
             except (ArithmeticError, RuntimeWarning, MemoryError):
-                return program.evaluate(args)
+                return None
+            if derived.n_out == 1:
+                outs = (outs,)
         else:
-            found = derived.run(values)
-            outs, residuals = found[: derived.n_out], tuple(found[derived.n_out :])
-            if len(residuals) == 1:
-                (residuals,) = residuals
-        first = tape.write(derived, residuals, tuple(places))
+            outs = derived.run(values)
+            residuals = outs[derived.n_out] if derived.n_res == 1 else tuple(outs[derived.n_out :])
+        first = self.tape.write(derived, residuals, places, source)
         results: list[Any] = []
-        for x, aval, type_, place in zip(outs, derived.out_avals, derived.out_types, derived.places, strict=True):
+        for x, aval, type_, place in zip(outs, derived.out_avals, derived.out_types, derived.places, strict=False):
             if place is None:
-                results.append(self.bottom.up(x, type_) if self.on_numpy else x)
+                results.append(self.bottom.up(x, type_) if on_numpy else x)
                 continue
             tracer = _new(LinearizeTracer)
             tracer._trace, tracer.aval = self, aval
             tracer.place = first + place if place >= 0 else places[-1 - place]
-            if self.on_numpy:
+            if on_numpy:
                 tracer.raw, tracer.raw_type = x, type_
             else:
                 tracer._primal = x
             results.append(tracer)
         return results
 
-    def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
-        """What ``args`` come down to: the values, their types, the places of tangents, and which have a tangent.
+    def run_program(self, program: KeptProgram, args: Sequence[Any]) -> list[Any]:
+        """The results of a kept program, by what is derived of it for its operands' types."""
+        # A program that somebody may see is to have the equations that rules record.
+        if self.notes_lines or state.dynamic.level or _observers or (evaluation_watched and evaluated_singly()):
+            return program.evaluate(args)
+        operands = None if self.tape.eqns is not None else self.operands(args)
+        if operands is None:
+            return program.evaluate(args)
+        values, types, places, kind = operands
+        key = (*types, kind)
+        derived: Derived | None = program.linearizations.get(key)
+        if derived is None:
+            derived = program.derived(program.linearizations, key, partial(derive_program, program, types, kind))
+        results = None if derived is None else self.apply(derived, values, places, None)
+        return program.evaluate(args) if results is None else results
 
-        That last is a number with a bit set for each of them. None if one does not come down to the bottom.
+    def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
+        """The values that programs are run on, their types, the places of tangents, and which have a tangent.
+
+        That last is a number with a bit set for each of them. Values are what ``args`` come down to, or what operations
+        below take. None if one does not come down to the bottom, or is no array. While a function is staged none is
+        made of a NumPy array: a jaxpr names each of the user's arrays once.
         """
         values: list[Any] = []
         types: list[Type] = []
-        places, kind = [], 0
+        places, kind, on_numpy = [], 0, self.on_numpy
         for i, x in enumerate(args):
             if type(x) is LinearizeTracer and x._trace is self:
                 places.append(x.place)
                 kind |= 1 << i
+                if not on_numpy:
+                    values.append(x._primal)
+                    types.append(x.aval)
+                    continue
                 if not hasattr(x, "raw"):
                     found = self.bottom.down(x.primal)
                     if found is None or _observers and not self.typed_alike(x):
                         return None
                     x.raw, x.raw_type = found
-                    if self.notes_lines and self.on_numpy:
+                    if self.notes_lines:
                         self.tape.know(x.raw, x.raw_type, x.primal)
                 values.append(x.raw)
                 types.append(x.raw_type)
-            else:
+            elif on_numpy:
                 found = self.bottom.down(x)
                 if found is None:
                     return None
                 values.append(found[0])
                 types.append(found[1])
-        return values, types, places, kind
-
-    def operands_above(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
-        """``operands`` where tracers of another interpreter are linearized: the values are what operations below take.
-
-        None if one is no array. While a function is staged none is made of one: a program names each of the user's
-        arrays once.
-        """
-        values: list[Any] = []
-        types: list[Type] = []
-        places, kind = [], 0
-        for i, x in enumerate(args):
-            if type(x) is LinearizeTracer and x._trace is self:
-                places.append(x.place)
-                kind |= 1 << i
-                values.append(x._primal)
-            elif isinstance(x, AnyArray):
-                values.append(x)
-            elif state.dynamic.level:
-                return None
             else:
-                try:
-                    values.append(as_array(x))
-                except (TypeError, ValueError, OverflowError):
-                    return None  # the rule will say it
-            types.append(values[-1].aval)
+                if not isinstance(x, AnyArray):
+                    if state.dynamic.level:
+                        return None
+                    try:
+                        x = as_array(x)
+                    except (TypeError, ValueError, OverflowError):
+                        return None  # the rule will say it
+                values.append(x)
+                types.append(x.aval)
         return values, types, places, kind
 
     def typed_alike(self, x: LinearizeTracer) -> bool:
@@ -444,18 +392,17 @@ class LinearizeTrace(Trace):
 
     def by_rule(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run the rule: its primals are computed as they are, and what it does with tangents is recorded."""
-        tangents, variables, entering = self.tangents, self.tape.variables, self.entering
+        tangents, tape = self.tangents, self.tape
         primals: list[Any] = []
         given: list[Any] = []
         place_of: dict[Var, int] = {}
         for x in args:
             if type(x) is LinearizeTracer and x._trace is self:
                 primals.append(x.primal)
-                var = self.tape.variable(x.place) if entering else variables[x.place]
+                var = tape.variable(x.place)
                 if type(var) is Var:
                     given.append(PartialEvalTracer(tangents, var))
-                    if entering:
-                        place_of[var] = x.place
+                    place_of[var] = x.place
                 else:  # a rule gave a constant for the tangent; or it is what holds that of a reference
                     given.append(var.val if type(var) is Residual else var)
             else:
@@ -473,12 +420,7 @@ class LinearizeTrace(Trace):
         if not primitive.multiple_results:
             if type(tangents_out) is Zero:
                 return out
-            var = tangents.atom(tangents_out)
-            if entering:
-                return self.join(out, self.recorded(first, place_of, [var])[0])
-            place = len(variables)
-            variables[place] = var
-            return LinearizeTracer(self, out, place)
+            return self.join(out, self.recorded(first, place_of, [tangents.atom(tangents_out)])[0])
         active = [type(t) is not Zero for t in tangents_out]
         out_vars = [tangents.atom(t) for t, a in zip(tangents_out, active, strict=True) if a]
         places = iter(self.recorded(first, place_of, out_vars))
@@ -486,9 +428,9 @@ class LinearizeTrace(Trace):
 
     def recorded(self, first: int, place_of: dict[Var, int], out_vars: list[Var]) -> list[int]:
         """Where on the tape ``out_vars`` are, the tangents of results that a rule has recorded from ``first`` on."""
-        eqns = self.tangents.eqns
-        if not self.entering:
+        if self.tape.eqns is not None:
             return self.tape.add_variables(out_vars)
+        eqns = self.tangents.eqns
         recorded = eqns[first:]
         del eqns[first:]
         return self.tape.add(recorded, place_of, out_vars)
@@ -501,8 +443,8 @@ class LinearizeTrace(Trace):
 
     def record_all(self) -> None:
         """From now on record every operation as equations: what a reference holds may be read by any of them."""
-        if self.entering:
-            self.on_numpy, self.entering = False, False
+        if self.tape.eqns is None:
+            self.on_numpy = False
             self.tangents.eqns = self.tape.record_all()
 
     def tangent_of(self, x: Any) -> Any:
@@ -591,7 +533,7 @@ def linearize(
         avals = []
         for out in fun(*ins):
             if type(out) is LinearizeTracer and out._trace is trace:
-                outs.append(out._primal if tape.nested else out.primal)
+                outs.append(out.primal)
                 places.append(out.place)
                 avals.append(out.aval)
             else:
@@ -604,14 +546,9 @@ def linearize(
     # Where somebody watches, rules are run, and equations are all that there is to write; but for those who only count,
     # and are given the program, with its lines.
     now = None if _observers and not observe.only_counted() else bottom()
-    if _observers and now is not None:
-        lines = True
-        if not now.carries(primals):
-            now = None
+    lines = lines or bool(_observers and now is not None)
     if now is not None and now.carries(primals):
         tape.bottom = now
-    else:
-        tape.nested = not _observers
     on_numpy = tape.bottom is not None
     if on_numpy:
         quiet_numpy()

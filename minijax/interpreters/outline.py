@@ -14,7 +14,7 @@ from typing import Any
 from minijax.core.array import LiteralArray, as_array
 from minijax.core.avals import AnyArray, ShapedArray
 from minijax.interpreters.bottom import Bottom, Type, logical
-from minijax.interpreters.derived import Linearization
+from minijax.interpreters.derived import Derived
 from minijax.interpreters.partial_eval import Residual, live_eqns
 from minijax.interpreters.tape import Recorded, Tape
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
@@ -165,7 +165,7 @@ def _is_plain_recording(entry: Any) -> bool:
     return len(live_eqns(entry.eqns, entry.out_vars)) == len(entry.eqns) and not _hold_jaxprs(entry.eqns)
 
 
-def _is_plain(derived: Linearization) -> bool:
+def _is_plain(derived: Derived) -> bool:
     """Whether the linear part is of operations on arrays that are all needed, and told by their places alone.
 
     Of a residual that is a truth value it cannot be told which array of the user's it is: NumPy has only two.

@@ -8,8 +8,7 @@ order. An entry tells how the tangent at its place, or at its place and the next
   the active operands (a number if there is one). Such an entry is all that an operation on NumPy values costs;
 - a ``Several``: the same of a kept program, which has several results.
 
-Where the values linearized are tracers of another interpreter (``nested``), residuals are values as operations see
-them.
+Where the values linearized are tracers of another interpreter, residuals are values as operations see them.
 
 In: a tape and cotangents of outputs. Out: cotangents of inputs (``transpose``); or the tape as a ``LinearProgram``
 (``program``), which is what whoever wants to see or change it gets.
@@ -31,8 +30,8 @@ from minijax.core.primitive import evaluation_watched
 from minijax.core.quiet import quiet_numpy
 from minijax.core.structural import Zero, add_any_p, zero_of
 from minijax.core.trace import state
-from minijax.interpreters.bottom import EVALUATION, Bottom, Type, bottom
-from minijax.interpreters.derived import BackwardProgram, DerivedProgram, Linearization, names_all
+from minijax.interpreters.bottom import Bottom, Type, bottom
+from minijax.interpreters.derived import BackwardProgram, Derived, names_all
 from minijax.interpreters.partial_eval import LinearProgram, Residual, dce_eqns, dce_rules
 from minijax.interpreters.transpose import Arrivals, evaluate_known, transpose_eqn, transpose_program
 from minijax.ir.evaluate import eval_closed
@@ -59,7 +58,7 @@ class Several:
 
     __slots__ = ("derived", "residuals", "places", "first")
 
-    def __init__(self, derived: DerivedProgram, residuals: Any, places: tuple[int, ...], first: int) -> None:
+    def __init__(self, derived: Derived, residuals: Any, places: tuple[int, ...], first: int) -> None:
         self.derived = derived
         self.residuals = residuals
         self.places = places
@@ -70,7 +69,7 @@ class Tape:
     """A linearized function: the entries, and where the tangents of its outputs are (None for a zero)."""
 
     __slots__ = (
-        *("entries", "variables", "arrays", "eqns", "mixed", "bottom", "nested"),
+        *("entries", "variables", "arrays", "eqns", "mixed", "bottom"),
         *("n_in", "out_places", "out_avals", "name", "_program", "_needed"),
     )
 
@@ -88,10 +87,8 @@ class Tape:
         self.name = name
         # whether some recorded equations have no linear operand
         self.mixed = False
-        # where the NumPy values that entries keep are
+        # where the NumPy values that entries keep are; None where they keep values as operations see them
         self.bottom: Bottom | None = None
-        # whether entries keep values as operations see them
-        self.nested = False
         self._program: LinearProgram | None = None
         self._needed: list[int] | None = None
 
@@ -119,14 +116,14 @@ class Tape:
             self.entries.extend([None] * (len(new) - 1))
         return [known[v] for v in out_vars]
 
-    def write(self, derived: DerivedProgram, residuals: Any, places: tuple[int, ...]) -> int:
+    def write(self, derived: Derived, residuals: Any, places: Sequence[int], source: Any = None) -> int:
         """Write down a program whose active operands' tangents are at ``places``; the place of its first tangent."""
         entries = self.entries
         first, computed = len(entries), len(derived.tangents)
         if computed == 1:
-            entries.append((derived, residuals, places[0] if len(places) == 1 else places, None))
+            entries.append((derived, residuals, places[0] if len(places) == 1 else tuple(places), source))
         elif computed:
-            entries.append(Several(derived, residuals, places, first))
+            entries.append(Several(derived, residuals, tuple(places), first))
             entries.extend([None] * (computed - 1))
         return first
 
@@ -134,9 +131,8 @@ class Tape:
         """Turn all entries into equations, to which whoever writes the tape adds from now on."""
         for place in range(len(self.entries)):
             self.variable(place)
-        self.eqns = self._all_equations()
+        self.eqns = self.equations()
         del self.entries[self.n_in :]
-        self.nested = False  # that is about entries
         return self.eqns
 
     def add_variables(self, out_vars: Sequence[Var]) -> list[int]:
@@ -179,11 +175,11 @@ class Tape:
             found = self.arrays[key] = value, self.bottom.up(value, type_)
         return found[1]
 
-    def residuals(self, derived: Linearization, packed: Any) -> list[Any]:
+    def residuals(self, derived: Derived, packed: Any) -> list[Any]:
         """The residuals of an entry, as operations see them."""
         types = derived.residual_types
         values = (packed,) if len(types) == 1 else packed or ()
-        if self.nested:
+        if self.bottom is None:
             return [*values]
         return [*map(self.residual, values, types)]
 
@@ -216,17 +212,18 @@ class Tape:
     def program(self) -> LinearProgram:
         """The tape as equations."""
         if self._program is None:
-            eqns = self._all_equations() if self.eqns is None else self.eqns
             outs = [
                 zero_of(aval) if place is None else self.variable(place)
                 for place, aval in zip(self.out_places, self.out_avals, strict=True)
             ]
             in_vars = [self.variables[i] for i in range(self.n_in)]
-            self._program = LinearProgram(in_vars, eqns, outs, self.name, self.mixed)
+            self._program = LinearProgram(in_vars, self.equations(), outs, self.name, self.mixed)
         return self._program
 
-    def _all_equations(self) -> list[JaxprEqn]:
+    def equations(self) -> list[JaxprEqn]:
         """The linear equations of all entries."""
+        if self.eqns is not None:
+            return self.eqns
         eqns: list[JaxprEqn] = []
         for place, entry in enumerate(self.entries):
             if type(entry) is Recorded:
@@ -238,7 +235,7 @@ class Tape:
         return eqns
 
     def _equations(
-        self, first: int, derived: Linearization, residuals: Any, places: Any, source: Any
+        self, first: int, derived: Derived, residuals: Any, places: Any, source: Any
     ) -> list[JaxprEqn]:
         """The linear equations of an entry."""
         atoms: list[Any] = [*map(Residual, derived.linear.consts), *map(Residual, self.residuals(derived, residuals))]
@@ -311,8 +308,8 @@ class Tape:
 
     def transpose(self, cts: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs, given those of the outputs; either may be symbolic zeros."""
-        if self.nested and not watched() and not (self.mixed and state.dynamic.level):
-            return _NestedBackwardRun(self, EVALUATION).run(cts)
+        if self.bottom is None and self.eqns is None and not watched() and not (self.mixed and state.dynamic.level):
+            return _BackwardRun(self, None).run(cts)
         now = self.bottom_now(counted=True)
         if now is None:
             return transpose_program(self.program(), cts)
@@ -413,31 +410,46 @@ class _ForwardRun:
 
 
 class _BackwardRun:
-    """One run backwards over a tape, on NumPy values as far as there are.
+    """One run backwards over a tape, on NumPy values as far as there are: none where ``bottom`` is None.
 
     ``cts[place]`` is the cotangent of the tangent there: a NumPy value of type ``types[place]``, or anything else that
     operations take, where that is None. It is None where no cotangent has arrived.
     """
 
-    def __init__(self, tape: Tape, bottom: Bottom) -> None:
+    def __init__(self, tape: Tape, bottom: Bottom | None) -> None:
         self.tape = tape
-        self.bottom = bottom
+        self.bottom: Any = bottom
         self.cts: list[Any] = [None] * len(tape.entries)
         self.types: list[Type | None] = [None] * len(tape.entries)
         # what counts the operations that programs stand for, while somebody does
         self.tally: Any = None
-        if observe.observers:
+        if observe.observers and bottom is not None:
             tally = late.public("minijax.core.counting", "Tally")
-            self.tally = tally(tuple([axis.level for axis in self.bottom.axes]))
+            self.tally = tally(tuple([axis.level for axis in bottom.axes]))
 
     def run(self, seeds: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs."""
+        outer_source = state.source
+        try:
+            self.go_back(seeds)
+        finally:
+            state.source = outer_source
+        return self.found()
+
+    def go_back(self, seeds: Sequence[Any]) -> None:
+        """Go back over all entries."""
         tape, cts, types = self.tape, self.cts, self.types
         entries, arrive = tape.entries, self.arrive
         runs = None if self.tally is None else self.tally.runs
         for place, seed in zip(tape.out_places, seeds, strict=True):
             if place is not None and type(seed) is not Zero:
-                if type(seed) is LiteralArray and cts[place] is None and runs is None and hasattr(seed, "_np"):
+                if (
+                    type(seed) is LiteralArray
+                    and cts[place] is None
+                    and runs is None
+                    and self.bottom is not None
+                    and hasattr(seed, "_np")
+                ):
                     cts[place], types[place] = seed._np, seed.aval  # a gradient's one
                 else:
                     arrive(place, seed)
@@ -458,7 +470,7 @@ class _BackwardRun:
                 function, slots, new_types, *_ = derived.backward[ct_type]
             except KeyError:
                 if ct_type is None:
-                    self.by_rules([ct], at, *entry)
+                    self.on_values([ct], get_aval(ct), at, *entry)
                     cts[at] = None
                     continue
                 function, slots, new_types, *_ = derived.transposed(ct_type)
@@ -482,18 +494,16 @@ class _BackwardRun:
                     cts[place] = old + new
                 else:
                     arrive(place, self.bottom.up(new, new_type))
-        return self.found()
 
     def found(self) -> list[Any]:
         """The cotangents of the inputs, symbolic zeros where none has arrived."""
-        up = self.bottom.up
         made = []
         for place in range(self.tape.n_in):
             ct, type_ = self.cts[place], self.types[place]
             if ct is None:
                 ct = zero_of(self.tape.variables[place].aval)
             elif type_ is not None:
-                ct = up(ct, type_)
+                ct = self.bottom.up(ct, type_)
             made.append(ct)
         return made
 
@@ -528,7 +538,8 @@ class _BackwardRun:
         """Add ``ct`` to the cotangent at ``place``."""
         if self.cts[place] is not None:
             ct = add_any_p.bind(self.value(place), ct)
-        if observe.observers and type(ct) is LiteralArray:  # rules may convert a number without an operation
+        # rules may convert a number that is written inline without an operation
+        if self.bottom is None or observe.observers and type(ct) is LiteralArray:
             self.cts[place], self.types[place] = ct, None
         else:
             self.cts[place], self.types[place] = self.bottom.down(ct, fetch=False) or (ct, None)
@@ -549,7 +560,9 @@ class _BackwardRun:
             return
         key = tuple(self.types[first:end])  # None where no cotangent has arrived
         if observe.observers or key.count(None) > len(cts) - len(given):
-            self.by_rules([*map(self.take, range(first, end))], first, derived, entry.residuals, places, None)
+            cts = [*map(self.take, range(first, end))]
+            key = tuple([None if ct is None else get_aval(ct) for ct in cts])
+            self.on_values(cts, key, first, derived, entry.residuals, places, None)
             return
         program = derived.backward.get(key) or derived.transposed(key)
         function, slots, types = program.function, program.slots, program.types
@@ -563,11 +576,36 @@ class _BackwardRun:
             else:
                 self.arrive(place, self.bottom.up(new, type_))
 
+    def on_values(
+        self, cts: Sequence[Any], key: Any, first: int, derived: Derived, residuals: Any, places: Any, source: Any
+    ) -> None:
+        """Go back over an entry on values that are not NumPy's, ``cts`` of types ``key``, None for a zero."""
+        if self.bottom is not None:
+            self.by_rules(cts, first, derived, residuals, places, source)
+            return
+        found = derived.backward.get(key) or derived.transposed(key)
+        at = [places if type(places) is int else places[slot] for slot in found.slots]
+        values = [*self.tape.residuals(derived, residuals), *[ct for ct in cts if ct is not None]]
+        if source is not None:
+            state.source = transposed(source, derived.name)
+        news: Iterable[Any]
+        if state.dynamic.level:
+            if not (derived.stageable and names_all(found.program.closed)):
+                self.by_rules(cts, first, derived, residuals, places, source)
+                return
+            # a sum is written into a jaxpr where rules write it: among the equations of the program
+            summed = len(at) > len({*at}) or any([self.cts[place] is not None for place in at[:-1]])
+            news = found.program.parts(values, found.arrivals) if summed else found.program.run(values)
+        else:
+            news = found.program.run(values)
+        for place, new in zip(at, news, strict=True):
+            self.arrive(place, new)
+
     def by_rules(
         self,
         cts: Sequence[Any],
         first: int,
-        derived: Linearization,
+        derived: Derived,
         residuals: Any,
         places: Any,
         source: Any,
@@ -619,74 +657,3 @@ class _BackwardRun:
                 transpose_eqn(eqn, known, ct_of)
         finally:
             state.source = outer_source
-
-
-class _NestedBackwardRun(_BackwardRun):
-    """One run backwards over a tape that keeps values as operations see them: programs run as whole operations.
-
-    ``cts[place]`` is what operations take; ``types`` stays None.
-    """
-
-    def run(self, seeds: Sequence[Any]) -> list[Any]:
-        tape, cts = self.tape, self.cts
-        entries = tape.entries
-        for place, seed in zip(tape.out_places, seeds, strict=True):
-            if place is not None and type(seed) is not Zero:
-                self.arrive(place, seed)
-        outer_source = state.source
-        try:
-            for at in range(len(entries) - 1, tape.n_in - 1, -1):
-                entry = entries[at]
-                if type(entry) is tuple:
-                    ct = cts[at]
-                    if ct is not None:
-                        cts[at] = None
-                        self.backward(get_aval(ct), [ct], at, *entry)
-                elif type(entry) is Several:
-                    self.several(entry)
-                elif entry is not None:
-                    self.recorded(entry)
-        finally:
-            state.source = outer_source
-        return self.found()
-
-    def several(self, entry: Several) -> None:
-        first, end = entry.first, entry.first + len(entry.derived.tangents)
-        cts = self.cts[first:end]
-        self.cts[first:end] = [None] * len(cts)
-        if any([ct is not None for ct in cts]):
-            key = tuple([None if ct is None else get_aval(ct) for ct in cts])
-            self.backward(key, cts, first, entry.derived, entry.residuals, entry.places, None)
-
-    def backward(
-        self,
-        key: Any,
-        cts: Sequence[Any],
-        first: int,
-        derived: Linearization,
-        residuals: Any,
-        places: Any,
-        source: Any,
-    ) -> None:
-        """Go back over an entry, given the cotangents ``cts`` of types ``key`` of its results, None for a zero."""
-        found = derived.backward.get(key) or derived.transposed(key)
-        at = [places if type(places) is int else places[slot] for slot in found.slots]
-        values = [*self.tape.residuals(derived, residuals), *[ct for ct in cts if ct is not None]]
-        if source is not None:
-            state.source = transposed(source, derived.name)
-        news: Iterable[Any]
-        if state.dynamic.level:
-            if not (derived.stageable and names_all(found.program.closed)):
-                self.by_rules(cts, first, derived, residuals, places, source)
-                return
-            # a sum is written into a jaxpr where rules write it: among the equations of the program
-            summed = len(at) > len({*at}) or any([self.cts[place] is not None for place in at[:-1]])
-            news = found.program.parts(values, found.arrivals) if summed else found.program.run(values)
-        else:
-            news = found.program.run(values)
-        for place, new in zip(at, news, strict=True):
-            self.arrive(place, new)
-
-    def arrive(self, place: int, ct: Any) -> None:
-        old = self.cts[place]
-        self.cts[place] = ct if old is None else add_any_p.bind(old, ct)

@@ -241,7 +241,7 @@ class ReverseLevel(Level):
 
     def _equations(self) -> list[JaxprEqn]:
         trace: Any = self.mains[0].trace
-        found: list[JaxprEqn] = (trace.tangents if isinstance(trace, LinearizeTrace) else trace).eqns
+        found: list[JaxprEqn] = trace.tape.equations() if isinstance(trace, LinearizeTrace) else trace.eqns
         return found
 
     def worth(self, tracer: Tracer) -> Any:
