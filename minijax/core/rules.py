@@ -68,6 +68,17 @@ class ReplaceableRules(RuleTable):
             forget()
 
 
+def depends_on_types(rule: Rule) -> Rule:
+    """Mark a jvp rule as one that is run once per signature; its derivative programs are then kept. Returns ``rule``.
+
+    Mark a rule if what it computes depends only on the types of its operands and on the parameters. The transpose rules
+    of the operations it applies to tangents must be of the same kind. Such a rule must not print, read the values of
+    its operands, or read Python state that changes. A rule without this mark is run at every call.
+    """
+    rule.depends_on_types = True  # type: ignore[attr-defined]
+    return rule
+
+
 class DerivedRule:
     """A rule derived from another library's rule. Views show the other library's rule.
 

@@ -5,8 +5,9 @@ rule (``staged_rule``), from which linearization is derived too (``interpreters.
 values that does the same (``Pushforward``). So a rule is written once, run once for each signature, and gone through no
 more at each call.
 
-That is right for a rule that computes with its operands and asks no more of them than their types, as those of the
-primitives in ``ops`` do: ``derives`` says which. What others write may print, or look at values: it is run.
+That is right for a rule that asks no more of its operands than their types: those of the primitives in ``ops``, and
+what an author has marked (``core.rules.depends_on_types``). Any other rule may print or read values: it is run at every
+call.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from minijax.core.primitive import MAX_SIGNATURES, Primitive
 from minijax.core.rules import ReplaceableRules
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import state
-from minijax.errors import is_user_file
 from minijax.interpreters.bottom import Type, logical, staged_on
 from minijax.interpreters.stage import stage
-from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ir.jaxpr import ClosedJaxpr, is_effectful
 
 jvp_rules = ReplaceableRules(
     "jvp",
@@ -39,15 +39,12 @@ WORTH_DERIVING = 4
 
 
 def derives(primitive: Primitive) -> bool:
-    """Whether the jvp rule of ``primitive`` depends on its operands' types alone, so that what is derived is kept."""
-    # a function that was typed at a prompt may be of no module
-    module = getattr(jvp_rules.get(primitive), "__module__", None) or ""
+    """Whether the jvp rule of ``primitive`` is run once per signature, and what is derived of it is kept."""
     return (
-        not primitive.multiple_results
+        getattr(jvp_rules.get(primitive), "depends_on_types", False)
+        and not primitive.multiple_results
         and primitive.keeps_signatures
         and not primitive.takes_refs
-        and module.startswith("minijax.ops.")
-        and not is_user_file(primitive.defined_in)
     )
 
 
@@ -132,7 +129,8 @@ def staged_rule(
     finally:
         state.source = outer_source
     # the types of integers that a rule makes by itself depend on whether 64-bit types are enabled
-    if not has_tangent or any(v.aval.dtype.kind in "iu" for eqn in closed.eqns for v in eqn.outvars):
+    makes_integers = any(v.aval.dtype.kind in "iu" for eqn in closed.eqns for v in eqn.outvars)
+    if not has_tangent or makes_integers or any(map(is_effectful, closed.eqns)):
         return None
     return StagedRule(closed, stages_values)
 

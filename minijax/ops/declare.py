@@ -11,6 +11,7 @@ from typing import Any
 
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
+from minijax.core.rules import depends_on_types
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.transpose import transpose_rules
@@ -68,13 +69,13 @@ def declare(
     if transpose is not None:
         deflinear(p, transpose)
     if jvp is not None:
-        jvp_rules[p] = jvp
+        jvp_rules[p] = depends_on_types(jvp)
     elif derivative is NO_DERIVATIVE:
         jvp_rules.holes[p] = NONE_IN_JAX
     elif derivative is ZERO:
         jvp_rules[p] = zero_jvp(p)
     elif derivative is not None:
-        jvp_rules[p] = nary_jvp(p, derivative if isinstance(derivative, list) else [derivative])
+        jvp_rules[p] = depends_on_types(nary_jvp(p, derivative if isinstance(derivative, list) else [derivative]))
     if transpose is None:
         why = "its derivative is zero, nothing is transposed" if derivative is ZERO else "not linear"
         transpose_rules.holes[p] = why

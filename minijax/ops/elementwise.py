@@ -24,6 +24,7 @@ from minijax.core import dtypes, structural
 from minijax.core.array import LiteralArray, get_aval
 from minijax.core.avals import ShapedArray, division, dtype_name, over_mesh_of
 from minijax.core.primitive import Primitive
+from minijax.core.rules import depends_on_types
 from minijax.core.structural import UndefinedPrimal, Zero
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp_rules
@@ -136,6 +137,7 @@ _mul: Callable[..., Any] = mul_p.bind
 
 
 def _sum_jvp(primitive: Any, right: Callable[[Any], Any]) -> Callable[..., Any]:
+    @depends_on_types
     def sum_or_difference_jvp(primals: Any, tangents: Any) -> Any:
         ans = primitive.bind(*primals)
         s, t = tangents

@@ -21,6 +21,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, division, dtype_name
 from minijax.core.primitive import Primitive
+from minijax.core.rules import depends_on_types
 from minijax.core.structural import (
     UndefinedPrimal,
     Zero,
@@ -192,6 +193,7 @@ def nary_jvp(primitive: Primitive, derivatives: Sequence[Derivative | None]) -> 
 def zero_jvp(primitive: Primitive) -> Callable[..., Any]:
     """The jvp rule of a piecewise constant function."""
 
+    @depends_on_types
     def constant_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         ans = primitive.bind(*primals, **params)
         return ans, zero_of(get_aval(ans))
@@ -283,7 +285,7 @@ def elementwise(
             jvp_rules.holes[p] = NONE_IN_JAX
             transpose_rules.holes[p] = "it has no derivative"
     else:
-        jvp_rules[p] = nary_jvp(p, derivatives)
+        jvp_rules[p] = depends_on_types(nary_jvp(p, derivatives))
         transpose_rules.holes[p] = "not linear"
     return p
 
@@ -357,8 +359,11 @@ def is_row(name: str, value: Any) -> bool:
     return getattr(value, "__module__", None) == LAX and value.__name__ == name
 
 
-def deflinear(primitive: Primitive, transpose: Callable[..., Any]) -> None:
-    """Make ``primitive`` linear in all its operands, with the rule ``transpose(ct, *args, **params)``."""
+def deflinear(primitive: Primitive, transpose: Callable[..., Any], by_types: bool = True) -> None:
+    """Make ``primitive`` linear in all its operands, with the rule ``transpose(ct, *args, **params)``.
+
+    ``by_types`` says that ``transpose`` depends on types alone: see ``core.rules.depends_on_types``.
+    """
 
     def linear_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         ans = primitive.bind(*primals, **params)
@@ -371,13 +376,18 @@ def deflinear(primitive: Primitive, transpose: Callable[..., Any]) -> None:
             return [Zero(x.aval) if type(x) is UndefinedPrimal else None for x in args]
         return transpose(ct, *args, **params)
 
-    jvp_rules[primitive] = linear_jvp
+    jvp_rules[primitive] = depends_on_types(linear_jvp) if by_types else linear_jvp
     transpose_rules[primitive] = linear_transpose
     transpose_rules.holes.pop(primitive, None)
 
 
-def defbilinear(primitive: Primitive, left: Callable[..., Any], right: Callable[..., Any]) -> None:
-    """Make ``primitive`` linear in each of two operands: ``left(ct, x, y)`` and ``right`` give their cotangents."""
+def defbilinear(
+    primitive: Primitive, left: Callable[..., Any], right: Callable[..., Any], by_types: bool = True
+) -> None:
+    """Make ``primitive`` linear in each of two operands: ``left(ct, x, y)`` and ``right`` give their cotangents.
+
+    ``by_types`` says that these depend on types alone: see ``core.rules.depends_on_types``.
+    """
 
     def bilinear_transpose(ct: Any, x: Any, y: Any, **params: Any) -> Any:
         if type(x) is UndefinedPrimal:
@@ -388,12 +398,13 @@ def defbilinear(primitive: Primitive, left: Callable[..., Any], right: Callable[
             return [left(ct, x, y, **params), None]
         return [None, right(ct, x, y, **params)]
 
-    jvp_rules[primitive] = nary_jvp(
+    made = nary_jvp(
         primitive,
         [
             lambda g, ans, x, y, **params: primitive.bind(g, y, **params),
             lambda g, ans, x, y, **params: primitive.bind(x, g, **params),
         ],
     )
+    jvp_rules[primitive] = depends_on_types(made) if by_types else made
     transpose_rules[primitive] = bilinear_transpose
     transpose_rules.holes.pop(primitive, None)

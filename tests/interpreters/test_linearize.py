@@ -18,7 +18,7 @@ import minijax
 import minijax.numpy as jnp
 from minijax.core.primitive import Primitive
 from minijax.core.trace import state
-from minijax.interpreters import ad
+from minijax.interpreters import ad, batching
 from minijax.interpreters import jvp_rules as rules
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.elementwise import sin_p
@@ -227,6 +227,41 @@ def test_the_rule_of_another_author_is_run_at_each_call() -> None:
     with use_direct_linearize(True):
         assert [float(minijax.grad(double.bind)(x)) for x in (1.0, 2.0, 3.0)] == [2.0, 2.0, 2.0]
     assert ran == [1.0, 2.0, 3.0]
+
+
+def test_the_marked_rule_of_another_author_is_run_once_for_a_signature() -> None:
+    """Its derivatives are then those of the rule, whatever interprets them."""
+    ran = []
+    cube = Primitive("cube")
+    cube.def_impl(lambda x: x * x * x)
+    cube.def_abstract_eval(lambda x: x)
+    batching.primitive_batchers[cube] = lambda args, dims: (cube.bind(*args), dims[0])
+
+    def cube_jvp(primals: Any, tangents: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        ran.append(x)
+        return cube.bind(x), t * (x * x * 3.0)
+
+    def results() -> list[Any]:
+        grad = minijax.grad(cube.bind)
+        return [
+            float(grad(2.0)),
+            float(minijax.jvp(cube.bind, (2.0,), (1.0,))[1]),
+            float(minijax.grad(grad)(2.0)),
+            np.asarray(minijax.vmap(grad)(jnp.arange(3.0))).tolist(),
+            str(minijax.make_jaxpr(grad)(2.0)),
+        ]
+
+    ad.primitive_jvps[cube] = cube_jvp
+    with use_direct_linearize(True):
+        expected = results()
+        assert expected[:3] == [12.0, 12.0, 12.0]
+        ad.primitive_jvps[cube] = ad.depends_on_types(cube_jvp)
+        for _ in range(8):
+            assert results() == expected
+        ran.clear()
+        assert results() == expected
+    assert not ran
 
 
 def test_a_replaced_rule_counts_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
