@@ -16,7 +16,7 @@ In: a tape and cotangents of outputs. Out: cotangents of inputs (``transpose``);
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -429,15 +429,6 @@ class _BackwardRun:
 
     def run(self, seeds: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs."""
-        outer_source = state.source
-        try:
-            self.go_back(seeds)
-        finally:
-            state.source = outer_source
-        return self.found()
-
-    def go_back(self, seeds: Sequence[Any]) -> None:
-        """Go back over all entries."""
         tape, cts, types = self.tape, self.cts, self.types
         entries, arrive = tape.entries, self.arrive
         runs = None if self.tally is None else self.tally.runs
@@ -494,6 +485,7 @@ class _BackwardRun:
                     cts[place] = old + new
                 else:
                     arrive(place, self.bottom.up(new, new_type))
+        return self.found()
 
     def found(self) -> list[Any]:
         """The cotangents of the inputs, symbolic zeros where none has arrived."""
@@ -586,20 +578,24 @@ class _BackwardRun:
         found = derived.backward.get(key) or derived.transposed(key)
         at = [places if type(places) is int else places[slot] for slot in found.slots]
         values = [*self.tape.residuals(derived, residuals), *[ct for ct in cts if ct is not None]]
+        staging = bool(state.dynamic.level)
+        if staging and not (derived.stageable and names_all(found.program.closed)):
+            self.by_rules(cts, first, derived, residuals, places, source)
+            return
+        # a sum is written into a jaxpr where rules write it: among the equations of the program
+        summed = len(at) > len({*at}) or any([self.cts[place] is not None for place in at])
+        outer_source = state.source
         if source is not None:
             state.source = transposed(source, derived.name)
-        news: Iterable[Any]
-        if state.dynamic.level:
-            if not (derived.stageable and names_all(found.program.closed)):
-                self.by_rules(cts, first, derived, residuals, places, source)
-                return
-            # a sum is written into a jaxpr where rules write it: among the equations of the program
-            summed = len(at) > len({*at}) or any([self.cts[place] is not None for place in at[:-1]])
-            news = found.program.parts(values, found.arrivals) if summed else found.program.run(values)
-        else:
-            news = found.program.run(values)
-        for place, new in zip(at, news, strict=True):
-            self.arrive(place, new)
+        try:
+            for place, new in zip(
+                at,
+                found.program.parts(values, found.arrivals) if staging and summed else found.program.run(values),
+                strict=True,
+            ):
+                self.arrive(place, new)
+        finally:
+            state.source = outer_source
 
     def by_rules(
         self,
