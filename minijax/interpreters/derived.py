@@ -19,11 +19,11 @@ from minijax.core.primitive import Primitive
 from minijax.core.structural import add_tangents
 from minijax.core.trace import state
 from minijax.interpreters.bottom import Type, logical, stage_on, staged_on
-from minijax.interpreters.flat_code import backward_function, forward_function, linear_function, results_function
 from minijax.interpreters.jvp_rules import staged_rule
 from minijax.interpreters.kept import KeptProgram
 from minijax.interpreters.linear_parts import linearize_jaxpr
 from minijax.interpreters.partial_eval import partial_eval_jaxpr
+from minijax.interpreters.program import backward_function, forward_function, linear_function, results_function
 from minijax.interpreters.transpose import Arrivals, transpose_eqn
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Literal

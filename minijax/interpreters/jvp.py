@@ -405,5 +405,5 @@ def pushed(closed: ClosedJaxpr, types: Sequence[Type], tangent_types: Sequence[T
         made, active = jvp_jaxpr(closed, [t is not None for t in tangent_types])
         # tangents may differ from the primals in weakness, and in what is mapped
         at_bottom, out_types = stage_on(lambda *values: eval_closed(made, *values), given, "program", "rule vmap")
-    function = late.public("minijax.interpreters.flat_code", "results_function")(at_bottom)
+    function = late.public("minijax.interpreters.program", "results_function")(at_bottom)
     return PushedProgram(function, closed.out_avals, out_types, active)

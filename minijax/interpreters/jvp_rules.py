@@ -168,7 +168,7 @@ def pushforward(
             return None
         given = [*types, *[t for t in tangent_types if t is not None]]
         closed, out_types = staged_on(staged.closed, given, primitive.name)
-        function = late.public("minijax.interpreters.flat_code", "forward_function")(closed)
+        function = late.public("minijax.interpreters.program", "forward_function")(closed)
         out_type, tangent_type = out_types
         return Pushforward(function, staged.closed.out_avals[0], out_type, tangent_type, {})
 

@@ -22,8 +22,8 @@ from minijax.core import observe
 from minijax.core.array import Array, CommittedArray
 from minijax.core.primitive import evaluation_watched
 from minijax.core.trace import Tracer, state
-from minijax.interpreters.flat_code import results_function
 from minijax.interpreters.jvp_rules import derived_once
+from minijax.interpreters.program import results_function
 from minijax.interpreters.vmap import AxisData, vmap_jaxpr
 from minijax.ir.evaluate import bind_eqn, eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Literal

@@ -1,15 +1,18 @@
-"""Jaxprs run on NumPy without the interpreter stack: what loops outside ``jit`` do step after step.
+"""Jaxprs as Python functions of NumPy values: one statement for each equation, no interpreter and no loop.
 
-In: a jaxpr. Out: a ``NumPyProgram``, a flat list of steps, each a closure that reads values from numbered slots,
-applies one NumPy rule, and writes the result to a slot. There are no ``Array``s, no types and no traces in between, so
-a step costs little more than NumPy's own call. Invariant: values are NumPy's, of exactly the types that the jaxpr says.
+In: a jaxpr. Out: a function whose body is ``v1 = f1(x0)``, ``v2 = f2(v1, c1)``, ... There are no ``Array``s, no types
+and no traces in between, so a call of it costs little more than the NumPy calls in it. Loops outside ``jit`` run such
+functions (``NumPyProgram``), and so do the parts of a derivative rule (``interpreters.derived``). Invariant: values are
+NumPy's, of exactly the types that the jaxpr says.
 
-Calls (``jit``) are written into the list; a primitive that is a loop or a branch itself may give the function of NumPy
-values that runs it (``program_makers``); whatever has neither that nor a NumPy rule is bound as usual.
+Calls (``jit``) are written into the function; a primitive that is a loop or a branch itself may give the function of
+NumPy values that runs it (``program_makers``); whatever has neither that nor a NumPy rule is bound as usual.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,9 +21,8 @@ import numpy as np
 from minijax.core.array import Array
 from minijax.core.primitive import Primitive
 from minijax.interpreters.evaluate import SCALAR_RULES, numpy_function, numpy_rules
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effectful
-
-Step = Callable[[list[Any]], None]
+from minijax.interpreters.partial_eval import live_eqns
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 # primitive -> maker(**params), giving (function of NumPy values to a list of NumPy values, what a call weighs)
 program_makers: dict[Primitive, Callable[..., tuple[Callable[..., list[Any]], int]]] = {}
@@ -39,74 +41,164 @@ AGAIN_WORTH_COMPILING = 1_000
 # How many rounds a ``while`` inside another loop is taken to have, where the work ahead is estimated.
 ASSUMED_ROUNDS = 10
 
-class NumPyProgram:
-    """A ``ClosedJaxpr`` ready to be run on NumPy values, once or many times (also in several threads).
+# What Python writes as operators: on scalars and arrays alike, a statement of its own costs less than a call.
+_OPERATORS = {
+    np.add: "{} + {}",
+    np.subtract: "{} - {}",
+    np.multiply: "{} * {}",
+    np.negative: "-{}",
+    operator.add: "{} + {}",
+    operator.sub: "{} - {}",
+    operator.mul: "{} * {}",
+    operator.neg: "-{}",
+}
 
-    ``frame()`` makes the list of slots of one run; the inputs are its first ones. After the ``steps`` have been applied
-    to it, the outputs are in the slots ``outputs``. ``weight`` is the work of one run, in NumPy calls.
+
+class _Writer:
+    """The statements written so far, and the objects that they name. ``weight`` is their work, in NumPy calls."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.weight = 0
+        # NumPy ascribes its warnings to the module that calls it: see ``interpreters.evaluate``
+        self.names: dict[str, Any] = {"__name__": __name__}
+        self.variables = 0
+        # the variables whose values nobody reads any more: they are written to again, and big values are let go of
+        self.free: list[str] = []
+
+    def name(self, value: Any) -> str:
+        """A name for ``value``."""
+        name = f"k{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def variable(self) -> str:
+        """A variable for a result."""
+        if self.free:
+            return self.free.pop()
+        self.variables += 1
+        return f"v{self.variables}"
+
+    def program(self, closed: ClosedJaxpr, inputs: Sequence[str]) -> list[str]:
+        """Write ``closed`` with ``inputs`` for its inputs, without its dead equations; what its results are called.
+
+        What is computed twice is so once: a derivative of derivatives has the same sine in each of them.
+        """
+        jaxpr = without_repetition(closed.jaxpr)
+        called = dict(zip(jaxpr.invars, inputs, strict=True))
+        for var, const in zip(jaxpr.constvars, closed.consts, strict=True):
+            called[var] = self.name(const._value() if isinstance(const, Array) else np.asarray(const))
+
+        def atom(v: Any) -> str:
+            return self.name(number(v)) if type(v) is Literal else called[v]
+
+        eqns = live_eqns(jaxpr.eqns, jaxpr.outvars)
+        last_use = {v: eqn for eqn in eqns for v in eqn.invars if type(v) is not Literal}
+        for v in jaxpr.outvars:
+            last_use.pop(v, None)
+        made: set[Var] = set()
+        for eqn in eqns:
+            operands = [atom(v) for v in eqn.invars]
+            inner = called_jaxprs.get(eqn.primitive)
+            if inner is not None:
+                made.difference_update(eqn.invars)  # a result may be an operand, in the same variable
+                called.update(zip(eqn.outvars, self.program(eqn.params[inner], operands), strict=True))
+                continue
+            for v in eqn.invars:
+                if v in made and last_use.get(v) is eqn:
+                    made.discard(v)
+                    self.free.append(called[v])
+            called.update(zip(eqn.outvars, self.equation(eqn, operands), strict=True))
+            made.update([v for v in eqn.outvars if v in last_use])
+        return [atom(v) for v in jaxpr.outvars]
+
+    def equation(self, eqn: JaxprEqn, operands: list[str]) -> list[str]:
+        """Write ``eqn``; what its results are called."""
+        function, weight = numpy_call(eqn)
+        self.weight += weight
+        results = [self.variable() for _ in eqn.outvars]
+        # the operators of extension types (bfloat16) are slower than their ufuncs
+        plain = all(v.aval.dtype.kind in "fiuc" for v in eqn.invars)
+        written = _OPERATORS.get(function) if plain else None
+        call = written.format(*operands) if written else f"{self.name(function)}({', '.join(operands)})"
+        self.lines.append(f"{', '.join(results)}{',' if eqn.primitive.multiple_results else ''} = {call}")
+        return results
+
+    def function(self, parameters: Sequence[str], result: str) -> Callable[..., Any]:
+        """The function of ``parameters`` that runs what was written and returns ``result``."""
+        body = "".join(f"    {line}\n" for line in [*self.lines, f"return {result}"])
+        code = compile(f"def program({', '.join(parameters)}):\n{body}", f"<{__name__}>", "exec")
+        exec(code, self.names)
+        made: Callable[..., Any] = self.names["program"]
+        return made
+
+
+def packed(names: Sequence[str]) -> str:
+    """Several values as one: None, the value itself, or a tuple."""
+    return "None" if not names else names[0] if len(names) == 1 else f"({', '.join(names)})"
+
+
+def forward_function(closed: ClosedJaxpr, instead: Any = None) -> Callable[..., Any]:
+    """``(*values) -> (first result, the others packed)``; if there are no others, ``instead``."""
+    writer = _Writer()
+    parameters = [f"x{i}" for i in range(len(closed.jaxpr.invars))]
+    first, *others = writer.program(closed, parameters)
+    return writer.function(parameters, f"{first}, {packed(others) if others else writer.name(instead)}")
+
+
+def results_function(closed: ClosedJaxpr, n: int | None = None) -> Callable[..., Any]:
+    """``(*values) -> results``, a tuple; with ``n``, the first ``n`` results as a tuple, and the others packed."""
+    writer = _Writer()
+    parameters = [f"x{i}" for i in range(len(closed.jaxpr.invars))]
+    results = writer.program(closed, parameters)
+    whole = f"({''.join(f'{name}, ' for name in results[:n])})"
+    return writer.function(parameters, whole if n is None else f"{whole}, {packed(results[n:])}")
+
+
+def backward_function(closed: ClosedJaxpr, n_packed: int) -> Callable[..., Any]:
+    """``(*cts, packed) -> results``, of a jaxpr whose first ``n_packed`` inputs are packed and whose others are cts.
+
+    A single result is returned as it is, several as a tuple.
     """
+    writer = _Writer()
+    inner = [f"r{i}" for i in range(n_packed)]
+    if n_packed > 1:
+        writer.lines.append(f"{', '.join(inner)} = packed")
+    elif inner:
+        inner = ["packed"]
+    cts = [f"ct{i}" for i in range(len(closed.jaxpr.invars) - n_packed)]
+    return writer.function([*cts, "packed"], packed(writer.program(closed, [*inner, *cts])))
 
-    __slots__ = ("template", "steps", "outputs", "weight", "effectful")
+
+def linear_function(closed: ClosedJaxpr, n_packed: int) -> Callable[..., Any]:
+    """``(packed, *tangents) -> result``, of a jaxpr whose first ``n_packed`` inputs are packed."""
+    writer = _Writer()
+    inner = [f"r{i}" for i in range(n_packed)]
+    if inner:
+        writer.lines.append(f"{packed(inner)} = packed")
+    tangents = [f"t{i}" for i in range(len(closed.jaxpr.invars) - n_packed)]
+    (result,) = writer.program(closed, [*inner, *tangents])
+    return writer.function(["packed", *tangents], result)
+
+
+class NumPyProgram:
+    """A ``ClosedJaxpr`` as a function of NumPy values, and the ``weight`` of a run of it: its work in NumPy calls."""
 
     def __init__(self, closed: ClosedJaxpr) -> None:
-        self.template: list[Any] = []
-        self.steps: list[Step] = []
-        self.weight = 0
-        self.effectful = any(map(is_effectful, closed.eqns))
-        inputs = [self._slot() for _ in closed.jaxpr.invars]
-        self.outputs = self._write(closed.jaxpr, closed.consts, inputs)
+        self._writer = _Writer()
+        self._parameters = [f"x{i}" for i in range(len(closed.jaxpr.invars))]
+        self._results = self._writer.program(closed, self._parameters)
+        self.weight = self._writer.weight
 
-    def frame(self) -> list[Any]:
-        """The slots of a new run, its constants in place."""
-        return self.template.copy()
-
-    def __call__(self, *values: Any) -> list[Any]:
-        """The outputs on ``values``."""
-        frame = self.template.copy()
-        frame[: len(values)] = values
-        for step in self.steps:
-            step(frame)
-        return [frame[slot] for slot in self.outputs]
-
-    def _slot(self, value: Any = None) -> int:
-        self.template.append(value)
-        return len(self.template) - 1
-
-    def _write(self, jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[int]) -> list[int]:
-        """Append the steps of ``jaxpr``; the slots of its outputs."""
-        slots: dict[Var, int] = dict(zip(jaxpr.invars, inputs, strict=True))
-        for var, const in zip(jaxpr.constvars, consts, strict=True):
-            slots[var] = self._slot(const._value() if isinstance(const, Array) else np.asarray(const))
-        last_use: dict[Var, JaxprEqn] = {v: eqn for eqn in jaxpr.eqns for v in eqn.invars if type(v) is not Literal}
-        for atom in jaxpr.outvars:
-            last_use.pop(atom, None)
-        made: set[Var] = set()
-        free: list[int] = []
-        for eqn in jaxpr.eqns:
-            ins = [self._slot(number(v)) if type(v) is Literal else slots[v] for v in eqn.invars]
-            called = called_jaxprs.get(eqn.primitive)
-            if called is not None:
-                inner = eqn.params[called]
-                made.difference_update(eqn.invars)  # a result may be an operand, in the same slot
-                slots.update(zip(eqn.outvars, self._write(inner.jaxpr, inner.consts, ins), strict=True))
-                continue
-            # a slot whose value nobody reads any more is written to again: big values are let go of
-            for v in eqn.invars:
-                if type(v) is not Literal and v in made and last_use.get(v) is eqn:
-                    made.discard(v)
-                    free.append(slots[v])
-            outs = [free.pop() if free else self._slot() for _ in eqn.outvars]
-            slots.update(zip(eqn.outvars, outs, strict=True))
-            made.update(v for v in eqn.outvars if v in last_use)
-            rule, weight = numpy_call(eqn)
-            self.weight += weight
-            self.steps.append(_step(rule, ins, outs, eqn.primitive.multiple_results))
-        return [self._slot(number(v)) if type(v) is Literal else slots[v] for v in jaxpr.outvars]
+    @functools.cached_property
+    def function(self) -> Callable[..., tuple[Any, ...]]:
+        """``(*values) -> results``."""
+        return self._writer.function(self._parameters, f"({''.join([f'{name}, ' for name in self._results])})")
 
 
 def program(closed: ClosedJaxpr) -> NumPyProgram:
     """``closed`` as a ``NumPyProgram``, made once and kept with it."""
-    found = closed.memo.get("program")
+    found: NumPyProgram | None = closed.memo.get("program")
     if found is None:
         found = closed.memo["program"] = NumPyProgram(closed)
     return found
@@ -170,34 +262,3 @@ def _bound(primitive: Primitive, params: dict[str, Any], avals: Sequence[Any]) -
         return [x._value() for x in out] if primitive.multiple_results else out._value()
 
     return bound
-
-
-def _step(rule: Callable[..., Any], ins: Sequence[int], outs: Sequence[int], several: bool) -> Step:
-    """The closure that applies ``rule`` to the slots ``ins`` and writes to the slots ``outs``."""
-    if several:
-
-        def step_several(frame: list[Any]) -> None:
-            for slot, value in zip(outs, rule(*[frame[i] for i in ins]), strict=True):
-                frame[slot] = value
-
-        return step_several
-    (out,) = outs
-    if len(ins) == 1:
-        (a,) = ins
-
-        def step_unary(frame: list[Any]) -> None:
-            frame[out] = rule(frame[a])
-
-        return step_unary
-    if len(ins) == 2:
-        a, b = ins
-
-        def step_binary(frame: list[Any]) -> None:
-            frame[out] = rule(frame[a], frame[b])
-
-        return step_binary
-
-    def step_any(frame: list[Any]) -> None:
-        frame[out] = rule(*[frame[i] for i in ins])
-
-    return step_any

@@ -187,8 +187,8 @@ def _cond_program(*, branches: Branches) -> Any:
     programs = [program(branch) for branch in branches]
     last = len(programs) - 1
 
-    def chosen(index: Any, *values: Any) -> list[Any]:
-        return programs[index if 0 <= index <= last else last](*values)
+    def chosen(index: Any, *values: Any) -> Sequence[Any]:
+        return programs[index if 0 <= index <= last else last].function(*values)
 
     return chosen, 1 + max(p.weight for p in programs)
 

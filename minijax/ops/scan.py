@@ -168,28 +168,21 @@ def _looped(
     """The scan as a function of NumPy values, and its weight in NumPy calls."""
     body = program(jaxpr)
     first_x = num_consts + num_carry
-    n_in = len(jaxpr.in_avals)
-    carry_out, ys_out = body.outputs[:num_carry], body.outputs[num_carry:]
+    n_xs = len(jaxpr.in_avals) - first_x
     ys_avals = [a.stacked(length) for a in jaxpr.out_avals[num_carry:]]
-    steps = body.steps
 
     def run(*values: Any) -> list[Any]:
-        frame = body.frame()
-        frame[:first_x] = values[:first_x]
-        xs = list(zip(range(first_x, n_in), map(np.asarray, values[first_x:]), strict=True))
+        consts, carry = values[:num_consts], values[num_consts:first_x]
+        xs, step = [*map(np.asarray, values[first_x:])], body.function
         ys = [np.empty(a.shape, storage(a.dtype)) for a in ys_avals]
-        written = list(zip(ys, ys_out, strict=True))
         for i in reversed(range(length)) if reverse else range(length):
-            for slot, x in xs:
-                frame[slot] = x[i]
-            for step in steps:
-                step(frame)
-            for y, slot in written:
-                y[i] = frame[slot]
-            frame[num_consts:first_x] = [frame[slot] for slot in carry_out]
-        return [*frame[num_consts:first_x], *ys]
+            outs = step(*consts, *carry, *[x[i] for x in xs])
+            carry = outs[:num_carry]
+            for y, out in zip(ys, outs[num_carry:], strict=True):
+                y[i] = out
+        return [*carry, *ys]
 
-    return run, length * (body.weight + n_in - first_x + len(ys_out)) + 1
+    return run, length * (body.weight + n_xs + len(ys_avals)) + 1
 
 
 program_makers[scan_p] = _looped

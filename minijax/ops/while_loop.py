@@ -158,27 +158,18 @@ class Loop:
         """The operands after some rounds, and whether those were all."""
         n_consts, n_cond = self.cond_nconsts + self.body_nconsts, self.cond_nconsts
         carry: Sequence[Any] = values[n_consts:]
-        cond, body = self.cond.frame(), self.body.frame()
-        cond[:n_cond], body[: self.body_nconsts] = values[:n_cond], values[n_cond:n_consts]
-        of_cond, of_body = slice(n_cond, n_cond + len(carry)), slice(self.body_nconsts, self.body_nconsts + len(carry))
-        (pred_slot,), carry_slots = self.cond.outputs, self.body.outputs
-        cond_steps, body_steps, batched = self.cond.steps, self.body.steps, self.batched
+        cond_consts, body_consts = values[:n_cond], values[n_cond:n_consts]
+        cond, body, batched = self.cond.function, self.body.function, self.batched
         rounds = max(1, (WHILE_WORTH_COMPILING - self.spent) // self.round_weight)
         before, done = rounds, False
         with np.errstate(all="ignore"):
             while rounds:
                 rounds -= 1
-                cond[of_cond] = carry
-                for step in cond_steps:
-                    step(cond)
-                pred = cond[pred_slot]
+                (pred,) = cond(*cond_consts, *carry)
                 if not (pred.any() if batched else pred):
                     done = True
                     break
-                body[of_body] = carry
-                for step in body_steps:
-                    step(body)
-                new = [body[slot] for slot in carry_slots]
+                new = body(*body_consts, *carry)
                 carry = [_where(pred, a, b) for a, b in zip(new, carry, strict=True)] if batched else new
         self.spent += (before - rounds) * self.round_weight
         return [*values[:n_consts], *carry], done

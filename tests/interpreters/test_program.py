@@ -22,7 +22,7 @@ X = np.linspace(0.1, 0.9, 6, dtype=np.float32).reshape(2, 3)
 
 
 def chain(x: Any) -> Any:
-    """Intermediate values die one after the other: their slots are used again."""
+    """Intermediate values die one after the other: their variables are used again."""
     y = jnp.sin(x)
     z = jnp.cos(y) + y
     return z * x - 1.0, jnp.sum(z, axis=0)
@@ -81,7 +81,7 @@ FUNCTIONS: list[Callable[..., Any]] = [
 def test_same_values_and_types_as_equation_by_equation(function: Callable[..., Any]) -> None:
     closed = minijax.make_jaxpr(function)(X)
     with np.errstate(all="ignore"):
-        found = program(closed)(X)
+        found = program(closed).function(X)
     expected = eval_closed(closed, jnp.asarray(X))
     for value, other, aval in zip(found, expected, closed.out_avals, strict=True):
         assert (np.shape(value), np.asarray(value).dtype) == (aval.shape, aval.dtype)
@@ -92,19 +92,19 @@ def test_a_program_is_made_once_and_its_runs_are_apart() -> None:
     closed = minijax.make_jaxpr(chain)(X)
     made = program(closed)
     assert program(closed) is made
-    first = made(X)
-    second = made(X * 2)
-    np.testing.assert_array_equal(first[0], made(X)[0])
+    first = made.function(X)
+    second = made.function(X * 2)
+    np.testing.assert_array_equal(first[0], made.function(X)[0])
     assert not np.array_equal(first[0], second[0])
 
 
-def test_slots_are_used_again() -> None:
+def test_variables_are_used_again() -> None:
     def long(x: Any) -> Any:
         for _ in range(100):
             x = jnp.sin(x)
         return x
 
-    assert len(program(minijax.make_jaxpr(long)(X)).template) <= 4
+    assert program(minijax.make_jaxpr(long)(X)).function.__code__.co_nlocals <= 4
 
 
 def test_weight_counts_calls_and_elements() -> None:

@@ -228,7 +228,7 @@ def _split_few(keys: Any, *, shape: tuple[int, ...]) -> Callable[..., Any] | Non
 
 def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> Callable[..., Any]:
     """``compute`` as a function of NumPy values, keys among them as they are kept; ``out``: its result are keys."""
-    run = program(staged(compute, tuple(avals)))
+    run = program(staged(compute, tuple(avals))).function
     kinds = [aval.dtype if is_key(aval.dtype) else None for aval in avals]
 
     def evaluate(*values: Any) -> Any:

@@ -54,7 +54,7 @@ def computed(name: str, operands: int, compute: Callable[..., Any], derivatives:
     @by_type
     def computed_numpy(*avals: Any) -> Callable[..., Any]:
         shape = np.broadcast_shapes(*[a.shape for a in avals])
-        run = program(staged(widened, (ShapedArray(shape, avals[0].dtype),) * operands))
+        run = program(staged(widened, (ShapedArray(shape, avals[0].dtype),) * operands)).function
         return lambda *xs: run(*[np.broadcast_to(x, shape) for x in xs])[0]
 
     return elementwise(name, [FLOAT] * operands, computed_numpy, computed_lower, derivatives)

@@ -208,5 +208,5 @@ def _on_numpy(closed: ClosedJaxpr, arrays: Sequence[Array], times: int) -> list[
     if made.weight * times > WORTH_COMPILING:
         return list(compiled(closed, "replay")(*arrays))
     with np.errstate(all="ignore"):
-        outs = made(*[x._value() for x in arrays])
+        outs = made.function(*[x._value() for x in arrays])
     return [Array(x, aval) for x, aval in zip(outs, closed.out_avals, strict=True)]
