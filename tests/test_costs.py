@@ -82,11 +82,11 @@ DIRECT = TUTORIAL | {
     "linearize": Cost(5, 3.5),
     "vjp": Cost(5, 3.5),
     "grad": Cost(5, 0),
-    "make_jaxpr of grad": Cost(40, 17.5),
+    "make_jaxpr of grad": Cost(37.5, 17.5),
     "grad of grad": Cost(33.5, 0),
     "jvp of grad": Cost(26, 0),
     "vmap of vmap of grad": Cost(5, 0),
-    "make_jaxpr of vmap of grad": Cost(57.5, 17.5),
+    "make_jaxpr of vmap of grad": Cost(55, 17.5),
 }
 
 

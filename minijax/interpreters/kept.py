@@ -25,7 +25,7 @@ from minijax.core.trace import Tracer, state
 from minijax.interpreters.jvp_rules import derived_once
 from minijax.interpreters.program import results_function
 from minijax.interpreters.vmap import AxisData, vmap_jaxpr
-from minijax.ir.evaluate import bind_eqn, eval_closed
+from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
 
 
@@ -63,7 +63,8 @@ class KeptProgram:
 
     def evaluate(self, args: Sequence[Any]) -> list[Any]:
         """The results on ``args``, its equations bound one by one."""
-        return eval_closed(self.closed, *args)
+        jaxpr = self.closed.jaxpr
+        return [*self.parts(args, [len(jaxpr.eqns)] * len(jaxpr.outvars))]
 
     def parts(self, args: Sequence[Any], arrivals: Sequence[int]) -> Iterator[Any]:
         """The results on ``args``, each as soon as so many equations have been bound as ``arrivals`` says of it."""

@@ -217,32 +217,32 @@ class JaxprTrace(Trace):
         closed = program.closed
         if closed.consts or observe.on_equation:
             return program.evaluate(args)  # type: ignore[no-any-return]
-        jaxpr = closed.jaxpr
+        jaxpr, append = closed.jaxpr, self.builder.eqns.append
         values = dict(zip(jaxpr.invars, args, strict=True))
         atoms: dict[Any, Any] = {}
         source = state.source or source_info(4, self.builder.sources)
         for eqn in jaxpr.eqns:
+            if eqn.primitive in staging_rules and type(values.get(eqn.invars[0])) is LiteralArray:
+                bind_eqn(eqn, values)  # of a number that is written inline it may make another
+                continue
             operands = []
-            inline = False
             for v in eqn.invars:
                 if type(v) is Literal:
                     operands.append(v)
                     continue
-                atom = atoms.get(v)
-                if atom is None:  # constants are met in the order of the equations that read them
-                    atom = atoms[v] = self.atom(values[v])
-                inline = inline or type(atom) is Literal
-                operands.append(atom)
-            if inline and eqn.primitive in staging_rules:  # of a number that is written inline it may make another
-                bind_eqn(eqn, values)
-                continue
+                if v not in atoms:  # constants are met in the order of the equations that read them
+                    atoms[v] = self.atom(values[v])
+                operands.append(atoms[v])
             out_vars = []
             for v in eqn.outvars:
-                var = atoms[v] = Var(v.aval)
-                values[v] = JaxprTracer(self, v.aval, var)
+                var = atoms[v] = _new(Var)
+                var.aval = v.aval
                 out_vars.append(var)
-            self.builder.eqns.append(JaxprEqn(eqn.primitive, operands, eqn.params, out_vars, source))
-        return [v.val if type(v) is Literal else values[v] for v in jaxpr.outvars]
+            append(JaxprEqn(eqn.primitive, operands, eqn.params, out_vars, source))
+        return [
+            v.val if type(v) is Literal else values[v] if v in values else JaxprTracer(self, v.aval, atoms[v])
+            for v in jaxpr.outvars
+        ]
 
     def stage_value(self, x: Any) -> JaxprTracer:
         """A tracer of this trace for the constant ``x``: who is interested in it is not to see what it is."""
