@@ -24,7 +24,7 @@ from minijax.core.primitive import Primitive, evaluation_watched
 from minijax.core.quiet import quiet_numpy
 from minijax.core.rules import Rule, bad_result
 from minijax.core.structural import Zero, zero_of
-from minijax.core.trace import HALF_LEVEL, Trace, reaching, state, under
+from minijax.core.trace import HALF_LEVEL, Trace, Tracer, reaching, state, under
 from minijax.errors import source_info
 from minijax.interpreters.bottom import Type, bottom
 from minijax.interpreters.derived import PASSED_ON, Derived, derive, derive_program
@@ -38,6 +38,7 @@ from minijax.interpreters.partial_eval import (
     Residual,
 )
 from minijax.interpreters.tape import Tape
+from minijax.interpreters.vmap import BatchTracer
 from minijax.ir.jaxpr import Var
 
 _observers = observe.observers
@@ -227,7 +228,7 @@ class LinearizeTrace(Trace):
         on_numpy = self.on_numpy
         if _followers or evaluation_watched and evaluated_singly() or self.tape.eqns is not None:
             return None
-        if _observers and not on_numpy:
+        if self.tape.by_rules or _observers and not on_numpy:
             return None
         table = primitive.linearizations
         if table is None:
@@ -502,6 +503,13 @@ class LinearizeTrace(Trace):
         return x, None
 
 
+def _is_staged(x: Any) -> bool:
+    """Whether ``x`` is what is being staged, under any number of vmaps."""
+    while type(x) is BatchTracer:
+        x = x.val
+    return not isinstance(x, Tracer) or x._trace is state.dynamic
+
+
 def linearize(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = "", lines: bool = True
 ) -> tuple[list[Any], Tape]:
@@ -549,6 +557,8 @@ def linearize(
     lines = lines or bool(_observers and now is not None)
     if now is not None and now.carries(primals):
         tape.bottom = now
+    if state.dynamic.level:  # nested derivatives that are staged
+        tape.by_rules = not all(map(_is_staged, primals))
     on_numpy = tape.bottom is not None
     if on_numpy:
         quiet_numpy()

@@ -69,7 +69,7 @@ class Tape:
     """A linearized function: the entries, and where the tangents of its outputs are (None for a zero)."""
 
     __slots__ = (
-        *("entries", "variables", "arrays", "eqns", "mixed", "bottom"),
+        *("entries", "variables", "arrays", "eqns", "mixed", "bottom", "by_rules"),
         *("n_in", "out_places", "out_avals", "name", "_program", "_needed"),
     )
 
@@ -89,6 +89,8 @@ class Tape:
         self.mixed = False
         # where the NumPy values that entries keep are; None where they keep values as operations see them
         self.bottom: Bottom | None = None
+        # whether the rules are run, whatever is derived of them
+        self.by_rules = False
         self._program: LinearProgram | None = None
         self._needed: list[int] | None = None
 
@@ -308,8 +310,9 @@ class Tape:
 
     def transpose(self, cts: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs, given those of the outputs; either may be symbolic zeros."""
-        if self.bottom is None and self.eqns is None and not watched() and not (self.mixed and state.dynamic.level):
-            return _BackwardRun(self, None).run(cts)
+        if self.bottom is None and not self.by_rules and self.eqns is None:
+            if not watched() and not (self.mixed and state.dynamic.level):
+                return _BackwardRun(self, None).run(cts)
         now = self.bottom_now(counted=True)
         if now is None:
             return transpose_program(self.program(), cts)
