@@ -160,18 +160,19 @@ def result_types(
     try:
         return _sharded_types.result_types(primitive, avals, params, mesh)  # type: ignore[no-any-return]
     except (ShardingTypeError, NotImplementedError, ValueError, TypeError) as error:
-        raise type(error)(_in_full(str(error), primitive, avals)) from error.__cause__
+        raise type(error)(_in_full(str(error), primitive, avals)) from None
 
 
 def _in_full(message: str, primitive: Primitive, avals: Sequence[ShapedArray]) -> str:
     """``message``, with the operation, the types of its operands, what to do and the user's line."""
     if not message.startswith(f"{primitive.name}:"):
-        message = f"{primitive.name}: {message.rstrip()}"
+        message = f"{primitive.name}: {message}"
+    message = message.rstrip(" .") + "."
     types = [aval.str_short() for aval in avals]
     if not all(text in message for text in types):
         message += f" Types of the operands: {', '.join(types)}."
     if "out_sharding" not in message:
-        message += " Bring one operand to another sharding first, with sharding.reshard."
+        message += " Reshard one operand first, with sharding.reshard."
     source = state.source or source_info()
     return message if source is None else f"{message} It happened at {summarize(source)}."
 

@@ -49,9 +49,17 @@ def result_types(
             free = _constants(primitive, avals)
             operands = [type_for_jax(aval, None if i in free else mesh) for i, aval in enumerate(avals)]
             outs, _ = theirs.abstract_eval(*operands, **asked)
-        except sys.modules["jax._src.core"].ShardingTypeError as error:
-            raise ShardingTypeError(str(error)) from error
+        except _refusals() as error:
+            raise ShardingTypeError(str(error)) from None
         return [*map(aval_of, outs if primitive.multiple_results else [outs])]
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """JAX's errors about shardings, which no public module of JAX's has."""
+    return (
+        sys.modules["jax._src.core"].ShardingTypeError,
+        sys.modules["jax._src.named_sharding"].DuplicateSpecError,
+    )
 
 
 def _constants(primitive: Primitive, avals: Sequence[ShapedArray]) -> Sequence[int]:

@@ -146,8 +146,9 @@ def argument(
 
 
 def text(jaxpr: Any) -> str:
-    """As it is printed; at which place of a source a function stands is left out."""
-    return re.sub(r"\s+", " ", re.sub(r" at 0x[0-9a-f]+", "", str(jaxpr)))
+    """The printed jaxpr without addresses. NumPy's integers are printed as Python's, also by JAX."""
+    with np.printoptions(legacy="1.25"):
+        return re.sub(r"\s+", " ", re.sub(r" at 0x[0-9a-f]+", "", str(jaxpr)))
 
 
 def _values(of: Any, outs: Any) -> list[Any]:
