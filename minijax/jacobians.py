@@ -15,7 +15,7 @@ from minijax.config import context_mesh, x64_enabled
 from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import Array, get_aval
-from minijax.core.avals import ShapedArray, cotangent_type, divided_part, divided_to, sharding_of_parts
+from minijax.core.avals import ShapedArray, cotangent_type, sharded_part, sharded_to, sharding_of_parts
 from minijax.core.observe import observers
 from minijax.core.primitive import evaluation_watched
 from minijax.core.structural import instantiate_zeros, zeros
@@ -76,8 +76,8 @@ def _converted(x: Any, aval: ShapedArray) -> Any:
     params = {"new_dtype": aval.dtype, "weak_type": aval.weak_type, "sharding": None}
     if isinstance(x, JaxprTracer):
         trace: Any = x._trace
-        if types.divisions_made:
-            parts = [None, *[divided_part(aval, i) for i in range(aval.ndim)]]
+        if types.sharded_types_made:
+            parts = [None, *[sharded_part(aval, i) for i in range(aval.ndim)]]
             params["sharding"] = sharding_of_parts(parts, aval)
         return trace.record(convert_element_type_p, (x,), params)
     return convert_element_type_p.bind(x, **params)
@@ -96,7 +96,7 @@ def _of_type(x: Any, aval: ShapedArray) -> Any:
 def _sums(seeds: Sequence[Any], avals: Sequence[ShapedArray]) -> Sequence[Any]:
     """``seeds``; those whose types ``avals`` are of sums over devices, or of what enters them, brought to be so."""
     pairs = zip(seeds, avals, strict=True)
-    return [divided_to(x, aval) if aval.unreduced or aval.reduced else x for x, aval in pairs]
+    return [sharded_to(x, aval) if aval.unreduced or aval.reduced else x for x, aval in pairs]
 
 
 def _blocks(array: Any, axis: int, avals: Sequence[ShapedArray], like: ShapedArray) -> list[Any]:
@@ -126,7 +126,7 @@ def jacfwd(
         flat_aux = FlatFun(flat, flat.in_tree, "vmap", subject=name)
 
         def push(*tangents: Any) -> list[Any]:
-            seeds = _sums(tangents, avals) if types.divisions_made else tangents
+            seeds = _sums(tangents, avals) if types.sharded_types_made else tangents
             outs, moved = jvp_flat(flat, leaves, seeds, name)
             outs += map(instantiate_zeros, moved)
             return outs + flat_aux.flat(lower_aux(flat.aux)) if has_aux else outs
@@ -172,7 +172,7 @@ def jacrev(
             check_output("jacrev", aval, holomorphic)
 
         def pullback(*cts: Any) -> list[Any]:
-            seeds = _sums(cts, [*map(cotangent_type, out_avals)]) if types.divisions_made else cts
+            seeds = _sums(cts, [*map(cotangent_type, out_avals)]) if types.sharded_types_made else cts
             return pull_back(program, in_avals, seeds)
 
         rows, axes, mapped = map_leaves(pullback, _basis(out_avals), "pullback")

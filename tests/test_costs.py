@@ -93,7 +93,7 @@ DIRECT = TUTORIAL | {
 @pytest.fixture(autouse=True)
 def plain_types(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process in which types once told how values are divided, or summed, asks at each operation whether they do."""
-    monkeypatch.setattr(avals, "divisions_made", False)
+    monkeypatch.setattr(avals, "sharded_types_made", False)
     monkeypatch.setattr(primitive, "bind_hooks", [])
 
 

@@ -32,11 +32,11 @@ from minijax.core.avals import (
     AnyArray,
     ShapedArray,
     cotangent_type,
-    divided_if_free,
-    divided_to,
     dtype_name,
     over_mesh_of,
-    same_division,
+    same_sharding,
+    sharded_if_free,
+    sharded_to,
 )
 from minijax.core.lists import split_list
 from minijax.core.stand_ins import stood_in
@@ -275,10 +275,10 @@ class _LinearMap:
             )
         active = []
         for aval, t in zip(self.avals, tangent_leaves, strict=True):
-            t = divided_if_free(t, aval)
+            t = sharded_if_free(t, aval)
             found = get_aval(t)
             if dtypes.is_inexact(aval.dtype):
-                if (found.shape, found.dtype) != (aval.shape, aval.dtype) or not same_division(found, aval):
+                if (found.shape, found.dtype) != (aval.shape, aval.dtype) or not same_sharding(found, aval):
                     raise ValueError(
                         f"linearized function called on tangent values inconsistent with the original primal values: "
                         f"got tangent aval {found} for primal aval {aval}."
@@ -382,7 +382,7 @@ def one_like(aval: ShapedArray) -> Any:
     if aval.unreduced or aval.reduced:
         if late.public("minijax.core.explicit", "mesh_of_type")(aval) is None:
             raise _other_type(aval, ShapedArray((), aval.dtype))
-        return divided_to(LiteralArray(_one(aval.dtype), aval.update(sharding=None)), cotangent_type(aval))
+        return sharded_to(LiteralArray(_one(aval.dtype), aval.update(sharding=None)), cotangent_type(aval))
     if aval.vma:
         return pvary(LiteralArray(aval.dtype.type(1), aval.update(vma=())), aval.vma)
     return LiteralArray(_one(aval.dtype), aval)
@@ -493,12 +493,12 @@ def pull_back(program: LinearProgram | Tape, in_avals: Sequence[ShapedArray], ct
 
 def _check_cotangent(aval: ShapedArray, ct: Any) -> Any:
     expected = aval.to_cotangent_aval()
-    if types.divisions_made and not (expected.unreduced or expected.reduced):
-        ct = divided_if_free(ct, expected)
+    if types.sharded_types_made and not (expected.unreduced or expected.reduced):
+        ct = sharded_if_free(ct, expected)
     found = get_aval(ct)
     # like JAX, an integer output takes a cotangent of any dtype: it is zero whatever it is
     no_tangent = expected.dtype == dtypes.float0
-    typed = no_tangent or (found.dtype == expected.dtype and same_division(found, expected))
+    typed = no_tangent or (found.dtype == expected.dtype and same_sharding(found, expected))
     if found.shape != aval.shape or not typed:
         raise _other_type(aval, found)
     return zero_of(aval) if no_tangent else to_value(ct)
@@ -561,10 +561,10 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
         if ct_tree != out_tree:
             raise TypeError(f"cotangent tree does not match function output, expected {out_tree} but got {ct_tree}")
         out_types = [*map(cotangent_type, out_avals)]
-        cts = [*map(divided_if_free, cts, out_types)]
+        cts = [*map(sharded_if_free, cts, out_types)]
         for aval, ct in zip(out_types, cts, strict=True):
             found = get_aval(ct)
-            if (found.shape, found.dtype) != (aval.shape, aval.dtype) or not same_division(found, aval):
+            if (found.shape, found.dtype) != (aval.shape, aval.dtype) or not same_sharding(found, aval):
                 raise TypeError(
                     f"cotangent type does not match function output, expected {aval} but got {found}"
                 )
@@ -729,7 +729,7 @@ def _value_and_grad(
     if holomorphic or aval.dtype.kind != "f":  # otherwise it is as usual
         check_output(transform, aval, holomorphic)
     seed = one_like(aval)
-    if types.divisions_made and not (aval.unreduced or aval.reduced):
+    if types.sharded_types_made and not (aval.unreduced or aval.reduced):
         seed = over_mesh_of(seed, *leaves)
     cts = pull_back(program, avals, [seed])
     gradient = cts[0] if tree is LEAF else tree.unflatten(cts)

@@ -60,7 +60,7 @@ def vmap(
         dims, leaves = _input_axes(in_axes, fun, in_tree, args, leaves)
         size = _axis_size(fun, leaves, dims, in_tree, axis_size)
         flat = FlatFun(fun, in_tree, "vmap", subject=name)
-        division = _division(leaves, dims) if avals.divisions_made else None
+        division = _division(leaves, dims) if avals.sharded_types_made else None
         axis = AxisData(axis_name, size, () if spmd_axis_name is None else spmd, division)
         outs, found = batch(flat, axis, leaves, dims, name)
         wanted = _output_axes(out_axes, flat.out_tree)
@@ -150,7 +150,7 @@ def _division(leaves: Sequence[Any], dims: Sequence[int | None]) -> Any:
     found = None
     mapped = [(get_aval(x), d) for x, d in zip(leaves, dims, strict=True) if d is not None]
     for i, (aval, d) in enumerate(mapped):
-        division = avals.division_along(aval, d)
+        division = avals.sharding_along_axis(aval, d)
         if i and division != found:
             first, second = (each and each.spec[0] for each in (found, division))
             raise ValueError(

@@ -18,7 +18,7 @@ import numpy as np
 from minijax.api.flat import avals_of, check_args, check_callable, describe, fun_name, int_or_ints, named_like
 from minijax.core import dtypes, observe
 from minijax.core.array import Array, as_value, get_aval
-from minijax.core.avals import HasAval, ShapedArray, same_division
+from minijax.core.avals import HasAval, ShapedArray, same_sharding
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.structural import zeros
@@ -259,7 +259,7 @@ class CustomCall:
 
 
 def same_type(a: ShapedArray, b: ShapedArray) -> bool:
-    return a is b or (a.shape == b.shape and a.dtype == b.dtype and same_division(a, b))
+    return a is b or (a.shape == b.shape and a.dtype == b.dtype and same_sharding(a, b))
 
 
 def _types_text(tree: PyTreeDef, avals: Sequence[Any]) -> str:

@@ -9,7 +9,7 @@ from minijax.api.custom_derivatives import CustomCall, CustomFunction, SymbolicZ
 from minijax.api.flat import avals_of, check_callable, describe, fun_name, to_value
 from minijax.core import dtypes
 from minijax.core.array import as_value, get_aval
-from minijax.core.avals import ShapedArray, same_division
+from minijax.core.avals import ShapedArray, same_sharding
 from minijax.core.named import NamedTuple
 from minijax.core.trace import Tracer, state
 from minijax.errors import UnexpectedTracerError
@@ -229,7 +229,7 @@ class _VJPCall(CustomCall):
                 f"function, but at output{self._path(i)} the bwd rule produced an output of type {found} corresponding "
                 f"to an input of type {aval}, so the shapes do not match.\nThe rule is {describe(custom.bwd)}."
             )
-        if not same_division(found, expected):
+        if not same_sharding(found, expected):
             raise ValueError(
                 "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal "
                 f"function, but at output{self._path(i)} the bwd rule produced an output of type {found} corresponding "

@@ -14,7 +14,7 @@ import numpy as np
 
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.avals import AnyArray, ShapedArray, divided_by, dtype_name
+from minijax.core.avals import AnyArray, ShapedArray, dtype_name, sharded_by
 from minijax.core.keys import KeyType, impl_of, is_key, keys_of, words_of
 from minijax.core.refs import AbstractRef
 
@@ -318,7 +318,7 @@ def placed_type(aval: ShapedArray, sharding: Any) -> ShapedArray:
     mesh = getattr(sharding, "mesh", None)
     if type(aval) is ShapedArray and (mesh is None or not mesh.any_explicit):
         return aval
-    return divided_by(aval, sharding)  # type: ignore[no-any-return]
+    return sharded_by(aval, sharding)  # type: ignore[no-any-return]
 
 
 class Kind:

@@ -18,7 +18,7 @@ from minijax.core.keys import WORD, KeyType
 from minijax.core.late import HigherModule
 from minijax.core.named import NamedTuple
 
-# What few programs need: the types that say divisions, and how to move values over a mesh.
+# What few programs need: types with shardings, and resharding.
 _explicit = HigherModule("explicit_types")
 _shardings = HigherModule("shardings")
 _reshard = HigherModule("reshard")
@@ -26,8 +26,8 @@ _reshard = HigherModule("reshard")
 # Whether a type of keys was ever made: while it is False nobody has to look for them.
 keys_made = False
 
-# Whether a type was ever made that says how arrays are divided over a mesh.
-divisions_made = False
+# Whether any type so far says how arrays are sharded over a mesh.
+sharded_types_made = False
 
 _interned: weakref.WeakValueDictionary[Any, ShapedArray] = weakref.WeakValueDictionary()
 
@@ -38,10 +38,10 @@ def note_keys() -> None:
     keys_made = True
 
 
-def note_divisions() -> None:
-    """Say that there are types of divided arrays."""
-    global divisions_made
-    divisions_made = True
+def note_sharded_types() -> None:
+    """Say that there are types of sharded arrays."""
+    global sharded_types_made
+    sharded_types_made = True
 
 
 class ManualAxisType(NamedTuple):
@@ -76,7 +76,7 @@ class ShapedArray:
 
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None) -> ShapedArray:
         if sharding is not None:
-            return divided_by(ShapedArray(shape, dtype, weak_type), sharding)  # type: ignore[no-any-return]
+            return sharded_by(ShapedArray(shape, dtype, weak_type), sharding)  # type: ignore[no-any-return]
         key = (shape, dtype, weak_type)
         try:
             self = _interned.get(key)
@@ -108,8 +108,8 @@ class ShapedArray:
 
     @property
     def sharding(self) -> Any:
-        """How values of this type are divided over the mesh that is set: not at all. See ``core.explicit``."""
-        return _shardings.undivided(self.ndim)
+        """The sharding over the mesh that is set: a plain type is replicated. See ``core.explicit``."""
+        return _shardings.replicated(self.ndim)
 
     @property
     def manual_axis_type(self) -> ManualAxisType:
@@ -194,14 +194,14 @@ class ShapedArray:
         return self.shape[0]
 
 
-def divided_by(aval: ShapedArray, sharding: Any) -> Any:
-    """The type of arrays of type ``aval`` that are divided as ``sharding`` says."""
-    return _explicit.divided_like(aval, sharding)
+def sharded_by(aval: ShapedArray, sharding: Any) -> Any:
+    """The type ``aval`` with ``sharding``."""
+    return _explicit.type_with_sharding(aval, sharding)
 
 
-def division(aval: ShapedArray, *others: ShapedArray) -> Any:
-    """How a value of type ``aval`` is divided, as a parameter says it: None where no type, of ``others`` too, says."""
-    if not divisions_made or (type(aval) is ShapedArray and all([type(other) is ShapedArray for other in others])):
+def sharding_of_type(aval: ShapedArray, *others: ShapedArray) -> Any:
+    """The sharding that the type ``aval`` names, over the mesh of ``others`` if it names none. None without a mesh."""
+    if not sharded_types_made or (type(aval) is ShapedArray and all([type(other) is ShapedArray for other in others])):
         return None
     return _explicit.sharding_like(aval, *others)
 
@@ -211,62 +211,62 @@ def cotangent_type(aval: Any) -> Any:
     return aval if type(aval) is ShapedArray or not (aval.unreduced or aval.reduced) else aval.to_cotangent_aval()
 
 
-def divided_part(aval: ShapedArray, axis: int) -> Any:
-    """The axes of a mesh that divide values of type ``aval`` along ``axis``, as the type says; None if none does."""
-    return _explicit.spec_of(aval)[axis] if divisions_made else None
+def sharded_part(aval: ShapedArray, axis: int) -> Any:
+    """The mesh axes over which the type ``aval`` shards the dimension ``axis``. None if it is not sharded."""
+    return _explicit.spec_of(aval)[axis] if sharded_types_made else None
 
 
-def division_along(aval: Any, axis: int) -> Any:
-    """How values of type ``aval`` are divided along ``axis``: a ``NamedSharding`` of one dimension, None if not."""
-    return _explicit.sharding_along(aval, axis) if divisions_made else None
+def sharding_along_axis(aval: Any, axis: int) -> Any:
+    """The sharding of the dimension ``axis`` alone, as a ``NamedSharding``. None if the dimension is not sharded."""
+    return _explicit.sharding_along(aval, axis) if sharded_types_made else None
 
 
-def common_division(avals: Sequence[ShapedArray], ndim: int) -> Any:
-    """How arrays of these types are divided together, repeated to one shape of ``ndim`` dimensions; as ``division``."""
-    return _explicit.combined(avals, ndim) if divisions_made else None
+def common_sharding(avals: Sequence[ShapedArray], ndim: int) -> Any:
+    """The sharding of arrays of these types after they are broadcast to ``ndim`` dimensions. None without a mesh."""
+    return _explicit.combined(avals, ndim) if sharded_types_made else None
 
 
 def sharding_of_parts(parts: Sequence[Any], *avals: ShapedArray) -> Any:
     """``NamedSharding(mesh, P(*parts))`` over the mesh that one of the types ``avals`` names; None if none does."""
-    return _explicit.over_common_mesh(avals, parts) if divisions_made else None
+    return _explicit.over_common_mesh(avals, parts) if sharded_types_made else None
 
 
 def over_mesh_of(scalar: Any, *examples: Any) -> Any:
-    """``scalar``, a constant, brought to the mesh of tracers ``examples``, or the one set, if types say divisions."""
-    return _reshard.brought_to(scalar, examples) if divisions_made else scalar
+    """The constant ``scalar``, resharded to the mesh of the tracers ``examples``, or to the mesh that is set."""
+    return _reshard.resharded_to_mesh_of(scalar, examples) if sharded_types_made else scalar
 
 
-def divided_as(x: Any, example: Any) -> Any:
-    """``x``, divided as the type of ``example``, a tracer of its shape, says; as it is where that says nothing."""
-    return _reshard.brought_beside(x, example) if divisions_made else x
+def sharded_as(x: Any, example: Any) -> Any:
+    """``x``, resharded like the tracer ``example`` of the same shape. ``x`` itself if that type names no mesh."""
+    return _reshard.resharded_like(x, example) if sharded_types_made else x
 
 
-def divided_if_free(x: Any, aval: ShapedArray) -> Any:
-    """``x``, divided as the type ``aval`` says if it lies over no mesh: see ``brought_if_free``."""
-    return _reshard.brought_if_free(x, aval) if divisions_made else x
+def sharded_if_free(x: Any, aval: ShapedArray) -> Any:
+    """``x``, resharded as the type ``aval`` names if ``x`` is over no mesh."""
+    return _reshard.resharded_if_over_no_mesh(x, aval) if sharded_types_made else x
 
 
-def divided_to(x: Any, aval: ShapedArray) -> Any:
-    """``x``, divided as the type ``aval`` of its shape says."""
+def sharded_to(x: Any, aval: ShapedArray) -> Any:
+    """``x``, resharded as the type ``aval`` of the same shape names."""
     reshard_p = _reshard.reshard_p
     return reshard_p.bind(x, dst_sharding=aval.sharding, concrete_mesh=None)
 
 
 def whole_sharding(aval: ShapedArray, ndim: int) -> Any:
-    """That nothing divides ``ndim`` dimensions over the mesh of type ``aval``, or the one set; None without one."""
-    return _explicit.divided_by_nothing(aval, ndim) if divisions_made else None
+    """A replicated sharding of ``ndim`` dimensions over the mesh of ``aval``, or over the current mesh, if any."""
+    return _explicit.replicated_sharding(aval, ndim) if sharded_types_made else None
 
 
 def stacked_type(aval: Any, size: int, axis: int, sharding: Any) -> Any:
-    """The type of ``size`` values of type ``aval`` along a new ``axis``; ``sharding``, of one dimension, divides it."""
+    """The type of ``size`` values of type ``aval`` along a new ``axis``, which is sharded as ``sharding`` names."""
     if sharding is None:
         return aval.stacked(size, axis)
     return _explicit.stacked_over(aval, size, axis, sharding)
 
 
-def same_division(a: Any, b: Any) -> bool:
-    """Whether two types say the same of how values are divided."""
-    return not divisions_made or _explicit.equally_divided(a, b)  # type: ignore[no-any-return]
+def same_sharding(a: Any, b: Any) -> bool:
+    """Whether two types name the same sharding."""
+    return not sharded_types_made or _explicit.equally_sharded(a, b)  # type: ignore[no-any-return]
 
 
 def physical_aval(aval: ShapedArray) -> ShapedArray:

@@ -1,16 +1,16 @@
-"""Types that say how an array is divided over a mesh: those of meshes with axes of type ``Explicit``.
+"""Types with a sharding: the types of arrays over a mesh with axes of type ``Explicit``.
 
-``ExplicitArray`` is a ``ShapedArray`` with a sharding, printed ``f32[8@x,4]``: its first dimension is divided along the
-mesh's axis ``x``. Only explicit axes stand in types; along an axis of type ``Auto`` the compiler divides as it likes.
+``ExplicitArray`` is a ``ShapedArray`` with a sharding. Printed ``f32[8@x,4]``, its first dimension is sharded over the
+mesh axis ``x``. A type names explicit axes only. The compiler decides how arrays are sharded over ``Auto`` axes.
 
-``f32[8,4]{U:x}`` is *unreduced* along ``x``: a sum over the axis that has not been taken yet, of which each device has
-its part. ``f32[8,4]{R:x}`` is *reduced*: all have the same, and its cotangent is unreduced.
+``f32[8,4]{U:x}`` is *unreduced* over ``x``: each device has one term of a sum that is not yet taken.
+``f32[8,4]{R:x}`` is *reduced*: all devices have the same value, and its cotangent is unreduced.
 
-Invariant: a type names some explicit axis. What no axis divides has a plain ``ShapedArray`` for its type,
-wherever it was made; so numbers, and arrays that every device has all of, are the same in every mode.
+Invariant: an ``ExplicitArray`` names at least one explicit axis. A replicated array has a plain ``ShapedArray`` as its
+type, so numbers and replicated arrays have the same type in every mode.
 
 JAX infers the type of a result from such types, once for each signature: ``interop.sharded_types``. The first of these
-types installs the hook that asks (``type_of_sharded``); until then no operation looks for them.
+types installs the hook that asks (``type_of_sharded``). Before that, no operation looks for them.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _sharded_types = HigherModule("sharded_types")
 
 _interned: weakref.WeakValueDictionary[Any, ExplicitArray] = weakref.WeakValueDictionary()
 
-# One entry of a spec: the axis, or axes, that divide a dimension; None if none does.
+# One entry of a spec: the mesh axis or axes over which a dimension is sharded, or None.
 Part = Any
 Spec = tuple[Part, ...]
 
 
-# The axes along which values are unreduced, and along which they are reduced.
+# The unreduced axes and the reduced axes.
 Sums = tuple[frozenset[Any], frozenset[Any]]
 NO_SUMS: Sums = (frozenset(), frozenset())
 
 
 class ExplicitArray(ShapedArray):
-    """The type ``plain`` of values divided as ``sharding`` says, over an abstract mesh; interned.
+    """The type ``plain`` with ``sharding`` over an abstract mesh; interned.
 
-    ``spec`` has an entry for each dimension, and names explicit axes only.
+    ``spec`` has one entry per dimension and names explicit axes only.
     """
 
     __slots__ = ("plain", "sharding", "spec", "unreduced", "reduced")
@@ -76,25 +76,25 @@ class ExplicitArray(ShapedArray):
         return (ExplicitArray, (self.plain, self.sharding))
 
     def update(self, **changes: Any) -> ShapedArray:
-        """The type with the given fields replaced. Of another shape it is divided only if ``sharding`` says how."""
+        """The type with the given fields replaced. A type of another shape is sharded only if ``sharding`` is given."""
         sharding = changes.pop("sharding", self.sharding)
         vma = changes.pop("vma", ())
         plain = self.plain.update(**changes)
         if plain.shape != self.shape and sharding is self.sharding:
             sharding = None
-        return varying(divided_like(plain, sharding), vma)
+        return varying(type_with_sharding(plain, sharding), vma)
 
     def _without(self, axis: int) -> ShapedArray:
         spec = (*self.spec[:axis], *self.spec[axis + 1 :])
-        return divided(self.plain.part(axis), self.sharding.mesh, spec, (self.unreduced, self.reduced))
+        return sharded_type(self.plain.part(axis), self.sharding.mesh, spec, (self.unreduced, self.reduced))
 
     def stacked(self, size: int, axis: int = 0) -> ShapedArray:
-        """The type of ``size`` such values along a new ``axis``, which nothing divides."""
+        """The type of ``size`` such values along a new ``axis``, which is not sharded."""
         spec = (*self.spec[:axis], None, *self.spec[axis:])
-        return divided(self.plain.stacked(size, axis), self.sharding.mesh, spec, (self.unreduced, self.reduced))
+        return sharded_type(self.plain.stacked(size, axis), self.sharding.mesh, spec, (self.unreduced, self.reduced))
 
     def to_cotangent_aval(self) -> ShapedArray:
-        """The type of cotangents: what is reduced here is unreduced there."""
+        """The type of cotangents: reduced axes become unreduced, and unreduced axes reduced."""
         aval = self.to_tangent_aval()
         return aval.update(sharding=self.sharding.with_spec(self.sharding.spec.of_cotangent()))
 
@@ -111,9 +111,9 @@ def _dimension_text(size: int, part: Part) -> str:
 
 
 def note_explicit() -> None:
-    """Types may say how arrays are divided from now on."""
-    if not avals.divisions_made:
-        avals.note_divisions()
+    """Look for shardings in types from now on."""
+    if not avals.sharded_types_made:
+        avals.note_sharded_types()
         abstract_hooks.append(type_of_sharded)
 
 
@@ -133,7 +133,7 @@ def type_of_sharded(primitive: Primitive, avals: tuple[Any, ...], params: dict[s
     out = infer_type(primitive, tuple(map(plain_type, avals)), params, following)
     outs = out if primitive.multiple_results else [out]
     typed = [
-        redivided(each, mesh, spec_of(found), (found.unreduced, found.reduced))
+        resharded_type(each, mesh, spec_of(found), (found.unreduced, found.reduced))
         for each, found in zip(outs, result_types(primitive, avals, params, mesh), strict=True)
     ]
     return typed if primitive.multiple_results else typed[0]
@@ -150,7 +150,7 @@ def _resharded(aval: ShapedArray, wanted: NamedSharding) -> ShapedArray:
             f"reshard: {aval.str_short()} is unreduced along {set(before)} and would be along {set(after)}, which is "
             "no one step. Take the sum first: sharding.reshard(x, P(...)) without unreduced axes."
         )
-    return divided_like(aval, wanted)
+    return type_with_sharding(aval, wanted)
 
 
 def result_types(
@@ -186,32 +186,32 @@ def meant_sharding(said: Any, function: str) -> NamedSharding | None:
 
 
 def spec_of(aval: ShapedArray) -> Spec:
-    """For each dimension the explicit axes that divide it, as the type ``aval`` says."""
+    """The explicit axes over which the type ``aval`` shards each dimension."""
     if type(aval) is VaryingArray:
         aval = aval.plain
     return aval.spec if type(aval) is ExplicitArray else (None,) * aval.ndim
 
 
 def plain_type(aval: ShapedArray) -> ShapedArray:
-    """The type ``aval`` of values of which nothing is said but shape and dtype; along which axes they vary stays."""
+    """The type ``aval`` without its sharding. The axes over which values vary stay."""
     if type(aval) is VaryingArray:
         return aval.over(plain_type(aval.plain))
     return aval.plain if type(aval) is ExplicitArray else aval
 
 
 def mesh_of_type(aval: ShapedArray) -> AbstractMesh | None:
-    """The mesh over which a value of this type is divided; None if the type says that nothing divides it."""
+    """The mesh that this type names. None for a plain type."""
     if type(aval) is VaryingArray:
         aval = aval.plain
     return aval.sharding.mesh if type(aval) is ExplicitArray else None
 
 
-def divided(plain: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part], sums: Sums | None = None) -> ShapedArray:
-    """The type ``plain`` of values divided over ``mesh`` along those axes of ``spec`` that are explicit.
+def sharded_type(plain: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part], sums: Sums | None = None) -> ShapedArray:
+    """The type ``plain``, sharded over the explicit axes of ``spec`` on ``mesh``.
 
-    ``sums`` are the axes along which it is unreduced, and reduced; by default those of ``spec``.
+    ``sums`` are the unreduced and the reduced axes; by default those of ``spec``.
 
-    ValueError if a dimension is not divided evenly, or if one axis divides two of them.
+    ValueError if a dimension is not a multiple of its mesh axes, or if one axis shards two dimensions.
     """
     abstract = mesh.abstract_mesh
     parts = [explicit_part(abstract, part) for part in spec]
@@ -227,7 +227,7 @@ def divided(plain: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part], sums: 
 
 
 def explicit_part(mesh: AbstractMesh, part: Part) -> Part:
-    """What a type says of a dimension that ``part``, an entry of a spec, divides: the axes that are explicit."""
+    """The explicit axes of ``part``, an entry of a spec."""
     if part is None:
         return None
     others = (*mesh.auto_axes, *mesh.manual_axes)
@@ -235,27 +235,27 @@ def explicit_part(mesh: AbstractMesh, part: Part) -> Part:
     return None if not names else names[0] if len(names) == 1 else tuple(names)
 
 
-def redivided(
+def resharded_type(
     aval: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part], sums: Sums | None = None
 ) -> ShapedArray:
-    """The type ``aval``, plain but for along what it varies, of values divided over ``mesh`` as ``spec`` says."""
+    """The type ``aval``, which has no sharding but may vary, sharded over ``mesh`` as in ``spec``."""
     if type(aval) is VaryingArray:
-        return aval.over(divided(aval.plain, mesh, spec, sums))
-    return divided(aval, mesh, spec, sums)
+        return aval.over(sharded_type(aval.plain, mesh, spec, sums))
+    return sharded_type(aval, mesh, spec, sums)
 
 
-def divided_like(aval: ShapedArray, sharding: Any) -> ShapedArray:
-    """The type of arrays of type ``aval`` that lie as ``sharding`` says: only a ``NamedSharding`` stands in types."""
+def type_with_sharding(aval: ShapedArray, sharding: Any) -> ShapedArray:
+    """The type ``aval`` with ``sharding``. Only a ``NamedSharding`` becomes part of a type."""
     plain = plain_type(aval)
     if type(sharding) is not NamedSharding or not sharding.mesh.any_explicit:
         return plain
-    return redivided(plain, sharding.mesh, sharding.spec)
+    return resharded_type(plain, sharding.mesh, sharding.spec)
 
 
 def sharding_like(aval: ShapedArray, *others: ShapedArray) -> NamedSharding | None:
-    """How a value of type ``aval`` is divided, as an operation's parameter says it.
+    """The sharding that the type ``aval`` names, as the parameter of an operation.
 
-    Where nothing divides it, but the mesh is known from ``others``, that is said; None if no type names a mesh.
+    A plain type is replicated over the mesh that ``others`` name. None if no type names a mesh.
     """
     for each in (aval, *others):
         mesh = mesh_of_type(each)
@@ -265,15 +265,15 @@ def sharding_like(aval: ShapedArray, *others: ShapedArray) -> NamedSharding | No
 
 
 def whole_spec(aval: ShapedArray) -> PartitionSpec:
-    """How values are divided along explicit axes, with the axes along which they are unreduced and reduced."""
+    """The spec of the type ``aval``, with its unreduced and reduced axes."""
     plain = aval.plain if type(aval) is VaryingArray else aval
     return PartitionSpec(*spec_of(plain), unreduced=plain.unreduced, reduced=plain.reduced)
 
 
 def combined(types: Sequence[ShapedArray], ndim: int) -> NamedSharding | None:
-    """How arrays of these types are divided together once they are repeated to one shape of ``ndim`` dimensions.
+    """The sharding of arrays of these types after they are broadcast to ``ndim`` dimensions.
 
-    Where they disagree, as the first of them; what one is reduced along, all are. None if no type names a mesh.
+    Where two types disagree, the first one wins. Reduced axes are combined. None if no type names a mesh.
     """
     parts: list[Part] = [None] * ndim
     for aval in types:
@@ -289,42 +289,42 @@ def common_mesh(types: Iterable[ShapedArray]) -> AbstractMesh | None:
 
 
 def over_common_mesh(types: Sequence[ShapedArray], parts: Sequence[Part]) -> NamedSharding | None:
-    """What ``parts`` say of each dimension, over the first mesh that these types name; None if none does."""
+    """The sharding ``P(*parts)`` over the first mesh that these types name. None if none does."""
     mesh = common_mesh(types)
     return None if mesh is None else NamedSharding(mesh, PartitionSpec(*parts))
 
 
-def check_whole(function: str, aval: ShapedArray, axes: Iterable[int]) -> None:
-    """ShardingTypeError if one of these axes of a value of type ``aval`` is divided: its diagonal is then on none."""
+def check_unsharded(function: str, aval: ShapedArray, axes: Iterable[int]) -> None:
+    """ShardingTypeError if one of these axes of the type ``aval`` is sharded: no axis then shards its diagonal."""
     spec = spec_of(aval)
     if any(spec[axis] is not None for axis in axes):
         raise ShardingTypeError(
-            f"{function}: the elements on a diagonal do not lie as those of {aval.str_short()} do, so how the result "
-            "is divided does not follow. Bring it there whole first: sharding.reshard(x, P())."
+            f"{function}: the diagonal of {aval.str_short()} has no sharding that follows from the operand's. "
+            "Replicate the operand first: sharding.reshard(x, P())."
         )
 
 
-def divided_by_nothing(aval: ShapedArray, ndim: int) -> NamedSharding | None:
-    """That nothing divides ``ndim`` dimensions over the mesh of type ``aval``, or the one set; None without one."""
+def replicated_sharding(aval: ShapedArray, ndim: int) -> NamedSharding | None:
+    """A replicated sharding of ``ndim`` dimensions over the mesh of ``aval``, or over the current mesh, if any."""
     mesh = mesh_of_type(aval) or (None if current_mesh() else context.mesh)
     return None if mesh is None else NamedSharding(mesh.abstract_mesh, PartitionSpec(*[None] * ndim))
 
 
 def stacked_over(aval: Any, size: int, axis: int, sharding: NamedSharding) -> Any:
-    """The type of ``size`` values of type ``aval``, along a new ``axis`` that is divided as ``sharding`` says."""
+    """The type of ``size`` values of type ``aval`` along a new ``axis``, which is sharded as in ``sharding``."""
     if type(aval) is AbstractRef:
         return AbstractRef(stacked_over(aval.inner_aval, size, axis, sharding))
     spec, mesh = spec_of(aval), sharding.mesh
     if context.mesh is not None and context.mesh.axis_names == mesh.axis_names:
-        mesh = context.mesh  # what was mapped may have been divided along axes that are left to the compiler here
-    return redivided(
+        mesh = context.mesh  # the compiler may shard over some of these axes here
+    return resharded_type(
         plain_type(aval).stacked(size, axis), mesh, (*spec[:axis], sharding.spec[0], *spec[axis:]),
         (aval.unreduced, aval.reduced),
     )  # fmt: skip
 
 
-def equally_divided(a: Any, b: Any) -> bool:
-    """Whether two types, of arrays or of references to them, say the same of how values are divided."""
+def equally_sharded(a: Any, b: Any) -> bool:
+    """Whether two types, of arrays or of references to arrays, name the same sharding."""
     a, b = (each.inner_aval if type(each) is AbstractRef else each for each in (a, b))
     return (
         spec_of(a) == spec_of(b)
@@ -334,7 +334,7 @@ def equally_divided(a: Any, b: Any) -> bool:
 
 
 def sharding_along(aval: Any, axis: int) -> NamedSharding | None:
-    """How values of type ``aval`` are divided along ``axis``, as a sharding of one dimension; None if they are not."""
+    """The sharding of the dimension ``axis`` alone. None if the dimension is not sharded."""
     aval = aval.inner_aval if type(aval) is AbstractRef else aval
     mesh, part = mesh_of_type(aval), spec_of(aval)[axis]
     return None if mesh is None or part is None else NamedSharding(mesh, PartitionSpec(part))

@@ -1,6 +1,6 @@
 """Meshes: arrays of devices whose axes have names, sizes and types; those without devices; the one that is set.
 
-In: devices and names. Out: descriptions that can be compared and hashed. How arrays are divided over them is said in
+In: devices and names. Out: descriptions that can be compared and hashed. Shardings of arrays over meshes are in
 ``core.shardings``.
 """
 
@@ -22,7 +22,7 @@ from minijax.errors import did_you_mean
 
 
 class AxisType(enum.Enum):
-    """Who divides arrays along an axis of a mesh: the compiler, the types of the program, or the program itself."""
+    """What decides the sharding over a mesh axis: the compiler, the types of the program, or the program itself."""
 
     Auto = enum.auto()
     Explicit = enum.auto()
@@ -73,7 +73,7 @@ class AbstractMesh:
         return self.size == 0
 
     def count(self, names: Sequence[str]) -> int:
-        """Into how many parts these axes together divide a dimension."""
+        """The number of parts of a dimension that is sharded over all these axes."""
         return math.prod(self.axis_sizes[self.axis_names.index(name)] for name in names)
 
     @property
@@ -87,12 +87,12 @@ class AbstractMesh:
 
     @functools.cached_property
     def auto_axes(self) -> tuple[str, ...]:
-        """The names of the axes along which the compiler divides."""
+        """The names of the axes over which the compiler shards."""
         return self.axes_of_type(AxisType.Auto)
 
     @functools.cached_property
     def explicit_axes(self) -> tuple[str, ...]:
-        """The names of the axes along which types say what is divided."""
+        """The names of the axes over which types have shardings."""
         return self.axes_of_type(AxisType.Explicit)
 
     @functools.cached_property
@@ -102,7 +102,7 @@ class AbstractMesh:
 
     @functools.cached_property
     def any_explicit(self) -> bool:
-        """Whether types say how arrays are divided along one of the axes."""
+        """Whether types have shardings over any of the axes."""
         return AxisType.Explicit in self.axis_types
 
     @property

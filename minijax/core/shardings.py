@@ -1,7 +1,7 @@
-"""Shardings as data: which axis of an array is divided along which axis of a mesh (``core.meshes``), and what follows.
+"""Shardings as data: which dimension of an array is sharded over which axis of a mesh (``core.meshes``).
 
 In: devices, meshes and specs. Out: descriptions that can be compared, hashed and asked which device has which part. No
-array is divided here. Invariant: ``tiles(ndim)`` says all of it: which of the ``assignment``'s devices have which part.
+array is sharded here. Invariant: ``tiles(ndim)`` gives the part that each device of the ``assignment`` has.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MEMORY = "device"
 
 
 class Free:
-    """``PartitionSpec.UNCONSTRAINED``: the compiler chooses how a dimension is divided."""
+    """``PartitionSpec.UNCONSTRAINED``: the compiler chooses how a dimension is sharded."""
 
     def __repr__(self) -> str:
         return "UNCONSTRAINED"
@@ -45,7 +45,7 @@ _UNCONSTRAINED = Free()
 
 
 class PartitionSpec:
-    """For each dimension of an array the axis of a mesh, or several, along which it is divided; None for whole ones.
+    """For each dimension of an array the mesh axis or axes over which it is sharded, or None.
 
     Dimensions beyond those named are whole. ``P("x", None, ("y", "z"))``.
 
@@ -54,7 +54,7 @@ class PartitionSpec:
       unreduced: a set of explicit axes: the array is the sum over them of what devices hold, not taken yet.
       reduced: a set of explicit axes along which all devices hold the same, and of which the cotangent is unreduced.
 
-    Raises ValueError if an axis is said to be two of these, TypeError for what is no set.
+    Raises ValueError if an axis is in two of these, TypeError if one of them is not a set.
     """
 
     UNCONSTRAINED: Any = _UNCONSTRAINED
@@ -115,7 +115,7 @@ class PartitionSpec:
         return self.update([self._parts[d] for d in order])
 
     def of_cotangent(self) -> PartitionSpec:
-        """How the cotangent of an array lies that lies so: what is reduced here is unreduced there."""
+        """The spec of the cotangent: reduced axes become unreduced, and unreduced axes reduced."""
         return self.update(unreduced=self.reduced, reduced=self.unreduced) if self.unreduced or self.reduced else self
 
     def __len__(self) -> int:
@@ -176,7 +176,7 @@ def _part(given: Any) -> Any:
 
 
 class IndivisibleError(ValueError):
-    """A sharding divides a dimension into parts that are not of one size."""
+    """A dimension is not a multiple of the mesh axes over which it is sharded."""
 
 
 class DuplicateSpecError(Exception):
@@ -191,7 +191,7 @@ class DuplicateSpecError(Exception):
 
 
 def check_axes_once(spec: PartitionSpec, mesh: AbstractMesh) -> None:
-    """DuplicateSpecError if ``spec`` divides along one axis of the mesh twice."""
+    """DuplicateSpecError if ``spec`` names one mesh axis twice."""
     for name, times in Counter(axes_of_spec(spec)).items():
         if times > 1:
             raise DuplicateSpecError(
@@ -203,10 +203,10 @@ def check_axes_once(spec: PartitionSpec, mesh: AbstractMesh) -> None:
 
 
 class Sharding:
-    """Which part of an array lies on which device."""
+    """Which part of an array is on which device."""
 
     memory_kind: str | None = _MEMORY
-    # whether it names a mesh without devices, and so says how an array is divided, but not where it lies
+    # whether it names a mesh without devices: how an array is sharded, but not where it is
     abstract = False
 
     @functools.cached_property
@@ -255,7 +255,7 @@ class Sharding:
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of each device's part of an array of ``global_shape``.
 
-        IndivisibleError if it is not divided evenly.
+        IndivisibleError if a dimension is not a multiple of its mesh axes.
         """
         shape = tuple(global_shape)
         self.check_ndim(len(shape))
@@ -364,11 +364,11 @@ class TiledSharding(Sharding):
 
 
 class NamedSharding(Sharding):
-    """An array divided over a mesh, as ``spec`` says.
+    """An array sharded over a mesh as in ``spec``.
 
-    Over an ``AbstractMesh`` it is a description: programs can be lowered and compiled for it, no array lies so.
+    Over an ``AbstractMesh`` it is a description: programs can be lowered and compiled for it, but no array can have it.
 
-    Raises ValueError for an axis that the mesh does not have, DuplicateSpecError for one that divides two dimensions.
+    Raises ValueError for an axis that the mesh lacks, DuplicateSpecError for an axis that shards two dimensions.
     """
 
     def __init__(self, mesh: AbstractMesh, spec: PartitionSpec, *, memory_kind: str | None = None) -> None:
@@ -391,7 +391,7 @@ class NamedSharding(Sharding):
     def _devices(self) -> Sequence[Any]:
         if not isinstance(self.mesh, Mesh):
             raise ValueError(
-                f"{self} has no devices: no array can lie so. Take a Mesh of devices, or lower and compile for it, "
+                f"{self} has no devices: no array can have it. Take a Mesh of devices, or lower and compile for it, "
                 "which needs none: jit(f).lower(ShapeDtypeStruct(shape, dtype, sharding=...)).compile()."
             )
         return list(self.mesh.devices.flat)
@@ -411,7 +411,7 @@ class NamedSharding(Sharding):
         return NamedSharding(made, self.spec, memory_kind=self.memory_kind)
 
     def with_spec(self, spec: Any) -> NamedSharding:
-        """The same mesh, divided as ``spec`` says, a ``PartitionSpec`` or its entries."""
+        """The same mesh with ``spec``, a ``PartitionSpec`` or its entries."""
         return NamedSharding(self.mesh, spec if isinstance(spec, PartitionSpec) else PartitionSpec(*spec))
 
     def with_memory_kind(self, kind: str) -> NamedSharding:
@@ -427,7 +427,7 @@ class NamedSharding(Sharding):
         return self.spec.unreduced == getattr(spec, "unreduced", frozenset()) and super().is_equivalent_to(other, ndim)
 
     def count(self, names: Sequence[str]) -> int:
-        """Into how many parts these axes divide a dimension."""
+        """The number of parts of a dimension that is sharded over these axes."""
         return self.mesh.count(names)
 
     def check_ndim(self, ndim: int) -> None:
@@ -497,7 +497,7 @@ def named_like(mesh: AbstractMesh, tiles: np.ndarray) -> Sharding:
     origin = (0,) * len(mesh.axis_sizes)
     spec = []
     for dim in range(ndim):
-        # along an axis that divides the dimension the part changes, the more, the further outside the axis is
+        # the part changes along the axes that shard the dimension; outer axes take the larger steps
         steps = [
             (int(grid[(*origin[:i], 1, *origin[i + 1 :])][dim]) - int(grid[origin][dim]), name)
             for i, (name, size) in enumerate(mesh.shape_tuple)
@@ -509,7 +509,7 @@ def named_like(mesh: AbstractMesh, tiles: np.ndarray) -> Sharding:
     devices = mesh._identity[-1] if isinstance(mesh, Mesh) else simulated_devices(mesh.size)
     try:
         found = NamedSharding(mesh, PartitionSpec(*spec))
-    except DuplicateSpecError:  # one axis divides two dimensions
+    except DuplicateSpecError:  # one axis shards two dimensions
         return TiledSharding(devices, tiles)
     ours = found.tiles(ndim)
     same = ours.shape == tiles.shape and bool((_sorted(ours) == _sorted(tiles)).all())
@@ -517,7 +517,7 @@ def named_like(mesh: AbstractMesh, tiles: np.ndarray) -> Sharding:
 
 
 def check_divides(sharding: NamedSharding, shape: Sequence[int]) -> None:
-    """ValueError unless each dimension of ``shape`` is a multiple of the number of parts that it is divided into."""
+    """ValueError unless each dimension of ``shape`` is a multiple of its mesh axes."""
     for axis, (size, part) in enumerate(zip(shape, sharding.spec, strict=False)):
         count = sharding.count(axes_of_part(part))
         if size % count:
@@ -528,8 +528,8 @@ def check_divides(sharding: NamedSharding, shape: Sequence[int]) -> None:
             )
 
 
-def undivided(ndim: int) -> NamedSharding:
-    """That of types of ``ndim`` dimensions which nothing divides, over the mesh that is set."""
+def replicated(ndim: int) -> NamedSharding:
+    """The replicated sharding of ``ndim`` dimensions over the mesh that is set."""
     mesh = NO_MESH if context.mesh is None else context.mesh.abstract_mesh
     return NamedSharding(mesh, PartitionSpec(*[None] * ndim))
 
@@ -541,7 +541,7 @@ def mesh_of(shardings: Sequence[Any]) -> AbstractMesh | None:
 
 
 class Placement(NamedTuple):
-    """Over which devices a program runs, and how its arguments and results are divided: None where XLA is to choose.
+    """The devices of a program, and the shardings of its arguments and results: None where XLA chooses.
 
     ``mesh`` is the one over which XLA's choices are described, None if none has been named.
     """
@@ -565,26 +565,26 @@ class Placement(NamedTuple):
 
 
 def axes_of_part(part: Any) -> tuple[str, ...]:
-    """The axes of a mesh that divide one dimension, of which ``part`` is the entry in a spec."""
+    """The mesh axes that ``part``, the entry of one dimension in a spec, names."""
     if part is None or part is _UNCONSTRAINED:
         return ()
     return part if isinstance(part, tuple) else (part,)
 
 
 def axes_of_spec(spec: PartitionSpec) -> list[str]:
-    """The axes of a mesh that divide some dimension, those of the first dimension first."""
+    """The mesh axes that shard any dimension, those of the first dimension first."""
     return [name for part in spec for name in axes_of_part(part)]
 
 
 def check_said(said: Any, function: str, argument: str) -> None:
-    """TypeError unless each leaf of the tree ``said`` can be what ``as_sharding`` takes."""
+    """TypeError unless ``as_sharding`` takes each leaf of the tree ``said``."""
     for each in tree_leaves(said):
         if not isinstance(each, PartitionSpec):
             as_sharding(each, function, argument)
 
 
 def as_sharding(said: Any, function: str, argument: str) -> Any:
-    """The sharding that ``said`` means, or UNSPECIFIED: what was given to ``argument`` of ``function``.
+    """The sharding for ``said``, the value of ``argument`` of ``function``, or UNSPECIFIED.
 
     RuntimeError for a ``PartitionSpec`` without a mesh that is set, TypeError for what means none.
     """
@@ -616,7 +616,7 @@ def concrete(place: Any) -> Any:
 
 
 def canonical_sharding(said: Any, function: str) -> NamedSharding | None:
-    """What ``said``, the ``out_sharding`` of ``function``, means, over an abstract mesh; None if that says nothing.
+    """The sharding over an abstract mesh for ``said``, the ``out_sharding`` of ``function``. None if it is empty.
 
     A ``PartitionSpec`` is for the mesh that is set. TypeError for anything that is neither that nor a
     ``NamedSharding``; ValueError for a ``PartitionSpec`` without a mesh, for another mesh than the one that is set, and

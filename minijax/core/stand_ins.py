@@ -9,7 +9,7 @@ import numpy as np
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval, is_array_like, placed_type
-from minijax.core.avals import ShapedArray, division, dtype_name
+from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
 
 
 class ShapeDtypeStruct:
@@ -36,7 +36,7 @@ class ShapeDtypeStruct:
     @staticmethod
     def of(aval: ShapedArray) -> ShapeDtypeStruct:
         """The ShapeDtypeStruct for arrays of type ``aval``, with the sharding of the type."""
-        return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=division(aval))
+        return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=sharding_of_type(aval))
 
     @staticmethod
     def like(x: Any) -> ShapeDtypeStruct:

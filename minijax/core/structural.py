@@ -13,7 +13,7 @@ import numpy as np
 from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import LiteralArray, get_aval
-from minijax.core.avals import HasAval, ShapedArray, division
+from minijax.core.avals import HasAval, ShapedArray, sharding_of_type
 from minijax.core.keys import WORD, is_key
 from minijax.core.primitive import Primitive
 from minijax.core.trace import state
@@ -111,7 +111,8 @@ def zeros(aval: ShapedArray) -> Any:
     """A real array of zeros of type ``aval``; outside staging, float0 zeros are NumPy's, as in JAX."""
     if aval.dtype == dtypes.float0 and state.dynamic.level == 0:
         return np.zeros(aval.shape, dtypes.float0)
-    made = full(aval.shape, False, aval.dtype, aval.weak_type, division(aval) if types.divisions_made else None)
+    sharding = sharding_of_type(aval) if types.sharded_types_made else None
+    made = full(aval.shape, False, aval.dtype, aval.weak_type, sharding)
     if aval.vma:
         return pvary(made, aval.vma)
     return made if aval.shape else state.dynamic.stage_value(made)
@@ -131,16 +132,16 @@ def add_tangents(a: Any, b: Any) -> Any:
     return add_any_p.bind(a, b)
 
 
-def broadcast(x: Any, size: int, axis: int, division: Any = None) -> Any:
+def broadcast(x: Any, size: int, axis: int, sharding_of_type: Any = None) -> Any:
     """``x`` repeated ``size`` times along a new axis at ``axis``, which ``division``, of one dimension, divides."""
     aval = get_aval(x)
     shape = list(aval.shape)
     axis %= len(shape) + 1
-    if division is not None:
-        division = types.division(types.stacked_type(aval, size, axis, division))
+    if sharding_of_type is not None:
+        sharding_of_type = types.sharding_of_type(types.stacked_type(aval, size, axis, sharding_of_type))
     dims = tuple(d for d in range(len(shape) + 1) if d != axis)
     shape.insert(axis, size)
-    return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=dims, sharding=division)
+    return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=dims, sharding=sharding_of_type)
 
 
 def batched_sharding(sharding: Any, dim: int | None, part: Any = None) -> Any:

@@ -19,7 +19,7 @@ from minijax.api.explicit import use_abstract_mesh
 from minijax.backend import pjrt
 from minijax.core.array import Array, MeshArray
 from minijax.core.avals import ShapedArray
-from minijax.core.explicit import common_mesh, divided, mesh_of_type, whole_spec
+from minijax.core.explicit import common_mesh, mesh_of_type, sharded_type, whole_spec
 from minijax.core.keys import PRNGImpl, impl_of, is_key, keys_of, words_of
 from minijax.core.meshes import AbstractMesh, AxisType, Mesh, context
 from minijax.core.refs import AbstractRef
@@ -67,7 +67,7 @@ def aval_of(theirs: Any) -> Any:
     made = ShapedArray(tuple(theirs.shape), dtype_of(theirs.dtype), bool(getattr(theirs, "weak_type", False)))
     sharding: Any = getattr(theirs, "sharding", None)
     if type(sharding).__name__ == "NamedSharding" and sharding.mesh.explicit_axes:
-        made = divided(made, abstract_of_jax(sharding.mesh), part_of_jax(sharding.spec))
+        made = sharded_type(made, abstract_of_jax(sharding.mesh), part_of_jax(sharding.spec))
     manual = getattr(theirs, "manual_axis_type", None)
     if manual is not None and (manual.varying or manual.unreduced or manual.reduced):
         made = summed(varying(made, manual.varying), manual.unreduced, manual.reduced)

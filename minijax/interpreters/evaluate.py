@@ -169,15 +169,15 @@ class EvalTrace(Trace):
                     if not is_array_like(x):
                         raise not_an_array(x) from None
                 raise
-        if avals.divisions_made and (params.get("sharding") or params.get("out_sharding")) is not None:
-            return _partitioned.evaluate_over_mesh(primitive, args, params)  # a parameter says how the result lies
+        if avals.sharded_types_made and (params.get("sharding") or params.get("out_sharding")) is not None:
+            return _partitioned.evaluate_over_mesh(primitive, args, params)  # a parameter is the result's sharding
         args = [x if isinstance(x, Array) else as_array(check_alive(x)) for x in args]
         try:
             values: Any = [x._np for x in args]
         except AttributeError:
             values = None
         if values is None:  # one is on the device
-            if avals.divisions_made:  # types may be at odds, which comes before where arrays are
+            if avals.sharded_types_made:  # types may be at odds, which comes before where arrays are
                 abstract_eval(primitive, tuple([x.aval for x in args]), params)
             device = common_device(args, primitive.name)
             if type(device) is tuple:

@@ -11,7 +11,7 @@ from typing import Any
 
 from minijax.core import structural
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, division_along, stacked_type
+from minijax.core.avals import ShapedArray, sharding_along_axis, stacked_type
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.refs import AbstractRef
@@ -185,7 +185,7 @@ def match_axis(value: Any, dim: int | None, size: int, dst: int, division: Any =
 def mapped_axis(args: Sequence[Any], dims: Sequence[int | None]) -> tuple[int, Any]:
     """The size of the axis that is mapped, of one of ``args`` that has it, and how its type says that it is divided."""
     aval, dim = next((get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None)
-    return aval.shape[dim], division_along(aval, dim)
+    return aval.shape[dim], sharding_along_axis(aval, dim)
 
 
 def bdim_at_front(value: Any, dim: int | None, size: int, division: Any = None) -> Any:

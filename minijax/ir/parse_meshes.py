@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core.avals import ShapedArray
-from minijax.core.explicit import NO_SUMS, divided
+from minijax.core.explicit import NO_SUMS, sharded_type
 from minijax.core.late import HigherModule
 from minijax.core.meshes import AbstractMesh, AxisType, Mesh, context
 from minijax.core.shardings import NamedSharding, PartitionSpec, SingleDeviceSharding
@@ -107,7 +107,7 @@ def typed(scan: Scanner, plain: ShapedArray, axes: Sequence[str], along: str, at
                 "with set_mesh(mesh)",
                 at,
             )
-        aval = divided(plain, _explicit(mesh, named), spec, NO_SUMS if inside else (unreduced, reduced))
+        aval = sharded_type(plain, _explicit(mesh, named), spec, NO_SUMS if inside else (unreduced, reduced))
     return summed(varying(aval, said.get("V", ())), unreduced, reduced) if inside else aval
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minijax import errors
-from minijax.core.avals import ShapedArray, same_division
+from minijax.core.avals import ShapedArray, same_sharding
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.errors import JaxprTypeError
 from minijax.ir import doc as pp
@@ -79,7 +79,7 @@ def jaxpr_type(jaxpr: Jaxpr | ClosedJaxpr) -> str:
 
 def same_type(a: ShapedArray, b: ShapedArray) -> bool:
     """Whether two avals are equal but for weakness."""
-    return a is b or (a.shape == b.shape and a.dtype == b.dtype and a.vma == b.vma and same_division(a, b))
+    return a is b or (a.shape == b.shape and a.dtype == b.dtype and a.vma == b.vma and same_sharding(a, b))
 
 
 def _jaxprs(params: dict[str, Any]) -> Iterator[Jaxpr | ClosedJaxpr]:

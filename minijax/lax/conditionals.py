@@ -12,7 +12,7 @@ from minijax.api.flat import avals_of, check_args, describe, to_value
 from minijax.config import jit_disabled
 from minijax.core import dtypes
 from minijax.core.array import Array, get_aval, is_array_like
-from minijax.core.avals import ShapedArray, dtype_name, same_division
+from minijax.core.avals import ShapedArray, dtype_name, same_sharding
 from minijax.core.structural import full
 from minijax.core.trace import Tracer
 from minijax.core.varying import ordered
@@ -251,7 +251,7 @@ def _a(thing: str) -> str:
 def _mismatch(a: ShapedArray, b: ShapedArray) -> str:
     reasons = ["the dtypes do not match"] * (a.dtype != b.dtype) + ["the shapes do not match"] * (a.shape != b.shape)
     reasons += ["the manual axis types do not match"] * (a.vma != b.vma)
-    reasons += ["the shardings do not match"] * (not same_division(a, b))
+    reasons += ["the shardings do not match"] * (not same_sharding(a, b))
     return " and ".join(reasons)
 
 

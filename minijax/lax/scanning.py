@@ -51,7 +51,7 @@ def promote_weak(values: Sequence[Any], out_avals: Sequence[ShapedArray]) -> tup
             pairs = ((aval.dtype, True), (out.dtype, out.weak_type))
             dtype, weak = dtypes.result_type(*pairs, x64=x64_enabled())
             x, changed = convert(x, dtype, weak and dtype == aval.dtype), True
-        brought = avals.divided_if_free(x, out)
+        brought = avals.sharded_if_free(x, out)
         if brought is not x:
             x, changed = brought, True
         promoted.append(x)
@@ -121,7 +121,7 @@ def _difference(a: ShapedArray, b: ShapedArray) -> str:
         ("the dtypes do not match", a.dtype != b.dtype),
         ("the shapes do not match", a.shape != b.shape),
         ("the manual axis types do not match", a.vma != b.vma),
-        ("the shardings do not match", not avals.same_division(a, b)),
+        ("the shardings do not match", not avals.same_sharding(a, b)),
     ]
     return " and ".join(text for text, differs in differing if differs)
 
@@ -216,7 +216,7 @@ def _scan_length(xs_avals: Sequence[ShapedArray], length: Any) -> int:
             "is the same in each step."
         )
     sizes = [a.shape[0] for a in xs_avals]
-    if avals.divisions_made and any(spec_of(a)[0] is not None for a in xs_avals):
+    if avals.sharded_types_made and any(spec_of(a)[0] is not None for a in xs_avals):
         found = ", ".join(f"P{spec_of(a)}" for a in xs_avals)
         raise ValueError(
             f"0th dimension of all xs should be replicated. Got {found}. Bring them there with sharding.reshard."

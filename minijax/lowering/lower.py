@@ -206,7 +206,7 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
     env.update(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
     places, keyed = ctx.module.places, avals.keys_made
-    divided = ctx.module.divided and avals.divisions_made and late.public("minijax.lowering.shardings", "as_typed")
+    divided = ctx.module.divided and avals.sharded_types_made and late.public("minijax.lowering.shardings", "as_typed")
     for eqn in jaxpr.eqns if places is None else places.each(ctx, jaxpr):
         primitive = eqn.primitive
         rule = lowering_rules.get(primitive)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.avals import ShapedArray, physical_aval
-from minijax.core.explicit import common_mesh, divided_like, mesh_of_type, whole_spec
+from minijax.core.explicit import common_mesh, mesh_of_type, type_with_sharding, whole_spec
 from minijax.core.meshes import AbstractMesh
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding, axes_of_part
 from minijax.ir.jaxpr import JaxprEqn
@@ -144,7 +144,7 @@ def repeated_sum(ctx: FunctionWriter, x: str, aval: ShapedArray, shape: tuple[in
     kept = [d for d in range(aval.ndim) if aval.shape[d] == shape[d]]
 
     def summed(name: str, shape: tuple[int, ...], parts: Sequence[Any]) -> tuple[str, ShapedArray]:
-        made = divided_like(aval.update(shape=shape), NamedSharding(mesh, spec.update(parts)))
+        made = type_with_sharding(aval.update(shape=shape), NamedSharding(mesh, spec.update(parts)))
         return _constrained(ctx, mesh, made, name), made
 
     small, parts = tuple(aval.shape[d] for d in kept), [spec.partitions[d] for d in kept]

@@ -14,7 +14,7 @@ from minijax.api.inner import inner_jit
 from minijax.config import context_mesh, promotes_strictly, x64_enabled
 from minijax.core import dtypes, late
 from minijax.core.array import Array, CommittedArray, LiteralArray, MeshArray, as_array, is_foreign
-from minijax.core.avals import divided_as, division
+from minijax.core.avals import sharded_as, sharding_of_type
 from minijax.core.keys import is_key
 from minijax.core.primitive import evaluation_watched
 from minijax.core.trace import Tracer
@@ -328,7 +328,7 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, ou
         dtypes.check_valid_dtype(dtypes.as_dtype(a.dtype), a)
         own = dtypes.canonicalize_dtype(a.dtype, x64_enabled()), False
     wanted = own if dtype is None else (user_dtype(dtype, name), False)
-    sharding = said or (division(a.aval) if shape is None and hasattr(a, "aval") else None)
+    sharding = said or (sharding_of_type(a.aval) if shape is None and hasattr(a, "aval") else None)
     out = varying_like(_repeated(value, wanted, tuple(a.shape) if shape is None else _shape(shape, name), sharding), a)
     return out if device is None else placed(out, device)
 
@@ -574,7 +574,7 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
     shape = m.aval.shape
     if len(shape) < 2:
         raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
-    mask = divided_as(lax.broadcast(tri(shape[-2], shape[-1], k, BOOL), shape[:-2]), m)
+    mask = sharded_as(lax.broadcast(tri(shape[-2], shape[-1], k, BOOL), shape[:-2]), m)
     zero = lax.full_like(m, 0)
     return lax.select(mask, m, zero) if lower else lax.select(mask, zero, m)
 
@@ -618,7 +618,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
         raise ValueError("diagonal requires an array of at least two dimensions.")
     offset = static(offset, "'offset' argument of jnp.diagonal()")
     axis1, axis2 = canonical_axis(axis1, ndim), canonical_axis(axis2, ndim)
-    late.public("minijax.core.explicit", "check_whole")("diagonal", a.aval, (axis1, axis2))
+    late.public("minijax.core.explicit", "check_unsharded")("diagonal", a.aval, (axis1, axis2))
     a = lax.transpose(a, tuple(i for i in range(ndim) if i not in (axis1, axis2)) + (axis1, axis2))
     rows, columns = a.aval.shape[-2:]
     count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
@@ -643,7 +643,7 @@ def trace(
     first, second = canonical_axis(axis1, ndim), canonical_axis(axis2, ndim)
     if first == second:
         raise ValueError(f"axis1 and axis2 can not be same. axis1={axis1} and axis2={axis2}")
-    late.public("minijax.core.explicit", "check_whole")("trace", a.aval, (first, second))
+    late.public("minijax.core.explicit", "check_unsharded")("trace", a.aval, (first, second))
     a = lax.transpose(a, tuple(i for i in range(ndim) if i not in (first, second)) + (first, second))
     mask = _eye(shape[first], shape[second], 0 if offset is None else offset, BOOL)
     on_diagonal = choose(mask, a, lax.full_like(a, 0))

@@ -221,7 +221,7 @@ def _sum_repeated(x: Any, names: str, keep: str, dtype: np.dtype, said: Any = No
         if count == 1:
             continue
         axes = [i for i, n in enumerate(names) if n == name]
-        late.public("minijax.core.explicit", "check_whole")("einsum", x.aval, range(len(names)))
+        late.public("minijax.core.explicit", "check_unsharded")("einsum", x.aval, range(len(names)))
         x = lax.select(_diagonal_mask(x.aval.shape, axes), x, lax.full_like(x, 0))
         if name in keep:
             x = _summed(x, axes[:-1], dtype, said)

@@ -19,7 +19,7 @@ from minijax import config, errors, lax
 from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array, get_aval, is_foreign
-from minijax.core.avals import ShapedArray, divided_part, dtype_name, sharding_of_parts
+from minijax.core.avals import ShapedArray, dtype_name, sharded_part, sharding_of_parts
 from minijax.core.named import NamedTuple
 from minijax.core.structural import full
 from minijax.core.trace import Tracer
@@ -302,7 +302,7 @@ def plan_gather(aval: ShapedArray, parsed: Parsed, wrap: bool) -> GatherPlan:
     """How to gather at an index of an array of type ``aval``. Negative indices count from the end if ``wrap``."""
     items, shape, scalars, together = parsed
     own = iter(range(aval.ndim))
-    of_axis = [None if d in scalars else divided_part(aval, next(own)) for d in range(len(shape))]
+    of_axis = [None if d in scalars else sharded_part(aval, next(own)) for d in range(len(shape))]
     parts: list[Any] = []
     dtype = index_dtype(shape)
     axes = iter(range(len(shape)))
@@ -337,7 +337,7 @@ def plan_gather(aval: ShapedArray, parsed: Parsed, wrap: bool) -> GatherPlan:
             columns += [(_as_index(a, dtype), len(outer)) for a in advanced]
             outer += common
             out_shape += common
-            parts += [divided_part(advanced[0].aval, d) for d in range(len(common))]
+            parts += [sharded_part(advanced[0].aval, d) for d in range(len(common))]
             dims += len(common)
             index_map += advanced_axes
             collapsed += advanced_axes
@@ -475,7 +475,7 @@ def update_index(
         values = full((), values, aval.dtype) if info.min <= values <= info.max else values
     x, values = promote_dtypes(x, values)
     sharding = None
-    if types.divisions_made:
+    if types.sharded_types_made:
         sharding = sharding_of_parts(plan.parts, aval, get_aval(plan.indices), get_aval(values))
     values = lax.squeeze(broadcast_to(values, plan.shape, sharding), plan.new_axes)
     if plan.reversed_dims:

@@ -12,7 +12,7 @@ from minijax import errors, lax
 from minijax.api.inner import inner_jit
 from minijax.core import avals, dtypes, late
 from minijax.core.array import Array
-from minijax.core.avals import division, dtype_name
+from minijax.core.avals import dtype_name, sharding_of_type
 from minijax.core.trace import Tracer
 from minijax.numpy.creation import asarray, full
 from minijax.numpy.index_update import IndexUpdate, take
@@ -596,7 +596,7 @@ def repeat(
     if axis is None or not a.aval.ndim:
         a = lax.reshape(a, (a.aval.size,))
     axis = canonical_axis(0 if axis is None else axis, a.aval.ndim)
-    if out_sharding is None and avals.divisions_made:
+    if out_sharding is None and avals.sharded_types_made:
         out_sharding = _repeated_division(a, axis)
     if out_sharding is None:
         return _repeat(a, repeats, axis, total_repeat_length)
@@ -613,9 +613,9 @@ def _repeated_division(a: Any, axis: int) -> Any:
     mesh = public("minijax.core.meshes", "context").mesh
     if mesh is None or not mesh.any_explicit:
         return None
-    found = division(a.aval)
+    found = sharding_of_type(a.aval)
     if found is None:
-        return public("minijax.core.shardings", "undivided")(0)
+        return public("minijax.core.shardings", "replicated")(0)
     if found.spec[axis] is not None:
         raise ValueError(
             f"jnp.repeat along axis {axis}, which is divided: {a.aval.str_short()}. Please pass sharding to "

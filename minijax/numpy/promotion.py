@@ -23,7 +23,7 @@ from minijax.api.inner import inner_jit
 from minijax.config import promotes_strictly, rank_promotion, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, LiteralArray, as_array, check_int, get_aval, is_foreign
-from minijax.core.avals import AnyArray, ShapedArray, common_division, divided_part, division, dtype_name
+from minijax.core.avals import AnyArray, ShapedArray, common_sharding, dtype_name, sharded_part, sharding_of_type
 from minijax.core.keys import is_key
 from minijax.core.structural import broadcast_in_dim_p
 from minijax.core.trace import Tracer, state
@@ -334,15 +334,16 @@ def broadcast_to(x: Any, shape: tuple[int, ...], sharding: Any = None) -> Any:
     ``sharding`` says how the result's type is to be divided, if that is to be said.
     """
     own = x.aval.shape
-    if own == shape and (sharding is None or (division(x.aval) or sharding.with_spec([None] * len(own))) == sharding):
-        return x
+    if own == shape:
+        if sharding is None or (sharding_of_type(x.aval) or sharding.with_spec([None] * len(own))) == sharding:
+            return x
     lead = len(shape) - len(own)
     if lead < 0:
         raise ValueError(f"Cannot broadcast to shape with fewer dimensions: arr_shape={own} shape={shape}")
     agree = all(a in (1, b) for a, b in zip(own, shape[lead:], strict=True))
     if sharding is not None:
         parts = enumerate(sharding.spec[lead:])
-        agree = agree and all(divided_part(x.aval, i) in (None, part) for i, part in parts)
+        agree = agree and all(sharded_part(x.aval, i) in (None, part) for i, part in parts)
     if not agree:
         wanted = f"{dtype_name(x.aval.dtype)}[{','.join(map(str, shape))}]"
         raise ValueError(
@@ -358,7 +359,7 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     if len(set(shapes)) < 2:
         return list(arrays)
     shape = broadcast_shapes(*shapes)
-    sharding = common_division([x.aval for x in arrays], len(shape))
+    sharding = common_sharding([x.aval for x in arrays], len(shape))
     return [broadcast_to(x, shape, sharding) for x in arrays]
 
 

@@ -359,7 +359,7 @@ def remat_lower(
     if params["differentiated"]:
         behind = _lower_barrier(ctx, partition(guarded, avals)[1], partition(guarded, names)[1])
         operands = merge(guarded, partition(guarded, names)[0], behind)
-        if types.divisions_made and ctx.module.divided:  # XLA forgets behind the barrier which are sums over devices
+        if types.sharded_types_made and ctx.module.divided:  # XLA forgets which are sums over devices
             operands = late.public("minijax.lowering.shardings", "sums_constrained")(ctx, avals, operands)
     return lower_eqns(ctx, jaxpr.jaxpr, [], operands)
 

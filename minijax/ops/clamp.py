@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, division
+from minijax.core.avals import ShapedArray, sharding_of_type
 from minijax.core.structural import broadcast_in_dim_p, zeros
 from minijax.interpreters.vmap import bdim_at_front
 from minijax.lowering.text import mlir_type
@@ -41,7 +41,7 @@ def _clamp_numpy(low: Any, x: Any, high: Any) -> Any:
 def _where(mask: Any, g: Any, x: Any) -> Any:
     """The tangent ``g`` of a bound or of the operand ``x`` where ``mask`` holds."""
     aval = get_aval(x)
-    return select(mask, maybe_broadcast(aval.shape, g, division(aval)), zeros(aval))
+    return select(mask, maybe_broadcast(aval.shape, g, sharding_of_type(aval)), zeros(aval))
 
 
 def _low_derivative(g: Any, ans: Any, low: Any, x: Any, high: Any) -> Any:

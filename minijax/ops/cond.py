@@ -16,7 +16,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array, get_aval, retyped
-from minijax.core.avals import ShapedArray, cotangent_type, division
+from minijax.core.avals import ShapedArray, cotangent_type, sharding_of_type
 from minijax.core.keys import storage
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.primitive import Primitive
@@ -113,7 +113,7 @@ def empty_of(aval: ShapedArray) -> Any:
     scalar = empty2_p.bind(dtype=aval.dtype)
     if not aval.shape:
         return scalar
-    return broadcast_in_dim_p.bind(scalar, shape=aval.shape, broadcast_dimensions=(), sharding=division(aval))
+    return broadcast_in_dim_p.bind(scalar, shape=aval.shape, broadcast_dimensions=(), sharding=sharding_of_type(aval))
 
 
 # ---------------------------------------------------------------------------------------------- making branches

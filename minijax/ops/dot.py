@@ -13,7 +13,7 @@ import numpy as np
 from minijax.config import matmul_precision, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, divided_part, division, dtype_name
+from minijax.core.avals import ShapedArray, dtype_name, sharded_part, sharding_of_type
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.structural import batched_sharding
@@ -422,7 +422,7 @@ def _dot_cotangent(
     ans_y = tuple(range(first, first + len(y_kept)))
     by_y = [x_contract[i] for i in sorted(range(len(y_contract)), key=y_contract.__getitem__)]
     order = (*x_batch, *x_kept, *by_y)
-    divided = division(aval, get_aval(ct), get_aval(y))
+    divided = sharding_of_type(aval, get_aval(ct), get_aval(y))
     out = dot_general(
         ct,
         y,
@@ -452,7 +452,7 @@ def _bumped(dims: Sequence[int], new: int) -> tuple[int, ...]:
 
 def _batch_part(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
     """The axes of a mesh that divide the batch axis, as types say."""
-    parts = [divided_part(get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None]
+    parts = [sharded_part(get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None]
     return next((part for part in parts if part is not None), None)
 
 

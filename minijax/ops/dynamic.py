@@ -15,7 +15,7 @@ import numpy as np
 from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import as_array, check_int, get_aval
-from minijax.core.avals import ShapedArray, division, dtype_name
+from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
 from minijax.core.structural import (
     UndefinedPrimal,
     Zero,
@@ -121,7 +121,7 @@ def _dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[i
     rest = [None] * len(starts)
     if type(ct) is Zero:
         return [Zero(x.aval), *rest]
-    zeros = full(x.aval.shape, 0, x.aval.dtype, sharding=division(x.aval))
+    zeros = full(x.aval.shape, 0, x.aval.dtype, sharding=sharding_of_type(x.aval))
     return [dynamic_update_slice_p.bind(zeros, ct, *starts), *rest]
 
 
@@ -224,7 +224,7 @@ def _dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) 
         return [Zero(x.aval) if linear[0] else None, Zero(update.aval) if linear[1] else None, *rest]
     sizes = update.aval.shape if linear[1] else shape_of(update)
     # JAX makes these zeros whether or not the operand is linear; jaxprs are compared with its own
-    said = division(update.aval if linear[1] else get_aval(update)) if types.divisions_made else None
+    said = sharding_of_type(update.aval if linear[1] else get_aval(update)) if types.sharded_types_made else None
     zeros = full_like(ct, 0, shape=sizes, sharding=said)
     ct_x = dynamic_update_slice_p.bind(ct, zeros, *starts) if linear[0] else None
     ct_update = dynamic_slice_p.bind(ct, *starts, slice_sizes=sizes) if linear[1] else None

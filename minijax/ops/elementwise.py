@@ -22,7 +22,7 @@ import numpy as np
 from minijax.core import avals as types
 from minijax.core import dtypes, structural
 from minijax.core.array import LiteralArray, get_aval
-from minijax.core.avals import ShapedArray, division, dtype_name, over_mesh_of
+from minijax.core.avals import ShapedArray, dtype_name, over_mesh_of, sharding_of_type
 from minijax.core.primitive import Primitive
 from minijax.core.rules import depends_on_types
 from minijax.core.structural import UndefinedPrimal, Zero
@@ -118,12 +118,12 @@ def _one(example: Any) -> Any:
     """
     aval = get_aval(example)
     one = _typed_scalar(aval.dtype, aval.weak_type, int, "1")
-    return over_mesh_of(one, example) if types.divisions_made else one
+    return over_mesh_of(one, example) if types.sharded_types_made else one
 
 
 def _full_like(x: Any, value: Any) -> Any:
     aval = get_aval(x)
-    sharding = division(aval) if types.divisions_made else None
+    sharding = sharding_of_type(aval) if types.sharded_types_made else None
     return structural.full(aval.shape, value, aval.dtype, aval.weak_type, sharding)
 
 
@@ -284,7 +284,7 @@ def abs_derivative(g: Any, ans: Any, x: Any) -> Any:
         from_abs = convert_p.bind(ans, new_dtype=get_aval(x).dtype, weak_type=False, sharding=None)
         return _real(_mul(g, _div(mirrored, _replace_zero(from_abs))))
     zero = const(x, 0)
-    return select(_ge(x, over_mesh_of(zero, x) if types.divisions_made else zero), g, _neg(g))
+    return select(_ge(x, over_mesh_of(zero, x) if types.sharded_types_made else zero), g, _neg(g))
 
 
 abs, abs_p = unary(

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, division, dtype_name
+from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
 from minijax.core.primitive import Primitive
 from minijax.core.rules import depends_on_types
 from minijax.core.structural import (
@@ -111,9 +111,9 @@ def broadcast_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, 
 def unbroadcast(aval: ShapedArray, ct: Any) -> Any:
     """The cotangent ``ct`` summed back to the shape of the operand of type ``aval``."""
     shape = get_aval(ct).shape
-    sharding = division(aval, get_aval(ct)) if types.divisions_made else None
+    sharding = sharding_of_type(aval, get_aval(ct)) if types.sharded_types_made else None
     if shape == aval.shape:
-        if sharding is None or division(get_aval(ct)) == sharding:
+        if sharding is None or sharding_of_type(get_aval(ct)) == sharding:
             return ct
         return reshape_p.bind(ct, new_sizes=shape, dimensions=None, sharding=sharding)
     if not aval.shape:

@@ -12,7 +12,7 @@ import numpy as np
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, divided_part, division, dtype_name
+from minijax.core.avals import ShapedArray, dtype_name, sharded_part, sharding_of_type
 from minijax.core.primitive import Primitive
 from minijax.core.structural import batched_sharding, full, instantiate_zeros
 from minijax.interpreters.evaluate import by_type
@@ -152,7 +152,7 @@ def _reduce_batch(primitive: Primitive) -> Rule:
         out_dim = dim - len([a for a in axes if a < dim])
         moved = tuple(a if a < dim else a + 1 for a in axes)
         if primitive.sharding_param:
-            said, part = params[primitive.sharding_param], divided_part(get_aval(x), dim)
+            said, part = params[primitive.sharding_param], sharded_part(get_aval(x), dim)
             params[primitive.sharding_param] = batched_sharding(said, out_dim, part)
         return primitive.bind(x, axes=moved, **params), out_dim
 
@@ -233,7 +233,7 @@ def _reduce_sum_transpose(ct: Any, x: Any, *, axes: tuple[int, ...], out_shardin
     if not axes and out_sharding is None:
         return [ct]
     kept = tuple(d for d in range(len(shape)) if d not in axes)
-    return [repeated(ct, shape, kept, division(x.aval, get_aval(ct)))]
+    return [repeated(ct, shape, kept, sharding_of_type(x.aval, get_aval(ct)))]
 
 
 _reducer(

@@ -15,7 +15,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import as_array, get_aval
-from minijax.core.avals import ShapedArray, division
+from minijax.core.avals import ShapedArray, sharding_of_type
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.core.structural import UndefinedPrimal, Zero, full, instantiate_zeros, zero_tangent
@@ -292,7 +292,7 @@ def _gather_transpose(
     assert type(operand) is UndefinedPrimal, "a gather is linear in its operand only"
     if type(ct) is Zero:
         return [Zero(operand.aval), None]
-    zeros = full(operand.aval.shape, 0, get_aval(ct).dtype, sharding=division(operand.aval, get_aval(ct)))
+    zeros = full(operand.aval.shape, 0, get_aval(ct).dtype, sharding=sharding_of_type(operand.aval, get_aval(ct)))
     numbers = ScatterDimensionNumbers(*dimension_numbers)
     flags = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices}
     return [scatter_add(zeros, indices, ct, numbers, mode=mode, **flags), None]
@@ -328,8 +328,8 @@ def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any)
     ids_shape = [1 if d in numbers.update_window_dims else n for d, n in enumerate(aval.shape)]
     count = math.prod(ids_shape)
     dtype = index_dtype((count,), signed=False)
-    ids = add(reshape(iota(dtype, count), ids_shape), full(aval.shape, 1, dtype, sharding=division(aval)))
-    nothing = full(shape_of(operand), 0, dtype, sharding=division(get_aval(operand)))
+    ids = add(reshape(iota(dtype, count), ids_shape), full(aval.shape, 1, dtype, sharding=sharding_of_type(aval)))
+    nothing = full(shape_of(operand), 0, dtype, sharding=sharding_of_type(get_aval(operand)))
     winners = scatter(nothing, indices, ids, numbers, **keep)
     seen = _gather_slices(winners, indices, aval.shape, numbers)
 
@@ -350,7 +350,7 @@ def _zeroed_ct(ct: Any, indices: Any, updates: Any, *, unique_indices: bool, **p
     if not unique_indices:
         raise NotImplementedError("scatter transpose is only implemented where unique_indices=True")
     aval = updates.aval if type(updates) is UndefinedPrimal else get_aval(updates)
-    zeros = full(aval.shape, 0, get_aval(ct).dtype, sharding=division(aval, get_aval(ct)))
+    zeros = full(aval.shape, 0, get_aval(ct).dtype, sharding=sharding_of_type(aval, get_aval(ct)))
     return scatter_p.bind(ct, indices, zeros, unique_indices=True, **params)
 
 

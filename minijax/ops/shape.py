@@ -15,7 +15,7 @@ from minijax.config import x64_enabled
 from minijax.core import avals as types
 from minijax.core import dtypes, late
 from minijax.core.array import Array, as_array, get_aval
-from minijax.core.avals import ShapedArray, divided_part, division, dtype_name
+from minijax.core.avals import ShapedArray, dtype_name, sharded_part, sharding_of_type
 from minijax.core.keys import is_key
 from minijax.core.structural import (
     batched_sharding,
@@ -193,11 +193,11 @@ def _broadcast_transpose(
     ones = [i for i, n in enumerate(x.aval.shape) if n == 1]
     kept = _without(broadcast_dimensions, ones)
     out_sharding = None
-    if types.divisions_made:
+    if types.sharded_types_made:
         small = x.aval
         for i in reversed(ones):
             small = small.part(i)
-        out_sharding = division(small, get_aval(ct))
+        out_sharding = sharding_of_type(small, get_aval(ct))
     summed = reduce_sum_p.bind(ct, axes=_without(range(len(shape)), kept), out_sharding=out_sharding)
     # the sum has its dimensions in the order of the result's
     summed = transpose(summed, inverse_permutation(sorted(range(len(kept)), key=kept.__getitem__)))
@@ -214,7 +214,7 @@ def _broadcast_batch(
 ) -> Any:
     x = moveaxis(args[0], dims[0], 0)
     bumped = (0, *[d + 1 for d in broadcast_dimensions])
-    wide = batched_sharding(sharding, 0, divided_part(get_aval(x), 0))
+    wide = batched_sharding(sharding, 0, sharded_part(get_aval(x), 0))
     return repeated(x, (shape_of(x)[0], *shape), bumped, wide), 0
 
 
@@ -358,7 +358,7 @@ def _reshape_transpose(
 ) -> list[Any]:
     shape = x.aval.shape
     if dimensions is None:
-        return [reshape(ct, shape, out_sharding=division(x.aval, get_aval(ct)))]
+        return [reshape(ct, shape, out_sharding=sharding_of_type(x.aval, get_aval(ct)))]
     return [transpose(reshape(ct, [shape[d] for d in dimensions]), inverse_permutation(dimensions))]
 
 
@@ -373,7 +373,7 @@ def _reshape_batch(
     x = moveaxis(args[0], dims[0], 0)
     if dimensions is not None:
         dimensions = (0, *[d + 1 for d in dimensions])
-    wide = batched_sharding(sharding, 0, divided_part(get_aval(x), 0))
+    wide = batched_sharding(sharding, 0, sharded_part(get_aval(x), 0))
     return reshape(x, (shape_of(x)[0], *new_sizes), dimensions, out_sharding=wide), 0
 
 
@@ -630,7 +630,7 @@ def _interleave(first: Sequence[Any], second: Sequence[Any]) -> tuple[Any, ...]:
 def _tile_transpose(ct: Any, x: Any, *, reps: tuple[int, ...]) -> list[Any]:
     shape = x.aval.shape
     axes = tuple(range(0, 2 * len(shape), 2))
-    wide = division(x.aval, get_aval(ct))
+    wide = sharding_of_type(x.aval, get_aval(ct))
     if wide is not None:  # repetitions are divided along nothing
         wide = wide.with_spec(wide.spec.update(_interleave([None] * len(shape), wide.spec)))
     parts = reshape(ct, _interleave(reps, shape), out_sharding=wide)
@@ -768,6 +768,6 @@ def full_like(
         new, weak = dtypes.dtype_and_weak_type(x, x64_enabled())
     if is_key(new):
         return varying_like(_full_of_keys(canonical_shape(shape), fill_value, new), x)
-    if sharding is None and not given and types.divisions_made and hasattr(x, "aval"):
-        sharding = division(get_aval(x))
+    if sharding is None and not given and types.sharded_types_made and hasattr(x, "aval"):
+        sharding = sharding_of_type(get_aval(x))
     return varying_like(broadcast(convert(fill_value, new, weak), shape, out_sharding=sharding), x)

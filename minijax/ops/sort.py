@@ -12,7 +12,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, division
+from minijax.core.avals import ShapedArray, sharding_of_type
 from minijax.core.structural import Zero, broadcast_in_dim_p, moveaxis, zero_of, zero_tangent
 from minijax.lowering.regions import region_text
 from minijax.lowering.text import mlir_type
@@ -59,7 +59,7 @@ def _moved_along(x: Any, indices: Any, axis: int) -> Any:
 
 def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int, **params: Any) -> Any:
     shape = shape_of(primals[0])
-    said = division(get_aval(primals[0]))
+    said = sharding_of_type(get_aval(primals[0]))
     places = broadcasted_iota(index_dtype(shape, signed=False), shape, dimension, out_sharding=said)
     *outs, moved = sort_p.bind(*primals, places, dimension=dimension, **params)
     indices = expand_dims(moved, (len(shape),))
@@ -69,7 +69,7 @@ def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int
 def _sort_batch(args: Sequence[Any], dims: Sequence[Any], *, dimension: int, **params: Any) -> Any:
     aval, dim = next((get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None)
     kept = tuple(i for i in range(aval.ndim) if i != dim)
-    repeated = {"shape": aval.shape, "broadcast_dimensions": kept, "sharding": division(aval)}
+    repeated = {"shape": aval.shape, "broadcast_dimensions": kept, "sharding": sharding_of_type(aval)}
     aligned = [
         broadcast_in_dim_p.bind(x, **repeated) if d is None else moveaxis(x, d, dim)
         for x, d in zip(args, dims, strict=True)

@@ -22,7 +22,7 @@ from minijax.core.trace import Tracer, state
 from minijax.ops import custom_jvp, custom_vjp
 from minijax.ops.call import jit_p
 from minijax.ops.meshes import constraint, reshard, shard_map
-from minijax.ops.meshes.known_mesh import lies_over_mesh, named, named_by
+from minijax.ops.meshes.known_mesh import is_over_mesh, named, named_by
 from minijax.ops.meshes.partitioned import other_devices
 from minijax.ops.random.keys import random_wrap_p
 from minijax.ops.sharded import over_mesh
@@ -73,7 +73,7 @@ def evaluate(
         return usual(trace, primitive, args, params)
     with on_host():
         out = usual(trace, primitive, values, params)
-    ins = [*map(lies_over_mesh, args)]
+    ins = [*map(is_over_mesh, args)]
     if not isinstance(out, (list, tuple)):
         return laid(out, mesh, named(primitive, ins, params, 1)[0])
     return [laid(x, mesh, known) for x, known in zip(out, named(primitive, ins, params, len(out)), strict=True)]
@@ -130,7 +130,7 @@ def called(jitted: Any, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: 
         return jitted(*args, **kwargs)
     with observe.unobserved():
         staged, operands = jitted.staged_call(args, kwargs)
-    known = named_by(staged.closed, [*map(lies_over_mesh, (*staged.outer, *operands))])
+    known = named_by(staged.closed, [*map(is_over_mesh, (*staged.outer, *operands))])
     args, kwargs = tree_map(lambda x: Array(x._value(), x.aval) if type(x) is MeshArray else x, (args, kwargs))
     with on_host():
         outs = tree_leaves(fun(*args, **kwargs))

@@ -1,8 +1,8 @@
-"""Which results have a type that names a mesh: JAX says with an entry for each dimension how these lie, ``P(None,)``.
+"""Which results of a program have a type over a mesh in JAX, where a replicated array has the spec ``P(None,)``.
 
-While a mesh with explicit axes is set, an operation of several operands, or of none, names that mesh; one that follows
-an operand names what the operand does. Arrays that lie over a mesh name it, all others none. Here plain types stand for
-both, so a program is gone through where it has to be known.
+While a mesh with explicit axes is set, the result of an operation with several operands, or with none, is over that
+mesh. The result of a unary operation is over the operand's mesh. An array over a mesh names it; other arrays do not.
+Our plain types do not tell the two apart, so this module goes through the program.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from minijax.ops import (
 from minijax.ops.random import bits, threefry
 from minijax.ops.windows import pooling
 
-# Those that name the mesh that is set, whatever their operands.
+# Primitives whose results are over the mesh that is set, whatever their operands.
 naming = {
     structural.broadcast_in_dim_p, shape.iota_p, slicing.concatenate_p, slicing.stack_p, select.select_n_p,
     index.gather_p, scatter.scatter_p, scatter.scatter_add_p, scatter.scatter_sub_p, scatter.scatter_mul_p,
@@ -43,7 +43,7 @@ naming = {
     threefry.threefry2x32_p,
 }
 _each_its_own = {sort.sort_p, checkpoint.optimization_barrier_p, reducer.reduce_p}
-# The operand that others follow, which is the first of all that are not here.
+# The operand whose mesh the results have. It is the first operand of all other primitives.
 _followed = {clamp.clamp_p: 1, pooling.select_and_scatter_add_p: 1, linear_solve.linear_solve_p: -1}
 _never = {callback.pure_callback_p, callback.io_callback_p}
 
@@ -82,12 +82,12 @@ def _program(
 
 
 def named_by(closed: ClosedJaxpr, ins: Sequence[bool]) -> list[bool]:
-    """The same of the results of a program, found once for each ``ins``."""
+    """Whether each result of a program has a type that names a mesh; computed once for each ``ins``."""
     key = ("names a mesh", *ins)
     found: list[bool] | None = closed.memo.get(key)
     if found is None:
         known: dict[Any, bool] = dict(zip(closed.jaxpr.invars, ins, strict=True))
-        known |= {var: lies_over_mesh(x) for var, x in zip(closed.jaxpr.constvars, closed.consts, strict=True)}
+        known |= {var: is_over_mesh(x) for var, x in zip(closed.jaxpr.constvars, closed.consts, strict=True)}
         for eqn in closed.eqns:
             operands = [isinstance(x, Var) and known[x] for x in eqn.invars]
             known |= zip(eqn.outvars, named(eqn.primitive, operands, eqn.params, len(eqn.outvars)), strict=True)
@@ -95,7 +95,7 @@ def named_by(closed: ClosedJaxpr, ins: Sequence[bool]) -> list[bool]:
     return found
 
 
-def lies_over_mesh(x: Any) -> bool:
-    """Whether the type of the operand ``x`` names a mesh: so it does of an array, or stand-in, that lies over one."""
+def is_over_mesh(x: Any) -> bool:
+    """Whether the array, or stand-in, ``x`` is over a mesh."""
     sharding = x.device if type(x) is MeshArray else getattr(x, "sharding", None) if not hasattr(x, "_buffer") else None
     return isinstance(sharding, NamedSharding)

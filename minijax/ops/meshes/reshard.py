@@ -1,8 +1,11 @@
-"""``reshard``: the identity, whose result's type says that it is divided over a mesh as a parameter says.
+"""``reshard``: the identity on values; the result has the sharding of a parameter.
 
-Parameters: ``dst_sharding``, over an abstract mesh; ``concrete_mesh``, the mesh of devices where one was given, or None
-for the one that is set; ``operand_mesh``, an abstract one or None: over which the operand lies, along whose axes of
-type Auto the compiler divides it as it likes, and its cotangent. They are not printed: the types on both sides say it.
+Parameters, which are not printed because the types of operand and result show them:
+
+- ``dst_sharding``: the sharding of the result, over an abstract mesh.
+- ``concrete_mesh``: the mesh of devices that the caller gave, or None for the mesh that is set.
+- ``operand_mesh``: the abstract mesh of the operand, or None. The compiler shards the operand and its cotangent over
+  the Auto axes of that mesh.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from minijax.ir.parse_meshes import read_resharded
 from minijax.ir.pretty import hide, parse_rules, pp_rules
 from minijax.lowering.lower import lowering_rules
 from minijax.ops.declare import operand_lower
-from minijax.ops.meshes.known_mesh import lies_over_mesh, naming
+from minijax.ops.meshes.known_mesh import is_over_mesh, naming
 from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
 from minijax.ops.nary import deflinear, elementwise_primitives
 from minijax.ops.sharded import over_mesh
@@ -41,7 +44,7 @@ naming.add(reshard_p)
 
 
 def _placed(params: dict[str, Any]) -> list[Sharding]:
-    """The sharding over devices that an equation names, if it is known over which."""
+    """The sharding over devices that an equation names. Empty if no mesh of devices is known."""
     sharding, mesh = params["dst_sharding"], params["concrete_mesh"] or context.mesh
     return [] if mesh is None else [NamedSharding(mesh, sharding.spec)]
 
@@ -53,18 +56,18 @@ names_shardings[reshard_p] = _placed
 def reshard_abstract(
     x: ShapedArray, *, dst_sharding: NamedSharding, concrete_mesh: Any, operand_mesh: Any = None
 ) -> ShapedArray:
-    return x  # the parameter says its type: see core.explicit
+    return x  # core.explicit adds the sharding to the type
 
 
 @reshard_p.def_impl
 def reshard_impl(x: Any, **params: Any) -> Any:
     wanted = _placed(params)
     if not isinstance(x, CommittedArray) and wanted and wanted[0].spec.unreduced:  # type: ignore[attr-defined]
-        # left to choose how the operand lies, XLA takes it for such a sum already, of which it would be every term
+        # otherwise XLA takes the operand for an unreduced value already, and each device for the whole sum
         mesh, spec = wanted[0].mesh, wanted[0].spec  # type: ignore[attr-defined]
         x = over_mesh(as_array(x), NamedSharding(mesh, spec.update(unreduced=frozenset())))
     if type(x) is MeshArray and wanted and wanted[0].mesh.are_all_axes_explicit:  # type: ignore[attr-defined]
-        if mesh_of([x.device]) != mesh_of(wanted):  # the mesh's axes are of other types than those it lay over
+        if mesh_of([x.device]) != mesh_of(wanted):  # the axes of the two meshes have different types
             return over_mesh(x, wanted[0])
     return evaluate_over_mesh(reshard_p, [x], params)
 
@@ -72,7 +75,7 @@ def reshard_impl(x: Any, **params: Any) -> Any:
 def reshard_transpose(
     ct: Any, x: Any, *, dst_sharding: NamedSharding, concrete_mesh: Any, operand_mesh: Any = None
 ) -> list[Any]:
-    """The cotangent is divided as the operand was."""
+    """The cotangent is resharded like the operand."""
     mesh, spec = operand_mesh or dst_sharding.mesh, PartitionSpec(*spec_of(x.aval))
     back = sharding_like(x.aval) or NamedSharding(mesh, spec)
     return [reshard_p.bind(ct, dst_sharding=back, concrete_mesh=concrete_mesh, operand_mesh=dst_sharding.mesh)]
@@ -84,7 +87,7 @@ deflinear(reshard_p, reshard_transpose)
 def reshard_batch(
     axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, dst_sharding: Any, **meshes: Any
 ) -> Any:
-    """The mapped axis is divided as it was where it was mapped, though the operand's type may say nothing of that."""
+    """The mapped axis keeps its sharding from the call of vmap, which the operand's type may not name."""
     (x,), (dim,) = args, dims
     assert dim is not None, "one operand, which is mapped"
     part = None if axis.division is None else axis.division.spec[0]
@@ -94,14 +97,14 @@ def reshard_batch(
 axis_rules[reshard_p] = reshard_batch
 
 
-# the constraint that types ask of every operation's results is all that it does
+# lowering constrains the result of every operation to its type; reshard needs nothing more
 lowering_rules[reshard_p] = operand_lower
 
 
-def brought_to(scalar: Any, examples: Sequence[Any]) -> Any:
-    """The constant ``scalar`` over the mesh with explicit axes of ``examples``, or else the one set.
+def resharded_to_mesh_of(scalar: Any, examples: Sequence[Any]) -> Any:
+    """The constant ``scalar``, resharded to the explicit mesh of ``examples``, or else to the mesh that is set.
 
-    It is as it was where there is no such mesh; and where all are known, since it fits every array.
+    ``scalar`` itself without such a mesh, or if all examples are known values: a constant fits every array.
     """
     if not any([isinstance(x, Tracer) and x.to_concrete_value() is None for x in examples]):
         return scalar
@@ -111,19 +114,19 @@ def brought_to(scalar: Any, examples: Sequence[Any]) -> Any:
     return reshard_p.bind(scalar, dst_sharding=NamedSharding(mesh.abstract_mesh, PartitionSpec()), concrete_mesh=None)
 
 
-def brought_beside(x: Any, example: Any) -> Any:
-    """``x``, divided as the type of the tracer ``example`` says; as it is outside of traces."""
+def resharded_like(x: Any, example: Any) -> Any:
+    """``x``, resharded like the tracer ``example``. ``x`` itself outside of traces."""
     said = sharding_like(get_aval(example)) if isinstance(example, Tracer) else None
     return x if said is None else reshard_p.bind(x, dst_sharding=said, concrete_mesh=None)
 
 
-def brought_if_free(x: Any, aval: ShapedArray) -> Any:
-    """``x``, divided as the type ``aval`` says if it lies over no mesh: a number, an array of NumPy's or of one device.
+def resharded_if_over_no_mesh(x: Any, aval: ShapedArray) -> Any:
+    """``x``, resharded as ``aval`` names if it is over no mesh: a number, a NumPy array, an array on one device.
 
-    Of a tracer that is not known; it stays what it is, as does what has another shape.
+    A tracer, or an array of another shape, is returned unchanged.
     """
     mesh = mesh_of_type(aval)
-    if mesh is None or isinstance(x, Tracer) or lies_over_mesh(x) or get_aval(x).shape != aval.shape:
+    if mesh is None or isinstance(x, Tracer) or is_over_mesh(x) or get_aval(x).shape != aval.shape:
         return x
     return reshard_p.bind(x, dst_sharding=sharding_like(aval), concrete_mesh=None)
 
@@ -146,13 +149,13 @@ def reduced_scalars(primitive: Primitive, args: tuple[Any, ...], params: dict[st
     )
 
 
-# the types on both sides say it
+# the types of operand and result show them
 pp_rules[reshard_p] = hide("dst_sharding", "concrete_mesh", "operand_mesh")
 parse_rules[reshard_p] = read_resharded
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:
-    """``xs``, divided over a mesh as ``out_shardings`` say, which their types say from then on.
+    """``xs``, resharded to ``out_shardings``, which become part of their types.
 
     Args:
       xs: a pytree of arrays.
@@ -160,13 +163,13 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
         prefix of ``xs``.
 
     Raises:
-      ValueError: no sharding is given, no mesh is set, or a dimension is not divided evenly.
+      ValueError: no sharding is given, no mesh is set, or a dimension is not a multiple of its mesh axes.
     """
     return resharded(xs, out_shardings, context.mesh)
 
 
 def resharded(xs: Any, out_shardings: Any, mesh: AbstractMesh | None) -> Any:
-    """``reshard(xs, out_shardings)`` of arrays over ``mesh``, of whatever axes that is."""
+    """``reshard(xs, out_shardings)`` of arrays over ``mesh``, with axes of any type."""
     leaves, tree = tree_flatten(xs)
     wanted = prefix_leaves(out_shardings, xs, name="reshard out_shardings")
     return tree_unflatten(tree, [_resharded(x, said, mesh) for x, said in zip(leaves, wanted, strict=True)])

@@ -22,7 +22,7 @@ from typing import Any
 from minijax.backend import pjrt
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, cotangent_type
-from minijax.core.explicit import plain_type, redivided, spec_of
+from minijax.core.explicit import plain_type, resharded_type, spec_of
 from minijax.core.lists import partition
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, axes_of_part, axes_of_spec
 from minijax.core.structural import Zero, full
@@ -163,7 +163,7 @@ def inner_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, checked: bool)
     if plain is not aval:
         named = axes_of_spec(spec)
         left = [tuple(name for name in axes_of_part(part) if name not in named) for part in spec_of(aval)]
-        made = redivided(made, mesh, left)
+        made = resharded_type(made, mesh, left)
     return summed(varying(made, {*made.vma, *axes_of_spec(spec)}), aval.unreduced, aval.reduced) if checked else made
 
 
@@ -178,7 +178,7 @@ def outer_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, manual_axes: f
     put_together = [*map(axes_of_part, spec), *[()] * (aval.ndim - len(spec))]
     within = map(axes_of_part, spec_of(aval))
     parts = [(*a, *b) for a, b in zip(put_together, within, strict=True)]
-    return redivided(made, mesh, parts, (spec.unreduced, spec.reduced))
+    return resharded_type(made, mesh, parts, (spec.unreduced, spec.reduced))
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import numpy as np
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, get_aval
-from minijax.core.avals import ShapedArray, division, dtype_name
+from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.structural import zero_of
@@ -275,7 +275,7 @@ def _conv_left(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
             dimension_numbers=ConvDimensionNumbers(out_spec, _swapped(rhs_spec), lhs_spec),
             feature_group_count=groups,
             batch_group_count=1,
-            out_sharding=division(lhs.aval, get_aval(ct), get_aval(rhs)),
+            out_sharding=sharding_of_type(lhs.aval, get_aval(ct), get_aval(rhs)),
         ),
     )
     if given.batch_group_count > 1:
@@ -308,7 +308,7 @@ def _conv_right(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
             dimension_numbers=ConvDimensionNumbers(_swapped(lhs_spec), _swapped(out_spec), _swapped(rhs_spec)),
             feature_group_count=given.batch_group_count,
             batch_group_count=given.feature_group_count,
-            out_sharding=division(rhs.aval, get_aval(ct), get_aval(lhs)),
+            out_sharding=sharding_of_type(rhs.aval, get_aval(ct), get_aval(lhs)),
         ),
     )
     return _as(rhs.aval, out)
