@@ -171,8 +171,8 @@ def test_calls_of_a_whole_call(name: str) -> None:
 @pytest.mark.parametrize(
     ("function", "tree", "known"),
     [
-        (lambda x: x * 2, lambda x: x, 6),
-        (lambda tree: {key: x * 2 for key, x in tree.items()}, lambda x: {f"w{i}": x for i in range(10)}, 9),
+        (lambda x: x * 2, lambda x: x, 8),
+        (lambda tree: {key: x * 2 for key, x in tree.items()}, lambda x: {f"w{i}": x for i in range(10)}, 11),
     ],
     ids=["one array", "ten in a dict"],
 )
