@@ -121,7 +121,8 @@ class _Writer:
         plain = all(v.aval.dtype.kind in "fiuc" for v in eqn.invars)
         written = _OPERATORS.get(function) if plain else None
         call = written.format(*operands) if written else f"{self.name(function)}({', '.join(operands)})"
-        self.lines.append(f"{', '.join(results)}{',' if eqn.primitive.multiple_results else ''} = {call}")
+        targets = f"{', '.join(results)}{',' if eqn.primitive.multiple_results else ''} = " if results else ""
+        self.lines.append(targets + call)
         return results
 
     def function(self, parameters: Sequence[str], result: str) -> Callable[..., Any]:

@@ -7,15 +7,13 @@ an index, the same seed, or a loop. ``random.clone`` allows one use more.
 
 from __future__ import annotations
 
-import importlib
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from minijax import errors
+from minijax import errors, random
 from minijax.api.flat import FlatFun, avals_of, check_args, describe
 from minijax.core import observe
 from minijax.core.array import as_array, get_aval
@@ -87,14 +85,9 @@ class KeySearch(Frozen):
 
 @cache
 def _library_calls() -> dict[str, str]:
-    """The functions of ``minijax.random`` that take a key under ``jit``, by the names of their calls in programs."""
-    found = {"_shuffle": "permutation"}
-    for name in ("basic", "discrete", "gammas", "selection", "transformed", "vectors"):
-        for value in vars(importlib.import_module(f"minijax.random.{name}")).values():
-            fun = getattr(value, "__wrapped__", None)
-            if fun is not None and "key" in inspect.signature(fun).parameters:
-                found.setdefault(fun.__name__, fun.__name__.strip("_").removesuffix("_real"))
-    return found
+    """The functions of ``minijax.random`` that are ``jit`` calls in programs, by the names of these calls."""
+    named = {form.format(name): name for name in dir(random) for form in ("_{}", "_{}_real")}
+    return {"_shuffle": "permutation", "choice": "choice", **named}
 
 
 def _words(x: Any) -> list[bytes]:
