@@ -20,6 +20,11 @@ from tests.ecosystem.programs import ALL, PROGRAMS, REPLACED
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
+# A solve by Cholesky's factor loses more than one rounding: here the gradients that JAX itself gives, eagerly and
+# compiled, are 1.2e-6 and 6.1e-6 from the one in float64, and ours lies on its other side by 4.2e-6.
+GRADIENT_EAGER = {"probability.gaussian_process": 6e-6}
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_value_gradient_and_batch_are_jaxs(name: str) -> None:
     """Evaluated operation by operation, and compiled; a recording of it has the lines of the program."""
@@ -33,7 +38,7 @@ def test_value_gradient_and_batch_are_jaxs(name: str) -> None:
     if example.grad is not None:
         gradient = minijax.grad(mine, example.grad)
         found, recording = record(gradient, *arguments)
-        assert_near(found, wanted.grad, EAGER)
+        assert_near(found, wanted.grad, GRADIENT_EAGER.get(name, EAGER))
         assert_near(minijax.jit(gradient)(*arguments), wanted.grad, COMPILED)
     if example.batch is not None:
         batch, axes = example.batched()
