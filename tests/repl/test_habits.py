@@ -153,7 +153,7 @@ HABITS = (
         both=False,  # IPython completes those of a plain variable only
     ),
     Habit("attributes", ("word = 'x'", screen_of("word.isalp" + TAB, "word.isalpha"), CLEAR)),
-    Habit("modules", (screen_of("import nump" + TAB, "import numpy"), CLEAR)),
+    Habit("modules", (screen_of("import reprl" + TAB, "import reprlib"), CLEAR)),
     Habit("names of a module", (screen_of("from os.path import dirn" + TAB, "import dirname"), CLEAR)),
     Habit("files", (screen_of("open('scri" + TAB, "open('script.py"), CLEAR), both=False),
     Habit(
