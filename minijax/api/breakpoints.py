@@ -82,7 +82,7 @@ def _flattened(value: Any) -> tuple[list[Any], Any]:
     """The leaves of a variable's value and its tree; of what is no tree, itself and None."""
     try:
         return tree_flatten(value)
-    except (TypeError, ValueError):  # such as a dictionary whose keys have no order
+    except (TypeError, ValueError, RecursionError):  # a dict whose keys have no order, a list that holds itself
         return [value], None
 
 

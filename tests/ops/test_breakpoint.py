@@ -11,6 +11,7 @@ import pytest
 import minijax
 import minijax.debug
 import minijax.numpy as jnp
+from minijax.api import breakpoints
 from minijax.errors import JaxRuntimeError
 
 Type = Callable[..., None]
@@ -138,3 +139,9 @@ def test_in_ipython_its_commands_run_in_the_frame(typed: Type, capsys: Any) -> N
     finally:
         unload_ipython_extension(shell)
     assert callbacks.front_end is None
+
+
+def test_a_variable_that_holds_itself_is_shown_whole():
+    itself: list[object] = []
+    itself.append(itself)
+    assert breakpoints._flattened(itself) == ([itself], None)

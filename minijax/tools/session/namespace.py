@@ -5,6 +5,7 @@ Source: https://docs.jax.dev/en/latest/autodidax.html for the second list.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import keyword
 import re
@@ -20,6 +21,7 @@ from minijax.core.late import HigherModule
 
 _public = HigherModule("public_names")
 _WORD = re.compile(r"[^\W\d]\w*")
+_BARE = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
 # Of ``minijax`` itself; those that this version lacks are left out (a test knows which may be).
 NAMES = (
@@ -100,6 +102,26 @@ def initial_names(imported_only: bool = False) -> dict[str, Any]:
 
 def may_need_imports(code: str, namespace: dict[str, Any]) -> bool:
     """Whether ``code`` may read one of ``initial_names()`` that is not in ``namespace`` yet."""
+    return not _unknown_words(code, namespace).isdisjoint([*NAMES, *names_of("minijax.numpy")])
+
+
+def borrowed_names(code: str, namespace: dict[str, Any]) -> dict[str, Any]:
+    """The functions of ``jax.numpy`` that ``code`` reads by bare names, and that are borrowed at their first use."""
+    words = _read_names(code) & _unknown_words(code, namespace) & {*names_of("minijax.numpy")}
+    return {name: getattr(jnp, name) for name in words if len(name) > 1}
+
+
+def _unknown_words(code: str, namespace: dict[str, Any]) -> set[str]:
     unknown = {word for word in _WORD.findall(code) if word not in namespace and not hasattr(builtins, word)}
-    unknown.difference_update(keyword.kwlist)
-    return bool(unknown) and not unknown.isdisjoint([*NAMES, *names_of("minijax.numpy")])
+    return unknown.difference(keyword.kwlist)
+
+
+def _read_names(code: str) -> set[str]:
+    """The names that ``code`` reads and does not assign; in the line of a command, every word that is no attribute."""
+    try:
+        nodes = [*ast.walk(ast.parse(code))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set(_BARE.findall(code))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+    return read - {node.id for node in names if not isinstance(node.ctx, ast.Load)}

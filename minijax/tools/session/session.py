@@ -25,7 +25,7 @@ from minijax.tools.recording import panels as views
 from minijax.tools.recording.recorder import Recorder, recorded_until
 from minijax.tools.recording.records import Recording
 from minijax.tools.session import real_jax, source
-from minijax.tools.session.namespace import may_need_imports
+from minijax.tools.session.namespace import borrowed_names, may_need_imports
 from minijax.tools.session.outputs import Outputs
 from minijax.tools.session.result import NOTHING, Browse, Result, Step
 from minijax.tools.session.settings import Settings
@@ -266,6 +266,15 @@ class Session:
                 self.given[name] = value
         self.late_names = None
 
+    def import_names(self, code: str) -> None:
+        """Give the namespace those names of the prompt that ``code`` may read and that are not imported yet."""
+        if not self.given:  # another program's prompt, which has its own names
+            return
+        if self.late_names is not None and may_need_imports(code, self.namespace):
+            self.complete_names()
+        for name, value in borrowed_names(code, self.namespace).items():
+            self.namespace[name] = self.given[name] = value
+
     # --- names and expressions
     # -----------------------------------------------------------------------------------
 
@@ -417,8 +426,7 @@ class Session:
             return self._failed(number, error, recorder)
 
     def _python(self, code: str, number: int, recorder: AbstractContextManager[Any], filename: str = "") -> Any:
-        if self.late_names is not None and may_need_imports(code, self.namespace):
-            self.complete_names()
+        self.import_names(code)
         filename = filename or f"<minijax-{number}>"
         source.register(filename, code)
         statements, expression = source.compiled(code, filename, self._flags)
@@ -458,6 +466,7 @@ class Session:
         """
         __tracebackhide__ = True
         self.complete_names()
+        self.import_names(f"{line}\n{cell or ''}")
         command = self._find(name, cell is not None)
         self.live.check_command(name)
         self.local_names = local_names or {}
