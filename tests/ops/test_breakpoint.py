@@ -11,7 +11,6 @@ import pytest
 import minijax
 import minijax.debug
 import minijax.numpy as jnp
-from minijax.api import breakpoints
 from minijax.errors import JaxRuntimeError
 
 Type = Callable[..., None]
@@ -142,6 +141,8 @@ def test_in_ipython_its_commands_run_in_the_frame(typed: Type, capsys: Any) -> N
 
 
 def test_a_variable_that_holds_itself_is_shown_whole():
+    from minijax.api import breakpoints  # the tests above name their lines
+
     itself: list[object] = []
     itself.append(itself)
     assert breakpoints._flattened(itself) == ([itself], None)
