@@ -40,25 +40,32 @@ def cached_lives(known: Ledger) -> Iterator[tuple[LifeRecord, bool, ScopeRecord]
 
 def _results(params: object, function: str, sources: Sources) -> Iterator[tuple[Var, str, str]]:
     """The last result of each expression, with its place; what wraps a ``function``, as pmap's ``squeeze`` of what a
-    device has, has the place of the call that was traced, and is no expression of it.
+    device has, has the place of the call that was traced, and is no expression of it. Which call that was, this one or
+    another before it, does not matter.
     """
     left = MOST_LISTED
-    todo: list[tuple[Jaxpr, int]] = [(each, 0) for each in subjaxprs(dict(params))]  # type: ignore[call-overload]
-    calls = {_around(jaxpr, function, sources) for jaxpr, _ in todo}
-    while todo and left > 0:
-        jaxpr, depth = todo.pop(0)
-        spots = [sources.spot_of(eqn.source) for eqn in jaxpr.eqns[:left]]
-        left -= len(spots)
-        for i, (eqn, spot) in enumerate(zip(jaxpr.eqns, spots, strict=False)):
-            for inner in subjaxprs(eqn.params):
-                if depth < DEEPEST:
-                    todo.append((inner, depth + 1))
-                if inner.eqns and sources.spot_of(inner.eqns[0].source) == spot:
-                    calls.add(spot)
-            last = i + 1 == len(spots) or spots[i + 1] != spot
-            own = last and spot[1] and spot not in calls
-            if own and len(eqn.outvars) == 1 and not isinstance(eqn.outvars[0], DropVar):
-                yield eqn.outvars[0], *spot
+    # each with the places of the calls that it is in
+    todo: list[tuple[Jaxpr, frozenset[tuple[str, str]]]] = []
+    for jaxpr in subjaxprs(dict(params)):  # type: ignore[call-overload]
+        todo.append((jaxpr, frozenset((_around(jaxpr, function, sources),))))
+    depth = 0
+    while todo and depth <= DEEPEST:
+        within: list[tuple[Jaxpr, frozenset[tuple[str, str]]]] = []
+        for jaxpr, calls in todo:
+            if left <= 0:
+                return
+            spots = [sources.spot_of(eqn.source) for eqn in jaxpr.eqns[:left]]
+            left -= len(spots)
+            for i, (eqn, spot) in enumerate(zip(jaxpr.eqns, spots, strict=False)):
+                name = str(eqn.params.get("name", ""))
+                for inner in subjaxprs(eqn.params):
+                    around = {_around(inner, name, sources)} if name else set()
+                    within.append((inner, calls | {spot} | around))
+                last = i + 1 == len(spots) or spots[i + 1] != spot
+                own = last and spot[1] and spot not in calls
+                if own and len(eqn.outvars) == 1 and not isinstance(eqn.outvars[0], DropVar):
+                    yield eqn.outvars[0], *spot
+        todo, depth = within, depth + 1
 
 
 def _around(jaxpr: Jaxpr, function: str, sources: Sources) -> tuple[str, str]:
