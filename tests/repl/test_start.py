@@ -179,6 +179,7 @@ LATE_NAMES = {
     "def f(x): return searchsorted(x, 2.5)\nprint(f(arange(5.)))": "3",
     "%jaxpr polyval(array([2., 1.]), 3.)": "let",
     "polyval = 3\nprint(polyval)\ntaken = hessian\nprint(polyval)": "3\n3",
+    "hessian = hessian(lambda x: x**3)\nprint(hessian(2.))": "12.0",
     "sin = 3\nprint(nn.relu(-1.), sin)": "0.0 3",
 }
 

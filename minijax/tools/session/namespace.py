@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import keyword
 import re
 from types import ModuleType
 from typing import Any
@@ -100,28 +99,25 @@ def initial_names(imported_only: bool = False) -> dict[str, Any]:
     return names
 
 
-def may_need_imports(code: str, namespace: dict[str, Any]) -> bool:
-    """Whether ``code`` may read one of ``initial_names()`` that is not in ``namespace`` yet."""
-    return not _unknown_words(code, namespace).isdisjoint([*NAMES, *names_of("minijax.numpy")])
-
-
-def borrowed_names(code: str, namespace: dict[str, Any]) -> dict[str, Any]:
-    """The functions of ``jax.numpy`` that ``code`` reads by bare names, and that are borrowed at their first use."""
-    words = _read_names(code) & _unknown_words(code, namespace) & {*names_of("minijax.numpy")}
-    return {name: getattr(jnp, name) for name in words if len(name) > 1}
-
-
-def _unknown_words(code: str, namespace: dict[str, Any]) -> set[str]:
+def names_read(code: str, namespace: dict[str, Any]) -> dict[str, Any]:
+    """The names of the prompt that ``code`` reads and ``namespace`` lacks, imported or borrowed now."""
+    minijax = _public.load()
     unknown = {word for word in _WORD.findall(code) if word not in namespace and not hasattr(builtins, word)}
-    return unknown.difference(keyword.kwlist)
+    if unknown.isdisjoint([*NAMES, *names_of("minijax.numpy")]):
+        return {}
+    read, assigned = _read_and_assigned(code)
+    found = {name: getattr(minijax, name) for name in read & unknown & {*NAMES} if hasattr(minijax, name)}
+    # a borrowed function imports jax: a variable of the same name must not
+    functions = read & unknown & {*names_of("minijax.numpy")} - assigned - found.keys()
+    return found | {name: getattr(jnp, name) for name in functions if len(name) > 1}
 
 
-def _read_names(code: str) -> set[str]:
-    """The names that ``code`` reads and does not assign; in the line of a command, every word that is no attribute."""
+def _read_and_assigned(code: str) -> tuple[set[str], set[str]]:
+    """The names that ``code`` reads, and those it assigns. In a command every word but attributes is read."""
     try:
         nodes = [*ast.walk(ast.parse(code))]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set(_BARE.findall(code))
+        return set(_BARE.findall(code)), set()
     names = [node for node in nodes if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-    return read - {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    return read, {node.id for node in names if not isinstance(node.ctx, ast.Load)}

@@ -25,7 +25,7 @@ from minijax.tools.recording import panels as views
 from minijax.tools.recording.recorder import Recorder, recorded_until
 from minijax.tools.recording.records import Recording
 from minijax.tools.session import real_jax, source
-from minijax.tools.session.namespace import borrowed_names, may_need_imports
+from minijax.tools.session.namespace import names_read
 from minijax.tools.session.outputs import Outputs
 from minijax.tools.session.result import NOTHING, Browse, Result, Step
 from minijax.tools.session.settings import Settings
@@ -267,12 +267,10 @@ class Session:
         self.late_names = None
 
     def import_names(self, code: str) -> None:
-        """Give the namespace those names of the prompt that ``code`` may read and that are not imported yet."""
+        """Give the namespace those names of the prompt that ``code`` reads and that are not imported yet."""
         if not self.given:  # another program's prompt, which has its own names
             return
-        if self.late_names is not None and may_need_imports(code, self.namespace):
-            self.complete_names()
-        for name, value in borrowed_names(code, self.namespace).items():
+        for name, value in names_read(code, self.namespace).items():
             self.namespace[name] = self.given[name] = value
 
     # --- names and expressions
