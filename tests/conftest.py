@@ -12,6 +12,7 @@ import gc
 import importlib
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ import pytest
 
 from tests.quick import QUICK
 from tests.sampling import sampled
+
+# Bytecode is kept, as a user's Python keeps it: each program that a test starts would compile minijax once more.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Read when jax is imported and when minijax starts its backend; no test module has been imported yet.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")

@@ -132,8 +132,9 @@ class Tests:
     def __init__(self, copy: Path, areas: dict[str, tuple[str, ...]]) -> None:
         self.copy = copy
         self.areas = areas
-        # The copies are on the path before an installed minijax; compiled files could be those of another mutant.
-        self.environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+        # The copies are on the path before an installed minijax.
+        self.environment = {**os.environ, "PYTHONPATH": str(copy)}
+        self.written = 0
 
     def passes(self, file: str, limit: float, *options: str) -> bool:
         """Whether the tests of the area of ``file`` pass, within a time limit in seconds."""
@@ -151,12 +152,16 @@ class Tests:
     def notice(self, drawn: Drawn, limit: float, samples: Sequence[Sequence[str]]) -> bool:
         """Whether a test fails with the mutant."""
         path = self.copy / drawn.file
-        before = path.read_text(encoding="utf-8")
+        before, time_before = path.read_text(encoding="utf-8"), path.stat().st_mtime_ns
+        self.written += 1
         path.write_text(drawn.mutant.applied(before), encoding="utf-8")
+        # Python finds compiled files by this time, in seconds: those of another mutant must not be found.
+        os.utime(path, ns=(time_before, time_before + self.written * 10**9))
         try:
             return any(not self.passes(drawn.file, limit, *options) for options in samples)
         finally:
             path.write_text(before, encoding="utf-8")
+            os.utime(path, ns=(time_before, time_before))
 
 
 def survivors(

@@ -27,9 +27,8 @@ print(middle - start, time.thread_time_ns() - middle)
 
 
 def run(code: str) -> str:
-    """Run ``code`` in a fresh interpreter that sees this tree and keeps bytecode; its standard output."""
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), env.get("PYTHONPATH"))))
+    """Run ``code`` in a fresh interpreter that sees this tree; its standard output."""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout
