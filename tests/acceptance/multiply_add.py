@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-AUTHOR = '''
+AUTHOR = """
 import numpy as np
 
 import {library}.numpy as jnp
@@ -109,7 +109,7 @@ def batching_rule():
         return multiply_add(*fronted), 0
 
     batching.primitive_batchers[multiply_add_p] = multiply_add_batch
-'''
+"""
 
 
 def author(library: str, before: str | None = None) -> SimpleNamespace:

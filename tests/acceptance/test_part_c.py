@@ -1,7 +1,6 @@
-"""A new primitive, step by step: what is missing is said in JAX's words, and each rule adds what it should.
+"""A new primitive, step by step: each missing rule raises JAX's error, and the rule then makes the call work.
 
-The author's program is one text with other imports (``multiply_add.AUTHOR``). Every test runs against JAX too: what it
-asserts is JAX's behaviour.
+The author's program is one text with other imports (``multiply_add.AUTHOR``). The tests run against JAX too.
 """
 
 from __future__ import annotations
@@ -47,12 +46,6 @@ STEPS = {
         "Abstract evaluation for 'multiply_add' not implemented",
         "float32[]",
     ),
-    "jit without a type": Step(
-        "abstract_evaluation",
-        lambda ns, f: str(ns.jit(f).trace(2.0, 10.0).jaxpr.out_avals[0]),
-        "Abstract evaluation for 'multiply_add' not implemented",
-        "float32[]",
-    ),
     "jit": Step(
         "lowering",
         lambda ns, f: ns.jit(f)(2.0, 10.0),
@@ -68,12 +61,6 @@ STEPS = {
     "jvp": Step(
         "derivative",
         lambda ns, f: ns.jvp(f, (2.0, 10.0), (1.0, 1.0)),
-        "Differentiation rule for 'multiply_add' not implemented",
-        (14.0, 5.0),
-    ),
-    "jit of jvp": Step(
-        "derivative",
-        lambda ns, f: ns.jit(lambda primals, tangents: ns.jvp(f, primals, tangents))((2.0, 10.0), (1.0, 1.0)),
         "Differentiation rule for 'multiply_add' not implemented",
         (14.0, 5.0),
     ),
@@ -95,21 +82,9 @@ STEPS = {
         "Transpose rule (for reverse-mode differentiation) for 'multiply_add' not implemented",
         4.0,
     ),
-    "grad of jit": Step(
-        "transposition",
-        lambda ns, f: ns.grad(ns.jit(f))(2.0, 10.0),
-        "Transpose rule (for reverse-mode differentiation) for 'multiply_add' not implemented",
-        4.0,
-    ),
     "vmap": Step(
         "batching_rule",
         lambda ns, f: ns.vmap(f)(TWO_THREE, TEN_TWENTY),
-        "Batching rule for 'multiply_add' not implemented",
-        [14.0, 29.0],
-    ),
-    "jit of vmap": Step(
-        "batching_rule",
-        lambda ns, f: ns.jit(ns.vmap(f, in_axes=0, out_axes=0))(TWO_THREE, TEN_TWENTY),
         "Batching rule for 'multiply_add' not implemented",
         [14.0, 29.0],
     ),
@@ -122,16 +97,30 @@ STEPS = {
 }
 
 
+# The call that adds each rule, as minijax's errors name it.
+REMEDIES = {
+    "abstract_evaluation": "primitive.def_abstract_eval(rule)",
+    "lowering": "minijax.interpreters.mlir.register_lowering(primitive, rule)",
+    "derivative": "minijax.interpreters.ad.primitive_jvps[primitive] = rule",
+    "transposition": "minijax.interpreters.ad.primitive_transposes[primitive] = rule",
+    "batching_rule": "minijax.interpreters.batching.primitive_batchers[primitive] = rule",
+}
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("name", STEPS)
 def test_before_and_after(name: str, library: str) -> None:
-    """The error's first words before the step, and the very same call's value after it."""
+    """The error before the step, and the same call's value after it. minijax also says what to add, and where."""
     step, ns = STEPS[name], importlib.import_module(library)
     made = author(library, before=step.rules)
     with pytest.raises(NotImplementedError) as error:
         step.use(ns, made.square_add)
     assert str(error.value).startswith(step.before)
     assert stack_depth() == 0
+    if library == "minijax" and step.rules in REMEDIES:
+        line = 1 + AUTHOR.splitlines().index('multiply_add_p = Primitive("multiply_add")')
+        assert f"multiply_add was defined at <multiply_add of minijax>:{line}\n" in str(error.value)
+        assert REMEDIES[step.rules] in str(error.value)
     made.register[step.rules]()
     found = step.use(ns, made.square_add)
     if isinstance(step.after, str):
@@ -153,25 +142,6 @@ def test_one_function_through_all_steps(library: str) -> None:
         made.register["abstract_evaluation"]()
     made.register["lowering"]()
     assert compiled(2.0, 10.0) == 14.0
-
-
-@pytest.mark.parametrize("name", [name for name, step in STEPS.items() if step.rules != "evaluation"])
-def test_the_error_says_where_to_go(name: str) -> None:
-    """Beyond JAX's words: the line that made the primitive, and the call that would add the rule."""
-    step, ns = STEPS[name], importlib.import_module("minijax")
-    made = author("minijax", before=step.rules)
-    with pytest.raises(NotImplementedError) as error:
-        step.use(ns, made.square_add)
-    remedy = {
-        "abstract_evaluation": "primitive.def_abstract_eval(rule)",
-        "lowering": "minijax.interpreters.mlir.register_lowering(primitive, rule)",
-        "derivative": "minijax.interpreters.ad.primitive_jvps[primitive] = rule",
-        "transposition": "minijax.interpreters.ad.primitive_transposes[primitive] = rule",
-        "batching_rule": "minijax.interpreters.batching.primitive_batchers[primitive] = rule",
-    }[step.rules]
-    line = 1 + AUTHOR.splitlines().index('multiply_add_p = Primitive("multiply_add")')
-    assert f"multiply_add was defined at <multiply_add of minijax>:{line}\n" in str(error.value)
-    assert remedy in str(error.value)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -201,7 +171,7 @@ def test_jit_of_jvp_stages_three_and_lowers_them_once(library: str) -> None:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("wrapping", ["grad", "jit of grad", "grad of jit"])
+@pytest.mark.parametrize("wrapping", ["grad", "jit of grad"])
 def test_transposed_exactly_twice(wrapping: str, library: str) -> None:
     """Once for each use of the primitive in its derivative; the last use first, with the other factor known."""
     ns = importlib.import_module(library)
@@ -209,7 +179,6 @@ def test_transposed_exactly_twice(wrapping: str, library: str) -> None:
     gradient = {
         "grad": ns.grad(made.square_add),
         "jit of grad": ns.jit(ns.grad(made.square_add)),
-        "grad of jit": ns.grad(ns.jit(made.square_add)),
     }[wrapping]
     assert gradient(2.0, 10.0) == 4.0
     ad = importlib.import_module(library + ".interpreters.ad")
@@ -238,34 +207,3 @@ def test_the_microscope_tells_the_story() -> None:
     rules = [n.rule.name for _, n in binds if n.rule is not None]
     rules += [n.name for _, n in recording.walk() if isinstance(n, RuleRecord)]
     assert rules.count("multiply_add_jvp") == 1 and rules.count("multiply_add_transpose") == 2
-
-
-COMPARED: dict[str, Callable[[Any, Any], Any]] = {
-    "value": lambda ns, f: f(TWO_THREE, TEN_TWENTY),
-    "jit": lambda ns, f: ns.jit(f)(TWO_THREE, TEN_TWENTY),
-    "linearize": lambda ns, f: ns.linearize(f, TWO_THREE, TEN_TWENTY)[1](TEN_TWENTY, TWO_THREE),
-    "vjp": lambda ns, f: ns.vjp(f, TWO_THREE, TEN_TWENTY)[1](ns.numpy.ones(2)),
-    "second derivative": lambda ns, f: ns.grad(ns.grad(f))(2.0, 10.0),
-    "hessian": lambda ns, f: ns.hessian(lambda x: ns.numpy.sum(f(x, x)))(TWO_THREE),
-    "jit of vmap of grad": lambda ns, f: ns.jit(ns.vmap(ns.grad(f)))(TWO_THREE, TEN_TWENTY),
-    "nested vmap": lambda ns, f: ns.vmap(ns.vmap(f))(np.ones((2, 3), np.float32), np.ones((2, 3), np.float32)),
-    "jaxpr": lambda ns, f: str(ns.make_jaxpr(ns.vmap(ns.grad(f)))(TWO_THREE, TEN_TWENTY)),
-}
-
-
-@pytest.mark.parametrize("name", COMPARED)
-def test_the_same_program_in_jax(name: str) -> None:
-    """Only the imports differ; values, dtypes, types of results and jaxprs are equal."""
-    results = []
-    for library in LIBRARIES:
-        ns = importlib.import_module(library)
-        importlib.import_module(library + ".numpy")
-        found = COMPARED[name](ns, author(library).square_add)
-        results.append(found if isinstance(found, str) else [np.asarray(x) for x in ns.tree_util.tree_leaves(found)])
-    ours, theirs = results
-    if isinstance(ours, str):
-        assert ours == theirs
-    else:
-        assert [(x.shape, x.dtype) for x in ours] == [(x.shape, x.dtype) for x in theirs]
-        for mine, wanted in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(mine, wanted, rtol=1e-6)
