@@ -22,20 +22,15 @@ import time
 from importlib import metadata
 from typing import Any
 
-from tests.bench import libraries
-from tests.bench.flax import FLAX_ROWS
-from tests.bench.gallery import GALLERY_ROWS
 from tests.bench.importing import IMPORTING_ROWS, Imported
-from tests.bench.measure import CLOSE, ERROR, MEETS, MISSES, SKIPPED, Growth, Result, Row, Settings, verdict
+from tests.bench.measure import CLOSE, ERROR, MEETS, MISSES, SKIPPED, Growth, Result, Row, Settings, load, verdict
 from tests.bench.sharded import SHARDED_ROWS, Sharded
 from tests.bench.startup import STARTUP_ROWS, Startup
-from tests.bench.watching import WATCHING_ROWS, Unwatched, Watched
-from tests.bench.workloads import ALL_PEERS, MEAN_BUDGET, PYTHON_SIDE, ROWS
+from tests.bench.watching import WATCHING_ROWS, Watched
+from tests.bench.workloads import MEAN_BUDGET, PYTHON_SIDE, ROWS
 
-AnyRow = Row | Growth | Startup | Watched | Unwatched | Imported | Sharded
-ALL_ROWS: list[AnyRow] = [
-    *(*ROWS, *SHARDED_ROWS, *IMPORTING_ROWS, *FLAX_ROWS, *GALLERY_ROWS, *WATCHING_ROWS, *STARTUP_ROWS)
-]
+AnyRow = Row | Growth | Startup | Watched | Imported | Sharded
+ALL_ROWS: list[AnyRow] = [*(*ROWS, *SHARDED_ROWS, *IMPORTING_ROWS, *WATCHING_ROWS, *STARTUP_ROWS)]
 WIDTH = max(len(row.title) for row in ALL_ROWS)
 
 
@@ -69,12 +64,9 @@ def chosen(rows: str | None) -> list[AnyRow]:
 
 
 def make_settings(options: argparse.Namespace) -> Settings:
-    peers = tuple(name for name in ALL_PEERS if libraries.available(name))
-    names = {"jax", options.subject, *peers}
     return Settings(
         subject=options.subject,
-        peers=peers,
-        namespaces={name: libraries.load(name) for name in sorted(names)},
+        namespaces={name: load(name) for name in {"jax", options.subject}},
         rounds=options.rounds or (3 if options.quick else 5),
         max_rounds=options.rounds or 25,
         seconds=options.seconds or (1.0 if options.quick else 3.0),
@@ -102,50 +94,33 @@ def line(result: Result) -> str:
     if result.figure is None:
         note = f"{result.verdict}: {result.note}"
         return f"{result.title:{WIDTH}}  {note}"
-    peers = "  ".join(f"{name} {ratio:.3f}" for name, ratio in result.peers.items())
     reference, subject = amount(result.reference, result.unit), amount(result.subject, result.unit)
     return (
         f"{result.title:{WIDTH}}  {reference:>13} {subject:>13}"
         f"  {result.figure:7.3f} [{result.low:.3f}, {result.high:.3f}] x{result.rounds:<2}"
-        f"  <= {result.budget:<5} {result.verdict:9}  {'  '.join(filter(None, (peers, result.note)))}"
+        f"  <= {result.budget:<5} {result.verdict:9}  {result.note}"
     ).rstrip()
 
 
 def header(settings: Settings, core: int) -> str:
-    versions = "  ".join(
-        f"{name} {metadata.version(name)}"
-        for name in ("jax", "jaxlib", "numpy", *[peer for peer in settings.peers if "." not in peer])
-        if libraries.available(name)
-    )
-    libraries_ = f"{settings.reference:>13} {settings.subject:>13}"
-    titles = (
-        f"{'row':{WIDTH}}  {libraries_}  ratio [quartiles] rounds, budget, verdict, peers as ratios to jax"
-    )
+    versions = "  ".join(f"{name} {metadata.version(name)}" for name in ("jax", "jaxlib", "numpy"))
+    titles = f"{'row':{WIDTH}}  {settings.reference:>13} {settings.subject:>13}"
     return (
-        f"Python {platform.python_version()}  {versions}  core {core}, CPU time\n"
-        f"peers not installed: {', '.join(sorted(set(ALL_PEERS) - set(settings.peers))) or 'none'}\n\n{titles}"
+        f"Python {platform.python_version()}  {versions}  core {core}, CPU time\n\n"
+        f"{titles}  ratio [quartiles] rounds, budget, verdict"
     )
 
 
-def summing_up(results: list[Result]) -> list[str]:
-    """The geometric mean over the rows of Python's work, and the rows where a peer is the faster."""
+def summing_up(results: list[Result]) -> str:
+    """The geometric mean over the rows of Python's work."""
     figures = [r.figure for r in results if r.figure is not None and r.row.startswith(PYTHON_SIDE)]
-    lines = []
-    if figures:
-        mean = statistics.geometric_mean(figures)
-        lines.append(
-            f"geometric mean of {len(figures)} rows of Python's work: {mean:.3f} of jax"
-            f"  <= {MEAN_BUDGET} {verdict(mean, MEAN_BUDGET)}"
-        )
-    behind = [
-        f"{r.row} ({name} {ratio:.3f}, {r.figure:.3f})"
-        for r in results
-        for name, ratio in r.peers.items()
-        if r.figure is not None and ratio < r.figure
-    ]
-    if any(r.peers for r in results):
-        lines.append(f"rows where a peer is faster: {', '.join(behind) or 'none'}")
-    return lines
+    if not figures:
+        return ""
+    mean = statistics.geometric_mean(figures)
+    return (
+        f"geometric mean of {len(figures)} rows of Python's work: {mean:.3f} of jax"
+        f"  <= {MEAN_BUDGET} {verdict(mean, MEAN_BUDGET)}\n"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -163,10 +138,8 @@ def main(argv: list[str] | None = None) -> int:
     for row in rows:
         results.append(measured(row, settings))
         print(line(results[-1]), flush=True)
-    print("", *summing_up(results), sep="\n")
-    counts = {
-        kind: sum(r.verdict == kind for r in results) for kind in (MEETS, CLOSE, MISSES, ERROR, SKIPPED)
-    }
+    print(f"\n{summing_up(results)}", end="")
+    counts = {kind: sum(r.verdict == kind for r in results) for kind in (MEETS, CLOSE, MISSES, ERROR, SKIPPED)}
     seconds = time.monotonic() - began
     print(f"{', '.join(f'{n} {kind}' for kind, n in counts.items() if n)}; {seconds:.0f} s")
     if options.json:

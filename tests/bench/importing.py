@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +43,7 @@ class Imported(AgainstItself):
 
     how: str
 
-    def samplers(self, settings: Settings, stack: ExitStack) -> tuple[dict[str, Callable[[], float]], str]:
+    def samplers(self, settings: Settings) -> tuple[dict[str, Callable[[], float]], str]:
         ns, theirs = settings.namespaces[settings.subject], settings.namespaces["jax"]
         from_jax = importlib.import_module("minijax.interop").from_jax
         ours, args, their_args = network(ns), arguments(ns), arguments(theirs)

@@ -1,14 +1,15 @@
-"""Clocks, the interleaved comparison of libraries, and the verdict on a ratio.
+"""Clocks, the interleaved comparison of two libraries, and the verdict on a ratio.
 
-A sample is the CPU time of one *thunk*: a function of no arguments that ``prepare`` made afresh, outside the
-clock, so that no cache of a library knows the functions it holds. Every round takes one sample of each
-library, in rotating order, with what they computed compared; the figure is the median over rounds of the
-ratio within a round, so that a machine that slows down slows all of them.
+A sample is the CPU time of one *thunk*: a function of no arguments that ``prepare`` made afresh, outside the clock, so
+that no cache of a library knows the functions it holds. Every round takes one sample of each library, in alternating
+order, and compares what they computed. The figure is the median over rounds of the ratio within a round, so that a
+machine that slows down slows both.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import math
 import statistics
 import time
@@ -19,8 +20,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-
-from tests.bench.libraries import to_numpy
 
 Thunk = Callable[[], Any]
 Prepare = Callable[[Any], Thunk]
@@ -43,7 +42,6 @@ class Settings:
 
     subject: str
     reference: str = "jax"
-    peers: tuple[str, ...] = ()
     namespaces: Mapping[str, Any] = field(default_factory=dict)
     rounds: int = 5
     max_rounds: int = 25
@@ -66,15 +64,37 @@ class Result:
     unit: str = ""
     reference: float | None = None
     subject: float | None = None
-    peers: dict[str, float] = field(default_factory=dict)
     note: str = ""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    def judge(self, subject: Sequence[float], reference: Sequence[float]) -> Result:
+        """Fill in the figures: the subject's samples as ratios to the reference's of the same round."""
+        ratios = [a / b for a, b in zip(subject, reference, strict=True)]
+        self.figure = statistics.median(ratios)
+        self.low, self.high = quartiles(ratios)
+        self.rounds = len(ratios)
+        self.subject, self.reference = statistics.median(subject), statistics.median(reference)
+        self.verdict = verdict(self.figure, self.budget)
+        return self
+
 
 class Different(AssertionError):
     """Two libraries computed different things: the comparison of their speeds would mean nothing."""
+
+
+def load(name: str) -> Any:
+    """The module ``name``, JAX or minijax, with its ``numpy`` and ``lax`` loaded."""
+    module = importlib.import_module(name)
+    importlib.import_module(name + ".numpy")
+    importlib.import_module(name + ".lax")
+    return module
+
+
+def array(ns: Any, value: Any) -> Any:
+    """``value`` as the library's float32 array (a fresh NumPy copy, so that no two share memory)."""
+    return ns.numpy.asarray(np.array(value, dtype=np.float32))
 
 
 # ------------------------------------------------------------------------------------------------- clocks
@@ -135,7 +155,7 @@ def require_same(expected: Any, got: Any, rtol: float) -> None:
         if isinstance(mine, str) or isinstance(other, str):
             same = mine == other
         else:
-            a, b = to_numpy(mine).astype(float), to_numpy(other).astype(float)
+            a, b = np.asarray(mine).astype(float), np.asarray(other).astype(float)
             scale = float(np.max(np.abs(b), initial=0.0))
             same = a.shape == b.shape and bool(np.all(np.isfinite(a)))
             same = same and np.allclose(a, b, rtol=rtol, atol=rtol * scale)
@@ -199,7 +219,6 @@ class Row:
       prepare: given a library's namespace, makes a fresh thunk (not timed).
       check: turns the thunk's value into what must agree between libraries.
       ops: the operations in one thunk, by which the absolute figures are divided.
-      peers: the other libraries that have what the row needs.
       clock: what is measured.
       reuse: prepare once and time the same thunk every round (for cached calls).
       repeat: a sample is as many calls as fill ``FULL_SAMPLE_NS``, for work that keeps nothing between calls. The
@@ -215,7 +234,6 @@ class Row:
     prepare: Prepare
     check: Callable[[Any], Any] = lambda value: value
     ops: int = 1
-    peers: tuple[str, ...] = ()
     clock: Clock = cpu_ns
     unit: str = "us"
     reuse: bool = False
@@ -228,10 +246,11 @@ class Row:
         if settings.quick and not self.warm:
             result.verdict, result.note = SKIPPED, "too slow for --quick"
             return result
-        names = [settings.reference, *(name for name in self.peers if name in settings.peers)]
-        # The subject may be the reference (--subject jax proves the harness), so it has a key of its own.
-        libraries = {name: settings.namespaces[name] for name in names}
-        libraries["subject"] = settings.namespaces[settings.subject]
+        # The subject may be the reference (--subject jax proves the harness), so both have keys of their own.
+        libraries = {
+            "reference": settings.namespaces[settings.reference],
+            "subject": settings.namespaces[settings.subject],
+        }
         values: dict[str, Any] = {}
         prepared: dict[str, Thunk] = {}
         times: dict[str, int] = {}  # how many calls a sample of each library has, known after its first
@@ -257,13 +276,10 @@ class Row:
             return sample
 
         def compare() -> None:
-            expected = values.pop(settings.reference)
-            for name, value in values.items():
-                try:
-                    require_same(expected, value, self.rtol)
-                except Different as error:
-                    who = settings.subject if name == "subject" else name
-                    raise Different(f"{who} differs from {settings.reference}: {error}") from None
+            try:
+                require_same(values["reference"], values["subject"], self.rtol)
+            except Different as error:
+                raise Different(f"{settings.subject} differs from {settings.reference}: {error}") from None
             values.clear()
 
         samplers = {name: sampler(name) for name in libraries}
@@ -271,18 +287,7 @@ class Row:
             for sample in samplers.values():
                 sample()
         samples = interleaved(settings, samplers, settings.rounds if self.warm else 1)
-        reference = samples[settings.reference]
-        ratios = [a / b for a, b in zip(samples["subject"], reference, strict=True)]
-        result.figure = statistics.median(ratios)
-        result.low, result.high = quartiles(ratios)
-        result.rounds = len(ratios)
-        result.reference, result.subject = statistics.median(reference), statistics.median(samples["subject"])
-        result.verdict = verdict(result.figure, self.budget)
-        for name in names[1:]:
-            result.peers[name] = statistics.median(
-                a / b for a, b in zip(samples[name], reference, strict=True)
-            )
-        return result
+        return result.judge(samples["subject"], samples["reference"])
 
 
 @dataclass(frozen=True)
@@ -314,8 +319,6 @@ class Growth:
         result.rounds = len(exponents)
         # Twice the time a linear budget allows at the large size is log(2)/log(large/small) in the exponent.
         twice = self.budget + math.log(2) / math.log(self.large / self.small)
-        result.verdict = (
-            MEETS if result.figure <= self.budget else CLOSE if result.figure <= twice else MISSES
-        )
+        result.verdict = MEETS if result.figure <= self.budget else CLOSE if result.figure <= twice else MISSES
         result.note = "exponent"
         return result

@@ -5,8 +5,7 @@ turn, as in :mod:`tests.bench.workloads`), after a small one that loads what is 
 and by how much the most memory that the process held in it is above what it held before. The exponent is that of a
 power law through the last two sizes: 1 is a cost of its own for each operation, and nothing else.
 
-``tests/bench/README.md`` has the table, and what bounds each row. ``--events 100000,1000000`` measures recordings
-alone, per event.
+``tests/bench/README.md`` has the table, and what bounds each row.
 """
 
 from __future__ import annotations
@@ -98,37 +97,6 @@ def _first_screen(n: int) -> Thunk:
     return lambda: _screen(storage.load(path))
 
 
-def _live_screen(n: int) -> Thunk:
-    recording = record(minijax.grad(_chain(n)), 0.9)[1]
-    return lambda: _screen(recording)
-
-
-def recording_here(events: int) -> str:
-    """What a recording of about so many events takes, in this process: a line of a table."""
-
-    def timed(work: Thunk) -> tuple[float, Any]:
-        begin = time.process_time()
-        found = work()
-        return time.process_time() - begin, found
-
-    small = record(minijax.grad(_chain(100)), 0.9)[1]
-    _screen(small)
-    path = os.path.join(tempfile.mkdtemp(), "it.rec")
-    gradient = minijax.grad(_chain(max(round(100 * events / small.events), 1)))
-    gc.collect()
-    before = _status("VmRSS")
-    took, recording = timed(lambda: record(gradient, 0.9)[1])
-    gc.collect()
-    kept = min(recording.events, recording.events - dict(recording.cut).get("events", 0))
-    memory = (_status("VmRSS") - before) / kept
-    screen = timed(lambda: _screen(recording))[0]
-    saved = timed(lambda: storage.save(recording, path))[0]
-    size = os.path.getsize(path) / kept
-    opened = timed(lambda: _screen(storage.load(path)))[0]
-    times = f"{_time(took):>9}{_time(screen):>14}{_time(saved):>9}{_time(opened):>22}"
-    return f"{kept:>11,}{memory:>10.0f} B{times}{size:>10.1f} B"
-
-
 WORKS = {
     "eval": Work("eager", _on_chain(lambda f: f)),
     "jvp": Work("jvp", _pushed_forward),
@@ -142,7 +110,6 @@ WORKS = {
     "record": Work("full recording of grad", _recorded),
     "save": Work("save that recording", _saved),
     "screen": Work("load it: the stepper's first screen", _first_screen),
-    "live": Work("the stepper's first screen, not saved", _live_screen),
 }
 
 
@@ -206,22 +173,7 @@ def main() -> int:
     parser.add_argument("--works", default=",".join(WORKS), help=f"comma-separated, of {', '.join(WORKS)}")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--events", metavar="N,N", help="instead: what full recordings of so many events take, in memory and as files"
-    )
     options = parser.parse_args()
-    if options.events:
-        heads = (("events", 11), ("memory", 12), ("record", 9), ("first screen", 14), ("save", 9))
-        heads += (("load, first screen", 22), ("file", 12))
-        print("".join(f"{head:>{width}}" for head, width in heads), flush=True)
-        for events in options.events.split(","):
-            argv = [sys.executable, "-m", "tests.bench.scale", "--one", "events", events]
-            if subprocess.run(argv, cwd=ROOT).returncode:
-                return 1
-        return 0
-    if options.one and options.one[0] == "events":
-        print(recording_here(int(options.one[1])), flush=True)
-        return 0
     if options.one:
         print(json.dumps(measured_here(WORKS[options.one[0]], int(options.one[1]))))
         return 0

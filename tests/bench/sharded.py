@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from tests.bench.measure import Result, Settings, quartiles, verdict
+from tests.bench.measure import Result, Settings
 from tests.bench.startup import environment
 
 CALLS = 10
@@ -47,13 +46,7 @@ class Sharded:
         if done.returncode:
             raise RuntimeError(f"{self.key}: {done.stderr.strip().splitlines()[-1:]}")
         ours, theirs = json.loads(done.stdout.splitlines()[-1])
-        ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
-        result.figure = statistics.median(ratios)
-        result.low, result.high = quartiles(ratios)
-        result.rounds = len(ratios)
-        result.subject, result.reference = statistics.median(ours), statistics.median(theirs)
-        result.verdict = verdict(result.figure, self.budget)
-        return result
+        return result.judge(ours, theirs)
 
 
 SHARDED_ROWS = [

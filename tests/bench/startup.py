@@ -12,7 +12,6 @@ import os
 import re
 import select
 import signal
-import statistics
 import struct
 import sys
 import tempfile
@@ -22,15 +21,12 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
-from tests.bench.measure import Different, Result, Settings, interleaved, quartiles, verdict
+from tests.bench.measure import Different, Result, Settings, interleaved
 
 ROOT = Path(__file__).resolve().parents[2]
-PROMPT = re.compile(rb"in \[\d*|>>>", re.IGNORECASE)  # IPython's ``In [1]:``, minijax's ``in [1]:``, ptpython's
-# Front ends to compare with, where they are installed.
-PROGRAMS = ("ptpython",)
+PROMPT = re.compile(rb"in \[\d*", re.IGNORECASE)  # IPython's ``In [1]:``, minijax's ``in [1]:``
 ESCAPES = re.compile(rb"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
 CURSOR_QUERY = b"\x1b[6n"
 PROMPT_TIMEOUT = 60.0
@@ -114,7 +110,7 @@ def python(code: str) -> list[str]:
 
 def program(name: str, *arguments: str) -> list[str]:
     """A console script of this environment, or the module behind it where the package is not installed."""
-    modules = {"minijax-repl": "minijax.repl", "ipython": "IPython", "ptpython": "ptpython"}
+    modules = {"minijax-repl": "minijax.repl", "ipython": "IPython"}
     script = Path(sys.executable).with_name(name)
     return [*([str(script)] if script.exists() else [sys.executable, "-m", modules[name]]), *arguments]
 
@@ -134,15 +130,12 @@ class Startup:
     runner: Runner = run_to_exit
     net: bool = False
     reference: str | None = None
-    peers: tuple[str, ...] = ()
     rtol: float = 1e-3
 
     def run(self, settings: Settings) -> Result:
         result = Result(self.key, self.title, self.budget, unit="ms")
         reference = self.reference or settings.reference
-        programs = [name for name in (*PROGRAMS, "numpy") if find_spec(name) is not None]
-        peers = [name for name in self.peers if name in (*programs, *settings.peers)]
-        commands = {name: self.command(name) for name in (reference, *peers)}
+        commands = {reference: self.command(reference)}
         commands["subject"] = self.command(settings.subject)
         if self.net:
             commands["bare"] = python("pass")
@@ -155,17 +148,8 @@ class Startup:
                 raise Different(f"{settings.subject} printed {mine}, {reference} {other}")
         base = samples.pop("bare", [0.0] * len(samples["subject"]))
         net = {name: [t - b for t, b in zip(times, base, strict=True)] for name, times in samples.items()}
-
-        def ratios(name: str) -> list[float]:
-            return [a / b for a, b in zip(net[name], net[reference], strict=True)]
-
-        result.figure = statistics.median(ratios("subject"))
-        result.low, result.high = quartiles(ratios("subject"))
-        result.rounds = len(base)
-        result.reference = statistics.median(net[reference]) * 1e9
-        result.subject = statistics.median(net["subject"]) * 1e9
-        result.verdict = verdict(result.figure, self.budget)
-        result.peers = {name: statistics.median(ratios(name)) for name in peers}
+        scaled = {name: [t * 1e9 for t in times] for name, times in net.items()}
+        result.judge(scaled["subject"], scaled[reference])
         result.note = f"against {reference}" if self.reference else ""
         return result
 
@@ -195,14 +179,9 @@ def first_jit(name: str) -> list[str]:
     return python(f"import {name}, {name}.numpy as np; print({name}.jit(lambda x: np.sin(x) * x)(3.0))")
 
 
-def repl(*arguments: str, empty_script: tuple[str, ...] = ()) -> Callable[[str], list[str]]:
-    """The command line of a front end. Those in ``empty_script`` have no ``-c`` and run an empty file instead."""
-
-    def command(name: str) -> list[str]:
-        given = (os.devnull,) if name in empty_script else arguments
-        return program("minijax-repl" if name == "minijax" else name, *given)
-
-    return command
+def repl(*arguments: str) -> Callable[[str], list[str]]:
+    """The command line of a front end."""
+    return lambda name: program("minijax-repl" if name == "minijax" else name, *arguments)
 
 
 def import_only(name: str) -> list[str]:
@@ -210,16 +189,15 @@ def import_only(name: str) -> list[str]:
 
 
 STARTUP_ROWS: list[Startup] = [
-    Startup("import", "import", 0.18, import_only, net=True, peers=("numpy", "autograd")),
-    Startup("import.grad", "import and a first grad", 0.14, first_grad, net=True, peers=("autograd",)),
+    Startup("import", "import", 0.18, import_only, net=True),
+    Startup("import.grad", "import and a first grad", 0.14, first_grad, net=True),
     Startup("import.jit", "import and a first jit call", 0.33, first_jit, net=True),
     Startup(
         "repl.exit",
         "minijax-repl -c pass, start to exit",
         0.45,
-        repl("-c", "pass", empty_script=("ptpython",)),
+        repl("-c", "pass"),
         reference="ipython",
-        peers=("ptpython",),
     ),
     Startup(
         "repl.prompt",
@@ -228,6 +206,5 @@ STARTUP_ROWS: list[Startup] = [
         repl(),
         run_to_prompt,
         reference="ipython",
-        peers=("ptpython",),
     ),
 ]

@@ -14,13 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.bench.libraries import array
-from tests.bench.measure import Growth, Prepare, Row, Thunk, peak_bytes, primitive_counts
+from tests.bench.measure import Growth, Prepare, Row, Thunk, array, peak_bytes, primitive_counts
 
 FACTOR = 1.00001
-PEERS = ("autograd", "torch")
-# torch.func's transformations compose; torch's own gradient is nested by hand, by keeping the graph.
-ALL_PEERS = (*PEERS, "torch.func")
 Function = Callable[..., Any]
 
 
@@ -54,9 +50,7 @@ def lax_chain(ns: Any, n: int) -> Function:
 CHAINS: dict[str, Callable[[Any, int], Function]] = {"lax": lax_chain, "jnp": jnp_chain}
 
 
-def on_chain(
-    style: str, n: int, use: Callable[[Any, Function], Function], shape: tuple[int, ...] = ()
-) -> Prepare:
+def on_chain(style: str, n: int, use: Callable[[Any, Function], Function], shape: tuple[int, ...] = ()) -> Prepare:
     """``use(ns, chain)`` gives a function of the chain's input; calling it is what the clock sees."""
 
     def prepare(ns: Any) -> Thunk:
@@ -515,12 +509,12 @@ MEAN_BUDGET = 0.10
 ROWS: list[Row | Growth] = [
     chain_row("eager.lax.scalar", "eager primitive, scalar", "lax", 0.14, 1_000, evaluated),
     chain_row("eager.lax.vector", "eager primitive, [8]", "lax", 0.14, 1_000, evaluated, (8,)),
-    chain_row("eager.jnp.scalar", "eager primitive, scalar", "jnp", 0.14, 1_000, evaluated, peers=PEERS),
-    chain_row("eager.jnp.vector", "eager primitive, [8]", "jnp", 0.14, 1_000, evaluated, (8,), peers=PEERS),
+    chain_row("eager.jnp.scalar", "eager primitive, scalar", "jnp", 0.14, 1_000, evaluated),
+    chain_row("eager.jnp.vector", "eager primitive, [8]", "jnp", 0.14, 1_000, evaluated, (8,)),
     chain_row("jvp.lax", "eager jvp, per op", "lax", 0.05, 1_000, pushed_forward),
-    chain_row("jvp.jnp", "eager jvp, per op", "jnp", 0.03, 1_000, pushed_forward, peers=PEERS),
+    chain_row("jvp.jnp", "eager jvp, per op", "jnp", 0.03, 1_000, pushed_forward),
     chain_row("grad.lax", "eager grad, per op, n = 1,000", "lax", 0.013, 1_000, differentiated),
-    chain_row("grad.jnp", "eager grad, per op, n = 1,000", "jnp", 0.013, 1_000, differentiated, peers=PEERS),
+    chain_row("grad.jnp", "eager grad, per op, n = 1,000", "jnp", 0.013, 1_000, differentiated),
     chain_row(
         "grad.long",
         "eager grad, per op, n = 100,000",
@@ -528,7 +522,6 @@ ROWS: list[Row | Growth] = [
         0.012,
         100_000,
         differentiated,
-        peers=PEERS,
         warm=False,
         rtol=3e-2,  # 50,000 roundings of two libraries' sines
     ),
@@ -575,9 +568,9 @@ ROWS: list[Row | Growth] = [
         for device, budget in zip((True, False), budgets, strict=True)
     ),
     Row("call.one.back", "cached jit call: 1 arg, NumPy in and out", 1.1, there_and_back, ops=CALLS, reuse=True),
-    Row("grad6", "grad^6 of sin, eager", 0.02, sixth_derivative(evaluated), peers=ALL_PEERS, repeat=True),
+    Row("grad6", "grad^6 of sin, eager", 0.02, sixth_derivative(evaluated), repeat=True),
     Row("make_jaxpr_grad6", "make_jaxpr of grad^6 of sin", 0.04, sixth_derivative(staged), **STAGED),
-    Row("mlp", "grad of MLP (3x64, batch 32), eager", 0.05, mlp_gradient, peers=PEERS, repeat=True),
+    Row("mlp", "grad of MLP (3x64, batch 32), eager", 0.05, mlp_gradient, repeat=True),
     Row("sgd", "SGD step of an MLP (3x256, batch 128), eager", 0.45, sgd_step),
     Row(
         "vmap2_grad",
@@ -585,9 +578,9 @@ ROWS: list[Row | Growth] = [
         0.045,
         on_chain("jnp", 10, twice_mapped_grad, (4, 4)),
     ),
-    Row("jacfwd", "jacfwd, 50 dimensions, eager", 0.12, jacobian("jacfwd"), peers=("torch",)),
-    Row("jacrev", "jacrev, 50 dimensions, eager", 0.06, jacobian("jacrev"), peers=PEERS),
-    Row("hessian", "hessian, 50 dimensions, eager", 0.08, hessian, peers=PEERS),
+    Row("jacfwd", "jacfwd, 50 dimensions, eager", 0.12, jacobian("jacfwd")),
+    Row("jacrev", "jacrev, 50 dimensions, eager", 0.06, jacobian("jacrev")),
+    Row("hessian", "hessian, 50 dimensions, eager", 0.08, hessian),
     Row(
         "jitted.matmul",
         "jitted chain of 10 matmuls, 256x256",
@@ -621,7 +614,6 @@ ROWS: list[Row | Growth] = [
         0.20,
         on_chain("jnp", 2_000, differentiated),
         ops=2_000,
-        peers=("autograd",),
         clock=peak_bytes,
         unit="bytes",
     ),
