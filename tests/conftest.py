@@ -11,6 +11,7 @@ import functools
 import gc
 import importlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -36,6 +37,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
+# The number of a line of the engine, which moves with every change above it, and those beside its source.
+OUR_LINE = re.compile(r"(minijax/[\w/]+\.py:)(\d+)")
+NUMBERED = re.compile(r"(│ *)(\d+)(?= )")
 
 # The line that the summary prints about a sampled run.
 SAMPLE = pytest.StashKey[str]()
@@ -167,13 +171,19 @@ def tracebacks_whole() -> Iterator[None]:
     config.update("jax_traceback_filtering", before)
 
 
+def without_our_lines(text: str) -> str:
+    for pattern in (OUR_LINE, NUMBERED) if OUR_LINE.search(text) else ():
+        text = pattern.sub(lambda found: found[1] + "#" * len(found[2]), text)
+    return text
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """``golden(name, text)``: fail unless ``text`` is exactly the content of ``tests/golden/<name>``."""
+    """``golden(name, text)``: fail unless ``text``, without our line numbers, is ``tests/golden/<name>``."""
 
     def check(name: str, text: str) -> None:
         path = GOLDEN / name
-        text = text if text.endswith("\n") else text + "\n"
+        text = without_our_lines(text if text.endswith("\n") else text + "\n")
         if request.config.getoption("--update-golden"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

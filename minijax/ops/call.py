@@ -472,8 +472,9 @@ def _program_key(donated: Sequence[bool], keep_unused: bool) -> Any:
 
 def _left_a_mesh(closed: ClosedJaxpr, key: Any) -> str:
     """Why a program for one device is compiled, if there are some for the devices of a mesh already."""
-    divided = any(type(each) is tuple and len(each) > len(key) and each[: len(key)] == key for each in closed.memo)
-    return "arguments: over a mesh became on one device" if divided else ""
+    keys = [each for each in list(closed.memo) if type(each) is tuple]  # another thread may add to it
+    over_a_mesh = any(len(each) > len(key) and each[: len(key)] == key for each in keys)
+    return "arguments: over a mesh became on one device" if over_a_mesh else ""
 
 
 # The reason for compiling a program that no user call was staged to, as text.
