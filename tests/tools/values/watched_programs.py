@@ -1,7 +1,6 @@
-"""Programs whose variables are looked at: each is a function of the library (minijax, or JAX), and gives a call.
+"""Programs whose variables are compared with JAX: each is a function of the library (minijax or JAX) and its NumPy.
 
-Names of variables are assigned once in a program, so that a name tells which values are meant. The same source is run
-by JAX with each variable reported, see ``reported``.
+``reported`` runs the same source on JAX, with each variable reported.
 """
 
 from __future__ import annotations
@@ -10,11 +9,16 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-Report = Callable[[str, Any], None]
+Report = Callable[[str, Any], Any]
+
+
+class Ball(NamedTuple):
+    at: Any
+    speed: Any
 
 
 def forward(lib: Any, np_: Any) -> Any:
@@ -131,18 +135,6 @@ def while_loop(lib: Any, np_: Any) -> Any:
     return lib.jvp(f, (9.0,), (1.0,))
 
 
-def fori(lib: Any, np_: Any) -> Any:
-    def body(i, v):
-        u = v * 0.5 + i
-        return u
-
-    def f(x):
-        y = lib.lax.fori_loop(0, 4, body, x)
-        return y
-
-    return lib.jit(f)(3.0)
-
-
 def branches(lib: Any, np_: Any) -> Any:
     def yes(v):
         a = v * 2.0
@@ -226,15 +218,6 @@ def twice(lib: Any, np_: Any) -> Any:
     return lib.jit(lib.grad(lib.grad(f)))(1.0)
 
 
-def staged_only(lib: Any, np_: Any) -> Any:
-    def f(x):
-        y = np_.exp(x)
-        z = y + 1.0
-        return z
-
-    return lib.jit(f)(0.5)
-
-
 def while_in_vmap(lib: Any, np_: Any) -> Any:
     def more(state):
         ahead = state[1] > 1.0
@@ -295,6 +278,109 @@ def jacobian(lib: Any, np_: Any) -> Any:
     return lib.jacfwd(f)(np_.arange(3.0))
 
 
+def reverse_over_forward(lib: Any, np_: Any) -> Any:
+    def f(x):
+        y = np_.exp(x) * x
+        return y
+
+    def slope(v):
+        value, moved = lib.jvp(f, (v,), (1.0,))
+        doubled = moved * 2.0
+        return doubled
+
+    return lib.grad(slope)(0.5)
+
+
+def custom_vjp_in_vmap_in_jit(lib: Any, np_: Any) -> Any:
+    wrapped = lib.custom_vjp(lambda a: np_.sin(a))
+
+    def forward(u):
+        kept = np_.cos(u)
+        return np_.sin(u), kept
+
+    def backward(kept, ct):
+        given = ct * kept
+        return (given,)
+
+    wrapped.defvjp(forward, backward)
+
+    def f(x):
+        y = wrapped(x * 2.0)
+        z = y * y
+        return z
+
+    return lib.jit(lib.vmap(lib.grad(f)))(np_.array([0.25, 0.5]))
+
+
+def custom_jvp_twice(lib: Any, np_: Any) -> Any:
+    wrapped = lib.custom_jvp(lambda x: np_.sin(x))
+
+    def rule(primals, tangents):
+        (p,), (t,) = primals, tangents
+        moved = np_.cos(p) * t
+        return np_.sin(p), moved
+
+    wrapped.defjvp(rule)
+
+    def f(x):
+        y = wrapped(x)
+        z = y * x
+        return z
+
+    def slope(x):
+        return lib.grad(f)(x)
+
+    return lib.jvp(slope, (0.5,), (1.0,))
+
+
+def branches_backwards(lib: Any, np_: Any) -> Any:
+    def f(x):
+        y = lib.lax.cond(x > 1.0, lambda v: np_.sin(v) * v, lambda v: v * 2.0, x)
+        z = y * 3.0
+        return z
+
+    return lib.grad(f)(1.5), lib.grad(f)(0.5)
+
+
+def kept_by_a_policy(lib: Any, np_: Any) -> Any:
+    def block(x):
+        s = np_.sin(x)
+        t = np_.exp(s)
+        return t
+
+    def f(x):
+        y = lib.checkpoint(block, policy=lib.checkpoint_policies.nothing_saveable)(x)
+        z = y * x
+        return z
+
+    return lib.jit(lib.grad(f))(0.75)
+
+
+def loops_of_python(lib: Any, np_: Any) -> Any:
+    def f(x):
+        total = x * 0.0
+        for i in range(3):
+            x = np_.sin(x) * (i + 1.0)
+            total = total + x
+        return total
+
+    return lib.grad(f)(0.75)
+
+
+def state_in_a_named_tuple(lib: Any, np_: Any) -> Any:
+    def step(ball, dt):
+        ball = Ball(ball.at + dt * ball.speed, ball.speed - dt)
+        return ball, ball.at
+
+    def f(speed):
+        start = Ball(speed * 0.0, speed)
+        end, seen = lib.lax.scan(step, start, np_.array([0.5, 0.25]))
+        height = end.at * end.speed
+        return height
+
+    return lib.grad(f)(2.0)
+
+
 PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
     program.__name__: program
     for program in (
@@ -307,25 +393,45 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
         scan_in_vmap_in_jit,
         nested_scans,
         while_loop,
-        fori,
         branches,
         remat,
         custom_vjp,
         custom_jvp,
         twice,
-        staged_only,
         while_in_vmap,
         branches_in_vmap,
         remat_in_scan,
         jacobian,
+        reverse_over_forward,
+        custom_vjp_in_vmap_in_jit,
+        custom_jvp_twice,
+        branches_backwards,
+        kept_by_a_policy,
+        loops_of_python,
+        state_in_a_named_tuple,
     )
 }
-# Those that are run as programs of the real JAX, too.
-FOR_JAX = ("forward", "gradient", "compiled", "scanned_gradient", "scan_in_vmap_in_jit", "while_loop", "branches")
+# Programs that are also run as programs written for JAX.
+FOR_JAX = ("gradient", "compiled", "scan_in_vmap_in_jit", "while_loop")
+# Programs of one derivative: what arrives at each of their variables is compared with JAX, too.
+FORWARD = ("forward", "custom_jvp", "jacobian")
+REVERSE = (
+    "gradient",
+    "per_example",
+    "scanned_gradient",
+    "remat",
+    "custom_vjp",
+    "remat_in_scan",
+    "custom_vjp_in_vmap_in_jit",
+    "branches_backwards",
+    "kept_by_a_policy",
+    "loops_of_python",
+    "state_in_a_named_tuple",
+)
 
 
 class _Reporting(ast.NodeTransformer):
-    """Every variable that a function of a program assigns, and every argument, is reported."""
+    """Puts ``x = _report_("x", x)`` behind each assignment, and at the beginning for each argument."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self.generic_visit(node)
@@ -339,17 +445,15 @@ class _Reporting(ast.NodeTransformer):
 
 
 def _report(name: str) -> ast.stmt:
-    return ast.parse(f"_report_({name!r}, {name})").body[0]
+    return ast.parse(f"{name} = _report_({name!r}, {name})").body[0]
 
 
 def reported(name: str, lib: Any, np_: Any, report: Report) -> Any:
-    """The program run with ``report(name, value)`` called for each variable of its functions."""
+    """Run the program; each variable of its functions becomes ``report(name, value)``."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(PROGRAMS[name])))
     outer = tree.body[0]
     assert isinstance(outer, ast.FunctionDef)
-    outer.body = [
-        _Reporting().visit(each) if isinstance(each, ast.FunctionDef) else each for each in outer.body
-    ]
-    scope: dict[str, Any] = {"np": np, "_report_": report, "Any": Any}
+    outer.body = [_Reporting().visit(each) if isinstance(each, ast.FunctionDef) else each for each in outer.body]
+    scope: dict[str, Any] = {**globals(), "_report_": report}
     exec(compile(ast.fix_missing_locations(tree), "<reported>", "exec", dont_inherit=True), scope)
     return scope[name](lib, np_)
