@@ -7,7 +7,6 @@ among the arguments are staged here, and called by JAX.
 
 from __future__ import annotations
 
-import enum
 import functools
 import inspect
 import types
@@ -35,6 +34,7 @@ from minijax.interop.packed import (
     unpack,
     unpack_for_jax,
 )
+from minijax.interop.params import values_for_jax
 from minijax.interop.reports import at_users_line, caught_warnings, warn
 from minijax.interop.tracing import circumstances, make_jaxpr
 from minijax.interop.values import (
@@ -183,7 +183,7 @@ def _on_values(theirs: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 class _Given:
-    """Arguments as JAX knows them: types of elements, shapes, enums of ``lax``, functions; arrays are left alone.
+    """Arguments as JAX knows them: dtypes, shapes, enums and records of ``lax``, functions. Arrays stay.
 
     Attributes:
       has_functions: whether there is something of the user's among them that JAX will call.
@@ -209,8 +209,8 @@ class _Given:
             return spec_for_jax(x)
         if isinstance(x, Sharding):
             return sharding_for_jax(x)
-        if isinstance(x, enum.Enum) and type(x) is getattr(lax, type(x).__name__, None):
-            return getattr(jax_module("lax"), type(x).__name__)[x.name]
+        if type(x).__module__.startswith(f"{PACKAGE}.") and type(x) is getattr(lax, type(x).__name__, None):
+            return values_for_jax({"value": x}, _exported)["value"]
         if type(x) in originals or type(x) in classes:
             return packed_instance(x, self)
         if type(x) is Partial:
@@ -235,7 +235,7 @@ class _Given:
 
 
 def _exported(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the user's for JAX, which may give it instances of its classes, or get nodes of the user's."""
+    """A Python function for JAX, which may pass it instances of its classes, or get the user's pytree nodes."""
 
     def opened(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = unpack((args, kwargs))

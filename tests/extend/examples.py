@@ -112,9 +112,6 @@ def programs() -> Iterator[Row]:
     yield Row("polygamma", lambda ns, x: ns.lax.polygamma(np.full(3, 2, np.float32), x), (vector**2,))
     yield Row("cumlogsumexp", lambda ns, x: ns.lax.cumlogsumexp(x, 0), (matrix,))
     yield Row("top_k", lambda ns, x: ns.lax.top_k(x, 2), (matrix.T,))
-    maxima = lambda ns: lambda x: ns.lax.reduce_window(x, -np.inf, ns.lax.max, (2, 1), (1, 2), "SAME")  # noqa: E731
-    yield Row("gather in windows", lambda ns, x: ns.jvp(maxima(ns), (x,), (x,)), (matrix,))
-    yield Row("scatter from windows", lambda ns, x: ns.vjp(maxima(ns), x)[1](x[:, :1]), (matrix,))
     words = np.arange(6, dtype=np.uint32).reshape(3, 2)
     yield Row("keys", lambda ns, x: ns.random.key_data(ns.random.wrap_key_data(x)), (words,))
     yield Row("seed", lambda ns, x: ns.random.key_data(ns.random.key(x)), (np.int32(7),))
@@ -178,7 +175,6 @@ def programs() -> Iterator[Row]:
         )
         return f
 
-    yield Row("fft", lambda ns, x: ns.lax.fft(x, "rfft", (3,)), (vector,))
     yield Row("custom_jvp", lambda ns, x, y: curved(ns)(x, y), (vector, 2 * vector))
     yield Row("custom_vjp", lambda ns, x, y: pulled(ns)(x, y), (vector, 2 * vector))
 

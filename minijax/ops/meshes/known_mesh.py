@@ -10,60 +10,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minijax.core import structural
 from minijax.core.array import MeshArray
 from minijax.core.primitive import Primitive
 from minijax.core.shardings import NamedSharding
 from minijax.ir.jaxpr import ClosedJaxpr, Var
-from minijax.ops import (
-    callback,
-    checkpoint,
-    clamp,
-    cond,
-    dot,
-    index,
-    linear_solve,
-    nary,
-    reducer,
-    scatter,
-    select,
-    shape,
-    slicing,
-    sort,
-    while_loop,
-)
-from minijax.ops.random import bits, threefry
-from minijax.ops.windows import pooling
+from minijax.ops import cond, nary, while_loop
 
-# Primitives whose results are over the mesh that is set, whatever their operands.
-naming = {
-    structural.broadcast_in_dim_p, shape.iota_p, slicing.concatenate_p, slicing.stack_p, select.select_n_p,
-    index.gather_p, scatter.scatter_p, scatter.scatter_add_p, scatter.scatter_sub_p, scatter.scatter_mul_p,
-    scatter.scatter_min_p, scatter.scatter_max_p, bits.random_bits_p, bits.random_fold_in_p, bits.random_split_p,
-    threefry.threefry2x32_p,
-}
-_each_its_own = {sort.sort_p, checkpoint.optimization_barrier_p, reducer.reduce_p}
+# Names of primitives whose results are over the mesh that is set, whatever their operands.
+_naming = frozenset(
+    "broadcast_in_dim iota concatenate stack select_n gather scatter scatter-add scatter-sub scatter-mul scatter-min "
+    "scatter-max random_bits random_fold_in random_split reshard threefry2x32".split()
+)
+_each_its_own = ("sort", "optimization_barrier", "reduce")
 # The operand whose mesh the results have. It is the first operand of all other primitives.
-_followed = {clamp.clamp_p: 1, pooling.select_and_scatter_add_p: 1, linear_solve.linear_solve_p: -1}
-_never = {callback.pure_callback_p, callback.io_callback_p}
+_followed = {"clamp": 1, "select_and_scatter_add": 1, "linear_solve": -1}
+_never = ("pure_callback", "io_callback")
 
 
 def named(primitive: Primitive, ins: Sequence[bool], params: dict[str, Any], outs: int) -> list[bool]:
     """Whether each of ``outs`` results of an operation has a type that names a mesh, given which operands have one."""
     if primitive in nary.elementwise_primitives:
         return [len(ins) > 1 or any(ins)] * outs
-    if primitive in naming or not ins and primitive not in _never:
+    name = primitive.name
+    if name in _naming or not ins and name not in _never:
         return [True] * outs
-    if primitive in _never:
+    if name in _never:
         return [False] * outs
-    if primitive in _each_its_own:
+    if name in _each_its_own:
         return [*ins[:outs]]
     program = _program(primitive, ins, params)
     if program is not None:
         return named_by(*program)
-    if primitive is dot.dot_general_p:
+    if name == "dot_general":
         return [any(ins)] * outs
-    at = _followed.get(primitive, 0)
+    at = _followed.get(name, 0)
     return [ins[at] if -len(ins) <= at < len(ins) else ins[0]] * outs
 
 

@@ -29,7 +29,7 @@ from minijax.ir.parse_meshes import read_resharded
 from minijax.ir.pretty import hide, parse_rules, pp_rules
 from minijax.lowering.lower import lowering_rules
 from minijax.ops.declare import operand_lower
-from minijax.ops.meshes.known_mesh import is_over_mesh, naming
+from minijax.ops.meshes.known_mesh import is_over_mesh
 from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
 from minijax.ops.nary import deflinear, elementwise_primitives
 from minijax.ops.sharded import over_mesh
@@ -40,7 +40,6 @@ __all__ = ["reshard", "reshard_p"]
 reshard_p = Primitive("reshard")
 commits_itself.add(reshard_p)
 constraints.append(reshard_p)
-naming.add(reshard_p)
 
 
 def _placed(params: dict[str, Any]) -> list[Sharding]:

@@ -1,1 +1,0 @@
-"""Special functions that XLA has no operation for: incomplete gamma and beta functions, and some of Bessel's."""
