@@ -371,24 +371,23 @@ def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, /
     # a name that the call does not use makes no other program
     named = {"axis_name": axis.name} if axis.name in p.names_axes(params) else {}
 
-    def mapped(out_axes: Any, seen: list[bool]) -> Callable[..., list[Any]]:
+    def mapped(out_axes: Any, seen: list[int | None]) -> Callable[..., list[Any]]:
         def of(*xs: Any) -> list[Any]:
             outs = call.fun(*xs)
-            seen[:] = [getattr(x, "batch_dim", None) is not None for x in outs]
+            seen[:] = [getattr(x, "batch_dim", None) for x in outs]
             return outs
 
         return jax_module().vmap(of, in_axes=tuple(dims), out_axes=out_axes, axis_size=axis.size, **named)
 
     def batching_rule_of_jax(*values: Any) -> list[Any]:
-        seen: list[bool] = []
-        jax_module().eval_shape(mapped(0, seen), *values)
-        batched[:] = seen
-        return mapped([0 if each else None for each in batched], [])(*values)
+        jax_module().eval_shape(mapped(0, batched), *values)
+        return mapped(list(batched), [])(*values)
 
-    batched: list[bool] = []
+    # where JAX's rule leaves the batch axis of each result
+    batched: list[int | None] = []
     key = ("vmap", tuple(dims), axis.size, *named.values())
     program = _rule_program(call, key, batching_rule_of_jax, specs_of(avals))
-    out_dims = call.derived(("batched", key), lambda: [0 if each else None for each in batched])
+    out_dims = call.derived(("batched", key), lambda: list(batched))
     return p.given(eval_closed(program, *args)), p.given(out_dims)
 
 
