@@ -218,15 +218,8 @@ def _linearize_directly(
     if began:
         observe.emit(observe.on_phase, "linearize", name, time.perf_counter() - began)
     if observe.on_jaxpr:
-        observe.emit(observe.on_jaxpr, "linear", _told(tape), name)
+        observe.emit(observe.on_jaxpr, "linear", tape.closed(), name)
     return outs, tape
-
-
-def _told(tape: Tape) -> Any:
-    """The linear program as observers are given it: those who only count are given an ``Outline``."""
-    if observe.followers or not observe.only_counted():
-        return tape.closed()
-    return late.public("minijax.interpreters.outline", "outline")(tape)
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:

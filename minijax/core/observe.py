@@ -91,10 +91,7 @@ class Observer:
         """``eqn`` was appended to the jaxpr that ``main`` builds."""
 
     def jaxpr(self, kind: str, closed: Any, name: str) -> None:
-        """A jaxpr was finished; ``kind`` is what made it ('staged', 'linear', 'jvp', 'vmap', 'transpose', ...).
-
-        ``closed`` is a ``ClosedJaxpr``; or, for those whom counts suffice, an ``interpreters.outline.Outline`` of it.
-        """
+        """A jaxpr was finished; ``kind`` is what made it ('staged', 'linear', 'jvp', 'vmap', 'transpose', ...)."""
 
     def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
         """A staging or compilation cache was looked up; ``reason`` explains a miss."""

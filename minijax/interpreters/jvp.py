@@ -16,15 +16,13 @@ from typing import Any
 from minijax.config import evaluated_singly
 from minijax.core import late, observe
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, evaluation_watched
 from minijax.core.quiet import quiet_numpy
 from minijax.core.rules import bad_result
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import Trace, Tracer, records_below, state, under
 from minijax.errors import source_info
-from minijax.interpreters.bottom import Bottom, Type, bottom, stage_on
+from minijax.interpreters.bottom import Bottom, Type, bottom
 from minijax.interpreters.jvp_rules import jvp_rules, pushforward
 from minijax.interpreters.stage import stage
 from minijax.ir.evaluate import eval_closed
@@ -283,36 +281,6 @@ class NumPyJVPTrace(JVPTrace):
             tangent_types.append(tangent_type)
         return values, moved, types, tangent_types
 
-    def run_program(self, program: Any, args: Sequence[Any]) -> list[Any]:
-        """The results of an ``interpreters.kept`` program, by what is derived of it for its operands' types."""
-        operands = None if _observers or (evaluation_watched and evaluated_singly()) else self.operands(args)
-        if operands is None:
-            return program.evaluate(args)  # type: ignore[no-any-return]
-        values, moved, types, tangent_types = operands
-        key = (*types, *tangent_types)
-        push: PushedProgram | None = program.pushforwards.get(key)
-        if push is None:
-            derive = functools.partial(pushed, program.closed, types, tangent_types)
-            push = program.derived(program.pushforwards, key, derive)
-            if push is None:
-                return program.evaluate(args)  # type: ignore[no-any-return]
-        try:
-            outs = push.function(*values, *moved)
-        except (ArithmeticError, RuntimeWarning, MemoryError):
-            return program.evaluate(args)  # type: ignore[no-any-return]
-        tangents = iter(zip(outs[len(push.out_avals) :], push.types[len(push.out_avals) :], strict=True))
-        found = []
-        for out, aval, type_, active in zip(outs, push.out_avals, push.types, push.active, strict=False):
-            if not active:
-                found.append(self.bottom.up(out, type_))
-                continue
-            tracer = _new(JVPTracer)
-            tracer._trace = self
-            tracer.raw, tracer.raw_type, tracer.aval = out, type_, aval
-            tracer.moved, tracer.moved_type = next(tangents)
-            found.append(tracer)
-        return found
-
     def bring_down(self, x: JVPTracer, fetch: bool = True) -> bool:
         """Note on ``x`` what its primal and its tangent come down to, if they do; without ``fetch``, on the host."""
         if type(x.tangent) is Zero:
@@ -383,27 +351,3 @@ def jvp_jaxpr(
         made = stage(jvp_of_jaxpr, [*closed.in_avals, *tangent_avals], closed.jaxpr.debug_name, "jvp")
         closed.memo[key] = made, nonzero_out
     return closed.memo[key]
-
-
-class PushedProgram(NamedTuple):
-    """A kept program's jvp at one signature, on NumPy values: ``function(*primals, *tangents)`` gives all results.
-
-    These are the primals, of types ``out_avals`` as operations see them, then the tangents of those that are
-    ``active``; ``types`` are the types at the bottom.
-    """
-
-    function: Callable[..., Any]
-    out_avals: Sequence[ShapedArray]
-    types: Sequence[Type]
-    active: Sequence[bool]
-
-
-def pushed(closed: ClosedJaxpr, types: Sequence[Type], tangent_types: Sequence[Type | None]) -> PushedProgram:
-    """The jvp of a jaxpr on operands of these types at the bottom; None for a tangent that is zero."""
-    given = [*types, *[t for t in tangent_types if t is not None]]
-    with observe.unobserved():
-        made, active = jvp_jaxpr(closed, [t is not None for t in tangent_types])
-        # tangents may differ from the primals in weakness, and in what is mapped
-        at_bottom, out_types = stage_on(lambda *values: eval_closed(made, *values), given, "program", "rule vmap")
-    function = late.public("minijax.interpreters.program", "results_function")(at_bottom)
-    return PushedProgram(function, closed.out_avals, out_types, active)

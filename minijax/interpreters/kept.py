@@ -1,20 +1,14 @@
-"""Programs that are run as one operation, by whatever interpreter their operands belong to.
+"""Short programs that run very often, each as one operation: the parts of a derivative (``interpreters.derived``).
 
-What is derived of a rule (``interpreters.derived``) is a short program that runs very often: in a nested derivative on
-tracers of the levels below. There it need not be gone through equation by equation. ``KeptProgram.run`` hands it to the
-interpreter that would be given the first of these, as ``bind`` does an operation; and that keeps with it what it
-derives of the whole: another program, which is run in the same way. At the bottom it is a function of NumPy values.
-
-Invariant: the results are what binding the equations gives. An interpreter that has no ``run_program``, or that cannot
-do it in one for these operands, does so. For programs that nobody watches.
-
-What a program is derived of has been met several times: so what is derived of it in turn is derived at once.
+In: arrays and tracers. Out: the program's results. On NumPy values ``KeptProgram.run`` calls a generated function. On
+tracers it calls ``run_program`` of their interpreter: vmap runs the batched program, staging appends the equations.
+Invariant: the results are what binding the equations one by one gives, which any other interpreter does.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minijax.config import evaluated_singly
@@ -22,8 +16,7 @@ from minijax.core import observe
 from minijax.core.array import Array, CommittedArray
 from minijax.core.primitive import evaluation_watched
 from minijax.core.trace import Tracer, state
-from minijax.interpreters.jvp_rules import derived_once
-from minijax.interpreters.program import results_function
+from minijax.interpreters.program import program
 from minijax.interpreters.vmap import AxisData, vmap_jaxpr
 from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
@@ -34,11 +27,7 @@ class KeptProgram:
 
     def __init__(self, closed: ClosedJaxpr) -> None:
         self.closed = closed
-        # the operands' types, and which have a tangent -> a ``Derived``
-        self.linearizations: dict[Any, Any] = {}
         self.out_avals = closed.out_avals
-        # the types of operands and tangents -> a ``PushedProgram``
-        self.pushforwards: dict[Any, Any] = {}
         self._mapped: dict[Any, tuple[KeptProgram, list[int | None]]] = {}
 
     def run(self, args: Sequence[Any]) -> list[Any]:
@@ -57,17 +46,13 @@ class KeptProgram:
             return top.run_program(self, args)  # type: ignore[no-any-return]
         return self.evaluate(args)
 
-    def derived(self, table: dict[Any, Any], key: Any, derive: Callable[[], Any]) -> Any:
-        """What ``derive()`` makes for a signature, for ``table`` to keep; None where it cannot be made."""
-        return derived_once(table, key, derive, worth=0)
-
     def evaluate(self, args: Sequence[Any]) -> list[Any]:
         """The results on ``args``, its equations bound one by one."""
         jaxpr = self.closed.jaxpr
         return [*self.parts(args, [len(jaxpr.eqns)] * len(jaxpr.outvars))]
 
     def parts(self, args: Sequence[Any], arrivals: Sequence[int]) -> Iterator[Any]:
-        """The results on ``args``, each as soon as so many equations have been bound as ``arrivals`` says of it."""
+        """The results on ``args``; the ``i``-th is yielded when the first ``arrivals[i]`` equations have been bound."""
         jaxpr = self.closed.jaxpr
         env: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*self.closed.consts, *args], strict=True))
         done = 0
@@ -82,7 +67,7 @@ class KeptProgram:
     @functools.cached_property
     def function(self) -> Any:
         """The program as a function of NumPy values."""
-        return results_function(self.closed)
+        return program(self.closed).function
 
     def mapped(self, axis: AxisData, dims: tuple[int | None, ...]) -> tuple[KeptProgram, list[int | None]]:
         """The program that vmap makes of it, and which axis of each result is mapped."""

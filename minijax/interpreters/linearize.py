@@ -27,10 +27,9 @@ from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import HALF_LEVEL, Trace, Tracer, reaching, state, under
 from minijax.errors import source_info
 from minijax.interpreters.bottom import Type, bottom
-from minijax.interpreters.derived import PASSED_ON, Derived, derive, derive_program
+from minijax.interpreters.derived import PASSED_ON, Derived, derive
 from minijax.interpreters.jvp import DualTracer, tally_of
 from minijax.interpreters.jvp_rules import derived_once, jvp_rules, table_of
-from minijax.interpreters.kept import KeptProgram
 from minijax.interpreters.linear_parts import linearize_rules
 from minijax.interpreters.partial_eval import (
     PartialEvalTrace,
@@ -255,10 +254,10 @@ class LinearizeTrace(Trace):
         if self.notes_lines or staging:
             source = state.source = outer_source or source_info(4)
         try:
-            results = self.apply(derived, values, places, source)
+            result = self.apply(derived, values, places, source)
         finally:
             state.source = outer_source
-        if results is None:
+        if result is None:
             return None
         if _observers:
             self.tally.add(derived, args)
@@ -267,57 +266,34 @@ class LinearizeTrace(Trace):
             for x, value, type_ in zip(args, values, types, strict=True):
                 if not isinstance(x, LinearizeTracer):
                     self.tape.know(value, type_, x)
-        return results[0]  # type: ignore[no-any-return]
+        return result
 
-    def apply(self, derived: Derived, values: Sequence[Any], places: Sequence[int], source: Any) -> list[Any] | None:
-        """The results of what is derived, on operands whose tangents are at ``places``. It is written on the tape.
+    def apply(
+        self, derived: Derived, values: Sequence[Any], places: Sequence[int], source: Any
+    ) -> LinearizeTracer | None:
+        """The result of what is derived, on operands whose tangents are at ``places``. It is written on the tape.
 
         None where NumPy raises: then the rule says what is wrong.
         """
-        on_numpy = self.on_numpy
-        outs: Any
+        tracer = _new(LinearizeTracer)
+        tracer._trace, tracer.aval = self, derived.out_aval
         residuals: Any
-        if on_numpy:
+        if self.on_numpy:
             try:
-                outs, residuals = derived.forward(*values)
+                tracer.raw, residuals = derived.forward(*values)
             except (ArithmeticError, RuntimeWarning, MemoryError):
                 return None
-            if derived.n_out == 1:
-                outs = (outs,)
+            tracer.raw_type = derived.out_type
         else:
-            outs = derived.run(values)
-            residuals = outs[derived.n_out] if derived.n_res == 1 else tuple(outs[derived.n_out :])
-        first = self.tape.write(derived, residuals, places, source)
-        results: list[Any] = []
-        for x, aval, type_, place in zip(outs, derived.out_avals, derived.out_types, derived.places, strict=False):
-            if place is None:
-                results.append(self.bottom.up(x, type_) if on_numpy else x)
-                continue
-            tracer = _new(LinearizeTracer)
-            tracer._trace, tracer.aval = self, aval
-            tracer.place = first + place if place >= 0 else places[-1 - place]
-            if on_numpy:
-                tracer.raw, tracer.raw_type = x, type_
-            else:
-                tracer._primal = x
-            results.append(tracer)
-        return results
-
-    def run_program(self, program: KeptProgram, args: Sequence[Any]) -> list[Any]:
-        """The results of a kept program, by what is derived of it for its operands' types."""
-        # A program that somebody may see is to have the equations that rules record.
-        if self.notes_lines or state.dynamic.level or _observers or (evaluation_watched and evaluated_singly()):
-            return program.evaluate(args)
-        operands = None if self.tape.eqns is not None else self.operands(args)
-        if operands is None:
-            return program.evaluate(args)
-        values, types, places, kind = operands
-        key = (*types, kind)
-        derived: Derived | None = program.linearizations.get(key)
-        if derived is None:
-            derived = program.derived(program.linearizations, key, partial(derive_program, program, types, kind))
-        results = None if derived is None else self.apply(derived, values, places, None)
-        return program.evaluate(args) if results is None else results
+            tracer._primal, *residuals = derived.run(values)
+            residuals = residuals[0] if len(residuals) == 1 else tuple(residuals)
+        if derived.passes_on is not None:
+            tracer.place = places[derived.passes_on]
+            return tracer
+        entries = self.tape.entries
+        tracer.place = len(entries)
+        entries.append((derived, residuals, places[0] if len(places) == 1 else tuple(places), source))
+        return tracer
 
     def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
         """The values that programs are run on, their types, the places of tangents, and which have a tangent.

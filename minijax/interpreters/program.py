@@ -139,21 +139,17 @@ def packed(names: Sequence[str]) -> str:
     return "None" if not names else names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
+def _written(closed: ClosedJaxpr) -> tuple[_Writer, list[str], list[str]]:
+    """``closed`` as statements, the names of their parameters, and the names of the results."""
+    writer = _Writer()
+    parameters = [f"x{i}" for i in range(len(closed.jaxpr.invars))]
+    return writer, parameters, writer.program(closed, parameters)
+
+
 def forward_function(closed: ClosedJaxpr, instead: Any = None) -> Callable[..., Any]:
     """``(*values) -> (first result, the others packed)``; if there are no others, ``instead``."""
-    writer = _Writer()
-    parameters = [f"x{i}" for i in range(len(closed.jaxpr.invars))]
-    first, *others = writer.program(closed, parameters)
+    writer, parameters, (first, *others) = _written(closed)
     return writer.function(parameters, f"{first}, {packed(others) if others else writer.name(instead)}")
-
-
-def results_function(closed: ClosedJaxpr, n: int | None = None) -> Callable[..., Any]:
-    """``(*values) -> results``, a tuple; with ``n``, the first ``n`` results as a tuple, and the others packed."""
-    writer = _Writer()
-    parameters = [f"x{i}" for i in range(len(closed.jaxpr.invars))]
-    results = writer.program(closed, parameters)
-    whole = f"({''.join(f'{name}, ' for name in results[:n])})"
-    return writer.function(parameters, whole if n is None else f"{whole}, {packed(results[n:])}")
 
 
 def backward_function(closed: ClosedJaxpr, n_packed: int) -> Callable[..., Any]:
@@ -186,9 +182,7 @@ class NumPyProgram:
     """A ``ClosedJaxpr`` as a function of NumPy values, and the ``weight`` of a run of it: its work in NumPy calls."""
 
     def __init__(self, closed: ClosedJaxpr) -> None:
-        self._writer = _Writer()
-        self._parameters = [f"x{i}" for i in range(len(closed.jaxpr.invars))]
-        self._results = self._writer.program(closed, self._parameters)
+        self._writer, self._parameters, self._results = _written(closed)
         self.weight = self._writer.weight
 
     @functools.cached_property

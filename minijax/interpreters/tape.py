@@ -4,14 +4,13 @@ Every tangent has a *place* on the tape, a number: the inputs come first, then t
 order. An entry tells how the tangent at its place, or at its place and the next ones, is computed from earlier ones:
 
 - a ``Recorded``: equations, as partial evaluation records them while a jvp rule runs;
-- ``(derived, residuals, places, source)``: a ``Derived`` rule with what it keeps, as NumPy values; and the places of
-  the active operands (a number if there is one). Such an entry is all that an operation on NumPy values costs;
-- a ``Several``: the same of a kept program, which has several results.
+- ``(derived, residuals, places, source)``: a ``Derived`` rule with its residuals, as NumPy values; and the places of
+  the active operands (a number if there is one). Such an entry is all that an operation on NumPy values costs.
 
 Where the values linearized are tracers of another interpreter, residuals are values as operations see them.
 
 In: a tape and cotangents of outputs. Out: cotangents of inputs (``transpose``); or the tape as a ``LinearProgram``
-(``program``), which is what whoever wants to see or change it gets.
+(``program``), for all that reads or changes it.
 """
 
 from __future__ import annotations
@@ -50,18 +49,6 @@ class Recorded:
         self.place_of = place_of
         self.out_vars = out_vars
         # the place of the first result; the others follow
-        self.first = first
-
-
-class Several:
-    """An entry of a derived program: its results' tangents are at ``first`` and the places that follow."""
-
-    __slots__ = ("derived", "residuals", "places", "first")
-
-    def __init__(self, derived: Derived, residuals: Any, places: tuple[int, ...], first: int) -> None:
-        self.derived = derived
-        self.residuals = residuals
-        self.places = places
         self.first = first
 
 
@@ -118,17 +105,6 @@ class Tape:
             self.entries.extend([None] * (len(new) - 1))
         return [known[v] for v in out_vars]
 
-    def write(self, derived: Derived, residuals: Any, places: Sequence[int], source: Any = None) -> int:
-        """Write down a program whose active operands' tangents are at ``places``; the place of its first tangent."""
-        entries = self.entries
-        first, computed = len(entries), len(derived.tangents)
-        if computed == 1:
-            entries.append((derived, residuals, places[0] if len(places) == 1 else tuple(places), source))
-        elif computed:
-            entries.append(Several(derived, residuals, tuple(places), first))
-            entries.extend([None] * (computed - 1))
-        return first
-
     def record_all(self) -> list[JaxprEqn]:
         """Turn all entries into equations, to which whoever writes the tape adds from now on."""
         for place in range(len(self.entries)):
@@ -158,7 +134,6 @@ class Tape:
         self.out_avals = out_avals
         if self.arrays:  # what is no residual is let go of
             packed = [entry[1] for entry in self.entries if type(entry) is tuple]
-            packed += [entry.residuals for entry in self.entries if type(entry) is Several]
             kept = {id(value) for values in packed for value in (values if type(values) is tuple else (values,))}
             self.arrays = {key: found for key, found in self.arrays.items() if key[0] in kept}
 
@@ -189,12 +164,8 @@ class Tape:
         """The variable of the tangent at ``place``."""
         var = self.variables.get(place)
         if var is None:
-            first = place
-            while self.entries[first] is None:  # it is one of several
-                first -= 1
-            entry = self.entries[first]
-            tangents = entry[0].tangents if type(entry) is tuple else entry.derived.tangents
-            var = self.variables[place] = Var(tangents[place - first].aval)
+            derived, *_ = self.entries[place]  # the variables of recorded equations are known
+            var = self.variables[place] = Var(derived.tangent.aval)
         return var
 
     def source(self, place: int) -> Any:
@@ -230,14 +201,12 @@ class Tape:
         for place, entry in enumerate(self.entries):
             if type(entry) is Recorded:
                 eqns.extend(entry.eqns)
-            elif type(entry) is Several:
-                eqns.extend(self._equations(place, entry.derived, entry.residuals, entry.places, None))
             elif entry is not None:
                 eqns.extend(self._equations(place, *entry))
         return eqns
 
     def _equations(
-        self, first: int, derived: Derived, residuals: Any, places: Any, source: Any
+        self, place: int, derived: Derived, residuals: Any, places: Any, source: Any
     ) -> list[JaxprEqn]:
         """The linear equations of an entry."""
         atoms: list[Any] = [*map(Residual, derived.linear.consts), *map(Residual, self.residuals(derived, residuals))]
@@ -245,7 +214,7 @@ class Tape:
         eqns = []
         for primitive, params, operands, results in derived.numbered:
             invars = [atoms[v] if type(v) is int else v for v in operands]
-            outvars = [self.variable(first + v) if type(v) is int else Var(v) for v in results]
+            outvars = [self.variable(place) if aval is None else Var(aval) for aval in results]
             atoms += outvars
             eqns.append(JaxprEqn(primitive, invars, params, outvars, source))
         return eqns
@@ -295,10 +264,6 @@ class Tape:
                     if at in read:
                         needed.append(at)
                         read.update((entry[2],) if type(entry[2]) is int else entry[2])
-                elif type(entry) is Several:
-                    if not read.isdisjoint(range(at, at + len(entry.derived.tangents))):
-                        needed.append(at)
-                        read.update(entry.places)
                 elif entry is not None and not read.isdisjoint(range(at, at + len(entry.out_vars))):
                     needed.append(at)
                     read.update(entry.place_of.values())
@@ -357,9 +322,6 @@ class _ForwardRun:
             self.put(place, t)
         for at in tape.needed():
             entry = entries[at]
-            if type(entry) is Several:
-                self.several(entry)
-                continue
             if type(entry) is not tuple:
                 self.recorded(entry)
                 continue
@@ -390,16 +352,6 @@ class _ForwardRun:
     def put(self, place: int, t: Any) -> None:
         """The tangent at ``place`` is ``t``."""
         self.tangents[place], self.types[place] = self.bottom.down(t, fetch=False) or (t, None)
-
-    def several(self, entry: Several) -> None:
-        """Evaluate the linear part of a kept program."""
-        derived = entry.derived
-        outs = eval_closed(
-            derived.linear, *self.tape.residuals(derived, entry.residuals), *map(self.value, entry.places)
-        )
-        found = dict(zip(derived.linear.jaxpr.outvars, outs, strict=True))
-        for i, v in enumerate(derived.tangents):
-            self.put(entry.first + i, found[v])
 
     def recorded(self, entry: Recorded) -> None:
         """Evaluate what a rule recorded."""
@@ -450,9 +402,7 @@ class _BackwardRun:
         for at in range(len(entries) - 1, tape.n_in - 1, -1):
             entry = entries[at]
             if type(entry) is not tuple:
-                if type(entry) is Several:
-                    self.several(entry)
-                elif entry is not None:
+                if entry is not None:
                     self.recorded(entry)
                 continue
             ct = cts[at]
@@ -464,7 +414,7 @@ class _BackwardRun:
                 function, slots, new_types, *_ = derived.backward[ct_type]
             except KeyError:
                 if ct_type is None:
-                    self.on_values([ct], get_aval(ct), at, *entry)
+                    self.on_values(ct, *entry)
                     cts[at] = None
                     continue
                 function, slots, new_types, *_ = derived.transposed(ct_type)
@@ -473,7 +423,7 @@ class _BackwardRun:
                 if function in runs:
                     runs[function] += 1
                 elif not self.count(derived.backward[ct_type]):
-                    self.by_measured_rules(derived.backward[ct_type], self.bottom.up(ct, ct_type), at)  # type: ignore[arg-type]
+                    self.by_measured_rules(derived.backward[ct_type], self.bottom.up(ct, ct_type), *entry)  # type: ignore[arg-type]
                     continue
             given = function(ct, residuals)
             if len(slots) == 1:
@@ -509,13 +459,12 @@ class _BackwardRun:
         self.tally.add(program.function, ())
         return True
 
-    def by_measured_rules(self, program: BackwardProgram, ct: Any, at: int) -> None:
+    def by_measured_rules(self, program: BackwardProgram, ct: Any, *entry: Any) -> None:
         """Go back over an entry by the rules, and note how many operations they bind if that is not known."""
         arrived: list[tuple[int, Any]] = []
 
         def run() -> None:
-            derived, residuals, places, source = self.tape.entries[at]
-            self.by_rules([ct], at, derived, residuals, places, source, lambda *found: arrived.append(found))
+            self.by_rules(ct, *entry, lambda *found: arrived.append(found))
 
         if self.tally.knows(program.function, (), program.binds) is None:
             self.tally.measured(program.function, (), program.binds, run)
@@ -545,45 +494,18 @@ class _BackwardRun:
         self.cts[place] = None
         return ct
 
-    def several(self, entry: Several) -> None:
-        """Go back over a kept program."""
-        derived, places, first = entry.derived, entry.places, entry.first
-        end = first + len(derived.tangents)
-        cts = self.cts[first:end]
-        given = [ct for ct in cts if ct is not None]
-        if not given:
-            return
-        key = tuple(self.types[first:end])  # None where no cotangent has arrived
-        if observe.observers or key.count(None) > len(cts) - len(given):
-            cts = [*map(self.take, range(first, end))]
-            key = tuple([None if ct is None else get_aval(ct) for ct in cts])
-            self.on_values(cts, key, first, derived, entry.residuals, places, None)
-            return
-        program = derived.backward.get(key) or derived.transposed(key)
-        function, slots, types = program.function, program.slots, program.types
-        found = function(*given, entry.residuals)
-        for slot, new, type_ in zip(slots, (found,) if len(slots) == 1 else found or (), types, strict=True):
-            place = places[slot]
-            if self.cts[place] is None:
-                self.cts[place], self.types[place] = new, type_
-            elif self.types[place] is type_:
-                self.cts[place] = self.cts[place] + new
-            else:
-                self.arrive(place, self.bottom.up(new, type_))
-
-    def on_values(
-        self, cts: Sequence[Any], key: Any, first: int, derived: Derived, residuals: Any, places: Any, source: Any
-    ) -> None:
-        """Go back over an entry on values that are not NumPy's, ``cts`` of types ``key``, None for a zero."""
+    def on_values(self, ct: Any, derived: Derived, residuals: Any, places: Any, source: Any) -> None:
+        """Go back over an entry, from the cotangent ``ct``, which is not a NumPy value."""
         if self.bottom is not None:
-            self.by_rules(cts, first, derived, residuals, places, source)
+            self.by_rules(ct, derived, residuals, places, source)
             return
-        found = derived.backward.get(key) or derived.transposed(key)
+        type_ = get_aval(ct)
+        found = derived.backward.get(type_) or derived.transposed(type_)
         at = [places if type(places) is int else places[slot] for slot in found.slots]
-        values = [*self.tape.residuals(derived, residuals), *[ct for ct in cts if ct is not None]]
+        values = [*self.tape.residuals(derived, residuals), ct]
         staging = bool(state.dynamic.level)
         if staging and not (derived.stageable and names_all(found.program.closed)):
-            self.by_rules(cts, first, derived, residuals, places, source)
+            self.by_rules(ct, derived, residuals, places, source)
             return
         # a sum is written into a jaxpr where rules write it: among the equations of the program
         summed = len(at) > len({*at}) or any([self.cts[place] is not None for place in at])
@@ -602,25 +524,23 @@ class _BackwardRun:
 
     def by_rules(
         self,
-        cts: Sequence[Any],
-        first: int,
+        ct: Any,
         derived: Derived,
         residuals: Any,
         places: Any,
         source: Any,
         arrive: Callable[[int, Any], None] | None = None,
     ) -> None:
-        """Go back over an entry by the transpose rules, on values that are not NumPy's; None where no ``cts`` are.
+        """Go back over an entry by the transpose rules, from the cotangent ``ct``, which is not a NumPy value.
 
-        ``arrive`` is called for what arrives at places, in place of ``self.arrive``.
+        Cotangents are given to ``arrive``, by default ``self.arrive``.
         """
         jaxpr = derived.linear.jaxpr
         known = dict(zip(jaxpr.constvars, derived.linear.consts, strict=True))
         known.update(zip(jaxpr.invars, self.tape.residuals(derived, residuals), strict=False))
         operands = jaxpr.invars[derived.n_res :]
         place_of = dict(zip(operands, (places,) if type(places) is int else places, strict=True))
-        given = {v: ct for v, ct in zip(derived.tangents, cts, strict=True) if ct is not None}
-        self.transpose(jaxpr.eqns, known, place_of, given, source, arrive)
+        self.transpose(jaxpr.eqns, known, place_of, {derived.tangent: ct}, source, arrive)
 
     def recorded(self, entry: Recorded) -> None:
         """Go back over what a rule recorded."""

@@ -15,7 +15,6 @@ import pytest
 
 from minijax import errors
 from minijax.core import counting, observe
-from minijax.interpreters import outline
 from minijax.tools.recording import summary
 from minijax.tools.recording.recorder import Recorder
 
@@ -82,9 +81,6 @@ def test_a_summary_counts_what_rules_would_have_bound(group: int, monkeypatch: p
     told = []
     tell = counting.Tally.tell
     monkeypatch.setattr(counting.Tally, "tell", lambda self: (told.extend(self.runs.values()), tell(self)))
-    written = []
-    part = outline._LaterJaxpr.__getattr__
-    monkeypatch.setattr(outline._LaterJaxpr, "__getattr__", lambda x, name: (written.append(name), part(x, name))[1])
     found = {}
     with x64_mode("32"):
         for i, (name, case) in enumerate(list(TABLE.items())[group::4]):
@@ -93,7 +89,6 @@ def test_a_summary_counts_what_rules_would_have_bound(group: int, monkeypatch: p
                 found[name, transformation] = differing(case, transformation)
     assert not any(found.values()), {key: parts for key, parts in found.items() if parts}
     assert sum(told) > 100  # that is how many runs were counted, not followed
-    assert "eqns" in written or "invars" in written  # and linear programs were written when they were read
 
 
 def _counts(function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:

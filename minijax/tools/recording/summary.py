@@ -318,11 +318,7 @@ class Summary(observe.Observer):
             return
         self.jaxprs_made += 1
         jaxpr = closed if isinstance(closed, Jaxpr) else closed.jaxpr
-        outlined = getattr(closed, "primitives", None)  # of an ``Outline``
-        if outlined is None:
-            alike = self.likeness(kind, name, jaxpr)
-        else:
-            alike = self.likeness_of(kind, name, closed.in_avals, closed.out_avals, outlined)
+        alike = self.likeness(kind, name, jaxpr)
         known = self.alike.get(alike)
         if known is not None:
             known.times += 1
@@ -334,18 +330,14 @@ class Summary(observe.Observer):
                 return
             del self.alike[inmost]
         began = time.perf_counter()
-        program: Jaxpr | None = jaxpr  # an outline's, which holds nothing
-        if outlined is None:
-            copier = Copier()
-            program = copier.copy(jaxpr)
-            equations = copier.equations
-        else:
-            equations = len(outlined)
+        copier = Copier()
+        program: Jaxpr | None = copier.copy(jaxpr)
+        equations = copier.equations
         doc = None
         kept = self.equations_kept + equations
         too_many = kept > MOST_EQUATIONS_IN_ALL and equations > MOST_EQUATIONS_SHOWN
         if too_many or equations > MOST_EQUATIONS:
-            program, doc = None, jaxpr_document(closed if outlined is None else jaxpr, max_eqns=MOST_EQUATIONS_SHOWN)
+            program, doc = None, jaxpr_document(closed, max_eqns=MOST_EQUATIONS_SHOWN)
         else:
             self.equations_kept = kept
         record = JaxprRecord(self.events, kind, name, equations, program, doc, len(self.scopes))
@@ -354,15 +346,8 @@ class Summary(observe.Observer):
 
     def likeness(self, kind: str, name: str, jaxpr: Jaxpr) -> int:
         """What jaxprs that are counted as one agree in: kind, name, depth, types, and primitives in their order."""
-        in_avals, out_avals = [var.aval for var in jaxpr.invars], [var.aval for var in jaxpr.outvars]
-        return self.likeness_of(kind, name, in_avals, out_avals, [eqn.primitive for eqn in jaxpr.eqns])
-
-    def likeness_of(
-        self, kind: str, name: str, in_avals: Sequence[Any], out_avals: Sequence[Any], primitives: Sequence[Any]
-    ) -> int:
-        """``likeness``, of what is told of a jaxpr."""
-        types = tuple(in_avals), tuple(out_avals)
-        return hash((kind, name, len(self.scopes), types, tuple(primitives)))
+        types = tuple(jaxpr.in_avals), tuple(jaxpr.out_avals)
+        return hash((kind, name, len(self.scopes), types, tuple([eqn.primitive for eqn in jaxpr.eqns])))
 
     def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
         if self.foreign():
