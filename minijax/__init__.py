@@ -254,7 +254,6 @@ _defined_later(
     "minijax.extend.core.calls",
     "minijax.ops.meshes.reshard",
     "minijax.ops.random.bits",
-    "minijax.random.random_gamma",
 )
 # The modules that lower ones need, by their roles: see ``core.late``.
 _set_higher_modules(
@@ -279,7 +278,6 @@ _set_higher_modules(
         "sharded_types": "minijax.interop.sharded_types",
         "sharding_texts": "minijax.lowering.shardings",
         "shardings": "minijax.core.shardings",
-        "ufunc_methods": "minijax.numpy.library_ufuncs",
     }
 )
 if "MINIJAX_LAUNCHER" in os.environ:

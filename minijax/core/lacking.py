@@ -72,6 +72,7 @@ def borrowing(
     return module_getattr, module_dir
 
 
+@functools.cache
 def borrow(module: str, name: str) -> Any:
     """What JAX has under ``name`` in its module beside ``module`` of ours, as something of ours."""
     return _interop.borrowed_name(module, name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import operator
 import types
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +42,10 @@ def borrowed_name(module: str, name: str) -> Any:
     if name == "geqrf_p":  # JAX has no public name for it
         return borrowed_primitive("geqrf")
     home = jax_module(module.removeprefix(f"{PACKAGE}."))
-    theirs = getattr(home, name)
+    if name.startswith("ndarray."):  # a method of arrays: JAX's class only names it
+        method = name.removeprefix("ndarray.")
+        return borrowed_function(lambda a, *args: getattr(a, method)(*args), module, name)
+    theirs = operator.attrgetter(name)(home)  # also a method: ``add.reduce``
     if isinstance(theirs, type):
         if not _holds_arrays(theirs):
             return theirs

@@ -20,15 +20,11 @@ from minijax.numpy.promotion import canonical_axis, choose, convert, ensure, pro
 from minijax.numpy.ufuncs import INEXACT
 
 __all__ = [
-    "elu",
     "gelu",
-    "leaky_relu",
-    "log_sigmoid",
     "log_softmax",
     "logsumexp",
     "one_hot",
     "relu",
-    "relu6",
     "sigmoid",
     "silu",
     "softmax",
@@ -56,18 +52,8 @@ def _relu_tangent(g: Any, ans: Any, x: Any) -> Any:
 relu.defjvps(_relu_tangent)
 
 
-@custom_jvp
-@inner_jit
-def relu6(x: Any) -> Any:
-    """``x`` limited to between 0 and 6; the derivative at both ends is 0."""
-    return ufuncs.minimum(ufuncs.maximum(x, 0), 6.0)
 
 
-def _relu6_tangent(g: Any, ans: Any, x: Any) -> Any:
-    return lax.select((x > 0) & (x < 6), g, lax.full_like(g, 0))
-
-
-relu6.defjvps(_relu6_tangent)
 
 
 def sigmoid(x: Any) -> Any:
@@ -91,32 +77,12 @@ def silu(x: Any) -> Any:
 swish = silu
 
 
-@inner_jit
-def log_sigmoid(x: Any) -> Any:
-    """log(sigmoid(x)), without overflow."""
-    return -softplus(-ensure("log_sigmoid", x))
 
 
-# Default factors: constants of their functions, where one that a caller gives is an argument.
-ELU_ALPHA, LEAKY_SLOPE = 1.0, 0.01
 
 
-def _scaled(factor: Any, x: Any, fold: bool) -> Any:
-    return lax.mul(*promote("multiply", factor, x, fold=fold))
 
 
-@inner_jit
-def elu(x: Any, alpha: Any = ELU_ALPHA) -> Any:
-    """``x`` where positive, alpha * (exp(x) - 1) elsewhere."""
-    x = ensure("elu", x)
-    return choose(x > 0, x, _scaled(alpha, ufuncs.expm1(choose(x > 0, 0.0, x)), alpha is ELU_ALPHA))
-
-
-@inner_jit
-def leaky_relu(x: Any, negative_slope: Any = LEAKY_SLOPE) -> Any:
-    """``x`` where positive, ``negative_slope * x`` elsewhere."""
-    x = ensure("leaky_relu", x)
-    return choose(x >= 0, x, _scaled(negative_slope, x, negative_slope is LEAKY_SLOPE))
 
 
 def _float_if_large(x: Any) -> Any:

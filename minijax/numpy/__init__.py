@@ -50,7 +50,6 @@ from minijax.numpy.ufuncs import *
 _borrowed, __dir__ = _borrowing(
     globals(),
     "minijax.numpy.logarithms",
-    "minijax.numpy.universal",
 )
 
 

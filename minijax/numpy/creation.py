@@ -16,23 +16,21 @@ from minijax.core import dtypes, late
 from minijax.core.array import Array, CommittedArray, LiteralArray, MeshArray, as_array, is_foreign
 from minijax.core.avals import sharded_as, sharding_of_type
 from minijax.core.keys import is_key
+from minijax.core.late import HigherModule
 from minijax.core.primitive import evaluation_watched
 from minijax.core.trace import Tracer
 from minijax.core.varying import varying_like
-from minijax.numpy.mathematics import power
 from minijax.numpy.promotion import (
     BOOL,
     SCALARS,
     broadcast_shapes,
     broadcast_to,
-    canonical_axis,
     check_array_like,
     choose,
     const,
     convert,
     ensure,
     evaluating,
-    index_tuple,
     promote,
     result_dtype,
     static,
@@ -43,7 +41,6 @@ from minijax.numpy.promotion import (
 from minijax.numpy.promotion import (
     asarray as as_is,
 )
-from minijax.numpy.reductions import sum
 from minijax.ops.convert import convert_element_type_p, copy_p
 from minijax.ops.shape import meant_sharding
 from minijax.ops.sharded import placed
@@ -55,27 +52,23 @@ __all__ = [
     "astype",
     "copy",
     "diag",
-    "diagonal",
     "empty",
     "empty_like",
     "eye",
     "full",
     "full_like",
     "identity",
-    "indices",
     "linspace",
-    "logspace",
-    "meshgrid",
     "ones",
     "ones_like",
-    "trace",
     "tri",
     "tril",
     "triu",
-    "vander",
     "zeros",
     "zeros_like",
 ]
+
+_numpy = HigherModule("numpy")
 
 # ------------------------------------------------------------------------------------ from values
 
@@ -504,30 +497,8 @@ def _spaced(
     return delta, out
 
 
-def logspace(
-    start: Any,
-    stop: Any,
-    num: int = 50,
-    endpoint: bool = True,
-    base: Any = 10.0,
-    dtype: Any = None,
-    axis: int = 0,
-) -> Any:
-    """``base`` to the power of ``linspace(start, stop, num)``."""
-    num = static(num, "'num' argument of jnp.logspace")
-    axis = static(axis, "'axis' argument of jnp.logspace")
-    return _logspace(start, stop, num, endpoint, base, dtype, axis)
 
 
-@inner_jit(static_argnames=("num", "endpoint", "dtype", "axis"))
-def _logspace(start: Any, stop: Any, num: int, endpoint: bool, base: Any, dtype: Any, axis: int) -> Any:
-    wanted = (
-        dtypes.to_inexact_dtype(_result_type(start, stop)) if dtype is None else user_dtype(dtype, "logspace")
-    )
-    computed = dtypes.to_inexact_dtype(wanted)
-    start, stop = (convert(x, computed) for x in ensure("logspace", start, stop))
-    exponents = linspace(start, stop, num, endpoint, axis=axis)
-    return convert(lax.pow(*promote("power", base, exponents)), wanted)
 
 
 # ------------------------------------------------------------------------------------ matrices and grids
@@ -600,7 +571,7 @@ def diag(v: Any, k: int = 0) -> Any:
 def _diag(v: Any, k: int) -> Any:
     v = ensure("diag", v)
     if v.aval.ndim == 2:
-        return diagonal(v, k)
+        return _numpy.diagonal(v, k)
     if v.aval.ndim != 1:
         raise ValueError("diag input must be 1d or 2d")
     zero = typed_scalar(0, v.aval.dtype, v.aval.weak_type)
@@ -609,96 +580,11 @@ def _diag(v: Any, k: int) -> Any:
     return choose(eye(size, k=k, dtype=BOOL), lax.expand_dims(padded, (1,)), zero)
 
 
-@inner_jit(static_argnames=("offset", "axis1", "axis2"))
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The elements of ``a`` on the diagonal of the two axes, as a last axis."""
-    a = ensure("diagonal", a)
-    ndim = a.aval.ndim
-    if ndim < 2:
-        raise ValueError("diagonal requires an array of at least two dimensions.")
-    offset = static(offset, "'offset' argument of jnp.diagonal()")
-    axis1, axis2 = canonical_axis(axis1, ndim), canonical_axis(axis2, ndim)
-    late.public("minijax.core.explicit", "check_unsharded")("diagonal", a.aval, (axis1, axis2))
-    a = lax.transpose(a, tuple(i for i in range(ndim) if i not in (axis1, axis2)) + (axis1, axis2))
-    rows, columns = a.aval.shape[-2:]
-    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-    # of the flattened matrix, every (columns + 1)-th element is on the diagonal
-    start = offset if offset >= 0 else -offset * columns
-    flat = lax.reshape(a, (*a.aval.shape[:-2], rows * columns))
-    stop = start + (count - 1) * (columns + 1) + 1
-    if not count:  # the diagonal may be far outside
-        start = stop = 0
-    return lax.slice_in_dim(flat, start, stop, columns + 1, axis=ndim - 2)
 
 
-@inner_jit(static_argnames=("axis1", "axis2", "dtype", "out"))
-def trace(
-    a: Any, offset: Any = None, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
-) -> Any:
-    """The sum of the diagonal of the two axes."""
-    if out is not None:
-        raise NotImplementedError("The 'out' argument to jnp.trace is not supported.")
-    a = ensure("trace", a)
-    ndim, shape = a.aval.ndim, a.aval.shape
-    first, second = canonical_axis(axis1, ndim), canonical_axis(axis2, ndim)
-    if first == second:
-        raise ValueError(f"axis1 and axis2 can not be same. axis1={axis1} and axis2={axis2}")
-    late.public("minijax.core.explicit", "check_unsharded")("trace", a.aval, (first, second))
-    a = lax.transpose(a, tuple(i for i in range(ndim) if i not in (first, second)) + (first, second))
-    mask = _eye(shape[first], shape[second], 0 if offset is None else offset, BOOL)
-    on_diagonal = choose(mask, a, lax.full_like(a, 0))
-    return sum(on_diagonal, axis=(-2, -1), dtype=dtype)
 
 
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
-    """The coordinates of a grid, one array per axis, from the coordinates along each axis."""
-    arrays = [ensure("meshgrid", x) for x in xi]
-    if not copy:
-        raise ValueError("jax.numpy.meshgrid only supports copy=True")
-    if indexing not in ("xy", "ij"):
-        raise ValueError(f"Valid values for indexing are 'xy' and 'ij', got {indexing}")
-    if any(a.aval.ndim != 1 for a in arrays):
-        raise ValueError(
-            f"Arguments to jax.numpy.meshgrid must be 1D, got shapes {[a.aval.shape for a in arrays]}"
-        )
-    swapped = indexing == "xy" and len(arrays) >= 2
-    if swapped:
-        arrays[0], arrays[1] = arrays[1], arrays[0]
-    sizes = [a.aval.shape[0] for a in arrays]
-    grids = []
-    for i, a in enumerate(arrays):
-        shape = tuple(d if i == j or not sparse else 1 for j, d in enumerate(sizes))
-        grids.append(lax.broadcast_in_dim(a, shape, (i,)))
-    if swapped:
-        grids[0], grids[1] = grids[1], grids[0]
-    return grids
 
 
-def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
-    """The index of every element along each axis of an array of this shape."""
-    dtype = user_dtype(int if dtype is None else dtype, "indices")
-    sizes = index_tuple(tuple(dimensions))
-    grids = []
-    for i, size in enumerate(sizes):
-        shape = tuple(d if i == j or not sparse else 1 for j, d in enumerate(sizes))
-        grids.append(lax.broadcast_in_dim(lax.broadcasted_iota(dtype, (size,), 0), shape, (i,)))
-    if sparse:
-        return tuple(grids)
-    if not grids:
-        return as_array(np.zeros((0,), dtype))
-    return lax.stack(grids, 0)
 
 
-@inner_jit(static_argnames=("N", "increasing"))
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    """The powers of ``x``, one per column, falling unless ``increasing``."""
-    x = ensure("vander", x)
-    if x.aval.ndim != 1:
-        raise ValueError("x must be a one-dimensional array")
-    count = x.aval.shape[0] if N is None else operator.index(N)
-    if count < 0:
-        raise ValueError(f"N must be nonnegative, got {count}")
-    numbers = lax.broadcasted_iota(x.aval.dtype, (count,), 0)
-    if not increasing:
-        numbers = lax.sub(const(numbers, count - 1), numbers)
-    return power(lax.expand_dims(x, (1,)), lax.expand_dims(numbers, (0,)))

@@ -7,25 +7,19 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import numpy as np
-
-from minijax import lax
 from minijax.api.batching import vmap
+from minijax.core.lacking import borrow
 from minijax.numpy import creation, manipulation
-from minijax.numpy.promotion import canonical_axis, check_array_like, ensure
-from minijax.numpy.reductions import argmax, cumsum
+from minijax.numpy.promotion import check_array_like
 from minijax.pytree import tree_map
 
-__all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "piecewise", "vectorize"]
+__all__ = ["frompyfunc", "vectorize"]
 
 # The names of the core dimensions of each argument, or result, of a function.
 CoreDims = list[tuple[str, ...]]
 
 _GROUP = r"\([^()]*\)"
 _SIGNATURE = rf"^\s*({_GROUP}(?:\s*,\s*{_GROUP})*)?\s*->\s*({_GROUP}(?:\s*,\s*{_GROUP})*)\s*$"
-
-
-# ------------------------------------------------------------------------------------------------ vectorize
 
 
 def vectorize(
@@ -146,75 +140,9 @@ def _checking(fun: Callable[..., Any], core: Any, sizes: dict[str, int], context
     return checked
 
 
-# ------------------------------------------------------------------------------------------------ along axes
+def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Any:
+    """The elementwise function that computes ``func``, of ``nin`` scalars to ``nout``, as a ``ufunc``.
 
-
-def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
-    """``func1d(vector, *args, **kwargs)`` for each vector of ``arr`` along ``axis``, the results in its place."""
-    arr = ensure("apply_along_axis", arr)
-    axis = canonical_axis(axis, arr.ndim)
-
-    def of_vector(vector: Any) -> Any:
-        return func1d(vector, *args, **kwargs)
-
-    mapped = of_vector
-    for i in range(1, arr.ndim - axis):
-        mapped = vmap(mapped, in_axes=i, out_axes=-1)
-    for _ in range(axis):
-        mapped = vmap(mapped, in_axes=0, out_axes=0)
-    return mapped(arr)
-
-
-def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Sequence[int]) -> Any:
-    """``func(a, axis)`` for one axis after the other; a result that lacks the axis gets it back with size 1."""
-    check_array_like("apply_over_axes", a)
-    out = ensure("apply_over_axes", a)
-    for axis in axes:
-        found = func(out, axis)
-        if found.ndim == out.ndim - 1:
-            found = manipulation.expand_dims(found, axis)
-        if found.ndim != out.ndim:
-            raise ValueError("function is not returning an array of the correct shape")
-        out = found
-    return out
-
-
-# ------------------------------------------------------------------------------------------------ by position, by case
-
-
-def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
-    """``function(i, j, ..., **kwargs)`` at each position of an array of ``shape``; the indices are of ``dtype``."""
-    shape = tuple(shape) if np.ndim(shape) else (int(shape),)
-    mapped: Callable[..., Any] = functools.partial(function, **kwargs)
-    for i in reversed(range(len(shape))):
-        mapped = vmap(mapped, in_axes=tuple([0 if j == i else None for j in range(len(shape))]))
-    return mapped(*[creation.arange(size, dtype=dtype) for size in shape])
-
-
-def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
-    """``funclist[k](x, *args, **kw)``, or ``funclist[k]`` if it is a number, where ``condlist[k]`` is true.
-
-    The last true condition counts. One function more than conditions serves where none is true, otherwise it is 0.
+    ``identity`` is the result of reducing no elements by it.
     """
-    check_array_like("piecewise", x)
-    x = ensure("piecewise", x)
-    conditions = creation.asarray(condlist, dtype=bool)
-    if conditions.ndim == 0:
-        conditions = manipulation.expand_dims(conditions, 0)
-    n = len(conditions)
-    if len(funclist) == n:
-        funclist = [0, *funclist]
-    elif len(funclist) == n + 1:
-        funclist = [funclist[-1], *funclist[:-1]]
-    else:
-        raise ValueError(f"with {n} condition(s), either {n} or {n + 1} functions are expected; got {len(funclist)}")
-    none = creation.zeros_like(conditions[:1])
-    chosen = argmax(cumsum(manipulation.concatenate([none, conditions], 0), 0), 0)
-
-    def branch(f: Any) -> Callable[[Any], Any]:
-        if callable(f):
-            return lambda v: creation.asarray(f(v, *args, **kw), dtype=x.dtype)
-        return lambda v: creation.asarray(f, dtype=x.dtype)
-
-    branches = [branch(f) for f in funclist]
-    return vectorize(lambda k, v: lax.switch(k, branches, v))(chosen, x)
+    return borrow("minijax.numpy", "ufunc")(func, nin, nout, identity=identity)

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from minijax import lax
-from minijax.api.inner import inner_jit
 from minijax.config import matmul_precision, promotes_strictly, x64_enabled
 from minijax.core import dtypes
-from minijax.numpy.functional import vectorize
-from minijax.numpy.indexing import rewrite_index
-from minijax.numpy.manipulation import concatenate, moveaxis
 from minijax.numpy.promotion import (
     canonical_axis,
-    check_array_like,
     convert,
     ensure,
-    promote,
     promote_dtypes,
     type_of,
     user_dtype,
 )
-from minijax.numpy.ufuncs import conj, multiply
+from minijax.numpy.ufuncs import multiply
 from minijax.ops.dot import dot_general_p
 
-__all__ = ["cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot", "vecdot", "vecmat"]
+__all__ = ["dot", "inner", "matmul", "outer", "tensordot", "vdot", ]
 
 Dims = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -168,17 +160,8 @@ class _BatchPlan:
         self.new_axes = tuple(new_axes)
 
 
-@inner_jit
-def matvec(x1: Any, x2: Any, /) -> Any:
-    """Matrices times vectors; other axes broadcast."""
-    return vectorize(matmul, signature="(m,n),(n)->(m)")(*ensure("matvec", x1, x2))
 
 
-@inner_jit
-def vecmat(x1: Any, x2: Any, /) -> Any:
-    """Conjugated vectors times matrices; other axes broadcast."""
-    x1, x2 = ensure("vecmat", x1, x2)
-    return vectorize(matmul, signature="(n),(n,m)->(m)")(conj(x1), x2)
 
 
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
@@ -189,17 +172,6 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     return dot(*flat, precision=precision, preferred_element_type=preferred_element_type)
 
 
-def vecdot(
-    x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None
-) -> Any:
-    """Sums of products along ``axis``, ``x1`` conjugated; other axes broadcast."""
-    x1, x2 = ensure("jnp.vecdot", x1, x2)
-    if x1.aval.shape[axis] != x2.aval.shape[axis]:
-        raise ValueError(
-            f"axes must match; got shapes {x1.aval.shape} and {x2.aval.shape} with axis={axis!r}"
-        )
-    product = functools.partial(vdot, precision=precision, preferred_element_type=preferred_element_type)
-    return vectorize(product, signature="(n),(n)->()")(moveaxis(x1, axis, -1), moveaxis(x2, axis, -1))
 
 
 def tensordot(
@@ -265,47 +237,9 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     return multiply(column, lax.expand_dims(lax.reshape(b, (b.aval.size,)), (0,)))
 
 
-@inner_jit
-def kron(a: Any, b: Any) -> Any:
-    """The Kronecker product: blocks of ``b`` times each element of ``a``."""
-    check_array_like("kron", a, b)
-    a, b = promote_dtypes(a, b)
-    rank = max(a.aval.ndim, b.aval.ndim)
-    a, b = (lax.expand_dims(x, tuple(range(rank - x.aval.ndim))) if x.aval.ndim < rank else x for x in (a, b))
-    sizes = tuple(m * n for m, n in zip(a.aval.shape, b.aval.shape, strict=True))
-    a = lax.expand_dims(a, tuple(range(1, 2 * rank, 2)))
-    b = lax.expand_dims(b, tuple(range(0, 2 * rank, 2)))
-    return lax.reshape(lax.mul(a, b), sizes)
 
 
-@inner_jit(static_argnames=("axisa", "axisb", "axisc", "axis"))
-def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None) -> Any:
-    """The vector product of vectors with 2 or 3 components along an axis; of two of 2 components, its third
-    component.
-    """
-    check_array_like("cross", a, b)
-    if axis is not None:
-        axisa = axisb = axisc = axis
-    a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
-    counts = (a.aval.shape[-1], b.aval.shape[-1])
-    if not set(counts) <= {2, 3}:
-        raise ValueError("Dimension must be either 2 or 3 for cross product")
-
-    if counts == (2, 2):
-        (a0, a1), (b0, b1) = _components(a), _components(b)
-        return _minor(a0, b1, a1, b0)
-    (a0, a1, a2), (b0, b1, b2) = _components(a, 3), _components(b, 3)
-    rows = [_minor(a1, b2, a2, b1), _minor(a2, b0, a0, b2), _minor(a0, b1, a1, b0)]
-    return moveaxis(concatenate([lax.expand_dims(r, (0,)) for r in rows]), 0, axisc)
 
 
-def _components(x: Any, count: int = 2) -> Sequence[Any]:
-    """The slices of ``x`` along its last axis, zeros for missing ones."""
-    found = [rewrite_index(x, (..., i)) for i in range(x.aval.shape[-1])]
-    return [*found, *[lax.full_like(found[0], 0)] * (count - len(found))]
 
 
-def _minor(a: Any, b: Any, c: Any, d: Any) -> Any:
-    """``a * b - c * d`` with promotion."""
-    products = [lax.mul(*promote("multiply", *pair)) for pair in ((a, b), (c, d))]
-    return lax.sub(*promote("subtract", *products))

@@ -10,13 +10,9 @@ import numpy as np
 
 from minijax import errors, lax
 from minijax.api.inner import inner_jit
-from minijax.core import avals, dtypes, late
 from minijax.core.array import Array
-from minijax.core.avals import dtype_name, sharding_of_type
 from minijax.core.trace import Tracer
-from minijax.numpy.creation import asarray, full
-from minijax.numpy.index_update import IndexUpdate, take
-from minijax.numpy.indexing import rewrite_index
+from minijax.numpy.creation import asarray
 from minijax.numpy.mathematics import remainder
 from minijax.numpy.promotion import (
     broadcast_arrays as broadcast_together,
@@ -32,50 +28,35 @@ from minijax.numpy.promotion import (
     canonical_axis,
     check_array_like,
     const,
-    convert,
     ensure,
     index_tuple,
     known_value,
     promote_dtypes,
     static,
-    user_dtype,
 )
-from minijax.numpy.reductions import cumsum
-from minijax.numpy.ufuncs import subtract
 from minijax.ops.shape import meant_sharding
 
 __all__ = [
-    "append",
     "array_split",
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",
-    "block",
     "broadcast_arrays",
     "broadcast_shapes",
     "broadcast_to",
-    "column_stack",
     "concat",
     "concatenate",
-    "diff",
-    "dsplit",
-    "dstack",
     "expand_dims",
     "flip",
     "fliplr",
     "flipud",
-    "hsplit",
     "hstack",
     "matrix_transpose",
     "moveaxis",
     "permute_dims",
     "ravel",
-    "repeat",
     "reshape",
-    "resize",
     "roll",
-    "rollaxis",
-    "rot90",
     "split",
     "squeeze",
     "stack",
@@ -83,60 +64,18 @@ __all__ = [
     "tile",
     "transpose",
     "unstack",
-    "vsplit",
     "vstack",
 ]
 
 # ------------------------------------------------------------------------------------ shape
 
 
-def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
-    """The bytes of ``a`` read as elements of ``dtype``; along the last axis these may be more or fewer.
-
-    Raises ValueError if they do not fit, NotImplementedError for a ``type``, which NumPy's subclasses of arrays are.
-    """
-    if type is not None:
-        raise NotImplementedError("`type` argument of array.view() is not supported; jnp.asarray makes arrays.")
-    a = ensure("view", a)
-    wanted = a.aval.dtype if dtype is None else user_dtype(dtype, "view")
-    if a.aval.dtype == wanted:
-        return a
-    if dtypes.is_bool(a.aval.dtype):
-        return view(convert(a, np.dtype(np.uint8)), wanted)
-    if dtypes.is_complex(a.aval.dtype):
-        parts = lax.stack([lax.real(a), lax.imag(a)], a.aval.ndim)
-        return view(lax.reshape(parts, (*a.aval.shape[:-1], 2 * _last(a))), wanted)
-    if dtypes.is_bool(wanted):
-        return convert(view(a, np.uint8), wanted)
-    if dtypes.is_complex(wanted):
-        halves = view(a, dtypes.real_dtype(wanted))
-        if not halves.aval.ndim or halves.aval.shape[-1] % 2:
-            raise _no_view(a, wanted)
-        return lax.complex(halves[..., ::2], halves[..., 1::2])
-    return _bits_viewed(a, wanted)
 
 
-def _last(a: Any) -> int:
-    return a.aval.shape[-1] if a.aval.ndim else 1
 
 
-def _no_view(a: Any, wanted: np.dtype) -> ValueError:
-    return ValueError(
-        f"The last axis of {a.aval.str_short()} has to be divisible into elements of {dtype_name(wanted)}, which are "
-        "of another size: reshape the array first, or view it as a type of the same size."
-    )
 
 
-def _bits_viewed(a: Any, wanted: np.dtype) -> Any:
-    shape, old, new = a.aval.shape, dtypes.bits(a.aval.dtype), dtypes.bits(wanted)
-    if old != new and (not shape or shape[-1] * old % new):
-        raise _no_view(a, wanted)
-    if not shape:
-        return lax.squeeze(lax.bitcast_convert_type(lax.broadcast(a, (1,)), wanted), (0,))
-    if old < new:
-        a = lax.reshape(a, (*shape[:-1], shape[-1] * old // new, new // old))
-    out = lax.bitcast_convert_type(a, wanted)
-    return lax.reshape(out, (*shape[:-1], shape[-1] * old // new)) if old > new else out
 
 
 
@@ -312,16 +251,6 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     return lax.transpose(a, tuple(order))
 
 
-@inner_jit(static_argnames=("axis", "start"))
-def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    """``a`` with ``axis`` moved to stand before the axis ``start``."""
-    a = ensure("rollaxis", a)
-    ndim = a.aval.ndim
-    axis = canonical_axis(axis, ndim)
-    if not -ndim <= start <= ndim:
-        raise ValueError(f"start={start!r} must satisfy {-ndim}<=start<={ndim}")
-    start = start + ndim if start < 0 else start
-    return moveaxis(a, axis, start - 1 if start > axis else start)
 
 
 def flip(m: Any, axis: Any = None) -> Any:
@@ -345,26 +274,6 @@ def flipud(m: Any) -> Any:
     return flip(m, 0)
 
 
-@inner_jit(static_argnames=("k", "axes"))
-def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
-    """``m`` turned by ``k`` quarters in the plane of the two axes, from the first towards the second."""
-    m = ensure("rot90", m)
-    ndim = m.aval.ndim
-    if ndim < 2:
-        raise ValueError(
-            f"rot90 requires its first argument to have ndim at least two, but got first argument of "
-            f"shape {m.aval.shape}, "
-            f"which has ndim {ndim}"
-        )
-    first, second = (canonical_axis(a, ndim) for a in axes)
-    if first == second:
-        raise ValueError("Axes must be different")
-    k %= 4
-    if k == 0:
-        return m
-    if k == 2:
-        return flip(flip(m, first), second)
-    return swapaxes(flip(m, second), first, second) if k == 1 else flip(swapaxes(m, first, second), second)
 
 
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
@@ -475,44 +384,14 @@ def hstack(tup: Any, dtype: Any = None) -> Any:
     return concatenate(joined, 0 if joined and joined[0].aval.ndim == 1 else 1, dtype)
 
 
-def dstack(tup: Any, dtype: Any = None) -> Any:
-    """The arrays joined along the third axis."""
-    return concatenate([atleast_3d(a) for a in _arrays("dstack", tup)], 2, dtype)
 
 
-def column_stack(tup: Any) -> Any:
-    """The arrays joined along the second axis, vectors as columns."""
-    columns = [transpose(atleast_2d(a)) if a.aval.ndim < 2 else a for a in _arrays("column_stack", tup)]
-    return concatenate(columns, 1)
 
 
-@inner_jit(static_argnames="axis")
-def append(arr: Any, values: Any, axis: Any = None) -> Any:
-    """``arr`` with ``values`` behind, along ``axis`` or flattened."""
-    if axis is None:
-        return concatenate([ravel(arr), ravel(values)], 0)
-    return concatenate([arr, values], axis)
 
 
-@inner_jit
-def block(arrays: Any) -> Any:
-    """An array put together from nested lists of blocks: the innermost lists along the last axis."""
-    return _block(arrays)[0]
 
 
-def _block(x: Any) -> tuple[Any, int]:
-    if isinstance(x, tuple):
-        raise ValueError(f"jax.numpy.block does not allow tuples, got {x}")
-    if not isinstance(x, list):
-        return asarray(x), 1
-    if not x:
-        raise ValueError("jax.numpy.block does not allow empty list arguments")
-    blocks, depths = zip(*map(_block, x), strict=True)
-    if len(set(depths)) > 1:
-        raise ValueError("Mismatched list depths in jax.numpy.block")
-    rank = max(depths[0], *(b.aval.ndim for b in blocks))
-    ranked = [lax.broadcast(b, (1,) * (rank - b.aval.ndim)) for b in blocks]
-    return concatenate(ranked, -depths[0]), depths[0] + 1
 
 
 # ------------------------------------------------------------------------------------ splitting
@@ -547,19 +426,10 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return _split("array_split", ary, indices_or_sections, axis)
 
 
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """``ary`` cut along the first axis."""
-    return _split("vsplit", ary, indices_or_sections, 0)
 
 
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """``ary`` cut along the second axis, a vector along its only one."""
-    return _split("hsplit", ary, indices_or_sections, 0 if np.ndim(ensure("hsplit", ary)) == 1 else 1)
 
 
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """``ary`` cut along the third axis."""
-    return _split("dsplit", ary, indices_or_sections, 2)
 
 
 # ------------------------------------------------------------------------------------ repeating, padding
@@ -577,119 +447,13 @@ def tile(A: Any, reps: Any) -> Any:
     return lax.tile(A, counts)
 
 
-def repeat(
-    a: Any,
-    repeats: Any,
-    axis: Any = None,
-    *,
-    total_repeat_length: int | None = None,
-    out_sharding: Any = None,
-) -> Any:
-    """Each element of ``a`` repeated ``repeats`` times along ``axis``, or flattened.
-
-    ``repeats`` decides the shape, so it must be known while tracing, unless ``total_repeat_length`` is given: then the
-    result is cut off there, or filled with the last element. ``out_sharding`` says how the result lies over a mesh with
-    explicit axes: by default as ``a``. ValueError where that does not say it.
-    """
-    check_array_like("repeat", a, repeats)
-    a = asarray(a)
-    if axis is None or not a.aval.ndim:
-        a = lax.reshape(a, (a.aval.size,))
-    axis = canonical_axis(0 if axis is None else axis, a.aval.ndim)
-    if out_sharding is None and avals.sharded_types_made:
-        out_sharding = _repeated_division(a, axis)
-    if out_sharding is None:
-        return _repeat(a, repeats, axis, total_repeat_length)
-    within = late.public("minijax.api.explicit", "left_to_compiler")
-    if total_repeat_length is None:
-        return within("repeat", out_sharding, lambda a: _repeat(a, repeats, axis, None), a)
-    run = lambda repeats, a: _repeat(a, repeats, axis, total_repeat_length)  # noqa: E731
-    return within("repeat", out_sharding, run, repeats, a)
 
 
-def _repeated_division(a: Any, axis: int) -> Any:
-    """How ``a``, repeated along ``axis``, lies over the mesh that is set; None if it has no explicit axes."""
-    public = late.public
-    mesh = public("minijax.core.meshes", "context").mesh
-    if mesh is None or not mesh.any_explicit:
-        return None
-    found = sharding_of_type(a.aval)
-    if found is None:
-        return public("minijax.core.shardings", "replicated")(0)
-    if found.spec[axis] is not None:
-        raise ValueError(
-            f"jnp.repeat along axis {axis}, which is divided: {a.aval.str_short()}. Please pass sharding to "
-            "`jnp.repeat` via `out_sharding` parameter."
-        )
-    return found
 
 
-def _repeat(a: Any, repeats: Any, axis: int, total_repeat_length: int | None) -> Any:
-    shape = a.aval.shape
-    if total_repeat_length is not None:
-        return _repeat_up_to(a, asarray(repeats), axis, operator.index(total_repeat_length))
-    counts = static(repeats, "The number of repeats in jnp.repeat must be static.", np.asarray)
-    if counts.dtype.kind not in "biu":
-        raise TypeError(f"jnp.repeat: repeats must be integers, got an array of {counts.dtype}")
-    if counts.ndim == 0:
-        n = int(counts)
-        dims = tuple(i for i in range(len(shape) + 1) if i != axis + 1)
-        widened = lax.broadcast_in_dim(a, (*shape[: axis + 1], n, *shape[axis + 1 :]), dims)
-        return lax.reshape(widened, (*shape[:axis], shape[axis] * n, *shape[axis + 1 :]))
-    return _repeat_up_to(a, asarray(repeats), axis, int(np.broadcast_to(counts.ravel(), (shape[axis],)).sum()))
 
 
-def _repeat_up_to(a: Any, repeats: Any, axis: int, length: int) -> Any:
-    """``length`` elements of ``a`` along ``axis``, each ``repeats`` times, which may be traced."""
-    size = a.aval.shape[axis]
-    if not dtypes.is_bool(repeats.aval.dtype) and not dtypes.is_integer(repeats.aval.dtype):
-        raise TypeError(f"jnp.repeat: repeats must be integers, got an array of {dtype_name(repeats.aval.dtype)}")
-    if not size:
-        return a
-    counts = broadcast_array(ravel(repeats), (size,))
-    # where each element begins; an element is the number of beginnings up to its place, less one
-    begins = cumsum(IndexUpdate(roll(counts, 1, 0))[0].set(0))
-    marked = IndexUpdate(full((length,), 0, np.int32))[begins].add(1)
-    return take(a, subtract(cumsum(marked), 1), axis)
 
 
-@inner_jit(static_argnames=("n", "axis"))
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """The ``n``-th differences of neighbours along ``axis``."""
-    a = ensure("diff", a)
-    n, axis = operator.index(n), operator.index(axis)
-    if n < 0:
-        raise ValueError(f"order must be non-negative but got {n}")
-    if n == 0:
-        return a
-    if not a.aval.shape:
-        raise ValueError("diff requires input that is at least one dimensional")
-    axis = canonical_axis(axis, a.aval.ndim)
-    ends = []
-    for x in (prepend, append):
-        x = None if x is None else ensure("diff", x)
-        if x is not None and not x.aval.shape:
-            x = broadcast_array(x, tuple(1 if i == axis else d for i, d in enumerate(a.aval.shape)))
-        ends.append(x)
-    parts = [x for x in (ends[0], a, ends[1]) if x is not None]
-    if len(parts) > 1:
-        a = concatenate(parts, axis)
-    op = lax.ne if dtypes.is_bool(a.aval.dtype) else lax.sub
-    for _ in range(n):
-        front = (slice(None),) * axis
-        a = op(rewrite_index(a, (*front, slice(1, None))), rewrite_index(a, (*front, slice(None, -1))))
-    return a
 
 
-@inner_jit(static_argnames="new_shape")
-def resize(a: Any, new_shape: Any) -> Any:
-    """The elements of ``a``, repeated or cut off as needed, in another shape."""
-    flat = ravel(a)
-    shape = index_tuple(new_shape)
-    if any(d < 0 for d in shape):
-        raise ValueError(f"resize: all elements of `new_shape` must be non-negative, got {shape}")
-    size = math.prod(shape)
-    if not size or not flat.aval.size:
-        return full(shape, 0, flat.aval.dtype)
-    repeated = tile(flat, -(-size // flat.aval.size))
-    return lax.reshape(rewrite_index(repeated, slice(0, size)), shape)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,10 @@ from minijax import lax
 from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.avals import over_mesh_of
 from minijax.core.late import HigherModule
 from minijax.core.trace import Tracer
 from minijax.numpy.promotion import (
     BOOL,
-    broadcast_arrays,
-    broadcast_shapes,
     check_array_like,
     choose,
     const,
@@ -28,7 +24,6 @@ from minijax.numpy.promotion import (
     promote,
     promote_dtypes,
     promote_shapes,
-    result_dtype,
     static,
     type_of,
     typed_scalar,
@@ -37,66 +32,35 @@ from minijax.numpy.promotion import (
 from minijax.numpy.ufuncs import (
     INEXACT,
     NUMERIC,
-    add,
     bitwise_and,
-    bitwise_or,
-    ceil,
-    degrees,
     equal,
-    floor,
-    greater,
-    imag,
     isfinite,
     isnan,
-    isneginf,
-    isposinf,
-    less,
     logical_and,
     logical_or,
-    maximum,
-    minimum,
-    multiply,
     not_equal,
-    real,
     subtract,
 )
 from minijax.ops import elementwise as ew
 
 __all__ = [
     "allclose",
-    "angle",
     "around",
     "array_equal",
-    "array_equiv",
     "clip",
-    "copysign",
     "divmod",
     "floor_divide",
-    "fmax",
-    "fmin",
-    "fmod",
-    "heaviside",
-    "hypot",
     "isclose",
-    "iscomplex",
-    "isreal",
     "mod",
-    "modf",
-    "nan_to_num",
     "pow",
     "power",
     "remainder",
-    "rint",
     "round",
-    "select",
-    "signbit",
-    "trunc",
     "where",
 ]
 
 _numpy = HigherModule("numpy")
 
-_INT_OF_BITS = {16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
 
 
 # ------------------------------------------------------------------------------------ powers
@@ -214,23 +178,8 @@ def mod(x1: Any, x2: Any, /) -> Any:
     return remainder(x1, x2)
 
 
-@inner_jit
-def fmod(x1: Any, x2: Any, /) -> Any:
-    """The rest of a division rounded towards zero: it has the sign of ``x1``."""
-    x1, x2 = ensure("fmod", x1, x2)
-    if dtypes.is_integer(result_dtype(x1, x2)[0]):
-        x2 = _nonzero_divisor(x2)
-    return lax.rem(*promote("fmod", x1, x2, to=NUMERIC))
 
 
-@inner_jit(static_argnames="out")
-def modf(x: Any, /, out: Any = None) -> tuple[Any, Any]:
-    """The fractional and the integral part of each element, both with its sign."""
-    if out is not None:
-        raise NotImplementedError("The 'out' argument to jnp.modf is not supported.")
-    (x,) = promote("modf", x, to=INEXACT)
-    whole = choose(lax.ge(x, over_mesh_of(weak_const(x, 0), x)), floor(x), ceil(x))
-    return lax.sub(x, whole), whole
 
 
 # ------------------------------------------------------------------------------------ rounding
@@ -273,111 +222,25 @@ def around(a: Any, decimals: int = 0, out: Any = None) -> Any:
     return round(a, decimals, out)
 
 
-@inner_jit
-def rint(x: Any, /) -> Any:
-    """Each element rounded to the nearest integer, halves to even, as a float."""
-    x = ensure("rint", x)
-    kind = dtypes.kind(x.aval.dtype)
-    if kind in "biu":
-        return convert(x, dtypes.default_float_dtype(x64_enabled()))
-    if kind == "c":
-        return lax.complex(rint(lax.real(x)), rint(lax.imag(x)))
-    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
-@inner_jit
-def trunc(x: Any) -> Any:
-    """Each element rounded towards zero; integers and booleans unchanged."""
-    x = ensure("trunc", x)
-    if dtypes.kind(x.aval.dtype) in "biu":
-        return x
-    return choose(lax.lt(x, weak_const(x, 0)), ceil(x), floor(x))
 
 
 # ------------------------------------------------------------------------------------ signs and bits
 
 
-@inner_jit
-def signbit(x: Any, /) -> Any:
-    """Whether the sign bit of each element is set (true for -0.0)."""
-    (x,) = promote("signbit", x)
-    dtype = x.aval.dtype
-    kind = dtypes.kind(dtype)
-    if kind in "iu":
-        return lax.lt(x, const(x, 0))
-    if kind == "b":
-        return lax.full_like(x, False, dtype=BOOL)
-    if kind != "f" or dtypes.bits(dtype) not in _INT_OF_BITS:
-        raise ValueError(f"jax.numpy.signbit is not well defined for {dtype}")
-    bits = lax.bitcast_convert_type(x, _INT_OF_BITS[dtypes.bits(dtype)])
-    return convert(lax.shift_right_arithmetic(bits, const(bits, dtypes.bits(dtype) - 1)), BOOL)
 
 
-@inner_jit
-def copysign(x1: Any, x2: Any, /) -> Any:
-    """The magnitude of ``x1`` with the sign of ``x2``."""
-    x1, x2 = promote("copysign", x1, x2, to=INEXACT)
-    if dtypes.is_complex(x1.aval.dtype):
-        raise TypeError("copysign does not support complex-valued inputs")
-    return choose(signbit(x2), lax.neg(lax.abs(x1)), lax.abs(x1))
 
 
-@inner_jit
-def heaviside(x1: Any, x2: Any, /) -> Any:
-    """0 where ``x1`` is negative, 1 where it is positive, ``x2`` where it is 0."""
-    check_array_like("heaviside", x1, x2)
-    x1, x2 = promote_dtypes(x1, x2, to=INEXACT)
-    zero = weak_const(x1, 0)
-    below, above = lax.lt(x1, zero), lax.gt(x1, zero)
-    at_zero = choose(isnan(x1), x1, x2)
-    return choose(below, zero, choose(above, weak_const(x1, 1), at_zero))
 
 
-@inner_jit
-def hypot(x1: Any, x2: Any, /) -> Any:
-    """sqrt(x1**2 + x2**2) without overflow. ValueError for complex numbers."""
-    x1, x2 = promote("hypot", x1, x2, to=INEXACT)
-    if dtypes.is_complex(x1.aval.dtype):
-        raise ValueError(
-            "jnp.hypot is not well defined for complex-valued inputs. Please convert to real values "
-            "first, such as by "
-            "using abs(x)"
-        )
-    x1, x2 = lax.abs(x1), lax.abs(x2)
-    infinite = lax.bitwise_or(isposinf(x1), isposinf(x2))
-    large, small = maximum(x1, x2), minimum(x1, x2)
-    both_zero = equal(large, 0)
-    divisor = choose(equal(large, 0), lax.full_like(large, 1), large)
-    factor = lax.sqrt(add(1, lax.square(lax.div(small, divisor))))
-    out = choose(both_zero, large, multiply(large, factor))
-    return choose(infinite, weak_const(out, np.inf), out)
 
 
-@inner_jit(static_argnames="deg")
-def angle(z: Any, deg: bool = False) -> Any:
-    """The argument of each complex number, in radians or degrees."""
-    z = ensure("angle", z)
-    re, im = real(z), imag(z)
-    dtype = z.aval.dtype
-    if not dtypes.is_inexact(dtype) or (dtypes.is_float(dtype) and not z.aval.shape):
-        default = dtypes.default_float_dtype(x64_enabled())
-        re, im = convert(re, default), convert(im, default)
-    found = lax.atan2(im, re)
-    return degrees(found) if deg else found
 
 
-@inner_jit
-def iscomplex(x: Any) -> Any:
-    """Whether the imaginary part of each element is not 0."""
-    part = imag(x)
-    return lax.ne(part, weak_const(part, 0))
 
 
-@inner_jit
-def isreal(x: Any) -> Any:
-    """Whether the imaginary part of each element is 0."""
-    part = imag(x)
-    return lax.eq(part, weak_const(part, 0))
 
 
 # ------------------------------------------------------------------------------------ choices
@@ -399,19 +262,6 @@ def where(
     return choose(condition, x, y)
 
 
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
-    """Elements of the first of ``choicelist`` whose condition is true, else of ``default``."""
-    if len(condlist) != len(choicelist):
-        raise ValueError(
-            f"condlist must have length equal to choicelist ({len(condlist)} vs {len(choicelist)})"
-        )
-    if not len(condlist):
-        raise ValueError("condlist must be non-empty")
-    check_array_like("select", *condlist, *choicelist, default)
-    cases = promote_dtypes(default, *choicelist)
-    conditions = broadcast_arrays(typed_scalar(False, BOOL), *[ensure("select", c) for c in condlist])
-    which = lax.argmax(lax.stack([convert(c, BOOL) for c in conditions], 0), 0, default_int())
-    return lax.select_n(*broadcast_arrays(which, *cases))
 
 
 @inner_jit
@@ -435,45 +285,14 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     return arr
 
 
-@inner_jit
-def fmin(x1: Any, x2: Any) -> Any:
-    """The smaller, element by element; the other one where one is NaN."""
-    return choose(_first(less, x1, x2), x1, x2)
 
 
-@inner_jit
-def fmax(x1: Any, x2: Any) -> Any:
-    """The larger, element by element; the other one where one is NaN."""
-    return choose(_first(greater, x1, x2), x1, x2)
 
 
-def _first(compare: Any, x1: Any, x2: Any) -> Any:
-    a, b = promote("fmin", x1, x2)
-    return bitwise_or(compare(a, b), isnan(x2))
 
 
-@inner_jit(static_argnames="copy")
-def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    """``x`` with NaN replaced by ``nan`` and infinities by ``posinf``, ``neginf`` (by default the greatest
-    and least).
-    """
-    check_array_like("nan_to_num", x, nan, *(given for given in (posinf, neginf) if given is not None))
-    x = ensure("nan_to_num", x)
-    dtype = x.aval.dtype
-    if dtypes.is_complex(dtype):
-        parts = [nan_to_num(part(x), copy, nan, posinf, neginf) for part in (lax.real, lax.imag)]
-        return lax.complex(*parts)
-    return _numbers(x, nan, posinf, neginf) if dtypes.is_inexact(dtype) else x
 
 
-def _numbers(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
-    dtype = x.aval.dtype
-    info = dtypes.finfo(dtype)
-    x = choose(isnan(x), convert(nan, dtype), x)
-    high = typed_scalar(info.max, dtype) if posinf is None else convert(posinf, dtype)
-    x = choose(isposinf(x), high, x)
-    low = typed_scalar(info.min, dtype) if neginf is None else convert(neginf, dtype)
-    return choose(isneginf(x), low, x)
 
 
 # ------------------------------------------------------------------------------------ equality
@@ -504,21 +323,8 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     return lax.reduce_and(same, tuple(range(same.aval.ndim)))
 
 
-def _broadcast(a1: Any, a2: Any) -> bool:
-    try:
-        broadcast_shapes(a1.aval.shape, a2.aval.shape)
-    except ValueError:
-        return False
-    return True
 
 
-def array_equiv(a1: Any, a2: Any) -> Any:
-    """Whether the two broadcast to arrays with the same elements, as a boolean scalar."""
-    a1, a2 = ensure("array_equiv", a1, a2)
-    if not _broadcast(a1, a2):
-        return typed_scalar(False, BOOL)
-    same = equal(a1, a2)
-    return lax.reduce_and(same, tuple(range(same.aval.ndim)))
 
 
 @inner_jit(static_argnames="equal_nan")

@@ -14,6 +14,7 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, MeshArray, is_foreign
 from minijax.core.avals import AnyArray, ShapedArray
+from minijax.core.lacking import borrow
 from minijax.core.late import HigherModule
 from minijax.core.operands import levels_text
 from minijax.core.trace import Tracer
@@ -207,13 +208,6 @@ def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
     return mathematics.clip(self, min, max)
 
 
-def _trace(
-    self: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
-) -> Any:
-    """The sum of the diagonal of the two axes."""
-    return creation.trace(self, offset, axis1, axis2, dtype, out)
-
-
 def _delete(self: Any) -> None:
     """Free the memory of this array now; using it afterwards is a RuntimeError."""
     if not self.is_deleted():
@@ -260,6 +254,16 @@ def _compress(self: Any, condition: Any, axis: int | None = None, **options: Any
     return _numpy.compress(condition, self, axis, **options)
 
 
+def _trace(self: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
+    """The sum of the diagonal of the two axes."""
+    return _numpy.trace(self, offset, axis1, axis2, dtype, out)
+
+
+def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:
+    """The bytes of this array read as elements of ``dtype``."""
+    return borrow("minijax.numpy", "ndarray.view")(self, dtype, type)
+
+
 METHODS: dict[str, Function] = {
     "all": reductions.all,
     "any": reductions.any,
@@ -277,7 +281,7 @@ METHODS: dict[str, Function] = {
     "copy": creation.copy,
     "cumprod": reductions.cumprod,
     "cumsum": reductions.cumsum,
-    "diagonal": creation.diagonal,
+    "diagonal": _of_later("diagonal"),
     "dot": linear.dot,
     "flatten": _flatten,
     "max": reductions.max,
@@ -285,9 +289,9 @@ METHODS: dict[str, Function] = {
     "min": reductions.min,
     "nonzero": _of_later("nonzero"),
     "prod": reductions.prod,
-    "ptp": reductions.ptp,
+    "ptp": _of_later("ptp"),
     "ravel": _flatten,
-    "repeat": manipulation.repeat,
+    "repeat": _of_later("repeat"),
     "reshape": _reshape,
     "round": mathematics.round,
     "searchsorted": _of_later("searchsorted"),
@@ -301,7 +305,7 @@ METHODS: dict[str, Function] = {
     "trace": _trace,
     "transpose": _transpose,
     "var": reductions.var,
-    "view": manipulation.view,
+    "view": _view,
 }
 
 PROPERTIES: dict[str, Function] = {

@@ -31,13 +31,12 @@ from minijax.numpy.promotion import (
     ensure,
     no_out,
     nonzero,
-    promote,
     promote_dtypes,
     static,
     typed_scalar,
     user_dtype,
 )
-from minijax.numpy.ufuncs import INEXACT, NUMERIC, isnan
+from minijax.numpy.ufuncs import NUMERIC, isnan
 from minijax.ops.nary import reduce_sum_p
 
 __all__ = [
@@ -47,20 +46,12 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
-    "average",
-    "count_nonzero",
     "cumprod",
     "cumsum",
     "max",
     "mean",
     "min",
-    "nanmax",
-    "nanmean",
-    "nanmin",
-    "nanprod",
-    "nansum",
     "prod",
-    "ptp",
     "std",
     "sum",
     "var",
@@ -255,23 +246,10 @@ def any(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, w
     return reduction("any", ANY, _truth("any", a), axis, keepdims, None, where)
 
 
-def ptp(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Any:
-    """The difference of the largest and the smallest element along ``axis``."""
-    no_out("ptp", out)
-    return _ptp(a, axis, keepdims)
 
 
-@inner_jit(static_argnames=("axis", "keepdims"))
-def _ptp(a: Any, axis: Axis, keepdims: bool) -> Any:
-    a = ensure("ptp", a)
-    return lax.sub(max(a, axis, None, keepdims), min(a, axis, None, keepdims))
 
 
-@inner_jit(static_argnames=("axis", "keepdims"))
-def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """How many elements along ``axis`` are nonzero."""
-    a = ensure("count_nonzero", a)
-    return sum(nonzero(a), axis, dtypes.default_int_dtype(x64_enabled()), None, keepdims)
 
 
 # ------------------------------------------------------------------------------------ means
@@ -303,32 +281,6 @@ def mean(
     return convert(lax.div(sum(a, axis, computed, None, keepdims, None, where), count), out_dtype)
 
 
-def average(
-    a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False
-) -> Any:
-    """The mean of ``a`` along ``axis``, weighted by ``weights``; with ``returned`` also the sum of the
-    weights.
-    """
-    axes = canonical_axes(static_axes(axis), np.ndim(ensure("average", a)))
-    if weights is None:
-        (a,) = promote("average", a, to=INEXACT)
-        found = mean(a, axis, None, None, keepdims)
-        total = typed_scalar(math.prod(a.aval.shape[d] for d in axes), found.aval.dtype)
-    else:
-        a, weights = ensure("average", a, weights)
-        a, weights = promote_dtypes(a, weights, to=INEXACT)
-        if a.aval.shape != weights.aval.shape:
-            if axis is None:
-                raise ValueError("Axis must be specified when shapes of a and weights differ.")
-            if weights.aval.shape != tuple(a.aval.shape[d] for d in axes):
-                raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
-            sizes = tuple(d if i in axes else 1 for i, d in enumerate(a.aval.shape))
-            weights = lax.reshape(weights, sizes, tuple(int(i) for i in np.argsort(axes)))
-        total = sum(weights, axis, keepdims=keepdims)
-        found = lax.div(*promote("true_divide", sum(lax.mul(a, weights), axis, keepdims=keepdims), total))
-    if not returned:
-        return found
-    return found, broadcast_to(total, found.aval.shape)
 
 
 def variance_dtypes(a_dtype: np.dtype, dtype: Any) -> tuple[np.dtype, np.dtype]:
@@ -425,102 +377,16 @@ def _std(a: Any, axis: Axis, dtype: Any, correction: Any, keepdims: bool, where:
 # ------------------------------------------------------------------------------------ without NaN
 
 
-def _without_nan(name: str, reduce: Any, a: Any, neutral: Any, nan_if_only_nan: bool, **options: Any) -> Any:
-    a = ensure(name, a)
-    if not dtypes.is_inexact(a.aval.dtype):
-        return reduce(a, **options)
-    missing = isnan(a)
-    found = reduce(choose(missing, typed_scalar(neutral(a.aval.dtype), a.aval.dtype), a), **options)
-    if not nan_if_only_nan:
-        return found
-    only = all(isnan(a), axis=options["axis"], keepdims=options["keepdims"])
-    return choose(only, const(a, math.nan), found)
 
 
-@inner_jit(static_argnames=("axis", "dtype", "keepdims"))
-def nansum(
-    a: Any,
-    axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> Any:
-    """The sum along ``axis`` of what is not NaN."""
-    no_out("nansum", out)
-    return _without_nan(
-        "nansum",
-        sum,
-        a,
-        SUM.neutral,
-        False,
-        axis=axis,
-        dtype=dtype,
-        keepdims=keepdims,
-        initial=initial,
-        where=where,
-    )
 
 
-@inner_jit(static_argnames=("axis", "dtype", "keepdims"))
-def nanprod(
-    a: Any,
-    axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> Any:
-    """The product along ``axis`` of what is not NaN."""
-    no_out("nanprod", out)
-    return _without_nan(
-        "nanprod",
-        prod,
-        a,
-        PROD.neutral,
-        False,
-        axis=axis,
-        dtype=dtype,
-        keepdims=keepdims,
-        initial=initial,
-        where=where,
-    )
 
 
-@inner_jit(static_argnames=("axis", "keepdims"))
-def nanmax(
-    a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
-    """The largest element along ``axis`` that is not NaN."""
-    no_out("nanmax", out)
-    options = {"axis": axis, "keepdims": keepdims, "initial": initial, "where": where}
-    return _without_nan("nanmax", max, a, MAX.neutral, initial is None, **options)
 
 
-@inner_jit(static_argnames=("axis", "keepdims"))
-def nanmin(
-    a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
-    """The smallest element along ``axis`` that is not NaN."""
-    no_out("nanmin", out)
-    options = {"axis": axis, "keepdims": keepdims, "initial": initial, "where": where}
-    return _without_nan("nanmin", min, a, MIN.neutral, initial is None, **options)
 
 
-@inner_jit(static_argnames=("axis", "dtype", "keepdims"))
-def nanmean(
-    a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, where: Any = None
-) -> Any:
-    """The mean along ``axis`` of what is not NaN."""
-    a = ensure("nanmean", a)
-    no_out("nanmean", out)
-    if not dtypes.is_inexact(a.aval.dtype):
-        return mean(a, axis, dtype, None, keepdims, where=where)
-    dtype = dtypes.to_inexact_dtype(a.aval.dtype) if dtype is None else user_dtype(dtype, "mean")
-    count = sum(lax.bitwise_not(isnan(a)), axis, dtype, None, keepdims, None, where)
-    return lax.div(nansum(a, axis, dtype, None, keepdims, None, where), count)
 
 
 # ------------------------------------------------------------------------------------ positions

@@ -18,7 +18,7 @@ from minijax.core import dtypes
 from minijax.core.array import LiteralArray, as_array, check_int, scalar_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import is_key
-from minijax.core.late import HigherModule
+from minijax.core.lacking import borrow
 from minijax.numpy.promotion import (
     BOOL,
     SCALARS,
@@ -112,26 +112,23 @@ def _named(function: Any, name: str, doc: str) -> Any:
 
 
 class _Method:
-    """A method of NumPy's ufuncs by one of the functions here, as of ``jnp.ufunc``: made when it is first called."""
+    """A method of a ufunc (``jnp.add.reduce``): borrowed from JAX when it is first called."""
 
-    def __init__(self, function: Any, name: str) -> None:
-        self.function = function
-        self.__name__ = name
+    def __init__(self, function: str, name: str) -> None:
+        self.__name__, self._of = name, function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        function = self.function
-        made = _library_ufuncs.library_ufunc(function, function.nin, function.identity)
-        return getattr(made, self.__name__)(*args, **kwargs)
+        return borrow(JNP, f"{self._of}.{self.__name__}")(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<method {self.__name__} of jnp.{self.function.__name__}>"
+        return f"<method {self.__name__} of jnp.{self._of}>"
 
 
 def as_ufunc(function: Any, identity: Any = None, nin: int = 2) -> Any:
-    """``function`` with what ufuncs have besides."""
+    """``function`` with the attributes and methods of a ufunc."""
     function.nin, function.nout, function.nargs, function.identity = nin, 1, nin, identity
     for name in ("reduce", "accumulate", "reduceat", "at", "outer"):
-        setattr(function, name, _Method(function, name))
+        setattr(function, name, _Method(function.__name__, name))
     return function
 
 
@@ -479,8 +476,6 @@ if not TYPE_CHECKING:  # which sees all names without an underscore
         and name[0] != "_"
         and name not in ("as_ufunc", "fast_binary")
     ]
-
-_library_ufuncs = HigherModule("ufunc_methods")
 
 
 # ------------------------------------------------------------------------------------ their methods

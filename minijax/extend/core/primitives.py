@@ -16,7 +16,6 @@ from minijax.ops.custom_vjp import custom_lin_p, custom_vjp_call_p
 from minijax.ops.random.bits import random_bits_p, random_fold_in_p, random_seed_p, random_split_p
 from minijax.ops.random.threefry import threefry2x32_p
 from minijax.ops.refs.primitives import get_p, swap_p
-from minijax.random.random_gamma import random_gamma_p
 
 __all__ = [
     "add_jaxvals_p",
@@ -31,7 +30,6 @@ __all__ = [
     "name_p",
     "random_bits_p",
     "random_fold_in_p",
-    "random_gamma_p",
     "random_seed_p",
     "random_split_p",
     "remat_p",
