@@ -1,9 +1,9 @@
-"""``python -m tests.repl.fuzz --lines 10000 --seed 1``: generated lines typed into one session of the prompt.
+"""``python -m tests.repl.fuzz --lines 10000``: generated lines, typed at the prompt and run as cells of IPython.
 
-Each line goes through prompt_toolkit's pipe as a paste and Enter, so that validation, the loop and printing are the
-real ones; what the validator refuses is also given to the session directly. A stepper that a line opens is sent keys
-one by one, and drawn after each; lines are interrupted at any moment, and the window changes its size. Of five lines
-one goes to IPython instead. ``fuzz_watch`` says what must hold after each line, and at the end.
+At the prompt each line goes through prompt_toolkit's pipe as a paste and Enter, so that validation, the loop and
+printing are the real ones. What the validator refuses is also given to the session directly. A stepper that a line
+opens gets keys one by one and is drawn after each; lines are interrupted at any moment, and the window changes its
+size. One line of five goes to IPython. ``fuzz_watch`` checks the session after each line, and at the end.
 """
 
 from __future__ import annotations
@@ -17,42 +17,70 @@ import random
 import signal
 import sys
 import tempfile
-import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 from unittest import mock
 
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.input.ansi_escape_sequences import REVERSE_ANSI_SEQUENCES
 from prompt_toolkit.input.base import PipeInput
 from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.keys import Keys
+from traitlets.config import Config
 
 from minijax import errors
+from minijax.ipython_ext.magics import magic_name
 from minijax.repl import batch
 from minijax.repl.app import App
-from minijax.tools.documents.document import Document
+from minijax.repl.browser import app as browser_app
+from minijax.repl.browser.keys import KEYS as BROWSER_KEYS
+from minijax.repl.drawing import width_of
+from minijax.repl.fullscreen import FullScreen
+from minijax.repl.stepper import app as stepper_app
+from minijax.repl.stepper.keys import KEYS
+from minijax.tools.commands.table import COMMANDS
+from minijax.tools.documents.document import Document, Line
 from minijax.tools.session import source
+from minijax.tools.session.namespace import initial_names
 from minijax.tools.session.result import Step
 from minijax.tools.session.session import Outcome, Session
-from tests.repl.fuzz_ipython import Notebook
-from tests.repl.fuzz_keys import SIZES, Presser
 from tests.repl.fuzz_lines import SETUP, Lines
-from tests.repl.fuzz_watch import Report, Watch, nothing_is_left
+from tests.repl.fuzz_watch import INTERNAL, Report, Watch, nothing_is_left
 from tests.repl.screen import RecordingOutput
-from tests.repl.stops import _files_of_the_caller as files_of_the_caller
+from tests.repl.stops import files_of_the_caller
 
 # A line that takes longer by the clock is interrupted, as by Ctrl-C, and a violation.
 SECONDS = 180
 # The share of lines that are interrupted somewhere, and of those typed to IPython.
 INTERRUPTED, IPYTHON = 0.02, 0.2
-# The share of calls that a command has watched and that are made by themselves too.
-COMPARED = 1.0
-# So many lines are typed in a session; the next has the next seed. IPython's lines have seeds that are far from these.
+# The number of lines of a session; the next session has the next seed. IPython's seeds are far from these.
 SESSION, OTHER_LINES = 1000, 1_000_000
+SIZES = ((80, 24), (120, 40), (200, 60), (40, 10), (20, 5), (1, 1), (9, 30), (300, 12), (100, 40))
+# Keys that end a stepper are pressed at the end; Ctrl-Z would stop this process.
+ENDING = ("q", "escape", "c-c", "c-d")
+UNKNOWN = ("X", "é", "日", "🙂", "%", "\x01", "\x00", "\x1b[15~", "\x1b[200~pasted\ntext\x1b[201~", "~", "\x0c")
+ANSWERS = ("sin", "f", "jvp:1", "f32[3]", "3", "2:1", "nothing", "é日🙂", "x" * 200, "(", "\\", " ")
+# Keys that look at values and at origins are pressed more often.
+LOOKING = ("\r", "\r", "\x7f", "t", "c", "v", "=", "W", "]", "[", "}", "{", "J", "4", "5", "6", "s", "n", "j", "k", "l")
+
+
+def sent(name: str) -> str:
+    """What a terminal sends for a key of the table."""
+    named = {"space": " ", "enter": "\r", "tab": "\t", "backspace": "\x7f"}
+    known = {key.value: key for key in Keys}
+    return named[name] if name in named else REVERSE_ANSI_SEQUENCES.get(known.get(name, Keys.Any), name)
+
+
+ALL_KEYS = tuple({
+    sent(name): None for _, group in (*KEYS, *BROWSER_KEYS) for key in group for name in key.keys if name not in ENDING
+})  # fmt: skip
 
 
 class Alarm:
@@ -78,7 +106,6 @@ class Alarm:
             self.report.interrupted += 1
             self.set(self.line)
         else:
-            self.report.slow.append(self.line)
             where = "".join(traceback.format_stack(frame)[-6:])
             self.report.violation(self.line, f"no answer within {SECONDS} s\n{where}")
         raise KeyboardInterrupt
@@ -89,7 +116,7 @@ class Alarm:
 
 
 class Fuzzed(App):
-    """The prompt, with somebody typing ``lines``, and looking at everything after each."""
+    """The prompt, with ``lines`` typed at it, and checked after each."""
 
     def __init__(
         self, session: Session, keyboard: PipeInput, lines: Iterator[str], report: Report, alarm: Alarm, seed: int
@@ -103,16 +130,13 @@ class Fuzzed(App):
         self.report = report
         self.alarm = alarm
         self.random = random.Random(seed)
+        self.generated = Lines(seed)
         self.watch = Watch(report, session)
         self._read = self.prompt.prompt
         self.prompt.prompt = self.next_input  # type: ignore[method-assign]
 
-    @property
-    def current(self) -> str:
-        return self.watch.line
-
     def next_input(self, *args: Any, **named: Any) -> str:
-        """Look at what the last line left behind; type the next one, and read it."""
+        """Check what the last line left behind; type the next one, and read it."""
         self.alarm.off()
         self.check()
         left = named.get("default", "")
@@ -161,28 +185,75 @@ class Fuzzed(App):
         return line
 
     def show_outcome(self, outcome: Outcome) -> None:
-        """As always; and looked at."""
         if outcome.step is not None:
-            self.alarm.set(self.current)
+            self.alarm.set(self.watch.line)
         if outcome.error is not None:
             self.watch.failed(outcome.error)
-        if self.random.random() < COMPARED and not isinstance(outcome.error, KeyboardInterrupt):
+        if not isinstance(outcome.error, KeyboardInterrupt):
             self.watch.look_at_value(outcome.value, outcome.error)
         super().show_outcome(outcome)
 
     def write(self, pieces: StyleAndTextTuples) -> None:
-        """As always; and looked at."""
         self.watch.look_at_lines("".join(piece[1] for piece in pieces), self.columns())
         super().write(pieces)
 
     def stepped(self, outcome: Outcome, step: Step) -> Document:
         """The stepper, with keys pressed in it."""
         self.report.kinds["stepped"] += 1
-        with Presser(self.random, self.watch, self.keyboard, self):
-            return super().stepped(outcome, step)
+        keys = iter([self.key() for _ in range(self.random.choice((0, 1, 5, 15, 40)))])
+        run, size = FullScreen.run, self.size
+
+        def pressing(stepping: FullScreen) -> str:
+            stepping.application.after_render += lambda _: self.press(stepping, keys)
+            return str(run(stepping))
+
+        with (
+            mock.patch.object(stepper_app, "compose", self.looked_at(stepper_app.compose)),
+            mock.patch.object(browser_app, "compose", self.looked_at(browser_app.compose)),
+            mock.patch.object(FullScreen, "run", pressing),
+        ):
+            shown = super().stepped(outcome, step)
+        self.size = size
+        return shown
+
+    def key(self) -> str | tuple[int, int]:
+        """A key, or a size to which the window changes."""
+        kinds: tuple[Any, ...] = (SIZES, UNKNOWN, ALL_KEYS, LOOKING, [f"{self.random.randint(0, 300)}]"])
+        (chosen,) = self.random.choices(kinds, (6, 6, 38, 45, 5))
+        return self.random.choice(chosen)
+
+    def press(self, stepping: FullScreen, keys: Iterator[str | tuple[int, int]]) -> None:
+        """The next key, now that the screen after the last one is drawn."""
+        self.watch.look_at_time(f"{self.watch.line[:100]}, a key")
+        stepper: Any = stepping.model
+        if stepper.message[1].startswith(tuple(f"no programs: {name}" for name in INTERNAL)):
+            self.watch.violation(f"in the stepper: {stepper.message[1]}")
+        if stepper.question is not None and self.random.random() < 0.9:
+            words = self.random.choice((*ANSWERS, *(self.generated.one(w) for w in ("condition", "of_moment", "name"))))
+            key: str | tuple[int, int] = words[:1] if stepper.question.single else words + "\r"
+        else:
+            key = next(keys, "\x03")
+        self.report.keys += 1
+        if isinstance(key, tuple):
+            self.size = Size(rows=key[1], columns=key[0])
+            stepping.application._on_resize()
+        else:
+            self.keyboard.send_text(key.encode("utf-8", "replace").decode())
+
+    def looked_at(self, compose: Callable[[Any, int, int], list[Line]]) -> Callable[[Any, int, int], list[Line]]:
+        """``compose``, whose screens must fit."""
+
+        def composed(model: Any, columns: int, rows: int) -> list[Line]:
+            lines = compose(model, columns, rows)
+            if len(lines) != max(rows, 1) or max(map(width_of, lines)) > max(columns, 1):
+                self.watch.violation(f"the screen does not fit {columns}x{rows}")
+            if any(ord(c) < 32 or 127 <= ord(c) < 160 for each in lines for _, piece in each for c in piece):
+                self.watch.violation("a control character on the screen")
+            return lines
+
+        return composed
 
     def check(self) -> None:
-        """Whether everything is where it should be."""
         # the bell rings where an answer's text has nothing to delete
         if (at := self.printed.printed().find("\x1b")) >= 0:
             self.watch.violation(f"an escape code reached the terminal: {self.printed.printed()[at : at + 60]!r}")
@@ -190,52 +261,76 @@ class Fuzzed(App):
         self.watch.after()
 
 
-def type_into_prompt(count: int, seed: int, report: Report, alarm: Alarm) -> None:
-    """``count`` generated lines, typed at the prompt."""
+LAST = "from minijax import grad as _grad, numpy as _jnp\nfloat(_grad(_jnp.sin)(0.0))"
+
+
+def lines_of(count: int, seed: int) -> Iterator[str]:
+    yield from SETUP
     generated = Lines(seed)
+    for _ in range(count - len(SETUP)):
+        yield generated.line()
 
-    def lines() -> Iterator[str]:
-        yield from SETUP
-        for _ in range(count - len(SETUP)):
-            yield generated.line()
 
+def type_into_prompt(count: int, seed: int, report: Report, alarm: Alarm) -> None:
     session = batch.new_session({})
     with create_pipe_input() as keyboard:
-        app = Fuzzed(session, keyboard, lines(), report, alarm, seed)
+        app = Fuzzed(session, keyboard, lines_of(count, seed), report, alarm, seed)
         try:
             before = report.lines
             code = app.run()
             if code != 0 or report.lines < before + count:
-                report.violation(app.current, f"the session ended with {code}")
+                report.violation(app.watch.line, f"the session ended with {code}")
         except BaseException:
-            report.violation(app.current, f"the session died\n{traceback.format_exc()}")
+            report.violation(app.watch.line, f"the session died\n{traceback.format_exc()}")
         alarm.off()
     session.run_line("%pop --all")
-    after = session.run_line("from minijax import grad as _grad, numpy as _jnp\nfloat(_grad(_jnp.sin)(0.0))")
+    after = session.run_line(LAST)
     if after.value != 1.0:
         report.violation("", f"at the end, the gradient of sin at 0 is {after.value} {after.error!r}")
 
 
 def type_into_ipython(count: int, seed: int, report: Report, alarm: Alarm) -> None:
-    """``count`` generated lines, run as cells."""
-    generated = Lines(seed)
-    with Notebook(report) as notebook:
-        for line in (*SETUP, *(generated.line() for _ in range(count - len(SETUP)))):
-            alarm.set(line)
-            try:
-                notebook.run(line)
-            except BaseException as error:
-                # else IPython's own: a line too deep to be compiled
-                if any(errors.is_own_file(each.filename) for each in traceback.extract_tb(error.__traceback__)):
-                    report.violation(line, f"IPython let it through\n{traceback.format_exc()}")
-            alarm.off()
-        notebook.end()
+    InteractiveShell.clear_instance()
+    # its history would be a file, and a thread
+    shell: Any = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+    shell.run_line_magic("load_ext", "minijax")
+    shell.run_cell("%panels on")
+    # IPython shows lines around each frame, which takes most of the time of an error
+    shell.run_line_magic("xmode", "Plain")
+    shell.user_ns.update(initial_names())
+    watch = Watch(report, shell.magics_manager.registry["MinijaxMagics"].session)
+    for line in lines_of(count, seed):
+        report.kinds["in IPython"] += 1
+        alarm.set(line)
+        watch.before(line)
+        name = line.lstrip("%").split()[0] if line.startswith("%") and line.strip("% \n") else ""
+        if name in COMMANDS:
+            line = line.replace(name, magic_name(COMMANDS[name]), 1)
+        try:
+            with capture_output():
+                done = shell.run_cell(line, store_history=True)
+            if (error := done.error_before_exec or done.error_in_exec) is not None:
+                watch.failed(error)
+            watch.after()
+        except BaseException as error:
+            # else IPython's own: a line too deep to be compiled
+            if any(errors.is_own_file(each.filename) for each in traceback.extract_tb(error.__traceback__)):
+                report.violation(line, f"IPython let it through\n{traceback.format_exc()}")
+        alarm.off()
+    # in the history too: IPython looks at the last cell there for a semicolon, and that may be one without an end
+    with capture_output():
+        shell.run_cell("%pop --all", store_history=True)
+        done = shell.run_cell(LAST, store_history=True)
+    if done.result != 1.0:
+        report.violation("", f"at the end, the gradient of sin at 0 is {done.result!r} in IPython")
+    shell.run_line_magic("unload_ext", "minijax")
+    InteractiveShell.clear_instance()
 
 
 def fuzz(count: int, seed: int) -> Report:
     """Type ``count`` lines in all, in sessions with the seeds ``seed``, ``seed + 1``, and so on."""
     report = Report()
-    here, began, cpu = os.getcwd(), time.monotonic(), time.process_time()
+    here = os.getcwd()
     excluded = (*errors._excluded, *files_of_the_caller())
     alarm = Alarm(report)
     try:
@@ -262,7 +357,6 @@ def fuzz(count: int, seed: int) -> Report:
         alarm.close()
         errors._is_user.clear()
         os.chdir(here)
-    report.seconds, report.cpu = time.monotonic() - began, time.process_time() - cpu
     return report
 
 
@@ -271,14 +365,11 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.repl.fuzz", description=__doc__)
     parser.add_argument("--lines", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--told", action="store_true", help="also list what commands said of mistakes")
     options = parser.parse_args(argv)
-    # of XLA, which has not begun: some lines are about programs on a mesh
+    # XLA reads it when it starts: some lines are about programs on a mesh
     os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
     report = fuzz(options.lines, options.seed)
     print(report.text())
-    if options.told:
-        print(*report.told.values(), sep="\n")
     return 1 if report.violations else 0
 
 

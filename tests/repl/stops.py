@@ -56,7 +56,7 @@ def stopped(stop: Stop, namespace: Mapping[str, Any] | None = None) -> Stepper:
     session = batch.new_session({})
     session.namespace.update(namespace or {})
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(errors, "_excluded", (*errors._excluded, *_files_of_the_caller()))
+        patched.setattr(errors, "_excluded", (*errors._excluded, *files_of_the_caller()))
         errors._is_user.clear()
         for code in stop.inputs:
             outcome = session.run_line(code)
@@ -70,7 +70,7 @@ def stopped(stop: Stop, namespace: Mapping[str, Any] | None = None) -> Stepper:
     return stepper
 
 
-def _files_of_the_caller() -> set[str]:
+def files_of_the_caller() -> set[str]:
     """The files of all functions that are at work, a worker's ``<string>`` among them."""
     frame: FrameType | None = sys._getframe(1)
     files: set[str] = set()
