@@ -18,6 +18,13 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 PROMPT = re.compile(r"in \[\d+\]: ")
+# The product's program, but for the clock: times would change where lines break.
+STEADY = (
+    "-c",
+    "import sys; from minijax.tools.documents import words\n"
+    "words.seconds_text.__code__ = (lambda seconds: '1.0 ms').__code__\n"
+    "from minijax.repl.__main__ import main; sys.exit(main(sys.argv[1:]))",
+)
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>78])")
 
 
@@ -101,6 +108,7 @@ class Terminal:
         environment |= {"TERM": "xterm-256color", **(env or {})}
         self.raw = ""
         self.closed = False
+        self.number = 0  # of the last prompt that was waited for
         self.screen = Screen(columns, rows, history=5000, ratio=1)
         self.stream = pyte.Stream(self.screen)
         self.process = pexpect.spawn(
@@ -191,12 +199,22 @@ class Terminal:
     def wait_for_prompt(self, number: int) -> None:
         """Until the prompt ``in [number]:``, or ``in [number] jvp:1 ›``, is on the screen."""
         self.wait_for(f"in [{number}]")
+        self.number = number
         self.pump(0.1)
 
     def type(self, line: str, number: int) -> None:
         """Type a line; until the prompt of ``number`` comes."""
         self.send(line + "\r")
         self.wait_for_prompt(number)
+
+    def enter(self, line: str = "") -> str:
+        """Type a line and wait for the next prompt; the screen from the line on."""
+        self.type(line, self.number + 1)
+        return self.since(self.number - 1)
+
+    def since(self, number: int) -> str:
+        """What is shown from a prompt on."""
+        return self.text().rpartition(f"in [{number}]")[2]
 
     def leave(self) -> int:
         """Ctrl-D; the exit code."""

@@ -74,8 +74,12 @@ def test_programs_of_real_jax_are_watched():
     lines = real_jax.GOOD
     found, _ = objects(given="".join(f"{line}\n" for line, _ in lines))
     assert len(found) == len(lines)
-    wrong = [(each["input"], said) for each, (_, expected) in zip(found, lines, strict=True) for said in expected
-             if said not in " ".join(each["shown"].split())]
+    wrong = [
+        (each["input"], said)
+        for each, (_, expected) in zip(found, lines, strict=True)
+        for said in expected
+        if said not in " ".join(each["shown"].split())
+    ]
     assert not wrong
 
 

@@ -25,18 +25,12 @@ MLP = (
 )
 NAN = (
     NUMPY,
-    "def distance(p, q):\n"
-    "    d = p - q\n"
-    "    squared = jnp.sum(d * d)\n"
-    "    return jnp.sqrt(squared)",
+    "def distance(p, q):\n    d = p - q\n    squared = jnp.sum(d * d)\n    return jnp.sqrt(squared)",
     "p, q = jnp.array([1., 2.]), jnp.array([1., 2.])",
 )
 ERROR = (
     NUMPY,
-    "def score(w, x):\n"
-    "    hidden = jnp.tanh(x * w)\n"
-    "    weights = jnp.ones(4)\n"
-    "    return jnp.sum(hidden @ weights)",
+    "def score(w, x):\n    hidden = jnp.tanh(x * w)\n    weights = jnp.ones(4)\n    return jnp.sum(hidden @ weights)",
     "w, xs = jnp.ones(3), jnp.arange(6.).reshape(2, 3)",
 )
 RETRACE = (
@@ -48,9 +42,7 @@ RETRACE = (
 STOPS = {
     "mlp_gradient": Stop(MLP, "%step grad(loss)(params, x, y)", to("done linearize:1 h = tanh"), "values"),
     "nan_backward": Stop(NAN, "%step grad(distance)(p, q)", to("linear part", "nan, nan"), "jaxpr"),
-    "error_in_vmap_of_grad": Stop(
-        ERROR, "%step vmap(grad(score), (None, 0))(w, xs)", lambda stepper: None, "values"
-    ),
+    "error_in_vmap_of_grad": Stop(ERROR, "%step vmap(grad(score), (None, 0))(w, xs)", lambda stepper: None, "values"),
     "retrace": Stop(RETRACE, "%step scaled(jnp.ones(4))", to("miss")),
 }
 

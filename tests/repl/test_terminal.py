@@ -1,148 +1,301 @@
-"""The program in a real pseudo-terminal: a session as a person would have it."""
+"""The program in a real pseudo-terminal: one session for what can share one, and starts of their own for its end."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
-from collections.abc import Iterator
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.repl.screen import Terminal
+from tests.repl.screen import STEADY, Terminal
+
+ENTER, CTRL_C, CTRL_Z = "\r", "\x03", "\x1a"
+SCRIPT = "def f(x): return x * start\nstart = 40\nf(undefined)\nstart = 1\n"
+
+
+def modes(terminal: Terminal) -> list[object]:
+    """The settings of the terminal's line discipline, but for its characters' timing."""
+    return termios.tcgetattr(terminal.process.child_fd)[:4]
+
+
+def is_undone(terminal: Terminal) -> bool:
+    """Whether bracketed paste and a hidden cursor were undone, and the alternate screen left."""
+    pairs = (("\x1b[?2004h", "\x1b[?2004l"), ("\x1b[?25l", "\x1b[?25h"), ("\x1b[?1049h", "\x1b[?1049l"))
+    return all(terminal.raw.rfind(on) <= terminal.raw.rfind(off) for on, off in pairs)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    """``minijax-repl -i script.py`` without colours; its last prompt is empty between tests."""
+    folder = tmp_path_factory.mktemp("terminal")
+    (folder / "script.py").write_text(SCRIPT)
+    env = {"XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "NO_COLOR": "1"}
+    terminal = Terminal("-i", str(folder / "script.py"), env=env, rows=60)
+    before = modes(terminal)
+    terminal.wait_for_prompt(4)  # the script stopped at the error
+    yield terminal
+    assert terminal.leave() == 0
+    assert before[3] & termios.ECHO and is_undone(terminal)
+    assert not any(f"\x1b[0;{code}m" in terminal.raw for code in range(30, 38))
+    history = folder / "minijax" / "history"
+    assert history.stat().st_mode & 0o777 == 0o600
+    assert len([json.loads(line) for line in history.read_text().splitlines()]) > 0
 
 
 @pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    program = Terminal(env={"XDG_STATE_HOME": str(tmp_path)})
-    yield program
-    program.process.close(force=True)
+def terminal(shared: Terminal) -> Iterator[Terminal]:
+    yield shared
+    assert "(0, 42)" in shared.enter("minijax.core.trace.stack_depth(), 6 * 7")
 
 
-def test_a_session(terminal: Terminal, tmp_path: Path):
-    terminal.wait_for_prompt(1)
-    assert "minijax 0." in terminal.lines()[0] and "Ctrl-D leaves" in terminal.lines()[1]
-    terminal.type("def f(x): return sin(x) * 2. - x", 2)
-    terminal.type("grad(f)(3.)", 3)
-    shown = terminal.text()
-    assert "out[2]: Array(-2.979985, dtype=float32, weak_type=True)" in shown
-    assert " stack    eval ▸ linearize:1" in shown
-    assert "deepest; 2 levels" in shown
-    assert " jaxpr    linear part of f · 3 equations" in shown
-    terminal.type("jit(f)(3.)", 4)
-    shown = terminal.text()
-    assert " hlo      3 StableHLO ops → 1 fusion" in shown
-    assert " cache    miss f: first call" in shown
-    assert "compile" in shown and "run" in shown
-    terminal.type("jit(f)(4.)", 5)
-    assert " cache    hit f" in terminal.text()
-    terminal.type("%grad f(3.) --check", 6)
-    assert "agrees with finite differences" in terminal.text()
-    # an input in several lines, with the indentation typed by the program
-    terminal.send("def g(x):\r")
-    terminal.wait_for("   ...:")
-    terminal.send("return f(x) ** 2\r\r")
-    terminal.wait_for_prompt(7)
-    terminal.type("vmap(grad(g))(jnp.arange(3.))", 8)
-    assert "eval ▸ vmap:1 ▸ linearize:2" in terminal.text()
-    # colour: the jaxpr's primitives are bold blue, and the prompt is coloured
-    assert "\x1b[0;34;1m" in terminal.raw or "\x1b[0;1;34m" in terminal.raw
-    assert terminal.leave() == 0
-    history = tmp_path / "minijax" / "history"
-    assert history.stat().st_mode & 0o777 == 0o600
-    kept = [json.loads(line) for line in history.read_text().splitlines()]
-    assert kept[:2] == ["def f(x): return sin(x) * 2. - x", "grad(f)(3.)"] and len(kept) == 7
+def test_the_names_of_a_file_and_a_line_with_its_panels(terminal: Terminal):
+    assert "NameError: name 'undefined' is not defined" in terminal.text()
+    assert f"out[{terminal.number}]: 84" in terminal.enter("f(2) + 4")
+    shown = terminal.enter("jit(grad(lambda x: sin(x) * x))(2.)")
+    assert "eval ▸ jit:1 ▸ linearize:2" in shown and "cache    miss" in shown
+    terminal.resize(40, 60)
+    assert " stack    eval ▸ linearize:1" in terminal.enter("grad(sin)(1.)")
+    terminal.resize(80, 60)
 
 
-def test_ctrl_c_interrupts_and_loses_nothing(terminal: Terminal):
-    terminal.wait_for_prompt(1)
-    terminal.type("kept = 42", 2)
-    terminal.type("def spin(n=[1]):\rwhile True: n and print('at work', n.pop())\r\r", 3)
-    terminal.send("half typed \x03")
-    terminal.wait_for_last("in [3]:")
-    # in plain evaluation
-    terminal.send("spin()\r")
-    terminal.wait_for("\nat work 1")
-    terminal.send("\x03")
-    terminal.wait_for("interrupted at <minijax-2>:2")
-    terminal.wait_for_prompt(4)
-    # inside transformations
-    terminal.type("def slow(x):\rprint('begun')\rwhile True: x = sin(x)\r\r", 5)
-    terminal.send("jit(grad(slow))(1.)\r")
-    terminal.wait_for("\nbegun")
-    terminal.send("\x03")
-    terminal.wait_for_prompt(6)
-    # while printing
-    terminal.send("for i in range(10**7): print(i)\r")
-    terminal.wait_for("\n1000")
-    terminal.send("\x03")
-    terminal.wait_for("in [7]:")
-    terminal.type("kept, float(grad(sin)(0.))", 8)
-    assert "out[7]: (42, 1.0)" in terminal.text()
-    assert terminal.leave() == 0
-
-
-def test_completion_validation_and_suspension_of_a_line(terminal: Terminal):
-    terminal.wait_for_prompt(1)
+def test_completion_validation_and_suggestion(terminal: Terminal):
+    number = terminal.number
     terminal.send("jnp.linsp\t")
     terminal.wait_for("jnp.linspace")
-    terminal.send("\x03%linea\t")
-    terminal.wait_for("%linearize")
-    terminal.send("\x03x = )\r")
+    terminal.send(CTRL_C + "x = )\r")
     terminal.wait_for("unmatched ')'")
-    terminal.send("\x03")
-    terminal.type("6 * 7", 2)
-    assert "out[1]: 42" in terminal.text()
+    terminal.send(CTRL_C)
+    terminal.enter("10 * 7")
     # what was typed before is offered in grey and taken with the right arrow
-    terminal.send("6 ")
-    terminal.wait_for("in [2]: 6 * 7")
-    terminal.send("\x1b[C + 1\r")
-    terminal.wait_for("out[2]: 43")
-    assert terminal.leave() == 0
+    terminal.send("10 ")
+    terminal.wait_for(f"in [{number + 1}]: 10 * 7")
+    assert f"out[{number + 1}]: 71" in terminal.enter("\x1b[C + 1")
 
 
-def test_resizing_and_a_narrow_screen(tmp_path: Path):
-    terminal = Terminal(columns=40, rows=24, env={"XDG_STATE_HOME": str(tmp_path)})
+SPIN = {
+    "evaluation": "while True: print('at' + ' work') if not shown else shown.append(1)",
+    "transformations": "jit(grad(slow))(1.)",
+    "printing": "for i in range(10**7): print('at work', i)",
+}
+
+
+@pytest.mark.parametrize("where", SPIN)
+def test_ctrl_c_interrupts_and_loses_nothing(terminal: Terminal, where: str):
+    terminal.enter("kept = 42; shown = []")
+    terminal.enter("def slow(x):\rprint('at' + ' work')\rwhile True: x = sin(x)\r\r")
+    terminal.send("half typed " + CTRL_C)
+    seen = terminal.text().count("at work")
+    terminal.send(SPIN[where] + ENTER * (2 if ":" in SPIN[where] else 1))
+    end = time.monotonic() + 30
+    while terminal.text().count("at work") <= seen + (where == "printing") * 20:
+        assert time.monotonic() < end, terminal.text()
+        terminal.pump(0.05)
+    terminal.send(CTRL_C + CTRL_C)
+    terminal.wait_for_prompt(terminal.number + 1)
+    assert "(42, 1.0)" in terminal.enter("kept, float(grad(sin)(0.))")
+
+
+def test_ctrl_c_during_compilation(terminal: Terminal):
+    """XLA needs many seconds for this program and looks at no signal; the prompt is back while it goes on."""
+    terminal.enter("def big(x):\rfor i in range(30000): x = sin(x) * (1.0 + i)\rreturn x\r\r")
+    terminal.enter("low = jit(big).lower(1.)")
+    terminal.enter("from minijax.backend import pjrt; from minijax.repl import interruptible")
+    said = "lambda work: interruptible.elsewhere(lambda: (print('at' + ' compiling'), work())[1])"
+    terminal.enter(f"pjrt.run_elsewhere = {said}")  # when XLA's thread is there
+    terminal.send("low.compile()\r")
+    terminal.wait_for("at compiling")
+    terminal.send(CTRL_C)
+    terminal.wait_for_prompt(terminal.number + 1)
+    assert "interrupted at <minijax-" in terminal.since(terminal.number - 1)
+    terminal.enter("pjrt.run_elsewhere = interruptible.elsewhere")
+    assert "(1.0, 1.0, True)" in terminal.enter("float(grad(sin)(0.)), float(jit(cos)(0.)), interruptible.abandoned()")
+
+
+def test_ctrl_c_keeps_a_recording(terminal: Terminal):
+    """The stepper opens on what was recorded until then; bare %step opens it again."""
+    loop = "x = sin(x)\rif x < 0.1 and not told: told.append(print('at' + ' recording'))"
+    terminal.enter(f"def slow(x):\rwhile True:\r{loop}\r\r")
+    terminal.enter("told = []")
+    terminal.send("%step grad(slow)(1.)\r")
+    terminal.wait_for("at recording")
+    terminal.send(CTRL_C + CTRL_C)
+    terminal.wait_for("recorded until then")
+    terminal.wait_for("▶")  # the program's lines are drawn below that
+    assert terminal.screen.alternate and "KeyboardInterrupt" in terminal.text()
+    terminal.send("q")
+    terminal.wait_for_prompt(terminal.number + 1)
+    terminal.send("%step\r")
+    terminal.wait_for("1 tree")
+    assert terminal.screen.alternate
+    terminal.send("q")
+    terminal.wait_for_prompt(terminal.number + 1)
+
+
+def test_debuggers_start_in_the_users_frame(terminal: Terminal):
+    """%debug after an error, breakpoint() while a function is traced, and pdb.pm()."""
+    terminal.enter("def clash(x):\ry = sin(x)\rif flag: breakpoint()\rreturn y @ jnp.ones(7)\r\r")
+    assert "%debug: its frame" in terminal.enter("flag = False; vmap(jit(clash))(jnp.ones((3, 4)))")
+    for line in ("%debug", "import pdb; pdb.pm()", "flag = True; jit(clash)(jnp.ones(4))"):
+        number = terminal.number
+        terminal.send(line + ENTER)
+        terminal.wait_for(f"in [{number}]: {line}")
+        terminal.wait_for_last("(Pdb)")
+        assert "-> return y @ jnp.ones(7)" in terminal.since(number)
+        terminal.send(f"p 'y is', y.shape, {number}\r")
+        terminal.wait_for(f"('y is', (4,), {number})")
+        terminal.send("q\r")
+        terminal.wait_for_prompt(number + 1)
+
+
+def test_ctrl_c_right_after_enter(terminal: Terminal):
+    """The terminal still makes a key of it, which the prompt reads together with Enter."""
+    terminal.send("while True: pass\rlost" + CTRL_C)
+    terminal.wait_for("interrupted before it ran")
+    assert f"out[{terminal.number}]: 63" in terminal.enter("7 * 9")
+
+
+# --- sessions of their own ----------------------------------------------------------------------------------
+
+
+SESSION = (
+    "def f(x): return sin(x) * 2. - x",
+    "grad(f)(3.)",
+    "jit(f)(3.)",
+    "jit(f)(jnp.arange(3.))",
+    "jit(f)(4.)",
+    "%push jvp x=3. dx=1.",
+    "y = sin(x)",
+    "%push jaxpr z=f32[3]",
+    "%pop z * y",
+    "%pop y",
+    "vmap(grad(f))(jnp.arange(3.))",
+    "grad(lambda x: sin(f(x)) * 'text')(1.)",
+    "f(1., 2.)",
+    "jnp.arange(40.)",
+    "x = 5",
+    "%panels jaxpr time",
+    "grad(f)(1.)",
+)
+# After this many inputs the terminal is made wider.
+RESIZED, WIDER = 14, 100
+
+
+def test_the_mock_session(tmp_path: Path, golden: Callable[[str, str], None]):
+    env = {"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "JAX_NUM_CPU_DEVICES": "1"}
+    terminal = Terminal(columns=40, rows=200, env=env, program=STEADY)
     terminal.wait_for_prompt(1)
-    terminal.type("jit(grad(lambda x: sin(x) * x))(2.)", 2)
-    assert " stack    eval ▸ jit:1" in terminal.text()
-    terminal.resize(100, 30)
-    terminal.type("grad(sin)(1.)", 3)
-    assert "deepest; 2 levels" in terminal.text()
+    screens = []
+    for number, line in enumerate(SESSION, 1):
+        if number == RESIZED:
+            screens.append(terminal.text())
+            terminal.resize(WIDER, 200)
+        terminal.enter(line)
+    # the keys: a panel of the last line in full, folded away, and all of them
+    for key, said in (("\x1bOS", "F4 again folds it away"), ("\x1bOS", "jaxpr: folded away"), ("\x1bOQ", "panels off")):
+        terminal.send(key)
+        terminal.wait_for(said)
+    terminal.wait_for_last(f"in [{len(SESSION) + 1}]:")
+    # what was on the screen before the change is cut by the stand-in for a terminal: it is in the first screen
+    begin = f"in [{RESIZED}]"
+    screens.append(begin + terminal.text().partition(begin)[2])
+    assert "\x1b[0;34;1m" in terminal.raw or "\x1b[0;1;34m" in terminal.raw  # primitives are bold blue
     assert terminal.leave() == 0
+    # versions without their digits, and as wide
+    shown = re.sub(r"(?<=jax )\d+\.\d+\.\d+", lambda found: "x" * len(found[0]), "\n".join(screens))
+    golden("screens/session_40.txt", shown)
 
 
-def test_i_goes_on_with_a_prompt_that_has_the_names_of_a_file(tmp_path: Path):
-    path = tmp_path / "script.py"
-    path.write_text("def f(x): return x * start\nstart = 40\nf(undefined)\nstart = 1\n")
-    terminal = Terminal("-i", str(path), env={"XDG_STATE_HOME": str(tmp_path)})
-    terminal.wait_for_prompt(4)  # it stopped at the error
-    assert "NameError: name 'undefined' is not defined" in terminal.text()
-    terminal.type("f(2) + 4", 5)
-    assert "out[4]: 84" in terminal.text()
-    assert terminal.leave() == 0
+def until_jaxlib_is_loaded(terminal: Terminal) -> None:
+    """While nobody types: until the program has a library of jaxlib's in its memory."""
+    maps = Path(f"/proc/{terminal.process.pid}/maps")
+    end = time.monotonic() + 60
+    while "/jaxlib/" not in maps.read_text():
+        assert time.monotonic() < end, f"jaxlib is not loaded within a minute:\n{terminal.text()}"
+        terminal.pump(0.02)
 
 
-def test_colours_can_be_turned_off(tmp_path: Path):
-    for arguments, env in ((["--color", "never"], {}), ([], {"NO_COLOR": "1"})):
-        terminal = Terminal(*arguments, env={"XDG_STATE_HOME": str(tmp_path), **env})
-        terminal.wait_for_prompt(1)
-        terminal.type("make_jaxpr(sin)(1.)", 2)
-        assert "{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }" in terminal.text()
-        for code in range(30, 38):
-            assert f"\x1b[0;{code}m" not in terminal.raw
-        assert terminal.leave() == 0
-
-
-def test_a_hangup_leaves_nothing_running(terminal: Terminal):
+@pytest.mark.parametrize(
+    ("number", "moment"), [(signal.SIGTERM, "prompt"), (signal.SIGHUP, "running"), (signal.SIGTERM, "stepping")]
+)
+def test_killed_by_a_signal_it_gives_the_terminal_back(tmp_path: Path, number: signal.Signals, moment: str):
+    terminal = Terminal(env={"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)})
+    before = modes(terminal)  # the program has not come so far yet
     terminal.wait_for_prompt(1)
-    terminal.process.kill(signal.SIGHUP)
+    assert modes(terminal) != before
+    if moment == "prompt":
+        # the compiler's modules are loaded while nobody types; nothing has been decided about devices
+        until_jaxlib_is_loaded(terminal)
+        assert "[True, False]" in terminal.enter("import sys; [name in sys.modules for name in ('jaxlib', 'jax')]")
+        assert "out[2]: True" in terminal.enter("from minijax.backend import client; client.started() is None")
+    elif moment == "running":
+        terminal.send("print('at' + ' work')\x1b\rwhile True: pass\r\r")
+        terminal.wait_for("at work")
+    else:
+        terminal.send("%step sin(3.)\r")
+        terminal.wait_for("? keys")
+    terminal.process.kill(number)
     terminal.until_end()
+    assert (terminal.process.signalstatus or terminal.process.exitstatus) is not None
+    assert modes(terminal) == before and is_undone(terminal)
+    assert not terminal.screen.alternate and not terminal.screen.cursor.hidden
+    assert "Traceback" not in terminal.text()
 
 
-def test_leaks_are_traced_to_names_of_this_session(terminal: Terminal):
-    terminal.wait_for_prompt(1)
-    terminal.type("kept = []", 2)
-    terminal.type("jit(lambda x: kept.append(x) or x)(1.)", 3)
-    terminal.type("%leaks", 4)
-    assert "held by  global kept → [0]" in terminal.text()
+def test_suspended_and_resumed_under_a_shell(tmp_path: Path):
+    """Ctrl-Z at the prompt, in the stepper and while something runs; ``fg`` brings the session back."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "minijax").mkdir()
+    (tmp_path / "minijax" / "config.toml").write_text("warm = false\n")
+    env = {"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "PIPE": str(pipe), "PS1": "shell> "}
+    shell = ("-c", "import os; os.execvp('bash', ['bash', '--norc', '--noprofile', '-i'])")
+    terminal = Terminal(program=shell, env=env)
+
+    def suspend_and_resume() -> None:
+        stopped = terminal.text().count("Stopped")
+        terminal.send(CTRL_Z)
+        end = time.monotonic() + 30
+        while terminal.text().count("Stopped") == stopped or not terminal.text().endswith("shell>"):
+            assert time.monotonic() < end, terminal.text()
+            terminal.pump(0.05)
+        assert not terminal.screen.alternate and not terminal.screen.cursor.hidden
+        # a command of the shell has its terminal line by line, as before
+        terminal.send("[[ $(stty -a) == *' icanon'* ]] && fg\r")
+
+    try:
+        terminal.wait_for("shell>")
+        terminal.send(f"{sys.executable} -m minijax.repl --color never\r")
+        terminal.wait_for_prompt(1)
+        suspend_and_resume()
+        terminal.settle(-1)
+        terminal.enter("kept = 6 * 7")
+        terminal.send("%step sin(3.)\r")
+        terminal.wait_for("? keys")
+        terminal.send("g")
+        terminal.settle(-1)
+        screen = terminal.screen.display
+        suspend_and_resume()
+        terminal.wait_for("? keys")
+        terminal.settle(-1)
+        assert terminal.screen.display == screen
+        terminal.send("q")
+        terminal.wait_for_prompt(3)
+        # while something runs, here until somebody writes to the pipe, it is the terminal's own key
+        terminal.send("import os; print('at' + ' work', flush=True); open(os.environ['PIPE']).close(); kept\r")
+        terminal.wait_for("at work")
+        suspend_and_resume()
+        writer = os.open(pipe, os.O_RDWR)  # which waits for no reader
+        terminal.wait_for("out[3]: 42")
+        os.close(writer)
+        terminal.wait_for_prompt(4)
+        terminal.send("\x04")
+        terminal.wait_for_last("shell>")
+    finally:
+        terminal.process.close(force=True)
