@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from tests.repl.test_batch import repl
-from tests.tools.lines import real_jax
 
 FIELDS = {"format", "number", "input", "value", "shown", "printed", "error", "panels"}
 
@@ -49,13 +46,6 @@ def test_nothing_else_reaches_standard_output():
     assert [each["printed"] for each in found] == ["", "", "", "text", "é\ud800\n"]
 
 
-def test_code_stops_at_the_first_error_and_leaving_is_said():
-    found, code = objects("-c", "1 / 0\n2")
-    assert len(found) == 1 and code == 1
-    found, code = objects("-c", "x = 1\nexit(3)\n2")
-    assert len(found) == 2 and code == 3 and found[1]["leaving"] == 3
-
-
 def test_odd_values():
     code = "class Bad:\n    def __repr__(self): raise ValueError('no')\n\nBad()\nfloat('nan')\nprint('x' * 2_000_000)\n"
     found, exit_code = objects(given=code)
@@ -63,24 +53,6 @@ def test_odd_values():
     assert found[1]["error"]["type"] == "ValueError"
     assert found[2]["value"] == "nan"
     assert len(found[3]["printed"]) == 1_000_000 and found[3]["printed_cut"] is True
-
-
-@pytest.mark.parametrize("given", ["", "\n\n", "# nothing"])
-def test_nothing_in_nothing_out(given: str):
-    assert objects(given=given) == ([], 0)
-
-
-def test_programs_of_real_jax_are_watched():
-    lines = real_jax.GOOD
-    found, _ = objects(given="".join(f"{line}\n" for line, _ in lines))
-    assert len(found) == len(lines)
-    wrong = [
-        (each["input"], said)
-        for each, (_, expected) in zip(found, lines, strict=True)
-        for said in expected
-        if said not in " ".join(each["shown"].split())
-    ]
-    assert not wrong
 
 
 def test_values_are_data_for_programs():
