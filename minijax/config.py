@@ -58,7 +58,6 @@ class ConfigValues(NamedTuple):
 # A staged program can depend on these. The others only choose what is shown, forbidden or logged.
 _TRACED = 11
 _TRACE_FIELDS = ConfigValues._fields[:_TRACED]
-_CONTEXT_MESH = _TRACE_FIELDS.index("context_mesh")
 
 
 class TraceKey:
@@ -73,9 +72,7 @@ class TraceKey:
         self.values = values
 
     def __repr__(self) -> str:
-        return "TraceKey({})".format(
-            ", ".join(f"{n}={v!r}" for n, v in zip(_TRACE_FIELDS, self.values, strict=True))
-        )
+        return "TraceKey({})".format(", ".join(f"{n}={v!r}" for n, v in zip(_TRACE_FIELDS, self.values, strict=True)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _intern_key, (self.values,)
@@ -173,123 +170,109 @@ def _thread_values() -> ConfigValues:
     return state.values
 
 
+def _current() -> ConfigValues:
+    """The values in force in this thread. Hot readers write it out."""
+    return _thread_values() if _override_count else _values
+
+
 def x64_enabled() -> bool:
     """Whether 64-bit types are enabled in this thread. About 40 ns when no thread has an override."""
-    if _override_count:
-        return _thread_values()[0]
-    return _values[0]
-
-
-def debug_nans_enabled() -> bool:
-    """Whether the results of operations are checked for NaNs in this thread."""
-    if _override_count:
-        return _thread_values()[1]
-    return _values[1]
+    return (_thread_values() if _override_count else _values).enable_x64
 
 
 def jit_disabled() -> bool:
     """Whether ``jit`` calls its function directly in this thread."""
-    if _override_count:
-        return _thread_values()[2]
-    return _values[2]
+    return (_thread_values() if _override_count else _values).disable_jit
 
 
 def matmul_precision() -> str | None:
     """The default precision of matrix products and convolutions in this thread; None: the platform's."""
-    if _override_count:
-        return _thread_values()[3]
-    return _values[3]
+    return (_thread_values() if _override_count else _values).default_matmul_precision
 
 
 def rank_promotion() -> str:
     """'allow', 'warn' or 'raise': what to do when NumPy broadcasting adds dimensions to an operand."""
-    if _override_count:
-        return _thread_values()[4]
-    return _values[4]
+    return (_thread_values() if _override_count else _values).numpy_rank_promotion
 
 
 def promotes_strictly() -> bool:
     """Whether implicit promotion between dtypes is an error in this thread (Python scalars are still promoted)."""
-    if _override_count:
-        return _thread_values()[5] == "strict"
-    return _values[5] == "strict"
+    return (_thread_values() if _override_count else _values).numpy_dtype_promotion == "strict"
 
 
 def direct_linearize_enabled() -> bool:
     """Whether reverse mode linearizes by one interpreter in this thread, instead of jvp over partial evaluation."""
-    if _override_count:
-        return _thread_values()[6]
-    return _values[6]
+    return (_thread_values() if _override_count else _values).use_direct_linearize
 
 
 def results_checked() -> bool:
     """Whether the results of operations are checked for NaNs or for infinities in this thread."""
-    values = _thread_values() if _override_count else _values
+    values = _current()
     return values.debug_nans or values.debug_infs
 
 
 def evaluated_singly() -> bool:
     """Whether this thread evaluates operations one by one, because results are checked or a mesh is set."""
-    values = _thread_values() if _override_count else _values
-    return values.debug_nans or values.debug_infs or values.context_mesh is not None
+    return results_checked() or _current().context_mesh is not None
 
 
 def default_prng() -> str:
     """The name of this thread's default implementation of random keys."""
-    return (_thread_values() if _override_count else _values).default_prng_impl
+    return _current().default_prng_impl
 
 
 def leaks_checked() -> bool:
     """Whether a transformation whose tracers outlive it is an error in this thread."""
-    return (_thread_values() if _override_count else _values).check_tracer_leaks
+    return _current().check_tracer_leaks
 
 
 def transfer_level(direction: str) -> str:
     """This thread's transfer guard for ``host_to_device``, ``device_to_device`` or ``device_to_host``."""
-    values = _thread_values() if _override_count else _values
+    values = _current()
     return getattr(values, f"transfer_guard_{direction}") or values.transfer_guard or "allow"
 
 
 def preferred_device() -> Any:
     """This thread's default device for programs with uncommitted arguments: a device, a platform's name, or None."""
-    return (_thread_values() if _override_count else _values).default_device
+    return _current().default_device
 
 
 def tracing_forbidden() -> bool:
     """Whether staging a function is an error in this thread."""
-    if _override_count:
-        return _thread_values().no_tracing
-    return _values.no_tracing
+    return _current().no_tracing
+
+
+def context_mesh() -> Any:
+    """The mesh that programs are staged for on this thread, None if none is set."""
+    return _current().context_mesh
 
 
 def trace_key() -> TraceKey:
     """A hashable object; two are equal if all settings that a staged program can depend on are equal."""
-    if _override_count:
-        state = _thread
-        if state.base is not _values:
-            _refresh(state)
-        return state.key
-    return _key
+    if not _override_count:
+        return _key
+    _thread_values()
+    return _thread.key
 
 
 # --- the settings themselves --------------------------------------------------------------------------------
 
 _TRUE_WORDS = ("y", "yes", "t", "true", "on", "1")
 _FALSE_WORDS = ("n", "no", "f", "false", "off", "0")
-_RANK_PROMOTIONS = ("allow", "warn", "raise")
-_DTYPE_PROMOTIONS = ("standard", "strict")
-_FILTERINGS = ("off", "tracebackhide", "remove_frames", "quiet_remove_frames", "auto")
 # The names are JAX's. The random functions of minijax implement threefry2x32 and rbg.
 _PRNGS = ("threefry2x32", "threefry4x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32")
 _PLATFORMS = ("cpu", "gpu", "cuda", "rocm", "tpu")
 _GUARDS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
-_PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32")
-# Products by an algorithm: see lax.DotAlgorithmPreset.
-_ALGORITHMS = (
+# Precisions, and products by an algorithm: see lax.DotAlgorithmPreset.
+_PRECISIONS = (
+    *("default", "high", "highest", "bfloat16", "tensorfloat32", "float32"),
     *("ANY_F8_ANY_F8_F32", "ANY_F8_ANY_F8_F32_FAST_ACCUM", "ANY_F8_ANY_F8_ANY", "ANY_F8_ANY_F8_ANY_FAST_ACCUM"),
     *("F16_F16_F16", "F16_F16_F32", "BF16_BF16_BF16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6"),
     *("BF16_BF16_F32_X9", "TF32_TF32_F32", "TF32_TF32_F32_X3", "F32_F32_F32", "F64_F64_F64"),
 )
+
+# A check returns the value of a setting for the value that a user gives, or raises ValueError.
+_Check = Callable[[str, Any], Any]
 
 
 def _check_bool(name: str, value: Any) -> bool:
@@ -309,39 +292,6 @@ def _check_partitionable(name: str, value: Any) -> bool:
             "before, call jax.random under jax.threefry_partitionable(False)."
         )
     return True
-
-
-def _check_word(name: str, value: Any, words: tuple[str, ...], none_allowed: bool = False) -> Any:
-    if value in words or (none_allowed and value is None):
-        return value
-    raise ValueError(
-        f"new enum value of {name} must be {'None or ' if none_allowed else ''}in {list(words)}, "
-        f"got {value!r} of type {type(value)}."
-    )
-
-
-def _check_rank_promotion(name: str, value: Any) -> str:
-    return _check_word(name, value, _RANK_PROMOTIONS)
-
-
-def _check_dtype_promotion(name: str, value: Any) -> str:
-    return _check_word(name, value, _DTYPE_PROMOTIONS)
-
-
-def _check_filtering(name: str, value: Any) -> str:
-    return _check_word(name, value, _FILTERINGS)
-
-
-def _check_precision(name: str, value: Any) -> str | None:
-    return _check_word(name, value, (*_PRECISIONS, *_ALGORITHMS), none_allowed=True)
-
-
-def _check_prng(name: str, value: Any) -> str:
-    return _check_word(name, value, _PRNGS)
-
-
-def _check_guard(name: str, value: Any) -> str | None:
-    return _check_word(name, value, _GUARDS, none_allowed=True)
 
 
 def _check_device(name: str, value: Any) -> Any:
@@ -374,7 +324,7 @@ def _check_count(name: str, value: Any) -> int | None:
     return value
 
 
-def _checks_type(what: str, *types: type) -> Callable[[str, Any], Any]:
+def _checks_type(what: str, *types: type) -> _Check:
     """A check that accepts None and values of these types; ``what`` describes them in the error."""
 
     def check(name: str, value: Any) -> Any:
@@ -385,23 +335,20 @@ def _checks_type(what: str, *types: type) -> Callable[[str, Any], Any]:
     return check
 
 
-def _path(text: str) -> str:
-    return text
+def _reads_number(number: type, what: str) -> Callable[[str], Any]:
+    """From the text of a number to the number; ``what`` describes it in the error."""
+
+    def read(text: str) -> Any:
+        try:
+            return number(text)
+        except ValueError:
+            raise ValueError(f"{what}, got {text!r}") from None
+
+    return read
 
 
-def _seconds(word: str) -> float:
-    try:
-        return float(word)
-    except ValueError:
-        raise ValueError(f"a number of seconds is needed, such as 0.5, got {word!r}") from None
-
-
-def _number(word: str) -> int:
-    """The number in the text ``word``."""
-    try:
-        return int(word)
-    except ValueError:
-        raise ValueError(f"a number is needed, such as 8, got {word!r}") from None
+_integer = _reads_number(int, "a number is needed, such as 8")
+_seconds = _reads_number(float, "a number of seconds is needed, such as 0.5")
 
 
 class _Override(contextlib.ContextDecorator):
@@ -447,11 +394,6 @@ class _Override(contextlib.ContextDecorator):
         _refresh(_thread)
 
 
-def context_mesh() -> Any:
-    """The mesh that programs are staged for on this thread, None if none is set."""
-    return trace_key().values[_CONTEXT_MESH]
-
-
 def set_context_mesh(mesh: Any) -> None:
     """Set the mesh that this thread stages programs for; None for no mesh."""
     state = _thread
@@ -479,8 +421,13 @@ def _count_mesh(change: int) -> None:
         _note("context_mesh", True, change)
 
 
+_SETTINGS: dict[str, Setting] = {}
+
+
 class Setting:
     """One setting. Calling it gives a context manager that sets it for the current thread.
+
+    ``words`` are what it takes. ``read`` makes a value of a text, such as one from the environment.
 
     Raises:
       ValueError: the new value is not one that the setting can take.
@@ -489,20 +436,17 @@ class Setting:
     def __init__(
         self,
         name: str,
-        check: Callable[[str, Any], Any],
         doc: str,
-        flag: bool = False,
-        words: tuple[str, ...] = (),
-        read: Callable[[str], Any] = str,
+        check: _Check = _check_bool,
+        words: tuple[str, ...] = ("on", "off"),
+        read: Callable[[str], Any] = str.lower,
     ):
         self.name = name
-        # the values that it takes besides True and False
         self.words = words
         self.check = check
-        self.flag = flag
-        # from a word in the environment to a value
         self.read = read
         self.__doc__ = doc
+        _SETTINGS[name] = self
 
     def __repr__(self) -> str:
         return f"<setting {self.name}={self.value!r}>"
@@ -510,200 +454,108 @@ class Setting:
     @property
     def value(self) -> Any:
         """The value in force in the current thread."""
-        return getattr(_thread_values() if _override_count else _values, self.name)
+        return getattr(_current(), self.name)
 
     def __call__(self, new_val: Any = True) -> _Override:
         return _Override(self.name, self.check(self.name, new_val))
 
 
-enable_x64 = Setting(
-    "enable_x64",
-    _check_bool,
-    "64-bit types: without it float64, int64 and their like become 32-bit.",
-    flag=True,
+def _choice(name: str, words: tuple[str, ...], doc: str, optional: bool = False) -> Setting:
+    """A setting whose values are ``words``, and None if it is ``optional``."""
+
+    def check(name: str, value: Any) -> Any:
+        if value in words or (optional and value is None):
+            return value
+        raise ValueError(
+            f"new enum value of {name} must be {'None or ' if optional else ''}in {list(words)}, "
+            f"got {value!r} of type {type(value)}."
+        )
+
+    def read(text: str) -> str:
+        return text if text in words else text.lower()
+
+    return Setting(name, doc, check, ("none", *words) if optional else words, read)
+
+
+def _guard(name: str, moves: str) -> Setting:
+    return _choice(name, _GUARDS, f"What to do when an array moves {moves}.", optional=True)
+
+
+enable_x64 = Setting("enable_x64", "64-bit types: without it float64, int64 and their like become 32-bit.")
+debug_nans = Setting("debug_nans", "Raise FloatingPointError when an operation's result contains a NaN.")
+_disable_jit = Setting("disable_jit", "jit calls its function without staging it.")
+default_matmul_precision = _choice(
+    "default_matmul_precision", _PRECISIONS, "Precision of matrix products where none is given.", optional=True
 )
-debug_nans = Setting(
-    "debug_nans",
-    _check_bool,
-    "Raise FloatingPointError when an operation's result contains a NaN.",
-    flag=True,
-)
-_disable_jit = Setting("disable_jit", _check_bool, "jit calls its function without staging it.", flag=True)
-default_matmul_precision = Setting(
-    "default_matmul_precision",
-    _check_precision,
-    "Precision of matrix products where none is given.",
-    words=("none", *_PRECISIONS, *_ALGORITHMS),
-)
-numpy_rank_promotion = Setting(
+numpy_rank_promotion = _choice(
     "numpy_rank_promotion",
-    _check_rank_promotion,
+    ("allow", "warn", "raise"),
     "What to do when broadcasting adds dimensions: allow, warn, raise.",
-    words=_RANK_PROMOTIONS,
 )
-numpy_dtype_promotion = Setting(
+numpy_dtype_promotion = _choice(
     "numpy_dtype_promotion",
-    _check_dtype_promotion,
+    ("standard", "strict"),
     "Implicit promotion of dtypes: standard, or strict (only Python scalars are promoted).",
-    words=_DTYPE_PROMOTIONS,
 )
 use_direct_linearize = Setting(
-    "use_direct_linearize",
-    _check_bool,
-    "Reverse mode uses one interpreter, linearize; if off, jvp over partial evaluation.",
-    flag=True,
+    "use_direct_linearize", "Reverse mode uses one interpreter, linearize; if off, jvp over partial evaluation."
 )
-traceback_filtering = Setting(
-    "traceback_filtering", _check_filtering, "Which frames of minijax itself a traceback shows.", words=_FILTERINGS
+traceback_filtering = _choice(
+    "traceback_filtering",
+    ("off", "tracebackhide", "remove_frames", "quiet_remove_frames", "auto"),
+    "Which frames of minijax itself a traceback shows.",
 )
-
-no_tracing = Setting(
-    "no_tracing",
-    _check_bool,
-    "Raise RuntimeError when a function would be traced: only cached programs run.",
-    flag=True,
-)
-
-debug_infs = Setting(
-    "debug_infs",
-    _check_bool,
-    "Raise FloatingPointError when an operation's result contains an infinity.",
-    flag=True,
-)
-default_prng_impl = Setting(
-    "default_prng_impl",
-    _check_prng,
-    "The default implementation of random keys.",
-    words=_PRNGS,
-)
+no_tracing = Setting("no_tracing", "Raise RuntimeError when a function would be traced: only cached programs run.")
+debug_infs = Setting("debug_infs", "Raise FloatingPointError when an operation's result contains an infinity.")
+default_prng_impl = _choice("default_prng_impl", _PRNGS, "The default implementation of random keys.")
 threefry_partitionable = Setting(
     "threefry_partitionable",
-    _check_partitionable,
     "Each random number of Threefry's depends on its own position alone. It cannot be turned off.",
-    flag=True,
+    _check_partitionable,
 )
-checking_leaks = Setting(
-    "check_tracer_leaks",
-    _check_bool,
-    "Raise an error when a tracer outlives its transformation.",
-    flag=True,
-)
-log_compiles = Setting(
-    "log_compiles",
-    _check_bool,
-    "Log each tracing, lowering and compilation of a function, with its time.",
-    flag=True,
-)
-explain_cache_misses = Setting(
-    "explain_cache_misses",
-    _check_bool,
-    "Log why a function is retraced.",
-    flag=True,
-)
-_transfer_guard = Setting(
-    "transfer_guard",
-    _check_guard,
-    "What to do when an array moves between the host and a device, or between devices.",
-    words=("none", *_GUARDS),
-)
-transfer_guard_host_to_device = Setting(
-    "transfer_guard_host_to_device",
-    _check_guard,
-    "What to do when an array moves from the host to a device.",
-    words=("none", *_GUARDS),
-)
-transfer_guard_device_to_device = Setting(
-    "transfer_guard_device_to_device",
-    _check_guard,
-    "What to do when an array moves between devices.",
-    words=("none", *_GUARDS),
-)
-transfer_guard_device_to_host = Setting(
-    "transfer_guard_device_to_host",
-    _check_guard,
-    "What to do when an array moves from a device to the host.",
-    words=("none", *_GUARDS),
-)
-debug_key_reuse = Setting(
-    "debug_key_reuse",
-    _check_bool,
-    "Raise KeyReuseError when a random key is used twice.",
-    flag=True,
-)
+checking_leaks = Setting("check_tracer_leaks", "Raise an error when a tracer outlives its transformation.")
+log_compiles = Setting("log_compiles", "Log each tracing, lowering and compilation of a function, with its time.")
+explain_cache_misses = Setting("explain_cache_misses", "Log why a function is retraced.")
+_transfer_guard = _guard("transfer_guard", "between the host and a device, or between devices")
+transfer_guard_host_to_device = _guard("transfer_guard_host_to_device", "from the host to a device")
+transfer_guard_device_to_device = _guard("transfer_guard_device_to_device", "between devices")
+transfer_guard_device_to_host = _guard("transfer_guard_device_to_host", "from a device to the host")
 default_device = Setting(
     "default_device",
-    _check_device,
     "The device for programs with uncommitted arguments: a device, or a platform's name for its first device.",
-    words=("none", *_PLATFORMS),
+    _check_device,
+    ("none", *_PLATFORMS),
 )
-
-_num_cpu_devices = Setting(
+debug_key_reuse = Setting("debug_key_reuse", "Raise KeyReuseError when a random key is used twice.")
+Setting(
     "num_cpu_devices",
-    _check_count,
     "The number of CPU devices, set before the first use of a device; -1 or None: as in XLA's flags.",
-    words=("a number of devices",),
-    read=_number,
+    _check_count,
+    ("a number of devices",),
+    _integer,
 )
-
-_compilation_cache_dir = Setting(
+Setting(
     "compilation_cache_dir",
-    _checks_type("the path of a folder", str),
     "The folder where compiled programs are kept for other processes; None: nowhere.",
-    words=("none", "the path of a folder"),
-    read=_path,
+    _checks_type("the path of a folder", str),
+    ("none", "the path of a folder"),
+    str,
 )
-_enable_compilation_cache = Setting(
-    "enable_compilation_cache",
-    _check_bool,
-    "Read compiled programs from compilation_cache_dir, and write them there.",
-    flag=True,
-)
-_min_compile_time = Setting(
+Setting("enable_compilation_cache", "Read compiled programs from compilation_cache_dir, and write them there.")
+Setting(
     "persistent_cache_min_compile_time_secs",
-    _checks_type("a number of seconds", int, float),
     "Programs that take fewer seconds to compile are not written to compilation_cache_dir.",
-    words=("a number of seconds",),
-    read=_seconds,
+    _checks_type("a number of seconds", int, float),
+    ("a number of seconds",),
+    _seconds,
 )
-_min_entry_size = Setting(
+Setting(
     "persistent_cache_min_entry_size_bytes",
-    _checks_type("a number of bytes", int),
     "Programs of fewer bytes are not written to compilation_cache_dir.",
-    words=("a number of bytes",),
-    read=_number,
+    _checks_type("a number of bytes", int),
+    ("a number of bytes",),
+    _integer,
 )
-
-_SETTINGS = {
-    s.name: s
-    for s in (
-        enable_x64,
-        debug_nans,
-        _disable_jit,
-        default_matmul_precision,
-        numpy_rank_promotion,
-        numpy_dtype_promotion,
-        use_direct_linearize,
-        traceback_filtering,
-        no_tracing,
-        debug_infs,
-        default_prng_impl,
-        threefry_partitionable,
-        checking_leaks,
-        log_compiles,
-        explain_cache_misses,
-        _transfer_guard,
-        transfer_guard_host_to_device,
-        transfer_guard_device_to_device,
-        transfer_guard_device_to_host,
-        default_device,
-        debug_key_reuse,
-        _num_cpu_devices,
-        _compilation_cache_dir,
-        _enable_compilation_cache,
-        _min_compile_time,
-        _min_entry_size,
-    )
-}
 
 check_tracer_leaks = checking_leaks
 
@@ -791,23 +643,12 @@ class Config:
 
     def takes(self, name: str) -> tuple[str, ...]:
         """The words that setting ``name`` takes."""
-        return _find(name).words or ("on", "off")
-
-    # The readers: ``from minijax import config`` may give the module or this object, and does for them.
-    x64_enabled = staticmethod(x64_enabled)
-    debug_nans_enabled = staticmethod(debug_nans_enabled)
-    jit_disabled = staticmethod(jit_disabled)
-    matmul_precision = staticmethod(matmul_precision)
-    rank_promotion = staticmethod(rank_promotion)
-    promotes_strictly = staticmethod(promotes_strictly)
-    direct_linearize_enabled = staticmethod(direct_linearize_enabled)
-    trace_key = staticmethod(trace_key)
+        return _find(name).words
 
     @property
     def values(self) -> dict[str, Any]:
         """Every setting's value in the current thread, by JAX's name."""
-        current = _thread_values() if _override_count else _values
-        return {"jax_" + name: value for name, value in current._asdict().items() if name in _SETTINGS}
+        return {"jax_" + name: value for name, value in _current()._asdict().items() if name in _SETTINGS}
 
     def __getattr__(self, name: str) -> Any:
         # The one place where names are looked up: every public name is a row of _SETTINGS.
@@ -815,9 +656,7 @@ class Config:
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = _find(name).name
-        raise AttributeError(
-            f"config.{name} cannot be assigned. Write config.update('jax_{known}', {value!r})."
-        )
+        raise AttributeError(f"config.{name} cannot be assigned. Write config.update('jax_{known}', {value!r}).")
 
     def __dir__(self) -> list[str]:
         return [*object.__dir__(self), *_SETTINGS, *("jax_" + name for name in _SETTINGS)]
@@ -834,11 +673,11 @@ def _read_environment() -> None:
             text = os.environ.get(variable)
             if text is None:
                 continue
-            word = text.lower()
-            if setting.flag and word not in _TRUE_WORDS + _FALSE_WORDS:
+            is_flag = isinstance(setting.value, bool)
+            if is_flag and text.lower() not in _TRUE_WORDS + _FALSE_WORDS:
                 raise ValueError(f"invalid truth value {text!r} for environment {variable!r}")
             try:
-                config.update(name, setting.read(word if setting.read is str else text))
+                config.update(name, setting.read(text))
             except ValueError as error:
                 raise ValueError(f"invalid value {text!r} for environment {variable!r}: {error}") from None
 

@@ -266,7 +266,7 @@ def devices() -> str:
 
 def banner(columns: int) -> Document:
     """The line that greets: versions on the left, keys on the right where there is room."""
-    parts = [versions(), devices(), f"x64 {'on' if config.x64_enabled() else 'off'}"]
+    parts = [versions(), devices(), f"x64 {'on' if config.jax_enable_x64 else 'off'}"]
     left = " · ".join(filter(None, parts))
     right = "%help  %tour  F2 panels  Ctrl-D leaves"
     gap = min(columns, WIDEST + LABEL_WIDTH + 1) - len(left) - len(right)

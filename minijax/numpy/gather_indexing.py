@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from minijax import config, errors, lax
+from minijax import errors, lax
+from minijax.config import promotes_strictly, x64_enabled
 from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array, get_aval, is_foreign
@@ -498,7 +499,7 @@ def update_index(
 
 def _check_cast(values: Any, dtype: np.dtype) -> None:
     found = type_of(values)
-    x64, strict = config.x64_enabled(), config.promotes_strictly()
+    x64, strict = x64_enabled(), promotes_strictly()
     if found[0] == dtype or dtypes.result_type(found, (dtype, False), x64=x64, strict=strict)[0] == dtype:
         return
     warnings.warn(

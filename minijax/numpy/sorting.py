@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from minijax import config, lax
+from minijax import lax
 from minijax.api.inner import inner_jit
+from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.avals import sharding_of_type
 from minijax.numpy.promotion import canonical_axis, ensure, user_dtype
@@ -65,7 +66,7 @@ def argsort(
     else:
         out_dtype = index_dtype((shape[axis],))
         if out_dtype == np.int32:
-            out_dtype = dtypes.default_dtype("i", config.x64_enabled())
+            out_dtype = dtypes.default_dtype("i", x64_enabled())
     places = lax.broadcasted_iota(out_dtype, shape, axis, out_sharding=sharding_of_type(a.aval))
     if descending and stable:
         # reversed now and again at the end, so that equal elements keep their order

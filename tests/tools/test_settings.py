@@ -83,7 +83,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     settings = Settings()
     try:
         assert load(settings, path) == []
-        assert config.x64_enabled()
+        assert config.jax_enable_x64
     finally:
         config.update("jax_enable_x64", False)
     assert settings.panels == ("jaxpr", "time") and settings.style == "tutorial"

@@ -215,7 +215,7 @@ def run_x64(session: Session, args: Arguments) -> Result:
         if word not in _ON:
             raise UsageError(f"%x64 takes on or off, not {args['state']!r}")
         config.update("jax_enable_x64", _ON[word])
-    enabled = config.x64_enabled()
+    enabled = config.jax_enable_x64
     said = "on: 64-bit types are kept" if enabled else "off: 64-bit types become 32-bit"
     return Result(document(Row("x64", (line(("value", said)),))))
 

@@ -83,7 +83,7 @@ def ours(target: Target) -> Side:
 
 def theirs(target: Target) -> Side:
     """The program on JAX. Raises ``Unmapped``."""
-    with jax_module().enable_x64(config.x64_enabled()):
+    with jax_module().enable_x64(config.jax_enable_x64):
         carry = Carrier(MINIJAX, JAX, (targets.__file__, real_jax.__file__, passes.__file__))
         fun, args, kwargs = carry(target.fun), carry(target.args), carry(target.kwargs)
     jax = jax_module()
@@ -98,7 +98,7 @@ def theirs(target: Target) -> Side:
             raise Unmapped(reason) from None
 
     called.__name__ = getattr(fun, "__name__", type(fun).__name__)
-    x64 = config.x64_enabled()
+    x64 = config.jax_enable_x64
 
     def context() -> Any:
         return jax_module().enable_x64(x64)
