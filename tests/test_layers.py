@@ -70,7 +70,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minijax.dtypes",
         "minijax.flatten_util",
         "minijax.lib",
-        "minijax.monitoring",
         "minijax.sharding",
         "minijax.ref",
         "minijax.stages",
@@ -81,7 +80,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minijax.version",
     ),
     ("minijax.interop",),
-    ("minijax.example_libraries", "minijax.experimental", "minijax.profiler"),  # also JAX's own, by interop
+    # also JAX's own, by interop
+    ("minijax.example_libraries", "minijax.experimental", "minijax.monitoring", "minijax.profiler"),
     ("minijax.tools.files", "minijax.tools.usage"),
     ("minijax.tools.documents",),
     ("minijax.tools.programs",),
