@@ -49,12 +49,10 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArra
         found = observe.staging_cache(found)
     body = found.get(key)
     if body is None or observe.on_cache:
-        subject = describe(fun)
-        begun = None if found else misses.announce_first("body", transform, fun, subject)
-        if begun is None:
-            explain = functools.partial(_explain, fun, transform)
-            begun = misses.announce("body", fun, key, None if body is None else body.closed, explain)
+        explain = functools.partial(_explain, fun, transform)
+        begun = misses.announce("body", fun, key, None if body is None else body.closed, explain)
     if body is None:
+        subject = describe(fun)
         flat = FlatFun(fun, in_tree, transform, subject=subject)
         closed = stage(flat, avals, subject, label=transform)
         body = Body(closed, flat.out_tree)

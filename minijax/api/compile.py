@@ -311,11 +311,7 @@ class JitFunction:
             return self._find(args, kwargs, static)
         if staged is None or observe.on_cache:
             found = None if staged is None else staged.closed
-            begun = None
-            if not self.cache and len(self._caches) == 1:
-                begun = _misses().announce_first("staging", self.transform, self.fun, self.subject)
-            if begun is None:
-                begun = _misses().announce("staging", self.fun, key, found, self._explain)
+            begun = _misses().announce("staging", self.fun, key, found, self._explain)
         if staged is None:
             if not all(map(is_array_like, leaves)):  # such as an array of strings
                 check_args(leaves, self.transform, self._with_static(static), tree_structure((args, kwargs)))

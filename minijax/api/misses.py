@@ -1,9 +1,9 @@
-"""Why a cache of staged functions missed, and what is remembered of that.
+"""Why a cache of staged functions missed.
 
 ``jit``, ``pmap`` and the bodies of control flow (``api.bodies``) stage a function once per signature. At a miss, and
-never at a hit, the reason is worked out (``api.differences`` compares with the nearest signature that the cache has),
-kept in ``core.missed`` and told to observers and guards. Of what is gone by then little is remembered here: where
-functions were defined that have been staged, and why a signature is no longer in its cache.
+never at a hit, the reason is found (``api.differences`` compares with the nearest signature in the cache), kept in
+``core.missed`` and sent to observers and guards. This module remembers where staged functions were defined, and why a
+signature is no longer in its cache.
 """
 
 from __future__ import annotations
@@ -26,30 +26,19 @@ from minijax.ir.jaxpr import ClosedJaxpr
 MOST_PLACES = 1024
 # Of many signatures the latest are compared.
 MOST_COMPARED = 128
+# Reasons that are kept of one function; beyond it all are forgotten.
+MOST_LOST = 4096
 
-_FIRST = Difference("first", "", "", "first call")
-# The explanation of the most frequent miss, computed once.
-_FIRST_MISS = Miss([_FIRST], ADVICE["first"], 0)
 RETRACED = Miss([Difference("retraced", "", "", observe.RETRACED)], ADVICE["retraced"], 1)
 
 
 # --- what is remembered -------------------------------------------------------------------------------------
 
 
-class _History:
-    """Why signatures of one function are not in its cache any more: hashes of keys."""
-
-    __slots__ = ("evicted", "cleared", "closed_over")
-
-    def __init__(self) -> None:
-        self.evicted: set[int] = set()
-        self.closed_over: dict[int, str] = {}
-        self.cleared = False
-
-
-_histories: weakref.WeakKeyDictionary[Any, _History] = weakref.WeakKeyDictionary()
-# Whether there was ever one: most programs have none, and to look for one is the dearest part of a first miss.
-_has_histories = False
+# fun -> why a signature is not in its cache any more: hash of the key -> reason; None -> reason of an empty cache.
+_lost: weakref.WeakKeyDictionary[Any, dict[int | None, Difference]] = weakref.WeakKeyDictionary()
+_CLEARED = Difference("cleared", "", "", "its cache was cleared")
+_EVICTED = Difference("evicted", "", "", "it was cached, and had to make room for other signatures")
 
 
 class _Seen:
@@ -70,24 +59,21 @@ _seen: dict[tuple[Any, ...], _Seen] = {}
 _named: dict[tuple[int, str], tuple[str, int]] = {}
 
 
-def _history(fun: Any) -> _History | None:
-    """The history of ``fun``, begun if it has none."""
-    global _has_histories
-    _has_histories = True
+def _note_lost(fun: Any, key: int | None, reason: Difference) -> None:
     try:
-        return _histories.setdefault(fun, _History())
+        lost = _lost.setdefault(fun, {})
     except TypeError:  # no weak reference, or no hash
-        return None
+        return
+    if len(lost) >= MOST_LOST:
+        lost.clear()
+    lost[key] = reason
 
 
-def _known_history(fun: Any) -> _History | None:
-    """The history of ``fun`` if it has one."""
-    if not _has_histories:
-        return None
+def _lost_of(fun: Any) -> dict[int | None, Difference]:
     try:
-        return _histories.get(fun)
+        return _lost.get(fun, {})
     except TypeError:  # no weak reference, or no hash
-        return None
+        return {}
 
 
 def _code(fun: Any) -> Any:
@@ -143,14 +129,9 @@ def _last_defined(fun: Any) -> tuple[str, int] | None:
     return (file, line) if typed or getattr(module, "__dict__", None) is space else None
 
 
-def remember(fun: Any, cache: str, seen_as: tuple[Any, ...] | None = None) -> None:
-    """``fun`` was staged for the first time, as far as its ``cache`` ('jit', 'scan', ...) knows.
-
-    ``seen_as`` is its key in ``_seen`` if it has been looked up already.
-    """
-    history = _known_history(fun)
-    if history is not None:
-        history.cleared = False
+def _remember(fun: Any, cache: str) -> None:
+    """Note that ``fun`` was staged, and its ``cache`` ('jit', 'scan', ...) was empty."""
+    _lost_of(fun).pop(None, None)
     try:
         last: Callable[[], Any] = weakref.ref(fun)
     except TypeError:  # no weak reference, or no hash
@@ -158,10 +139,10 @@ def remember(fun: Any, cache: str, seen_as: tuple[Any, ...] | None = None) -> No
     if len(_seen) >= MOST_PLACES or len(_named) >= MOST_PLACES:
         _seen.clear()
         _named.clear()
-    key, seen = _find_seen(fun, cache) if seen_as is None else (seen_as, _seen.get(seen_as))
+    key, seen = _find_seen(fun, cache)
     if seen is None:
         _seen[key] = _Seen(_codes(fun), last)
-    elif seen.last() is not fun:  # the same one may come again: cleared, with other options, traced anew
+    elif seen.last() is not fun:  # else the same function: its cache was cleared, or has other options
         seen.count += 1
         seen.last = last
     named = _named_key(fun)
@@ -173,55 +154,37 @@ def _nothing() -> None:
     return None
 
 
-# What gives the reason why a key was not found: ``explain(key, reprs)``, as the function ``explain`` below has it.
+# ``explain(key, reprs)`` gives the reason why a key was not found: see ``explain`` below.
 Explain = Callable[[Any, bool], Miss]
 
-
-# A miss whose function is about to be traced: the entry that is kept of it, if one is; what was noted of what the
-# function reads besides its arguments; and its key in ``_seen`` if that is known.
-Begun = tuple[missed.Missed | None, closed_over.Noted, tuple[Any, ...] | None]
-
-
-def announce_first(cache: str, kind: str, fun: Any, subject: str) -> Begun | None:
-    """``announce`` where nobody watches and the cache of ``fun`` has no signature: nothing is to be compared.
-
-    ``kind`` is what stages it ('jit', 'scan', ...), ``subject`` what ``describe`` says of it. None where more is to be
-    said than that it is its first call or a new function of code that has been staged before: ``announce`` says it.
-    """
-    if observe.on_cache or guards or _known_history(fun) is not None:
-        return None
-    reason: missed.Reason = _FIRST_MISS
-    seen_as, seen = _find_seen(fun, kind)
-    if seen is not None and seen.last() is not fun:
-        reason = functools.partial(_new_function_miss, type(fun).__name__, subject, seen.count + 1)
-    elif _last_defined(fun) is not None:
-        return None
-    told = cache != "body" or " at " in subject
-    return missed.add(cache, fun_name(fun), subject, reason) if told else None, closed_over.note(fun), seen_as
+# A miss whose function is about to be traced: its entry in ``core.missed``, if it has one, and the values that the
+# function reads besides its arguments.
+Begun = tuple[missed.Missed | None, closed_over.Noted]
 
 
 def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain: Explain) -> Begun | None:
     """Tell observers whether ``key`` was ``found`` in the ``cache`` of ``fun``, and guards if it was not.
 
-    ``explain(key)`` gives the reason, once it is needed. To be asked where there is an observer, or nothing was found.
-    Returns None for a hit; of a miss, what ``store`` completes. No entry is kept of a body of the engine's own, which
-    has no place in the user's program, nor where tracing again was asked for.
+    Called if there is an observer, or nothing was found. Returns None for a hit, and for a miss what ``store``
+    completes. A body of the engine's own has no place in the user's program, and no entry. Nor has a retrace that was
+    asked for.
     """
     if found is not None:
         if cache != "body" or " at " in describe(fun):
             observe.emit(observe.on_cache, cache, fun_name(fun), True, key, stale(found))
         return None
     subject = describe(fun)
-    told = cache != "body" or " at " in subject
-    # reprs of user classes are called only for observers, not in a program that nothing watches
-    reprs = bool(observe.on_cache or guards)
-    reason = _safely(explain, key, reprs) if told or guards else ""
-    if observe.on_cache and told:
+    shown = cache != "body" or " at " in subject
+    if not (shown or guards):
+        return None, closed_over.note(fun)
+    # reprs of user classes are called only for observers and guards
+    reason = _safely(explain, key, bool(observe.on_cache or guards))
+    if observe.on_cache and shown:
         observe.emit(observe.on_cache, cache, fun_name(fun), False, key, reason)
     if guards:
         check("traced", fun_name(fun), lambda: reason)
-    entry = missed.add(cache, fun_name(fun), subject, reason) if told and reason is not RETRACED else None
-    return entry, closed_over.note(fun), None
+    entry = missed.add(cache, fun_name(fun), subject, reason) if shown and reason is not RETRACED else None
+    return entry, closed_over.note(fun)
 
 
 def stale(closed: ClosedJaxpr) -> str:
@@ -255,57 +218,34 @@ def store(
     most: int,
     begun: Begun | None,
 ) -> None:
-    """Put what ``fun`` was ``staged`` to into a ``cache`` of the ``kind`` 'jit', 'scan', ...
+    """Put ``staged``, made by tracing ``fun``, into a ``cache`` of the ``kind`` 'jit', 'scan', ...
 
-    ``closed`` is its jaxpr, ``begun`` what ``announce`` returned: the miss that has now been traced.
-
-    Not if it closes over the tracers ``outer``: they belong to one run of an outer transformation, and so does what
-    was staged. Where there are ``most`` signatures already, the earliest makes room.
+    ``closed`` is its jaxpr, ``begun`` what ``announce`` returned. It is not kept if it closes over the tracers
+    ``outer``, which belong to one run of an outer transformation. Beyond ``most`` signatures the earliest is removed.
     """
     assert begun is not None  # nothing was found
-    entry, noted, seen_as = begun
+    entry, closed.memo["noted"] = begun
     if entry is not None:
         entry.traced()
         closed.memo["missed"] = entry
-    closed.memo["noted"] = noted
     if not cache:
-        remember(fun, kind, seen_as)
+        _remember(fun, kind)
     if outer:
-        _note_closed_over(fun, key, outer)
+        what = f"{outer[0]._trace.main!r} tracer of type {outer[0].aval.str_short()}"
+        text = f"it closed over a {what} before, so what was traced then was not kept"
+        _note_lost(fun, hash(key), Difference("closed over", "", "", text))
         return
     if len(cache) >= most:
         oldest = next(iter(cache))
         cache.pop(oldest, None)
-        history = _history(fun)
-        if history is not None:
-            if len(history.evicted) >= most:
-                history.evicted.clear()
-            history.evicted.add(hash(oldest))
+        _note_lost(fun, hash(oldest), _EVICTED)
     cache[key] = staged
-    _forget(fun, key)
-
-
-def _forget(fun: Any, key: Any) -> None:
-    """``key`` is cached again: why it was not before says nothing any more."""
-    history = _known_history(fun)
-    if history is not None:
-        history.evicted.discard(hash(key))
-        history.closed_over.pop(hash(key), None)
+    _lost_of(fun).pop(hash(key), None)
 
 
 def note_cleared(fun: Any) -> None:
-    """The cache was emptied on demand."""
-    history = _history(fun)
-    if history is not None:
-        history.cleared = True
-
-
-def _note_closed_over(fun: Any, key: Any, outer: Sequence[Any]) -> None:
-    history = _history(fun)
-    if history is not None:
-        if len(history.closed_over) >= MOST_COMPARED:
-            history.closed_over.clear()
-        history.closed_over[hash(key)] = f"{outer[0]._trace.main!r} tracer of type {outer[0].aval.str_short()}"
+    """Note that the cache of ``fun`` was emptied on demand."""
+    _note_lost(fun, None, _CLEARED)
 
 
 # --- why ----------------------------------------------------------------------------------------------------
@@ -322,20 +262,19 @@ def explain(
     reprs: bool = True,
     known: int = 0,
 ) -> Miss:
-    """Why ``signature``, kept under ``key``, is not among the ``earlier`` ones of ``fun``; None will do if it has none.
+    """Why ``signature``, with ``key``, is not among the ``earlier`` ones of ``fun``; None will do if there are none.
 
-    ``cache`` says what staged it ('jit', 'scan', ...). ``with_static`` is ``fun`` without its static parameters, for
-    the names of the others; ``other_options`` says that it has been transformed with other options before; ``reprs``
-    lets static arguments print themselves; ``known`` is how many signatures there are, where ``earlier`` has not all.
+    ``cache`` is what staged it ('jit', 'scan', ...). ``with_static`` is ``fun`` without its static parameters, for
+    the names of the others. ``other_options``: it has been transformed with other options before. ``reprs``: static
+    arguments may print themselves. ``known`` is the number of signatures, where ``earlier`` has not all.
     """
     others = list(earlier)[-MOST_COMPARED:][::-1]
-    gone = _gone(fun, key, bool(others))
+    lost = _lost_of(fun)
+    gone = lost.get(hash(key)) or (None if others else lost.get(None))
     if gone is None and others and signature is not None:
         found, advice = differences(fun, with_static or fun, nearest(signature, others), signature, reprs)
     else:
         found = [gone or _first(fun, cache, other_options)]
-        if found[0] is _FIRST and not others:
-            return _FIRST_MISS
         advice = advice_about(found[0])
     return Miss(found, advice, len(others), known)
 
@@ -345,41 +284,15 @@ def latest(cache: dict[Any, Any]) -> list[tuple[Any, Any]]:
     return list(cache.items())[-MOST_COMPARED:]
 
 
-def _gone(fun: Any, key: Any, others: bool) -> Difference | None:
-    """Why ``key`` is missing although it has been seen."""
-    history = _known_history(fun)
-    if history is None:
-        return None
-    if hash(key) in history.closed_over:
-        what = history.closed_over[hash(key)]
-        return Difference(
-            "closed over", "", "", f"it closed over a {what} before, so what was traced then was not kept"
-        )
-    if hash(key) in history.evicted:
-        return Difference("evicted", "", "", "it was cached, and had to make room for other signatures")
-    if history.cleared and not others:
-        return Difference("cleared", "", "", "its cache was cleared")
-    return None
-
-
 def _first(fun: Any, cache: str, other_options: bool) -> Difference:
     """Why the cache of ``fun`` is empty."""
     if other_options:
         return Difference("options", "", "", f"{fun_name(fun)} was transformed with other options before")
     _, seen = _find_seen(fun, cache)
     if seen is not None and seen.last() is not fun:
-        return _new_function(type(fun).__name__, describe(fun), seen.count + 1)
+        kind = {"partial": "functools.partial of ", "method": "bound method "}.get(type(fun).__name__, "function ")
+        return Difference("function", "", "", f"a new {kind}{describe(fun)}, number {seen.count + 1} made there")
     was = _last_defined(fun)
     if was is not None and was != (fun.__code__.co_filename, fun.__code__.co_firstlineno):
         return Difference("redefined", "", "", f"{fun_name(fun)} was defined again, before at {was[0]}:{was[1]}")
-    return _FIRST
-
-
-def _new_function(kind: str, subject: str, number: int) -> Difference:
-    """A new function object, of the type named ``kind``, has code that was staged before."""
-    what = {"partial": "functools.partial of ", "method": "bound method "}.get(kind, "function ")
-    return Difference("function", "", "", f"a new {what}{subject}, number {number} made there")
-
-
-def _new_function_miss(kind: str, subject: str, number: int) -> Miss:
-    return Miss([_new_function(kind, subject, number)], ADVICE["function"], 0)
+    return Difference("first", "", "", "first call")

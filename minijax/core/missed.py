@@ -1,9 +1,9 @@
 """The latest cache misses of staged functions. They are always kept.
 
-A miss traces and usually compiles, so recording it costs little in comparison; its explanation is written only when
-somebody asks. A cache hit does not use this module. An entry holds only text, numbers and the code of the call, so it
-keeps no function and no value of the user alive. All misses are counted. The latest ``MOST_KEPT`` entries are kept, and
-the first ``MOST_NAMES`` functions are counted separately.
+A miss traces and usually compiles, so recording it costs little in comparison. A cache hit does not use this module.
+An entry holds only text, numbers and the code of the call, so it keeps no function and no value of the user alive. All
+misses are counted. The latest ``MOST_KEPT`` entries are kept, and the first ``MOST_NAMES`` functions are counted
+separately.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 
 from minijax import errors
 
@@ -27,31 +26,24 @@ class Missed:
       cache: the kind of cache: 'staging', 'body', 'compilation'.
       name: the function's name.
       subject: the function as error messages name it: ``f at file.py:12``.
-      reason: why the cache missed; an ``api.differences.Miss`` has parts besides its text.
+      reason: why the cache missed, usually an ``api.differences.Miss``, which has parts besides its text.
       place: the user's line that made the call: ``/home/me/file.py:12 (f)``.
       began: when tracing began, by ``time.perf_counter``.
       costs: phase ('trace', 'lower', 'compile') -> seconds, set when the phase ends. Tracing includes the time of
         whatever is traced or compiled inside it.
     """
 
-    __slots__ = ("number", "cache", "name", "subject", "costs", "began", "_reason", "_place")
+    __slots__ = ("number", "cache", "name", "subject", "reason", "costs", "began", "_place")
 
-    def __init__(self, number: int, cache: str, name: str, subject: str, reason: Reason, place: Place) -> None:
+    def __init__(self, number: int, cache: str, name: str, subject: str, reason: str, place: Place) -> None:
         self.number = number
         self.cache = cache
         self.name = name
         self.subject = subject
-        self._reason = reason
+        self.reason = reason
         self._place = place
         self.costs: dict[str, float] = {}
         self.began = time.perf_counter()
-
-    @property
-    def reason(self) -> str:
-        """The reason as text, written at first use: few misses are ever explained."""
-        if not isinstance(self._reason, str):
-            self._reason = self._reason()
-        return self._reason
 
     @property
     def place(self) -> str:
@@ -80,8 +72,6 @@ class Missed:
         return f"{self.subject} was {verb} at {self.place}{cost}: {self.reason}"
 
 
-# The reason for a miss, or a function that makes it from text and numbers. It holds no user objects.
-Reason = str | Callable[[], str]
 # The user's code that made the call, and the position in it; None if no user code was running.
 Place = errors.SourceInfo | None
 
@@ -108,7 +98,7 @@ class unkept:
         _here.unkept = self.outer
 
 
-def add(cache: str, name: str, subject: str, reason: Reason) -> Missed:
+def add(cache: str, name: str, subject: str, reason: str) -> Missed:
     """Record a miss of this kind of ``cache``; the caller is about to trace or compile."""
     global _total
     place = errors.source_info(2)

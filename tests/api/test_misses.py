@@ -17,8 +17,8 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import enable_x64, grad, jit, lax, vmap
-from minijax.api import closed_over, misses
 from minijax.api import compile as api_compile
+from minijax.api import misses
 from minijax.api.differences import CallSignature, Miss, nearest, type_advice
 from minijax.config import trace_key
 from minijax.core import dtypes, missed, observe
@@ -76,13 +76,6 @@ def static() -> Any:
 
 # name -> (function, first arguments, second arguments, reason, the kind of advice)
 KINDS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], tuple[Any, ...], str, str]] = {
-    "shape": (
-        lambda: jit(step),
-        (params(3), 2.0),
-        (params(4), 2.0),
-        "params['w'][0]: f32[3] became f32[4]",
-        "Pad params['w'][0]",
-    ),
     "two shapes": (
         lambda: jit(step),
         (params(3, 5), 2.0),
@@ -118,13 +111,6 @@ KINDS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], tuple[Any, ...], str,
         "params['b']: it is gone",
         "in the same containers",
     ),
-    "one argument less": (
-        lambda: jit(step),
-        (params(3), 2.0),
-        (params(3),),
-        "scale: it is gone",
-        "in the same containers",
-    ),
     "container": (
         lambda: jit(step),
         (params(3), 2.0),
@@ -132,22 +118,7 @@ KINDS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], tuple[Any, ...], str,
         "params['w']: list became tuple",
         "in the same containers",
     ),
-    "array to container": (
-        lambda: jit(lambda x: x),
-        (1.0,),
-        ((1.0, 2.0),),
-        "x: an array became tuple",
-        "in the same containers",
-    ),
     "static": (static, (1.0, 3), (1.0, 4), "option: 3 became 4", "make option dynamic"),
-    "static type": (
-        static,
-        (1.0, 1),
-        (1.0, True),
-        "option: 1 became True",
-        "make option dynamic",
-    ),
-    "static text": (static, (1.0, "sum"), (1.0, "mean"), "option: 'sum' became 'mean'", "few values of option"),
     "static function": (
         static,
         (1.0, params),
@@ -200,20 +171,14 @@ def aval(text: str) -> Any:
 # the next call, spaces part the arguments of one
 NEAREST = [
     ("~f32[] | ~i32[]", "f32[]", "~f32[]"),  # weak type before dtype
-    ("~i32[] | ~f32[]", "f32[]", "~f32[]"),
     ("~i32[] | i32[3]", "f32[]", "~i32[]"),  # dtype, even with the weak type, before rank
     ("i32[4] | f32[3]", "f32[4]", "i32[4]"),  # dtype before shape
-    ("f32[3] | i32[4]", "f32[4]", "i32[4]"),
-    ("f32[3,4] | i32[4]", "f32[4]", "i32[4]"),
     ("f32[5] | f32[1,4]", "f32[4]", "f32[5]"),  # shape before rank
     ("f32[3,4] | f32[2,9]", "f32[3,9]", "f32[2,9]"),  # of one kind the latest ...
-    ("f32[2,9] | f32[2,8]", "f32[3,9]", "f32[2,9]"),  # ... where no fewer dimensions differ ...
     ("f32[3] | f32[100]", "f32[4]", "f32[3]"),  # ... nor sizes by less
     ("bf16[3] | i32[3]", "f32[3]", "bf16[3]"),  # a float is nearer to a float
     ("bool[3] | f32[4,2]", "f32[2,2]", "f32[4,2]"),
-    ("f32[] f32[3] | f32[7] f32[]", "f32[] f32[]", "f32[7] f32[]"),  # of one rank difference the latest
     ("f32[4] f32[2] | f32[9] f32[9]", "f32[4] f32[7]", "f32[4] f32[2]"),  # one shape before two
-    ("f32[3] f32[3] | i32[3] i32[3]", "f32[3] f32[4]", "f32[3] f32[3]"),
     ("f32[3] | f32[3] f32[3]", "bool[2,2]", "f32[3]"),  # any type before another tree
     ("f32[3] i32[3] f32[3] | f32[9]", "f32[3] i32[3]", "f32[3] i32[3] f32[3]"),  # of trees that with more in common
 ]
@@ -389,14 +354,6 @@ def test_cleared_evicted_and_closed_over(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "Pass it as an argument" in found[0].advice
 
 
-def test_a_first_call_after_a_clear_and_a_trace_is_not_cleared_for_ever() -> None:
-    f = jit(lambda x: x)
-    f.trace(1.0)
-    f.clear_cache()
-    f.trace(1.0)
-    assert str(f.explain_cache_miss(jnp.ones(2))) == "x: f32[] (weak_type) became f32[2]"
-
-
 def test_bodies_of_control_flow() -> None:
     def body(c: Any, x: Any) -> Any:
         return c + x.sum(), c
@@ -448,25 +405,6 @@ def test_nothing_of_the_users_is_kept_alive() -> None:
     del big, array, f, jitted
     gc.collect()
     assert [ref() for ref in gone] == [None] * 3
-
-
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(misses, "MOST_PLACES", 10)
-    for i in range(25):
-        namespace: dict[str, Any] = {}
-        exec(compile("def f(x): return x", f"<made {i}>", "exec"), namespace)
-        jit(namespace["f"]).trace(1.0)
-    assert len(misses._seen) <= 11 and len(misses._named) <= 11
-
-
-def test_hostile_reprs_do_not_matter() -> None:
-    class Hostile:
-        def __repr__(self) -> str:
-            raise RuntimeError("no")
-
-    f = static()
-    f.trace(1.0, Hostile())
-    assert "Hostile" in str(f.explain_cache_miss(1.0, Hostile()))
 
 
 def test_choosing_among_many_signatures_is_quick() -> None:
@@ -522,14 +460,6 @@ def test_what_is_cached_again_is_not_explained_by_how_it_was_lost_before(monkeyp
     assert str(f.explain_cache_miss(1.0)) == "its cache was cleared"
 
 
-def test_of_many_signatures_few_are_read() -> None:
-    f = jit(lambda x: x)
-    f.trace(1.0)
-    (key,) = f.cache
-    f.cache.update({(*key[:-1], i): f.cache[key] for i in range(1000)})
-    assert len(misses.latest(f.cache)) == misses.MOST_COMPARED and misses.latest(f.cache)[-1][0][-1] == 999
-
-
 # --- what is kept of misses that nobody watched ------------------------------------------------------------------
 
 
@@ -562,24 +492,6 @@ def test_misses_are_kept_though_nobody_watches() -> None:
     assert missed.counts()[kept[0].subject] == 3
 
 
-def test_a_reason_is_put_into_words_when_asked_for_and_says_what_was_so_at_the_miss() -> None:
-    def made() -> Any:
-        return lambda x: x + 1
-
-    before = missed.total()
-    for _ in range(3):
-        jit(made())(1.0)
-        lax.cond(True, made(), made(), 1.0)
-    of_jit = [entry for entry in missed.since(before) if entry.cache == "staging"]
-    of_cond = [entry for entry in missed.since(before) if entry.cache == "body"]
-    assert all([callable(entry._reason) for entry in of_jit[1:] + of_cond[1:]])
-    assert of_jit[0].reason == of_cond[0].reason == "first call"
-    assert [entry.reason[-19:] for entry in of_jit[1:]] == ["number 2 made there", "number 3 made there"]
-    assert [entry.reason[-19:] for entry in of_cond[1:]] == [f"number {n} made there" for n in range(2, 7)]
-    assert of_jit[1].reason.startswith("a new function <lambda> at ") and of_jit[1].reason.advice.startswith("Make it")
-    assert of_jit[1].place.startswith(__file__) and of_jit[1].reason is of_jit[1].reason
-
-
 def test_what_is_not_traced_or_traced_to_be_watched_is_not_kept() -> None:
     f, began = jit(lambda x: x), missed.total()
     with pytest.raises(RecompilationError), no_recompile():
@@ -592,15 +504,6 @@ def test_what_is_not_traced_or_traced_to_be_watched_is_not_kept() -> None:
     assert missed.total() == began + 1
 
 
-def test_a_function_that_reduces_again_is_not_compiled_again() -> None:
-    def computation(a: Any, b: Any) -> Any:
-        return a + b
-
-    lax.reduce(np.arange(3.0), 1.0, computation, (0,))
-    with no_recompile():
-        assert lax.reduce(np.arange(3.0), 3.0, computation, (0,)) == 6
-
-
 def test_a_comparison_that_raises_does_not_stop_a_call() -> None:
     class Odd:
         def __hash__(self) -> int:
@@ -608,6 +511,8 @@ def test_a_comparison_that_raises_does_not_stop_a_call() -> None:
 
         def __eq__(self, other: object) -> bool:
             raise RuntimeError("no")
+
+        __repr__ = __eq__  # type: ignore[assignment]
 
     f, began = static(), missed.total()
     assert [float(f(1.0, Odd())), float(f(1.0, Odd()))] == [1.0, 1.0]
@@ -710,20 +615,16 @@ inner = jit(helper)
 # function -> what is run after it was traced -> what is said of it; nothing where its program is what it would be again
 STALE = {
     "global": ("scale = 3.0", "scale was 2.0 when it was traced and is 3.0 now: the program still uses 2.0"),
-    "nested code": ("scale = 3.0", "scale was 2.0 when"),
     "helper": ("scale = 3.0", "scale was 2.0 when"),
     "jitted helper": ("scale = 2", "scale was 2.0 when it was traced and is 2 now"),
     "partial": ("scale = 3.0", "scale was 2.0 when"),
     "closure": ("change(5.0)", "offset was 1.0 when it was traced and is 5.0 now"),
     "text": ("name = 'mean'", "name was 'sum' when it was traced and is 'mean' now"),
-    "tuple": ("flags = (1, 1, None)", "flags was (1, True, None) when"),
     "object": ("weights = np.ones(3)", "weights is another ndarray than when it was traced: the program still uses"),
     "attribute": ("config.rate = 0.25", "config.rate was 0.5 when it was traced and is 0.25 now"),
     "method": ("config.rate = 0.25", "self.rate was 0.5 when it was traced and is 0.25 now"),
     "attribute of that name": ("scale = 3.0", ""),
     "local of that name": ("scale = 3.0", ""),
-    "not read": ("scale = 3.0; unused = 2", ""),
-    "counting": ("calls = 99", ""),
     "inside": ("table['a'] = 5", ""),
 }
 
@@ -789,15 +690,3 @@ def test_what_is_noted_of_closures_keeps_nothing_alive_and_runs_nothing() -> Non
     del held["helper"]
     gc.collect()
     assert [ref() for ref in refs] == [None, None] and f.explain_cache_hit(1.0)[0] == ""
-
-
-def test_what_is_noted_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closed_over, "MOST_NAMES", 20)
-    space: dict[str, Any] = {f"n{i}": i for i in range(100)}
-    exec("def f(x): return x * (" + " + ".join(f"n{i}" for i in range(100)) + ")", space)
-    assert len(closed_over.note(space["f"])) == 20
-    monkeypatch.setattr(closed_over, "MOST_FUNCTIONS", 3)
-    space = {"f0": None}
-    for i in range(10):
-        exec(f"def f{i + 1}(x): return f{i}(x)", space)
-    assert [name for _, _, _, name, _, _ in closed_over.note(space["f10"])] == ["f9", "f8", "f7"]
