@@ -39,9 +39,7 @@ class Misuse:
 TABLE: list[Misuse] = []
 
 
-def misuse(
-    *words: str, here: bool = False, advice: tuple[str, ...] = (), ours: str = ""
-) -> Callable[[Any], Any]:
+def misuse(*words: str, here: bool = False, advice: tuple[str, ...] = (), ours: str = "") -> Callable[[Any], Any]:
     """Decorator: enter the function into the table."""
 
     def register(program: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -79,26 +77,6 @@ def bool_of_a_tracer_under_vmap(ns):
     ns.vmap(choose)(X3)
 
 
-@misuse(*BOOL, "The error occurred while tracing the function choose", here=True)
-def bool_of_a_tracer_under_jvp_of_jit(ns):
-    ns.jvp(ns.jit(choose), (1.0,), (1.0,))
-
-
-@misuse(*BOOL, "The error occurred while tracing the function choose", here=True)
-def bool_of_a_tracer_under_grad_of_jit(ns):
-    ns.grad(ns.jit(choose))(1.0)
-
-
-@misuse(*BOOL, here=True)
-def bool_of_a_tracer_under_grad_of_vmap(ns):
-    ns.grad(lambda x: ns.numpy.sum(ns.vmap(choose)(x)))(X3)
-
-
-@misuse(*BOOL, here=True)
-def bool_of_a_tracer_under_make_jaxpr(ns):
-    ns.make_jaxpr(choose)(1.0)
-
-
 @misuse("The truth value of an array with more than one element is ambiguous")
 def bool_of_a_vector(ns):
     bool(ns.numpy.ones(3))
@@ -109,39 +87,14 @@ def float_of_a_tracer_under_jit(ns):
     ns.jit(lambda x: float(x))(1.0)
 
 
-@misuse(*CONCRETE, "float", here=True)
-def float_of_a_tracer_under_vmap(ns):
-    ns.vmap(lambda x: float(x))(X3)
-
-
-@misuse("Abstract tracer value encountered where concrete value is expected", "int32[]", "int", here=True)
-def int_of_a_tracer(ns):
-    ns.jit(lambda x: int(x))(1)
-
-
-@misuse(*CONCRETE, "complex", here=True)
-def complex_of_a_tracer(ns):
-    ns.jit(lambda x: complex(x))(1.0)
-
-
 @misuse("__index__() method was called on traced array with shape int32[]", here=True, advice=("static",))
 def list_index_by_a_tracer(ns):
     ns.jit(lambda i: [1, 2, 3][i])(1)
 
 
-@misuse("__index__() method was called on traced array with shape int32[]", here=True)
-def range_of_a_tracer(ns):
-    ns.jit(lambda n: sum(range(n)))(3)
-
-
 @misuse("__array__() was called on traced array with shape float32[]", here=True)
 def numpy_array_of_a_tracer(ns):
     ns.jit(lambda x: np.asarray(x))(1.0)
-
-
-@misuse("__array__() was called on traced array with shape float32[]", here=True)
-def numpy_function_of_a_tracer_under_vmap(ns):
-    ns.vmap(lambda x: np.asarray(x) + 1)(X3)
 
 
 @misuse("iteration over a 0-d array")
@@ -154,36 +107,12 @@ def item_assignment(ns):
     ns.numpy.ones(3)[0] = 1.0
 
 
-@misuse("immutable", "item assignment")
-def item_assignment_under_jit(ns):
-    def assign(x):
-        x[0] = 1.0
-        return x
-
-    ns.jit(assign)(X3)
-
-
 # --- shapes and dtypes -------------------------------------------------------------------------------------
 
 
 @misuse("add got incompatible shapes for broadcasting: (3,), (4,)")
 def sum_of_different_shapes(ns):
     ns.numpy.ones(3) + ns.numpy.ones(4)
-
-
-@misuse("add got incompatible shapes for broadcasting: (3,), (4,)")
-def sum_of_different_shapes_under_jit(ns):
-    ns.jit(lambda x, y: x + y)(X3, X4)
-
-
-@misuse("add got incompatible shapes for broadcasting: (3,), (4,)")
-def sum_of_different_shapes_under_grad(ns):
-    ns.grad(lambda x, y: (x + y).sum())(X3, X4)
-
-
-@misuse("incompatible shapes for broadcasting", "(3,), (4,)")
-def lax_sum_of_different_shapes(ns):
-    ns.lax.add(X3, X4)
 
 
 @misuse("lax.add requires arguments to have", "dtypes", "float32, int32")
@@ -194,11 +123,6 @@ def lax_sum_of_different_dtypes(ns):
 @misuse("dot_general requires contracting dimensions to have the same shape, got (3,) and (2,)")
 def dot_of_different_shapes(ns):
     ns.numpy.dot(np.ones((2, 3)), np.ones((2, 3)))
-
-
-@misuse("dot_general requires contracting dimensions to have the same shape, got (3,) and (2,)")
-def matrix_product_of_different_shapes(ns):
-    ns.numpy.ones((2, 3)) @ ns.numpy.ones((2, 3))
 
 
 @misuse("cannot reshape array of shape (6,) (size 6) into shape (4, 2) (size 8)")
@@ -276,11 +200,6 @@ def unknown_dtype(ns):
     ns.numpy.ones(3, dtype="flot32")
 
 
-@misuse("data type 'wrong' not understood")
-def unknown_dtype_of_astype(ns):
-    ns.numpy.ones(3).astype("wrong")
-
-
 @misuse("object")
 def object_dtype(ns):
     ns.numpy.asarray([1], dtype=object)
@@ -299,19 +218,9 @@ def in_axes_of_another_type(ns):
     ns.vmap(ns.lax.add, in_axes="a")(X3, X3)
 
 
-@misuse("must be a tree prefix of the corresponding value", "vmap in_axes[0]\n", "dict")
-def in_axes_not_a_prefix(ns):
-    ns.vmap(ns.lax.add, in_axes=({"a": 0}, 0))(X3, X3)
-
-
 @misuse("must be a tree prefix of the corresponding value", "vmap in_axes[0]\n", "'a'", "'b'")
 def in_axes_with_other_keys(ns):
     ns.vmap(lambda d: d["a"], in_axes=({"b": 0},))({"a": X3})
-
-
-@misuse("vmap got inconsistent sizes for array axes to be mapped", "size 3", "size 4", "argument x", "argument y")
-def mapped_sizes_differ(ns):
-    ns.vmap(lambda x, y: x + y)(X3, X4)
 
 
 @misuse("vmap got inconsistent sizes for array axes to be mapped", "d['a']", "d['b']", "float32[3]", "float32[4]")
@@ -327,11 +236,6 @@ def axis_size_differs(ns):
 @misuse("vmap was requested to map its argument along axis 1", "rank should be at least 2", "only 1")
 def mapped_axis_out_of_range(ns):
     ns.vmap(ns.lax.add, in_axes=(0, 1))(X3, X3)
-
-
-@misuse("vmap was requested to map its argument along axis 0", "rank should be at least 1", "only 0")
-def mapped_scalar(ns):
-    ns.vmap(lambda x, y: x + y)(X3, 1.0)
 
 
 @misuse("vmap must have at least one non-None value in in_axes")
@@ -367,29 +271,14 @@ def unhashable_static_argument(ns):
     ns.jit(lambda x, n: x, static_argnums=1)(1.0, [1])
 
 
-@misuse("Non-hashable static arguments are", "list", "[1]")
-def unhashable_static_keyword(ns):
-    ns.jit(lambda x, n: x, static_argnames="n")(1.0, n=[1])
-
-
 @misuse("static_argnums=(3,)", "but only accepts 1 positional arguments")
 def static_argnums_out_of_range(ns):
     ns.jit(lambda x: x, static_argnums=3)(1.0)
 
 
-@misuse("static_argnums=(-3,)", "but only accepts 1 positional arguments")
-def negative_static_argnums_out_of_range(ns):
-    ns.jit(lambda x: x, static_argnums=-3)(1.0)
-
-
 @misuse("invalid argnames {'q'} in static_argnames")
 def unknown_static_argname(ns):
     ns.jit(lambda x: x, static_argnames="q")(1.0)
-
-
-@misuse("donate_argnums=(3,)", "but only accepts 1 positional arguments")
-def donate_argnums_out_of_range(ns):
-    ns.jit(lambda x: x, donate_argnums=3)(1.0)
 
 
 @misuse("missing 1 required positional argument: 'y'")
@@ -403,11 +292,6 @@ def missing_argument(ns):
 @misuse("must have the same tree structure", "PyTreeDef(((*, *),))", "PyTreeDef(([*, *],))")
 def tangents_of_another_structure(ns):
     ns.jvp(lambda p: p[0], ((1.0, 2.0),), ([1.0, 2.0],))
-
-
-@misuse("must have the same tree structure", "PyTreeDef((*, *))", "PyTreeDef((*,))")
-def too_few_tangents(ns):
-    ns.jvp(ns.numpy.add, (1.0, 2.0), (1.0,))
 
 
 @misuse("must be tuples or lists; found float and float")
@@ -438,11 +322,6 @@ def cotangent_of_another_structure(ns):
 @misuse("for argument to", "got", "32[4], but expected", "32[3]")
 def cotangent_of_another_shape(ns):
     ns.vjp(ns.numpy.sin, X3)[1](X4)
-
-
-@misuse("for argument to", "got i", "32[3], but expected f", "32[3]")
-def cotangent_of_another_dtype(ns):
-    ns.vjp(ns.numpy.sin, X3)[1](np.ones(3, np.int32))
 
 
 @misuse()
@@ -483,22 +362,6 @@ def tracer_leaked_from_jit(ns):
 
 
 @misuse(*LEAK)
-def tracer_leaked_from_grad(ns):
-    leaked(ns.grad, 1.0) + 1
-
-
-@misuse(*LEAK)
-def tracer_leaked_from_vmap(ns):
-    leaked(ns.vmap, X3) + 1
-
-
-@misuse(*LEAK, "leaky", here=True)
-def tracer_leaked_into_another_jit(ns):
-    tracer = leaked(ns.jit, 1.0)
-    ns.jit(lambda y: y + tracer)(1.0)
-
-
-@misuse(*LEAK)
 def tracer_leaked_from_vmap_into_grad(ns):
     tracer = leaked(ns.vmap, X3)
     ns.grad(lambda y: y * tracer)(1.0)
@@ -526,28 +389,8 @@ def text_out_of_jit(ns):
 
 
 @misuse(*NO_TYPE, here=True)
-def text_out_of_grad(ns):
-    ns.grad(lambda x: "hello")(1.0)
-
-
-@misuse(*NO_TYPE, here=True)
 def text_out_of_vmap(ns):
     ns.vmap(lambda x: "hello")(X3)
-
-
-@misuse(*NO_TYPE, here=True)
-def text_out_of_jvp(ns):
-    ns.jvp(lambda x: "hello", (1.0,), (1.0,))
-
-
-@misuse(*NO_TYPE, here=True)
-def text_out_of_vjp(ns):
-    ns.vjp(lambda x: "hello", 1.0)
-
-
-@misuse(*NO_TYPE, here=True)
-def text_out_of_make_jaxpr(ns):
-    ns.make_jaxpr(lambda x: "hello")(1.0)
 
 
 @misuse("'str'", "static_argnums")
@@ -565,16 +408,6 @@ def text_into_grad(ns):
     ns.grad(lambda x: x)("hello")
 
 
-@misuse("hello", *NO_TYPE)
-def text_into_vmap(ns):
-    ns.vmap(lambda x: x)("hello")
-
-
-@misuse("hello", *NO_TYPE)
-def text_into_jvp(ns):
-    ns.jvp(lambda x: x, ("hello",), ("hello",))
-
-
 @misuse("sin requires ndarray or scalar arguments, got <class 'list'> at position 0")
 def list_into_a_numpy_function(ns):
     ns.numpy.sin([1.0, 2.0])
@@ -590,24 +423,9 @@ def sum_with_a_list(ns):
     ns.numpy.ones(2) + [1, 2]
 
 
-@misuse("unsupported operand type(s) for +", "'NoneType'")
-def sum_with_none_under_jit(ns):
-    ns.jit(lambda x: x + None)(1.0)
-
-
 @misuse("Expected a callable value, got 3")
 def jit_of_a_number(ns):
     ns.jit(3)
-
-
-@misuse("Expected a callable value, got 3")
-def grad_of_a_number(ns):
-    ns.grad(3)(1.0)
-
-
-@misuse("Expected a callable value, got 3")
-def vmap_of_a_number(ns):
-    ns.vmap(3)
 
 
 # --- grad --------------------------------------------------------------------------------------------------
@@ -638,19 +456,9 @@ def grad_of_an_integer_output(ns):
     ns.grad(lambda x: 3)(3.0)
 
 
-@misuse("grad requires real-valued outputs", "but got bool")
-def grad_of_a_boolean_output(ns):
-    ns.grad(lambda x: x > 0)(3.0)
-
-
 @misuse("requires at least 3 positional arguments", "2")
 def grad_argnums_out_of_range(ns):
     ns.grad(ns.numpy.add, argnums=2)(1.0, 2.0)
-
-
-@misuse("-3", "2")
-def negative_grad_argnums_out_of_range(ns):
-    ns.grad(ns.numpy.add, argnums=-3)(1.0, 2.0)
 
 
 @misuse("two-element tuple")
@@ -661,8 +469,3 @@ def missing_auxiliary_output(ns):
 @misuse("jacfwd requires real-", "valued inputs", "but got int32")
 def jacfwd_at_an_integer(ns):
     ns.jacfwd(lambda x: x * 1.0)(3)
-
-
-@misuse("jacrev requires real- or complex-valued inputs", "but got int32")
-def jacrev_at_an_integer(ns):
-    ns.jacrev(lambda x: x * 1.0)(3)

@@ -6,7 +6,6 @@ are asked of JAX.
 
 from __future__ import annotations
 
-import builtins
 import importlib
 import os
 from collections.abc import Callable, Iterator
@@ -102,12 +101,6 @@ def test_missing_rule_says_where_to_add_it() -> None:
     assert "ad.primitive_jvps" in text and "missing_rules.py:" in text, text
 
 
-def test_the_table_names_only_real_kinds() -> None:
-    """``kind`` looks at builtins and at jax.errors."""
-    assert kind(raised(misuses.bool_of_a_tracer_under_jit, mj)) == "TracerBoolConversionError"
-    assert hasattr(builtins, kind(raised(misuses.sum_of_different_shapes, mj)))
-
-
 TRANSFORMS: dict[str, Callable[[Any, Any], Any]] = {
     "jit": lambda ns, f: ns.jit(f)(1.0),
     "grad": lambda ns, f: ns.grad(f)(1.0),
@@ -180,7 +173,7 @@ def solved_of(x: Any) -> Any:
     return x * 2.0
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError, SystemExit, GeneratorExit])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("transform", list(TRANSFORMS))
 def test_exceptions_of_the_function_pass_through(transform: str, error: type[BaseException]) -> None:
     """Ctrl-C included: the very exception arrives, and nothing is left behind (see ``life_goes_on``)."""
@@ -213,23 +206,6 @@ def test_a_jitted_function_recovers_from_an_interrupt() -> None:
     assert len(calls) == 2
 
 
-def test_a_scan_recovers_from_an_interrupt_of_its_body() -> None:
-    """Ctrl-C while the body is traced; the same body is scanned again, then under jit and grad."""
-    calls: list[int] = []
-
-    def body(c: Any, x: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        return c * x, c
-
-    with pytest.raises(KeyboardInterrupt):
-        mj.lax.scan(body, 1.0, X3)
-    assert depth() == 0
-    assert float(mj.lax.scan(body, 2.0, X3)[0]) == 2.0
-    assert float(mj.jit(mj.grad(lambda c: mj.lax.scan(body, c, X3)[0]))(2.0)) == 1.0
-
-
 @pytest.mark.parametrize("wrap", [lambda f: f, lambda f: mj.vmap(f, in_axes=None, axis_size=2), lambda f: mj.grad(f)])
 def test_an_interrupt_in_a_callback_that_is_evaluated(wrap: Callable[[Any], Any]) -> None:
     """A debug callback runs at once where nothing is compiled: Ctrl-C arrives as itself."""
@@ -244,21 +220,6 @@ def test_an_interrupt_in_a_callback_that_is_evaluated(wrap: Callable[[Any], Any]
     if mj is not jax:
         with pytest.raises(KeyboardInterrupt):
             wrap(program)(1.0)
-
-
-def test_loops_in_python_pass_exceptions_on() -> None:
-    """Under disable_jit the body runs round by round; it may stop in the middle."""
-    seen: list[float] = []
-
-    def body(c: Any, x: Any) -> Any:
-        seen.append(float(x))
-        if len(seen) == 2:
-            raise KeyboardInterrupt
-        return c + x, c
-
-    with mj.disable_jit(), pytest.raises(KeyboardInterrupt):
-        mj.lax.scan(body, 0.0, X3)
-    assert len(seen) == 2
 
 
 @pytest.mark.parametrize(

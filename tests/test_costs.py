@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import importlib
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,7 +20,6 @@ import minijax.numpy as jnp
 from minijax import lax
 from minijax.core import avals, primitive
 
-settings = importlib.import_module("minijax.config")
 FEW, MANY = 2_000, 4_000  # more than CPython keeps of tuples that nobody has any more
 FACTOR = jnp.asarray(1.00001)
 X = jnp.asarray(0.9)
@@ -62,29 +60,18 @@ WORKS: dict[str, Work] = {
     "vmap of vmap of grad": lambda f: minijax.vmap(minijax.vmap(minijax.grad(f)))(jnp.full((2, 4), X)),
     "make_jaxpr of vmap of grad": lambda f: minijax.make_jaxpr(minijax.vmap(minijax.grad(f)))(jnp.full(8, X)),
 }
-# The figures, with the tutorial's way to linearize (jvp over partial evaluation) and with the direct one.
-TUTORIAL = {
+COSTS = {
     "eager": Cost(2, 0),
     "jvp": Cost(4, 0),
-    "linearize": Cost(22.5, 15),
-    "vjp": Cost(19, 10),
-    "grad": Cost(28, 10),
-    "vmap": Cost(10.5, 0),
-    "make_jaxpr": Cost(4.5, 7),
-    "make_jaxpr of grad": Cost(31.5, 28),
-    "grad of grad": Cost(116, 46),
-    "jvp of grad": Cost(33, 10.5),
-    "vmap of jvp": Cost(4, 0),
-    "vmap of vmap of grad": Cost(90, 11),
-    "make_jaxpr of vmap of grad": Cost(62.5, 28.5),
-}
-DIRECT = TUTORIAL | {
     "linearize": Cost(5, 3.5),
     "vjp": Cost(5, 3.5),
     "grad": Cost(5, 0),
+    "vmap": Cost(10.5, 0),
+    "make_jaxpr": Cost(4.5, 7),
     "make_jaxpr of grad": Cost(35.5, 17.5),
     "grad of grad": Cost(38.5, 0),
     "jvp of grad": Cost(36, 0),
+    "vmap of jvp": Cost(4, 0),
     "vmap of vmap of grad": Cost(5, 0),
     "make_jaxpr of vmap of grad": Cost(53, 17.5),
 }
@@ -161,10 +148,9 @@ CALLS: dict[str, tuple[Callable[[], Any], int]] = {
 def test_calls_of_a_whole_call(name: str) -> None:
     """What a transformation costs however little it transforms."""
     call, known = CALLS[name]
-    with settings.use_direct_linearize(True):
-        for _ in range(8):  # a signature is met some times before anything is kept of it
-            call()
-        found = min(calls_of_one_run(lambda _: call(), lax.sin) for _ in range(2))
+    for _ in range(8):  # a signature is met some times before anything is kept of it
+        call()
+    found = min(calls_of_one_run(lambda _: call(), lax.sin) for _ in range(2))
     assert 0.95 * known - 2 < found <= known, found
 
 
@@ -187,12 +173,9 @@ def test_calls_of_a_call_over_a_mesh(function: Function, tree: Function, known: 
     assert found == known, found
 
 
-@pytest.mark.parametrize("direct", [False, True], ids=["tutorial", "direct"])
 @pytest.mark.parametrize("name", WORKS)
-def test_calls_and_memory_of_an_operation(name: str, direct: bool) -> None:
-    known = (DIRECT if direct else TUTORIAL)[name]
-    with settings.use_direct_linearize(direct):
-        found = cost(WORKS[name])
+def test_calls_and_memory_of_an_operation(name: str) -> None:
+    known, found = COSTS[name], cost(WORKS[name])
     assert found.calls <= known.calls + 0.1 and found.blocks <= known.blocks + 0.1, found
-    # a figure that is too high hides what comes to be slow later
+    # a figure that is too high hides what becomes slow later
     assert found.calls > known.calls - 1 and found.blocks > known.blocks - 1, f"it is better now: {found}"

@@ -65,15 +65,6 @@ def test_structure_is_jaxs(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ALL, ids=IDS)
-def test_unflatten_restores(value: Any) -> None:
-    leaves, treedef = tree_flatten(value)
-    expected = jtu.tree_unflatten(jtu.tree_structure(value), leaves)
-    assert same(treedef.unflatten(leaves), expected)
-    assert same(treedef.unflatten(iter(leaves)), expected)
-    assert same(tree_util.tree_unflatten(treedef, tuple(leaves)), expected)
-
-
-@pytest.mark.parametrize("value", ALL, ids=IDS)
 def test_key_paths_are_jaxs(value: Any) -> None:
     pairs, treedef = pytree.tree_flatten_with_path(value)
     expected, _ = jtu.tree_flatten_with_path(value)
@@ -236,23 +227,6 @@ def test_nothing_of_the_users_is_kept_alive() -> None:
     assert [ref() for ref in refs] == [None, None]
 
 
-def test_interned_structures_go_when_they_are_not_used() -> None:
-    ref = weakref.ref(tree_structure(({"only_here_1": (1,)}, {"only_here_2": [Box(1, 2)]})))
-    gc.collect()
-    assert ref() is None
-
-
-def test_the_tables_are_bounded() -> None:
-    from minijax.pytree import core
-
-    for i in range(core._TABLE_LIMIT + 10):
-        tree_structure({f"key{i}": 1, "nested": (1, [2])})
-    assert len(core._dict_table) <= core._TABLE_LIMIT
-    assert (
-        str(tree_structure({"key3": 1, "nested": (1, [2])})) == "PyTreeDef({'key3': *, 'nested': (*, [*])})"
-    )
-
-
 def test_structures_from_many_threads_are_one_object() -> None:
     found: list[Any] = []
 
@@ -287,83 +261,48 @@ def test_treedef_tools() -> None:
 
 MAPS: dict[str, Any] = {
     "one tree": lambda m: m.tree_map(lambda x: x + 1, {"b": 1, "a": (2, None)}),
-    "two trees": lambda m: m.tree_map(lambda x, y: (x, y), (1, [2]), (3, [4])),
-    "prefix": lambda m: m.tree_map(lambda x, y: (x, y), (1, 2), ([3, 4], {"a": 5})),
     "is_leaf": lambda m: m.tree_map(lambda x: str(x), [1, None, (2,)], is_leaf=lambda x: x is None),
-    "custom": lambda m: m.tree_map(lambda x: -x, Box(Point(1, 2), "aux")),
     "lengths": lambda m: m.tree_map(lambda x, y: x, (1, 2), (1,)),
-    "deep lengths": lambda m: m.tree_map(lambda x, y: x, {"a": [1, 2]}, {"a": [1, 2, 3]}),
-    "types": lambda m: m.tree_map(lambda x, y: x, (1, 2), [1, 2]),
     "dict keys": lambda m: m.tree_map(lambda x, y: x, {"a": 1}, {"b": 1}),
-    "number of keys": lambda m: m.tree_map(lambda x, y: x, {"a": 1, "b": 2}, {"a": 1}),
     "leaf for node": lambda m: m.tree_map(lambda x, y: x, {"a": 1}, 3),
-    "leaf for none": lambda m: m.tree_map(lambda x, y: x, None, 3),
     "tuple for namedtuple": lambda m: m.tree_map(lambda x, y: x, Point(1, 2), (1, 2)),
-    "other namedtuple": lambda m: m.tree_map(lambda x, y: x, Point(1, 2), OtherPoint(1, 2)),
-    "ordered dict": lambda m: m.tree_map(
-        lambda x, y: x, collections.OrderedDict(a=1), collections.OrderedDict(b=1)
-    ),
     "auxiliary data": lambda m: m.tree_map(lambda x, y: x, Box(1, 2), Box(1, 3)),
-    "third tree": lambda m: m.tree_map(lambda *x: x, (1, 2), (1, 2), [1, 2]),
     "with path": lambda m: m.tree_map_with_path(lambda p, x, y: (m.keystr(p), x, y), {"a": [1]}, {"a": [2]}),
-    "with path, mismatch": lambda m: m.tree_map_with_path(lambda p, x, y: x, {"a": [1]}, {"a": 2}),
     "with path, is_leaf of path": lambda m: m.tree_map_with_path(
         lambda p, x: (len(p), x), {"a": [1]}, is_leaf=lambda p, x: len(p) == 1, is_leaf_takes_path=True
     ),
-    "empty with path": lambda m: m.tree_map_with_path(lambda p, x: x, ()),
     "reduce": lambda m: m.tree_reduce(lambda a, b: a + b, {"a": 1, "b": (2, 3)}),
-    "reduce from": lambda m: m.tree_reduce(lambda a, b: a + b, [1, 2], 10),
     "reduce nothing": lambda m: m.tree_reduce(lambda a, b: a + b, []),
-    "reduce to None": lambda m: m.tree_reduce(lambda a, b: b, [1, 2], None),
     "reduce pairwise": lambda m: m.tree_reduce_associative(lambda a, b: f"({a}{b})", list("abcde")),
     "reduce pairwise nothing": lambda m: m.tree_reduce_associative(lambda a, b: a, ()),
-    "reduce pairwise identity": lambda m: m.tree_reduce_associative(lambda a, b: a, (), identity=7),
     "all": lambda m: m.tree_all({"a": 1, "b": [True, 2]}),
-    "not all": lambda m: m.tree_all({"a": 1, "b": [True, 0]}),
     "transpose": lambda m: m.tree_transpose(
         m.tree_structure((1, 2)), m.tree_structure([1, 2, 3]), ([1, 2, 3], [4, 5, 6])
-    ),
-    "transpose, inner found": lambda m: m.tree_transpose(
-        m.tree_structure((1, 2)), None, ({"a": 1, "b": 2}, {"a": 3, "b": 4})
     ),
     "transpose mismatch": lambda m: m.tree_transpose(
         m.tree_structure((1, 2)), m.tree_structure([1, 2]), ([1, 2, 3], [4, 5, 6])
     ),
     "broadcast": lambda m: m.tree_broadcast((1, 2), (0, [0, {"a": 0}])),
     "broadcast mismatch": lambda m: m.tree_broadcast((1, 2), [0, 0]),
-    "broadcast none": lambda m: m.tree_broadcast((1, None), (0, (0, 0)), is_leaf=lambda x: x is None),
     "unsortable keys": lambda m: m.tree_flatten({1: 1, "a": 2}),
-    "unsortable complex keys": lambda m: m.tree_leaves({1j: 1, 2j: 2}),
-    "unsortable default dict": lambda m: m.tree_leaves(collections.defaultdict(int, {1: 1, "a": 2})),
     "is_leaf not boolean": lambda m: m.tree_flatten([1], is_leaf=lambda x: 5),
-    "is_leaf raises": lambda m: m.tree_flatten([1], is_leaf=lambda x: 1 / 0),
     "too few leaves": lambda m: m.tree_structure((1, 2)).unflatten([1]),
     "too many leaves": lambda m: m.tree_structure((1, 2)).unflatten([1, 2, 3]),
-    "leaves not iterable": lambda m: m.tree_structure((1, 2)).unflatten(5),
     "up to: tuple": lambda m: m.tree_structure((1, 2)).flatten_up_to([1, 2]),
-    "up to: list": lambda m: m.tree_structure([1, 2]).flatten_up_to((1, 2)),
     "up to: list length": lambda m: m.tree_structure([1, 2]).flatten_up_to([1]),
-    "up to: dict": lambda m: m.tree_structure({"a": 1}).flatten_up_to(3),
     "up to: dict keys": lambda m: m.tree_structure({"a": 1}).flatten_up_to({"b": 1}),
-    "up to: more keys": lambda m: m.tree_structure({"a": 1}).flatten_up_to({"a": 1, "b": 1}),
     "up to: dict unsorted": lambda m: m.tree_structure({"a": 1, "b": 2}).flatten_up_to({"b": 1, "a": [2]}),
     "up to: namedtuple": lambda m: m.tree_structure(Point(1, 2)).flatten_up_to((1, 2)),
-    "up to: other namedtuple": lambda m: m.tree_structure(Point(1, 2)).flatten_up_to(OtherPoint(1, 2)),
     "up to: custom data": lambda m: m.tree_structure(Static(2)).flatten_up_to(Static(3)),
     "up to: custom type": lambda m: m.tree_structure(Box(1, 2)).flatten_up_to(3),
-    "up to: leaf": lambda m: m.tree_structure(1).flatten_up_to([1, 2]),
     "up to: inside": lambda m: m.tree_structure((1, [2])).flatten_up_to((1, 2)),
-    "no function": lambda m: m.tree_map(1, 2),
-    "error of the function": lambda m: m.tree_map(lambda x, y: x + y, {"a": 1}, {"a": "x"}),
     "dataclass registered twice": lambda m: m.register_dataclass(Layer),
     "class registered twice": lambda m: m.register_pytree_node(Box, lambda x: ((), None), lambda a, c: None),
-    "list registered": lambda m: m.register_pytree_node(list, lambda x: ((), None), lambda a, c: None),
     "no class registered": lambda m: m.register_pytree_node("x", None, None),
     "dataclass: one list": lambda m: m.register_dataclass(Color, ["a"], None),
     "dataclass: no dataclass": lambda m: m.register_dataclass(Color),
     "dataclass: overlap": lambda m: m.register_dataclass(Color, ["a"], ["a"]),
     "dataclass: missing": lambda m: m.register_dataclass(Layer, ["weights"], []),
-    "dataclass: unexpected": lambda m: m.register_dataclass(Layer, ["weights", "bias", "z"], ["name"]),
 }
 
 
@@ -480,9 +419,7 @@ def test_partial() -> None:
     outer = Partial(functools.partial(max, 10), 3)
     assert pytree.tree_leaves(outer) == jtu.tree_leaves(jtu.Partial(functools.partial(max, 10), 3)) == [3]
     assert outer() == 10
-    assert (
-        tree_structure(Partial(max, 1)) == tree_structure(Partial(max, 2)) != tree_structure(Partial(min, 1))
-    )
+    assert tree_structure(Partial(max, 1)) == tree_structure(Partial(max, 2)) != tree_structure(Partial(min, 1))
     inner = functools.partial(max, 1)
     assert tree_structure(Partial(inner, 1)) == tree_structure(Partial(inner, 2))
 
@@ -545,12 +482,6 @@ def test_prefix_mismatch_names_path_and_types() -> None:
         prefix_leaves((0, (1,)), tree_structure((1, 2)), name="in_axes")
 
 
-def test_prefix_mismatch_names_the_field_of_a_namedtuple() -> None:
-    text = explain_prefix_mismatch(Point(1, [2]), Point(1, [2, 3]), "in_axes")
-    assert text is not None and "different lengths of list at key path\n    in_axes.y\n" in text
-    assert [keystr(d.path) for d in tree_diff(Point(1, [2]), Point(1, [2, 3]))] == [".y"]
-
-
 def test_explanation_is_none_for_a_prefix() -> None:
     assert explain_prefix_mismatch((0, [1]), (1, [(2, 3)]), "axes") is None
     assert explain_prefix_mismatch((0, None), (1, 2), "axes") is not None
@@ -588,9 +519,7 @@ def test_differences_are_jaxs(a: Any, b: Any) -> None:
 
     theirs = [(jtu.keystr(path), *rest) for path, *rest in equality_errors(a, b)]
     ours = [(keystr(path), *rest) for path, *rest in tree_diff(a, b)]
-    assert [sorted(" ".join(row).split()) for row in ours] == [
-        sorted(" ".join(row).split()) for row in theirs
-    ] or (
+    assert [sorted(" ".join(row).split()) for row in ours] == [sorted(" ".join(row).split()) for row in theirs] or (
         # JAX lists the differing keys in the order of a set
         [row[:3] for row in ours] == [row[:3] for row in theirs]
     )

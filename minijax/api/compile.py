@@ -37,6 +37,8 @@ from minijax.config import (
 from minijax.core import late, observe
 from minijax.core.array import Array, common_device, get_aval, is_array_like, numpy_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.late import HigherModule
+from minijax.core.lists import partition
 from minijax.core.meshes import context
 from minijax.core.observe import observers
 from minijax.core.refs import AbstractRef, Ref, is_ref
@@ -45,7 +47,7 @@ from minijax.core.structural import UNSPECIFIED
 from minijax.core.trace import Tracer, reaching, state
 from minijax.interpreters.evaluate import key_checks
 from minijax.interpreters.stage import stage
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
+from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.call import jit_p, kept_inputs, known_program
 from minijax.pytree import (
     prefix_leaves,
@@ -68,6 +70,10 @@ _staged: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, StagedCall]]] = weak
 
 # Beyond this many signatures of one function, the earliest is forgotten.
 MAX_SIGNATURES = 4096
+
+
+_shardings = HigherModule("shardings")
+_partitioned = HigherModule("partitioned_programs")
 
 
 def _misses() -> Any:
@@ -244,7 +250,6 @@ class JitFunction:
             # to explain a recompilation; the program must not keep the function alive
             about = weakref.ref(self), len(staged.outer), staged.in_tree
             staged.closed.memo["argument names"] = functools.partial(_argument_names, *about)
-        if pjrt.others_in_use:
             places = places_of(leaves)
         if not unusual:
             staged.met.add((tuple([*map(type, leaves)]), places))
@@ -322,9 +327,7 @@ class JitFunction:
 
     def staged_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[StagedCall, list[Any]]:
         """The staged signature of a call, made if it is new, and the call's operands."""
-        static: tuple[Any, ...] = ()
-        if self.takes_static:
-            args, kwargs, static = self._split(args, kwargs)
+        args, kwargs, static = self._split(args, kwargs)
         return self._find(args, kwargs, static)[:2]
 
     def _key(
@@ -358,6 +361,8 @@ class JitFunction:
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Dynamic args and kwargs, and the static ones as part of the key."""
+        if not self.takes_static:
+            return args, kwargs, ()
         count = len(args)
         places = self.places.get(count)
         if places is None:
@@ -402,8 +407,8 @@ class JitFunction:
         in_tree = tree_structure((args, kwargs))
         with observe.timed("trace", fun_name(self.fun)):
             name, closed, out_tree, ins, outs = self._traced(avals, static, in_tree, args, kwargs)
-        closed, refs = open_over_refs(closed) if AbstractRef.made else (closed, [])
-        closed, outer = open_over_tracers(closed)
+        closed, refs = lift_constants(closed, Ref, last=True) if AbstractRef.made else (closed, [])
+        closed, outer = lift_constants(closed, Tracer)
         donated = (False,) * len(outer) + self._donated(in_tree, args, kwargs, static) + (False,) * len(refs)
         params = {"name": name, "jaxpr": closed, "donated_invars": donated}
         if context_mesh() is not None:
@@ -478,9 +483,7 @@ class JitFunction:
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Stage at these arguments (arrays or ``ShapeDtypeStruct``s), without compiling."""
-        static: tuple[Any, ...] = ()
-        if self.takes_static:
-            args, kwargs, static = self._split(args, kwargs)
+        args, kwargs, static = self._split(args, kwargs)
         if kwargs or not all(map(is_array_like, args)):
             args, kwargs = tree_map(stood_in, (args, kwargs))
         staged, leaves, _ = self._find(args, kwargs, static)
@@ -498,9 +501,7 @@ class JitFunction:
 
     def explain_cache_miss(self, *args: Any, **kwargs: Any) -> Miss | None:
         """Why a call with these arguments would be traced; None if it is cached. Nothing is run."""
-        static: tuple[Any, ...] = ()
-        if self.takes_static:
-            args, kwargs, static = self._split(args, kwargs)
+        args, kwargs, static = self._split(args, kwargs)
         key, _, _ = self._key(args, kwargs, static)
         return self._explain(key) if self._get(self.cache, key) is None else None
 
@@ -508,24 +509,19 @@ class JitFunction:
         """What is to be said of a call with these arguments that is cached: which values that it closes over are not
         what they were when it was traced; and the names of those that could have changed inside without being seen.
         """
-        static: tuple[Any, ...] = ()
-        if self.takes_static:
-            args, kwargs, static = self._split(args, kwargs)
+        args, kwargs, static = self._split(args, kwargs)
         staged = self._get(self.cache, self._key(args, kwargs, static)[0])
         return ("", ()) if staged is None else _misses().explain_hit(staged.closed)
 
     def explain_compilation(self, *args: Any, **kwargs: Any) -> str:
         """In what the arguments of a cached call lie otherwise than its program was compiled for; '' if in nothing."""
-        static: tuple[Any, ...] = ()
-        if self.takes_static:
-            args, kwargs, static = self._split(args, kwargs)
+        args, kwargs, static = self._split(args, kwargs)
         key, leaves, _ = self._key(args, kwargs, static)
         staged = self._get(self.cache, key)
         if staged is None:
             return ""
         placement = placement_at(staged, leaves, self.called, self._labels(staged))
-        lies = late.public("minijax.ops.meshes.partitioned", "why_again") if placement is not None else None
-        return "" if lies is None else lies(staged.closed, placement, *staged.how)
+        return "" if placement is None else _partitioned.why_again(staged.closed, placement, *staged.how)  # type: ignore[no-any-return]
 
     def clear_cache(self) -> None:
         """Forget every staged and compiled signature."""
@@ -566,13 +562,13 @@ def _spread(shardings: Any, full: Any, which: str) -> list[Any]:
     if shardings is UNSPECIFIED:
         return []
     said = prefix_leaves(shardings, full, name=f"pjit {which}")
-    return [late.public("minijax.core.shardings", "as_sharding")(each, "jit", which) for each in said]
+    return [_shardings.as_sharding(each, "jit", which) for each in said]
 
 
 def _check_named(sharding: Any, aval: ShapedArray, which: str, subject: str) -> None:
     """ValueError unless an array of this type can lie so."""
     sharding.shard_shape(aval.shape)
-    if any([isinstance(part, late.public("minijax.core.shardings", "Free")) for part in getattr(sharding, "spec", ())]):
+    if any([isinstance(part, _shardings.Free) for part in getattr(sharding, "spec", ())]):
         raise ValueError(
             f"Unconstrained dims are not allowed when passed to {which}: {sharding}, for {subject}. Use "
             "lax.with_sharding_constraint inside the function."
@@ -616,29 +612,16 @@ def unhashable_static(static: tuple[Any, ...], subject: str, kind: str) -> Excep
     return TypeError(f"an argument of {subject} is a tree with unhashable data, so its call has no signature")
 
 
-def open_over_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
-    """Constants that are outer tracers become leading inputs; arrays stay constants."""
-    outer = [c for c in closed.consts if isinstance(c, Tracer)]
-    if not outer:
+def lift_constants(closed: ClosedJaxpr, kind: type, last: bool = False) -> tuple[ClosedJaxpr, list[Any]]:
+    """Make the constants of class ``kind`` the first (or ``last``) inputs; returns the program and these constants."""
+    lifted = [isinstance(c, kind) for c in closed.consts]
+    if not any(lifted):
         return closed, []
-    pairs = list(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-    lifted = [v for v, c in pairs if isinstance(c, Tracer)]
-    kept = [(v, c) for v, c in pairs if not isinstance(c, Tracer)]
-    jaxpr = closed.jaxpr
-    opened = Jaxpr([v for v, _ in kept], [*lifted, *jaxpr.invars], jaxpr.outvars, jaxpr.eqns, jaxpr.debug_name)
-    return ClosedJaxpr(opened, [c for _, c in kept]), outer
-
-
-def open_over_refs(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
-    """Constants that are references become inputs behind the others; tracers of references are left to the above."""
-    refs = [c for c in closed.consts if isinstance(c, Ref)]
-    if not refs:
-        return closed, []
-    pairs = list(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-    kept = [(v, c) for v, c in pairs if not isinstance(c, Ref)]
-    invars = [*closed.jaxpr.invars, *[v for v, c in pairs if isinstance(c, Ref)]]
-    opened = closed.jaxpr.replace(constvars=[v for v, _ in kept], invars=invars)
-    return ClosedJaxpr(opened, [c for _, c in kept]), refs
+    constvars, variables = partition(lifted, closed.jaxpr.constvars)
+    consts, values = partition(lifted, closed.consts)
+    invars = closed.jaxpr.invars
+    invars = [*invars, *variables] if last else [*variables, *invars]
+    return ClosedJaxpr(closed.jaxpr.replace(constvars=constvars, invars=invars), consts), values
 
 
 def _check_aliases(leaves: Sequence[Any], staged: StagedCall, fun: Any) -> None:
@@ -708,7 +691,7 @@ def jit(
     check_callable(fun)
     for which, said in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
         if said is not UNSPECIFIED:
-            late.public("minijax.core.shardings", "check_said")(said, "jit", which)
+            _shardings.check_said(said, "jit", which)
     numbers, names = _infer(fun, static_argnums, static_argnames, "static")
     donated, donated_names = _infer(fun, donate_argnums, donate_argnames, "donate")
     both = {*map(str, {*numbers} & {*donated}), *({*names} & {*donated_names})}

@@ -12,10 +12,14 @@ from minijax.core import dtypes, late
 from minijax.core.array import Array, MeshArray, as_array, get_aval
 from minijax.core.guards import asked_for, check_transfer, transfer_guards
 from minijax.core.keys import is_key
+from minijax.core.late import HigherModule
 from minijax.core.trace import Tracer
 from minijax.ops.call import default_place, to_buffer
 from minijax.ops.sharded import PlacedArray, placed, there
 from minijax.pytree import prefix_leaves, tree_flatten, tree_map, tree_unflatten
+
+_reshard = HigherModule("reshard")
+_shardings = HigherModule("shardings")
 
 
 def device_put(x: Any, device: Any = None) -> Any:
@@ -32,12 +36,13 @@ def device_put(x: Any, device: Any = None) -> Any:
         if transfer_guards and not isinstance(leaf, Tracer) and (device is not None or not isinstance(leaf, Array)):
             check_transfer("device_to_device" if isinstance(leaf, Array) else "host_to_device", get_aval(leaf), True)
         if isinstance(leaf, Tracer):
-            device = late.public("minijax.core.shardings", "concrete")(device)
-        if isinstance(leaf, Tracer) and hasattr(device, "mesh"):
-            if device.mesh.are_all_axes_explicit:
-                return late.public("minijax.ops.meshes.reshard", "reshard")(leaf, device)
-            return late.public("minijax.ops.meshes.constraint", "with_sharding_constraint")(leaf, device)
-        if device is not None or isinstance(leaf, Tracer):
+            device = _shardings.concrete(device)
+            if hasattr(device, "mesh"):
+                if device.mesh.are_all_axes_explicit:
+                    return _reshard.reshard(leaf, device)
+                return late.public("minijax.ops.meshes.constraint", "with_sharding_constraint")(leaf, device)
+            return placed(leaf, device)
+        if device is not None:
             return placed(leaf, device)
         array = as_array(leaf)
         if array is not leaf and default_place() is not None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from minijax.api.repeated import Repeat
 from minijax.backend import pjrt
-from minijax.core import late
 from minijax.core.array import CommittedArray, device_array, get_aval
+from minijax.core.late import HigherModule
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr
@@ -17,6 +17,9 @@ from minijax.pytree import tree_flatten, tree_unflatten
 
 if TYPE_CHECKING:
     from minijax.lowering.places import ModulePlaces
+
+_partitioned = HigherModule("partitioned_programs")
+_shardings = HigherModule("shardings")
 
 
 class StagedCall:
@@ -71,8 +74,7 @@ def placement_at(staged: StagedCall, leaves: Sequence[Any], name: str, label: An
     said = params.get("in_shardings", ()), params.get("out_shardings", ()), params.get("keep_unused", False)
     if not (pjrt.others_in_use or any(isinstance(x, ShapeDtypeStruct) and x.sharding is not None for x in leaves)):
         return None
-    find = late.public("minijax.ops.meshes.partitioned", "placement_of")
-    return find(staged.closed, [*staged.outer, *leaves, *staged.refs], name, *said, label)
+    return _partitioned.placement_of(staged.closed, [*staged.outer, *leaves, *staged.refs], name, *said, label)
 
 
 # Beyond this many placements of the arguments of one signature, all are dropped.
@@ -88,8 +90,7 @@ def divided(staged: StagedCall, leaves: Sequence[Any], places: tuple[Any, ...], 
     placement = placement_at(staged, leaves, name, label)
     program = None
     if placement is not None:
-        make = late.public("minijax.ops.meshes.partitioned", "partitioned")
-        program = make(staged.closed, staged.params["name"], placement, *staged.how)
+        program = _partitioned.partitioned(staged.closed, staged.params["name"], placement, *staged.how)
     if len(staged.over) >= MAX_PLACES:
         staged.over.clear()
     staged.over[places] = program
@@ -119,6 +120,10 @@ class Traced:
     def lower(self) -> Lowered:
         """The StableHLO program."""
         return Lowered(self, lowered(self.jaxpr, self.program_name, *self._staged.how, self.placement).text)
+
+    def places(self) -> ModulePlaces:
+        """The equation that each line of the lowered module comes from."""
+        return lowered_places(self.jaxpr, self.program_name, *self._staged.how, self.placement)
 
     @property
     def program_name(self) -> str:
@@ -150,8 +155,7 @@ class Lowered:
 
     def places(self) -> ModulePlaces:
         """The equation that each line of the module comes from."""
-        traced = self._traced
-        return lowered_places(traced.jaxpr, traced.program_name, *traced._staged.how, traced.placement)
+        return self._traced.places()
 
     def cost_analysis(self) -> dict[str, Any]:
         """XLA's estimates for the module as it stands, before optimisation: flops, bytes accessed, ..."""
@@ -167,8 +171,8 @@ class Lowered:
         how = traced._staged.how
         if traced.placement is None:
             return CompiledFunction(traced, compiled(traced.jaxpr, traced.program_name, *how))
-        divided = late.public("minijax.ops.meshes.partitioned", "partitioned")
-        return CompiledFunction(traced, divided(traced.jaxpr, traced.program_name, traced.placement, *how))
+        program = _partitioned.partitioned(traced.jaxpr, traced.program_name, traced.placement, *how)
+        return CompiledFunction(traced, program)
 
 
 class CompiledFunction:
@@ -210,7 +214,7 @@ class CompiledFunction:
         """The results, on the device that the program was lowered for; committed to it if the arguments were."""
         program, wanted = self._program, self._traced.device
         if self._traced.placement is not None:
-            late.public("minijax.ops.meshes.partitioned", "check_lies")(program, leaves)
+            _partitioned.check_lies(program, leaves)
             return program(*leaves)
         found = program.device_of(leaves)
         required = pjrt.local_devices()[0] if wanted is None else wanted
@@ -230,8 +234,7 @@ class CompiledFunction:
 
     def places(self) -> ModulePlaces:
         """The equation that each line of the compiled module comes from."""
-        traced = self._traced
-        return lowered_places(traced.jaxpr, traced.program_name, *traced._staged.how, traced.placement)
+        return self._traced.places()
 
     @property
     def input_shardings(self) -> Any:
@@ -247,9 +250,9 @@ class CompiledFunction:
 
     def _shardings(self, which: int, count: int) -> list[Any]:
         if self._traced.placement is not None:
-            return late.public("minijax.ops.meshes.partitioned", "shardings_of")(self._program)[which]  # type: ignore[no-any-return]
+            return _partitioned.shardings_of(self._program)[which]  # type: ignore[no-any-return]
         device = self._traced.device or pjrt.local_devices()[0]
-        return [late.public("minijax.core.shardings", "SingleDeviceSharding")(device)] * count
+        return [_shardings.SingleDeviceSharding(device)] * count
 
     @property
     def program(self) -> Compiled:

@@ -127,7 +127,6 @@ LEAVES = [
     True,
     3,
     -1.5,
-    2j,
     np.bool_(True),
     np.int8(3),
     np.int64(3),
@@ -191,18 +190,12 @@ class Dict(dict):
 # By the same function: each is another structure than those before it, though they differ in little.
 LIKE_EACH_OTHER = {
     "dict": lambda x: {"a": x, "b": [x, None, (x,)]},
-    "longer": lambda x: {"a": x, "b": [x, None, (x, x)]},
     "more keys": lambda x: {"a": x, "b": [x, None, (x,)], "c": x},
-    "other keys": lambda x: {"a": x, "c": [x, None, (x,)]},
     "keys of another type": lambda x: {1: x, 2: [x, None, (x,)]},
     "a tuple for a list": lambda x: {"a": x, "b": (x, None, (x,))},
     "an array for None": lambda x: {"a": x, "b": [x, x, (x,)]},
-    "None for an array": lambda x: {"a": None, "b": [x, None, (x,)]},
-    "a container for an array": lambda x: {"a": (x,), "b": [x, None, (x,)]},
     "a named tuple": lambda x: {"a": x, "b": Pair(x, (x,))},
-    "an ordered dict": lambda x: collections.OrderedDict(b=[x, None, (x,)], a=x),
     "an array's delegate": lambda x: {"a": Delegate(x), "b": [x, None, (x,)]},
-    "of other types": lambda x: {"a": x.astype(np.int32), "b": [x, None, (x,)]},
     "one on the host": lambda x: {"a": np.ones(4, np.float32), "b": [x, None, (x,)]},
 }
 
@@ -417,14 +410,6 @@ def test_the_user_may_write_to_an_argument_afterwards(n):
         np.testing.assert_array_equal(second, eye)
 
 
-def test_no_program_writes_to_an_argument():
-    jitted = minijax.jit(lambda x: x * 2, donate_argnums=0)
-    value = aligned(1024)
-    for _ in range(4):
-        jitted(value)
-    assert (value == 1).all()
-
-
 def test_without_jaxlibs_dispatch(monkeypatch):
     monkeypatch.setattr("minijax.backend.fastcall.host_call", lambda name, miss: None)
     jitted = minijax.jit(lambda x: x * 2)
@@ -446,18 +431,6 @@ def test_a_class_may_become_a_node_later(ordinary):
         for _ in range(4):
             np.testing.assert_array_equal(jitted(Late(x)), ONES * 2)
     assert len(ordinary) <= 3
-
-
-def test_a_forgotten_signature_is_staged_again():
-    runs = []
-    jitted = minijax.jit(lambda x: runs.append(x) or x)
-    for x in (ONES, minijax.device_put(ONES)):
-        for _ in range(3):
-            jitted(x)
-    assert len(runs) == 1
-    jitted.clear_cache()
-    jitted(x)
-    assert len(runs) == 2
 
 
 def test_functions_and_programs_are_freed():

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -172,10 +171,8 @@ def test_a_program_is_read_once_it_is_there(folder: Path, counting: CountingClie
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "empty": lambda content: b"",
     "cut off": lambda content: content[:-10],
     "one bit": lambda content: content[:200] + bytes([content[200] ^ 1]) + content[201:],
-    "longer": lambda content: content + b"\0",
     "foreign": lambda content: b"another program's file" * 10,
 }
 
@@ -212,8 +209,6 @@ def test_a_folder_that_cannot_be_written_to_is_warned_of(folder: Path) -> None:
 
 LIMITS = {
     "disabled": ("jax_enable_compilation_cache", False),
-    "no folder": ("jax_compilation_cache_dir", None),
-    "an empty folder name": ("jax_compilation_cache_dir", ""),
     "takes too little time": ("jax_persistent_cache_min_compile_time_secs", 1000.0),
     "takes too few bytes": ("jax_persistent_cache_min_entry_size_bytes", 10_000_000),
 }
@@ -282,15 +277,6 @@ def test_what_shows_xlas_passes_compiles(folder: Path, counting: CountingClient)
     found = descent(minijax.jit(lambda x: chain(x)).lower(ONES))
     compiled, read = counting.counts
     assert found.passes and compiled >= 1 and read == 1
-
-
-def test_threads_that_write_one_entry_leave_one_file(folder: Path) -> None:
-    values = at_once(*[run_chain] * 6)
-    assert all(value.tobytes() == values[0].tobytes() for value in values)
-    assert len(entries(folder)) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        np.testing.assert_array_equal(run_chain(), values[0])
 
 
 def test_processes_that_start_together_share_the_folder(tmp_path: Path) -> None:

@@ -41,18 +41,6 @@ def test_an_error_gives_the_setting_back() -> None:
     assert gc.get_threshold() == OURS
 
 
-def test_a_setting_of_the_function_stays() -> None:
-    staged(lambda: gc.set_threshold(900, 11, 10))
-    assert gc.get_threshold() == (900, 11, 10)
-
-
-def test_a_setting_that_is_as_rare_is_left_alone() -> None:
-    gc.set_threshold(700, 5000, 10)
-    found = []
-    staged(lambda: found.append(gc.get_threshold()))
-    assert found == [gc.get_threshold()] == [(700, 5000, 10)]
-
-
 def test_new_garbage_of_a_staged_function_is_collected() -> None:
     class Node:
         pass

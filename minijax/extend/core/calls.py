@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minijax.api.compile import open_over_tracers
+from minijax.api.compile import lift_constants
 from minijax.core.array import get_aval
 from minijax.core.lists import partition
 from minijax.core.primitive import abstract_rules, impl_rules
@@ -63,7 +63,9 @@ class CallPrimitive(AxisPrimitive):
         if state.dynamic.level == 0 and not any(isinstance(x, Tracer) for x in args):
             return call_impl(fun, *args)
         name = params.get("name", fun.__name__)
-        closed, outer = open_over_tracers(stage(fun.call_wrapped, list(map(get_aval, args)), name, label=self.name))
+        closed, outer = lift_constants(
+            stage(fun.call_wrapped, list(map(get_aval, args)), name, label=self.name), Tracer
+        )
         return super().bind(*outer, *args, **{_JAXPR: closed}, **params)
 
 
