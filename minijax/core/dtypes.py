@@ -288,11 +288,6 @@ def check_valid_dtype(dtype: np.dtype, x: Any) -> None:
     raise TypeError(f"Value '{x}' with dtype {dtype} is not a valid JAX array type. {advice}")
 
 
-def python_scalar_dtype(typ: type, x64: bool = False) -> tuple[np.dtype, bool]:
-    """``(dtype, weak_type)`` of a Python scalar of class ``typ``: weak except for ``bool``."""
-    return default_dtype(_PYTHON_SCALARS[typ], x64), typ is not bool
-
-
 def dtype(x: Any, x64: bool = False) -> np.dtype:
     """The type of a value, or the type that a type specifier stands for.
 
@@ -345,11 +340,6 @@ def to_inexact_dtype(dtype: Any) -> np.dtype:
     return np.dtype("float64" if result.itemsize == 8 else "float32")
 
 
-def to_floating_dtype(dtype: Any) -> np.dtype:
-    """``to_inexact_dtype`` with complex types mapped to the type of their real part."""
-    return real_dtype(to_inexact_dtype(dtype))
-
-
 def to_complex_dtype(dtype: Any) -> np.dtype:
     """The complex type that holds ``dtype``: complex128 for double precision, else complex64."""
     return np.dtype("complex128" if _name(to_inexact_dtype(dtype)) in ("float64", "complex128") else "complex64")
@@ -360,11 +350,6 @@ def real_dtype(dtype: np.dtype) -> np.dtype:
     if dtype.kind != "c":
         return dtype
     return np.dtype("float64" if dtype.itemsize == 16 else "float32")
-
-
-def tangent_dtype(dtype: np.dtype) -> np.dtype:
-    """The type of a tangent: ``dtype`` itself if inexact, ``float0`` for integers and booleans."""
-    return dtype if is_inexact(dtype) else float0
 
 
 # --------------------------------------------------------------------------------- limits
@@ -433,8 +418,10 @@ def max_value(dtype: np.dtype) -> Any:
 def short_name(dtype: np.dtype) -> str:
     """The name used in printed avals: 'f32', 'i8', 'u32', 'c64', 'bf16', 'bool', 'float0'."""
     name = _name(dtype)
-    if name == "float0" or is_key(dtype):
-        return name
+    return name if name == "float0" or is_key(dtype) else _shortened(name)
+
+
+def _shortened(name: str) -> str:
     for long, short in (("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c")):
         name = name.replace(long, short)
     return name
@@ -452,14 +439,8 @@ def from_short_name(name: str) -> Any:
 
 @functools.cache
 def _short_names() -> dict[str, str]:
-    names = {}
-    for node in _upper_bounds(True, False):
-        if isinstance(node, str):
-            short = node
-            for long, letter in (("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c")):
-                short = short.replace(long, letter)
-            names[node] = names[short] = node
-    return names
+    nodes = [node for node in _upper_bounds(True, False) if isinstance(node, str)]
+    return {name: node for node in nodes for name in (node, _shortened(node))}
 
 
 @functools.lru_cache(maxsize=256)
@@ -602,7 +583,8 @@ def promote_types(a: Any, b: Any, x64: bool = False, strict: bool = False) -> np
 
 
 @functools.lru_cache(maxsize=4096)
-def _lattice_result(args: tuple[tuple[np.dtype, bool], ...], x64: bool, strict: bool) -> tuple[np.dtype, bool]:
+def lattice_result(*args: tuple[np.dtype, bool], x64: bool, strict: bool) -> tuple[np.dtype, bool]:
+    """The join of pairs ``(dtype, weak_type)`` as a pair; a weak result keeps its inputs' width."""
     dtypes = {dt for dt, _ in args}
     all_weak = all(weak for _, weak in args)
     if len(args) == 1 or (len(dtypes) == 1 and not all_weak):
@@ -623,17 +605,7 @@ def _node_dtype(node: Node, x64: bool) -> np.dtype:
     return canonicalize_dtype(node, x64)
 
 
-def lattice_result(*args: tuple[np.dtype, bool], x64: bool, strict: bool) -> tuple[np.dtype, bool]:
-    """The join of pairs ``(dtype, weak_type)`` as a pair; a weak result keeps its inputs' width."""
-    return _lattice_result(args, x64, strict)
-
-
 @functools.lru_cache(maxsize=4096)
-def _result_type(args: tuple[tuple[np.dtype, bool], ...], x64: bool, strict: bool) -> tuple[np.dtype, bool]:
-    result, weak_type = _lattice_result(args, x64, strict)
-    return (default_dtype(kind(result), x64), True) if weak_type else (result, False)
-
-
 def result_type(*args: tuple[np.dtype, bool], x64: bool = False, strict: bool = False) -> tuple[np.dtype, bool]:
     """The type ``(dtype, weak_type)`` of an operation on arguments of the types ``(dtype, weak_type)``.
 
@@ -642,4 +614,5 @@ def result_type(*args: tuple[np.dtype, bool], x64: bool = False, strict: bool = 
     """
     if not args:
         raise ValueError("at least one array or dtype is required")
-    return _result_type(args, x64, strict)
+    result, weak_type = lattice_result(*args, x64=x64, strict=strict)
+    return (default_dtype(kind(result), x64), True) if weak_type else (result, False)

@@ -113,11 +113,6 @@ class Primitive:
         """``file.py:12``, where the primitive was made. The line is computed at first use, since that is slow."""
         return f"{self._site[0].co_filename}:{errors.position(self._site)[0]}"
 
-    @property
-    def defined_in(self) -> str:
-        """The file where the primitive was made."""
-        return self._site[0].co_filename
-
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply the primitive to ``args``: arrays, tracers, NumPy values or Python scalars."""
         usual = args and type(args[0]) in _EVALUATED and not (bind_watched or evaluation_watched)

@@ -217,15 +217,6 @@ def result_dtype(*args: Any) -> tuple[np.dtype, bool]:
     return dtypes.lattice_result(*map(type_of, args), x64=x64_enabled(), strict=promotes_strictly())
 
 
-def refuse_complex(name: str, *args: Any) -> tuple[Any, ...]:
-    """``args``, the operands of a function of real numbers. ValueError if one is complex."""
-    check_array_like(name, *args)
-    for x in args:
-        if dtypes.is_complex(type_of(x)[0]):
-            raise ValueError(f"{name} does not support complex-valued inputs. Pass the real parts.")
-    return args
-
-
 def promote_dtypes(*args: Any, to: Callable[[Any], np.dtype] | None = None, fold: bool = True) -> list[Any]:
     """``args`` converted to the type where their types meet, or to what ``to`` makes of that type."""
     if to is None and len(args) < 2:

@@ -84,7 +84,7 @@ def test_result_type_agrees_with_jax_on_every_pair(x64, strict):
 def test_result_type_of_three_is_a_join_of_all(x64):
     some = ["bool", "uint8", "int8", "uint32", "int32", "float16", "bfloat16", "float32", "complex64"]
     pairs = [(dtypes.as_dtype(n), False) for n in some]
-    pairs += [dtypes.python_scalar_dtype(t, x64) for t in (int, float, complex)]
+    pairs += [dtypes.dtype_and_weak_type(t, x64) for t in (int, float, complex)]
     with jax.enable_x64(x64):
         for triple in itertools.combinations_with_replacement(pairs, 3):
             values = [jnp.zeros((), d) if not w else jnp.asarray(d.type(0).item()) for d, w in triple]
@@ -92,14 +92,9 @@ def test_result_type_of_three_is_a_join_of_all(x64):
             assert dtypes.result_type(*triple, x64=x64) == expected, triple
 
 
-def test_result_type_needs_arguments_and_memoises():
+def test_result_type_needs_arguments():
     with pytest.raises(ValueError, match="at least one array or dtype is required"):
         dtypes.result_type()
-    pair = (np.dtype("int8"), False), (np.dtype("float16"), True)
-    dtypes.result_type(*pair)
-    hits = dtypes._result_type.cache_info().hits
-    assert dtypes.result_type(*pair) == (np.dtype("float32"), True)
-    assert dtypes._result_type.cache_info().hits == hits + 1
 
 
 @X64
@@ -204,7 +199,6 @@ def test_hierarchy_agrees_with_jax():
         assert dtypes.is_complex(dt) == jnp.issubdtype(dt, np.complexfloating)
         for group in dtypes._ISDTYPE_KINDS:
             assert dtypes.isdtype(dt, group) == jnp.isdtype(dt, group), (name, group)
-        assert dtypes.tangent_dtype(dt) == jax_core.primal_dtype_to_tangent_dtype(dt)
     assert dtypes.isdtype("int8", ("real floating", "int8"))
     with pytest.raises(ValueError, match="Unrecognized kind='whole'"):
         dtypes.isdtype("int8", "whole")
@@ -259,7 +253,6 @@ def test_conversions_agree_with_jax():
         assert dtypes.to_inexact_dtype(dt) == jax_dtypes.to_inexact_dtype(dt)
         assert dtypes.to_complex_dtype(dt) == jax_dtypes.to_complex_dtype(dt)
         if dtypes.is_inexact(dt):
-            assert dtypes.to_floating_dtype(dt) == jax_dtypes.to_floating_dtype(dt)
             assert dtypes.finfo(dt).bits == jnp.finfo(dt).bits
         if dtypes.is_integer(dt):
             assert dtypes.iinfo(dt).max == jnp.iinfo(dt).max
