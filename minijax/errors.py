@@ -394,8 +394,7 @@ class NonConcreteBooleanIndexError(JAXIndexError):
             _message(
                 f"Array boolean indices must be concrete; got {_aval_text(tracer)}",
                 tracer,
-                "Use jnp.where(mask, x, other), which keeps the shape, or index outside of the transformed "
-                "function.",
+                "Use jnp.where(mask, x, other), which keeps the shape, or index outside of the transformed function.",
             )
         )
 
@@ -471,8 +470,7 @@ def escaped_tracer_error(
     lines = [what]
     if function:
         lines.append(
-            f"The function being traced when the value leaked was {function}"
-            + (f" traced for {by}." if by else ".")
+            f"The function being traced when the value leaked was {function}" + (f" traced for {by}." if by else ".")
         )
     if born is not None:
         lines.append(f"The leaked value was created at {born if isinstance(born, str) else summarize(born)}.")

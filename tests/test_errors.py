@@ -87,9 +87,7 @@ CASES: dict[str, tuple[Callable[[], Exception], Callable[[], Exception]]] = {
         lambda: raised_by_jax(lambda x: [1, 2][x], 1),
     ),
     "float": (
-        lambda: errors.ConcretizationTypeError(
-            FakeTracer("int32"), "The problem arose with the `float` function."
-        ),
+        lambda: errors.ConcretizationTypeError(FakeTracer("int32"), "The problem arose with the `float` function."),
         lambda: raised_by_jax(lambda x: float(x), 1),
     ),
     "mask": (
@@ -144,9 +142,7 @@ def test_escaped_tracer_error_has_jaxs_words_and_names_all_places() -> None:
     theirs = str(raised.value).splitlines()[0]
 
     born = errors.source_info()
-    error = errors.escaped_tracer_error(
-        FakeTracer("float32"), "jit", "h at file.py:7", born, "The primitive is add."
-    )
+    error = errors.escaped_tracer_error(FakeTracer("float32"), "jit", "h at file.py:7", born, "The primitive is add.")
     assert type(error) is errors.UnexpectedTracerError
     lines = str(error).splitlines()
     expected = theirs.replace("by JAX", "by jit").replace("DynamicJaxprTracer", "FakeTracer")

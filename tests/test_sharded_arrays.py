@@ -58,5 +58,3 @@ def test_programs_on_sharded_arrays_give_what_jax_gives() -> None:
             # of an argument of which only XLA says how it lies JAX shows XLA's description, we that by the mesh
             what[2] = ours[name][2]
     assert ours == theirs
-
-

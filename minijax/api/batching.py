@@ -185,9 +185,7 @@ def _spread(axes: Any, full: Any, name: str) -> list[Any]:
     try:
         return prefix_leaves(axes, full, name=name)
     except ValueError as error:
-        raise ValueError(
-            f"{name} specification must be a tree prefix of the corresponding value.\n{error}"
-        ) from None
+        raise ValueError(f"{name} specification must be a tree prefix of the corresponding value.\n{error}") from None
 
 
 def _output_axes(out_axes: Any, out_tree: PyTreeDef) -> list[Any]:

@@ -701,14 +701,10 @@ def jit(
             f"static_argnames and donate_argnames cannot intersect. Argument names {shown} appear in both "
             f"static_argnames and donate_argnames of {describe(fun)}. A static argument has no memory to give away."
         )
-    return JitFunction(
-        fun, numbers, names, donated, donated_names, keep_unused, inline, in_shardings, out_shardings
-    )
+    return JitFunction(fun, numbers, names, donated, donated_names, keep_unused, inline, in_shardings, out_shardings)
 
 
-def _infer(
-    fun: Callable[..., Any], numbers: Any, names: Any, kind: str
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _infer(fun: Callable[..., Any], numbers: Any, names: Any, kind: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Positions and names of arguments, each completed from the other by ``fun``'s signature."""
     given = () if numbers is None else int_or_ints(numbers, f"{kind}_argnums")
     named = () if names is None else (names,) if isinstance(names, str) else tuple(names)

@@ -73,9 +73,7 @@ class Runtime:
             return self._on_one[device]
         except (KeyError, TypeError):
             known = ", ".join(map(str, self.local_devices))
-            raise ValueError(
-                f"{device!r} is not a local device of this process. Choose one of: {known}."
-            ) from None
+            raise ValueError(f"{device!r} is not a local device of this process. Choose one of: {known}.") from None
 
     def spread(self, devices: Sequence[Any], hlo_sharding: Callable[[int], Any]) -> Any:
         """The sharding over ``devices`` that ``hlo_sharding`` gives for each number of dimensions."""
@@ -141,9 +139,7 @@ def plugin_installed() -> bool:
         return True
     for folder in dict.fromkeys(sys.path):
         try:
-            entries = [
-                e.path for e in os.scandir(folder or ".") if e.name.endswith((".dist-info", ".egg-info"))
-            ]
+            entries = [e.path for e in os.scandir(folder or ".") if e.name.endswith((".dist-info", ".egg-info"))]
         except OSError:
             continue
         for entry in entries:

@@ -131,9 +131,7 @@ def leaves(tree: Any) -> list[Any]:
     return tree_leaves(tree)
 
 
-def host_call(
-    name: str, miss: Callable[..., tuple[Any, FastPath | None, bool]]
-) -> Callable[..., Any] | None:
+def host_call(name: str, miss: Callable[..., tuple[Any, FastPath | None, bool]]) -> Callable[..., Any] | None:
     """``call(*args, **kwargs)``: run one-device programs on trees of NumPy values and arrays on the device.
 
     Args:

@@ -154,9 +154,7 @@ def note_committed() -> None:
 # --- buffers ------------------------------------------------------------------------------------------------
 
 
-def put(
-    array: Any, device: Device | None = None, *, aval: ShapedArray | None = None, owned: bool = False
-) -> Buffer:
+def put(array: Any, device: Device | None = None, *, aval: ShapedArray | None = None, owned: bool = False) -> Buffer:
     """Copy a NumPy array (or NumPy scalar) to a device.
 
     Args:

@@ -80,9 +80,7 @@ class Tally:
         self.known[key] = binds
         return True
 
-    def measured(
-        self, program: Any, args: Sequence[Any], kept: dict[Any, Binds | None], run: Callable[[], Any]
-    ) -> Any:
+    def measured(self, program: Any, args: Sequence[Any], kept: dict[Any, Binds | None], run: Callable[[], Any]) -> Any:
         """What ``run()`` gives, which runs the rules that ``program`` stands for: they are counted."""
         meter = _Meter()
         with observe.watching(meter):

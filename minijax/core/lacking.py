@@ -24,9 +24,7 @@ _MOST_NEAR = 3
 _UNLISTED = {"scipy.special": ("lpmn", "lpmn_values"), "lax.linalg": ("geqrf_p",)}
 
 
-def borrowing(
-    namespace: dict[str, Any], *late_modules: str
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def borrowing(namespace: dict[str, Any], *late_modules: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of the public module whose globals are ``namespace``.
 
     ``late_modules`` are imported when a name is asked for that is not there yet (see ``core.late``). A name that JAX's

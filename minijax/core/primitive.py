@@ -218,9 +218,7 @@ def without_errors(
     HostOutOfMemoryError if there is not enough memory.
     """
     if isinstance(error, MemoryError):
-        raise errors.HostOutOfMemoryError(
-            f"RESOURCE_EXHAUSTED: Out of memory in {primitive.name}: {error}"
-        ) from None
+        raise errors.HostOutOfMemoryError(f"RESOURCE_EXHAUSTED: Out of memory in {primitive.name}: {error}") from None
     with np.errstate(all="ignore"):
         return function(*values)
 

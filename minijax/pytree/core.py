@@ -790,17 +790,12 @@ def _same_node(treedef: PyTreeDef, kind: Node, tree: Tree) -> Any:
     if actual is not kind:
         hint = ""
         if kind is NONE:
-            hint = (
-                "\nNone is a node without leaves. To let it stand for a subtree, pass "
-                "is_leaf=lambda x: x is None."
-            )
+            hint = "\nNone is a node without leaves. To let it stand for a subtree, pass is_leaf=lambda x: x is None."
         raise ValueError(f"Expected {kind.name}, got {tree!r}.{hint}")
     if kind is DICT:
         keys = treedef._aux
         if len(tree) != len(keys) or not all([key in tree for key in keys]):
-            raise ValueError(
-                f"Dict key mismatch; expected keys: {list(keys)}; present keys: {sorted_keys(tree)}."
-            )
+            raise ValueError(f"Dict key mismatch; expected keys: {list(keys)}; present keys: {sorted_keys(tree)}.")
         return [tree[key] for key in keys]
     if kind is NONE:
         return ()

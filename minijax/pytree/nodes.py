@@ -44,9 +44,7 @@ def register_pytree_node(
     """
     for function in (flatten_func, unflatten_func):
         if not callable(function):
-            raise TypeError(
-                f"register_pytree_node wants functions to flatten and unflatten, got {function!r}."
-            )
+            raise TypeError(f"register_pytree_node wants functions to flatten and unflatten, got {function!r}.")
     register_node(nodetype, Node(nodetype.__name__, flatten_func, unflatten_func, flatten_with_keys_func))
 
 
@@ -123,11 +121,7 @@ def register_dataclass(
             raise ValueError(
                 "data_fields and meta_fields must include all dataclass fields with ``init=True`` and only "
                 "them."
-                + (
-                    f" Missing fields: {sorted(missing)}. Add them to drop_fields to leave them out."
-                    if missing
-                    else ""
-                )
+                + (f" Missing fields: {sorted(missing)}. Add them to drop_fields to leave them out." if missing else "")
                 + (f" Unexpected fields: {unexpected}." if unexpected else "")
             )
     if overlap := set(data) & set(meta):
@@ -145,9 +139,7 @@ def register_dataclass(
     def unflatten(aux: tuple[Any, ...], children: Sequence[Any]) -> Any:
         return nodetype(**dict(zip(data, children, strict=True)), **dict(zip(meta, aux, strict=True)))
 
-    register_node(
-        nodetype, Node(nodetype.__name__, flatten, unflatten, flatten_with_keys), "dataclass PyTreeDef"
-    )
+    register_node(nodetype, Node(nodetype.__name__, flatten, unflatten, flatten_with_keys), "dataclass PyTreeDef")
     return nodetype
 
 
@@ -234,9 +226,5 @@ def _unflatten_defaultdict(aux: Any, children: Any) -> Any:
 
 
 register_pytree_node(Partial, _flatten_partial, _unflatten_partial)
-register_pytree_node(
-    collections.OrderedDict, _flatten_ordered_dict, _unflatten_ordered_dict, _ordered_dict_with_keys
-)
-register_pytree_node(
-    collections.defaultdict, _flatten_defaultdict, _unflatten_defaultdict, _defaultdict_with_keys
-)
+register_pytree_node(collections.OrderedDict, _flatten_ordered_dict, _unflatten_ordered_dict, _ordered_dict_with_keys)
+register_pytree_node(collections.defaultdict, _flatten_defaultdict, _unflatten_defaultdict, _defaultdict_with_keys)

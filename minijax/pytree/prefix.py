@@ -171,11 +171,7 @@ def _diff(path: KeyPath, a: Tree, b: Tree, out: list[TreeDifference]) -> None:
         else:
             texts = f"{type(a)} with {_count(children)}", f"{type(a)} with {_count(others)}"
             odd = " ".join(repr(getattr(key, "key", key)) for key in _only_on_one_side(keys, other_keys))
-            reason = (
-                "the numbers of children do not match, with the symmetric difference of key sets: {"
-                + odd
-                + "}"
-            )
+            reason = "the numbers of children do not match, with the symmetric difference of key sets: {" + odd + "}"
         out.append(TreeDifference(path, *texts, reason))
         return
     if not same_data(aux, other_aux):

@@ -119,9 +119,7 @@ def _reduce_halves(operation: Callable[[Any, Any], Any], leaves: list[Leaf]) -> 
     return operation(_reduce_halves(operation, leaves[:middle]), _reduce_halves(operation, leaves[middle:]))
 
 
-def tree_transpose(
-    outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Tree
-) -> Tree:
+def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Tree) -> Tree:
     """Turns a tree of structure outer-of-inner into one of inner-of-outer.
 
     Raises:
@@ -185,9 +183,7 @@ def tree_map_with_path(
     pairs, treedef = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     plain = None if is_leaf_takes_path else is_leaf
     columns = [_matching(treedef, tree, other, "tree_map_with_path tree", plain) for other in rest]
-    return treedef.unflatten(
-        [f(path, leaf, *more) for (path, leaf), *more in zip(pairs, *columns, strict=True)]
-    )
+    return treedef.unflatten([f(path, leaf, *more) for (path, leaf), *more in zip(pairs, *columns, strict=True)])
 
 
 flatten_with_path = tree_flatten_with_path

@@ -488,7 +488,10 @@ CONSTANT_CELL = Body((F, N, F, F), False, (("number", 0.5), ("number", 0.5), ("n
 FOUND: dict[str, tuple[Any, tuple[int, ...], tuple[Any, ...], str]] = {
     # JAX's zero gradient is that of a loop without the tangents that nobody reads; ours had run them backwards
     "a carry made weak, differentiated": (
-        (("number", 0.5), WEAK_CARRY, ("number", 0.5)), (1, 0, 4), (None, 0, None, None), "grad"
+        (("number", 0.5), WEAK_CARRY, ("number", 0.5)),
+        (1, 0, 4),
+        (None, 0, None, None),
+        "grad",
     ),
     "a carry made weak, twice": (
         (("number", 0.5), ("scan", (3, False, 2, "jit"), CONSTANT_CELL, (4, 2, 0), (1,))),

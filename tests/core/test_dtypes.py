@@ -19,12 +19,8 @@ from jax._src.lax import lax as jax_lax
 
 from minijax.core import dtypes
 
-SMALL = [
-    n for n in (*dtypes._SMALL_INTS, *dtypes._SMALL_UINTS, *dtypes._SMALL_FLOATS) if hasattr(ml_dtypes, n)
-]
-STANDARD = (
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
-)
+SMALL = [n for n in (*dtypes._SMALL_INTS, *dtypes._SMALL_UINTS, *dtypes._SMALL_FLOATS) if hasattr(ml_dtypes, n)]
+STANDARD = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
 ALL = [*STANDARD.split(), "bfloat16", *SMALL]
 X64 = pytest.mark.parametrize("x64", [False, True])
 
@@ -137,13 +133,9 @@ def test_user_dtypes(x64):
         for spec in [int, float, complex, bool, "bfloat16", np.int8, jnp.float16]:
             assert dtypes.check_user_dtype(spec, x64=x64) == jnp.zeros((), spec).dtype
     for spec in ["S3", object, "datetime64[s]", ">f4", [("a", "f4")]]:
-        with pytest.raises(
-            TypeError, match="JAX only supports number, bool, and string dtypes, got dtype .* in zeros"
-        ):
+        with pytest.raises(TypeError, match="JAX only supports number, bool, and string dtypes, got dtype .* in zeros"):
             jnp.zeros(3, spec)
-        with pytest.raises(
-            TypeError, match="JAX only supports number, bool, and string dtypes, got dtype .* in zeros"
-        ):
+        with pytest.raises(TypeError, match="JAX only supports number, bool, and string dtypes, got dtype .* in zeros"):
             dtypes.check_user_dtype(spec, "zeros", x64)
     with pytest.raises(ValueError, match="dtype must be specified"):
         dtypes.check_user_dtype(None)
