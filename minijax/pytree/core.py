@@ -87,9 +87,8 @@ class PyTreeDef:
             leaves = list(leaves)
         count = len(leaves)
         if count != self.num_leaves:
-            if count < self.num_leaves:
-                raise ValueError(f"Too few leaves for PyTreeDef; expected {self.num_leaves}, got {count}")
-            raise ValueError(f"Too many leaves for PyTreeDef; expected {self.num_leaves}, got {count}")
+            which = "few" if count < self.num_leaves else "many"
+            raise ValueError(f"Too {which} leaves for PyTreeDef; expected {self.num_leaves}, got {count}")
         if self._type is None:
             return leaves[0]
         return _assemble(self, leaves) if self._flat else build(self, leaves, 0)
@@ -368,12 +367,6 @@ def _runs(types: Iterable[type]) -> tuple[Any, ...]:
     return tuple([None if node is None else node.run for node in nodes])
 
 
-def _plan_sequence(node_type: type, types: tuple[type, ...], table: dict[Any, Any]) -> _Plan:
-    plan = _Plan(node_type, None, _runs(types), None)
-    _remember(table, types, plan)
-    return plan
-
-
 def _types(tree: Any) -> tuple[type, ...]:
     """The types of the elements of a tuple or list: ``tuple(map(type, tree))``.
 
@@ -391,22 +384,24 @@ def _types(tree: Any) -> tuple[type, ...]:
     return tuple(map(type, tree))
 
 
-def _flatten_tuple(tree: Any, out: list[Leaf]) -> PyTreeDef:
-    types = _types(tree)
-    plan = _tuple_table.get(types) or _plan_sequence(tuple, types, _tuple_table)
-    if plan.treedef is None:
-        return plan.run(tree, out)
-    out += tree
-    return plan.treedef
+def _plan_sequence(node_type: type, types: tuple[type, ...], table: dict[Any, Any]) -> _Plan:
+    plan = _Plan(node_type, None, _runs(types), None)
+    _remember(table, types, plan)
+    return plan
 
 
-def _flatten_list(tree: Any, out: list[Leaf]) -> PyTreeDef:
-    types = _types(tree)
-    plan = _list_table.get(types) or _plan_sequence(list, types, _list_table)
-    if plan.treedef is None:
-        return plan.run(tree, out)
-    out += tree
-    return plan.treedef
+def _sequence(node_type: type, table: dict[Any, Any]) -> Callable[[Any, list[Leaf]], PyTreeDef]:
+    """What flattens a tuple or a list."""
+
+    def run(tree: Any, out: list[Leaf]) -> PyTreeDef:
+        types = _types(tree)
+        plan = table.get(types) or _plan_sequence(node_type, types, table)
+        if plan.treedef is None:
+            return plan.run(tree, out)  # type: ignore[no-any-return]
+        out += tree
+        return plan.treedef  # type: ignore[no-any-return]
+
+    return run
 
 
 def _flatten_dict(tree: Any, out: list[Leaf]) -> PyTreeDef:
@@ -449,10 +444,6 @@ def _plan_dict(tree: dict[Any, Any], table_key: tuple[Any, ...]) -> _Plan:
     return plan
 
 
-def _flatten_none(_tree: Any, _out: list[Leaf]) -> PyTreeDef:
-    return NONE_DEF
-
-
 def _flatten_other(tree: Any, out: list[Leaf]) -> PyTreeDef:
     """Flattens a namedtuple or a registered node."""
     children, aux = (tree, None) if kinds[type(tree)] is NAMEDTUPLE else _apart(tree)
@@ -467,7 +458,8 @@ def _flatten_other(tree: Any, out: list[Leaf]) -> PyTreeDef:
     return make_treedef(type(tree), aux, tuple(defs))
 
 
-TUPLE.run, LIST.run, DICT.run, NONE.run = _flatten_tuple, _flatten_list, _flatten_dict, _flatten_none
+TUPLE.run, LIST.run = _sequence(tuple, _tuple_table), _sequence(list, _list_table)
+DICT.run, NONE.run = _flatten_dict, lambda _tree, _out: NONE_DEF
 NAMEDTUPLE.run = _flatten_other
 
 
@@ -819,22 +811,21 @@ def is_tree_node(typ: type) -> bool:
 
 def flatten_one_level(tree: Tree) -> tuple[Iterable[Any], Any]:
     """Children and auxiliary data of the root node; ValueError when the tree is a leaf."""
-    kind = kinds[type(tree)]
-    if kind is None:
-        raise ValueError(f"can't tree-flatten type: {type(tree)}")
-    children, aux = children_of(tree, kind)
+    kind, children, aux = _one_level(tree)
     if kind is DICT:
         return tuple(children), aux
-    if kind is NAMEDTUPLE:
-        return list(children), type(tree)
-    return children, aux
+    return list(children) if kind is NAMEDTUPLE else children, aux
 
 
 def flatten_one_level_with_keys(tree: Tree) -> tuple[Iterable[tuple[KeyEntry, Any]], Any]:
     """Like :func:`flatten_one_level`, each child with its key entry."""
+    kind, children, aux = _one_level(tree)
+    return tuple(zip(keys_of(tree, kind, children, aux), children, strict=True)), aux
+
+
+def _one_level(tree: Tree) -> tuple[Node, Sequence[Any], Any]:
     kind = kinds[type(tree)]
     if kind is None:
         raise ValueError(f"can't tree-flatten type: {type(tree)}")
     children, aux = children_of(tree, kind)
-    shown = type(tree) if kind is NAMEDTUPLE else aux
-    return tuple(zip(keys_of(tree, kind, children, aux), children, strict=True)), shown
+    return kind, children, type(tree) if kind is NAMEDTUPLE else aux

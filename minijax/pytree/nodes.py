@@ -191,16 +191,8 @@ class Partial(functools.partial):
         return super().__new__(cls, func, *args, **kwargs)
 
 
-def _flatten_partial(x: Partial) -> tuple[Any, Any]:
-    return (x.args, x.keywords), x.func
-
-
 def _unflatten_partial(func: Callable[..., Any], children: Any) -> Partial:
     return Partial(func, *children[0], **children[1])
-
-
-def _flatten_ordered_dict(x: Any) -> tuple[Any, Any]:
-    return tuple(x.values()), tuple(x)
 
 
 def _ordered_dict_with_keys(x: Any) -> tuple[Any, Any]:
@@ -211,20 +203,15 @@ def _unflatten_ordered_dict(keys: Any, children: Any) -> Any:
     return collections.OrderedDict(zip(keys, children, strict=True))
 
 
-def _flatten_defaultdict(x: Any) -> tuple[Any, Any]:
-    keys = tuple(sorted(x))
-    return tuple([x[key] for key in keys]), (x.default_factory, keys)
-
-
 def _defaultdict_with_keys(x: Any) -> tuple[Any, Any]:
-    children, (factory, keys) = _flatten_defaultdict(x)
-    return tuple(zip(map(DictKey, keys), children, strict=True)), (factory, keys)
+    keys = tuple(sorted(x))
+    return tuple([(DictKey(key), x[key]) for key in keys]), (x.default_factory, keys)
 
 
 def _unflatten_defaultdict(aux: Any, children: Any) -> Any:
     return collections.defaultdict(aux[0], zip(aux[1], children, strict=True))
 
 
-register_pytree_node(Partial, _flatten_partial, _unflatten_partial)
-register_pytree_node(collections.OrderedDict, _flatten_ordered_dict, _unflatten_ordered_dict, _ordered_dict_with_keys)
-register_pytree_node(collections.defaultdict, _flatten_defaultdict, _unflatten_defaultdict, _defaultdict_with_keys)
+register_pytree_node(Partial, lambda x: ((x.args, x.keywords), x.func), _unflatten_partial)
+register_pytree_with_keys(collections.OrderedDict, _ordered_dict_with_keys, _unflatten_ordered_dict)
+register_pytree_with_keys(collections.defaultdict, _defaultdict_with_keys, _unflatten_defaultdict)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 from minijax.pytree.core import (
@@ -189,47 +190,17 @@ def tree_map_with_path(
 flatten_with_path = tree_flatten_with_path
 
 
-class Registry:
-    """The registry of kinds of node, of which there is one: functions of this package as methods.
-
-    Those of one level give None for a leaf.
-    """
-
-    def flatten(self, tree: Tree, leaf_predicate: IsLeaf | None = None) -> tuple[list[Any], PyTreeDef]:
-        """The leaves and the structure of ``tree``."""
-        return tree_flatten(tree, leaf_predicate)
-
-    def flatten_with_path(
-        self, tree: Tree, leaf_predicate: IsLeaf | None = None
-    ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
-        """The leaves with their key paths, and the structure."""
-        return tree_flatten_with_path(tree, leaf_predicate)
-
-    def flatten_one_level(self, tree: Tree) -> tuple[Iterable[Any], Any] | None:
-        """The children and the auxiliary data of the root node."""
-        return flatten_one_level(tree) if self.is_node(type(tree)) else None
-
-    def flatten_one_level_with_keys(self, tree: Tree) -> tuple[Iterable[tuple[Any, Any]], Any] | None:
-        """The same, each child with its key entry."""
-        return flatten_one_level_with_keys(tree) if self.is_node(type(tree)) else None
-
-    def is_node(self, type: type) -> bool:
-        """Whether instances of exactly this type are nodes."""
-        return is_tree_node(type)
-
-    def register_node(
-        self,
-        type: type,
-        to_iterable: Callable[[Any], Any],
-        from_iterable: Callable[[Any, Any], Any],
-        to_iterable_with_keys: Callable[[Any], Any] | None = None,
-    ) -> None:
-        """``register_pytree_node``."""
-        register_pytree_node(type, to_iterable, from_iterable, to_iterable_with_keys)
-
-    def register_dataclass_node(self, type: type, data_fields: Sequence[str], meta_fields: Sequence[str]) -> Any:
-        """``register_dataclass``."""
-        return register_dataclass(type, data_fields, meta_fields)
+def _if_node(one_level: Callable[[Tree], Any]) -> Callable[[Tree], Any]:
+    return lambda tree: one_level(tree) if is_tree_node(type(tree)) else None
 
 
-default_registry = Registry()
+# The registry of kinds of node, of which there is one. Its functions of one level return None for a leaf.
+default_registry = SimpleNamespace(
+    flatten=lambda tree, leaf_predicate=None: tree_flatten(tree, leaf_predicate),
+    flatten_with_path=lambda tree, leaf_predicate=None: tree_flatten_with_path(tree, leaf_predicate),
+    flatten_one_level=_if_node(flatten_one_level),
+    flatten_one_level_with_keys=_if_node(flatten_one_level_with_keys),
+    is_node=is_tree_node,
+    register_node=register_pytree_node,
+    register_dataclass_node=register_dataclass,
+)
