@@ -102,14 +102,6 @@ def exclude(path: str) -> None:
     _is_user.clear()
 
 
-def _runs_users_code(path: str) -> bool:
-    return any(path == each or path.startswith(each + os.sep) for each in _machinery)
-
-
-def _is_machinery(path: str) -> bool:
-    return path.startswith(_excluded) or _runs_users_code(path)
-
-
 def _absolute(filename: str) -> str:
     try:
         return os.path.abspath(filename)
@@ -123,33 +115,34 @@ def is_own_file(filename: str) -> bool:
 
 
 class _FileKinds(dict[str, bool]):
-    """co_filename -> whether it is a user file, computed at first use.
+    """co_filename -> what ``judge`` says of it, computed at first use.
 
     Bounded: a long interactive session makes one file name per input.
     """
 
-    def __missing__(self, filename: str) -> bool:
-        path = _absolute(filename)
-        is_user = not (filename.startswith("<frozen ") or path.startswith(_FOLDERS) or _is_machinery(path))
-        if len(self) > 4096:
-            self.clear()
-        self[filename] = is_user
-        return is_user
-
-
-class _HostFiles(dict[str, bool]):
-    """co_filename -> whether it is a file of what runs the user's code, computed at first use. Bounded."""
+    def __init__(self, judge: Callable[[str], bool]) -> None:
+        self.judge = judge
 
     def __missing__(self, filename: str) -> bool:
-        is_host = _runs_users_code(_absolute(filename))
         if len(self) > 4096:
             self.clear()
-        self[filename] = is_host
-        return is_host
+        found = self[filename] = self.judge(filename)
+        return found
 
 
-_is_user = _FileKinds()
-_is_host = _HostFiles()
+def _runs_user_code(filename: str) -> bool:
+    path = _absolute(filename)
+    return any(path == each or path.startswith(each + os.sep) for each in _machinery)
+
+
+def _is_user_code(filename: str) -> bool:
+    excluded = _absolute(filename).startswith((*_FOLDERS, *_excluded))
+    return not (filename.startswith("<frozen ") or excluded or _is_host[filename])
+
+
+_is_user = _FileKinds(_is_user_code)
+# the files of what runs user code
+_is_host = _FileKinds(_runs_user_code)
 
 
 def is_user_file(filename: str) -> bool:

@@ -57,16 +57,13 @@ __all__ = [
     "ExecutionError",
     "block_until_ready",
     "buffer_device",
-    "buffer_shape_dtype",
     "compile",
     "delete",
     "device_count",
     "devices",
     "instruction_costs",
     "is_deleted",
-    "is_ready",
     "local_devices",
-    "memory_stats",
     "platform",
     "process_count",
     "process_index",
@@ -133,12 +130,6 @@ def program_devices(count: int, given: Sequence[Device] | None = None) -> list[D
             "JAX_NUM_CPU_DEVICES to the number of devices you want."
         )
     return found[:count]
-
-
-def memory_stats(device: Device | None = None) -> dict[str, int] | None:
-    """The device's allocator statistics (``bytes_in_use``, ...); None where PJRT keeps none (a host)."""
-    rt = runtime()
-    return (rt.default_device if device is None else device).memory_stats()
 
 
 # Whether the user has committed an array to one of several devices. Only then do programs check where arguments are.
@@ -298,11 +289,6 @@ def block_until_ready(buffers: Any) -> Any:
     return buffers
 
 
-def buffer_shape_dtype(buffer: Buffer) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and dtype of a buffer; of one shard if it is on several devices."""
-    return buffer.aval.shape, buffer.aval.dtype
-
-
 def buffer_device(buffer: Buffer) -> Device:
     """The device of a one-device buffer."""
     return buffer._sharding._device
@@ -311,11 +297,6 @@ def buffer_device(buffer: Buffer) -> Device:
 def is_deleted(buffer: Buffer) -> bool:
     """Whether the buffer's memory was freed by :func:`delete` or by donation to a program."""
     return buffer.is_deleted()
-
-
-def is_ready(buffer: Buffer) -> bool:
-    """Whether the buffer is computed already."""
-    return buffer.is_ready()
 
 
 def delete(buffer: Buffer) -> None:

@@ -147,31 +147,8 @@ class Observer:
         """These variables of a program that runs under interpreters have these values now."""
 
 
-HOOKS: dict[str, Hook] = {
-    "main_push": on_main_push,
-    "main_pop": on_main_pop,
-    "bind_enter": on_bind_enter,
-    "bind_exit": on_bind_exit,
-    "bind_raise": on_bind_raise,
-    "counted": on_counted,
-    "rule": on_rule,
-    "equation": on_equation,
-    "jaxpr": on_jaxpr,
-    "cache": on_cache,
-    "phase": on_phase,
-    "lowered": on_lowered,
-    "compiled": on_compiled,
-    "executed": on_executed,
-    "transfer": on_transfer,
-    "custom_rule": on_custom_rule,
-    "backward": on_backward,
-    "transposing": on_transposing,
-    "transposed": on_transposed,
-    "backward_end": on_backward_end,
-    "imported": on_imported,
-    "imported_end": on_imported_end,
-    "run": on_run,
-}
+# The method of an observer -> the hook that it subscribes to.
+HOOKS: dict[str, Hook] = {name[3:]: hook for name, hook in list(globals().items()) if name.startswith("on_")}
 
 # All subscribed observers. If there are none, the engine may take shortcuts that announce nothing.
 observers: list[tuple[Observer, dict[str, Callable[..., None]]]] = []

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from minijax import errors
-from minijax.core.reached_jax import JAX_LIBRARIES
+from minijax.core.operands import JAX_LIBRARIES
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # These look for JAX's arrays among their arguments, and compute nothing with JAX.

@@ -63,7 +63,6 @@ def in_fresh_process(code: str, **environment: str) -> str:
 def test_round_trip(dtype: np.dtype, shape: tuple[int, ...]) -> None:
     value = np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
     buffer = backend.put(value)
-    assert backend.buffer_shape_dtype(buffer) == (shape, dtype)
     assert buffer.aval is ShapedArray(shape, dtype)
     fetched = backend.to_numpy(buffer)
     assert (fetched.shape, fetched.dtype) == (shape, dtype)
@@ -161,7 +160,6 @@ def test_compile_and_execute(kind) -> None:
     value = np.arange(8, dtype=np.float32)
     (result,) = program.execute([backend.put(value)])
     assert backend.block_until_ready(result) is result
-    assert backend.is_ready(result)
     np.testing.assert_allclose(backend.to_numpy(result), np.sin(value), rtol=1e-6)
     assert result.aval is ShapedArray((8,), np.dtype(np.float32)) is program.out_avals[0]
 
@@ -254,7 +252,7 @@ program = backend.compile({sine()!r}, name="f")
 (result,) = program.execute([backend.put(np.ones(8, np.float32))])
 backend.block_until_ready(result)
 assert abs(backend.to_numpy(result)[0] - np.sin(1)) < 1e-6
-assert backend.is_ready(result) and not backend.is_deleted(result)
+assert not backend.is_deleted(result)
 for dtype in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn):
     assert backend.to_numpy(backend.put(np.arange(6).reshape(2, 3).astype(dtype)))[1, 2] == 5
 from minijax import jit, numpy as jnp
@@ -263,7 +261,7 @@ for _ in range(3):
     assert abs(float(sine(np.ones(8, np.float32))[0]) - np.sin(1)) < 1e-6
     assert float(add(dict(x=sine(1.0), y=sine(1.0)))) == 2 * float(sine(1.0))
 program.cost_analysis(), program.memory_analysis(), program.hlo_text(), program.out_avals
-backend.platform(), backend.devices(), backend.memory_stats()
+backend.platform(), backend.devices()
 backend.delete(result)
 for wrong in (lambda: backend.to_numpy(result), lambda: program.execute([result]), lambda:
 program.execute([])):
