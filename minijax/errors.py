@@ -11,6 +11,7 @@ asks. Neither keeps a frame alive: frames keep the user's arrays alive.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -217,15 +218,16 @@ def user_frames(most: int) -> list[FrameType]:
     return frames
 
 
+def span(info: SourceInfo) -> tuple[int | None, int | None, int | None, int | None]:
+    """``(line, last line, column, last column)`` of a place, each None if not known."""
+    code, offset = info[:2]
+    return next(itertools.islice(code.co_positions(), offset // 2, None), (None, None, None, None))
+
+
 def position(info: SourceInfo) -> tuple[int, int | None]:
     """``(line, column)`` of a place; the line counts from 1, the column from 0 and is None if not known."""
-    code, offset = info[:2]
-    line = column = None
-    for index, (start, _, start_column, _) in enumerate(code.co_positions()):
-        if index == offset // 2:
-            line, column = start, start_column
-            break
-    return code.co_firstlineno if line is None else line, column
+    line, _, column, _ = span(info)
+    return info[0].co_firstlineno if line is None else line, column
 
 
 def summarize(info: SourceInfo | None, full_path: bool = True) -> str:

@@ -121,13 +121,11 @@ def _place(frame: FrameType, offset: int) -> tuple[str, str]:
     """The user's line and, if known, the text of the call there."""
     code: CodeType = frame.f_code
     line, column = errors.position((code, offset))
+    start, end, first, last = errors.span((code, offset))
     text = ""
-    for index, (start, end, first, last) in enumerate(code.co_positions()):
-        if index == offset // 2:
-            if start is not None and start == end and first is not None:
-                source = linecache.getline(code.co_filename, start).encode()
-                text = source[first:last].decode(errors="replace").strip()
-            break
+    if start is not None and start == end and first is not None:
+        source = linecache.getline(code.co_filename, start).encode()
+        text = source[first:last].decode(errors="replace").strip()
     text = text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "..."
     return f"{code.co_filename}:{line}{'' if column is None else f':{column}'} ({code.co_qualname})", text
 

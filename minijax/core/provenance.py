@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import itertools
 import linecache
 import os
 import types
@@ -104,12 +103,9 @@ def assigned_name(info: errors.SourceInfo | None) -> str:
     """
     if info is None:
         return ""
-    code, offset = info[:2]
-    where = next(itertools.islice(code.co_positions(), offset // 2, None), (None,) * 4)
-    module = _module(code)
-    if None in where or module is None:
+    position, module = _position(info), _module(info[0])
+    if position is None or module is None:
         return ""
-    position: tuple[int, int, int, int] = where  # type: ignore[assignment]
     for node, parent in _path_to(module, position):
         if _span(node) != ((position[0], position[2]), (position[1], position[3])):
             return ""
@@ -315,8 +311,7 @@ def _make_concrete(label: str) -> str:
 
 def _constructs(frame: FrameType) -> Iterator[str]:
     """What Python is doing at the instruction that ``frame`` is at, innermost first."""
-    position = _position(frame)
-    module = _module(frame.f_code)
+    position, module = _position((frame.f_code, frame.f_lasti)), _module(frame.f_code)
     if position is None or module is None:
         return
     path = _path_to(module, position)
@@ -326,11 +321,9 @@ def _constructs(frame: FrameType) -> Iterator[str]:
         yield from _called(node, parent)
 
 
-def _position(frame: FrameType) -> tuple[int, int, int, int] | None:
-    for index, position in enumerate(frame.f_code.co_positions()):
-        if index == frame.f_lasti // 2:
-            return None if None in position else position  # type: ignore[return-value]
-    return None
+def _position(info: errors.SourceInfo) -> tuple[int, int, int, int] | None:
+    position = errors.span(info)
+    return None if None in position else position  # type: ignore[return-value]
 
 
 def _span(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]] | None:
