@@ -33,7 +33,11 @@ else:
 
         def __new__(cls, *values: Any, **named: Any) -> Any:
             if named or len(values) != cls._size:
-                values = _completed(cls, values, named)
+                lacking = cls._size - len(values)
+                if not named and 0 < lacking <= len(cls._defaults):
+                    values += cls._defaults[-lacking:]
+                else:
+                    values = _completed(cls, cls._fields, cls._field_defaults, values, named)
             return _new(cls, values)
 
         @classmethod
@@ -42,7 +46,7 @@ else:
 
         def _replace(self, **changes: Any) -> Any:
             if not changes.keys() <= set(self._fields):
-                return _completed(type(self), self, changes)  # raises the TypeError
+                return _completed(type(self), self._fields, {}, self, changes)  # raises the TypeError
             return type(self)(*[changes.get(field, value) for field, value in zip(self._fields, self, strict=True)])
 
         def _asdict(self) -> dict[str, Any]:
@@ -54,22 +58,20 @@ else:
         def __getnewargs__(self) -> tuple[Any, ...]:
             return tuple(self)
 
-    def _completed(cls: Any, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-        """All the values, in order. TypeError as for any function called with such arguments."""
-        lacking = cls._size - len(values)
-        if not named and 0 < lacking <= len(cls._defaults):
-            return values + cls._defaults[-lacking:]
-        given = dict(zip(cls._fields, values, strict=False))
-        twice = given.keys() & named.keys()
-        unknown = named.keys() - set(cls._fields)
-        found = {**cls._field_defaults, **given, **named}
-        missing = [field for field in cls._fields if field not in found]
-        if len(values) > cls._size or twice or unknown or missing:
-            extra = ", ".join(sorted(twice | unknown))
-            wrong = f"misses {', '.join(missing)}" if missing else f"does not take {extra}"
-            wrong = f"takes {cls._size} values, not {len(values)}" if len(values) > cls._size else wrong
-            raise TypeError(f"{cls.__name__}() {wrong}")
-        return tuple(found[field] for field in cls._fields)
+
+def _completed(cls: Any, fields: tuple[str, ...], defaults: dict[str, Any], values: Any, named: dict[str, Any]) -> Any:
+    """The values of all ``fields``, in order. TypeError as for any function called with such arguments."""
+    given = dict(zip(fields, values, strict=False))
+    twice = given.keys() & named.keys()
+    unknown = named.keys() - set(fields)
+    found = {**defaults, **given, **named}
+    missing = [field for field in fields if field not in found]
+    if len(values) > len(fields) or twice or unknown or missing:
+        extra = ", ".join(sorted(twice | unknown))
+        wrong = f"misses {', '.join(missing)}" if missing else f"does not take {extra}"
+        wrong = f"takes {len(fields)} values, not {len(values)}" if len(values) > len(fields) else wrong
+        raise TypeError(f"{cls.__name__}() {wrong}")
+    return tuple(found[field] for field in fields)
 
 
 @dataclass_transform(frozen_default=True)
@@ -82,36 +84,24 @@ class Frozen:
     __slots__ = ("_row",)
     _row: tuple[Any, ...]
     _names: tuple[str, ...] = ()
-    _required: frozenset[str] = frozenset()
-    _defaults: tuple[Any, ...] = ()
+    _defaults: dict[str, Any] = {}
     # number of given values -> the defaults of the others, if all of them have one
     _tails: dict[int, tuple[Any, ...]] = {}
 
     def __init_subclass__(cls) -> None:
         cls._names = names = tuple(cls.__annotations__)
-        given = [name for name in names if name in cls.__dict__]
-        cls._required = frozenset(names).difference(given)
-        # the row of a record without any given value; the entries of required fields are never read
-        cls._defaults = tuple(cls.__dict__.get(name) for name in names)
-        last = max([i + 1 for i, name in enumerate(names) if name not in given], default=0)
-        cls._tails = {n: cls._defaults[n:] for n in range(last, len(names) + 1)}
+        cls._defaults = defaults = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
+        last = max([i + 1 for i, name in enumerate(names) if name not in defaults], default=0)
+        cls._tails = {n: tuple([defaults[name] for name in names[n:]]) for n in range(last, len(names) + 1)}
         for i, name in enumerate(names):
             setattr(cls, name, _field(i))
 
     def __init__(self, *values: Any, **named: Any) -> None:
         tail = None if named else self._tails.get(len(values))
-        _set_row(self, self._completed(values, named) if tail is None else values + tail)
-
-    @classmethod
-    def _completed(cls, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-        """All the values, in order. TypeError as for any function called with such arguments."""
-        fields = dict(zip(cls._names, values, strict=False))
-        if len(values) > len(cls._names) or named.keys() & fields.keys() or not named.keys() <= set(cls._names):
-            raise TypeError(f"{cls.__name__} takes {', '.join(cls._names)}; got {len(values)} values and {list(named)}")
-        fields.update(named)
-        if not cls._required <= fields.keys():
-            raise TypeError(f"{cls.__name__} misses {', '.join(sorted(cls._required - fields.keys()))}")
-        return tuple([fields.get(name, default) for name, default in zip(cls._names, cls._defaults, strict=True)])
+        if tail is None:
+            _set_row(self, _completed(type(self), self._names, self._defaults, values, named))
+        else:
+            _set_row(self, values + tail)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a {type(self).__name__} cannot be changed (attribute {name!r})")
