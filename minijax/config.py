@@ -207,13 +207,14 @@ def direct_linearize_enabled() -> bool:
 
 def results_checked() -> bool:
     """Whether the results of operations are checked for NaNs or for infinities in this thread."""
-    values = _current()
+    values = _thread_values() if _override_count else _values
     return values.debug_nans or values.debug_infs
 
 
 def evaluated_singly() -> bool:
     """Whether this thread evaluates operations one by one, because results are checked or a mesh is set."""
-    return results_checked() or _current().context_mesh is not None
+    values = _thread_values() if _override_count else _values
+    return values.debug_nans or values.debug_infs or values.context_mesh is not None
 
 
 def default_prng() -> str:
@@ -223,7 +224,7 @@ def default_prng() -> str:
 
 def leaks_checked() -> bool:
     """Whether a transformation whose tracers outlive it is an error in this thread."""
-    return _current().check_tracer_leaks
+    return (_thread_values() if _override_count else _values).check_tracer_leaks
 
 
 def transfer_level(direction: str) -> str:
@@ -234,7 +235,7 @@ def transfer_level(direction: str) -> str:
 
 def preferred_device() -> Any:
     """This thread's default device for programs with uncommitted arguments: a device, a platform's name, or None."""
-    return _current().default_device
+    return (_thread_values() if _override_count else _values).default_device
 
 
 def tracing_forbidden() -> bool:
@@ -244,7 +245,7 @@ def tracing_forbidden() -> bool:
 
 def context_mesh() -> Any:
     """The mesh that programs are staged for on this thread, None if none is set."""
-    return _current().context_mesh
+    return (_thread_values() if _override_count else _values).context_mesh
 
 
 def trace_key() -> TraceKey:

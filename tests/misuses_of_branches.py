@@ -16,6 +16,11 @@ def vector(x: Any) -> Any:
     return x * np.ones(2, np.float32)
 
 
+def pair(x: Any) -> Any:
+    """A carry of another tree."""
+    return x, x
+
+
 def truth(x: Any) -> Any:
     """The truth value of what is traced."""
     if x > 0:

@@ -88,6 +88,8 @@ class PmapFunction(JitFunction):
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         static = self.options.static
+        if not static:
+            return args, kwargs, ()
         if max(static) >= len(args):
             raise ValueError(
                 f"pmapped function has static_broadcasted_argnums={static} but was called with only {len(args)} "

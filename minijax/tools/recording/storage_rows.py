@@ -136,7 +136,7 @@ def made_of(row: Any, names: dict[str, Any], reader: Reader, given: Mapping[str,
                 found[name] = each.read(said[name], reader)
             except ValueError as error:
                 raise ValueError(f"{kind.__name__}.{name}: {error}") from None
-        elif name in kind._required:
+        elif name not in kind._defaults:
             raise ValueError(f"{kind.__name__} has no {name}")
     made = kind(**found)
     if isinstance(made, LinkedPrograms):
