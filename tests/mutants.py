@@ -38,7 +38,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "minijax/core": ("tests/core", "tests/api", "tests/interpreters", "tests/ops/test_refs.py", "tests/sharded"),
     "minijax/experimental": ("tests/experimental", "tests/interop"),
     "minijax/extend": ("tests/extend", "tests/interop"),
-    "minijax/interop": ("tests/interop", "tests/numpy", "tests/scipy"),
+    "minijax/interop": ("tests/interop", "tests/numpy"),
     "minijax/interpreters": ("tests/interpreters", "tests/extend", "tests/api", "tests/oracle", "tests/ops"),
     "minijax/ir": ("tests/ir", "tests/oracle/test_texts.py", "tests/oracle/test_jaxprs.py"),
     "minijax/lax": ("tests/ops", "tests/oracle/test_values.py", "tests/oracle/test_jaxprs.py"),

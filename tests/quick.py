@@ -38,7 +38,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.repl": ("repl/test_history.py",),
     "minijax.repl.browser": ("repl/test_browser.py",),
     "minijax.repl.stepper": ("repl/test_stepper.py",),
-    "minijax.scipy": ("scipy/test_expressions.py",),
+    "minijax.scipy": ("interop/test_borrowing.py",),
     "minijax.tools": ("test_layers.py",),
     "minijax.tools.commands": ("tools/test_targets.py", "tools/test_settings.py"),
     "minijax.tools.compare": ("tools/test_diff.py",),

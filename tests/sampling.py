@@ -32,7 +32,6 @@ RATES: dict[str, int] = {
     "oracle": 12,
     "programs": 4,
     "repl": 3,
-    "scipy": 40,
     "sharded": 3,
     "test_bad_input.py": 8,
     "test_config.py": 3,

@@ -22,13 +22,6 @@ importlib.import_module("minijax.nn")
 OPTIONS = {**QUICKLY, "xla_cpu_use_fusion_emitters": True}
 COMPLEX = {e for e in expressions() if "c" in names_in(e) or any(word in e for word in ("complex", "fft", "1j"))}
 
-# Where the jaxpr is not JAX's, and why.
-DIFFERENT = {
-    "c.view('float32')": "JAX scatters the parts where they are stacked here",
-    "t.view('complex64')": "JAX multiplies by 1j, which makes NaN of an infinity",
-    "jnp.repeat(s, 2, axis=0)": "JAX broadcasts a scalar",
-}
-
 
 @cache
 def expected(mode: str) -> dict[str, Any]:
@@ -56,15 +49,8 @@ def test_value(expression: str, mode: str) -> None:
         assert_same(evaluate(expression, minijax, arguments(mode)), expected(mode)[expression])
 
 
-def known(mode: str) -> list[Any]:
-    """The expressions, those with a known difference marked."""
-    return [
-        pytest.param(e, mode, marks=pytest.mark.xfail(reason=DIFFERENT[e], strict=True) if e in DIFFERENT else ())
-        for e in expressions()
-    ]
-
-
-@pytest.mark.parametrize(("expression", "mode"), [row for mode in MODES for row in known(mode)])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("expression", expressions())
 def test_jaxpr(expression: str, mode: str) -> None:
     """The same live equations, JAX's internal jits inlined."""
     arrays = {name: operands()[name] for name in names_in(expression)}

@@ -32,8 +32,6 @@ ARRAYS: dict[str, np.ndarray] = {
 # Where the texts differ, and why.
 DIFFERENT: dict[str, str] = {
     "jnp.diag(sq)": "JAX has a branch for a TPU's compiler",
-    "jnp.diagonal(sq)": "JAX has a branch for a TPU's compiler",
-    "jnp.piecewise(x,[b],[1.,2.])": "JAX stages the user's functions with it",
     "jnp.power(x,i[0])": "JAX converts the exponent, and does not read that",
 }
 
