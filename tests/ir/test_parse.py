@@ -142,30 +142,6 @@ def grad_of_scan(xs):
     return mj.grad(lambda xs: lax.scan(lambda c, x: (jnp.sin(c * x), c + 1), 1.0, xs)[0])(xs)
 
 
-@ours(3.0)
-def jvp_of_while(x):
-    def f(x):
-        return lax.while_loop(lambda c: c[0] < 10, lambda c: (c[0] + 1, c[1] * x), (0, x))
-
-    return mj.jvp(f, (x,), (1.0,))
-
-
-@ours(np.ones(3, np.float32))
-def vmap_of_while_of_cond(xs):
-    def body(c):
-        return c[0] + 1, lax.cond(c[1] > 2, lambda y: y * 0.5, lambda y: y + 3.0, c[1])
-
-    return mj.vmap(lambda x: lax.while_loop(lambda c: c[1] + c[0] < 10, body, (0, x)))(xs)
-
-
-@ours(np.ones((3, 2), np.float32))
-def collectives(x):
-    def f(x):
-        return lax.psum(x, "i"), lax.pmax(x, "i"), lax.all_gather(x, "i"), lax.axis_index("i")
-
-    return mj.vmap(f, axis_name="i")(x)
-
-
 @mj.jit
 def shared_helper(x):
     return jnp.sin(x) * 2
@@ -174,16 +150,6 @@ def shared_helper(x):
 @mj.jit
 def outer_helper(x):
     return shared_helper(x) + shared_helper(x * jnp.array([1.0, 2.0]))
-
-
-@ours(np.ones(2, np.float32))
-def shared_jits_with_constants(x):
-    return outer_helper(x) + outer_helper(x * jnp.array([4.0, 3.0])) + shared_helper(x)
-
-
-@ours(np.ones(2, np.float32))
-def grad_of_jit(x):
-    return mj.grad(lambda x: mj.jit(lambda x, y: (x * y, jnp.cos(x), x))(x, x * 2)[0].sum())(x)
 
 
 @ours(np.arange(12, dtype=np.float32).reshape(3, 4), 1)

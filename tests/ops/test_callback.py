@@ -73,13 +73,6 @@ def test_vmap_methods_are_jaxs(method: str) -> None:
         assert found[1] == expected[1]
 
 
-def test_vmap_without_a_method_is_refused_as_in_jax() -> None:
-    with pytest.raises(NotImplementedError, match="vmap is only supported for the pure_callback primitive when"):
-        minijax.vmap(lambda x: host_sin(x, None))(jnp.ones(2))
-    with pytest.raises(ValueError, match="vmap_method must be on of the allowed methods"):
-        minijax.pure_callback(np.sin, SCALAR, 1.0, vmap_method="all")
-
-
 def test_a_callback_with_a_derivative_of_its_own() -> None:
     @minijax.custom_jvp
     def sin(x: Any) -> Any:
@@ -96,33 +89,6 @@ def test_a_callback_with_a_derivative_of_its_own() -> None:
     np.testing.assert_allclose(minijax.jit(minijax.vmap(minijax.grad(sin)))(xs), np.cos(np.arange(3.0)), rtol=1e-5)
     with pytest.raises(ValueError, match="Pure callbacks do not support JVP. Please use `jax.custom_jvp`"):
         minijax.grad(host_sin)(1.0)
-
-
-def failing(x: Any) -> Any:
-    raise OSError("the disk is gone")
-
-
-@pytest.mark.parametrize(
-    ("host", "words"),
-    [
-        (failing, "OSError: the disk is gone"),
-        (
-            lambda x: np.zeros(2, np.float32),
-            r"Incorrect output shape for return value #0: Expected: \(\), Actual: \(2,\)",
-        ),
-        (lambda x: np.int32(1), "Incorrect output dtype for return value #0: Expected: float32, Actual: int32"),
-        (lambda x: (x, x), "Mismatched number of outputs from callback. Expected: 1, Actual: 2"),
-    ],
-    ids=["raises", "shape", "dtype", "number"],
-)
-def test_a_failing_callback(host: Any, words: str) -> None:
-    def f(x: Any) -> Any:
-        return minijax.pure_callback(host, SCALAR, x)
-
-    for g in (f, minijax.jit(f)):
-        with pytest.raises(minijax.errors.JaxRuntimeError, match=words):
-            np.asarray(g(1.0))
-    assert float(minijax.jit(jnp.sin)(0.0)) == 0.0  # the session goes on
 
 
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, SystemExit])
@@ -276,21 +242,6 @@ def test_callbacks_may_use_the_engine_and_take_what_is_no_array() -> None:
     debug.callback(host, 0.0, "second", unit="s")
     debug.callback(ordered=True)(host, 0.0, "third", unit="kg")
     assert seen == [("first", 0.0, "m"), ("second", 0.0, "s"), ("third", 0.0, "kg")]
-
-
-@pytest.mark.parametrize(
-    ("use", "error", "words"),
-    [
-        (lambda: debug.print("{} {}", 1.0), IndexError, "index"),
-        (lambda: debug.print("{a}", b=1.0), KeyError, "a"),
-        (lambda: debug.print("{}", 1.0, 2.0), ValueError, "Unused positional arguments"),
-        (lambda: debug.print("no place", b=2.0), ValueError, "Unused keyword arguments"),
-        (lambda: debug.callback("no function", 1.0), TypeError, "must be callable"),
-    ],
-)
-def test_wrong_use(use: Any, error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
-        use()
 
 
 def test_log_goes_to_the_logger(caplog: pytest.LogCaptureFixture) -> None:

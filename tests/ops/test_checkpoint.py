@@ -78,17 +78,9 @@ def programs() -> dict[str, Any]:
         rows[fun.__name__] = lambda ns: functools.partial(fun, ns)
 
     @row
-    def two_sines(ns: Any, w: Any, x: Any) -> Any:
-        return ns.checkpoint(lambda x: ns.numpy.sin(ns.numpy.sin(x)))(x).sum() + w.sum()
-
-    @row
     def closes_over_an_array(ns: Any, w: Any, x: Any) -> Any:
         c = ns.numpy.arange(3.0)
         return ns.checkpoint(lambda x: ns.numpy.sin(x * c))(x).sum() + w.sum()
-
-    @row
-    def closes_over_a_tracer(ns: Any, w: Any, x: Any) -> Any:
-        return ns.checkpoint(lambda x: ns.numpy.sin(ns.numpy.dot(w, ns.numpy.cos(x))))(x).sum()
 
     @row
     def nested(ns: Any, w: Any, x: Any) -> Any:
@@ -100,10 +92,6 @@ def programs() -> dict[str, Any]:
         dots = ns.checkpoint_policies.dots_saveable
         inner = ns.checkpoint(lambda x: ns.numpy.sin(ns.numpy.dot(w, ns.numpy.sin(x))))
         return ns.checkpoint(lambda x: inner(ns.numpy.dot(w, ns.numpy.cos(x))), policy=dots)(x).sum()
-
-    @row
-    def of_jit(ns: Any, w: Any, x: Any) -> Any:
-        return ns.checkpoint(ns.jit(layers(ns)))(w, x)
 
     @row
     def of_jit_with_a_name_inside(ns: Any, w: Any, x: Any) -> Any:
@@ -123,11 +111,6 @@ def programs() -> dict[str, Any]:
     @row
     def in_jit(ns: Any, w: Any, x: Any) -> Any:
         return ns.jit(ns.checkpoint(layers(ns)))(w, x)
-
-    @row
-    def twice_the_same_in_jit(ns: Any, w: Any, x: Any) -> Any:
-        f = ns.checkpoint(lambda w, x: ns.numpy.sin(ns.numpy.sin(ns.numpy.dot(w, x))))
-        return ns.jit(lambda w, x: f(w, f(w, x)))(w, x).sum()
 
     @row
     def forwards_and_repeats(ns: Any, w: Any, x: Any) -> Any:
@@ -183,12 +166,6 @@ def programs() -> dict[str, Any]:
     def of_scan_that_saves_a_name(ns: Any, w: Any, x: Any) -> Any:
         policy = ns.checkpoint_policies.save_only_these_names("h")
         return ns.checkpoint(functools.partial(_scanned, ns), policy=policy)(w, x)
-
-    @row
-    def in_scan(ns: Any, w: Any, x: Any) -> Any:
-        body = ns.checkpoint(lambda c, a: (ns.numpy.tanh(ns.numpy.dot(w, ns.numpy.sin(c))) * a, c.sum()))
-        c, ys = ns.lax.scan(body, x, ns.numpy.arange(3.0))
-        return c.sum() + ys.sum()
 
     @row
     def of_cond(ns: Any, w: Any, x: Any) -> Any:
@@ -450,10 +427,6 @@ def test_optimization_barrier_agrees_with_jax() -> None:
 # ---------------------------------------------------------------------------------------------- errors
 
 ERRORS = {
-    "static position out of range": (
-        lambda ns: ns.checkpoint(lambda x: x, static_argnums=(3,))(1.0),
-        "static_argnums.* greater than or equal to `-len\\(args\\)` .*got \\(3,\\), while `len\\(args\\)` = 1",
-    ),
     "static positions in a list": (
         lambda ns: ns.checkpoint(lambda x: x, static_argnums=[0])(1.0),
         "the `static_argnums` argument .* must be an int.* got value \\[0\\]",
@@ -461,15 +434,6 @@ ERRORS = {
     "prevent_cse of another type": (
         lambda ns: ns.checkpoint(lambda x: x, prevent_cse=3)(1.0),
         "prevent_cse must be a bool or tuple of bools, got type\\(prevent_cse\\)=<class 'int'>",
-    ),
-    "branches on a tracer": (
-        lambda ns: ns.checkpoint(lambda x: x if x > 0 else -x)(1.0),
-        "(?s)Attempted boolean conversion.*Consider using the `static_argnums` parameter for `jax.remat` or",
-    ),
-    "no array": (lambda ns: ns.checkpoint(lambda x: x)("a"), "(?s)'a' of type <class 'str'> is not a valid JAX type"),
-    "no array returned": (
-        lambda ns: ns.checkpoint(lambda x: "a")(1.0),
-        "traced for checkpoint.* returned a value of type <class 'str'>.*, which is not a valid JAX type",
     ),
     "a policy's answer": (
         lambda ns: ns.grad(ns.checkpoint(lambda x: ns.numpy.sin(x), policy=lambda *a, **k: 3))(1.0),
