@@ -139,8 +139,8 @@ CALLS: dict[str, tuple[Callable[[], Any], int]] = {
     "jvp of sin": (lambda: minijax.jvp(lax.sin, (X,), (X,)), 55),
     "grad six times": (functools.partial(nested(minijax.grad, 6), X), 1106),
     "jacfwd": (functools.partial(minijax.jacfwd(jnp.tanh), VECTOR), 102),
-    "jacrev": (functools.partial(minijax.jacrev(jnp.tanh), VECTOR), 93),
-    "hessian": (functools.partial(minijax.hessian(lambda x: jnp.sum(jnp.tanh(x))), VECTOR), 364),
+    "jacrev": (functools.partial(minijax.jacrev(jnp.tanh), VECTOR), 95),
+    "hessian": (functools.partial(minijax.hessian(lambda x: jnp.sum(jnp.tanh(x))), VECTOR), 366),
 }
 
 

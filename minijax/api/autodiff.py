@@ -165,7 +165,11 @@ def linearize_flat(
     false where nobody will see the program: its equations then need not know the lines they come from.
     """
     if direct_linearize_enabled():
-        return _linearize_directly(fun, primals, wrt, name, lines)
+        with observe.timed("linearize", name):
+            primals_out, tape = _linearize_on_tape()(fun, primals, wrt, name, lines)
+        if observe.on_jaxpr:
+            observe.emit(observe.on_jaxpr, "linear", tape.closed(), name)
+        return primals_out, tape
 
     def linearized(pe_main: Any) -> tuple[list[Any], LinearProgram]:
         pe = pe_main.trace
@@ -207,19 +211,6 @@ def linearizer() -> Callable[..., tuple[list[Any], LinearProgram | Tape]]:
     if observe.on_phase or observe.on_jaxpr or not direct_linearize_enabled():
         return linearize_flat
     return _linearize_on_tape()
-
-
-def _linearize_directly(
-    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str, lines: bool
-) -> tuple[list[Any], Tape]:
-    """``linearize_flat`` by the one interpreter."""
-    began = time.perf_counter() if observe.on_phase else 0.0
-    outs, tape = _linearize_on_tape()(fun, primals, wrt, name, lines)
-    if began:
-        observe.emit(observe.on_phase, "linearize", name, time.perf_counter() - began)
-    if observe.on_jaxpr:
-        observe.emit(observe.on_jaxpr, "linear", tape.closed(), name)
-    return outs, tape
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:

@@ -73,8 +73,6 @@ Noted = tuple[Entry, ...]
 
 def note(fun: Any) -> Noted:
     """The values that ``fun``, which is about to be traced, reads besides its arguments."""
-    if type(fun) is FunctionType and not fun.__dict__ and _reads_nothing(fun):
-        return ()
     out: list[Entry] = []
     seen: set[int] = set()
     todo: list[Any] = [fun]
@@ -91,20 +89,6 @@ def note(fun: Any) -> Noted:
             seen.add(id(function))
             _note_names(out, todo, function)
     return tuple(out[:MOST_NAMES])
-
-
-def _reads_nothing(fun: FunctionType) -> bool:
-    """Whether a plain function closes over nothing, has no function in it and names no global but modules."""
-    code, space = fun.__code__, fun.__globals__
-    if code.co_freevars:
-        return False
-    for const in code.co_consts:
-        if type(const) is CodeType:
-            return False
-    for name in code.co_names:
-        if name in space and type(space[name]) is not ModuleType:
-            return False
-    return True
 
 
 def _plain(fun: Any) -> FunctionType | None:

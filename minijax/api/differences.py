@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
-from operator import is_not
 from types import FunctionType, NoneType
 from typing import Any
 
@@ -121,12 +118,12 @@ ADVICE = {
 
 # --- how far apart -----------------------------------------------------------------------------------------------
 
-# What each kind of difference counts for: together those of one argument in dtype and weak type count for less than
-# one in shape, and so on up to another tree of arguments.
+# The weight of each kind of difference: all that one argument's dtype can differ in weighs less than another shape, and
+# so on up to another tree of arguments.
 _WEAK_TYPE = 1
-_MESH = 8  # only what the types say of a mesh
 _DTYPE = 4
 _OTHER_KIND = 2
+_MESH = 8  # types that differ only in what they say of a mesh
 _SHAPE = 16
 _STATIC = 64
 _SETTINGS = 64
@@ -135,55 +132,26 @@ _TREE = 1 << 20
 
 
 def nearest(new: CallSignature, known: Iterable[CallSignature]) -> CallSignature:
-    """Of ``known`` signatures, of which there is one, that which ``new`` differs from least; of equals the first.
-
-    It is found quickly, since there may be hundreds: what is further than the best so far is given up at once.
-    """
-    best, least, gap = None, sys.maxsize, 0
-    tree, avals, static, settings, axes = new
-    for old in known:
-        far = 0
-        if old.settings is not settings or old.axes != axes:
-            far = _SETTINGS * ((old.settings is not settings) + (old.axes != axes))
-        if old.static != static:
-            far += _STATIC * _unlike(static, old.static)
-        same_tree = old.tree is tree or old.tree == tree
-        if not same_tree:
-            far += _TREE
-        if far > least:
-            continue
-        if not same_tree:
-            types = Counter(avals)
-            types.subtract(old.avals)
-            far += sum(map(abs, types.values()))
-            if far < least:
-                best, least, gap = old, far, 0
-            continue
-        changed = list(compress(zip(old.avals, avals), map(is_not, old.avals, avals)))  # noqa: B905  (of one tree)
-        for was, now in changed:
-            far += _type_distance(was, now)
-            if far > least:
-                break
-        else:
-            apart = sum([_gap(was, now) for was, now in changed])
-            if far < least or apart < gap:
-                best, least, gap = old, far, apart
-    assert best is not None
-    return best
+    """The one of ``known`` that ``new`` differs from least: by the weights, then by how far sizes differ."""
+    return min(known, key=lambda old: _distance(new, old))
 
 
-def _unlike(new: tuple[Any, ...], old: tuple[Any, ...]) -> int:
-    """How many static arguments differ."""
-    return max(len(old), len(new)) - sum([bool(one == other) for one, other in zip(old, new, strict=False)])
-
-
-def _gap(was: ShapedArray, now: ShapedArray) -> int:
-    """By how much sizes differ: what decides between signatures that differ in as much."""
-    return sum(map(abs, map(int.__sub__, was.shape, now.shape))) if was.ndim == now.ndim else 0
+def _distance(new: CallSignature, old: CallSignature) -> tuple[int, int]:
+    far = _SETTINGS * ((old.settings is not new.settings) + (old.axes != new.axes))
+    if old.static != new.static:
+        alike = sum([bool(one == other) for one, other in zip(new.static, old.static, strict=False)])
+        far += _STATIC * (max(len(old.static), len(new.static)) - alike)
+    if old.tree != new.tree:
+        types = Counter(new.avals)
+        types.subtract(old.avals)
+        return far + _TREE + sum(map(abs, types.values())), 0
+    changed = [(was, now) for was, now in zip(old.avals, new.avals, strict=True) if was is not now]
+    gap = sum([sum(map(abs, map(int.__sub__, was.shape, now.shape))) for was, now in changed if was.ndim == now.ndim])
+    return far + sum([_type_distance(was, now) for was, now in changed]), gap
 
 
 def _type_distance(was: ShapedArray, now: ShapedArray) -> int:
-    """What the difference of an argument in its type counts for."""
+    """The weight of an argument's other type."""
     far = _WEAK_TYPE if was.weak_type != now.weak_type else 0
     if was.dtype != now.dtype:
         far += _DTYPE + (_OTHER_KIND if dtypes.kind(was.dtype) != dtypes.kind(now.dtype) else 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.api.compile import jit
@@ -11,7 +11,7 @@ from minijax.config import context_mesh, jit_disabled
 from minijax.core import late, observe
 from minijax.core.primitive import evaluation_watched
 from minijax.core.trace import state
-from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ir.jaxpr import ClosedJaxpr, all_eqns
 from minijax.ops.call import jit_p
 from minijax.pytree import tree_unflatten
 
@@ -60,14 +60,5 @@ def inner_jit(
 def _forget_lines(closed: ClosedJaxpr) -> None:
     """Give the equations no source line: many user lines share them, and each line has an equation for the call."""
     closed.memo["of_library"] = True
-    for eqn in _all_eqns(closed):
+    for eqn in all_eqns(closed.jaxpr):
         eqn.source = None
-
-
-def _all_eqns(closed: ClosedJaxpr) -> Iterator[Any]:
-    for eqn in closed.eqns:
-        yield eqn
-        for value in eqn.params.values():
-            for inner in value if isinstance(value, (tuple, list)) else (value,):
-                if isinstance(inner, ClosedJaxpr):
-                    yield from _all_eqns(inner)

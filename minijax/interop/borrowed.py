@@ -48,7 +48,7 @@ from minijax.ir.pretty import Printer, param_types, parse_rules, pp_rules
 from minijax.lowering import bindings
 from minijax.lowering.foreign import lowering_platform
 from minijax.lowering.lower import ModuleWriter, lowering_rules, lowers_keys
-from minijax.lowering.text import FunctionWriter, mlir_type
+from minijax.lowering.text import FunctionWriter
 from minijax.ops.call import compiled, jit_p
 
 _exported = HigherModule("exported_programs")
@@ -403,8 +403,7 @@ def borrowed_lower(
         within = {"jaxpr": inside(call), "name": p.name, "donated_invars": (False,) * len(names)}
         return p.given(lowering_rules[jit_p](ctx, avals, out_avals, *names, **within))
     symbol = _function(ctx.module, call)
-    ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))
-    return p.given(ctx.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", len(out_avals)))
+    return p.given(ctx.call(symbol, names, avals, out_avals))
 
 
 def inside(call: JaxCall) -> ClosedJaxpr:

@@ -275,18 +275,21 @@ def dce_closed(closed: ClosedJaxpr, used_outputs: Sequence[bool]) -> tuple[Close
     return found[0] or closed, found[1]
 
 
-def dce_call(eqn: JaxprEqn, used: Sequence[bool], operands: Sequence[str], results: Sequence[str]) -> JaxprEqn:
-    """The call ``eqn`` of ``jaxpr`` without results that nobody uses; itself where all that it computes is used.
+def dce_call(
+    eqn: JaxprEqn, used: Sequence[bool], operands: Sequence[str] = (), results: Sequence[str] = (), param: str = "jaxpr"
+) -> JaxprEqn:
+    """The call ``eqn`` of the jaxpr ``param`` without its unused results; itself where all that it computes is used.
 
-    The parameters ``operands`` say something of each operand, and ``results`` of each result, where they are there.
+    A parameter among ``operands`` has an element for each operand, one among ``results`` for each result, if it is a
+    tuple.
     """
-    pruned, used_in = dce_closed(eqn.params["jaxpr"], used)
-    if pruned is eqn.params["jaxpr"]:
+    pruned, used_in = dce_closed(eqn.params[param], used)
+    if pruned is eqn.params[param]:
         return eqn
-    params = {**eqn.params, "jaxpr": pruned}
+    params = {**eqn.params, param: pruned}
     for names, kept in ((operands, used_in), (results, used)):
         for name in names:
-            if name in params:
+            if isinstance(params.get(name), tuple):
                 params[name] = tuple(partition(kept, params[name])[1])
     return eqn.replace(
         invars=partition(used_in, eqn.invars)[1], outvars=partition(used, eqn.outvars)[1], params=params

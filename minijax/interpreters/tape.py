@@ -464,7 +464,7 @@ class _BackwardRun:
         arrived: list[tuple[int, Any]] = []
 
         def run() -> None:
-            self.by_rules(ct, *entry, lambda *found: arrived.append(found))
+            self.by_rules(ct, *entry, arrive=lambda *found: arrived.append(found))
 
         if self.tally.knows(program.function, (), program.binds) is None:
             self.tally.measured(program.function, (), program.binds, run)

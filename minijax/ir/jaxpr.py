@@ -222,6 +222,14 @@ def subjaxprs(params: dict[str, Any]) -> Iterator[Jaxpr]:
                 yield item
 
 
+def all_eqns(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """The equations of ``jaxpr`` and, recursively, of its subjaxprs."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for sub in subjaxprs(eqn.params):
+            yield from all_eqns(sub)
+
+
 def inlined(jaxpr: Jaxpr, atoms: Sequence[Any]) -> tuple[list[JaxprEqn], list[Any]]:
     """The equations of ``jaxpr``, which has no constvars, on ``atoms`` with fresh variables; and its outputs' atoms."""
     env: dict[Var, Any] = dict(zip(jaxpr.invars, atoms, strict=True))

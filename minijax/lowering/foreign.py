@@ -137,8 +137,7 @@ class AuthorsRule:
                 return self.ours(ctx, avals, out_avals, *names, **params)
             raise NotImplementedError(lowering_rules.missing(self.primitive, platform=ctx.module.platform()))
         symbol = self._function(ctx.module, rule, tuple(avals), tuple(out_avals), params)
-        ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))
-        results = ctx.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", len(out_avals))
+        results = ctx.call(symbol, names, avals, out_avals)
         return results if self.primitive.multiple_results else results[0]
 
     def _function(self, module: ModuleWriter, rule: Rule, avals: Any, out_avals: Any, params: dict[str, Any]) -> str:

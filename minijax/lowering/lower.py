@@ -119,9 +119,8 @@ class ModuleWriter:
             entry = self.written[key] = (chosen, closed)
             writer = FunctionWriter(self)
             names = [f"%arg{i}" for i in range(len(closed.in_avals))]
-            consts = [writer.constant(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
             args = _constrained(writer, names, closed.in_avals, ins)
-            results = _constrained(writer, lower_eqns(writer, closed.jaxpr, consts, args), closed.out_avals, outs)
+            results = _constrained(writer, lower_inline(writer, closed, args), closed.out_avals, outs)
             signature = ", ".join(f"{n}: {mlir_type(a)}" for n, a in zip(names, closed.in_avals, strict=True))
             self.functions.append(_function_text("private", chosen, signature, writer, closed.jaxpr, results))
         return entry[0]
@@ -240,6 +239,12 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
         if divided:
             divided(ctx, eqn, env)
     return [env[v] for v in jaxpr.outvars]
+
+
+def lower_inline(ctx: FunctionWriter, closed: ClosedJaxpr, args: Sequence[str]) -> list[str]:
+    """Write the equations of ``closed``, and its constants, into ``ctx``; returns the names of its outputs."""
+    consts = [ctx.constant(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
+    return lower_eqns(ctx, closed.jaxpr, consts, args)
 
 
 def passed_consts(closed: ClosedJaxpr) -> list[bool]:

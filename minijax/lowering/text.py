@@ -140,6 +140,13 @@ class FunctionWriter:
         self.lines.append(f"{self.indent}%{n}:{count} = {op}")
         return [f"%{n}#{i}" for i in range(count)]
 
+    def call(
+        self, symbol: str, names: Sequence[str], avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]
+    ) -> list[str]:
+        """Append a call of the module's function ``symbol``; returns the names of its results."""
+        ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))
+        return self.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", len(out_avals))
+
     def constant(self, value: Any, aval: ShapedArray) -> str:
         """A constant of type ``aval``; equal ones are written once per function."""
         if is_key(aval.dtype):

@@ -33,10 +33,10 @@ from minijax.core.lists import partition, split_list
 from minijax.core.meshes import context
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
-from minijax.core.structural import UNSPECIFIED, Unspecified, Zero, batched_sharding, zero_of
+from minijax.core.structural import UNSPECIFIED, Unspecified, Zero, batched_sharding
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import commits_itself
-from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
 from minijax.interpreters.linear_parts import linearize_jaxpr, linearize_rules
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
@@ -59,7 +59,6 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effe
 from minijax.ir.pretty import jit_params, jit_read, parse_rules, pp_rules
 from minijax.ir.typecheck import call_rule, typecheck_rules
 from minijax.lowering.lower import lower_closed, lower_places, lowering_rules, passed_consts
-from minijax.lowering.text import mlir_type
 
 if TYPE_CHECKING:
     from minijax.lowering.places import ModulePlaces
@@ -567,11 +566,7 @@ def jit_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJax
     ins, named = _named(params, "in_shardings", len(primals)), _named(params, "out_shardings", len(nonzero_out))
     said = _handed_on(params, (ins, _chosen(ins, nonzero)), (named, _chosen(named, nonzero_out)))
     outs = jit_p.bind(*primals, *given, jaxpr=jvp_of, name=name, **said)
-    n = len(nonzero_out)
-    found = iter(outs[n:])
-    return outs[:n], [
-        next(found) if nz else zero_of(aval) for nz, aval in zip(nonzero_out, jaxpr.out_avals, strict=True)
-    ]
+    return with_zeros(outs, nonzero_out)
 
 
 jvp_rules[jit_p] = jit_jvp
@@ -738,8 +733,7 @@ def jit_lower(
     ctx: Any, avals: Any, out_avals: Any, *names: str, jaxpr: ClosedJaxpr, name: str, **params: Any
 ) -> list[str]:
     symbol = ctx.module.function(jaxpr, name, params.get("in_shardings"), params.get("out_shardings"))
-    ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))
-    return ctx.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", len(out_avals))
+    return ctx.call(symbol, names, avals, out_avals)
 
 
 lowering_rules[jit_p] = jit_lower

@@ -17,10 +17,10 @@ from minijax.core.array import as_value, get_aval
 from minijax.core.lists import merge, partition
 from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of
-from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
-    dce_closed,
+    dce_call,
     dce_jaxpr,
     dce_rules,
     partial_eval_jaxpr,
@@ -144,9 +144,7 @@ def remat_jvp(
     if isinstance(prevent_cse, tuple):
         prevent_cse += (True,) * len(given)
     outs = _bind(jvp_of, [*primals, *given], prevent_cse, params)
-    n = len(nonzero_out)
-    zeros = [zero_of(a) for a, nz in zip(jaxpr.out_avals, nonzero_out, strict=True) if not nz]
-    return outs[:n], merge(nonzero_out, zeros, outs[n:])
+    return with_zeros(outs, nonzero_out)
 
 
 jvp_rules[remat_p] = remat_jvp
@@ -165,15 +163,7 @@ axis_rules[remat_p] = remat_batch
 
 
 def remat_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
-    pruned, used_in = dce_closed(eqn.params["jaxpr"], used)
-    if pruned is eqn.params["jaxpr"]:
-        return eqn
-    prevent_cse = _select(used_in, eqn.params["prevent_cse"])
-    return eqn.replace(
-        invars=partition(used_in, eqn.invars)[1],
-        outvars=partition(used, eqn.outvars)[1],
-        params={**eqn.params, "jaxpr": pruned, "prevent_cse": prevent_cse},
-    )
+    return dce_call(eqn, used, ["prevent_cse"], [])
 
 
 dce_rules[remat_p] = remat_dce

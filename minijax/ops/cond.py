@@ -9,7 +9,7 @@ only a batched index leaves the primitive: every branch is run, and ``select_n``
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,10 @@ from minijax.core.avals import ShapedArray, cotangent_type, sharding_of_type
 from minijax.core.keys import storage
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.primitive import Primitive
-from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, full, moveaxis, zero_of, zeros
+from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, full, moveaxis, zeros
 from minijax.core.trace import Tracer
 from minijax.interpreters.evaluate import compiled_over_meshes, numpy_rules
-from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
 from minijax.interpreters.linear_parts import linearize_jaxpr, linearize_rules
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
@@ -40,10 +40,10 @@ from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
 from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules, bdim_at_front, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, keep_together, matters, subjaxprs
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, all_eqns, keep_together, matters
 from minijax.ir.pretty import parse_rules, pp_rules
 from minijax.ir.typecheck import call_rule, same_type, typecheck_rules
-from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.lowering.lower import lower_inline, lowering_rules
 from minijax.lowering.regions import block_text
 from minijax.lowering.text import mlir_type
 from minijax.ops.convert import stop_gradient
@@ -209,11 +209,7 @@ def cond_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, branches: Branc
     )
     given = [t for t in tangents[1:] if type(t) is not Zero]
     outs = cond_p.bind(*primals, *given, branches=pushed)
-    n = len(out_nonzero)
-    found = iter(outs[n:])
-    return outs[:n], [
-        next(found) if nz else zero_of(aval) for nz, aval in zip(out_nonzero, branches[0].out_avals, strict=True)
-    ]
+    return with_zeros(outs, out_nonzero)
 
 
 jvp_rules[cond_p] = cond_jvp
@@ -223,7 +219,7 @@ jvp_rules[cond_p] = cond_jvp
 
 
 def cond_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, branches: Branches) -> Any:
-    if any(e.primitive.name == "io_callback" for branch in branches for e in _all_eqns(branch.jaxpr)):
+    if any(e.primitive.name == "io_callback" for branch in branches for e in all_eqns(branch.jaxpr)):
         raise NotImplementedError(
             "IO effect not supported in vmap-of-cond: a branch has an io_callback. Call it outside of the cond, or "
             "map with lax.map."
@@ -268,13 +264,6 @@ def _select(which: Any, *cases: Any) -> Any:
     if len(shape) > 1:
         which = broadcast_in_dim_p.bind(which, shape=shape, broadcast_dimensions=(0,), sharding=None)
     return select_n_p.bind(which, *cases)
-
-
-def _all_eqns(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    for eqn in jaxpr.eqns:
-        yield eqn
-        for sub in subjaxprs(eqn.params):
-            yield from _all_eqns(sub)
 
 
 # ---------------------------------------------------------------------------------------------- partial evaluation
@@ -520,7 +509,7 @@ def cond_lower(
     ctx: Any, avals: Any, out_avals: Sequence[ShapedArray], index: str, *operands: str, branches: Branches
 ) -> list[str]:
     """``stablehlo.case``: its regions have no arguments, they see what is around them."""
-    ordered = any(e.params.get("ordered") for branch in branches for e in _all_eqns(branch.jaxpr))
+    ordered = any(e.params.get("ordered") for branch in branches for e in all_eqns(branch.jaxpr))
     types = [mlir_type(a) for a in out_avals]
     start = None
     if ordered:
@@ -530,8 +519,7 @@ def cond_lower(
     def region(branch: ClosedJaxpr) -> str:
         def build(inner: Any) -> list[str]:
             inner.token = start
-            consts = [inner.constant(c, v.aval) for c, v in zip(branch.consts, branch.jaxpr.constvars, strict=True)]
-            outs = lower_eqns(inner, branch.jaxpr, consts, operands)
+            outs = lower_inline(inner, branch, operands)
             return [inner.token, *outs] if ordered else outs
 
         return block_text(ctx, [], build, types)

@@ -10,7 +10,6 @@ from minijax.core import observe
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr
-from minijax.lowering.text import mlir_type
 
 Program = Callable[..., Sequence[Any]]
 
@@ -34,7 +33,5 @@ def call_program(ctx: Any, compute: Program, avals: Sequence[Any], names: Sequen
     # what types say of a mesh, of how operands vary and are divided, the equation says: the function says it of nothing
     closed = staged(compute, tuple([ShapedArray(aval.shape, aval.dtype, aval.weak_type) for aval in avals]))
     symbol = ctx.module.function(closed, closed.jaxpr.debug_name)
-    ins, outs = (", ".join(map(mlir_type, types)) for types in (closed.in_avals, closed.out_avals))
-    count = len(closed.out_avals)
-    found: list[str] = ctx.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", count)
+    found: list[str] = ctx.call(symbol, names, closed.in_avals, closed.out_avals)
     return found

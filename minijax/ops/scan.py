@@ -32,7 +32,7 @@ from minijax.core.structural import (
 )
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import compiled_over_meshes
-from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
 from minijax.interpreters.linear_parts import LinearizedJaxpr, linearize_jaxpr, linearize_rules
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
@@ -56,14 +56,13 @@ from minijax.ir.typecheck import same_type, typecheck_rules
 from minijax.lowering.lower import lowering_rules
 from minijax.ops.call import compiled
 from minijax.ops.scan_lowering import scan_lower, slice_aval
+from minijax.ops.subjaxprs import Flags, fixpoint
 
 __all__ = ["scan_p"]
 
 scan_p = AxisPrimitive("scan", multiple_results=True)
 scan_p.keeps_signatures = False
 compiled_over_meshes.add(scan_p)
-
-Flags = list[bool]
 
 
 class ScanParts(NamedTuple):
@@ -105,20 +104,6 @@ class ScanResults(NamedTuple):
     def beside(self, others: ScanResults) -> list[Any]:
         """All in one list, the carry of ``others`` behind that of this, then the ys likewise."""
         return [*self.carry, *others.carry, *self.ys, *others.ys]
-
-
-def fixpoint(flags: Sequence[bool], step: Callable[[Flags], tuple[Any, Sequence[bool]]]) -> tuple[Flags, Any]:
-    """The least flags above ``flags`` that one step of a loop keeps, and what ``step`` made for them.
-
-    ``step(flags)`` gives its result and the flags that come out of the loop's body; those that are new are added.
-    """
-    now = list(flags)
-    while True:
-        result, after = step(now)
-        more = [a or b for a, b in zip(now, after, strict=True)]
-        if more == now:
-            return now, result
-        now = more
 
 
 @scan_p.def_abstract_eval
@@ -274,8 +259,7 @@ def scan_jvp(
     both = ScanResults.of(outs, num_carry)
     carry, carry_dot = split_list(both.carry, len(xs.carry))
     ys, ys_dot = split_list(both.ys, len(jaxpr.out_avals) - len(carry))
-    primals_out, found = [*carry, *ys], iter([*carry_dot, *ys_dot])
-    return primals_out, [next(found) if nz else zero_of(get_aval(p)) for p, nz in zip(primals_out, out_nz, strict=True)]
+    return with_zeros([*carry, *ys, *carry_dot, *ys_dot], out_nz)
 
 
 jvp_rules[scan_p] = scan_jvp

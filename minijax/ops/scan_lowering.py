@@ -13,7 +13,7 @@ import numpy as np
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.lists import split_list
 from minijax.ir.jaxpr import ClosedJaxpr
-from minijax.lowering.lower import lower_eqns
+from minijax.lowering.lower import lower_inline
 from minijax.lowering.regions import region_text
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.shape import reshape_text
@@ -136,8 +136,7 @@ class _StepWriter:
     def one(self, ctx: Any, carry: Sequence[str], xs: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
         """The carry and the ys after a step that is written only here."""
         closed = self.closed
-        consts = [ctx.constant(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
-        outs = lower_eqns(ctx, closed.jaxpr, consts, [*self.consts, *carry, *xs])
+        outs = lower_inline(ctx, closed, [*self.consts, *carry, *xs])
         return outs[: self.num_carry], outs[self.num_carry :]
 
     def several(
@@ -146,13 +145,11 @@ class _StepWriter:
         """The carry and the stacked ys after ``n`` steps, each a call of the body, on xs of length ``n``."""
         closed = self.closed
         symbol = ctx.module.function(closed, "scan_body")
-        ins, outs = ", ".join(map(mlir_type, closed.in_avals)), ", ".join(map(mlir_type, closed.out_avals))
         ys: list[Sequence[str]] = []
         for k in reversed(range(n)) if self.reverse else range(n):
             rows = [_cut_text(ctx, x, a, k, k + 1) for x, a in zip(xs, avals, strict=True)]
             row = [reshape_text(ctx, r, _leading(a, 1), a.shape[1:]) for r, a in zip(rows, avals, strict=True)]
-            operands = ", ".join([*self.consts, *carry, *row])
-            made = ctx.emit_many(f"func.call @{symbol}({operands}) : ({ins}) -> ({outs})", len(closed.out_avals))
+            made = ctx.call(symbol, [*self.consts, *carry, *row], closed.in_avals, closed.out_avals)
             carry = made[: self.num_carry]
             ys.append(made[self.num_carry :])
         ordered = ys[:: -1 if self.reverse else 1]

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.ir.jaxpr import ClosedJaxpr, Var
+
+Flags = list[bool]
+
+
+def fixpoint(flags: Sequence[bool], step: Callable[[Flags], tuple[Any, Sequence[bool]]]) -> tuple[Flags, Any]:
+    """The least flags above ``flags`` that one step of a loop keeps, and what ``step`` made for them.
+
+    ``step(flags)`` gives its result and the flags that come out of the loop's body; those that are new are added.
+    """
+    now = list(flags)
+    while True:
+        result, after = step(now)
+        more = [a or b for a, b in zip(now, after, strict=True)]
+        if more == now:
+            return now, result
+        now = more
 
 
 def hoist_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:

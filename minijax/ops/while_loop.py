@@ -18,11 +18,11 @@ from minijax.core.array import Array, as_array
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.named import NamedTuple
-from minijax.core.structural import Zero, instantiate_zeros, zero_of
+from minijax.core.structural import Zero, instantiate_zeros
 from minijax.core.trace import check_alive, state
 from minijax.errors import summarize
 from minijax.interpreters.evaluate import compiled_over_meshes
-from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
     dce_jaxpr,
@@ -41,12 +41,13 @@ from minijax.interpreters.program import (
 )
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import axis_rules, match_axis, vmap_jaxpr
-from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Var, is_effectful, keep_together, subjaxprs
+from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Var, all_eqns, is_effectful, keep_together
 from minijax.ir.typecheck import same_type, typecheck_rules
-from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.lowering.lower import lower_inline, lowering_rules
 from minijax.lowering.regions import block_text, monoid_region
 from minijax.lowering.text import mlir_type
 from minijax.ops.call import compiled
+from minijax.ops.subjaxprs import fixpoint
 
 __all__ = ["while_p"]
 
@@ -207,16 +208,6 @@ program_makers[while_p] = _inner_loop
 # ---------------------------------------------------------------------------------------------- transformations
 
 
-def _fixpoint(flags: Sequence[bool], body_flags: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """The carries of which something holds: for the initial value, or for what the body makes of such carries."""
-    found = list(flags)
-    while True:
-        joined = [a or b for a, b in zip(found, body_flags(found), strict=True)]
-        if joined == found:
-            return found
-        found = joined
-
-
 def _remember(closed: ClosedJaxpr, key: Any, make: Callable[[], ClosedJaxpr]) -> ClosedJaxpr:
     """A jaxpr derived from ``closed``, made once: what is executed twice must be the same jaxpr."""
     if key not in closed.memo:
@@ -240,8 +231,7 @@ def while_jvp(
     """Carries with a nonzero tangent get a tangent carry; the condition looks at the primals only."""
     xs, ts = WhileParts.of(primals, cond_nconsts, body_nconsts), WhileParts.of(tangents, cond_nconsts, body_nconsts)
     const_nonzero, init_nonzero = ([type(t) is not Zero for t in part] for part in (ts.body_consts, ts.carry))
-    nonzero = _fixpoint(init_nonzero, lambda nz: jvp_jaxpr(body_jaxpr, [*const_nonzero, *nz], nz)[1])
-    of_body, _ = jvp_jaxpr(body_jaxpr, [*const_nonzero, *nonzero], nonzero)
+    nonzero, of_body = fixpoint(init_nonzero, lambda nz: jvp_jaxpr(body_jaxpr, [*const_nonzero, *nz], nz))
     const_dots = [t for t in ts.body_consts if type(t) is not Zero]
     init_dots = [instantiate_zeros(t) for t, nz in zip(ts.carry, nonzero, strict=True) if nz]
 
@@ -270,10 +260,7 @@ def while_jvp(
         body_jaxpr=_remember(of_body, ("constants first", body_nconsts), constants_first),
         body_nconsts=body_nconsts + len(const_dots),
     )
-    dots = iter(outs[len(xs.carry) :])
-    return outs[: len(xs.carry)], [
-        next(dots) if nz else zero_of(aval) for nz, aval in zip(nonzero, body_jaxpr.out_avals, strict=True)
-    ]
+    return with_zeros(outs, nonzero)
 
 
 jvp_rules[while_p] = while_jvp
@@ -297,14 +284,14 @@ def while_batch(
     def in_front(flags: Sequence[bool]) -> list[int | None]:
         return [0 if b else None for b in flags]
 
-    def carries(flags: list[bool]) -> list[bool]:
+    def carries(flags: list[bool]) -> tuple[None, list[bool]]:
         _, found = vmap_jaxpr(body_jaxpr, axis, in_front([*batched.body_consts, *flags]), flags)
-        return [d is not None for d in found]
+        return None, [d is not None for d in found]
 
-    carry_batched = _fixpoint(batched.carry, carries)
+    carry_batched, _ = fixpoint(batched.carry, carries)
     _, (pred_dim,) = vmap_jaxpr(cond_jaxpr, axis, in_front([*batched.cond_consts, *carry_batched]))
     if pred_dim is not None:
-        if _has_io(cond_jaxpr.jaxpr) or _has_io(body_jaxpr.jaxpr):
+        if any(e.primitive.name == "io_callback" for c in (cond_jaxpr, body_jaxpr) for e in all_eqns(c.jaxpr)):
             raise NotImplementedError(
                 "Unordered IO effects not supported in while_loop with batched predicate: elements that "
                 "are done would go on calling back. Make the condition independent of what vmap maps over."
@@ -336,12 +323,6 @@ def while_batch(
 axis_rules[while_p] = while_batch
 
 
-def _has_io(jaxpr: Jaxpr) -> bool:
-    return any(
-        eqn.primitive.name == "io_callback" or any(map(_has_io, subjaxprs(eqn.params))) for eqn in jaxpr.eqns
-    )
-
-
 def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
     """The known carries are computed now. The unknown ones later, by the whole loop: it makes the known ones again.
 
@@ -350,11 +331,10 @@ def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
     cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     cond_nconsts, body_nconsts = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     given = WhileParts.of(unknown_in, cond_nconsts, body_nconsts)
-    unknown = _fixpoint(given.carry, lambda u: _known_part(body, [*given.body_consts, *u], u)[1])
+    unknown, known_body = fixpoint(given.carry, lambda u: _known_part(body, [*given.body_consts, *u], u))
     known_cond, (pred_unknown,) = _known_part(cond, [*given.cond_consts, *unknown], [False])
     if pred_unknown or all(unknown):
         return [], [eqn]
-    known_body, _ = _known_part(body, [*given.body_consts, *unknown], unknown)
     known_in, _ = partition([*given.cond_consts, *given.body_consts, *unknown], eqn.invars)
     known_out, _ = partition(unknown, eqn.outvars)
     params = {
@@ -423,7 +403,7 @@ def while_lower(
     effects = any(map(is_effectful, (*cond_jaxpr.eqns, *body_jaxpr.eqns)))
 
     def holds(inner: Any, consts: Sequence[str], carry: Sequence[str]) -> str:
-        (pred,) = _write(inner, cond_jaxpr, [*consts, *carry])
+        (pred,) = lower_inline(inner, cond_jaxpr, [*consts, *carry])
         return _any(inner, pred, pred_aval)
 
     if effects:  # ordered ones go on from round to round, and after the loop, by a token that goes round too
@@ -446,9 +426,9 @@ def while_lower(
 
     def body(inner: Any, *values: str) -> list[str]:
         cond_consts, body_consts, carry = split(inner, values)
-        new = _write(inner, body_jaxpr, [*body_consts, *carry])
+        new = lower_inline(inner, body_jaxpr, [*body_consts, *carry])
         if pred_aval.shape:
-            (pred,) = _write(inner, cond_jaxpr, [*cond_consts, *carry])
+            (pred,) = lower_inline(inner, cond_jaxpr, [*cond_consts, *carry])
             rows = zip(new, carry, map(physical_aval, body_jaxpr.out_avals), strict=True)
             new = [_select(inner, pred, pred_aval, *row) for row in rows]
         again = [holds(inner, cond_consts, new)] if carries_pred else []
@@ -462,11 +442,6 @@ def while_lower(
         ctx.token = outs[0]
         outs = outs[1 + carries_pred :]
     return outs[cond_nconsts + body_nconsts :]
-
-
-def _write(ctx: Any, closed: ClosedJaxpr, operands: Sequence[str]) -> list[str]:
-    consts = [ctx.constant(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
-    return lower_eqns(ctx, closed.jaxpr, consts, operands)
 
 
 def _any(ctx: Any, pred: str, aval: ShapedArray) -> str:

@@ -14,12 +14,12 @@ from minijax.api.compile import lift_constants
 from minijax.core.array import get_aval
 from minijax.core.lists import partition
 from minijax.core.primitive import abstract_rules, impl_rules
-from minijax.core.structural import Zero, zero_of
+from minijax.core.structural import Zero
 from minijax.core.trace import Tracer, state
-from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
-    dce_closed,
+    dce_call,
     dce_rules,
     partial_eval_jaxpr_rules,
     partial_eval_rules,
@@ -34,7 +34,6 @@ from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var, matters
 from minijax.ir.typecheck import call_rule, typecheck_rules
 from minijax.lowering.lower import lowering_rules
-from minijax.lowering.text import mlir_type
 from minijax.ops.call import split_call
 
 __all__ = ["CallPrimitive", "call_impl", "call_p", "closed_call_p"]
@@ -83,9 +82,7 @@ def _declare(p: CallPrimitive) -> CallPrimitive:
     ) -> tuple[list[Any], list[Any]]:
         jvp_of, nonzero = jvp_jaxpr(call_jaxpr, [type(t) is not Zero for t in tangents])
         outs = p.bind(*primals, *[t for t in tangents if type(t) is not Zero], call_jaxpr=jvp_of, **params)
-        found = iter(outs[len(nonzero) :])
-        zeros = [None if nz else zero_of(aval) for nz, aval in zip(nonzero, call_jaxpr.out_avals, strict=True)]
-        return outs[: len(nonzero)], [next(found) if zero is None else zero for zero in zeros]
+        return with_zeros(outs, nonzero)
 
     def called_batch(
         axis: Any, args: Sequence[Any], dims: Sequence[int | None], *, call_jaxpr: ClosedJaxpr, **params: Any
@@ -105,10 +102,7 @@ def _declare(p: CallPrimitive) -> CallPrimitive:
         return ([now] if matters(now) else []), [then]
 
     def called_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
-        pruned, used_in = dce_closed(eqn.params[_JAXPR], used)
-        if pruned is eqn.params[_JAXPR]:
-            return eqn
-        return _with(eqn, pruned, partition(used_in, eqn.invars)[1], partition(used, eqn.outvars)[1])
+        return dce_call(eqn, used, param=_JAXPR)
 
     def called_transpose(cts: Sequence[Any], *args: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
         linear, nonzero, known, given = call_operands(cts, args)
@@ -120,8 +114,7 @@ def _declare(p: CallPrimitive) -> CallPrimitive:
         ctx: Any, avals: Any, out_avals: Any, *names: str, call_jaxpr: ClosedJaxpr, name: Any = None
     ) -> list[str]:
         symbol = ctx.module.function(call_jaxpr, name or p.name)
-        ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))
-        return ctx.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", len(out_avals))
+        return ctx.call(symbol, names, avals, out_avals)
 
     abstract_rules[p], impl_rules[p], jvp_rules[p] = called_abstract, called_impl, called_jvp
     axis_rules[p], transpose_rules[p], lowering_rules[p] = called_batch, called_transpose, called_lower
