@@ -1,4 +1,4 @@
-"""JAX's ``api_util``: what packages with transformations of their own take apart and put together calls with."""
+"""JAX's ``api_util``: functions that flatten and unflatten calls, for packages with their own transformations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class DebugInfo(Frozen):
-    """What a function is traced for, where it stands, and what its flat arguments are called."""
+    """The transformation that traces a function, the function's place, and the names of its flat arguments."""
 
     traced_for: str
     func_src_info: str
@@ -44,7 +44,7 @@ class DebugInfo(Frozen):
 def debug_info(
     traced_for: str, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], **options: Any
 ) -> DebugInfo:
-    """What to remember of a call of ``fun`` that is traced."""
+    """The ``DebugInfo`` of a call of ``fun`` that is traced."""
     try:
         names = tuple(inspect.signature(fun).bind(*args, **kwargs).arguments)
     except (TypeError, ValueError):  # no signature, or the call does not fit it
@@ -103,9 +103,9 @@ def shaped_abstractify(x: Any) -> ShapedArray:
 def flatten_axes(
     name: str, treedef: PyTreeDef, axis_tree: Any, *, kws: bool = False, tupled_args: bool = False
 ) -> list[Any]:
-    """The leaves of a prefix, such as ``in_axes``, spread over those of ``treedef``; None is a leaf of it.
+    """The leaves of a prefix, such as ``in_axes``, broadcast to those of ``treedef``; None is a leaf.
 
-    ValueError, which calls it ``name``, if it is no prefix.
+    ValueError, which names it ``name``, if it is not a prefix.
     """
     return prefix_leaves(axis_tree, treedef, name=name)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["breakpoint", "callback", "log", "print", "visualize_array_sharding", "visualize_sharding"]
 
-# What few sessions use, brought at first need: a breakpoint brings Python's debugger.
+# Imported at first use: a breakpoint imports Python's debugger.
 _LATER = {
     "breakpoint": ("minijax.api.breakpoints", "debug_breakpoint"),
     "visualize_array_sharding": ("minijax.api.drawn_shardings", "visualize_array_sharding"),

@@ -38,7 +38,7 @@ def __getattr__(name: str) -> Any:
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     """The type that arrays get where ``dtype`` is asked for: float32 for float64, unless ``enable_x64``.
 
-    TypeError for what is no type, ValueError for an extended one (of random keys) unless ``allow_extended_dtype``.
+    TypeError if ``dtype`` is not a type, ValueError for random keys unless ``allow_extended_dtype``.
     """
     if issubdtype(dtype, extended):
         if allow_extended_dtype:
@@ -48,7 +48,7 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
 
 
 def itemsize_bits(dtype: Any) -> int:
-    """Bits of an element: 8 of a boolean, 4 of an int4. TypeError for what is no type, ValueError for None."""
+    """Bits of an element: 8 for booleans, 4 for int4. TypeError if ``dtype`` is not a type, ValueError for None."""
     if dtype is None:
         raise ValueError("itemsize_bits takes a dtype, such as 'float32', not None")
     return dtypes.bits(dtypes.as_dtype(dtype))
@@ -70,7 +70,7 @@ def _type(x: Any) -> tuple[np.dtype, bool]:
 def scalar_type_of(x: Any) -> type:
     """Python's class of numbers of the kind of ``x``, a value or a type: bool, int, float or complex.
 
-    TypeError for what has no such kind, ValueError for None.
+    TypeError for other kinds, ValueError for None.
     """
     dtype = _type(x)[0]
     for holds, scalar in (

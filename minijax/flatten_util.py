@@ -17,9 +17,9 @@ __all__ = ["ravel_pytree"]
 
 
 class Unravel(NamedTuple):
-    """Makes a tree of a vector that ``ravel_pytree`` made: leaves of ``shapes`` and ``dtypes``, in a tree ``treedef``.
+    """The inverse of ``ravel_pytree``: a vector -> leaves of ``shapes`` and ``dtypes`` in a tree ``treedef``.
 
-    Where all leaves had the vector's type, they get the type of the vector that is given.
+    If all leaves had the vector's type, they get the type of the given vector.
     """
 
     treedef: PyTreeDef
@@ -52,10 +52,10 @@ class Unravel(NamedTuple):
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Unravel]:
-    """The leaves of ``pytree`` one after the other in a vector, and the function that makes such a tree of a vector.
+    """The leaves of ``pytree`` concatenated to a vector, and the function from such a vector to a tree.
 
-    The vector has the type to which the leaves' promote. Trees of the same structure and types give equal functions,
-    so that one may be a static argument.
+    The vector has the type to which the leaves' types promote. Trees of the same structure and types give equal
+    functions, so that one may be a static argument.
 
     Source: https://docs.jax.dev/en/latest/_autosummary/jax.flatten_util.ravel_pytree.html
     """

@@ -1,7 +1,7 @@
-"""``minijax.sharding``: meshes and shardings as data: arrays lie, and programs are divided, as they say.
+"""``minijax.sharding``: meshes and shardings.
 
-Along axes of type ``Auto`` the compiler divides. Those of type ``Explicit`` stand in the types of arrays,
-``f32[8@x,4]``, and how results are divided follows from these (``reshard``, ``auto_axes``, ``explicit_axes``).
+Along ``Auto`` axes the compiler chooses how results are sharded. ``Explicit`` axes are part of the types of arrays,
+``f32[8@x,4]``, which determine how results are sharded (``reshard``, ``auto_axes``, ``explicit_axes``).
 """
 
 from __future__ import annotations

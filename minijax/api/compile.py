@@ -23,7 +23,7 @@ from minijax.api.flat import (
     named_like,
 )
 from minijax.api.repeated import MISSED, Known, Repeat, places_of
-from minijax.api.stages import Lowered, StagedCall, Traced, divided, placement_at
+from minijax.api.stages import Lowered, StagedCall, Traced, partitioned_at, placement_at
 from minijax.backend import failures, fastcall, pjrt
 from minijax.config import (
     common_key,
@@ -82,7 +82,7 @@ def _misses() -> Any:
 
 
 def _report(name: str, on: bool) -> None:
-    """Write the log of the setting ``name``, or no longer."""
+    """Start or stop the log of the setting ``name``."""
     late.public("minijax.api.reports", "report")(name, on)
 
 
@@ -96,7 +96,7 @@ class JitFunction:
     # a call reads the first two; where an object has more than a handful of attributes, a slot is found sooner
     __slots__ = ("known", "takes_static", "__dict__", "__weakref__")
 
-    # the transformation, as messages call it; and whether ``disable_jit`` leaves nothing of it
+    # the transformation's name in messages; whether ``disable_jit`` runs the function as it is
     transform = "jit"
     runs_as_written = True
 
@@ -138,7 +138,7 @@ class JitFunction:
         self.cache = self._caches.setdefault(self._options(), {})
 
     def _options(self) -> tuple[Any, ...]:
-        """What tells the caches of one function apart."""
+        """The key of the cache among those of one function."""
         static, donated = (self.static_argnums, self.static_argnames), (self.donate_argnums, self.donate_argnames)
         options: tuple[Any, ...] = (*static, *donated, self.keep_unused, self.inline)
         if self._names_shardings:
@@ -146,7 +146,7 @@ class JitFunction:
         return options
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # What happens here before the program is run costs a tenth of a small call: so small things are written out.
+        # The work before the program runs is a tenth of a small call, so small things are inlined.
         static: tuple[Any, ...] = ()
         if self.takes_static:
             args, kwargs, static = self._split(args, kwargs)
@@ -184,12 +184,12 @@ class JitFunction:
 
     @property
     def called(self) -> str:
-        """What it is called in messages about where its arguments lie."""
+        """Its name in messages about the placement of its arguments."""
         return fun_name(self.fun)
 
     @property
     def _names_shardings(self) -> bool:
-        """Whether the user said how arguments or results are to lie."""
+        """Whether the user gave shardings of arguments or results."""
         return self.in_shardings is not UNSPECIFIED or self.out_shardings is not UNSPECIFIED
 
     def _labels(self, staged: StagedCall) -> Callable[[int], str]:
@@ -214,10 +214,10 @@ class JitFunction:
         )
 
     def _failure(self, error: Exception, args: Any, kwargs: Any, static: tuple[Any, ...]) -> BaseException | None:
-        """What to raise for ``error``, with which jaxlib's dispatch refused a call; None if it has run no program.
+        """The exception for ``error``, which jaxlib's dispatch raised; None if it has run no program.
 
-        What is wrong with the arguments is raised as the ordinary way raises it. If nothing is, the program has been
-        run and failed, and must not be run again: it may have called the user's functions.
+        Bad arguments are reported as in an ordinary call. Otherwise the program ran and failed, and must not run again:
+        it may have called functions of the user.
         """
         if not fastcall.is_status(error):
             return None
@@ -232,7 +232,7 @@ class JitFunction:
             return None
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]) -> Any:
-        """Make the call the ordinary way; what it returns is described by ``Known``."""
+        """Make an ordinary call; ``api.repeated.Known`` describes the result."""
         if jit_disabled() and self.runs_as_written:
             return self._with_static(static)(*args, **kwargs), (), (), None
         settings = trace_key()
@@ -242,7 +242,7 @@ class JitFunction:
         if AbstractRef.made:
             _check_aliases(leaves, staged, self.fun)
         unusual = len(state.stack) > 1 or observe.bind_watched or any([isinstance(x, Tracer) for x in leaves])
-        # debug_nans, debug_infs, debug_key_reuse: calls are looked at where they are evaluated
+        # debug_nans, debug_infs, debug_key_reuse check calls where they are evaluated
         checked = settings.values[1] or settings.values[7] or key_checks
         over: Any = None
         places: tuple[Any, ...] = ()
@@ -254,7 +254,7 @@ class JitFunction:
         if not unusual:
             staged.met.add((tuple([*map(type, leaves)]), places))
         if pjrt.others_in_use and not (unusual or checked or staged.outer or staged.refs):
-            over = divided(staged, leaves, places, self.called, self._labels(staged))
+            over = partitioned_at(staged, leaves, places, self.called, self._labels(staged))
         if over is not None:
             outs = over(*leaves)
         elif program is None or unusual or checked:
@@ -309,7 +309,7 @@ class JitFunction:
         cache = observe.staging_cache(self.cache) if observers else self.cache
         staged = self._get(cache, key)
         if staged is None and not all([isinstance(aval, (ShapedArray, AbstractRef)) for aval in avals]):
-            # with arrays of JAX itself as our own; TypeError for what merely has an ``aval``
+            # JAX's own arrays are converted; TypeError for other objects with an ``aval``
             in_tree = tree_structure((args, kwargs))
             taken = check_args(tree_leaves((args, kwargs)), self.transform, self._with_static(static), in_tree)
             args, kwargs = tree_unflatten(in_tree, taken)
@@ -424,10 +424,9 @@ class JitFunction:
     def _traced(
         self, avals: Sequence[Any], static: Any, in_tree: Any, args: Any, kwargs: Any
     ) -> tuple[str, ClosedJaxpr, Any, list[Any], list[Any]]:
-        """The program at a signature: its name, the jaxpr, the tree of its results.
+        """The program at a signature: its name, the jaxpr, the tree of its results, and the shardings of both.
 
-        Also how its arguments and results are to lie: nothing where nothing is said. ValueError if what was said is of
-        another structure.
+        The lists of shardings are empty if none are given. ValueError if their structure does not fit.
         """
         flat = FlatFun(self._with_static(static), in_tree, self.transform, subject=self.subject)
         closed = stage(flat, avals, self.subject, label=self.transform)
@@ -447,10 +446,7 @@ class JitFunction:
     def _shardings(
         self, closed: ClosedJaxpr, ins: list[Any], outs: list[Any], n_outer: int, n_refs: int
     ) -> dict[str, Any]:
-        """The parameters of the call that say how its operands and results are to lie.
-
-        ValueError if what was said does not fit an array.
-        """
+        """The sharding parameters of the call. ValueError if a sharding does not fit an array."""
         ins = [UNSPECIFIED] * n_outer + (ins or [UNSPECIFIED] * (len(closed.in_avals) - n_outer - n_refs))
         ins += [UNSPECIFIED] * n_refs
         said = {"in_shardings": (ins, closed.in_avals), "out_shardings": (outs, closed.out_avals)}
@@ -506,15 +502,15 @@ class JitFunction:
         return self._explain(key) if self._get(self.cache, key) is None else None
 
     def explain_cache_hit(self, *args: Any, **kwargs: Any) -> tuple[str, tuple[str, ...]]:
-        """What is to be said of a call with these arguments that is cached: which values that it closes over are not
-        what they were when it was traced; and the names of those that could have changed inside without being seen.
+        """For a cached call with these arguments: text about closed-over values that changed since it was traced, and
+        the names of values that could have changed inside without notice.
         """
         args, kwargs, static = self._split(args, kwargs)
         staged = self._get(self.cache, self._key(args, kwargs, static)[0])
         return ("", ()) if staged is None else _misses().explain_hit(staged.closed)
 
     def explain_compilation(self, *args: Any, **kwargs: Any) -> str:
-        """In what the arguments of a cached call lie otherwise than its program was compiled for; '' if in nothing."""
+        """How the placement of a cached call's arguments differs from the compiled program's; '' if it does not."""
         args, kwargs, static = self._split(args, kwargs)
         key, leaves, _ = self._key(args, kwargs, static)
         staged = self._get(self.cache, key)
@@ -530,7 +526,7 @@ class JitFunction:
         self.known.clear()
 
     def _cache_size(self) -> int:
-        """How many kinds of calls have been made: signatures, and ways in which their arguments lie."""
+        """The number of kinds of calls so far: signatures with the placements of their arguments."""
         return sum(len({*map(_as_told, staged.met)}) for staged in self.cache.values())
 
     def __repr__(self) -> str:
@@ -538,13 +534,13 @@ class JitFunction:
 
 
 def _as_told(call: tuple[tuple[type, ...], tuple[Any, ...]]) -> Any:
-    """Of one of ``StagedCall.met`` what JAX tells calls apart by: which leaves are arrays, and where they are held."""
+    """The part of an entry of ``StagedCall.met`` that JAX distinguishes: which leaves are arrays, and their places."""
     kinds, places = call
     return tuple([issubclass(kind, Array) for kind in kinds]), places if any(places) else ()
 
 
 def _argument_names(jitted: weakref.ref[JitFunction], closed_over: int, in_tree: Any) -> list[str]:
-    """What the operands of a program are called; [] if the function is gone."""
+    """The names of a program's operands; [] if the function is gone."""
     alive = jitted()
     if alive is None:
         return []
@@ -552,13 +548,13 @@ def _argument_names(jitted: weakref.ref[JitFunction], closed_over: int, in_tree:
 
 
 def hashable_tree(given: Any) -> Any:
-    """A tree of what has a hash, as part of a key."""
+    """A tree of hashable leaves, as part of a key."""
     leaves, tree = tree_flatten(given, is_leaf=is_none)
     return tuple(leaves), tree
 
 
 def _spread(shardings: Any, full: Any, which: str) -> list[Any]:
-    """For each leaf of ``full`` what ``shardings``, a prefix of it, says; nothing if nothing was said at all."""
+    """The sharding of each leaf of ``full``, of which ``shardings`` is a prefix; [] if it is unspecified."""
     if shardings is UNSPECIFIED:
         return []
     said = prefix_leaves(shardings, full, name=f"pjit {which}")
@@ -566,7 +562,7 @@ def _spread(shardings: Any, full: Any, which: str) -> list[Any]:
 
 
 def _check_named(sharding: Any, aval: ShapedArray, which: str, subject: str) -> None:
-    """ValueError unless an array of this type can lie so."""
+    """ValueError unless an array of this type can have this sharding."""
     sharding.shard_shape(aval.shape)
     if any([isinstance(part, _shardings.Free) for part in getattr(sharding, "spec", ())]):
         raise ValueError(
@@ -666,9 +662,9 @@ def jit(
       donate_argnums, donate_argnames: arguments whose memory XLA may reuse; they cannot be used afterwards.
       keep_unused: whether the compiled program takes also the arguments that it does not read.
       inline: inside another staged function, record the equations of ``fun`` instead of a call of it.
-      in_shardings, out_shardings: how arguments and results are to lie over devices: ``Sharding``s, ``PartitionSpec``s
-        for the mesh that is set, or None for what arguments say and the compiler chooses; or trees of these that are
-        prefixes of the positional arguments, without the static ones, and of the result.
+      in_shardings, out_shardings: the shardings of arguments and results: ``Sharding``s, ``PartitionSpec``s for the
+        mesh that is set, or None to keep the arguments' shardings and let the compiler choose; or trees of these that
+        are prefixes of the positional arguments, without the static ones, and of the result.
 
     Returns:
       A ``JitFunction``.

@@ -74,7 +74,7 @@ def device_get(x: Any) -> Any:
 def block_until_ready(x: Any) -> Any:
     """Wait until every array in ``x`` has been computed; returns ``x``."""
     kind = type(x)
-    if kind is MeshArray:  # nobody feels more questions than who waits for a single array
+    if kind is MeshArray:  # the most frequent case
         pjrt.block_until_ready(x._buffer)
         return x
     leaves = (x,) if kind is Array else fastcall.leaves(x)
@@ -146,10 +146,10 @@ def default_backend() -> str:
 
 
 def live_arrays(platform: str | None = None) -> list[Any]:
-    """The arrays that are alive, on the host or on a device: to find who keeps memory.
+    """The arrays that are alive, on the host or on a device: to find memory leaks.
 
-    It looks at every object that Python knows, so it takes a while. RuntimeError if ``platform`` is another one.
+    It searches all Python objects, so it takes a while. RuntimeError if ``platform`` is another one.
     """
     _of_platform([], platform)
-    # asking an object for its class may run what a proxy does
+    # ``isinstance`` may run code of a proxy
     return [x for x in gc.get_objects() if issubclass(type(x), Array)]

@@ -1,8 +1,8 @@
-"""What ``debug_key_reuse`` does: an array of random keys that is used up twice is an error.
+"""``debug_key_reuse``: an array of random keys that is consumed twice is an error.
 
-Drawing numbers and splitting use keys up; ``fold_in`` and ``clone`` do not. Where values are known, the arrays that
-have been used up are remembered; of a program it is worked out which of its inputs it uses up, and whether it uses one
-twice itself. As in JAX, keys that are plain words (``PRNGKey``) are not followed.
+Drawing numbers and splitting consume keys; ``fold_in`` and ``clone`` do not. Arrays of keys that were consumed are
+remembered. A program is analysed once: which inputs it consumes, and whether it consumes one twice. As in JAX, legacy
+keys (``PRNGKey``) are not checked.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
 from minijax.errors import KeyReuseError, source_line
 from minijax.interpreters.evaluate import key_checks, look_at_each
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 
-# Primitives that consume their first operand, and those whose result is the same keys in another form.
+# Primitives that consume their first operand, and those whose result has the same keys in another form.
 _USING = frozenset(("random_bits", "random_split", "random_gamma"))
 _SAME = frozenset(("reshape", "squeeze", "copy", "transpose", "optimization_barrier"))
 
-# id of an array of keys that was used up -> the array, as long as it lives
+# id of a consumed array of keys -> the array, as long as it lives
 _used: dict[int, weakref.ref[Array]] = {}
 
 
 def note_use(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:
-    """``primitive`` is about to be evaluated on ``args``. KeyReuseError if it uses up keys that were used up before."""
+    """Check ``primitive`` before it is evaluated on ``args``. KeyReuseError if it consumes consumed keys."""
     if not debug_key_reuse.value:
         return
     for i in _positions(primitive.name, params, len(args)):
@@ -52,7 +52,7 @@ def _forget(at: int, _: Any) -> None:
 
 
 def _positions(name: str, params: dict[str, Any], count: int) -> list[int]:
-    """Which of ``count`` operands a call uses up; KeyReuseError if it uses one twice."""
+    """The positions of the operands, of ``count``, that a call consumes; KeyReuseError if it consumes one twice."""
     if name in _USING:
         return [0]
     if name == "cond":
@@ -69,7 +69,7 @@ def _positions(name: str, params: dict[str, Any], count: int) -> list[int]:
 
 
 def _in_loop(name: str, body: ClosedJaxpr, num_consts: int, num_carry: int, length: int | None) -> list[int]:
-    """The operands that a loop uses up; KeyReuseError for keys that stay the same from step to step."""
+    """The operands that a loop consumes; KeyReuseError if it consumes the same keys in each step."""
     found, jaxpr = used_inputs(body), body.jaxpr
     for i in found:
         is_same = i < num_consts or (i < num_consts + num_carry and jaxpr.outvars[i - num_consts] is jaxpr.invars[i])
@@ -82,22 +82,18 @@ def _in_loop(name: str, body: ClosedJaxpr, num_consts: int, num_carry: int, leng
 
 
 def used_inputs(closed: ClosedJaxpr) -> list[int]:
-    """The positions of the inputs whose keys a program uses up. KeyReuseError if it uses keys twice."""
+    """The positions of the inputs whose keys a program consumes. KeyReuseError if it consumes keys twice."""
     if "keys used" not in closed.memo:
-        closed.memo["keys used"] = _used_inputs(closed.jaxpr)
+        same_as: dict[Any, Any] = {}
+        used: set[Var] = set()
+        for eqn in closed.jaxpr.eqns:
+            if eqn.primitive.name in _SAME:
+                same_as[eqn.outvars[0]] = same_as.get(eqn.invars[0], eqn.invars[0])
+            for i in _positions(eqn.primitive.name, eqn.params, len(eqn.invars)):
+                _use(eqn, i, same_as, used)
+        closed.memo["keys used"] = [i for i, v in enumerate(closed.jaxpr.invars) if v in used]
     found: list[int] = closed.memo["keys used"]
     return found
-
-
-def _used_inputs(jaxpr: Jaxpr) -> list[int]:
-    same_as: dict[Any, Any] = {}
-    used: set[Var] = set()
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name in _SAME:
-            same_as[eqn.outvars[0]] = same_as.get(eqn.invars[0], eqn.invars[0])
-        for i in _positions(eqn.primitive.name, eqn.params, len(eqn.invars)):
-            _use(eqn, i, same_as, used)
-    return [i for i, v in enumerate(jaxpr.invars) if v in used]
 
 
 def _use(eqn: JaxprEqn, i: int, same_as: dict[Any, Any], used: set[Var]) -> None:
@@ -113,14 +109,14 @@ def _use(eqn: JaxprEqn, i: int, same_as: dict[Any, Any], used: set[Var]) -> None
 
 
 class KeyWatch(observe.Observer):
-    """Looks at nothing; while it is there, calls of cached programs take the way on which their keys are seen."""
+    """An observer without hooks. While it is subscribed, cached calls take the path that checks keys."""
 
 
 _watch = KeyWatch()
 
 
 def follow(on: bool) -> None:
-    """Follow the uses of keys from now on, or no longer."""
+    """Start or stop checking keys."""
     look_at_each("debug_key_reuse", on)
     if on:
         observe.subscribe(_watch)

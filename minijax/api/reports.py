@@ -11,7 +11,7 @@ from minijax.core import observe
 from minijax.errors import source_line
 
 _log = logging.getLogger("minijax")
-# What each phase that is logged is called, ``{}`` being the function.
+# JAX's name of each phase; ``{}`` stands for the function.
 _PHASES = {
     "trace": "tracing {} for jit",
     "lower": "jaxpr to MLIR module conversion jit({})",
@@ -44,5 +44,5 @@ _observers = {log_compiles.name: CompileLog(), explain_cache_misses.name: MissLo
 
 
 def report(name: str, on: bool) -> None:
-    """Begin or end to write the log of the setting ``name``."""
+    """Start or stop the log of the setting ``name``."""
     (observe.subscribe if on else observe.unsubscribe)(_observers[name])

@@ -81,7 +81,7 @@ def placement_at(staged: StagedCall, leaves: Sequence[Any], name: str, label: An
 MAX_PLACES = 1024
 
 
-def divided(staged: StagedCall, leaves: Sequence[Any], places: tuple[Any, ...], name: str, label: Any) -> Any:
+def partitioned_at(staged: StagedCall, leaves: Sequence[Any], places: tuple[Any, ...], name: str, label: Any) -> Any:
     """The partitioned program of a call with these leaves, committed to ``places``; None if it runs on one device."""
     try:
         return staged.over[places]

@@ -1,15 +1,15 @@
-"""Two things of jaxlib's C++ for calls that are made again and again: flattening trees, and taking NumPy arrays.
+"""Two parts of jaxlib's C++ for repeated calls: flattening trees, and passing NumPy arrays.
 
 Flattening: 100 arrays in 20 containers take 6 us in C++ and 15 us in Python (:func:`flatten`). Small calls are
 quicker without: see ``minijax.api.repeated``.
 
 NumPy arguments: ``pjrt.put`` makes a Python-visible buffer for every one of them. The call path under ``jax.jit`` does
 not, and takes half the time; :func:`host_call` borrows it. The object jaxlib makes (``PjitFunction``) keys its cache on
-the tree and the types of the arguments. At the first call of each kind it asks *our* ``miss``, which makes the call the
-ordinary way and says how to do it next time. With arguments that are on the device already there is nothing
-to gain: :meth:`~minijax.backend.pjrt.Executable.execute` takes 0.4 to 0.9 of jax's time, and this 1.2 to 1.4.
+the tree and the types of the arguments. At the first call of each kind it calls *our* ``miss``, which makes an ordinary
+call and returns how to repeat it. For arguments on the device, :meth:`~minijax.backend.pjrt.Executable.execute` is
+faster: it takes 0.4 to 0.9 of jax's time, and this 1.2 to 1.4.
 
-All this is private to jaxlib, so whatever is unexpected falls back to the ordinary way: :func:`host_call` returns None
+All this is private to jaxlib, so anything unexpected falls back to an ordinary call: :func:`host_call` returns None
 if the object cannot be made, and a kind of call that cannot be fast goes through ``miss`` every time.
 """
 
@@ -74,7 +74,7 @@ class _Registries:
         follow_registrations(self.register)
 
     def register(self, cls: type, node: Node) -> None:
-        """Tell jaxlib of a class that is a node of the user's."""
+        """Register a user's class of nodes with jaxlib."""
         for registry in (self.arrays, self.buffers):
             registry.register_node(cls, node.flatten, node.unflatten)
 
@@ -126,7 +126,7 @@ def leaves(tree: Any) -> list[Any]:
     if _made is not None:
         try:
             return _made.arrays.flatten(tree)[0]
-        except Exception:  # the keys of a dict, or a function of the user's: our errors say more
+        except Exception:  # from the keys of a dict or a user's function: our errors say more
             pass
     return tree_leaves(tree)
 
@@ -164,10 +164,10 @@ def _place(leaf: Any, sharding: Any, layout: Any) -> Any:
 
 
 def x64_agrees(wanted: bool) -> bool:
-    """Whether jaxlib has taken, for the call that ``miss`` is asked about, 64-bit values as ``wanted``.
+    """Whether jaxlib has converted 64-bit values as ``wanted`` in the call that ``miss`` makes.
 
-    That is jax's setting if jax is imported, else one of ours, which is set for the next calls of this thread.
-    It is part of jaxlib's cache key. To be asked before anything else, which might change it.
+    That depends on jax's setting if jax is imported, else on one of ours, which is set for the next calls of this
+    thread. It is part of jaxlib's cache key. Call this first: other code may change the setting.
     """
     return _registries().x64_agrees(wanted)
 
@@ -180,7 +180,7 @@ def fast_path(
     agrees: bool,
     finish: Callable[[Sequence[Any]], Any],
 ) -> FastPath | None:
-    """How jaxlib repeats a call of ``program`` by itself; None if it would not do what the ordinary way does.
+    """How jaxlib repeats a call of ``program`` by itself; None if that would differ from an ordinary call.
 
     Args:
       program: an ``Executable`` for the default device, with at least one result.
@@ -193,7 +193,7 @@ def fast_path(
         return None
     sharding = runtime().sharding
     kept = [True] * len(leaves) if program.kept is None else [i in program.kept for i in range(len(leaves))]
-    # what is said of the inputs is said of the constants too, which come first
+    # the inputs are the constants, which come first, and the arguments
     n_in, n_out = len(consts) + len(leaves), len(program.out_avals)
     return FastPath(
         xla_executable=program.loaded,
@@ -212,7 +212,7 @@ _NUMBERS = (bool, int, float, complex)
 
 
 def _as_is(leaf: Any, aval: Any, agrees: bool) -> bool:
-    """Whether C++ makes of ``leaf`` what we do, ``agrees`` telling whether it does with 64-bit values."""
+    """Whether C++ converts ``leaf`` as we do; ``agrees``: it does for 64-bit values."""
     kind = type(leaf)
     if kind is Array or kind is LiteralArray:
         return True

@@ -18,12 +18,12 @@ from minijax.core.keys import WORD, KeyType
 from minijax.core.late import HigherModule
 from minijax.core.named import NamedTuple
 
-# What few programs need: types with shardings, and resharding.
+# Few programs need types with shardings, and resharding.
 _explicit = HigherModule("explicit_types")
 _shardings = HigherModule("shardings")
 _reshard = HigherModule("reshard")
 
-# Whether a type of keys was ever made: while it is False nobody has to look for them.
+# Whether a type of random keys was ever made. While it is False, no code has to look for keys.
 keys_made = False
 
 # Whether any type so far says how arrays are sharded over a mesh.
@@ -33,13 +33,13 @@ _interned: weakref.WeakValueDictionary[Any, ShapedArray] = weakref.WeakValueDict
 
 
 def note_keys() -> None:
-    """Say that there are types of keys."""
+    """Note that there are types of random keys."""
     global keys_made
     keys_made = True
 
 
 def note_sharded_types() -> None:
-    """Say that there are types of sharded arrays."""
+    """Note that there are types of sharded arrays."""
     global sharded_types_made
     sharded_types_made = True
 
@@ -276,7 +276,7 @@ def physical_aval(aval: ShapedArray) -> ShapedArray:
 
 
 class HasAval:
-    """What has a type, ``aval``, and can be asked for the parts of it."""
+    """An object with a type, ``aval``, and the attributes of that type."""
 
     __slots__ = ()
 
@@ -307,9 +307,9 @@ class HasAval:
 
 
 class AnyArray(HasAval):
-    """What arrays, and the tracers that stand for them, are instances of: ``minijax.Array``, ``jnp.ndarray``.
+    """The class of arrays and tracers: ``minijax.Array``, ``jnp.ndarray``.
 
-    Operators, indexing and methods are given to it by ``minijax.numpy``. That of values is ``core.array.Array``.
+    ``minijax.numpy`` adds operators, indexing and methods. The class of concrete arrays is ``core.array.Array``.
     """
 
     __slots__ = ()

@@ -1,9 +1,8 @@
-"""Counting what kept programs stand for, so that who only counts operations does not slow them down.
+"""Counts the operations that cached programs replace, so that observers which only count do not slow them down.
 
-Where somebody watches, rules are run. An observer that wants to know of operations how many there were, and no more,
-says so (``Observer.counting_thread``); while there are only such, kept programs are used as when nobody watches, and
-what their rules would have bound is added up in a ``Tally`` and told to them before the next event. How much that is
-has been counted by the same hook once, while the rules ran (``measured``); for one signature it is always the same.
+Other observers make the rules run. Observers that only count set ``Observer.counting_thread``. While there are no
+others, cached programs run as in an unobserved program. A ``Tally`` adds up the operations that their rules would have
+bound, and reports them before the next event. The number is measured once per signature, while the rules run.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from minijax.core.trace import Trace, Tracer
 
 
 class Binds(NamedTuple):
-    """What the rules of an operation bind: how many operations in all, and of each level of the stack.
+    """The number of operations that the rules of one operation bind, in all and at each level of the stack.
 
-    ``levels`` has (level, whether they are operations on tangents, operations, tracers that they make).
+    ``levels`` has (level, whether the operations are on tangents, operations, tracers made).
     """
 
     operations: int
@@ -31,10 +30,10 @@ class Binds(NamedTuple):
 
 
 class Tally:
-    """How often programs have run since that was last told.
+    """How often programs have run since the last report.
 
-    ``levels`` are those of the interpreters that their rules' operations belong to; a program's counts are kept with
-    it for each of these. ``own`` is the level of the operation itself, which is counted with them, if there is one.
+    ``levels`` are the levels of the interpreters that process the rules' operations. ``own`` is the level of the
+    operation itself, if it is counted too.
     """
 
     __slots__ = ("levels", "own", "known", "runs", "listeners")
@@ -42,15 +41,15 @@ class Tally:
     def __init__(self, levels: tuple[float, ...], own: float | None = None) -> None:
         self.levels = levels
         self.own = own
-        # program, or program and a number with a bit set for each operand that is inline -> what its rules bind
+        # program, or (program, a bit for each inline operand) -> what its rules bind
         self.known: dict[Any, Binds] = {}
-        # the same -> how often it has run
+        # the same key -> how often it has run
         self.runs: dict[Any, int] = {}
-        # the hooks of those who were there when the first of them ran
+        # the hooks that were subscribed when the first of them ran
         self.listeners: Sequence[Callable[..., None]] = ()
 
     def add(self, program: Any, args: Sequence[Any]) -> None:
-        """Count a run of ``program`` on ``args``. KeyError for one that may not be counted, or not yet."""
+        """Count a run of ``program`` on ``args``. KeyError if its operations are not known."""
         if len(args) > 1:
             program = _with_inline(program, args)
         runs = self.runs
@@ -64,7 +63,7 @@ class Tally:
             runs[program] = 1
 
     def knows(self, program: Any, args: Sequence[Any], kept: dict[Any, Binds | None]) -> bool | None:
-        """Whether the program may be counted; None if that has to be found out. ``kept`` is what is known of it."""
+        """Whether the program can be counted; None if it must be measured first. ``kept`` holds its measurements."""
         try:
             key = _with_inline(program, args)
         except KeyError:
@@ -81,7 +80,7 @@ class Tally:
         return True
 
     def measured(self, program: Any, args: Sequence[Any], kept: dict[Any, Binds | None], run: Callable[[], Any]) -> Any:
-        """What ``run()`` gives, which runs the rules that ``program`` stands for: they are counted."""
+        """The result of ``run()``, which runs the rules that ``program`` replaces. Their operations are measured."""
         meter = _Meter()
         with observe.watching(meter):
             out = run()
@@ -90,7 +89,7 @@ class Tally:
         return out
 
     def tell(self) -> None:
-        """Tell who has watched ever since how often programs have run."""
+        """Report the runs to the observers that have watched all of them."""
         runs = dict(self.runs)
         self.runs.clear()
         for listener in self.listeners:
@@ -100,10 +99,10 @@ class Tally:
 
 
 def _with_inline(program: Any, args: Sequence[Any]) -> Any:
-    """What a run of ``program`` on ``args`` is counted as.
+    """The key of a run of ``program`` on ``args``.
 
-    Rules convert numbers that somebody wrote inline without an operation: with such operands it is another program.
-    KeyError for an operand that is one of NumPy's two truth values: which array of the user's it is cannot be told.
+    Rules convert inline numbers without an operation, so the key says which operands are inline. KeyError if an operand
+    is one of NumPy's two booleans, which cannot be told apart from other arrays of the same value.
     """
     inline, bit = 0, 1
     for x in args:
@@ -117,7 +116,7 @@ def _with_inline(program: Any, args: Sequence[Any]) -> Any:
 
 
 class _Meter(observe.Observer):
-    """Counts operations as whoever counts does, and notes whether anything else happens."""
+    """Counts operations, and notes whether any other event happens."""
 
     def __init__(self) -> None:
         self.thread = get_ident()
@@ -150,7 +149,7 @@ class _Meter(observe.Observer):
     custom_rule: Any = _other
 
     def found(self, own: float | None) -> Binds | None:
-        """What there was, and one operation of level ``own`` with its tracer; None if that is more than operations."""
+        """The counts, with one operation of level ``own`` and its tracer; None if there were other events."""
         if not self.countable:
             return None
         if own is not None:

@@ -1,6 +1,6 @@
-"""What a public module answers for a name that it has not: many of JAX's are borrowed when they are used.
+"""Public modules borrow JAX's functions for names that they do not define.
 
-The names are known without jax. The module ``_interop``, which imports jax, is asked when the first of them is used.
+The names are known without jax. The first use of one loads ``_interop``, which imports jax.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ _UNLISTED = {"scipy.special": ("lpmn", "lpmn_values"), "lax.linalg": ("geqrf_p",
 def borrowing(namespace: dict[str, Any], *late_modules: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of the public module whose globals are ``namespace``.
 
-    ``late_modules`` are imported when a name is asked for that is not there yet (see ``core.late``). A name that JAX's
-    module of the same name has, and they have not, is borrowed and kept in the module. Any
-    other is an AttributeError with the names nearest to it.
+    ``late_modules`` are imported when a name is missing (see ``core.late``). A name that only JAX's module of the same
+    name has is borrowed and kept in the module. Any other is an AttributeError with the nearest names.
     """
     module = namespace["__name__"]
     late.later(module, *late_modules)
@@ -72,7 +71,7 @@ def borrowing(namespace: dict[str, Any], *late_modules: str) -> tuple[Callable[[
 
 @functools.cache
 def borrow(module: str, name: str) -> Any:
-    """What JAX has under ``name`` in its module beside ``module`` of ours, as something of ours."""
+    """JAX's ``name`` of the module that corresponds to ``module``, wrapped for our arrays."""
     return _interop.borrowed_name(module, name)
 
 
@@ -82,27 +81,27 @@ def borrowed_primitive(name: str) -> Any:
 
 
 def names_of(module: str) -> tuple[str, ...]:
-    """The public names of JAX's module that stands beside ``module`` of ours; none if it has no such."""
+    """The public names of JAX's module that corresponds to ``module``; () if there is none."""
     return public_names().get(module.removeprefix("minijax."), ())
 
 
 @functools.cache
 def public_names() -> dict[str, tuple[str, ...]]:
-    """The names of each of JAX's modules (``numpy.linalg``), as the file beside this one has them."""
+    """The names of each of JAX's modules (``numpy.linalg``), from ``jax_names.txt``."""
     lines = (Path(__file__).parent / "jax_names.txt").read_text(encoding="utf-8").splitlines()
     modules = [line.partition(": ") for line in lines if not line.startswith("#")]
     return {module: tuple(names.split()) for module, _, names in modules}
 
 
 def _module(whole: str) -> ModuleType:
-    """Our module ``whole`` if there is a file of it, else one that borrows all of JAX's (``scipy.stats.norm``)."""
+    """Our module ``whole`` if it has a file, else one that borrows all names of JAX's (``scipy.stats.norm``)."""
     if whole in sys.modules:
         return sys.modules[whole]
     return importlib.import_module(whole) if _has_file(whole) else _made(whole)
 
 
 def make_modules_below(package: str) -> None:
-    """Make the modules below ``package`` that JAX has and that are no files here: they can be imported then."""
+    """Make the modules below ``package`` that JAX has and that have no file here, so that they can be imported."""
     for module in public_names():
         whole = f"minijax.{module}"
         if whole.startswith(f"{package}.") and not _has_file(whole):

@@ -1,11 +1,11 @@
-"""Modules that few programs use, and that are imported when somebody asks for what they define.
+"""Lazy imports: modules that few programs use are imported at first use.
 
-Every program pays for ``import minijax``, and every file of it costs a quarter of a millisecond. A package names its
-late modules here; they are imported when a name is asked for that the package does not have yet, and whenever all
-primitives have to be known: to read a printed program, to list rules.
+Each file costs a quarter of a millisecond at ``import minijax``. A package names its late modules here. They are
+imported when a name is missing in the package, and when all primitives must be known: to read a printed program, to
+list rules.
 
-A module that needs a higher one says in which role, as a ``HigherModule``, and names no module.
-``minijax/__init__.py``, the highest of all, says which module has each role.
+A module that needs a higher one names its role, as a ``HigherModule``. ``minijax/__init__.py``, the highest module,
+says which module has each role.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _loaded: set[str] = set()
 
 
 def later(package: str, *modules: str) -> None:
-    """``package`` gives the names of ``modules``, too, once they are needed."""
+    """``package`` also gives the names of ``modules``, which are imported when one is needed."""
     _late[package] = modules
 
 
 def defined_later(*modules: str) -> None:
-    """``modules``, which are imported by those who use them, define primitives."""
+    """Note that ``modules``, which are imported elsewhere, define primitives."""
     global _defining
     _defining += modules
 
@@ -39,21 +39,21 @@ def late_modules(package: str) -> tuple[str, ...]:
 
 
 def is_late(package: str) -> bool:
-    """Whether ``package`` has modules that have not been asked for."""
+    """Whether ``package`` has late modules that are not loaded."""
     return package in _late and package not in _loaded
 
 
 def load(package: str, namespace: dict[str, Any], wanted: str | None = None) -> None:
-    """Import the late modules of ``package``, whose globals are ``namespace``, and give it the names they export.
+    """Import the late modules of ``package``, whose globals are ``namespace``, and add the names that they export.
 
-    One after another, and no more of them once there is the name ``wanted``.
+    Stops after the module that gives the name ``wanted``.
     """
     complete = True
     for name in late_modules(package):
         if wanted in namespace:
             return
         module = importlib.import_module(name)
-        if getattr(module.__spec__, "_initializing", False):  # it is being imported, and asks for another's name
+        if getattr(module.__spec__, "_initializing", False):  # it is being imported, and needs a name of another
             complete = False
             continue
         for public in getattr(module, "__all__", ()):
@@ -67,14 +67,14 @@ _higher: dict[str, tuple[str, ...]] = {}
 
 
 def set_higher_modules(modules: Mapping[str, str | tuple[str, ...]]) -> None:
-    """Say which module has each role, or which modules have it."""
+    """Set the module, or the modules, of each role."""
     _higher.update({role: (found,) if isinstance(found, str) else found for role, found in modules.items()})
 
 
 class HigherModule:
-    """A module in a role that a lower module needs: ``_eager = HigherModule("eager_over_meshes")``, ``_eager.made(x)``.
+    """A module that a lower module needs: ``_eager = HigherModule("eager_over_meshes")``, then ``_eager.made(x)``.
 
-    It is imported when it is first asked for something, with all others of its role.
+    It is imported at the first attribute access, with all others of its role.
     """
 
     __slots__ = ("_first", "_role")
@@ -84,7 +84,7 @@ class HigherModule:
         self._first: ModuleType | None = None
 
     def load(self) -> ModuleType:
-        """Import the modules of this role, and give the first."""
+        """Import the modules of this role; returns the first."""
         if self._first is None:
             self._first, *_ = [importlib.import_module(module) for module in _higher[self._role]]
         return self._first
@@ -94,12 +94,12 @@ class HigherModule:
 
 
 def public(module: str, name: str) -> Any:
-    """What ``module`` gives under ``name``: a lower module that few programs need, imported at the first use."""
+    """``name`` of a lower module, which is imported now: few programs need it."""
     return getattr(importlib.import_module(module), name)
 
 
 def load_all() -> None:
-    """Import every late module, so that each primitive and each rule is known."""
+    """Import every late module, so that all primitives and rules are known."""
     for package in list(_late):
         if package not in _loaded:
             load(package, vars(importlib.import_module(package)))

@@ -22,9 +22,9 @@ _MOST_NAMES = 200
 _LONGEST_TEXT = 60
 _NOTED = "_has_operands"
 JAX_LIBRARIES = ("jax", "jaxlib")
-# What JAX's and our own messages call a value of minijax's, or a tracer that JAX did not expect: ours print as JAX's.
+# How messages name a value of minijax, or a tracer that JAX did not expect: ours print as JAX's.
 _OURS = re.compile(r"<class 'minijax\.|Got (\w+Tracer\(|Traced<)")
-# JAX takes its own frames out of a traceback, and leaves this note.
+# JAX removes its own frames from a traceback, and leaves this note.
 _FILTERED = "JAX has removed its internal frames"
 _SAID = "_says_from_jax"
 
@@ -141,7 +141,7 @@ def _names(frame: FrameType) -> dict[int, str]:
 
 
 def explain_jax(error: BaseException) -> None:
-    """Say in ``error`` that a value of minijax's reached JAX, if that is what it is about; once."""
+    """Add to ``error``, once, that a value of minijax reached JAX, if that caused it."""
     if "jax" not in sys.modules or not isinstance(error, (TypeError, IndexError)) or hasattr(error, _SAID):
         return
     text = str(error)

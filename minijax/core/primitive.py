@@ -29,19 +29,19 @@ MAX_SIGNATURES = 8192
 # Not empty while some thread checks what is evaluated, or lays it over a mesh: ``interpreters.evaluate`` fills it.
 evaluation_watched: list[str] = []
 
-# What looks at the operands of each operation, and may give others for them, but for plain arrays at a known signature.
-# Empty where no types say how devices' values differ: ``core.varying``, ``ops.meshes.reshard``.
+# Functions that see the operands of each operation and may replace them, except plain arrays at a known signature.
+# Empty until types name mesh axes: see ``core.varying``, ``ops.meshes.reshard``.
 bind_hooks: list[Callable[[Primitive, tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]] = []
-# What knows the types of results of operands whose types say more than shape and dtype: along which axes values vary
-# (``core.varying``), how they are divided (``core.explicit``). Each strips what it knows of and leaves the rest to
-# those behind it (``infer_type``); None where it has nothing to say. Empty until there is such a type.
+# Functions that infer the result types of operands whose types say more than shape and dtype: along which axes values
+# vary (``core.varying``), how they are sharded (``core.explicit``). Each handles its part of the type and leaves the
+# rest to the next (``infer_type``), or returns None. Empty until there is such a type.
 TypeHook = Callable[["Primitive", tuple[Any, ...], dict[str, Any], int], Any]
 abstract_hooks: list[TypeHook] = []
 
 _numpy_value = operator.attrgetter("_np")
 _aval = operator.attrgetter("aval")
 _new = object.__new__
-# The classes of arrays of which evaluation needs only the value: what is committed to a device is not among them.
+# The classes of arrays on the host, of which evaluation needs only the value. Committed arrays are not among them.
 _EVALUATED = frozenset([Array, LiteralArray])
 
 
@@ -70,8 +70,8 @@ class Primitive:
     - ``interpreters.ad.primitive_transposes[p] = rule``: reverse mode, where a derivative is computed with ``p``;
     - ``interpreters.batching.primitive_batchers[p] = rule``: vmap.
 
-    A missing rule is reported, with where to add it, when it is first needed; ``minijax.test_util.check_rules`` holds
-    those there are against each other. All are JAX's (https://docs.jax.dev/en/latest/jax-primitives.html).
+    A missing rule is reported, with where to add it, when it is first needed. ``minijax.test_util.check_rules`` checks
+    the rules against each other. All are JAX's (https://docs.jax.dev/en/latest/jax-primitives.html).
     """
 
     multiple_results: bool = False

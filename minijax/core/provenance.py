@@ -1,9 +1,9 @@
-"""Where a traced value comes from, and what to write in place of the Python that asked for it: for error messages.
+"""For error messages: where a traced value comes from, and what to write in place of the Python code that needs it.
 
-``story`` tells the lines of the user's program that lead from a function's arguments to a tracer. Where the function
-is being staged they are read off its equations; where nothing is recorded (``vmap`` outside of ``jit``) they are read
-off the source of the function that is running. ``advice`` looks at the construct that wanted the value: an ``if``, a
-``range``, a shape. Nothing here runs before an error is certain.
+``story`` gives the lines of the user's program that lead from a function's arguments to a tracer. While the function is
+staged, they come from its equations. Where nothing is recorded (``vmap`` outside ``jit``), they come from the source of
+the running function. ``advice`` depends on the construct that needs the value: an ``if``, a ``range``, a shape. Nothing
+here runs before an error is certain.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Step = tuple[str, int, str]
 
 
 def story(tracer: Any) -> str:
-    """Lines of text that tell how ``tracer`` came from the arguments; '' if that is not known."""
+    """Text that describes how ``tracer`` was computed from the arguments; '' if that is not known."""
     made = tracer._made_by()
     inner = tracer
     told: list[str] = []

@@ -1,4 +1,4 @@
-"""NumPy's warnings, which arrays do not give: an overflow or a log of zero is inf or nan, silently, as on a device."""
+"""Silences NumPy's warnings while arrays are computed: an overflow or a log of zero is inf or nan, as on a device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class _Evaluating:
-    """The names of the modules that compute: what ``warnings`` asks of a pattern, which would have to be compiled."""
+    """Matches the names of modules that compute, in place of a pattern, which ``warnings`` would have to compile."""
 
     _packages = "minijax.interpreters.", "minijax.ops.", "minijax.core.", "minijax.numpy."
 
@@ -16,10 +16,9 @@ class _Evaluating:
         return module.startswith(self._packages) and module != "minijax.ops.callback"  # a callback is the user's
 
 
-# NumPy attributes its warning to the caller of the ufunc, which is this package; to enter NumPy's error state instead
-# would cost a tenth of a small operation.
-# Whoever resets warnings, or puts back those of an earlier time (pytest, for every test), loses this filter: each
-# operation looks whether it still comes first, which costs a fiftieth. The user's own NumPy warns as ever.
+# NumPy attributes its warning to the caller of the ufunc, which is this package. Entering NumPy's error state instead
+# would cost a tenth of a small operation. Code that resets the warnings (pytest, for every test) removes this filter,
+# so each operation checks that it comes first, which costs a fiftieth. The user's own NumPy code warns as usual.
 QUIET = "ignore", None, RuntimeWarning, _Evaluating(), 0
 
 
@@ -35,6 +34,6 @@ _hush()
 
 
 def quiet_numpy() -> None:
-    """See to it that our filter is the first."""
+    """Put our filter first if it is not."""
     if not warnings.filters or warnings.filters[0] is not QUIET:
         _hush()

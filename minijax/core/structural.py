@@ -133,7 +133,7 @@ def add_tangents(a: Any, b: Any) -> Any:
 
 
 def broadcast(x: Any, size: int, axis: int, sharding_of_type: Any = None) -> Any:
-    """``x`` repeated ``size`` times along a new axis at ``axis``, which ``division``, of one dimension, divides."""
+    """``x`` repeated ``size`` times along a new axis, which is sharded as the one-dimensional ``sharding_of_type``."""
     aval = get_aval(x)
     shape = list(aval.shape)
     axis %= len(shape) + 1
@@ -145,7 +145,7 @@ def broadcast(x: Any, size: int, axis: int, sharding_of_type: Any = None) -> Any
 
 
 def batched_sharding(sharding: Any, dim: int | None, part: Any = None) -> Any:
-    """What was said of an array, for one with a batch axis at ``dim``, which is divided along the axes ``part``."""
+    """``sharding`` with a batch axis inserted at ``dim`` that is sharded along the mesh axes ``part``."""
     spec = getattr(sharding, "spec", None)
     if dim is None or spec is None or (part is None and sharding.is_fully_replicated):
         return sharding
