@@ -121,11 +121,6 @@ def test_origin_is_told_when_the_tracer_knows_it() -> None:
     assert "tracing the function" not in without
 
 
-def test_context_of_a_concretization_error_has_a_line_of_its_own() -> None:
-    error = errors.ConcretizationTypeError(FakeTracer("int32"), "The axis argument must be known.\n")
-    assert str(error).splitlines()[1] == "The axis argument must be known."
-
-
 # --- leaked tracers -----------------------------------------------------------------------------------------
 
 
@@ -154,12 +149,6 @@ def test_escaped_tracer_error_has_jaxs_words_and_names_all_places() -> None:
     assert lines[5].startswith("Return the value")
 
 
-def test_escaped_tracer_error_with_nothing_known() -> None:
-    text = str(errors.escaped_tracer_error(FakeTracer("float32", (2, 3))))
-    assert "type float32[2,3] wrapped in a FakeTracer" in text
-    assert "None" not in text and "created at" not in text
-
-
 # --- places -------------------------------------------------------------------------------------------------
 
 
@@ -169,18 +158,6 @@ def test_source_info_is_the_users_innermost_line() -> None:
         info, line = run(depth), sys._getframe().f_lineno
         assert errors.summarize(info).startswith(f"{HERE}:{line}:")
         assert errors.position(info)[0] == line
-
-
-def test_source_info_sees_user_code_called_by_the_package() -> None:
-    inside = from_package("def run():\n    return errors.source_info()\n")
-    run = from_package("def run(f):\n    return f()\n")
-
-    def callback() -> Any:
-        return inside()  # this line
-
-    info = run(callback)
-    assert errors.position(info)[0] == callback.__code__.co_firstlineno + 1
-    assert "callback" in errors.summarize(info)
 
 
 def test_source_info_skips_frames_unseen() -> None:
@@ -206,12 +183,6 @@ def test_summary_is_jaxs() -> None:
     # column counted from 0, then the qualified name of the function
     assert ours.rsplit(" ", 1)[1] == theirs.rsplit(" ", 1)[1]
     assert ours.rsplit(":", 1)[1].split(" ")[0] == "21" and column.split(" ")[0] == "15" and not name
-
-
-def test_summary_without_folders_and_without_a_frame() -> None:
-    info = errors.source_info()
-    assert errors.summarize(info, full_path=False).startswith("test_errors.py:")
-    assert errors.summarize(None) == "<unknown>"
 
 
 def test_what_is_typed_at_a_prompt_is_the_users() -> None:

@@ -35,7 +35,6 @@ from minijax.pytree import (
     treedef_is_leaf,
 )
 from tests.pytree_cases import ALL, IDS, Box, Color, Layer, OtherPoint, Point, Static, same
-from tests.threads import at_once
 
 
 def outcome(f: Any) -> Any:
@@ -93,28 +92,6 @@ def test_is_leaf_is_asked_in_jaxs_order(value: Any) -> None:
         assert str(tree_structure(value, ours)) == str(jtu.tree_structure(value, theirs))
         assert len(asked) == len(asked_by_jax)
         assert all(same(a, b) for a, b in zip(asked, asked_by_jax, strict=True))
-
-
-@pytest.mark.parametrize("value", ALL, ids=IDS)
-def test_one_level_is_jaxs(value: Any) -> None:
-    assert tree_util.is_tree_node(type(value)) == jtu.is_tree_node(type(value))
-    ours, theirs = (
-        outcome(lambda: pytree.flatten_one_level(value)),
-        outcome(lambda: jtu.flatten_one_level(value)),
-    )
-    if isinstance(theirs, Exception):
-        assert type(ours) is type(theirs) and str(ours) == str(theirs)
-        return
-    assert ours[1] == theirs[1] and same(list(ours[0]), list(theirs[0]))
-    with_keys, with_keys_of_jax = (
-        pytree.flatten_one_level_with_keys(value),
-        jtu.flatten_one_level_with_keys(value),
-    )
-    if isinstance(value, Point):  # JAX 0.10.2 calls both fields x here, but not in tree_flatten_with_path
-        assert [repr(k) for k, _ in with_keys[0]] == ["GetAttrKey(name='x')", "GetAttrKey(name='y')"]
-    else:
-        assert [repr(k) for k, _ in with_keys[0]] == [repr(k) for k, _ in with_keys_of_jax[0]]
-    assert with_keys[1] == with_keys_of_jax[1]
 
 
 leaves_of_trees = st.one_of(st.integers(), st.text(max_size=2), st.just(None), st.floats(allow_nan=False))
@@ -225,18 +202,6 @@ def test_nothing_of_the_users_is_kept_alive() -> None:
     del aux, key, treedef
     gc.collect()
     assert [ref() for ref in refs] == [None, None]
-
-
-def test_structures_from_many_threads_are_one_object() -> None:
-    found: list[Any] = []
-
-    def work() -> None:
-        for i in range(200):
-            found.append((i, tree_structure({f"t{i}": (1, {"x": [i]})})))
-
-    at_once(*[work] * 4)
-    assert len(found) == 800
-    assert len({(i, id(treedef)) for i, treedef in found}) == 200
 
 
 def test_pickle_and_copy() -> None:
@@ -480,12 +445,6 @@ def test_prefix_mismatch_names_path_and_types() -> None:
         prefix_leaves((0, 1), (1, 2, 3), name="in_axes")
     with pytest.raises(ValueError, match=r"different types at key path\n    in_axes\[1\]\n(.*\n)*    a pytree leaf"):
         prefix_leaves((0, (1,)), tree_structure((1, 2)), name="in_axes")
-
-
-def test_explanation_is_none_for_a_prefix() -> None:
-    assert explain_prefix_mismatch((0, [1]), (1, [(2, 3)]), "axes") is None
-    assert explain_prefix_mismatch((0, None), (1, 2), "axes") is not None
-    assert explain_prefix_mismatch((0, None), (1, 2), "axes", is_leaf=lambda x: x is None) is None
 
 
 PREFIXES = [

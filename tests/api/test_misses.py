@@ -23,8 +23,6 @@ from minijax.api.differences import CallSignature, Miss, nearest, type_advice
 from minijax.config import trace_key
 from minijax.core import dtypes, missed, observe
 from minijax.core.avals import ShapedArray
-from minijax.errors import RecompilationError
-from minijax.tools import no_recompile
 from tests.threads import at_once
 
 
@@ -206,14 +204,6 @@ def test_other_static_arguments_and_settings_are_further_than_types() -> None:
         assert str(f.explain_cache_miss(x, 6)) == "n: 7 became 6"  # of equals the latest
 
 
-def test_the_reason_says_what_it_was_compared_with() -> None:
-    f = jit(lambda x, y: x)
-    for shape in ((3,), (4,), (5,)):
-        f.trace(jnp.ones(shape), jnp.ones(2))
-    miss = f.explain_cache_miss(jnp.ones(4), jnp.ones(7))
-    assert str(miss) == "y: f32[2] became f32[7]" and (miss.earlier, miss.known) == (3, 3)
-
-
 # What no advice may tell to convert: by whether a value could be lost on the way.
 TYPES = ["bool[3]", "f32[2,2]", "~f32[]", "~i32[]", "f32[]", "i32[]", "i8[3]", "u8[3]", "f16[3]", "bf16[3]", "f32[3]"]
 TYPES += ["f32[4]", "c64[3]", "~c64[]", "i32[3,1]", "u32[3]", "bool[]"]
@@ -236,26 +226,6 @@ def test_no_advice_loses_anything(was: str) -> None:
         if "Pad" in advice:
             assert before.ndim == after.ndim and before.shape != after.shape, (was, now)
             assert before.dtype == after.dtype or "Convert x" in advice, (was, now)
-
-
-def test_advice_about_types() -> None:
-    def of(was: str, now: str) -> str:
-        return type_advice("x", aval(was), aval(now))
-
-    assert "Write x as the same kind of Python number" in of("~f32[]", "~i32[]")
-    assert of("f32[]", "~f32[]").startswith("Pass jnp.float32(...) for x")
-    assert of("bool[3]", "f32[2,2]").startswith("Keep them apart: bool[3] and f32[2,2] are different data")
-    assert of("i32[]", "f32[]").startswith("Make x of one dtype from the start: no conversion")
-    assert of("f32[]", "bool[]").startswith("Make x of one dtype from the start: a conversion between f32[] and bool[]")
-    assert "jnp.asarray(x, jnp.float32)" in of("f32[3]", "bf16[4]") and "Pad x" in of("f32[3]", "bf16[4]")
-    assert of("f32[3]", "f32[3,3]").startswith("Give x the same number of dimensions")
-
-
-def test_many_differences_are_counted() -> None:
-    f = jit(lambda xs: xs)
-    f.trace([jnp.ones(n) for n in range(20)])
-    miss = f.explain_cache_miss([jnp.ones(n + 1) for n in range(20)])
-    assert str(miss).endswith("; and 14 more") and len(miss.differences) == 20
 
 
 def test_first_call_settings_and_axes() -> None:
@@ -439,27 +409,6 @@ def test_a_function_that_comes_again_is_no_new_one() -> None:
     assert "number 2 made there" in str(made(2).explain_cache_miss(1.0))
 
 
-def test_what_is_cached_again_is_not_explained_by_how_it_was_lost_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    held: list[Any] = []
-    f = jit(lambda x: x * held[-1] if held else x)
-
-    def outer(y: Any) -> Any:
-        held.append(y)
-        return f.trace(2.0) and y
-
-    vmap(outer)(jnp.ones(3))
-    held.clear()
-    assert str(f.explain_cache_miss(2.0)).startswith("it closed over")
-    f.trace(2.0)
-    f.clear_cache()
-    assert str(f.explain_cache_miss(2.0)) == "its cache was cleared"
-    monkeypatch.setattr(api_compile, "MAX_SIGNATURES", 1)
-    for x in (1.0, jnp.ones(2), 1.0):
-        f.trace(x)
-    f.clear_cache()
-    assert str(f.explain_cache_miss(1.0)) == "its cache was cleared"
-
-
 # --- what is kept of misses that nobody watched ------------------------------------------------------------------
 
 
@@ -490,18 +439,6 @@ def test_misses_are_kept_though_nobody_watches() -> None:
     assert made[:1] == ["the known part of f is compiled for the first time"]
     assert repr(kept[0]).startswith(f"f at {__file__}:{line - 4} was traced at {__file__}:{line} (test_")
     assert missed.counts()[kept[0].subject] == 3
-
-
-def test_what_is_not_traced_or_traced_to_be_watched_is_not_kept() -> None:
-    f, began = jit(lambda x: x), missed.total()
-    with pytest.raises(RecompilationError), no_recompile():
-        f(1.0)
-    f.explain_cache_miss(1.0)
-    assert missed.total() == began
-    f(1.0)
-    with observe.watching(Reasons()), observe.retracing():
-        f(2.0)
-    assert missed.total() == began + 1
 
 
 def test_a_comparison_that_raises_does_not_stop_a_call() -> None:
@@ -615,11 +552,8 @@ inner = jit(helper)
 # function -> what is run after it was traced -> what is said of it; nothing where its program is what it would be again
 STALE = {
     "global": ("scale = 3.0", "scale was 2.0 when it was traced and is 3.0 now: the program still uses 2.0"),
-    "helper": ("scale = 3.0", "scale was 2.0 when"),
     "jitted helper": ("scale = 2", "scale was 2.0 when it was traced and is 2 now"),
-    "partial": ("scale = 3.0", "scale was 2.0 when"),
     "closure": ("change(5.0)", "offset was 1.0 when it was traced and is 5.0 now"),
-    "text": ("name = 'mean'", "name was 'sum' when it was traced and is 'mean' now"),
     "object": ("weights = np.ones(3)", "weights is another ndarray than when it was traced: the program still uses"),
     "attribute": ("config.rate = 0.25", "config.rate was 0.5 when it was traced and is 0.25 now"),
     "method": ("config.rate = 0.25", "self.rate was 0.5 when it was traced and is 0.25 now"),

@@ -21,7 +21,6 @@ import pytest
 
 import minijax
 import minijax.numpy as jnp
-from minijax import errors
 from minijax.core.trace import stack_depth
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -120,16 +119,6 @@ def grad_of_a_scalar_inside(ns: Any) -> Any:
 
 def sum_and_product(a: Any, b: Any) -> Any:
     return a[0] + b[0], a[1] * b[1]
-
-
-def greatest(ns: Any) -> Any:
-    """The greater of two numbers, with its position."""
-
-    def compare(a: Any, b: Any) -> Any:
-        first = a[0] >= b[0]
-        return ns.numpy.where(first, a[0], b[0]), ns.numpy.where(first, a[1], b[1])
-
-    return compare
 
 
 REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -395,29 +384,6 @@ def test_same_refusal(name: str) -> None:
         program(minijax)
     assert ours.type.__name__ == theirs.type.__name__, ours.value
     assert stack_depth() == 0
-
-
-def test_reduce_with_an_index_and_from_several_values() -> None:
-    """JAX has no derivative of the one, and no vmap or derivative of the other."""
-
-    def largest(x: Any) -> Any:
-        places = minijax.lax.broadcasted_iota("int32", (2, 3), 1)
-        return minijax.lax.reduce((x, places), (-jnp.inf, jnp.int32(0)), greatest(minijax), (1,))
-
-    assert described(largest(M)) == described((jnp.asarray(M.max(1)), jnp.asarray(M.argmax(1), jnp.int32)))
-    np.testing.assert_array_equal(minijax.grad(lambda x: largest(x)[0].sum())(M), M == M.max(1, keepdims=True))
-
-    def total(x: Any, start: Any) -> Any:
-        return minijax.lax.reduce(x, start, lambda a, b: a + b, (0, 1))
-
-    np.testing.assert_allclose(minijax.vmap(total, in_axes=(None, 0))(M, X), M.sum() + X)
-    np.testing.assert_allclose(minijax.vmap(total)(np.stack([M, M + 1]), X[:2]), [M.sum() + 1, (M + 1).sum() + 2])
-    assert minijax.grad(total, argnums=1)(M, 2.0) == 1.0
-
-
-def test_a_numpy_function_on_a_tracer_names_the_remedy() -> None:
-    with pytest.raises(errors.TracerArrayConversionError, match=r"minijax\.numpy"):
-        minijax.jit(lambda x: np.sin(x))(2.0)
 
 
 def test_attributes_of_a_callable_do_not_hide_methods_of_jit() -> None:

@@ -362,7 +362,7 @@ def test_errors_are_those_of_the_ordinary_way():
             jitted(x, {1: x, "a": x})
 
 
-@pytest.mark.parametrize("error", [ValueError, RuntimeError, AttributeError, KeyError])
+@pytest.mark.parametrize("error", [RuntimeError, KeyError])
 def test_the_functions_own_errors_come_once(error):
     runs = []
 
@@ -415,22 +415,6 @@ def test_without_jaxlibs_dispatch(monkeypatch):
     jitted = minijax.jit(lambda x: x * 2)
     for _ in range(4):
         np.testing.assert_array_equal(jitted(ONES), ONES * 2)
-
-
-def test_a_class_may_become_a_node_later(ordinary):
-    class Late:
-        def __init__(self, x):
-            self.x = x
-
-    jitted = minijax.jit(lambda late: late.x * 2)
-    with pytest.raises(TypeError):
-        jitted(Late(ONES))
-    minijax.tree_util.register_pytree_node(Late, lambda late: ((late.x,), None), lambda _, xs: Late(*xs))
-    del ordinary[:]
-    for x in (ONES, minijax.device_put(ONES)):
-        for _ in range(4):
-            np.testing.assert_array_equal(jitted(Late(x)), ONES * 2)
-    assert len(ordinary) <= 3
 
 
 def test_functions_and_programs_are_freed():
