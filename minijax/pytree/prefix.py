@@ -7,6 +7,7 @@ either side; their essential words are JAX's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from minijax.pytree.core import (
@@ -21,7 +22,7 @@ from minijax.pytree.core import (
     says_leaf,
     tree_structure,
 )
-from minijax.pytree.keys import KeyPath, keystr
+from minijax.pytree.keys import KeyEntry, KeyPath, keystr
 
 __all__ = ["tree_broadcast"]
 
@@ -144,6 +145,14 @@ def _is_strict_leaf(tree: Tree, is_leaf: IsLeaf | None) -> bool:
     return kinds[type(tree)] is None or (is_leaf is not None and says_leaf(is_leaf(tree)))
 
 
+def _node(tree: Tree) -> tuple[Sequence[Any], Any, list[KeyEntry]]:
+    """The children, the auxiliary data and the key entries of a node."""
+    kind = kinds[type(tree)]
+    assert kind is not None
+    children, aux = children_of(tree, kind)
+    return children, aux, keys_of(tree, kind, children, aux)
+
+
 def _key_words(keys: list[Any]) -> str:
     return " ".join(str(key._value) if hasattr(key, "_value") else str(key) for key in keys)
 
@@ -154,15 +163,12 @@ def _only_on_one_side(first: list[Any], second: list[Any]) -> list[Any]:
 
 
 def _diff(path: KeyPath, a: Tree, b: Tree, out: list[TreeDifference]) -> None:
-    kind, other_kind = kinds[type(a)], kinds[type(b)]
-    if kind is None and other_kind is None:
+    if kinds[type(a)] is None and kinds[type(b)] is None:
         return
     if type(a) is not type(b):
         out.append(TreeDifference(path, _type_text(a), _type_text(b), "their Python types differ"))
         return
-    assert kind is not None
-    (children, aux), (others, other_aux) = children_of(a, kind), children_of(b, kind)
-    keys, other_keys = keys_of(a, kind, children, aux), keys_of(b, kind, others, other_aux)
+    (children, aux, keys), (others, other_aux, other_keys) = _node(a), _node(b)
     name = type(a).__name__
     if len(children) != len(others):
         if isinstance(a, (list, tuple)):
@@ -214,10 +220,7 @@ def _explain(path: KeyPath, prefix: Tree, full: Tree, name: str, is_leaf: IsLeaf
             "but at the same key path the full pytree has a subtree of different type\n"
             f"    {_type_text(full)}.{hint}"
         )
-    kind = kinds[type(prefix)]
-    assert kind is not None
-    (children, aux), (others, other_aux) = children_of(prefix, kind), children_of(full, kind)
-    keys, other_keys = keys_of(prefix, kind, children, aux), keys_of(full, kind, others, other_aux)
+    (children, aux, keys), (others, other_aux, other_keys) = _node(prefix), _node(full)
     if len(children) != len(others):
         if isinstance(prefix, (list, tuple)):
             type_name = type(prefix).__name__
