@@ -340,11 +340,6 @@ def to_inexact_dtype(dtype: Any) -> np.dtype:
     return np.dtype("float64" if result.itemsize == 8 else "float32")
 
 
-def to_complex_dtype(dtype: Any) -> np.dtype:
-    """The complex type that holds ``dtype``: complex128 for double precision, else complex64."""
-    return np.dtype("complex128" if _name(to_inexact_dtype(dtype)) in ("float64", "complex128") else "complex64")
-
-
 def real_dtype(dtype: np.dtype) -> np.dtype:
     """The type of the real part: float32 for complex64, float64 for complex128, other types unchanged."""
     if dtype.kind != "c":

@@ -243,7 +243,6 @@ def test_conversions_agree_with_jax():
         dt = dtypes.as_dtype(name)
         assert dtypes.to_numeric_dtype(dt) == jax_dtypes.to_numeric_dtype(dt)
         assert dtypes.to_inexact_dtype(dt) == jax_dtypes.to_inexact_dtype(dt)
-        assert dtypes.to_complex_dtype(dt) == jax_dtypes.to_complex_dtype(dt)
         if dtypes.is_inexact(dt):
             assert dtypes.finfo(dt).bits == jnp.finfo(dt).bits
         if dtypes.is_integer(dt):
