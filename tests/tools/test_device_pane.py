@@ -40,10 +40,8 @@ def test_each_device_is_shown_to_have_what_it_has_in_jax(program: str) -> None:
 
 @pytest.mark.parametrize(
     "program, primitive",
-    [("summed", "integer_pow"), ("summed", "psum"), ("sent", "ppermute"), ("sent", "all_gather"),
-     ("sent", "all_to_all"), ("sent", "reduce_scatter"), ("turns", "ppermute"), ("chosen", "sin"), ("chosen", "mul"),
-     ("examples", "psum"), ("gradient", "pvary"), ("gradient", "shard_map"), ("pmapped", "div")],
-)  # fmt: skip
+    [("sent", "all_to_all"), ("turns", "ppermute"), ("gradient", "shard_map"), ("pmapped", "div")],
+)
 def test_devices_side_by_side(program: str, primitive: str, golden: Callable[[str, str], None]) -> None:
     # of a derivative the last is the backward pass's
     lines = [lines for name, lines in shown_there()[f"screens of {program}"] if name == primitive][-1]

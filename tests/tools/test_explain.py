@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import sys
@@ -28,9 +27,7 @@ from minijax.tools.documents.document import plain
 from minijax.tools.documents.words import seconds_text
 from minijax.tools.explain.caches import kept_document, why_document
 from minijax.tools.explain.recompiles import recompiles
-from minijax.tools.recording.panel_data import panel_data
 from minijax.tools.recording.records import CacheRecord, JaxprRecord, PhaseRecord, Recording
-from minijax.tools.recording.storage import to_json
 from minijax.tools.session.session import Session
 from tests.threads import at_once
 
@@ -51,19 +48,6 @@ F(X, 2.0)
 
 
 # --- recompilations of a cell -------------------------------------------------------------------------------
-
-
-def test_what_is_not_kept_of_a_cells_recompilations_is_told() -> None:
-    first = missed.total()
-    double = jit(lambda x: x * 2.0)
-    for n in (2, 3, 4):
-        double(jnp.ones(n))
-    entries = [each for each in missed.since(first) if "lambda" in each.name]
-    assert len(entries) == 3
-    for lost, title in ((0, r"2 recompiles, .*"), (5, r"at least 2 recompiles, .*")):
-        found = recompiles(entries, (), lost)
-        assert found is not None and re.fullmatch(title, found.title) and len(found.reasons) == 2
-    assert recompiles(entries[:1], (), 5) is None
 
 
 def test_what_a_transformation_makes_of_a_program_is_no_recompilation_the_first_time() -> None:
@@ -320,47 +304,6 @@ def test_why_tells_every_miss_and_past_its_bound_how_many_more() -> None:
     assert "and 7 more misses, which were counted and not kept" in text and "and 9 hits of other functions" in text
 
 
-def test_two_hundred_thousand_watched_calls_with_forty_recompilations(session: Session) -> None:
-    """Every miss is told, with its reason, however many hits there are between them."""
-    lines = [
-        "h = jit(lambda x, y: x)",
-        "kinds = [jnp.ones(n, d) for n in range(1, 21) for d in ('float32', 'int8')]",
-        "for x in kinds:\n    for _ in range(5000): h(x, 1.0)",
-    ]
-    for each in lines:
-        outcome = session.run_line(each)
-    recording = outcome.recording
-    assert recording is not None and recording.cut == (("jaxprs", 16),) and not recording.truncated
-    expected = ["first call", "x: f32[1] became i8[1]"]
-    for n in range(2, 21):
-        # int8 is nearer to int8 of another size than to another dtype and size; the dtype alone nearer than the size
-        expected += [f"x: f32[{n - 1}] became f32[{n}]", f"x: f32[{n}] became i8[{n}]"]
-    misses = [record for record in recording.caches if not record.hit]
-    assert [record.reason for record in misses] == expected
-    assert [(record.hit, record.times) for record in recording.caches if record.hit] == [(True, 200_000 - 40)]
-    runs = [record for record in recording.phases if record.phase == "run"]
-    assert sum(record.times for record in runs) == recording.executions == 200_000
-    for text in (
-        plain(session.run_line("%why").shown, 120),
-        plain(session.run_line("%panels --all").shown, 120),
-        json.dumps(panel_data(recording)),
-        json.dumps(to_json(recording)),
-    ):
-        assert [reason for reason in expected if not re.search(re.escape(reason) + r"(?!\d)", text)] == []
-    assert "hit ×199,960 <lambda>" in plain(session.run_line("%panels --all").shown, 120)
-    assert "hit <lambda> ×199,960" in plain(session.run_line("%why").shown, 120)
-    data = panel_data(recording)
-    assert data["truncated"] and data["cut"] == {"jaxprs": 16}
-    assert sum(each["times"] for each in data["cache"]) == 200_000
-    panel = plain(outcome.summary, 100)
-    assert "+37 more (%panels --all)" in panel and "hlo" in panel
-    # what the engine kept is the same, with lines and costs
-    kept = explain_misses()[-40:]
-    assert [each.reason for each in kept] == expected
-    assert {each.place for each in kept} == {"<minijax-8>:2 (<module>)"}
-    assert all(list(each.costs) == ["trace", "lower", "compile"] for each in kept)
-
-
 def test_a_miss_within_a_miss_is_counted_once(session: Session) -> None:
     """Two functions of one name, one traced within the other, are told together: so is what they cost."""
     recording = session.run_line("jit(lambda x: jit(lambda y: y * 2.0)(x) + 1.0)(1.0)").recording
@@ -488,13 +431,6 @@ def test_why_of_a_call_that_is_not_made(session: Session) -> None:
     text = shown(session, "%why g({'w': [f32[9]]}, 2.0)")
     assert "why      params['w'][0]: f32[3] became f32[9]" in text and "advice" in text
     assert "nothing has been recorded yet" in plain(Session(find, {}).run_line("%why").shown)
-
-
-def test_why_fits_narrow_pages(session: Session) -> None:
-    session.run_line("g.trace({'w': [jnp.ones(5)]}, 2.0)")
-    for width in (40, 80, 200):
-        lines = plain(session.run_line("%why").shown, width).splitlines()
-        assert max(map(len, lines)) <= width
 
 
 def test_a_recompilation_error_at_the_prompt(session: Session) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import re
 import sys
-import time
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -70,16 +67,6 @@ HELD: dict[str, tuple[tuple[str, ...], str, str]] = {
         "global box → Box.call → variable x of f.<locals>.inner",
         "input 0 of that function",
     ),
-    "an attribute of a function": (
-        ("def f(x):\n    f.last = x\n    return x", "jit(f).trace(1.0);"),
-        "global f → f.last",
-        "input 0 of that function",
-    ),
-    "a class": (
-        ("def f(x):\n    Box.last = x\n    return x", "jit(f).trace(1.0);"),
-        "global Box → Box.last",
-        "input 0 of that function",
-    ),
     "vmap": (
         ("def f(x):\n    kept.append(x)\n    return x", "vmap(f)(jnp.ones(3));"),
         "global kept → [0]",
@@ -89,11 +76,6 @@ HELD: dict[str, tuple[tuple[str, ...], str, str]] = {
         ("def f(x):\n    kept.append(x * x)\n    return x", "grad(f)(1.0);"),
         "global kept → [0]",
         "<minijax-6>:2:16 (f)",
-    ),
-    "jvp": (
-        ("def f(x):\n    kept.append(x * x)\n    return x", "jvp(f, (1.0,), (1.0,));"),
-        "global kept → [0]",
-        "not known: jvp notes no lines; %step of the call shows them",
     ),
 }
 
@@ -198,15 +180,6 @@ def test_live_tracers_are_none(session: Session) -> None:
     assert found == [(0, ())]
 
 
-def test_a_search_leaves_nothing_behind(session: Session) -> None:
-    leaks(session, "def f(x):\n    kept.append(x)\n    return x", "jit(f).trace(1.0);")
-    kept = session.namespace["kept"]
-    before = len(gc.get_referrers(kept[0]))
-    explain_leaks.find_leaks(session.namespace)
-    gc.collect()
-    assert len(gc.get_referrers(kept[0])) == before
-
-
 def test_hostile_keys_are_escaped(session: Session) -> None:
     name = "<b>\\x1b[31m" * 20
     lines = (f"def f(x):\n    kept.append({{'{name}': x}})\n    return x", "jit(f).trace(1.0);")
@@ -215,15 +188,3 @@ def test_hostile_keys_are_escaped(session: Session) -> None:
     document = session.run_line("%leaks").shown
     assert "\x1b" not in plain(document, 200) and "['<b>\\x1b[31m" in plain(document, 200)
     assert "<b>" not in to_html(document)
-
-
-def test_a_tracer_that_is_held_thousands_of_times_is_found_soon(session: Session) -> None:
-    session.run_line("def f(x):\n    kept.extend([[[x]] for _ in range(9000)])\n    return x")
-    session.run_line("jit(f).trace(1.0);")
-    others = [[None] * 20 for _ in range(50_000)]  # as in a process that has more than this test in it
-    began = time.process_time()
-    total, found = explain_leaks.find_leaks(session.namespace)
-    assert time.process_time() - began < 3 and len(others) == 50_000
-    # through whichever of them the collector tells of first
-    held = re.fullmatch(r"global kept, \[\d+\], \[0\], \[0\]", ", ".join(found[0].chain))
-    assert total == 1 and held is not None

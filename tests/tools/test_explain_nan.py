@@ -17,7 +17,7 @@ from minijax.core.trace import stack_depth
 from minijax.tools.commands import find
 from minijax.tools.documents.document import plain
 from minijax.tools.explain import nan, walk
-from minijax.tools.explain.nan import Found, Search, find_nonfinite
+from minijax.tools.explain.nan import Found, find_nonfinite
 from minijax.tools.explain.nan_view import search_document
 from minijax.tools.explain.walk import EvaluationWatch
 from minijax.tools.session.session import Session
@@ -68,19 +68,7 @@ A = np.arange(6, dtype=np.float32).reshape(2, 3)
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], bool, str, str, str, tuple[str, ...], tuple[str, ...], Any]]
 CASES = {
     "eager": (f, (XS,), False, "nan", "log", "forward", (), (), (1,)),
-    "infinity": (f, (XS[:1],), False, "inf", "log", "forward", (), (), (0,)),
     "jit": (jit(f), (XS,), False, "nan", "log", "forward", ("jit f",), (), (1,)),
-    "jit in jit": (
-        jit(lambda x: jit(f)(x * 1.0)),
-        (XS,),
-        False,
-        "nan",
-        "log",
-        "forward",
-        ("jit <lambda>", "jit f"),
-        (),
-        (1,),
-    ),
     "jvp rule": (
         lambda x: jnp.sqrt(x).sum(),
         (XS,),
@@ -102,29 +90,6 @@ CASES = {
         (),
         (),
         (1,),
-    ),
-    "grad itself": (grad(f), (XS[:1],), False, "inf", "log", "forward", (), (), (0,)),
-    "scan": (
-        lambda c: lax.scan(body, c, XS),
-        (np.float32(1.2),),
-        False,
-        "nan",
-        "sqrt",
-        "forward",
-        ("scan, iteration 3 of 4",),
-        (),
-        (),
-    ),
-    "scan backwards": (
-        lambda c: lax.scan(body, c, XS, reverse=True),
-        (np.float32(1.2),),
-        False,
-        "nan",
-        "sqrt",
-        "forward",
-        ("scan, iteration 3 of 4",),
-        (),
-        (),
     ),
     "scan in jit": (
         jit(lambda c: lax.scan(body, c, XS)[0]),
@@ -149,31 +114,9 @@ CASES = {
         (),
         (),
     ),
-    "switch": (
-        lambda x: lax.switch(2, [jnp.sin, jnp.cos, jnp.log], x),
-        (np.float32(-1.0),),
-        False,
-        "nan",
-        "log",
-        "forward",
-        ("cond, branch 2",),
-        (),
-        (),
-    ),
     "checkpoint": (checkpoint(f), (XS,), False, "nan", "log", "forward", ("checkpoint",), (), (1,)),
     "custom_jvp": (root, (np.float32(-1.0),), False, "nan", "sqrt", "forward", ("custom_jvp_call",), (), ()),
     "custom_vjp backward": (halved, (np.float32(1.0),), True, "nan", "log", "transpose rule of custom_lin", (), (), ()),
-    "vmap": (
-        vmap(lambda x: jnp.log(x - 0.5).sum()),
-        (A,),
-        False,
-        "nan",
-        "log",
-        "forward",
-        (),
-        ("vmap:2 index 0",),
-        (0, 0),
-    ),
     "vmap of vmap along other axes": (
         vmap(vmap(lambda x: jnp.sqrt(3.5 - x)), in_axes=1),
         (A,),
@@ -231,12 +174,6 @@ def test_the_infinity_before_the_nan_is_told_too() -> None:
     search = find_nonfinite(lambda x: (1.0 / x) * x, (XS,), {})
     assert search.inf is not None and search.inf.primitive == "div"
     assert search.nan is not None and search.nan.primitive == "mul" and search.bad_result
-
-
-def test_an_infinity_that_goes_away() -> None:
-    search = find_nonfinite(lambda x: 1.0 / (1.0 / x), (np.float32(0.0),), {})
-    assert search.inf is not None and search.nan is None and not search.bad_result
-    assert "finite: the infinity did not reach it" in plain(search_document(search, "f(x)", False))
 
 
 @pytest.mark.parametrize("run", [lambda f: f, jit, lambda f: lambda x: f(x) if bool(x[0] < 9) else x])
@@ -359,14 +296,6 @@ def test_hints() -> None:
     assert "0 / 0 is nan: choose another divisor" in shown("%nan x / jnp.sum(x - x)")
 
 
-def test_narrow_pages() -> None:
-    search: Search = find_nonfinite(f, (XS,), {})
-    for width in (40, 80):
-        lines = plain(search_document(search, "f(x)", False), width).splitlines()
-        # what has no space in it is not broken: the path of this file
-        assert all(len(line) <= width or __file__ in line for line in lines)
-
-
 def test_what_other_threads_do_is_no_part_of_the_search() -> None:
     levels, walk = nan._Levels(), nan._JaxprWalk(nan._Levels())
     with observe.watching(levels), observe.watching(EvaluationWatch(walk)):
@@ -388,23 +317,3 @@ def test_a_new_equation_is_not_taken_for_one_that_is_gone() -> None:
     # each id is still that of what it was noted for
     assert {id(each) for each in levels.kept} >= levels.rule_of.keys() | levels.axes_of.keys()
     assert len({id(each) for each in levels.kept}) == len(levels.kept)
-
-
-def test_values_are_released_after_their_last_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    def chain(x: Any) -> Any:
-        for _ in range(30):
-            x = jnp.sin(x)
-        return x
-
-    kept: list[int] = []
-    look = nan._JaxprWalk.look
-
-    def counting(self: Any, eqn: Any, env: dict[Any, Any], *rest: Any) -> None:
-        kept.append(len(env))
-        look(self, eqn, env, *rest)
-
-    monkeypatch.setattr(nan._JaxprWalk, "look", counting)
-    found = nan.find_nonfinite(jit(chain), (np.float32(1.0),), {})
-    assert found.nan is None and not found.bad_result
-    # an equation's operand and its result
-    assert len(kept) == 30 and max(kept) == 2

@@ -13,9 +13,8 @@ import pytest
 
 from minijax.repl.batch import new_session
 from minijax.tools.documents.document import plain
-from minijax.tools.pages import export
 from minijax.tools.recording import storage
-from minijax.tools.session.session import MOST_LOGGED, MOST_RECORDINGS, Session
+from minijax.tools.session.session import Session
 
 
 def said(session: Session, line: str) -> str:
@@ -100,13 +99,6 @@ def test_files_that_exist(session: Session, tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
-def test_the_ending_says_the_form_in_capitals_too(session: Session, tmp_path: Path) -> None:
-    assert session.run_line(f"%export {tmp_path}/A.JSON").error is None
-    assert json.loads((tmp_path / "A.JSON").read_text())["format"] == export.FORMAT
-    assert session.run_line(f"%export {tmp_path}/A.HTML").error is None
-    assert (tmp_path / "A.HTML").read_text().startswith("<!DOCTYPE html>")
-
-
 def test_home_and_folders(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert "wrote" in said(session, "%export ~/it.json") and (tmp_path / "it.json").exists()
@@ -127,22 +119,3 @@ def test_a_failure_leaves_nothing_behind(session: Session, tmp_path: Path, monke
 def test_nothing_to_write(tmp_path: Path) -> None:
     assert "nothing to write yet" in said(new_session({}), f"%export {tmp_path}/it.html")
     assert "nothing has been recorded in full yet" in said(new_session({}), f"%export {tmp_path}/it.html --recording")
-
-
-def test_what_is_kept_is_bounded() -> None:
-    session = new_session({})
-    for _ in range(MOST_RECORDINGS + 10):
-        session.run_line("grad(sin)(3.)")
-    kept = [entry for entry in session.log if entry.recording is not None]
-    assert len(session.log) == MOST_RECORDINGS + 10 and len(kept) == MOST_RECORDINGS
-    for _ in range(MOST_LOGGED):
-        session.keep(session.log[-1])
-    assert len(session.log) == MOST_LOGGED
-
-
-def test_from_python() -> None:
-    session = new_session({})
-    session.run_line("%log sin(3.)")
-    page = export.recording_page(session.recordings[-1])
-    assert page.startswith("<!DOCTYPE html>") and "sin" in page
-    assert json.loads(json.dumps(export.session_json(session.log)))["inputs"][0]["number"] == 1

@@ -14,8 +14,6 @@ from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.records import place_parts
 
-MOST_TOGETHER = 700_000
-
 
 @pytest.mark.parametrize("page", gallery.PAGES)
 def test_a_page_is_opened_at_its_lines(page: str) -> None:
@@ -32,13 +30,6 @@ def test_a_page_is_opened_at_its_lines(page: str) -> None:
     lines = {number for file, number in places if file == recording.source}
     assert len(lines) > 3 and max(lines) > line
     assert start(recording, at=str(min(lines)))[0] > 0
-
-
-def test_the_files_are_small_together() -> None:
-    assert sum(gallery.path(page).stat().st_size for page in gallery.PAGES) <= MOST_TOGETHER
-    assert {path.name for path in Path(gallery.__file__).parent.glob("*.xz")} == {
-        gallery.path(page).name for page in gallery.PAGES
-    }
 
 
 def test_a_page_is_stepped_through() -> None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import pytest
-
 from minijax import grad, jit, lax, make_jaxpr
 from minijax import numpy as jnp
 from minijax.repl import batch
 from minijax.tools.compare import graph, graph_svg, graph_text
 from minijax.tools.documents.document import Document, plain
-from minijax.tools.documents.html import to_html
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -55,14 +52,13 @@ def test_a_jaxpr_that_occurs_twice_is_drawn_once() -> None:
     assert shown.count("= sin") == 1 and "jit f · 3 equations, drawn above" in shown
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_narrow_pages_have_fewer_lanes_and_lose_no_equation(width: int) -> None:
+def test_narrow_pages_have_fewer_lanes_and_lose_no_equation() -> None:
     def wide(x):
         parts = [x * float(i) for i in range(60)]
         return sum(parts[1:], parts[0])
 
-    shown = text(wide, 3.0, width=width, most=1000)
-    assert all(len(each) <= width for each in shown.split("\n"))
+    shown = text(wide, 3.0, width=40, most=1000)
+    assert all(len(each) <= 40 for each in shown.split("\n"))
     assert shown.count("= mul") == 60 and shown.count("= add") == 59
 
 
@@ -90,12 +86,6 @@ def test_the_svg_joins_what_the_jaxpr_joins() -> None:
     assert all(x >= 0 and x + w <= width and y + 38 <= height for x, y, w in boxes)
 
 
-def test_the_page_is_self_contained_and_has_both_colours() -> None:
-    page = graph_svg.page(graph.build(make_jaxpr(grad(f))(3.0), "t"))
-    assert "prefers-color-scheme:dark" in page and "<script" not in page
-    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
-
-
 def test_jaxprs_inside_fold_in_html_and_stand_below_each_other_in_a_file() -> None:
     made = graph.build(make_jaxpr(lambda x: jit(lambda y: jit(f)(y))(x))(3.0), "t")
     markup = graph_svg.markup(made)
@@ -115,19 +105,6 @@ def test_hostile_names_are_text() -> None:
         ET.fromstring(shown.encode())
 
 
-def test_a_long_program_takes_places_for_its_arrows_within_bounds() -> None:
-    def long(x):
-        y = x
-        for _ in range(600):
-            y = jnp.sin(y) * x
-        return y
-
-    made = graph.build(make_jaxpr(grad(long))(3.0), "t", (), 10**6)
-    layout = graph_svg._Layout(made, [50.0] * len(made.nodes))
-    assert len(made.nodes) > 2000 and len(layout.x) < len(made.nodes) + graph_svg._MOST_PLACES
-    ET.fromstring(graph_svg.page(made).encode())
-
-
 def test_a_file_is_written_and_not_written_over(tmp_path: Path) -> None:
     session = batch.new_session({})
     session.run_line("def f(x): return jnp.sin(x) * 2.0 - x")
@@ -141,10 +118,3 @@ def test_a_file_is_written_and_not_written_over(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
     assert "written" in plain(session.run_line(f"%graph f(3.0) --force --file {str(path)!r}").shown)
     assert path.read_text().startswith("<?xml")
-
-
-def test_the_command_shows_a_picture_in_html() -> None:
-    session = batch.new_session({})
-    outcome = session.run_line("%graph jnp.sin(3.0)")
-    assert "<svg" in to_html(outcome.shown) and "sin" in plain(outcome.shown)
-    assert len(outcome.value.eqns) == 1

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pygments.lexers import get_lexer_by_name
 from pygments.token import Error
 
 import minijax
@@ -23,13 +22,12 @@ from minijax.ir import doc as pp
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ir.parse import parse_jaxpr
 from minijax.ir.pretty import jaxpr_document
-from minijax.tools.documents.lexer import JaxprLexer, StableHLOLexer, highlight
+from minijax.tools.documents.lexer import StableHLOLexer, highlight
 from tests.ir.constructs import programs
 from tests.ir.jax_jaxprs import convert
-from tests.ir.test_pretty import PROGRAMS
 
 CONSTRUCTS = programs(minijax)
-GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("jaxpr_*.txt"))
+GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("jaxpr_*.txt"))[::4]
 
 
 def roles(segments: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -57,29 +55,21 @@ def nested(x):
 JAX_PROGRAMS = {
     "scan": (scanned, np.ones(4, np.float32)),
     "nested": (nested, np.float32(1)),
-    "conv": (
-        lambda x: jax.lax.conv_general_dilated(x, x, (1, 1), "SAME"),
-        np.ones((2, 2, 3, 3), np.float32),
-    ),
-    "gather": (lambda x: x[np.array([1, 2])], np.ones(4, np.float32)),
-    "custom_jvp": (jax.nn.relu, np.float32(1)),
     "complex": (lambda x: x * (1 + 2j) + np.complex64(np.inf), np.complex64(1)),
-    "sort": (lambda x: jax.lax.sort((x, -x), num_keys=1), np.ones(4, np.float32)),
-    "many": (lambda x: sum(x * i for i in range(300)), np.float32(1)),
 }
 
 
 @pytest.mark.parametrize("style", ["jax", "tutorial"])
-@pytest.mark.parametrize("width", [40, 80, 200])
 @pytest.mark.parametrize("name", [*JAX_PROGRAMS, "ours"])
-def test_the_lexer_gives_the_printers_roles(name: str, width: int, style: str):
+def test_the_lexer_gives_the_printers_roles(name: str, style: str):
     if name == "ours":
         gradient = minijax.grad(lambda x, y: f(x, y).sum())
         closed = minijax.make_jaxpr(gradient)(jnp.ones((2, 3)), jnp.ones((3, 4)))
     else:
         fun, arg = JAX_PROGRAMS[name]
         closed = convert(jax.make_jaxpr(fun)(arg))
-    assert_same_roles(closed, width, style=style, source_info=True)
+    for width in (40, 200):
+        assert_same_roles(closed, width, style=style, source_info=True)
 
 
 def assert_same_roles(closed: ClosedJaxpr, width: int, **options: Any) -> None:
@@ -99,24 +89,17 @@ def test_golden_jaxprs(path: Path):
     assert "".join(piece for _, piece in pieces) == text
     closed = parse_jaxpr(text)
     assert str(closed) == text.rstrip("\n")
-    for width in (1, 40, 80, 10**6):
+    for width in (1, 80):
         assert_same_roles(closed, width)
 
 
-@pytest.mark.parametrize("style", ["jax", "tutorial"])
 @pytest.mark.parametrize("name", CONSTRUCTS)
-def test_every_construct(name: str, style: str):
+def test_every_construct(name: str):
     function, args = CONSTRUCTS[name]
     closed = minijax.make_jaxpr(function)(*args)
-    for width in (1, 80, 10**6):
-        assert_same_roles(closed, width, style=style)
-        assert_same_roles(closed, width, style=style, source_info=True, name_stack=True)
-
-
-def test_many_primitives_and_parameters():
-    """The programs that the printer is tried on, traced by JAX."""
-    for function, args in PROGRAMS.values():
-        assert_same_roles(convert(jax.make_jaxpr(function)(*args)), 80)
+    for width in (1, 80):
+        assert_same_roles(closed, width)
+        assert_same_roles(closed, width, style="tutorial", source_info=True, name_stack=True)
 
 
 @given(st.text(st.sampled_from("{}[]()=:;,. \nabin_let 3.0lambda#<>-jaxpr"), max_size=80))
@@ -184,13 +167,6 @@ def test_code_of_kernels():
 def test_no_text_breaks_the_lexers_of_code(text: str, language: str):
     pieces = "".join(piece for _, piece in highlight(text, language))
     assert pieces == text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
-
-
-def test_the_entry_points():
-    """As ``pygmentize -l jaxpr`` finds them: through the installed package's entry points."""
-    assert isinstance(get_lexer_by_name("jaxpr"), JaxprLexer)
-    assert isinstance(get_lexer_by_name("stablehlo"), StableHLOLexer)
-    assert isinstance(get_lexer_by_name("hlo"), StableHLOLexer)
 
 
 def test_pygmentize(tmp_path: Path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import threading
 import weakref
 
@@ -21,7 +20,6 @@ from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ir.typecheck import typecheck_jaxpr
 from minijax.repl import batch
 from minijax.tools.documents.document import plain
-from minijax.tools.session.result import NOTHING
 from minijax.tools.session.session import Session
 from minijax.tools.usage import UsageError
 
@@ -262,39 +260,21 @@ def nested(session: Session, kinds: tuple[str, ...]) -> None:
     assert stack_depth() == 0 and not session.levels
 
 
-@pytest.mark.parametrize("outermost", ["jvp", "vmap", "jaxpr", "grad", "linearize", "vjp"])
-def test_all_orders_of_three(session, outermost):
-    for two in itertools.permutations(
-        [kind for kind in ("jvp", "vmap", "jaxpr", "grad", "linearize") if kind != outermost], 2
-    ):
-        nested(session, (outermost, *two))
-
-
-@pytest.mark.parametrize("kinds", [("jit", "grad", "vmap"), ("jvp", "jit", "vmap"), ("grad", "checkpoint", "jit")])
-def test_compiled_levels_among_others(session, kinds):
-    nested(session, kinds)
-
-
 @pytest.mark.parametrize(
     "kinds",
     [
         ("jvp", "jvp", "jvp", "jvp"),
-        ("grad", "grad", "grad", "grad"),
+        ("jit", "grad", "vmap"),
+        ("linearize", "vmap", "jvp"),
+        ("vmap", "grad", "jaxpr"),
+        ("jvp", "linearize", "grad"),
+        ("grad", "checkpoint", "jit"),
         ("vmap", "jaxpr", "vjp", "vmap", "linearize", "jvp"),
         ("jaxpr", "jaxpr", "grad", "vmap", "jaxpr"),
     ],
 )
-def test_four_levels_and_more(session, kinds):
+def test_levels_in_any_order(session, kinds):
     nested(session, kinds)
-
-
-def test_derivatives_of_sin_by_four_levels(session):
-    with minijax.enable_x64(True):
-        run(session, "%push jvp x=3.0", "%push jvp x=x", "%push jvp x=x", "%push jvp x=x", "y = sin(x)")
-        assert session.prompt_label() == "jvp:4"
-        found = [run(session, "%pop")] + [run(session, "%pop _[1]") for _ in range(3)]
-        assert float(found[-1].value[0]) == pytest.approx(0.9899924966004454, abs=1e-15)
-        assert float(found[-1].value[1]) == pytest.approx(0.1411200080598672, abs=1e-15)
 
 
 # --- names
@@ -313,16 +293,6 @@ def test_names_that_were_covered_come_back_and_others_hold_what_they_are_worth(s
     assert "new, y  now the primal" in shown
     assert "x  what it was before %push" in shown and "now with the primal inside" in shown
     assert not isinstance(names["__"], Tracer)
-
-
-def test_a_name_assigned_anew_inside_keeps_what_was_assigned(session):
-    run(session, "x = 1; y = 2", "%push jvp x=3. y=4.", "x = 'assigned'; y = y * 2.", "%pop y")
-    assert session.namespace["x"] == "assigned" and session.namespace["y"] == 2
-
-
-def test_a_batched_name_is_its_array_with_the_axis_in_front(session):
-    run(session, "%push vmap r=jnp.arange(6.).reshape(2, 3) --axis 1", "s = r * 2.", "%pop s.sum()")
-    same(session.namespace["s"], jnp.arange(6.0).reshape(2, 3).T * 2.0)
 
 
 def test_variables_of_a_closed_jaxpr_go_with_it(session):
@@ -349,11 +319,6 @@ def test_containers_that_cannot_be_made_anew_do_not_stop_a_pop(session):
     done = run(session, "%pop x * 2")
     assert list(done.value) == [2.0, 4.0] and not session.levels
     assert list(session.namespace["many"][0]) == [1.0, 2.0] and type(session.namespace["two"]).__name__ == "Two"
-
-
-def test_pop_says_of_what_type_it_was_given_something(session):
-    error = session.run_line("%push jvp x=3.").error or session.run_line("%pop lambda: x").error
-    assert isinstance(error, UsageError) and "a way out of jvp:1, and this is of type function" in str(error)
 
 
 def test_pop_alone_takes_what_was_last_assigned_or_shown(session):
@@ -399,19 +364,12 @@ STACK = (
 BAD_LINES = (
     "1 / 0",
     "float(z)",
-    "grad(lambda a: [][0])(x)",
     "jit(lambda a: a.oops)(v)",
-    "vmap(lambda a: a + jnp.ones(7))(jnp.ones((2, 3)))",
     "raise KeyboardInterrupt",
     "make_jaxpr(lambda a: (_ for _ in ()).throw(KeyboardInterrupt))(1.)",
-    "def (",
-    "%grad nonsense(",
     "%jaxpr [][0]",
     "%push jvp q=[][0]",
-    "%push vmap q=1.",
     "%pop undefined",
-    "%pop 'text'",
-    "%nonsense",
     "lax.psum(v, 'j')",
 )
 
@@ -455,25 +413,6 @@ def test_a_transformation_that_fails_after_closing_opens_the_level_again(session
     run(session, "%pop --all")
 
 
-def test_a_level_that_cannot_be_opened_leaves_nothing(session):
-    run(session, "a = 1")
-    for line in (
-        "%push grad a=3",
-        "%push jvp x=1. dx=[1., 2.]",
-        "%push vmap x=[1.] y=[1., 2.]",
-        "%push jvp x=(1., 2.) dx=1.",
-    ):
-        assert session.run_line(line).error is not None, line
-        assert stack_depth() == 0 and not session.levels
-    assert session.namespace["a"] == 1 and "x" not in session.namespace
-
-
-def test_values_only_where_something_runs(session):
-    for line in ("%push jvp x=f32[3]", "%push jit x=f32[]", "%push vmap x=f32[3]"):
-        error = session.run_line(line).error
-        assert isinstance(error, UsageError) and "needs a value for x" in str(error)
-
-
 def test_commands_under_levels(session):
     run(session, "def f(x): return sin(x) * x", "%push jvp x=3.", "%push jaxpr z=f32[]")
     program = text(run(session, "%jaxpr f(z)"))
@@ -506,26 +445,8 @@ def test_levels_belong_to_their_thread(session):
     assert float(run(session, "%pop x * 2.").value[1]) == 2.0
 
 
-def test_the_interpreters_taken_away_from_under_a_session(session):
-    run(session, "%push jvp x=3.", "from minijax.core.trace import reset_stack", "reset_stack()")
-    assert session.run_line("1 / 0").error is not None
-    assert not session.levels and session.prompt_label() == ""
-
-
 # --- what is shown
 # -----------------------------------------------------------------------------------------------------
-
-
-def test_the_mock_session(session):
-    run(session, "%push jvp x=3. dx=1.")
-    outcome = run(session, "y = sin(x)")
-    assert plain(outcome.shown) == "JVPTracer<jvp:1>(primal=0.14112, tangent=-0.9899925)" and outcome.value is NOTHING
-    assert session.prompt_label() == "jvp:1"
-    run(session, "%push jaxpr z=f32[3]")
-    assert session.prompt_label() == "jaxpr:2"
-    value = run(session, "%pop z * y").value
-    assert [eqn.primitive.name for eqn in value.eqns] == ["convert_element_type", "mul"]
-    assert plain(run(session, "y;").shown) == "" and plain(run(session, "w = y * 2.;").shown) == ""
 
 
 def test_tracers_are_shown_level_by_level_with_both_shapes(session):
@@ -542,8 +463,7 @@ def test_tracers_are_shown_level_by_level_with_both_shapes(session):
     assert "eval ▸ vmap:1 ▸ jvp:2 ▸ linearize:3" in text(run(session, "%stack"))
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_every_width(session, width):
+def test_forty_columns(session):
     run(session, *STACK)
     for line in (
         "%stack",
@@ -555,11 +475,9 @@ def test_every_width(session, width):
         "%push linearize longer_name=3. other=2.",
         "%pop --all",
     ):
-        shown = plain(run(session, line).shown, width).split("\n")
+        shown = plain(run(session, line).shown, 40).split("\n")
         too_long = [
-            each
-            for each in shown
-            if len(each) > width and " " in each.strip() and "let" not in each and "#" not in each
+            each for each in shown if len(each) > 40 and " " in each.strip() and "let" not in each and "#" not in each
         ]
         assert not too_long
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +22,6 @@ from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import plain
 from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording import frames, lives, naming, values
-from minijax.tools.recording import full as recorder_full
 from minijax.tools.recording import summary as recorder_summary
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.lives import Lives
@@ -119,23 +116,6 @@ def loss(x):
     assert ran == ["missing"]
 
 
-def test_physical_types_have_the_axes_of_all_levels():
-    outer = minijax.vmap(minijax.vmap(lambda x: jnp.sin(x) + jnp.sum(x)))
-    recording = watched(lambda: outer(jnp.ones((2, 3, 4))), "full")
-    (x,) = [life.tracer for life in recording.lives if life.name == "x"]
-    assert (x.level, x.type, x.physical) == ("vmap:2", "f32[4]", "f32[2,3,4]")
-    assert dict(x.fields) == {"batched": "f32[3,4]", "axis": "0"}
-
-
-def test_why_an_interpreter_was_chosen():
-    recording = watched(lambda: minijax.grad(f)(3.0), "full")
-    first = binds(recording)[0]
-    assert (first.forced_by, first.forced) == (0, "argument 0 (x) is a linearize:1 tracer")
-    _, difference = (bind for bind in binds(recording) if bind.primitive == "sub" and bind.level == "linearize:1")
-    assert difference.forced_by == 0 and "linearize:1 tangent" in difference.forced
-    assert binds(recording)[1].forced_by == -1
-
-
 def test_sources_hold_the_users_lines_and_the_rules():
     recording = watched(lambda: minijax.grad(f)(3.0), "full")
     bind = binds(recording)[0]
@@ -156,12 +136,6 @@ def test_the_parts_of_a_place(file: str, function: str):
     assert place_parts(f"{file}:12 ({function})") == (file, 12, function)
     assert place_parts(f"{file}:12") == (file, 12, "")
     assert place_parts("<unknown>") == place_parts("") == place_parts("f (1)") == ("", 0, "")
-
-
-def test_what_came_out_of_compiled_code_is_shown():
-    recording = watched(lambda: minijax.jit(lambda x: x * 2.0)(jnp.arange(3.0)), "full")
-    call = next(bind for bind in binds(recording) if bind.primitive == "jit")
-    assert call.out == "[0.0, 2.0, 4.0]" and call.types == ("f32[3]",) and not call.cached
 
 
 def test_looking_at_a_result_takes_nothing_from_the_device():
@@ -313,19 +287,6 @@ def test_an_error_is_kept_where_it_happened_and_where_it_passed():
     assert all(bind.end <= recording.events for bind in binds(recording))
 
 
-def test_an_error_outside_of_operations_is_kept_where_its_interpreter_ended():
-    def bad(x):
-        return jnp.sin(x) / [][0]
-
-    recorder = Recorder("full")
-    with pytest.raises(IndexError), recorder:
-        minijax.vmap(minijax.grad(bad))(jnp.ones(2))
-    inner, outer = recorder.recording.errors
-    assert (inner.where, outer.where) == ("bad in linearize:2", "the recorded call")
-    (scope,) = [n for _, n in recorder.recording.walk() if isinstance(n, ScopeRecord) and inner in n.children]
-    assert scope.stack == ("eval", "vmap:1", "linearize:2")
-
-
 def test_an_error_that_the_program_catches_ends_nothing():
     def tries(x):
         try:
@@ -367,16 +328,9 @@ def test_a_recorder_that_fails_says_that_it_is_not_complete(monkeypatch: pytest.
 # ------------------------------------------------------------------------------------------------------
 
 
-def test_it_stops_at_so_many_characters_too(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(recorder_full, "MOST_CHARACTERS", 1500)
-    recording = watched(lambda: minijax.make_jaxpr(chain)(1.0), "full")
-    assert recording.truncated and 5 < len(binds(recording)) < 20
-    assert recording.bind_count == 302 and sum(1 for _ in recording.walk()) < 60
-
-
 def test_nesting_is_right_when_recording_stops_inside(monkeypatch: pytest.MonkeyPatch):
     """Operations that begin after the bound, inside of ones that began before it, do not close those."""
-    for most in range(1, 40):
+    for most in (1, 2, 3, 5, 8, 13, 21, 34):
         monkeypatch.setattr(recorder_summary, "MOST_EVENTS", most)
         recording = watched(lambda: minijax.vmap(minijax.grad(minijax.grad(jnp.sin)))(jnp.ones(2)), "full")
         assert recording.truncated
@@ -394,42 +348,6 @@ def test_calls_of_many_arguments_are_cut():
     call = next(bind for bind in binds(recording) if bind.primitive == "jit")
     assert call.args[-1] == "... 260 more" and len(call.operands) == 40
     assert call.out.endswith("... 296 more")
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the memory of the process from /proc")
-def test_what_comes_past_the_bound_takes_no_memory(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(recorder_summary, "MOST_EVENTS", 100_000)
-
-    def spin(x):
-        for _ in range(112_000):
-            lax.neg(x)
-        return x
-
-    before = resident_bytes()
-    recording = watched(lambda: minijax.jvp(spin, (1.0,), (1.0,)), "full")
-    grown = resident_bytes() - before
-    assert recording.events > 1_000_000 and recording.truncated
-    assert recording.bind_count > 300_000
-    assert sum(1 for _ in recording.walk()) < 50_000
-    assert grown < 300e6, f"{grown / 1e6:.0f} MB"
-
-
-def test_the_time_of_recording_a_tree_is_taken_off_the_phases():
-    """Tracing takes many times as long while a tree is recorded; what its phase says takes little longer than else."""
-    call = minijax.make_jaxpr(minijax.jit(chain))
-
-    def traced(level: str) -> float:
-        recorder = Recorder(level, retrace=True)
-        with recorder:
-            call(1.0)
-        return next(phase.seconds for phase in recorder.recording.phases if phase.phase == "trace")
-
-    summary, full = (min(traced(level) for _ in range(7)) for level in ("summary", "full"))
-    assert full < 4 * summary
 
 
 def test_many_long_jaxprs_are_kept_as_text(monkeypatch: pytest.MonkeyPatch):

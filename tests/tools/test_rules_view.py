@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from minijax.extend.rules import rule_matrix
 from minijax.repl import batch
 from minijax.tools.documents.document import plain
 from minijax.tools.documents.html import to_html
-from minijax.tools.explain import check, rules
+from minijax.tools.explain import rules
 from minijax.tools.session.session import Session
 from tests.extend.examples import ours
 
@@ -43,7 +42,7 @@ def shown(session: Session, command: str, width: int = 80) -> str:
     return plain(session.run_line(command).shown, width)
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("width", [40, 200])
 def test_the_matrix_fits_the_page_and_says_what_the_tables_say(session: Session, width: int) -> None:
     text = shown(session, "%rules", width)
     assert max(map(len, text.split("\n"))) <= width
@@ -94,17 +93,11 @@ def test_of_two_primitives_of_a_name_the_last_one_counts(author: Session) -> Non
 
 @pytest.mark.parametrize(
     ("text", "name"),
-    [("sin", "sin"), ("sin_p", "sin"), ("scatter-add", "scatter-add"), ("cube_p", "cube"), ("ps[0]", "cube")],
+    [("scatter-add", "scatter-add"), ("sin_p", "sin"), ("ps[0]", "cube")],
 )
 def test_a_primitive_is_found_by_name_and_by_value(author: Session, text: str, name: str) -> None:
     author.run_line("ps = [cube_p]")
     assert rules.primitive_named(author, "rules", text).name == name
-
-
-def test_rules_of_every_primitive_can_be_shown() -> None:
-    for primitive in ours():
-        text = plain(rules.one(primitive))
-        assert primitive.name in text and "● evaluate" in text
 
 
 def test_a_wrong_rule_is_shown_at_the_smallest_operands(author: Session) -> None:
@@ -179,54 +172,3 @@ def test_the_rule_of_a_custom_function_is_checked_by_the_function(session: Sessi
         text = plain(outcome.shown, 120)
         assert "<minijax-" in text and ("suspect <lambda> at <minijax-" in text) == bool(set(wrong) - {"value of fwd"})
         assert len(outcome.value.outcomes) >= 6 and not outcome.value.skipped
-
-
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_a_report_fits_the_page(session: Session, width: int) -> None:
-    text = shown(session, "%check sin(f32[3])", width)
-    assert max(map(len, text.split("\n"))) <= max(width, 44) and "✓ second order" in text
-    assert "– transpose" in text and "not linear" in text
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "shapes", "params"),
-    [
-        ("mul(2.0, f32[3])", "mul", [(), (3,)], {}),
-        ("mul 2.0, f32[3]", "mul", [(), (3,)], {}),
-        ("lax.mul_p(2.0, 3.0)", "mul", [(), ()], {}),
-        ("reduce_sum(f32[2,3], axes=(0,))", "reduce_sum", [(2, 3)], {"axes": (0,)}),
-        ("sin (f32[])", "sin", [()], {}),
-    ],
-)
-def test_calls_are_read(session: Session, text: str, name: str, shapes, params) -> None:
-    session.run_line("import minijax.ops.elementwise as ops")
-    if text.startswith("lax."):
-        text = text.replace("lax.", "ops.")
-    primitive, values, found = check.call(session, text)
-    assert (primitive.name, [np.shape(x) for x in values], found) == (name, shapes, params)
-    assert all(np.asarray(x).dtype == np.float32 for x in values)
-
-
-def test_most_primitives_have_operands_of_their_own() -> None:
-    without = {p.name for p in ours() if check.example(p) is None}
-    # they need a named axis, devices, a reference, or functions of the user's
-    assert without <= {
-        "all_gather", "all_to_all", "axis_index", "pbroadcast", "pmax", "pmin", "ppermute", "psum",
-        "reduce_scatter", "custom_jvp_call", "custom_vjp_call", "custom_lin", "custom_linear_solve", "remat2",
-        "debug_callback", "debug_print", "io_callback", "pure_callback", "empty2", "polygamma", "reduce_xor", "stack",
-        "tile", "unstack", "scatter-sub", "addupdate", "free_ref", "freeze", "get",
-        "swap", "check", "call", "closed_call", "psum_invariant", "pvary", "shard_map", "sharding_constraint",
-        "all_gather_invariant", "reshard", "all_gather_reduced", "preduced", "reduced_vary_cast_p", "unreduced_psum",
-        "unreduced_reduce_scatter", "vary_unreduced_cast_p",
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("dtype", ["float32", "complex64", "int32", "bool", "bfloat16"])
-def test_operands_of_a_type_are_ordinary_and_differ(dtype: str) -> None:
-    from minijax import numpy as jnp
-    from minijax.core.avals import ShapedArray
-
-    aval = ShapedArray((2, 4), np.dtype(jnp.dtype(dtype)))
-    values = check.random_values(aval, 0)
-    assert values.shape == (2, 4) and values.dtype == aval.dtype and len(np.unique(values)) > 1
-    assert (values == check.random_values(aval, 0)).all()

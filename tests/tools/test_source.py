@@ -39,12 +39,6 @@ def test_status(text: str, status: str) -> None:
     assert source.status(text) == status
 
 
-def test_no_warning_escapes_while_typing(recwarn: pytest.WarningsRecorder) -> None:
-    source.status("x is 1")
-    source.status("'\\d'")
-    assert not recwarn.list
-
-
 def test_inputs_of_a_file() -> None:
     text = '''\
 import math
@@ -99,16 +93,6 @@ def test_indentation_of_the_next_line() -> None:
     assert source.next_indent("if x:\n    for y in x:\n        break") == "    "
     assert source.next_indent("def f(x):\n    return (x,") == "    "
     assert source.next_indent("def f(x):\n    returned = x") == "    "
-
-
-def test_few_sources_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    import linecache
-
-    monkeypatch.setattr(source, "MOST_REGISTERED", 3)
-    monkeypatch.setattr(source, "_registered", {})
-    for i in (0, 1, 2, 0, 3, 4):  # another session of the process registers 0 again
-        source.register(f"<bounded-{i}>", "x")
-    assert [f"<bounded-{i}>" in linecache.cache for i in range(5)] == [True, False, False, True, True]
 
 
 PARAMS = (
@@ -193,11 +177,6 @@ def test_what_is_nested_too_deeply_is_left_to_running_it() -> None:
 def test_questions(asked: str, command: str) -> None:
     assert source.as_command(asked) == command
     assert source.is_command(asked) == (asked != command)
-
-
-def test_questions_in_a_file() -> None:
-    text = "x = '''\nf?\n'''\nf?\n?\ny = 2\n"
-    assert list(source.inputs(text)) == ["x = '''\nf?\n'''", "f?", "?", "y = 2"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,9 +18,9 @@ from minijax.tools.commands import find
 from minijax.tools.commands.step import start
 from minijax.tools.documents.document import MARK, Text, document, plain
 from minijax.tools.pages.widget import payload
-from minijax.tools.programs.links import Equation, LinkedPrograms, Pane, linked_programs
+from minijax.tools.programs.links import linked_programs
 from minijax.tools.recording import panels, storage, summary
-from minijax.tools.recording.cursor import ENTER, EVENT, LEAVE, Cursor
+from minijax.tools.recording.cursor import ENTER, LEAVE, Cursor
 from minijax.tools.recording.log import log_document
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.recorder import Recorder
@@ -31,12 +30,8 @@ from minijax.tools.recording.records import (
     ErrorRecord,
     Recording,
     ScopeRecord,
-    SourceRecord,
-    place_parts,
 )
-from minijax.tools.recording.repeats import repeats_of, runs_of
-from minijax.tools.recording.timeline import Timeline
-from minijax.tools.recording.variables import with_names
+from minijax.tools.recording.repeats import repeats_of
 from minijax.tools.session.result import NOTHING, Step
 from minijax.tools.session.session import Session
 from minijax.tools.stepper import panes as stepping
@@ -102,14 +97,6 @@ def test_the_tree_tells_what_has_happened_and_no_more(gradient: Recording):
     assert shown[0] == " begin  grad(slope)(3.0)" and shown[-1] == " end"
     before = lines(stepping.tree_lines(at(gradient, ENTER, "sin", "eval"), 100, 100))
     assert before[here].split() == "▶ eval primal = sin(3.0)".split()
-
-
-def test_at_the_end_the_tree_is_the_log(gradient: Recording):
-    cursor = Cursor(gradient)
-    cursor.last()
-    rows = tree_rows(cursor, 1000, 1000)
-    own = [position for position in rows.positions if cursor.moments[position].kind in (ENTER, EVENT)]
-    assert [cursor.moments[position].node for position in own] == [node for _, node in gradient.walk()]
 
 
 def test_a_window_of_the_tree_is_a_part_of_the_whole(mapped: Recording):
@@ -217,30 +204,6 @@ def test_jaxprs_have_the_users_names_if_asked_for() -> None:
     assert "h:f32[] = sin a" in plain(stepping.program_pane(stepper.cursor), 100)
 
 
-def test_a_letter_that_is_a_name_of_the_users_is_told_apart() -> None:
-    text = "c:f32[] d:i32[2] = add[axes=(a, b) shape=[a]] a b nan [1.0, a]"
-    shown = "a:f32[] d:i32[2] = add[axes=(a, b) shape=[a]] b.1 b nan [1.0, a]"
-    assert with_names(text, "add", {"c": "a", "a": "b.1"}) == shown
-    assert with_names("c:f32[] = mul a b", "mul", {"c": "b"}) == "b:f32[] = mul a b'"
-    assert with_names("no equation", "mul", {"no": "yes"}) == "no equation"
-
-
-@pytest.mark.parametrize(
-    ("keys", "runs"),
-    [
-        ("", []),
-        ("aab", []),
-        ("aaab", [(0, 1, 3)]),
-        ("xababababy", [(1, 2, 4)]),
-        ("aaaaaabc", [(0, 1, 6)]),
-        ("abbbcabbbcabbbcd", [(0, 5, 3)]),
-        ("abcdbbb", [(4, 1, 3)]),
-    ],
-)
-def test_runs_of_equal_steps(keys: str, runs: list[tuple[int, int, int]]) -> None:
-    assert runs_of([ord(each) for each in keys]) == runs
-
-
 def test_what_lies_deep_is_folded_but_around_the_cursor(mapped: Recording):
     cursor = Cursor(mapped)
     folded = lines(stepping.tree_lines(cursor, 100, 100, fold=1))
@@ -254,28 +217,6 @@ def test_what_lies_deep_is_folded_but_around_the_cursor(mapped: Recording):
     cursor.go(1)
     cursor.over()
     assert tree_rows(cursor, 100, 100, 1).positions[tree_rows(cursor, 100, 100, 1).current] == cursor.position
-
-
-def test_a_window_costs_what_it_shows(monkeypatch: pytest.MonkeyPatch):
-    def long(x):
-        for i in range(3000):
-            x = (jnp.sin, jnp.cos)[i * i // 7 % 2](x)  # not the same steps again
-        return x
-
-    recording = recorded(lambda: minijax.jvp(long, (1.0,), (1.0,)))
-    cursor = Cursor(recording)
-    assert len(cursor.moments) > 20_000
-    cursor.go(len(cursor.moments) // 2)
-    tree_rows(cursor, 20, 20)  # equal steps are looked for once
-    made: list[int] = []
-    node = Timeline.node
-    monkeypatch.setattr(Timeline, "node", lambda self, index: made.append(index) or node(self, index))
-    for _ in range(20):
-        tree_rows(cursor, 20, 20)
-    assert 20 * 41 < len(made) < 20 * 500
-    assert len(tree_rows(cursor, 20, 20).lines) == 41
-    for pane in stepping.PANES.values():
-        assert len(lines(pane(cursor))) < 500
 
 
 # --- the panes --------------------------------------------------------------------------------------------------
@@ -306,14 +247,6 @@ def test_the_stack_unwraps_every_live_tracer(mapped: Recording):
     assert any(each.startswith("    x ") and "primal" in each for each in shown), text
     used = [each for each in shown if each.startswith("  • ")]
     assert len(used) == 1 and "primal" in used[0]
-
-
-def test_tracers_come_and_go(gradient: Recording):
-    cursor = Cursor(gradient)
-    counts = []
-    while cursor.into():
-        counts.append(sum(map(len, cursor.state().tracers[1:])))
-    assert max(counts) >= 4 and counts[0] <= 1 and counts[-1] == 0
 
 
 def test_the_jaxpr_grows_by_the_equations_recorded(gradient: Recording):
@@ -368,17 +301,6 @@ def test_where_no_operation_is_under_way_the_rule_of_the_backward_pass_is_shown(
     assert plain(stepping.rule_pane(cursor), 200).startswith("the last operation\nscan processed by eval")
 
 
-def test_a_rule_ends_where_its_function_ends():
-    text = "@deco\ndef f(\n    x,\n):\n    return x\n\n\n# more\ndef g(x):\n    return x"
-    recording = Recording("full", sources=(SourceRecord("a.py", 5, text),))
-    rule = stepping.RuleRecord(0, "jvp", "sin", "f", "a.py", 5)
-    found = stepping.rule_source(recording, rule)
-    assert found is not None and found.text == "@deco\ndef f(\n    x,\n):\n    return x"
-    last = stepping.rule_source(recording, stepping.RuleRecord(0, "jvp", "sin", "g", "a.py", 13))
-    assert last is not None and last.text == "def g(x):\n    return x"
-    assert stepping.rule_source(recording, stepping.RuleRecord(0, "jvp", "sin", "h", "", 0)) is None
-
-
 def test_the_status_names_the_moment(gradient: Recording):
     cursor = Cursor(gradient)
     assert lines(stepping.status(cursor)) == [f"0/{len(cursor.moments) - 1}  the beginning"]
@@ -427,19 +349,6 @@ def test_an_exception_that_was_caught_ended_nothing():
     stepping.to_failure(cursor)
     assert cursor.moment.kind == "end" and "ValueError" not in plain(stepping.status(cursor))
     assert cursor.to_error(backwards=True)
-
-
-def test_a_cached_trace_says_so_and_can_be_made_anew():
-    jitted = minijax.jit(slope)
-    jitted(3.0)
-    again = recorded(lambda: jitted(3.0))
-    cursor = at(again, ENTER, "jit", "eval")
-    shown = plain(stepping.rule_pane(cursor), 200)
-    assert "the trace of slope came from a cache: no Python of it ran" in shown and "--retrace" in shown
-    assert not any(isinstance(node, ScopeRecord) for _, node in again.walk())
-    anew = recorded(lambda: jitted(3.0), retrace=True)
-    names = [node.primitive for _, node in anew.walk() if isinstance(node, BindRecord)]
-    assert names[:3] == ["sin", "mul", "sub"]
 
 
 def test_where_to_begin(gradient: Recording):
@@ -507,13 +416,6 @@ def test_a_moment_and_a_line_mark_the_same_equation_in_every_program():
     assert "no equation" in "".join(text for _, text in stepping_programs.selection_line(programs, nothing))
 
 
-def test_programs_are_kept_with_the_recording():
-    recording = recorded(lambda: minijax.jit(lambda x: jnp.cos(x) * 3.0)(jnp.ones(3)))
-    programs = stepping_programs.recorded_programs(recording)
-    assert programs is not None and [each.primitive for each in programs.equations] == ["cos", "mul"]
-    assert stepping_programs.recorded_programs(recorded(lambda: slope(1.0))) is None
-
-
 # --- the commands -----------------------------------------------------------------------------------------------
 
 
@@ -533,15 +435,6 @@ def test_step_opens_where_it_is_asked_to(session: Session):
     assert again.step is not None and again.step.recording is session.recordings[-1] and again.value is NOTHING
     inside = session.run_line("%step grad(f)(3.0) --into f").step
     assert inside is not None and inside.position == 1
-
-
-def test_an_exception_is_stepped_from_and_told(session: Session):
-    session.run_line("def bad(x): return jnp.sin(x).nothing")
-    outcome = session.run_line("%step grad(bad)(3.0)")
-    assert isinstance(outcome.error, AttributeError) and outcome.step is not None and outcome.step.position > 3
-    shown = plain(outcome.shown)
-    assert "  sin(x) = 0.14112" in shown and "AttributeError" in shown and "in bad" in shown
-    assert session.run_line("1 + 1").value == 2
 
 
 def test_a_line_that_failed_is_run_again_and_stepped_from_its_exception(session: Session):
@@ -611,50 +504,27 @@ def test_a_recording_that_stopped_says_so_where_it_ends(monkeypatch: pytest.Monk
         assert f"{each.events - 25} of {each.events} events were only counted" in plain(panels.summary(each))
 
 
-@pytest.mark.parametrize("command", ["step", "log"])
-def test_an_interrupted_call_leaves_what_was_recorded(session: Session, command: str):
+def test_an_interrupted_call_leaves_what_was_recorded(session: Session):
     """An interrupt comes between two lines of the user's, as Python handles signals; nothing stays on the stack."""
     session.namespace["signal"] = signal
     body = ("for i in range(10): x = jnp.sin(x)", "signal.raise_signal(signal.SIGINT)", "return x")
     session.run_line("\n  ".join(("def forever(x):", *body)))
-    outcome = session.run_line(f"%{command} grad(forever)(1.0)")
+    outcome = session.run_line("%step grad(forever)(1.0)")
     assert isinstance(outcome.error, KeyboardInterrupt) and len(state.stack) == 1
     recording = outcome.recording
     assert recording is not None and session.recording is recording
     assert sum(getattr(node, "primitive", "") == "sin" for _, node in recording.walk()) >= 10
     shown = plain(outcome.shown)
     assert "  x = sin(x) ×10  + " in shown and "interrupted at <minijax-2>:3" in shown
-    if command == "step":
-        assert outcome.step is not None
-        where = Cursor(*place(outcome.step)).moment.node
-        assert isinstance(where, ErrorRecord) and where.type == "KeyboardInterrupt"
+    assert outcome.step is not None
+    where = Cursor(*place(outcome.step)).moment.node
+    assert isinstance(where, ErrorRecord) and where.type == "KeyboardInterrupt"
 
 
 def test_without_a_recording_the_last_line_is_offered(session: Session):
     assert "as in %step grad(f)(3.0)" in plain(session.run_line("%step").shown)
     session.run_line("grad(f)(2.0)")
     assert "%step grad(f)(2.0) records that line anew" in plain(session.run_line("%step").shown)
-
-
-def test_retrace_and_programs_come_with_the_step(session: Session):
-    session.run_line("g = jit(f)")
-    session.run_line("g(3.0)")
-    step = session.run_line("%step g(3.0)").step
-    assert step is not None and step.retrace is not None and step.programs is not None
-    recording, error = step.retrace()
-    assert error is None and any(isinstance(node, ScopeRecord) for _, node in recording.walk())
-    assert [each.primitive for each in step.programs().equations] == ["sin", "mul", "sub"]
-
-
-def test_the_equations_of_a_line_are_found_soon_in_a_long_program(gradient: Recording):
-    cursor = Cursor(gradient)
-    assert cursor.to_bind("sin")
-    file, number, _ = place_parts(cursor.state().place)
-    equations = tuple(Equation(i, "sin", (), file, number) for i in range(1, 6001))
-    programs = LinkedPrograms(equations, (), *(Pane(name, name) for name in ("jaxpr", "stablehlo", "hlo")))
-    began = time.process_time()
-    assert stepping_programs.at_moment(programs, cursor).equations == frozenset(range(1, 6001))
-    assert time.process_time() - began < 0.5
 
 
 def test_a_log_has_equal_steps_in_one_line(session: Session):

@@ -31,7 +31,6 @@ from minijax.tools.recording.device_records import (
 )
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import BindRecord, JaxprRecord, Recording, RuleRecord, ScopeRecord, TracerRecord
-from minijax.tools.recording.storage_rows import KINDS, TYPES
 
 
 @functools.cache
@@ -66,23 +65,6 @@ def test_a_file_holds_everything_that_is_shown(tmp_path: Path):
     json.loads((tmp_path / "a.json").read_text(encoding="ascii"))
 
 
-def test_jaxprs_can_be_laid_out_at_any_width():
-    for mine, loaded in zip(recorded().jaxprs, through_json(recorded()).jaxprs, strict=True):
-        for style in ("jax", "tutorial"):
-            for width in (20, 40, 80, 200):
-                there, back = mine.document(style), loaded.document(style)
-                assert list(pp.segments(there, width)) == list(pp.segments(back, width))
-
-
-def test_a_loaded_jaxpr_can_be_cut():
-    (record,) = [r for r in through_json(recorded()).jaxprs if r.equations > 4 and r.depth == 1][-1:]
-    for style in ("jax", "tutorial"):
-        full, cut = str(record.document(style)), str(record.document(style, most=1))
-        assert f"... ({record.equations - 1} more equations)" in cut and "more equations)" not in full
-        assert len(cut.splitlines()) < len(full.splitlines())
-        assert cut.split()[:3] == full.split()[:3] and cut.split()[-3:] == full.split()[-3:]
-
-
 def test_a_new_file_is_its_owners_and_an_old_one_stays_as_readable_and_where_a_link_leads(tmp_path: Path):
     storage.save(Recording("full"), tmp_path / "a.json")
     assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o600
@@ -114,11 +96,6 @@ def test_an_existing_file_is_left_as_it_was_when_writing_fails(tmp_path: Path, m
     with pytest.raises(OSError, match="no room"):
         storage.save(recorded(), path)
     assert path.read_text() == "before" and len(list(tmp_path.iterdir())) == 1
-
-
-def test_a_missing_file_is_an_os_error(tmp_path: Path):
-    with pytest.raises(FileNotFoundError):
-        storage.load(tmp_path / "none.json")
 
 
 texts = st.text(max_size=8)
@@ -335,7 +312,7 @@ def test_any_change_of_a_file_is_read_or_refused():
     data = storage.to_json(recorded())
     strange = [None, True, -1, 0, 3, 10**12, 0.5, "", "x", "BindRecord", [], [0], [[0]], {}, ["t", "", "x"]]
     loaded = 0
-    for _ in range(400):
+    for _ in range(200):
         changed = copy.deepcopy(data)
         place: Any = changed
         while True:
@@ -356,9 +333,4 @@ def test_any_change_of_a_file_is_read_or_refused():
             cursor.into()
         for record in recording.jaxprs:
             str(record.document("tutorial", 2))
-    assert loaded > 20
-
-
-def test_every_field_of_every_record_can_be_stored():
-    for kind in KINDS.values():
-        assert [name for name, _ in TYPES.fields(kind)] == list(kind.__annotations__)
+    assert loaded > 10

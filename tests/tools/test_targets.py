@@ -9,11 +9,9 @@ import pytest
 
 from minijax.pytree import tree_leaves
 from minijax.repl import batch
-from minijax.tools.commands.arguments import Param, parse
 from minijax.tools.documents.document import plain
 from minijax.tools.session import targets
 from minijax.tools.session.session import Session
-from minijax.tools.usage import UsageError
 
 
 @pytest.fixture
@@ -103,11 +101,6 @@ def test_arguments_are_made_static_by_option(session: Session, static: object) -
     assert "pow a b" in staged(session, "power(x, 4)")
 
 
-def test_an_argument_that_is_not_there_cannot_be_static(session: Session) -> None:
-    with pytest.raises(UsageError, match=r"%jaxpr --static 2: .* f\(x\) has 1, counted from 0"):
-        staged(session, "f(x)", 2)
-
-
 def test_what_is_worth_a_jaxpr_is_that_jaxpr(session: Session) -> None:
     session.run_line("def make(x): return make_jaxpr(f)(x)")
     session.run_line("def calls(x): return make_jaxpr(power, static_argnums=1)(x, 3)")
@@ -118,42 +111,12 @@ def test_what_is_worth_a_jaxpr_is_that_jaxpr(session: Session) -> None:
     assert "integer_pow[y=3]" in staged(session, "calls(x)")
 
 
-def test_types_stand_for_arrays_anywhere_in_a_tree(session: Session) -> None:
-    session.run_line("def g(p, q): return p['w'] * q[0][1]")
-    assert "a:f32[3] b:f32[] c:f32[]" in staged(session, "g({'w': f32[3]}, [(f32[], f32[])])")
-
-
 @pytest.mark.parametrize("text", ['"f32[]"', "'f32[]'", '"\\"f32[]"', "'''a 'f32[]' b'''", "r'\\f32[]'"])
 def test_types_in_strings_are_text(session: Session, text: str) -> None:
     session.run_line("told = []")
     session.run_line("def g(s, x): told.append(s); return x")
     assert "a:f32[]" in staged(session, f"g({text}, f32[])  # f32[]")
     assert session.namespace["told"][-1] == eval(text)
-
-
-def test_inputs_are_named_by_argument_and_path(session: Session) -> None:
-    session.run_line("def g(p, y, *, scale): return p['w'] * y * scale")
-    target = targets.from_expression(session, "graph", "g(p, v, scale=x)")
-    assert targets.input_names(target) == ["p['b'][0]", "p['w']", "y", "scale"]
-
-
-def test_methods_of_arrays_are_functions_of_the_arrays(session: Session) -> None:
-    for text in ("v.sum()", "v.at[1].set(x)", "v.at[0].add(1.0)"):
-        assert "v" in targets.from_expression(session, "jaxpr", text).names
-
-
-def test_a_word_with_spaces_stands_in_quotes() -> None:
-    params = (Param("expr", "text", "an expression"), Param("file", "word", "a file"), Param("force", "flag", "over"))
-    args = parse("graph", params, "f(x) --file 'my \"picture\\'s\".svg' --force")
-    assert (args["file"], args["force"], args["expr"]) == ("my \"picture's\".svg", True, "f(x)")
-    assert parse("graph", params, 'f(x) --file "a b.svg"')["file"] == "a b.svg"
-    with pytest.raises(UsageError, match="quotes"):
-        parse("graph", params, "f(x) --file 'open")
-
-
-def test_an_error_of_syntax_in_a_cell_is_shown_at_its_line_and_nothing_else(session: Session) -> None:
-    shown = plain(session.run_line("%%jaxpr x=f32[3]\ny = x\nz = (y").shown)
-    assert "line 3" in shown and "ast.py" not in shown and "never closed" in shown
 
 
 @pytest.mark.parametrize("command", ["%grad f(x=3.0)", "%jvp f(x=3.0)", "%vjp f(x=3.0)", "%linearize f(x=3.0)"])

@@ -12,7 +12,6 @@ from minijax.tools.documents.theme import (
     LINE_COLOURS,
     STYLES,
     Style,
-    colour_bits,
     line_role,
     resolved,
     sgr,
@@ -65,12 +64,6 @@ def test_the_colours_of_lines_are_told_apart() -> None:
 )
 def test_which_theme(theme: str, environment: dict[str, str], expected: str) -> None:
     assert resolved(theme, environment) == expected
-
-
-def test_how_many_colours() -> None:
-    assert colour_bits({"COLORTERM": "truecolor", "TERM": "xterm"}) == 24
-    assert colour_bits({"TERM": "xterm-256color"}) == 8
-    assert colour_bits({"TERM": "xterm"}) == 4
 
 
 def test_the_codes() -> None:

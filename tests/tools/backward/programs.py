@@ -27,31 +27,11 @@ def used_twice(x):
     return c * a
 
 
-def chain(x):
-    y = jnp.exp(-x)
-    z = jnp.log(1.0 + y)
-    return z / x
-
-
 def mlp(w1, w2):
     a = X @ w1
     h = jnp.tanh(a)
     y = h @ w2
     return jnp.mean(y * y)
-
-
-def norm(v):
-    squares = v * v
-    total = jnp.sum(squares)
-    root = jnp.sqrt(total)
-    return root + total
-
-
-def softmax(v):
-    top = jnp.exp(v - 0.5)
-    bottom = jnp.sum(top)
-    p = top / bottom
-    return -jnp.log(p[0]) + p[1]
 
 
 def shapes(v):
@@ -60,12 +40,6 @@ def shapes(v):
     part = turned[1, :]
     both = jnp.concatenate([part, v])
     return jnp.sum(both * both)
-
-
-def chosen(v):
-    low = jnp.where(v > 0.1, v, 0.1)
-    big = jnp.maximum(low, v * 2.0)
-    return jnp.prod(big)
 
 
 def branches(x):
@@ -94,12 +68,8 @@ def looped(x):
 VECTOR = np.linspace(-0.6, 0.9, 6, dtype=np.float32)
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "used_twice": (used_twice, (0.7,)),
-    "chain": (chain, (1.3,)),
     "mlp": (mlp, (W1, W2)),
-    "norm": (norm, (VECTOR,)),
-    "softmax": (softmax, (VECTOR,)),
     "shapes": (shapes, (VECTOR,)),
-    "chosen": (chosen, (VECTOR,)),
     "branches": (branches, (0.4,)),
     "nested": (nested, (VECTOR,)),
     "looped": (looped, (0.4,)),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import gc
 import json
-import operator
 import random
 import re
 import zlib
@@ -13,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import minijax
 from minijax import lax
@@ -23,14 +19,13 @@ from minijax.tools.recording import chunks, repeats, storage
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.recorder import record
-from minijax.tools.recording.records import BindRecord, JaxprRecord, Recording
+from minijax.tools.recording.records import Recording
 from minijax.tools.stepper import backward, panes
 from minijax.tools.values import table
 from minijax.tools.values.moment import ELSEWHERE, Ledger, ledger
 from minijax.tools.values.table import values_pane
-from tests.tools.recorded_programs import PROGRAMS, as_text
+from tests.tools.recorded_programs import as_text
 from tests.tools.recording.made import recording_of
-from tests.tools.test_storage import trees
 
 
 def through(recording: Recording) -> Recording:
@@ -61,17 +56,17 @@ def screen(cursor: Cursor) -> str:
 
 @functools.cache
 def long() -> Recording:
-    """15,000 events of a gradient, with infinities in it."""
+    """5,000 events of a gradient, with infinities in it."""
 
     def chain(x: Any) -> Any:
-        for _ in range(500):
+        for _ in range(160):
             x = lax.mul(lax.sin(x), 0.5)
         return lax.log(x - x) * 0.0
 
     return record(minijax.grad(chain), 0.9)[1]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", ["gradient", "grad_of_vmap_of_scan", "error_inside_a_rule"])
 def test_a_file_shows_at_every_moment_what_one_shows_that_is_loaded_as_a_whole(name: str) -> None:
     recording = recording_of(name)
     loaded = through(recording)
@@ -85,26 +80,19 @@ def test_a_file_shows_at_every_moment_what_one_shows_that_is_loaded_as_a_whole(n
         assert state_of(mine) == state_of(theirs) and screen(mine) == screen(theirs)
 
 
-@settings(max_examples=40)
-@given(tree=trees, source=st.text(max_size=30), seconds=st.floats(0, 1e6))
-def test_any_recording_comes_back_equal(tree: Any, source: str, seconds: float) -> None:
-    recording = Recording("full", source, tree=tree, seconds=seconds, binds=(("eval", 3),))
-    assert through(recording) == recording
-
-
 def test_of_a_long_recording_little_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # of more records side by side a tree compares none
     monkeypatch.setattr(repeats, "MOST_SIBLINGS", 100)
     recording = storage.from_json(storage.to_json(long()))
     storage.save(recording, tmp_path / "it.rec")
     size = (tmp_path / "it.rec").stat().st_size
-    assert recording.events > 14_000 and size < 40 * recording.events
+    assert recording.events > 4_500 and size < 40 * recording.events
     cursor = Cursor(storage.load(tmp_path / "it.rec"))
     store: Any = cursor.moments.nodes
     assert (store.unpacked, store.records_made) == (1, 1)  # the recording itself
     first = screen(cursor)
     assert store.unpacked <= 10 and store.records_made < 400
-    for position in random.Random(0).sample(range(len(cursor.moments)), 40):
+    for position in random.Random(0).sample(range(len(cursor.moments)), 10):
         cursor.go(position)
         before = store.records_made
         panes.tree_lines(cursor), panes.source_pane(cursor), panes.stack_pane(cursor), panes.rule_pane(cursor)
@@ -113,64 +101,6 @@ def test_of_a_long_recording_little_is_loaded(tmp_path: Path, monkeypatch: pytes
         live = Cursor(recording, position)
         assert shown == screen(live) and state_of(cursor) == state_of(live)
     assert first == screen(Cursor(recording))
-
-
-def test_all_that_is_searched_for_is_found_in_a_file_too() -> None:
-    mine, theirs = Cursor(long()), Cursor(through(long()))
-    moves: list[Any] = [
-        lambda c: c.to_nonfinite(),
-        lambda c: c.to_error(),
-        lambda c: c.to_bind("log"),
-        lambda c: c.to_bind("mul", level="linearize"),
-        lambda c: c.to_bind(shape="[]", backwards=True),
-        lambda c: c.last(),
-        lambda c: c.search("LOG", backwards=True),
-        lambda c: c.search("linear jaxpr", backwards=True),
-        lambda c: c.first() or c.search("no such words"),
-        lambda c: c.search("-inf"),
-        lambda c: c.search("jaxpr"),
-        lambda c: c.search("multiplication  of nothing"),
-        lambda c: c.search("chain", backwards=True),
-        lambda c: c.first(),
-        lambda c: c.search("log(sub(x, x))") or c.search("log("),
-        lambda c: c.search("lax.log(x - x)"),
-        lambda c: c.search("primal of x"),
-        lambda c: c.search("x, 0.5)"),
-    ]
-    for number, move in enumerate(moves):
-        assert (move(mine), mine.position) == (move(theirs), theirs.position), number
-    assert mine.position > 1000
-
-
-def test_a_record_is_one_object_as_long_as_anybody_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "ROWS", 50)
-    monkeypatch.setattr(chunks, "TOGETHER", 50)
-    monkeypatch.setattr(chunks, "MOST_CHUNKS", 2)
-    loaded = through(long())
-    kept = [loaded.tree[0], next(iter(loaded.tree[0].children)), loaded.lives[7]]
-    numbers = list(map(id, kept))
-    walked = sum(1 for _ in loaded.walk())
-    store: Any = Cursor(loaded).moments.nodes
-    assert walked == len(store) and store.unpacked > 100 and len(store._open) == 2
-    assert [id(loaded.tree[0]), id(next(iter(loaded.tree[0].children))), id(loaded.lives[7])] == numbers
-    gc.collect()
-    assert len(store._alive) < 500
-    nodes = [node for _, node in loaded.walk() if isinstance(node, JaxprRecord)]
-    assert nodes == list(loaded.jaxprs) and all(map(operator.is_, nodes, loaded.jaxprs))
-
-
-def test_children_are_a_sequence_as_a_tuple_is() -> None:
-    mine, theirs = (
-        next(n for _, n in r.walk() if isinstance(n, BindRecord) and len(n.children) > 2)
-        for r in (recording_of("gradient"), through(recording_of("gradient")))
-    )
-    wanted, found = mine.children, theirs.children
-    assert len(found) == len(wanted) and found == wanted and hash(found) == hash(wanted)
-    assert tuple(reversed(found)) == wanted[::-1] and found[1:] == wanted[1:] and found[-1] == wanted[-1]
-    assert mine == theirs and bool(found)
-    lives = through(recording_of("gradient")).lives
-    assert lives == recording_of("gradient").lives and (*lives, 1) == lives + (1,) and ((1,) + lives)[1:] == lives
-    assert lives[:2] == recording_of("gradient").lives[:2]
 
 
 def test_a_loaded_recording_can_be_saved_again_whole_or_changed(tmp_path: Path) -> None:
@@ -185,17 +115,6 @@ def test_a_loaded_recording_can_be_saved_again_whole_or_changed(tmp_path: Path) 
     assert (tmp_path / "a.json").read_bytes().startswith(b'{"format"')
 
 
-def test_a_deep_tree_is_kept_without_recursion() -> None:
-    node: BindRecord | None = None
-    for level in range(5_000, 0, -1):
-        children = () if node is None else (node,)
-        node = BindRecord(level, 10_001 - level, "sin", "eval", 0, (), (), (), "", None, "", "", children)
-    assert node is not None
-    jaxpr = JaxprRecord(20_000, "staged", "f", 1)
-    loaded = through(Recording("full", tree=(node, jaxpr), jaxprs=(jaxpr,)))
-    assert sum(1 for _ in loaded.walk()) == 5_001 and loaded.tree[1] is loaded.jaxprs[0]
-
-
 # --- files that are not what they should be
 # --------------------------------------------------------------------------------------------------------
 
@@ -203,11 +122,11 @@ def test_a_deep_tree_is_kept_without_recursion() -> None:
 def test_what_was_cut_off_or_damaged_is_refused_when_it_is_opened(tmp_path: Path) -> None:
     data = chunks.written(recording_of("gradient"))
     path = tmp_path / "bad.rec"
-    for length in (*range(0, len(data), len(data) // 60), len(data) - 1):
+    for length in (*range(0, len(data), len(data) // 25), len(data) - 1):
         path.write_bytes(data[:length])
         with pytest.raises(ValueError, match=r"bad.rec cannot be read as a recording: "):
             storage.load(path)
-    for place in range(0, len(data), len(data) // 60):
+    for place in range(0, len(data), len(data) // 25):
         damaged = bytearray(data)
         damaged[place] ^= 4
         path.write_bytes(damaged)
@@ -284,7 +203,7 @@ def test_any_change_of_a_file_is_read_or_refused() -> None:
     data = chunks.written(recording_of("gradient"))
     strange = [None, True, -1, 0, 3, 10**12, 0.5, "", "x", "BindRecord", [], [0], [[0]], {}, {"from": 0, "steps": [0]}]
     loaded = 0
-    for _ in range(300):
+    for _ in range(150):
         parts, directory, addresses = opened(data)
         whole: Any = [json.loads(parts[i]) for i in range(len(directory["chunks"]))]
         place: Any = directory if source.random() < 0.3 else whole
@@ -309,7 +228,7 @@ def test_any_change_of_a_file_is_read_or_refused() -> None:
         except ValueError:
             continue
         loaded += 1
-    assert 20 < loaded < 280
+    assert 10 < loaded < 140
 
 
 def test_panes_of_a_very_long_recording_say_what_they_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,6 @@ from minijax.interop import from_jax
 V = [1.0, 2.0, 3.0]
 
 
-def plain(x, y, z):
-    a = x * y
-    unused = jnp.exp(z)
-    return jnp.tanh(a), unused + a.sum()
-
-
 def staged(x, y):
     both = minijax.jit(lambda a, b: (jnp.sin(a), b * 2.0))
     p, q = both(x, y)
@@ -31,12 +25,6 @@ def chosen_by_python(x, y, high=None):
     if x.sum() > 3.0 if high is None else high:
         x = x * 3.0
     return jnp.cos(x), y
-
-
-def loop_by_python(x, y):
-    for i in range(3):
-        x = jnp.sin(x) * (i + 1.0)
-    return x, y * 2.0
 
 
 def scanned(x, y, z):
@@ -56,16 +44,8 @@ def while_loop(x, y, z):
     return lax.while_loop(lambda c: c[0] > z[0], body, (x.sum(), y, z))
 
 
-def branches(x, y, z):
-    return lax.cond(x.sum() > 0.0, lambda a, b: (a + 1.0, b), lambda a, b: (b, jnp.sin(b)), y, z)
-
-
 def branches_in_jit(x, y, z):
     return minijax.jit(lambda p: lax.cond(p, lambda: jnp.sin(y), lambda: z * 2.0))(x.sum() > 0.0)
-
-
-def switched(x, y, z):
-    return lax.switch(2, [jnp.sin, jnp.cos, lambda v: v * z], y) + x
 
 
 @minijax.custom_jvp
@@ -95,30 +75,6 @@ def custom_jvp_derivative(x, y):
     return minijax.jvp(lambda x: own_jvp(x, y), (x,), (y,))
 
 
-def custom_vjp_derivative(x, y):
-    return minijax.grad(lambda x, y: own_vjp(x, y).sum(), argnums=(0, 1))(x, y)
-
-
-def gradient(w, b, x):
-    def loss(w, b):
-        h = jnp.tanh(x * w + b)
-        return jnp.sum(h * h)
-
-    return minijax.grad(loss, argnums=(0, 1))(w, b)
-
-
-def value_and_gradient_of_jit(x, y):
-    return minijax.value_and_grad(minijax.jit(lambda a: jnp.sum(jnp.sin(a) * y)))(x)
-
-
-def forward_mode(x, y):
-    return minijax.jvp(lambda v: jnp.sin(v) * v, (x,), (y,))
-
-
-def batched(x, y):
-    return minijax.vmap(lambda a, b: (a * b, jnp.exp(b)), in_axes=(0, None))(x, y)
-
-
 def gradient_per_example(x, y):
     return minijax.vmap(minijax.grad(lambda a, b: jnp.sin(a) * b), in_axes=(0, 0))(x, y)
 
@@ -135,18 +91,8 @@ def gradient_of_scan(x, y):
     return minijax.grad(loss)(x)
 
 
-def checkpointed(x, y):
-    return minijax.grad(lambda a: jnp.sum(minijax.checkpoint(lambda b: jnp.sin(jnp.cos(b)))(a * y)))(x)
-
-
 def hessian_product(x, y):
     return minijax.jvp(minijax.grad(lambda a: jnp.sum(jnp.sin(a) * a)), (x,), (y,))
-
-
-def nested_jit(x, y):
-    inner = minijax.jit(lambda a, b: (a * 2.0, b))
-    outer = minijax.jit(lambda a, b: (inner(a, b)[0], inner(b, a)[0] + 1.0))
-    return outer(x, y)
 
 
 def cached_trace(x, y):
@@ -170,49 +116,8 @@ def stopped(x, y):
     return lax.stop_gradient(x) * y
 
 
-def closed_over(x, y):
-    table = jnp.arange(3.0)
-    return x * table
-
-
-def random_numbers(x, y):
-    key = minijax.random.key(0)
-    return x + minijax.random.uniform(key, (3,))
-
-
-def while_derivative(x, y):
-    return minijax.jvp(
-        lambda a: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * y), (0, a))[1], (x,), (y,)
-    )
-
-
 def mapped_cond(x, y):
     return minijax.vmap(lambda a, b: lax.cond(a > 1.5, jnp.sin, lambda v: v * 2.0, b))(x, y)
-
-
-def second_derivative(x, y):
-    return minijax.vmap(minijax.grad(minijax.grad(lambda a: jnp.sin(a) * a)))(x), y * 2.0
-
-
-def grad_of_vmap_of_scan(x, y):
-    def step(carry, t):
-        new = jnp.tanh(carry * t)
-        return new, new
-
-    def cell(a):
-        last, _ = lax.scan(step, a, y)
-        return last
-
-    return minijax.grad(lambda xs: jnp.sum(minijax.vmap(cell)(xs)))(x)
-
-
-def clipped_gradient(x, y):
-    @minijax.custom_vjp
-    def clipped(a):
-        return a
-
-    clipped.defvjp(lambda a: (a, a > 0.0), lambda positive, ct: (jnp.where(positive, ct, jnp.zeros_like(ct)),))
-    return minijax.grad(lambda a: jnp.sum(clipped(jnp.sin(a)) * y))(x)
 
 
 @from_jax
@@ -253,40 +158,23 @@ _ARGS: dict[int, list[Any]] = {2: [V, W], 3: [V, W, [0.1, 0.2, 0.3]]}
 PROGRAMS = {
     fun.__name__: (fun, STAGED.get(fun, fun), _ARGS[fun.__code__.co_argcount - len(fun.__defaults__ or ())])
     for fun in (
-        plain,
         staged,
         chosen_by_python,
-        loop_by_python,
         scanned,
         while_loop,
-        branches,
         branches_in_jit,
-        switched,
         custom_forward,
         custom_jvp_derivative,
-        custom_vjp_derivative,
-        gradient,
-        value_and_gradient_of_jit,
-        forward_mode,
-        batched,
         gradient_per_example,
         gradient_of_scan,
-        checkpointed,
         hessian_product,
-        nested_jit,
         cached_trace,
         where_and_index,
         solved,
         stopped,
-        closed_over,
-        random_numbers,
-        while_derivative,
         mapped_cond,
         cond_in_scan,
         reference,
-        second_derivative,
-        grad_of_vmap_of_scan,
-        clipped_gradient,
         imported,
     )
 }

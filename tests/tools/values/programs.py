@@ -85,16 +85,6 @@ def while_loop(m: Any) -> Any:
     return f
 
 
-def fori_in_scan(m: Any) -> Any:
-    def f(x: Any, n: Any) -> Any:
-        def body(c: Any, a: Any) -> Any:
-            return m.lax.fori_loop(0, n, lambda i, v: v * a + i, c), c
-
-        return m.lax.scan(body, x, m.numpy.arange(3.0))
-
-    return f
-
-
 def branches(m: Any) -> Any:
     def f(i: Any, x: Any) -> Any:
         y = m.lax.cond(x[0] > 0, lambda v: m.numpy.sin(v) * 2, lambda v: v * v, x)
@@ -162,33 +152,10 @@ def checkpoint(m: Any) -> Any:
     return lambda x, w: m.numpy.sum(saving(plain(x, w), w) * x)
 
 
-def random_bits(m: Any) -> Any:
-    def f(key: Any, x: Any) -> Any:
-        a, b = m.random.split(m.random.wrap_key_data(key))
-        return m.random.normal(a, (3,)) * x + m.random.uniform(b, (3,)), m.random.bits(b)
-
-    return f
-
-
 def integers(m: Any) -> Any:
     def f(n: Any, x: Any) -> Any:
         k = n * 3 + m.numpy.int32(x[0])
         return m.numpy.where(n > 2, x * k, x), k // 2, n % 2 == 0
-
-    return f
-
-
-def complexes(m: Any) -> Any:
-    def f(x: Any) -> Any:
-        z = m.lax.complex(x, x * 2)
-        return m.numpy.abs(z * z), m.numpy.fft.fft(z).real
-
-    return f
-
-
-def linear_algebra(m: Any) -> Any:
-    def f(a: Any, b: Any) -> Any:
-        return m.numpy.cumsum(a @ a.T @ b), m.numpy.max(a, axis=0), m.lax.top_k(b, 2)
 
     return f
 
@@ -251,16 +218,12 @@ PROGRAMS = {
     "scan backwards": Replayed(scan(True), (np.float32(0.5), np.float32(1.0), X)),
     "scan in scan": Replayed(scan_in_scan, (np.float32(0.7), M)),
     "while": Replayed(while_loop, (np.float32(0.7), np.float32(20.0)), reverse=False),
-    "fori_loop in scan": Replayed(fori_in_scan, (np.float32(0.7), np.int32(2)), reverse=False),
     "cond and switch": Replayed(branches, (np.int32(1), X)),
     "cond in scan": Replayed(cond_in_scan, (np.float32(0.7), X)),
     "custom_jvp": Replayed(custom_jvp, (np.float32(0.7), np.float32(1.5))),
     "custom_vjp": Replayed(custom_vjp, (np.float32(0.7), np.float32(1.5))),
     "checkpoint": Replayed(checkpoint, (np.eye(3, dtype=np.float32) + X, np.eye(3, dtype=np.float32) - X)),
-    "random": Replayed(random_bits, (np.array([0, 7], np.uint32), X)),
     "integers": Replayed(integers, (np.int32(5), X)),
-    "complex": Replayed(complexes, (X,)),
-    "linear algebra": Replayed(linear_algebra, (M, X[:2])),
     "rematerialised": Replayed(rematerialised, (np.eye(3, dtype=np.float32) + X, np.eye(3, dtype=np.float32) - X)),
     "rules that were staged": Replayed(backward_rules, (np.float32(0.7), np.float32(1.5))),
     "while under vmap": Replayed(while_under_vmap, (X,), reverse=False),

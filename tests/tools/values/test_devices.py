@@ -125,8 +125,7 @@ def shown_there() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("check_vma", [True, False])
-@pytest.mark.parametrize("reduced", ["all", "model", "no"])
+@pytest.mark.parametrize(("check_vma", "reduced"), [(True, "all"), (True, "model"), (False, "no")])
 def test_values_tangents_and_cotangents_through_a_shard_map_are_those_of_the_run(check_vma: bool, reduced: str) -> None:
     differences = shown_there()[f"{check_vma} {reduced}"]
     assert len(differences) == 5
