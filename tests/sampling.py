@@ -75,13 +75,8 @@ LONG = (
     "test_config.py::test_where_programs_run_and_what_may_be_moved",
     "test_sharded_arrays.py::test_programs_on_sharded_arrays_give_what_jax_gives",
     "tools/metal/test_collectives.py::test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for",
-    "tools/recording/test_chunks.py::test_all_that_is_searched_for_is_found_in_a_file_too",
-    "tools/recording/test_chunks.py::test_of_a_long_recording_little_is_loaded",
-    "tools/test_explain.py::test_two_hundred_thousand_watched_calls_with_forty_recompilations",
     "tools/test_explain_keys.py::test_each_element_of_a_batch_is_a_key",
     "tools/test_explain_nan.py::test_hints",
-    "tools/test_recorder_full.py::test_what_comes_past_the_bound_takes_no_memory",
-    "tools/test_widget.py::test_a_deep_tree_is_no_deep_markup",
     "tools/test_widget.py::test_what_is_kept_shows_at_every_moment_what_the_panes_show",
 )
 LONG_RATE = 4

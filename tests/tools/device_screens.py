@@ -23,7 +23,6 @@ from minijax.tools.recording import chunks, storage
 from minijax.tools.recording.cursor import ENTER, LEAVE, Cursor
 from minijax.tools.recording.records import BindRecord, Recording, ScopeRecord
 from minijax.tools.stepper.devices import devices_pane, devices_shown, with_devices
-from minijax.tools.values import saved_devices
 from minijax.tools.values.moment import Worth, ledger
 from minijax.tools.values.saved_devices import FIRST_TURNS
 
@@ -69,17 +68,11 @@ def _chosen(m: Any, x: Any) -> dict[str, Any]:
     return {"r": r, "w": w}
 
 
-def _examples(m: Any, x: Any) -> dict[str, Any]:
-    p = m.vmap(lambda row: m.lax.psum(row * row[0], "data"))(x)
-    return {"p": p}
-
-
 PROGRAMS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
     "summed": _summed,
     "sent": _sent,
     "turns": _turns,
     "chosen": _chosen,
-    "examples": _examples,
 }
 X = np.arange(128.0, dtype=np.float32).reshape(16, 8) / 7
 
@@ -173,19 +166,6 @@ def changed_in_files(recording: Recording) -> tuple[list[int], bool]:
     return sorted(found), said
 
 
-def without_room(recording: Recording) -> list[str]:
-    """The last pane of a recording of which a file holds little."""
-    before, saved_devices.MOST_CHARACTERS = saved_devices.MOST_CHARACTERS, 3000
-    try:
-        cursor = Cursor(storage.from_json(storage.to_json(with_devices(recording))))
-    finally:
-        saved_devices.MOST_CHARACTERS = before
-    cursor.go(next(each.position for each in cursor.recording.devices if each.shown is not None))
-    begins = _text(cursor, 100)[:1]
-    cursor.last()
-    return begins + _text(cursor, 100)
-
-
 def of_pmap() -> dict[str, Any]:
     """The same of a pmapped function, whose devices have a row each."""
 
@@ -216,7 +196,6 @@ def main() -> None:
         found[f"screens of {name}"] = list(screens(recording, 72))
         found[f"begins {name}"] = next(moments(recording, ENTER, "shard_map"))
         found[f"changed {name}"] = changed_in_files(recording)
-        found["without room"] = without_room(recording)
     found |= of_pmap()
     _, recording = record(mj.grad(typed), mj.numpy.asarray(X))
     found["screens of gradient"] = list(screens(recording, 72))

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from minijax.tools.values.saved_devices import NO_ROOM
 from tests.on_devices import printed
 
 VARIABLES = {
@@ -18,7 +17,6 @@ VARIABLES = {
     "sent": {"a", "b", "c", "d", "e"},
     "turns": {"z"},
     "chosen": {"r", "w"},
-    "examples": {"p"},
     "pmapped": {"y", "q"},
 }
 
@@ -52,11 +50,6 @@ def test_devices_side_by_side(program: str, primitive: str, golden: Callable[[st
 def test_a_recording_that_was_in_a_file_shows_what_devices_have(program: str) -> None:
     # of a loop there is the first iteration, and it says so
     assert shown_there()[f"changed {program}"] == [[], program == "turns"]
-
-
-def test_a_file_without_room_says_so() -> None:
-    begins, *ends = shown_there()["without room"]
-    assert begins.startswith("8 devices") and ends == [NO_ROOM]
 
 
 def test_where_a_program_begins_its_arguments_are_shown_divided() -> None:

@@ -194,15 +194,6 @@ def test_transformations_of_what_was_recorded(session, kind):
     same(closed(session, f"%push {kind} x=[3., 1.]"), STAGED[kind](jnp.array([3.0, 1.0])))
 
 
-def test_more_transformations_of_what_was_recorded(session):
-    same(closed(session, "%push pmap x=jnp.ones((1, 3)) --name i", "lax.psum(x, 'i') * 2."), 2.0 * jnp.ones((1, 3)))
-    transposed = closed(session, "%push linear_transpose x=f32[2]", "x * 3.")
-    same(transposed(jnp.ones(2)), (3.0 * jnp.ones(2),))
-    assert closed(session, "%push eval_shape x=f32[2]", "jnp.sin(x)").shape == (2,)
-    second = closed(session, "%push hessian x=2. y=3.", "x * y * y")
-    same(second, minijax.hessian(lambda x, y: x * y * y, (0, 1))(2.0, 3.0))
-
-
 # --- any order, any depth
 # ----------------------------------------------------------------------------------------------
 

@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import minijax
 import minijax.numpy as jnp
 from minijax.ir import doc as pp
 from minijax.tools.programs.links import LinkedPrograms
-from minijax.tools.recording import records as schema
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.device_records import (
@@ -30,7 +27,7 @@ from minijax.tools.recording.device_records import (
     Meeting,
 )
 from minijax.tools.recording.recorder import Recorder
-from minijax.tools.recording.records import BindRecord, JaxprRecord, Recording, RuleRecord, ScopeRecord, TracerRecord
+from minijax.tools.recording.records import BindRecord, JaxprRecord, Recording, ScopeRecord
 
 
 @functools.cache
@@ -96,43 +93,6 @@ def test_an_existing_file_is_left_as_it_was_when_writing_fails(tmp_path: Path, m
     with pytest.raises(OSError, match="no room"):
         storage.save(recorded(), path)
     assert path.read_text() == "before" and len(list(tmp_path.iterdir())) == 1
-
-
-texts = st.text(max_size=8)
-pairs = st.lists(st.tuples(texts, texts), max_size=3).map(tuple)
-numbers = st.integers(-(2**40), 2**40)
-leaves = st.one_of(
-    st.builds(RuleRecord, numbers, texts, texts, texts, texts, numbers),
-    st.builds(schema.EquationRecord, numbers, texts, numbers, texts, texts),
-    st.builds(schema.CacheRecord, numbers, texts, texts, st.booleans(), texts),
-    st.builds(schema.PhaseRecord, numbers, texts, texts, st.floats(0, 1e9), st.floats(0, 1e9)),
-    st.builds(schema.ErrorRecord, numbers, texts, texts, texts),
-)
-tracers = st.builds(TracerRecord, numbers, texts, texts, pairs, numbers, texts)
-
-
-def _nodes(inner: Any) -> Any:
-    children = st.lists(inner, max_size=4).map(tuple)
-    strings = st.lists(texts, max_size=3).map(tuple)
-    some_tracers = st.lists(tracers, max_size=2).map(tuple)
-    rules = st.none() | st.builds(RuleRecord, numbers, texts, texts, texts, texts, numbers)
-    return st.one_of(
-        st.builds(
-            BindRecord,
-            numbers, numbers, texts, texts, numbers, strings, some_tracers, pairs, texts, rules, texts, texts, children,
-        ),
-        st.builds(ScopeRecord, numbers, numbers, texts, numbers, texts, strings, children),
-    )  # fmt: skip
-
-
-trees = st.lists(st.recursive(leaves, _nodes, max_leaves=12), max_size=4).map(tuple)
-
-
-@settings(max_examples=40)
-@given(tree=trees, source=st.text(max_size=30), seconds=st.floats(0, 1e6))
-def test_any_recording_comes_back_equal(tree: Any, source: str, seconds: float):
-    recording = Recording("full", source, tree=tree, seconds=seconds, binds=(("eval", 3),))
-    assert through_json(recording) == recording
 
 
 def test_a_deep_tree_and_a_deep_document_are_kept_without_recursion():

@@ -12,60 +12,54 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
+from minijax.pytree import tree_leaves
 from minijax.tools.recording import storage
 from minijax.tools.recording.backward import listed
 from minijax.tools.recording.naming import Naming
 from minijax.tools.recording.recorder import record
-from minijax.tools.recording.records import BackwardRecord, CotangentRecord, Recording
+from minijax.tools.recording.records import CotangentRecord, Recording
 from minijax.tools.stepper.backward import BackwardPass, passes_of
 from minijax.tools.values.moment import Worth, ledger
-from tests.tools.backward.programs import PROGRAMS, oracle
+from tests.tools.values.test_moment import printed
+from tests.tools.values.watched_programs import PROGRAMS
 
 
 @functools.cache
 def recorded(name: str) -> tuple[Any, Recording]:
-    fun, args = PROGRAMS[name]
-    return record(minijax.grad(fun, tuple(range(len(args)))), *args)
+    return record(lambda: PROGRAMS[name](minijax, jnp))
 
 
 def close(ours: Any, theirs: Any) -> None:
     np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=2e-5, atol=1e-6)
 
 
-def outermost(recording: Recording) -> BackwardRecord:
-    found = next(each for each in recording.backward if each.name.startswith(tuple(PROGRAMS)))
-    return listed(found, recording)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", ["gradient", "loops_of_python", "custom_vjp"])
 def test_cotangents_are_what_jax_finds(name: str) -> None:
-    """Of each variable of the program by what is added to it there; and of the arguments."""
-    fun, args = PROGRAMS[name]
+    """The cotangents of the variables of a program, and what has arrived of them at each step."""
     gradient, recording = recorded(name)
-    wanted, of_arguments = oracle(fun, args)
-    backward, naming = outermost(recording), Naming(recording)
+    wanted = printed(name, "cotangent")
+    backward, naming, array = listed(recording.backward[-1], recording), Naming(recording), recording.kept.array
     sums: dict[int, CotangentRecord] = {each.variable: each for each in backward.begins}
     for step in backward.steps:
         for part, total in zip(step.found, step.sums, strict=True):
-            array = recording.kept.array
             before = sums.get(part.variable)
             if before is None:
                 assert total.number == part.number
             else:  # what has arrived so far, and what arrives now
                 close(array(total.number), np.asarray(array(before.number)) + np.asarray(array(part.number)))
             sums[total.variable] = total
-    called = {naming.variable(backward.primals[variable]): variable for variable in sums}
-    missing = [each for each in wanted if each not in called and np.any(wanted[each])]
-    assert not missing, called
-    for each, expected in wanted.items():
-        if each in called:
-            close(recording.kept.array(sums[called[each]].number), expected)
-    for i, (ours, theirs) in enumerate(zip(gradient, of_arguments, strict=True)):
+    compared = 0
+    for variable, total in sums.items():
+        expected = wanted.get(naming.variable(backward.primals[variable]), [])
+        if expected:
+            assert any(np.allclose(np.asarray(array(total.number)), each, 2e-5, 1e-6) for each in expected)
+            compared += 1
+    assert compared > 1
+    for ours, theirs in zip(tree_leaves(gradient), jax.tree.leaves(PROGRAMS[name](jax, jax.numpy)), strict=True):
         close(ours, theirs)
-        close(ours, recording.kept.array(sums[backward.constants + i].number))
 
 
-@pytest.mark.parametrize("name", ["mlp", "branches", "nested"])
+@pytest.mark.parametrize("name", ["gradient", "branches_backwards"])
 def test_it_is_the_same_when_loaded(name: str) -> None:
     _, recording = recorded(name)
     loaded = storage.from_json(storage.to_json(recording))

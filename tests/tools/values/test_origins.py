@@ -2,14 +2,98 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
 import pytest
 
+import minijax
 import minijax.numpy as jnp
-from tests.tools.values.origin_programs import DISCHARGED, PROGRAMS
+from minijax.interop import from_jax
+from tests.tools.values.programs import PROGRAMS, X
 from tests.tools.values.slicing import check_slices
 
+NAMES = (
+    "straight",
+    "jit in jit",
+    "scan backwards",
+    "while",
+    "cond and switch",
+    "cond in scan",
+    "checkpoint",
+    "linear solve",
+    "gradient under vmap",
+    "derivative",
+)
 
-@pytest.mark.parametrize("name", PROGRAMS)
+
+@pytest.mark.parametrize("name", NAMES)
 def test_slices_of_recordings_are_what_the_jaxpr_says(name: str) -> None:
-    fun, staged, args = PROGRAMS[name]
-    assert check_slices(fun, staged, [jnp.asarray(x) for x in args], operations_too=name not in DISCHARGED)
+    fun, args = PROGRAMS[name].build(minijax), [jnp.asarray(x) for x in PROGRAMS[name].args]
+    staged = tupled(fun)
+    assert check_slices(staged, staged, args)
+
+
+def tupled(fun: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args: fun(*args)
+
+
+def chosen_by_python(x: Any, y: Any, high: Any = None) -> Any:
+    if x.sum() > 1.0 if high is None else high:
+        x = x * 3.0
+    return jnp.cos(x), y
+
+
+def reference(x: Any, y: Any) -> Any:
+    def written() -> Any:
+        box = minijax.new_ref(x)
+        box[0] = y[1]
+        kept = box[...]
+        box[1] = y[2]
+        return kept * 2.0, kept + box[...]
+
+    return minijax.jit(written)()
+
+
+@minijax.custom_jvp
+def own_jvp(x: Any, y: Any) -> Any:
+    return jnp.sin(x) + y, y * 3.0
+
+
+@own_jvp.defjvp
+def own_jvp_rule(primals: Any, tangents: Any) -> Any:
+    (x, y), (dx, dy) = primals, tangents
+    return own_jvp(x, y), (dx * 5.0, dy)
+
+
+@minijax.custom_vjp
+def own_vjp(x: Any, y: Any) -> Any:
+    return jnp.sin(x) * y
+
+
+own_vjp.defvjp(lambda x, y: (own_vjp(x, y), x), lambda x, ct: (ct * x, ct * 2.0))
+
+
+def custom_rules(x: Any, y: Any) -> Any:
+    forward = minijax.jvp(lambda x: own_jvp(x, y), (x,), (y,))
+    return own_jvp(x, y), own_vjp(x, y), forward, minijax.grad(lambda y: own_vjp(x, y).sum())(y)
+
+
+@from_jax
+def of_jax(a: Any, b: Any) -> Any:
+    carried, seen = jax.lax.scan(lambda c, t: (c * t, c), a[0], b)
+    return jax.numpy.tanh(a) * carried, seen
+
+
+def imported(x: Any, y: Any) -> Any:
+    first, seen = of_jax(x, y)
+    return first + y, seen, minijax.grad(lambda a: of_jax(a, y)[0].sum())(x)
+
+
+@pytest.mark.parametrize("fun", [chosen_by_python, reference, custom_rules, imported])
+def test_slices_of_python_references_rules_and_programs_of_jax(fun: Callable[..., Any]) -> None:
+    staged = (lambda x, y: chosen_by_python(x, y, high=True)) if fun is chosen_by_python else fun
+    # what runs has other operations in place of those of references
+    assert check_slices(fun, staged, [jnp.asarray(X), jnp.asarray(X * np.float32(0.5))], fun is not reference) > 1

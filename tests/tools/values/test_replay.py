@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -481,63 +480,6 @@ def test_rules_of_the_library_are_staged_but_not_those_that_hold_the_users_funct
     frame = replay(closed, [0.5], [1.0])
     assert "staging it runs the user's Python" in frame.tangent(frame.jaxpr.outvars[0]).reason
     assert not calls
-
-
-def _questions(frame: Any, route: tuple[Any, ...] = ()) -> Iterator[Any]:
-    """Where, which variable, and what of it: by places, since two replays stage a rule each for themselves."""
-    jaxpr = frame.jaxpr
-    for place in range(len(jaxpr.invars) + sum(len(eqn.outvars) for eqn in jaxpr.eqns)):
-        yield from ((route, place, kind) for kind in ("value", "tangent", "cotangent"))
-    for at, eqn in enumerate(jaxpr.eqns):
-        for part in frame.parts(eqn):
-            for i in range(frame.count(eqn)):
-                yield from _questions(frame.inside(eqn, i, part), (*route, (at, i, part)))
-
-
-def _answer(frame: Any, route: tuple[Any, ...], place: int, kind: str) -> Any:
-    for at, i, part in route:
-        frame = frame.inside(frame.jaxpr.eqns[at], i, part)
-    variables = [*frame.jaxpr.invars, *[v for eqn in frame.jaxpr.eqns for v in eqn.outvars]]
-    return getattr(frame, kind)(variables[place])
-
-
-@pytest.mark.parametrize("name", ["custom_vjp", "rematerialised"])
-def test_answers_do_not_depend_on_the_order_of_questions_nor_on_what_is_kept(name: str) -> None:
-    program = PROGRAMS[name]
-    closed = minijax.make_jaxpr(program.build(minijax))(*program.args)
-
-    def asked(most_bytes: int) -> Any:
-        cts = _ones(closed)
-        return replay(closed, program.args, _tangents(program.args), cts, rules=True, most_bytes=most_bytes)
-
-    frame = asked(10**8)
-    questions = list(_questions(frame))
-    expected = {question: _answer(frame, *question) for question in questions}
-    for most_bytes in (10**8, 5000):
-        other = asked(most_bytes)
-        for question in random.Random(most_bytes).sample(questions, 40):
-            found = _answer(other, *question)
-            if expected[question] is None or isinstance(found, Unknown):
-                assert found == expected[question]
-            else:
-                np.testing.assert_array_equal(found, expected[question])
-
-
-def test_each_device_of_a_pmap_can_be_looked_into() -> None:
-    mapped = minijax.pmap(lambda a, b: a * 2 / lax.psum(a, "i") + b, axis_name="i", in_axes=(0, None))
-    xs = np.float32([1.0])
-    closed = minijax.make_jaxpr(mapped)(xs, 3.0)
-    frame = replay(closed, [xs, 3.0], [xs, 0.0])
-    (call,) = frame.jaxpr.eqns
-    np.testing.assert_allclose(frame.value(call.outvars[0]), [5.0])
-    np.testing.assert_allclose(frame.tangent(call.outvars[0]), [0.0])
-    program = frame.inside(call)
-    (mapped,) = program.jaxpr.eqns
-    device = program.inside(mapped, 0)
-    assert device.path == ("jit _fun", "shard_map", "i 0 of 1")
-    assert device.value(device.jaxpr.invars[0]).tolist() == [1.0]
-    with pytest.raises(IndexError, match="no device 1"):
-        program.inside(mapped, 1)
 
 
 def test_programs_of_64_bits_are_replayed_whatever_the_setting_is_now() -> None:
