@@ -7,7 +7,7 @@ import functools
 import minijax
 import minijax.numpy as jnp
 from minijax.tools.recording.cursor import BEGIN, END, ENTER, LEAVE, Cursor
-from minijax.tools.recording.recorder import Recorder, record
+from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import (
     BindRecord,
     ErrorRecord,
@@ -171,34 +171,3 @@ def test_the_state_inside_a_rule():
     assert [e.primitive for e in program.equations] == ["mul", "mul", "sub"]
     assert len(program.equations) == 3 and program.equations[-1].primitive == "sub"
     assert [e.primitive for e in program.equations[:2]] == ["mul", "mul"]
-
-
-def test_the_rule_that_is_applied():
-    cursor = Cursor(gradient())
-    cursor.to_bind("cos")
-    assert cursor.state().rule.table == "numpy"
-    cursor.to_bind("mul", level="linearize")  # of the tangent, by the rule of what is around it
-    assert (cursor.state().rule.table, cursor.state().rule.primitive) == ("jvp", "sin")
-    cursor.to_bind("mul", level="linearize")
-    assert (cursor.state().rule.table, cursor.state().rule.primitive) == ("jvp", "mul")
-    assert cursor.search("transpose", backwards=False)
-    rule = cursor.moment.node
-    assert cursor.state().rule is rule and rule.primitive == "sub"
-    assert rule.place.startswith(f"{__file__}:{LINE_OF_PRODUCT} ")
-    # until the backward pass ends
-    while cursor.moment.kind != END and getattr(cursor.moment.node, "phase", "") != "transpose":
-        state = cursor.state()
-        if state.bind is None:
-            assert state.rule is not None and state.rule.table == "transpose"
-        cursor.into()
-    assert cursor.state().rule is None
-
-
-def test_a_search_stops_where_an_operation_with_others_inside_it_is_left():
-    """That has a line of its own in the tree; an operation with nothing inside has one line, and one stop."""
-    _, recording = record(minijax.grad(jnp.tanh), 0.5)
-    cursor = Cursor(recording)
-    stops = []
-    while cursor.search("tanh"):
-        stops.append((cursor.moment.kind, getattr(cursor.moment.node, "level", "")))
-    assert (LEAVE, "linearize:1") in stops and (LEAVE, "eval") not in stops and (ENTER, "eval") in stops

@@ -11,7 +11,6 @@ from minijax import numpy as jnp
 from minijax.repl import batch
 from minijax.tools.compare import passes
 from minijax.tools.documents.document import Columns, Line, plain
-from minijax.tools.documents.theme import STYLES
 from minijax.tools.session.session import Session
 from minijax.tools.session.targets import Target
 
@@ -157,17 +156,3 @@ def test_an_equation_is_not_paired_with_one_of_the_backward_pass(session: Sessio
 
 def words(segments: Line) -> str:
     return "".join(piece for _, piece in segments).strip()
-
-
-def test_passes_have_their_colours_and_are_named_without(session: Session) -> None:
-    (columns,) = [b for b in session.run_line("%diff f(3.0) --by grad").shown.blocks if isinstance(b, Columns)]
-    roles: dict[str, set[str]] = {}
-    for pair in columns.rows(60):
-        text = "".join(piece for _, piece in pair.right).strip()
-        roles[text] = {role for role, piece in pair.right if piece.strip() and role}
-    assert roles["b:f32[] = sin a"] == {"forward"}
-    assert roles["c:f32[] = cos a"] == {"forward", "residual"}
-    assert roles["g:f32[] = mul f c"] == {"backward", "residual"}
-    assert roles["# backward pass"] == {"backward"}
-    assert not roles["in (h,) }"] & {"forward", "backward"}
-    assert {"forward", "backward", "residual"} <= STYLES.keys()

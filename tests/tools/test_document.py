@@ -18,7 +18,6 @@ from minijax.tools.documents.document import (
     Table,
     document,
     lay_out,
-    length,
     line,
     plain,
     text,
@@ -39,19 +38,6 @@ def test_long_lines_break_between_words_and_hang():
     assert plain(doc, 20) == "one two three four"
     lines = list(wrapped(line("aaa bbb", ("error", "ccc"), " ddd eee"), 8, 2))
     assert ["".join(p for _, p in each) for each in lines] == ["aaa", "  bbbccc", "  ddd", "  eee"]
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(["", "error"]), st.text("ab ", max_size=12)), max_size=12),
-    st.integers(4, 30),
-)
-def test_wrapping_loses_nothing_but_space(pieces, width):
-    lines = list(wrapped(tuple(pieces), width, 2))
-    joined = "".join("".join(p for _, p in each) for each in lines)
-    assert re.sub(r"\s", "", joined) == re.sub(r"\s", "", "".join(p for _, p in pieces))
-    for each in lines:
-        words = "".join(p for _, p in each).split()
-        assert length(each) <= width or len(words) <= 1 or each[-1][1].isspace() or length(each[:-1]) <= width
 
 
 def test_the_last_column_of_a_table_goes_on_below_its_own_beginning():

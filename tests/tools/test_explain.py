@@ -93,11 +93,6 @@ def test_a_retrace_raises_with_the_explanation() -> None:
     assert not explain_cache_miss(F, np.ones(4, np.float32), 2.0)
 
 
-def test_a_first_call_counts_too() -> None:
-    with pytest.raises(RecompilationError, match="Why: first call"), no_recompile():
-        jit(lambda x: x)(1.0)
-
-
 def test_what_was_only_traced_may_not_be_compiled() -> None:
     f = jit(lambda x: x + 1.0)
     f.trace(X)
@@ -420,10 +415,6 @@ def test_why_about_programs_that_transformations_made(session: Session) -> None:
     assert "cached   hit <lambda>" in text
 
 
-def test_why_when_nothing_was_asked(session: Session) -> None:
-    assert "called no jitted function" in shown(session, "grad(lambda x: x * x)(1.0)", "%why")
-
-
 def test_why_of_a_call_that_is_not_made(session: Session) -> None:
     assert "f would be traced" in shown(session, "%why g(p, 2.0)")
     shown(session, "g(p, 2.0)")
@@ -431,13 +422,6 @@ def test_why_of_a_call_that_is_not_made(session: Session) -> None:
     text = shown(session, "%why g({'w': [f32[9]]}, 2.0)")
     assert "why      params['w'][0]: f32[3] became f32[9]" in text and "advice" in text
     assert "nothing has been recorded yet" in plain(Session(find, {}).run_line("%why").shown)
-
-
-def test_a_recompilation_error_at_the_prompt(session: Session) -> None:
-    shown(session, "from minijax.tools import no_recompile")
-    text = shown(session, "with no_recompile(): g({'w': [jnp.ones(6)]}, 2.0)")
-    assert "RecompilationError: f would be traced in no_recompile." in text
-    assert "Where: <minijax-7>:1" in text and not guards
 
 
 def test_an_interrupt_while_tracing_leaves_no_guard_and_no_interpreter() -> None:

@@ -18,7 +18,6 @@ from minijax.tools.commands import find
 from minijax.tools.commands.step import start
 from minijax.tools.documents.document import MARK, Text, document, plain
 from minijax.tools.pages.widget import payload
-from minijax.tools.programs.links import linked_programs
 from minijax.tools.recording import panels, storage, summary
 from minijax.tools.recording.cursor import ENTER, LEAVE, Cursor
 from minijax.tools.recording.log import log_document
@@ -35,7 +34,6 @@ from minijax.tools.recording.repeats import repeats_of
 from minijax.tools.session.result import NOTHING, Step
 from minijax.tools.session.session import Session
 from minijax.tools.stepper import panes as stepping
-from minijax.tools.stepper import programs as stepping_programs
 from minijax.tools.stepper.tree import tree_rows
 
 
@@ -204,21 +202,6 @@ def test_jaxprs_have_the_users_names_if_asked_for() -> None:
     assert "h:f32[] = sin a" in plain(stepping.program_pane(stepper.cursor), 100)
 
 
-def test_what_lies_deep_is_folded_but_around_the_cursor(mapped: Recording):
-    cursor = Cursor(mapped)
-    folded = lines(stepping.tree_lines(cursor, 100, 100, fold=1))
-    whole = lines(stepping.tree_lines(cursor, 100, 100))
-    assert any(each.endswith(" inside") for each in folded) and len(folded) < len(whole) // 2
-    cursor.to_bind(primitive="sin", level="eval")
-    inside = lines(stepping.tree_lines(cursor, 100, 100, fold=1))
-    assert any(each.startswith("▶") and "sin(" in each for each in inside)
-    assert len(inside) < len(lines(stepping.tree_lines(cursor, 100, 100)))
-    # where the end of a folded record is reached, its one row stands for it
-    cursor.go(1)
-    cursor.over()
-    assert tree_rows(cursor, 100, 100, 1).positions[tree_rows(cursor, 100, 100, 1).current] == cursor.position
-
-
 # --- the panes --------------------------------------------------------------------------------------------------
 
 
@@ -382,38 +365,6 @@ def test_the_way_back_shows_what_the_way_there_showed(mapped: Recording):
 
 
 # --- the programs -----------------------------------------------------------------------------------------------
-
-
-def test_a_moment_and_a_line_mark_the_same_equation_in_every_program():
-    jitted = minijax.jit(slope)
-    recording = recorded(lambda: jitted(jnp.ones(3)))
-    programs = linked_programs(jitted, jnp.ones(3))
-    cursor = at(recording, ENTER, "mul", "jit")
-    selection = stepping_programs.at_moment(programs, cursor)
-    assert [programs.equation(n).primitive for n in selection.equations] == ["mul"]
-    place = cursor.state().place
-    words = {
-        "python": ("y = jnp.sin(x) * 2.0", "return"),
-        "jaxpr": ("mul b 2.0", "= sin"),
-        "stablehlo": ("stablehlo.multiply", "stablehlo.sine"),
-        "optimized": ("multiply", "= f32[3]{0} sine("),
-    }
-    for name, (word, other) in words.items():
-        index = stepping_programs.pane_index(programs, name, selection, place)
-        shown = lines(stepping_programs.linked_pane(programs, index, selection, place))
-        marked = [each for each in shown if each[:1] in ("▶", "•")]
-        assert any(word in each for each in marked), shown
-        assert not any(other in each for each in marked), marked
-        assert any(other in each for each in shown)
-    # and from a line of the StableHLO back
-    pane = stepping_programs.pane_index(programs, "stablehlo", selection)
-    line = next(i for i, each in enumerate(programs.panes[pane].lines) if "subtract" in each)
-    chosen = stepping_programs.at_line(programs, pane, line)
-    assert "sub" in plain(stepping_programs.linked_pane(programs, 1, chosen)).partition("•")[2].partition("\n")[0]
-    said = "".join(text for _, text in stepping_programs.selection_line(programs, chosen))
-    assert "eqn 3" in said and "sub" in said
-    nothing = stepping_programs.at_line(programs, pane, 0)
-    assert "no equation" in "".join(text for _, text in stepping_programs.selection_line(programs, nothing))
 
 
 # --- the commands -----------------------------------------------------------------------------------------------

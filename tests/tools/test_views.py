@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 
 import minijax
 import minijax.numpy as jnp
 from minijax.tools.documents.document import plain
-from minijax.tools.programs import hlo
 from minijax.tools.recording.log import log_document
 from minijax.tools.recording.panel_data import panel_data
 from minijax.tools.recording.panels import summary
@@ -80,13 +78,6 @@ def test_nothing_traced_nothing_shown():
     assert not summary(Recording("summary", binds=(("eval", 100),), events=200))
 
 
-def test_everything_leaves_nothing_out():
-    text = plain(summary(MADE_UP, everything=True), 100)
-    for each in ("binds    eval 4 · jvp:2 3", "partial_eval:1 f32[]  unknown a", "sine 5", "6 tracers made"):
-        assert each in text
-    assert "%panels --all" not in text
-
-
 def test_truncation_and_other_threads_are_said():
     text = plain(summary(Recording("summary", scopes=1, truncated=True, events=123456, elsewhere=7)), 120)
     assert "123,456 events" in text and "7 events on other threads" in text
@@ -120,46 +111,6 @@ def test_the_log_is_cut_and_says_so():
 
 
 # --- reading programs -------------------------------------------------------------------------------------------
-
-HLO = """\
-HloModule jit_f, is_scheduled=true
-
-%fused (p: f32[8]) -> f32[8] {
-  %p = f32[8]{0} parameter(0)
-  ROOT %sine.0 = f32[8]{0} sine(%p), metadata={op_name="jit(f)/sin" source_file="a}b.py"}
-}
-
-ENTRY %main.1 (Arg_0.1: f32[8]) -> (f32[8], f32[]) {
-  %Arg_0.1 = f32[8]{0} parameter(0)
-  %c = f32[] constant(0)
-  %f.1 = f32[8]{0} fusion(%Arg_0.1), kind=kLoop, calls=%fused, metadata={op_name="x"}, backend_config={"a":{"b":"1"}}
-  dot.2 = f32[] dot(%f.1, %f.1), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  ROOT %tuple = (f32[8]{0}, f32[]) tuple(%f.1, dot.2)
-}
-
-FileNames
-1 "a.py"
-
-"""
-
-
-def test_counting_hlo():
-    assert dict(hlo.hlo_counts(HLO)) == {"fusion": 1, "dot": 1}
-    assert hlo.optimized_text(hlo.hlo_counts(HLO)) == "1 fusion + 1 dot"
-    sent = Counter({"all-gather": 1, "fusion": 2, "all-reduce": 1, "copy": 2})
-    assert hlo.optimized_text(sent) == "2 fusions + 2 collectives + 2 copies"
-    assert hlo.optimized_text(Counter({"copy": 1, "dot": 1, "all-to-all": 1})) == "1 collective + 2 other instructions"
-
-
-def test_folding_keeps_the_program():
-    folded = hlo.folded(HLO)
-    for gone in ("metadata", "backend_config", "FileNames", "a.py"):
-        assert gone not in folded
-    assert "calls=%fused" in folded and "rhs_contracting_dims={0}" in folded
-    assert hlo.hlo_counts(folded) == hlo.hlo_counts(HLO)
-    text = '  %0 = stablehlo.add %a, %b : tensor<f32> loc(#loc1)\n#loc1 = loc("f"("a":1:2))\n'
-    assert hlo.folded(text) == "  %0 = stablehlo.add %a, %b : tensor<f32>\n"
-
 
 def test_a_front_ends_keys_stand_where_something_is_left_out():
     shown = plain(summary(MADE_UP, keys={"tracers": "F3", "jaxpr": "F4"}), 80)

@@ -20,7 +20,6 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 BAD: tuple[tuple[str, str], ...] = (
     ("%backward", "needs EXPR"),
-    ("%backward f", "f is a function: give it arguments"),
     ("%backward f()", "needs an argument"),
     ("%backward f(3.0) --iteration 1", "%backward --iteration: no variable that is shown is in a loop"),
     ("%backward f(3.0) --most 0", "a number from 1 on"),

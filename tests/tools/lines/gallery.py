@@ -10,5 +10,4 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 BAD: tuple[tuple[str, str], ...] = (
     ("%gallery transformr", "no page 'transformr'. Did you mean %gallery transformer?"),
-    ("%gallery mlp --most 0", "--most needs a number from 1"),
 )

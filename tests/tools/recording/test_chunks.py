@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import random
-import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,8 @@ from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.recorder import record
 from minijax.tools.recording.records import Recording
-from minijax.tools.stepper import backward, panes
-from minijax.tools.values import table
-from minijax.tools.values.moment import ELSEWHERE, Ledger, ledger
-from minijax.tools.values.table import values_pane
+from minijax.tools.stepper import panes
+from minijax.tools.values.moment import ELSEWHERE, Ledger
 from tests.tools.recorded_programs import as_text
 from tests.tools.recording.made import recording_of
 
@@ -175,22 +172,15 @@ def test_files_that_were_made_to_harm_are_refused() -> None:
     assert storage.to_json(same) == storage.to_json(recording_of("gradient"))
     refused("its version is 3", lambda p, d: d.update(version=3))
     refused("its directory has no signs", lambda p, d: d.pop("signs"))
-    refused("its directory has no nodes", lambda p, d: d.update(nodes=True))
-    refused("not counted as they are", lambda p, d: d.update(nodes=10**6))
     refused("as many records as moments tell of", lambda p, d: d.update(nodes=d["nodes"] - 1))
     refused("not say where its records are", lambda p, d: d["chunks"].append(7))
     refused("part of it is larger", lambda p, d: d.update(signs=[0, 10, 10**12]))
-    refused("part of it is larger", lambda p, d: p.__setitem__(-6, bytes(chunks.MOST_MOMENTS + 1)))
     refused("unpacks to more", lambda p, d: p.__setitem__(0, b" " * (2 * chunks.MOST_JSON)))
     refused("of another length", size=5)
-    refused("of another length", size=10**6)
     refused("not as many records", lambda p, d: p.__setitem__(0, b"[]"))
     refused("no JSON", lambda p, d: p.__setitem__(0, b"[" * 100_000))
-    refused("no JSON", lambda p, d: p.__setitem__(0, b"\xff"))
     refused("not those of a tree", lambda p, d: p.__setitem__(-6, b"\x02" * len(p[-6])))
-    refused("not that of a", lambda p, d: p.__setitem__(-6, p[-6].replace(b"\x04", b"\x01")))
     refused("its columns are not", lambda p, d: p.__setitem__(-1, p[-1][8:]))
-    refused("column of it is cut off", lambda p, d: p.__setitem__(-1, p[-1][1:]))
     refused("numbers that are too large", lambda p, d: p.__setitem__(-1, b"\x7f" * len(p[-1])))
     refused("names are not", lambda p, d: p.__setitem__(-7, b'[[[1, 2]], []]'))
     wrong = (b'["BindRecord",', b'["BindRecord",1.')
@@ -229,22 +219,3 @@ def test_any_change_of_a_file_is_read_or_refused() -> None:
             continue
         loaded += 1
     assert 10 < loaded < 140
-
-
-def test_panes_of_a_very_long_recording_say_what_they_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    cursor = Cursor(long())
-    cursor.go(len(cursor.moments) * 3 // 4)
-    known, at = ledger(cursor.recording), cursor.moment.at
-
-    def newest() -> list[str]:
-        rows = table.rows_at(known, at, -1)
-        return plain(values_pane(cursor, selected=len(rows.named) - 1), 100).split("\n")
-
-    whole, drawn = newest(), plain(panes.program_pane(cursor), 100)
-    monkeypatch.setattr(table, "MOST_LIVES", 1000)
-    monkeypatch.setattr(backward, "MOST_STEPS", 100)
-    part = newest()
-    assert "earlier" in whole[1] and "or more" not in whole[1]
-    assert re.search("the latest of very many|or more earlier", part[1])
-    assert [each.split() for each in whole[-4:]] == [each.split() for each in part[-4:]]
-    assert "step" in drawn and "too many to be drawn here" in plain(panes.program_pane(cursor), 100)

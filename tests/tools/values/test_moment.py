@@ -27,7 +27,7 @@ from tests.tools.values import watched_programs
 from tests.tools.values.watched_programs import FOR_JAX, FORWARD, PROGRAMS, REVERSE, reported
 
 # A value has the name of the first variable that held it; these are second names.
-OTHER_NAMES = {"res", "primals[0]", "tangents[0]", "p", "start.speed"}
+OTHER_NAMES = {"res", "primals[0]", "tangents[0]", "start.speed"}
 
 Seen = dict[str, list[np.ndarray]]
 

@@ -53,15 +53,6 @@ def per_example(lib: Any, np_: Any) -> Any:
     return lib.vmap(lib.grad(f), in_axes=(0, None))(np_.arange(6.0).reshape(3, 2), np_.array([0.5, -1.0]))
 
 
-def two_vmaps(lib: Any, np_: Any) -> Any:
-    def f(a, b):
-        p = a * b
-        q = p + a
-        return q
-
-    return lib.vmap(lib.vmap(f, (None, 0)), (0, None))(np_.arange(2.0), np_.arange(3.0))
-
-
 def compiled(lib: Any, np_: Any) -> Any:
     def inner(a):
         b = np_.cos(a)
@@ -135,22 +126,6 @@ def while_loop(lib: Any, np_: Any) -> Any:
     return lib.jvp(f, (9.0,), (1.0,))
 
 
-def branches(lib: Any, np_: Any) -> Any:
-    def yes(v):
-        a = v * 2.0
-        return a
-
-    def no(v):
-        b = v + 1.0
-        return b
-
-    def f(x):
-        r = lib.lax.cond(x > 1.0, yes, no, x)
-        return r
-
-    return lib.jit(f)(3.0)
-
-
 def remat(lib: Any, np_: Any) -> Any:
     def block(x):
         s = np_.sin(x)
@@ -207,15 +182,6 @@ def custom_jvp(lib: Any, np_: Any) -> Any:
         return z
 
     return lib.jvp(f, (0.5,), (1.0,))
-
-
-def twice(lib: Any, np_: Any) -> Any:
-    def f(x):
-        y = np_.sin(x)
-        z = y * x
-        return z
-
-    return lib.jit(lib.grad(lib.grad(f)))(1.0)
 
 
 def while_in_vmap(lib: Any, np_: Any) -> Any:
@@ -312,27 +278,6 @@ def custom_vjp_in_vmap_in_jit(lib: Any, np_: Any) -> Any:
     return lib.jit(lib.vmap(lib.grad(f)))(np_.array([0.25, 0.5]))
 
 
-def custom_jvp_twice(lib: Any, np_: Any) -> Any:
-    wrapped = lib.custom_jvp(lambda x: np_.sin(x))
-
-    def rule(primals, tangents):
-        (p,), (t,) = primals, tangents
-        moved = np_.cos(p) * t
-        return np_.sin(p), moved
-
-    wrapped.defjvp(rule)
-
-    def f(x):
-        y = wrapped(x)
-        z = y * x
-        return z
-
-    def slope(x):
-        return lib.grad(f)(x)
-
-    return lib.jvp(slope, (0.5,), (1.0,))
-
-
 def branches_backwards(lib: Any, np_: Any) -> Any:
     def f(x):
         y = lib.lax.cond(x > 1.0, lambda v: np_.sin(v) * v, lambda v: v * 2.0, x)
@@ -387,24 +332,20 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
         forward,
         gradient,
         per_example,
-        two_vmaps,
         compiled,
         scanned_gradient,
         scan_in_vmap_in_jit,
         nested_scans,
         while_loop,
-        branches,
         remat,
         custom_vjp,
         custom_jvp,
-        twice,
         while_in_vmap,
         branches_in_vmap,
         remat_in_scan,
         jacobian,
         reverse_over_forward,
         custom_vjp_in_vmap_in_jit,
-        custom_jvp_twice,
         branches_backwards,
         kept_by_a_policy,
         loops_of_python,
