@@ -232,3 +232,14 @@ def test_imports_and_files(session, tmp_path, monkeypatch):
     assert texts(session, "import own_nothing.") == []
     assert texts(session, "open('no") == texts(session, "!cat no") == texts(session, "%run no") == ["notes.txt"]
     assert texts(session, "x = 1 # 'no") == [] and "print" in texts(session, "f'{pri")
+
+
+def test_a_signature_that_is_too_long_keeps_what_is_typed(session):
+    def fitted(before: str, columns: int) -> str:
+        return "".join(f"[{piece}]" if at else piece for piece, at in signature(session, before, columns))
+
+    assert fitted("jnp.linspace(", 42) == "linspace([start], stop, num=50, endpoint=Tr…"
+    assert fitted("jnp.linspace(0, 1, axis=", 40) == "linspace(…, dtype=None, [axis=0], *, devi…"
+    for columns in (20, 40, 80):
+        parts = signature(session, "jnp.linspace(0, 1, axis=", columns)
+        assert len("".join(piece for piece, _ in parts)) <= columns and any(at for _, at in parts)

@@ -35,6 +35,8 @@ from minijax.tools.recording.records import (
 )
 from minijax.tools.session.result import Step
 from minijax.tools.values.moment import RUN_LEFT_OUT, ledger
+from minijax.tools.values.sharing import shared_with
+from minijax.tools.values.table import MOST_ROWS, named_values, rows_at
 
 
 def f(x):
@@ -402,3 +404,20 @@ def test_retracing_is_this_threads_affair():
         thread.start()
         thread.join()
     assert hits == [True]
+
+
+def test_a_thousand_values_with_one_tangent_are_told_apart_at_once():
+    """To compare each with each would take half a minute."""
+
+    def shifted(x):
+        y = x * 3.0
+        for _ in range(1000):
+            x = x - 1.0
+        return x * x + y
+
+    known = ledger(record(minijax.grad(shifted), 2.0)[1])
+    rows = rows_at(known, known.recording.events, -1).shown
+    assert len(rows) == MOST_ROWS and {row.shared for row in rows if row.named.name == "x"} == {"x"}
+    first = named_values(known)[0].number
+    # what arrives at any of the others arrives at the first, which is used once more
+    assert len(known.naming.sharing(first)) == 1001 and shared_with(known, first) == ""

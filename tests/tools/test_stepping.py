@@ -18,6 +18,7 @@ from minijax.tools.commands import find
 from minijax.tools.commands.step import start
 from minijax.tools.documents.document import MARK, Text, document, plain
 from minijax.tools.pages.widget import payload
+from minijax.tools.programs.links import linked_programs
 from minijax.tools.recording import panels, storage, summary
 from minijax.tools.recording.cursor import ENTER, LEAVE, Cursor
 from minijax.tools.recording.log import log_document
@@ -34,6 +35,7 @@ from minijax.tools.recording.repeats import repeats_of
 from minijax.tools.session.result import NOTHING, Step
 from minijax.tools.session.session import Session
 from minijax.tools.stepper import panes as stepping
+from minijax.tools.stepper import programs as stepping_programs
 from minijax.tools.stepper.tree import tree_rows
 
 
@@ -485,3 +487,45 @@ def test_a_log_has_equal_steps_in_one_line(session: Session):
     inside = sum(2 if isinstance(node, (BindRecord, ScopeRecord)) else 1 for _, node in session.recording.walk())
     assert row == f"for _ in range(5) ×5  + {inside} inside" and brief.endswith("--verbose lists each")
     assert "×" not in whole and whole.count("sin(") == 5
+
+
+def test_a_moment_and_a_line_mark_the_same_equation_in_every_program():
+    jitted = minijax.jit(slope)
+    recording = recorded(lambda: jitted(jnp.ones(3)))
+    programs = linked_programs(jitted, jnp.ones(3))
+    cursor = at(recording, ENTER, "mul", "jit")
+    selection = stepping_programs.at_moment(programs, cursor)
+    assert [programs.equation(n).primitive for n in selection.equations] == ["mul"]
+    place = cursor.state().place
+    words = {
+        "python": ("y = jnp.sin(x) * 2.0", "return"),
+        "jaxpr": ("mul b 2.0", "= sin"),
+        "stablehlo": ("stablehlo.multiply", "stablehlo.sine"),
+        "optimized": ("multiply", "= f32[3]{0} sine("),
+    }
+    for name, (word, other) in words.items():
+        index = stepping_programs.pane_index(programs, name, selection, place)
+        shown = lines(stepping_programs.linked_pane(programs, index, selection, place))
+        marked = [each for each in shown if each[:1] in ("▶", "•")]
+        assert any(word in each for each in marked), shown
+        assert not any(other in each for each in marked), marked
+        assert any(other in each for each in shown)
+    # and from a line of the StableHLO back
+    pane = stepping_programs.pane_index(programs, "stablehlo", selection)
+    line = next(i for i, each in enumerate(programs.panes[pane].lines) if "subtract" in each)
+    chosen = stepping_programs.at_line(programs, pane, line)
+    assert "sub" in plain(stepping_programs.linked_pane(programs, 1, chosen)).partition("•")[2].partition("\n")[0]
+    said = "".join(text for _, text in stepping_programs.selection_line(programs, chosen))
+    assert "eqn 3" in said and "sub" in said
+    nothing = stepping_programs.at_line(programs, pane, 0)
+    assert "no equation" in "".join(text for _, text in stepping_programs.selection_line(programs, nothing))
+
+
+def test_retrace_and_programs_come_with_the_step(session: Session):
+    session.run_line("g = jit(f)")
+    session.run_line("g(3.0)")
+    step = session.run_line("%step g(3.0)").step
+    assert step is not None and step.retrace is not None and step.programs is not None
+    recording, error = step.retrace()
+    assert error is None and any(isinstance(node, ScopeRecord) for _, node in recording.walk())
+    assert [each.primitive for each in step.programs().equations] == ["sin", "mul", "sub"]
