@@ -68,15 +68,6 @@ def call_rule(
     return rule
 
 
-def jaxpr_type(jaxpr: Jaxpr | ClosedJaxpr) -> str:
-    """The type of ``jaxpr`` as a function: ``'(float32[8], int32[]) -> (float32[])'``."""
-
-    def listed(avals: Sequence[ShapedArray]) -> str:
-        return ", ".join(aval.str_short(short_dtypes=False) for aval in avals)
-
-    return f"({listed(jaxpr.in_avals)}) -> ({listed(jaxpr.out_avals)})"
-
-
 def same_type(a: ShapedArray, b: ShapedArray) -> bool:
     """Whether two avals are equal but for weakness."""
     return a is b or (a.shape == b.shape and a.dtype == b.dtype and a.vma == b.vma and same_sharding(a, b))

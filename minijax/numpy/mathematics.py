@@ -10,7 +10,6 @@ import numpy as np
 
 from minijax import lax
 from minijax.api.inner import inner_jit
-from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.late import HigherModule
 from minijax.core.trace import Tracer
@@ -332,8 +331,3 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
     """Whether ``isclose`` holds everywhere, as a boolean scalar."""
     near = isclose(a, b, rtol, atol, equal_nan)
     return lax.reduce_and(near, tuple(range(near.aval.ndim)))
-
-
-def default_int() -> np.dtype:
-    """The default integer type."""
-    return dtypes.default_int_dtype(x64_enabled())

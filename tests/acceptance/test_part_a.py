@@ -242,7 +242,7 @@ def test_partial_evaluation_of_a_staged_jvp() -> None:
     """jvp of x -> -sin x, staged, with x known and the tangent unknown: two jaxprs that make up the original."""
     from minijax.interpreters.partial_eval import partial_eval_jaxpr
     from minijax.ir.evaluate import eval_closed
-    from minijax.ir.typecheck import jaxpr_type, typecheck_jaxpr
+    from minijax.ir.typecheck import typecheck_jaxpr
 
     x, t = np.float64(3.0), np.float64(0.5)
     whole = mj.make_jaxpr(lambda x, t: mj.jvp(lambda y: -jnp.sin(y), (x,), (t,)))(x, t)
@@ -253,7 +253,6 @@ def test_partial_evaluation_of_a_staged_jvp() -> None:
     assert [eqn.primitive.name for eqn in unknown.eqns] == ["mul", "neg"]
     for closed in (known, unknown):
         typecheck_jaxpr(closed)
-    assert jaxpr_type(known) == "(float64[]) -> (float64[], float64[])"
-    assert jaxpr_type(unknown) == "(float64[], float64[]) -> (float64[])"
+    assert [len(known.in_avals), len(known.out_avals), len(unknown.in_avals), len(unknown.out_avals)] == [1, 2, 2, 1]
     value, cosine = eval_closed(known, x)
     assert [float(out) for out in eval_closed(whole, x, t)] == [float(value), float(*eval_closed(unknown, cosine, t))]

@@ -11,7 +11,7 @@ from minijax import errors
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
-from minijax.ir.typecheck import call_rule, jaxpr_type, same_type, typecheck_jaxpr, typecheck_rules
+from minijax.ir.typecheck import call_rule, same_type, typecheck_jaxpr, typecheck_rules
 
 F32 = ShapedArray((), np.dtype("float32"))
 WEAK = ShapedArray((), np.dtype("float32"), True)
@@ -181,11 +181,6 @@ def test_braces_in_messages_survive():
 
     a, b = variables(2)
     refused(Jaxpr([], [a], [b], [JaxprEqn(p, [a], {}, [b])]), "expected {this}")
-
-
-def test_type_of_a_jaxpr():
-    assert jaxpr_type(negation(ShapedArray((), np.dtype("float64")))) == "(float64[]) -> (float32[])"
-    assert jaxpr_type(ClosedJaxpr(Jaxpr([], [Var(VEC), Var(I32)], [], []))) == "(float32[3], int32[]) -> ()"
 
 
 def test_linear_time_and_each_jaxpr_once(small_heap: None):
