@@ -1,14 +1,17 @@
-"""``minijax.experimental``: what JAX keeps under this name."""
+"""``minijax.experimental``: what JAX keeps under this name. ``sparse`` is borrowed whole."""
 
 import importlib
 from typing import Any
 
 from minijax.api.callbacks import io_callback
+from minijax.core.lacking import make_modules_below
 
 __all__ = ["io_callback"]
 
 # Modules that few programs use.
 _LATE = ("checkify", "jet", "layout", "mesh_utils", "multihost_utils", "ode", "sparse")
+
+make_modules_below(__name__)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
-"""Borrowed functions: a function of JAX's as one of minijax values.
+"""Borrowed functions: functions of JAX, called with minijax values.
 
-JAX traces it at the types of its arguments, and its program runs here: it can be transformed and watched. One that must
-know values (``unique``, ``nonzero`` without a size) runs on JAX where the values are there. Functions of the user's
-among the arguments are staged here, and called by JAX.
+JAX traces the function at the types of the arguments, and minijax runs the program, so it can be transformed and
+watched. A function that needs values (``unique``, ``nonzero`` without a size) runs on JAX, if the values are known.
+Functions among the arguments are staged by minijax and exported to JAX, which calls them.
 """
 
 from __future__ import annotations
@@ -23,23 +23,14 @@ from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer, state
 from minijax.interop.exported import ReadsTracers, reading, to_jax
 from minijax.interop.functions import from_jax
-from minijax.interop.known_values import on_known_values, with_out_sharding
-from minijax.interop.packed import (
-    Packed,
-    classes,
-    originals,
-    pack,
-    packed_instance,
-    packed_node,
-    unpack,
-    unpack_for_jax,
-)
+from minijax.interop.known_values import is_value, on_known_values, with_out_sharding
+from minijax.interop.packed import Packed, is_instance, pack, packed_instance, packed_node, unpack, unpack_for_jax
 from minijax.interop.params import values_for_jax
-from minijax.interop.reports import at_users_line, caught_warnings, warn
+from minijax.interop.reports import at_users_line, caught_warnings, unknown_value_errors, warn
 from minijax.interop.tracing import circumstances, make_jaxpr
 from minijax.interop.values import (
     dtype_of_jax,
-    from_jax_value,
+    from_jax_values,
     jax_module,
     sharding_for_jax,
     spec_for_jax,
@@ -51,7 +42,7 @@ from minijax.pytree import Partial
 
 PACKAGE, THEIRS = "minijax", "jax"
 
-# These read or write files, memory or settings: each call counts, and needs values.
+# These read or write files, memory or settings: they run on JAX at every call.
 _ON_VALUES = frozenset(
     "load save savez fromfile frombuffer from_dlpack array_repr array_str fromiter fromstring einsum_path".split()
 )
@@ -65,29 +56,33 @@ def jax_name(module: str) -> str:
 
 
 def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Callable[..., Any]:
-    """The function of JAX's as one of minijax's."""
+    """JAX's function ``theirs`` as a function of minijax, called ``module.name``."""
     opened = _with_instances(theirs)
     imported = from_jax(opened)
-    # the trace showed that calls of this form, so many arguments and these keywords, must know values
+    # (number of arguments, keywords) of calls for which JAX needs values
     on_values: set[Any] = set()
 
     @functools.wraps(theirs, updated=())
     def function(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("out_sharding") is not None:
             return with_out_sharding(function, name, kwargs.pop("out_sharding"), args, kwargs)
-        called = imported
+        called, of_functions, given = imported, False, (args, kwargs)
         if not (_are_plain(args) and _are_plain(kwargs.values())):
-            given = _Given()
-            args, kwargs = tuple(map(given, args)), {key: given(x) for key, x in kwargs.items()}
-            called = functools.partial(_with_functions, opened) if given.has_functions else imported
+            for_jax = _ForJax()
+            args, kwargs = tuple(map(for_jax, args)), {key: for_jax(x) for key, x in kwargs.items()}
+            if for_jax.has_functions:
+                called, of_functions = functools.partial(_with_functions, opened), True
         try:
             if name in _ON_VALUES and _are_values(args, kwargs):
                 return _on_values(opened, args, kwargs)
             if on_values and (len(args), *kwargs) in on_values and _all_known(args, kwargs):
                 return _on_values(opened, args, kwargs)
             try:
-                return _made_here(called(*args, **kwargs), module)
-            except _must_know():
+                out = called(*args, **kwargs)
+                if of_functions and isinstance(out, types.FunctionType):
+                    return _made_of_functions(theirs, out, module, *given)
+                return _made_here(out, module)
+            except unknown_value_errors():
                 if not _all_known(args, kwargs):
                     return _made_here(on_known_values(opened, name, args, kwargs), module)
             on_values.add((len(args), *kwargs))
@@ -104,7 +99,7 @@ def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Cal
 
 
 def _with_instances(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """JAX's function with packed arguments and results, while JAX traces it: it sees instances of JAX's classes."""
+    """JAX's function with packed arguments and results; it gets and gives instances of JAX's classes."""
 
     @functools.wraps(theirs, updated=())
     def opened(*args: Any, **kwargs: Any) -> Any:
@@ -115,10 +110,10 @@ def _with_instances(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_functions(opened: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``opened`` called with functions of the user's among the arguments, which may read values that are traced here.
+    """``opened`` called with functions among the arguments, which may close over tracers of minijax.
 
-    JAX gets these as one more argument, found by trying. What a function reads may change, so what was traced is not
-    used again.
+    These tracers are passed to JAX as one more argument; ``ReadsTracers`` says which. The program is traced at each
+    call, because the functions may close over other values then.
     """
     tracers: list[Tracer] = []
 
@@ -133,12 +128,6 @@ def _with_functions(opened: Callable[..., Any], *args: Any, **kwargs: Any) -> An
             return from_jax(called)(*args, tracers, **kwargs)
         except ReadsTracers as error:
             tracers = [*tracers, *error.tracers]
-
-
-def _must_know() -> tuple[type[Exception], ...]:
-    """What JAX raises where a function asks for a value that it has not."""
-    theirs = jax_module("errors")
-    return theirs.JAXTypeError, theirs.JAXIndexError
 
 
 def _was_in_jax(error: Exception) -> bool:
@@ -162,38 +151,38 @@ def _are_plain(values: Iterable[Any]) -> bool:
 
 
 def _all_known(args: Any, kwargs: Any) -> bool:
-    """Whether there are only values, and nothing is being staged."""
+    """Whether no argument is a tracer, and nothing is being staged."""
     return state.dynamic.level == 0 and _are_values(args, kwargs)
 
 
 def _are_values(args: Any, kwargs: Any) -> bool:
     """Whether no argument is a tracer."""
-    leaves = jax_module("tree_util").tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, (Array, Tracer)))
+    leaves = jax_module("tree_util").tree_leaves((args, kwargs), is_leaf=is_value)
     return not any(isinstance(x, Tracer) for x in leaves)
 
 
 def _on_values(theirs: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Run by JAX on the arrays themselves."""
-    tree_map, is_leaf = jax_module("tree_util").tree_map, lambda x: isinstance(x, (Array, Tracer))
-    args, kwargs = tree_map(lambda x: to_jax_value(x) if isinstance(x, Array) else x, (args, kwargs), is_leaf=is_leaf)
+    """``theirs``, run by JAX on the arrays themselves."""
+    tree_map = jax_module("tree_util").tree_map
+    args, kwargs = tree_map(lambda x: to_jax_value(x) if isinstance(x, Array) else x, (args, kwargs), is_leaf=is_value)
     with circumstances(), caught_warnings() as found:
         out = theirs(*args, **kwargs)
     warn(found)
-    return unpack(tree_map(lambda x: from_jax_value(x) if isinstance(x, jax_module().Array) else x, out))
+    return unpack(from_jax_values(out))
 
 
-class _Given:
-    """Arguments as JAX knows them: dtypes, shapes, enums and records of ``lax``, functions. Arrays stay.
+class _ForJax:
+    """Turns arguments into JAX's: dtypes, shapes, shardings, enums and records of ``lax``, functions. Arrays stay.
 
     Attributes:
-      has_functions: whether there is something of the user's among them that JAX will call.
+      has_functions: whether an argument is a function that is exported to JAX.
     """
 
     def __init__(self) -> None:
         self.has_functions = False
 
     def __call__(self, x: Any) -> Any:
-        if type(x) in _PLAIN or isinstance(x, (Array, Tracer)):
+        if type(x) in _PLAIN or is_value(x):
             return x
         if isinstance(x, dict):
             return {key: self(value) for key, value in x.items()} if type(x) is dict else x
@@ -211,7 +200,7 @@ class _Given:
             return sharding_for_jax(x)
         if type(x).__module__.startswith(f"{PACKAGE}.") and type(x) is getattr(lax, type(x).__name__, None):
             return values_for_jax({"value": x}, _exported)["value"]
-        if type(x) in originals or type(x) in classes:
+        if is_instance(x):
             return packed_instance(x, self)
         if type(x) is Partial:
             return jax_module("tree_util").Partial(self(x.func), *map(self, x.args), **self(x.keywords))
@@ -221,7 +210,7 @@ class _Given:
         return self.function(x) if callable(x) and not isinstance(x, type) else x
 
     def function(self, fun: Callable[..., Any]) -> Any:
-        """For a public function of minijax (``lax.add``) JAX's of that name; the user's as one that JAX can trace."""
+        """JAX's function for a public function of minijax (``lax.add``); any other function exported to JAX."""
         if isinstance(fun, jax_module("tree_util").Partial):
             self.has_functions = True
             return fun
@@ -235,7 +224,7 @@ class _Given:
 
 
 def _exported(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """A Python function for JAX, which may pass it instances of its classes, or get the user's pytree nodes."""
+    """``fun`` as a function of JAX's arrays. Its arguments are unpacked for ``fun``, and its results packed for JAX."""
 
     def opened(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = unpack((args, kwargs))
@@ -256,7 +245,7 @@ def _exported(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _made_here(out: Any, module: str) -> Any:
-    """The result with instances of our classes; a function (``nn.initializers.normal()``) is borrowed too."""
+    """A result with instances of our classes; a function (``nn.initializers.normal()``) is borrowed too."""
     if type(out) is Array or isinstance(out, Tracer):
         return out
     if isinstance(out, types.FunctionType):
@@ -264,3 +253,23 @@ def _made_here(out: Any, module: str) -> Any:
     if type(out) is Packed or not (type(out) is tuple and _are_plain(out)):
         return unpack(out)
     return out
+
+
+def _made_of_functions(
+    theirs: Callable[..., Any], made: Callable[..., Any], module: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Callable[..., Any]:
+    """The function ``made`` that JAX's ``theirs`` made of functions (``checkify(f)``), as a function of minijax.
+
+    JAX makes it again at each call, because the functions may close over other values then.
+    """
+
+    def call(args: Any, kwargs: Any, rest: Any, options: Any) -> Any:
+        return theirs(*args, **kwargs)(*rest, **options)
+
+    borrowed = borrowed_function(call, module, made.__name__)
+
+    @functools.wraps(made, updated=())
+    def function(*rest: Any, **options: Any) -> Any:
+        return borrowed(args, kwargs, rest, options)
+
+    return function

@@ -23,7 +23,7 @@ from minijax.core.avals import AnyArray
 from minijax.core.named import NamedTuple
 from minijax.interop.closures import filled, hoisted
 from minijax.interop.programs import import_closed
-from minijax.interop.reports import Warned, caught_warnings, warn
+from minijax.interop.reports import Warned, caught_warnings, unknown_value_errors, warn
 from minijax.interop.traces import Static, traces_of
 from minijax.interop.tracing import make_jaxpr, settings
 from minijax.interop.values import aval_of, from_jax_value, jax_module, spec_of
@@ -159,7 +159,7 @@ def _trace(fun: Any, leaves: list[Any], tree: Any, traced: list[int]) -> TracedB
     try:
         with caught_warnings() as warnings:
             jaxpr = make_jaxpr(flat, specs)
-    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError) as error:
+    except (*unknown_value_errors(), TypeError) as error:
         if type(error) is TypeError and "concrete value" not in str(error):
             raise
         raise _reworded(error, fun, tree, traced) from None

@@ -1,8 +1,8 @@
 """Borrowed names: what JAX's public modules have and ours lack, run by JAX's own code on minijax values.
 
-A function is made by ``borrowed_functions``. A class whose instances hold arrays becomes a subclass of JAX's class: an
-instance holds minijax values where one of JAX's holds JAX's arrays, and its methods are borrowed functions of it. A
-class that computes nothing (an enum, a record, an error) is JAX's own.
+A function is made by ``borrowed_functions``. A class whose instances hold arrays becomes a subclass of JAX's class: its
+instances hold minijax arrays, and its methods are borrowed functions. A class that computes nothing (an enum, a record,
+an error) is JAX's own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KEPT = frozenset(
 
 
 def borrowed_name(module: str, name: str) -> Any:
-    """What ``module`` of ours is to have under ``name``, made of what JAX has there.
+    """What ``module`` gives under ``name``, made of what JAX's module gives under that name.
 
     Raises:
       AttributeError: JAX has no such name.
@@ -72,9 +72,9 @@ def borrowed_primitive(name: str) -> Any:
 
 def _holds_arrays(theirs: type) -> bool:
     """Whether a class has methods of its own that compute."""
-    if issubclass(theirs, (enum.Enum, BaseException, np.generic)) or hasattr(theirs, "dtype"):
+    if issubclass(theirs, (enum.Enum, BaseException, np.generic, jax_module("core").Tracer)):
         return False
-    if getattr(theirs, "_is_protocol", False):
+    if getattr(theirs, "_is_protocol", False) or isinstance(getattr(theirs, "dtype", None), np.dtype):
         return False
     return any(isinstance(x, (types.FunctionType, property)) for x in _members(theirs).values())
 

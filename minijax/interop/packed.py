@@ -1,8 +1,8 @@
-"""Nodes of pytrees that one of the two libraries does not know, packed as a node that both know.
+"""Pytree nodes that only one of the two libraries knows, packed as a node that both know.
 
-In: the arguments and results of a function that one library calls and the other wrote. Out: the same with ``Packed``
-in place of instances of borrowed classes, and of classes that the user registered with minijax alone. Inside JAX an
-instance of a borrowed class is one of JAX's class, here it is one of the class that was made of it.
+In: the arguments or results of a function of JAX that minijax calls, or of a function of minijax that JAX calls. Out:
+the same with a ``Packed`` in place of each instance of a borrowed class, and of each node that is registered with
+minijax alone. JAX's code sees instances of JAX's class; minijax sees instances of our subclass of it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ originals: dict[type, type] = {}
 
 
 class Fields(NamedTuple):
-    """What an instance of a borrowed class is put together from: JAX's class, and the names of the attributes."""
+    """How to rebuild an instance of a borrowed class: JAX's class, and the names of the attributes."""
 
     theirs: type
     names: Sequence[str]
 
 
 class Packed:
-    """A node: its children, and what they belong to, ``Fields`` or the tree definition of one node of the user's."""
+    """A packed node: its children, and how to rebuild it: ``Fields``, or the tree definition of the one node."""
 
     __slots__ = ("children", "home")
 
@@ -91,7 +91,7 @@ def packed_instance(x: Any, pack: Callable[[Any], Any]) -> Packed:
 
 
 def packed_node(x: Any, pack: Callable[[Any], Any]) -> Packed | None:
-    """A node of the user's that minijax knows and JAX does not; None for anything else."""
+    """``x`` packed if it is a node that is registered with minijax and not with JAX; else None."""
     if isinstance(x, tuple) or not is_tree_node(type(x)) or jax_module("tree_util").is_tree_node(type(x)):
         return None
     children, home = tree_flatten(x, is_leaf=lambda y: y is not x)
@@ -103,43 +103,38 @@ def packed_node(x: Any, pack: Callable[[Any], Any]) -> Packed | None:
 
 
 def pack(tree: Any) -> Any:
-    """``tree``, of JAX's nodes and borrowed instances: all of them packed that are not JAX's."""
+    """``tree``, of JAX's nodes and borrowed instances, with everything packed that JAX does not know."""
 
     def packed(x: Any) -> Any:
-        if type(x) in classes or type(x) in originals:
+        if is_instance(x):
             return packed_instance(x, pack)
         return packed_node(x, pack) or x
 
-    return _tree_map()(packed, tree, is_leaf=lambda x: type(x) in classes or type(x) in originals)
+    return _tree_map()(packed, tree, is_leaf=is_instance)
+
+
+def is_instance(x: Any) -> bool:
+    """Whether ``x`` is an instance of a borrowed class, ours or JAX's."""
+    return type(x) in classes or type(x) in originals
 
 
 def unpack_for_jax(tree: Any) -> Any:
-    """``tree`` with instances of JAX's classes; nodes of the user's stay packed."""
-
-    def unpacked(x: Any) -> Any:
-        if type(x) is not Packed:
-            return x
-        children = list(map(unpack_for_jax, x.children))
-        if isinstance(x.home, Fields):
-            return made(x.home.theirs, dict(zip(x.home.names, children, strict=True)))
-        return Packed(children, x.home)
-
-    return _tree_map()(unpacked, tree, is_leaf=_is_packed)
+    """``tree`` with instances of JAX's classes; nodes that JAX does not know stay packed."""
+    return _unpacked(tree, lambda theirs: theirs, lambda children, home: Packed(children, home))
 
 
 def unpack(tree: Any) -> Any:
-    """``tree`` with instances of our classes, and with the user's nodes."""
+    """``tree`` with instances of our classes, and with the nodes that are registered with minijax."""
+    return _unpacked(tree, lambda theirs: classes[theirs], lambda children, home: home.unflatten(children))
 
+
+def _unpacked(tree: Any, class_of: Callable[[type], type], node: Callable[[list[Any], Any], Any]) -> Any:
     def unpacked(x: Any) -> Any:
         if type(x) is not Packed:
             return x
-        children = list(map(unpack, x.children))
+        children = [_unpacked(child, class_of, node) for child in x.children]
         if isinstance(x.home, Fields):
-            return made(classes[x.home.theirs], dict(zip(x.home.names, children, strict=True)))
-        return x.home.unflatten(children)
+            return made(class_of(x.home.theirs), dict(zip(x.home.names, children, strict=True)))
+        return node(children, x.home)
 
-    return _tree_map()(unpacked, tree, is_leaf=_is_packed)
-
-
-def _is_packed(x: Any) -> bool:
-    return type(x) is Packed
+    return _tree_map()(unpacked, tree, is_leaf=lambda x: type(x) is Packed)

@@ -1,7 +1,7 @@
 """Warnings and errors from JAX's code, reported at the user's line.
 
-In: what JAX warns of, or raises, while it traces a function. Out: the same warning with the line of the user's program
-that called the function, and the same error without JAX's and minijax's own frames below that line.
+In: a warning or an error that JAX gives while it traces a function. Out: the same warning at the user's line that
+called the function; the same error without the frames of JAX and minijax below that line.
 """
 
 from __future__ import annotations
@@ -99,6 +99,13 @@ def warn(found: list[Warned]) -> None:
 
 # ------------------------------------------------------------------------------------------------ errors
 
+
+def unknown_value_errors() -> tuple[type[Exception], ...]:
+    """The errors that JAX raises where a function needs a value that is traced."""
+    theirs = jax_module("errors")
+    return theirs.JAXTypeError, theirs.JAXIndexError
+
+
 # What follows JAX's own sentence: where JAX traced, a link, what ``from_jax`` adds.
 _MORE = re.compile("The error occurred while tracing|\nSee https|\nfrom_jax traced")
 _WHY = re.compile(r"because it depends on (.+?)\.\s", re.DOTALL)
@@ -111,8 +118,7 @@ def at_users_line(error: Exception, name: str) -> Exception:
     """
     if jax_module().config.jax_traceback_filtering == "off":
         return error
-    theirs = jax_module("errors")
-    if isinstance(error, (theirs.JAXTypeError, theirs.JAXIndexError)) and hasattr(errors, type(error).__name__):
+    if isinstance(error, unknown_value_errors()) and hasattr(errors, type(error).__name__):
         error = _unknown_value(error, name)
     # JAX's notes speak of the frames that it left out of its own traceback
     error.__notes__ = [note for note in getattr(error, "__notes__", ()) if not _is_of_jax(note)]

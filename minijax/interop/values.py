@@ -267,6 +267,14 @@ def from_jax_value(x: Any) -> Array:
     return made
 
 
+def from_jax_values(tree: Any) -> Any:
+    """A tree of JAX's with our arrays in place of JAX's; an exception is a leaf."""
+    array = jax_module().Array
+    return jax_module("tree_util").tree_map(
+        lambda x: from_jax_value(x) if isinstance(x, array) else x, tree, is_leaf=lambda x: isinstance(x, Exception)
+    )
+
+
 def to_jax_value(x: Array) -> Any:
     """The JAX array of a minijax array, of a weak type if that is; of keys, keys."""
     if is_key(x.aval.dtype):

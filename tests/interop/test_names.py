@@ -31,7 +31,7 @@ PUBLIC = known_names()
 
 
 def public_names(module: str) -> list[str]:
-    """What JAX's module has for everybody: no deprecated name, and of its modules those in the table."""
+    """The public names of JAX's module: no deprecated one, none that it imported, and of its modules those in the table."""
     theirs = importlib.import_module(f"jax.{module}")
     found = []
     for name in dir(theirs):
@@ -41,7 +41,7 @@ def public_names(module: str) -> list[str]:
                 value = getattr(theirs, name)
             except (AttributeError, DeprecationWarning):
                 continue
-        if name[0] != "_" and not isinstance(value, types.ModuleType):
+        if name[0] != "_" and not isinstance(value, types.ModuleType) and name not in ("Callable", "annotations"):
             found.append(name)
     inside = [other.removeprefix(f"{module}.") for other in PUBLIC if other.startswith(f"{module}.")]
     return sorted({*found, *[name for name in inside if "." not in name]})
