@@ -250,7 +250,6 @@ _defined_later(
     "minijax.api.custom_vjp",
     "minijax.api.pmap",
     "minijax.api.refs",
-    "minijax.experimental.checkify",
     "minijax.extend.core.calls",
     "minijax.ops.meshes.reshard",
     "minijax.ops.random.bits",
@@ -265,7 +264,9 @@ _set_higher_modules(
         "export_rules": ("minijax.interop.exported_calls", "minijax.interop.refs"),
         "exported_programs": "minijax.interop.exported",
         "extend_core": "minijax.extend.core",
-        "import_rules": ("minijax.interop.special", "minijax.interop.effects", "minijax.interop.refs"),
+        "import_rules": (
+            *("minijax.interop.checks", "minijax.interop.effects", "minijax.interop.refs", "minijax.interop.special"),
+        ),
         "linearization": "minijax.interpreters.linearize",
         "mesh_making": "minijax.sharding",
         "numpy": "minijax.numpy",

@@ -137,7 +137,6 @@ LAZY_ALLOWED: dict[tuple[str, str], str] = {
 NAMED_ONLY: dict[tuple[str, str], str] = {
     ("minijax.core.primitive", "minijax.ops"): "frames of these modules are passed over",
     ("minijax.core.quiet", "minijax.ops.callback"): "warnings of this module are the user's",
-    ("minijax.experimental.sparse.arrays", "minijax.experimental.sparse"): "the module that its functions say",
     ("minijax.interop.uses", "minijax.interop"): "functions of these modules run on minijax",
     ("minijax.numpy.*", "minijax.numpy"): "the module that their functions say",
     ("minijax.ops.nary", "minijax.lax"): "the module that its functions say",

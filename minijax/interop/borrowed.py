@@ -36,6 +36,7 @@ from minijax.interop.origins import (
 )
 from minijax.interop.params import JAX_ONLY, values_for_jax
 from minijax.interop.programs import import_closed, import_once, our_primitives, set_borrowing
+from minijax.interop.reports import failed_check
 from minijax.interop.signature import Axes, JaxCall, primitive_call
 from minijax.interop.values import aval_of, jax_module, specs_of
 from minijax.interpreters.jvp import jvp_rules
@@ -169,9 +170,9 @@ class BorrowedRule(DerivedRule):
 
 
 def explain(error: Exception, primitive: BorrowedPrimitive, rule: Any) -> None:
-    """Have ``error``, which a rule of JAX's raised, say whose it is; what JAX adds about its own stack is dropped."""
+    """Add to ``error`` the rule of JAX's that raised it, and drop what JAX adds about its own stack."""
     notes = getattr(error, "__notes__", [])
-    if any("is borrowed from JAX" in note for note in notes):
+    if any("is borrowed from JAX" in note for note in notes) or failed_check(error) is not None:
         return
     code = getattr(rule, "__code__", None)
     where = f"; the rule is {code.co_qualname} at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""

@@ -46,6 +46,8 @@ PACKAGE, THEIRS = "minijax", "jax"
 _ON_VALUES = frozenset(
     "load save savez fromfile frombuffer from_dlpack array_repr array_str fromiter fromstring einsum_path".split()
 )
+# These ask whether a check failed: they run on JAX where the values are known.
+_OF_CHECKS = frozenset("check debug_check check_error Error.get Error.get_exception Error.throw".split())
 # Arguments of these types are given to JAX as they are.
 _PLAIN = frozenset((Array, bool, int, float, complex, str, bytes, type(None), np.ndarray, *np.sctypeDict.values()))
 
@@ -75,7 +77,7 @@ def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Cal
         try:
             if name in _ON_VALUES and _are_values(args, kwargs):
                 return _on_values(opened, args, kwargs)
-            if on_values and (len(args), *kwargs) in on_values and _all_known(args, kwargs):
+            if (name in _OF_CHECKS or (len(args), *kwargs) in on_values) and _all_known(args, kwargs):
                 return _on_values(opened, args, kwargs)
             try:
                 out = called(*args, **kwargs)
@@ -89,7 +91,7 @@ def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Cal
             return _on_values(opened, args, kwargs)
         except Exception as error:
             if _was_in_jax(error):
-                raise at_users_line(error, f"{module}.{name}") from None
+                raise at_users_line(error, f"{module}.{name}")  # noqa: B904  (it sets the cause)
             raise
 
     function.__module__, function.__name__, function.__qualname__ = module, name.rpartition(".")[2], name

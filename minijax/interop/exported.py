@@ -31,6 +31,7 @@ from minijax.interop.borrowed import BorrowedPrimitive, params_of_jax
 from minijax.interop.carrier import Carrier
 from minijax.interop.functions import is_array
 from minijax.interop.libraries import JAX, MINIJAX
+from minijax.interop.lines import jax_traceback
 from minijax.interop.params import params_for_jax
 from minijax.interop.programs import jax_primitive
 from minijax.interop.traces import Static, traces_of
@@ -148,7 +149,7 @@ def eval_by_jax(closed: ClosedJaxpr, *args: Any) -> list[Any]:
     meshes = _meshes(closed)
     for eqn in jaxpr.eqns:
         operands = [_literal(v) if type(v) is Literal else env[v] for v in eqn.invars]
-        with _scopes(eqn.source), _mesh_set(meshes.get(id(eqn))):
+        with _written_at(eqn.source), _mesh_set(meshes.get(id(eqn))):
             outs = _bound(eqn, operands)
         env.update(zip(eqn.outvars, outs, strict=True))
     return [_literal(v) if type(v) is Literal else env[v] for v in jaxpr.outvars]
@@ -239,10 +240,12 @@ def _literal(v: Literal) -> Any:
 
 
 @contextlib.contextmanager
-def _scopes(source: Any) -> Iterator[None]:
-    """The named scopes that an equation was recorded in; of the transformations around it JAX keeps account itself."""
+def _written_at(source: Any) -> Iterator[None]:
+    """While it is open, JAX's equations have the line and the named scopes of ``source``."""
     names = source[2] if source is not None and len(source) > 2 else ()
     with contextlib.ExitStack() as stack:
+        if source is not None:
+            stack.enter_context(jax_module("extend.source_info_util").user_context(jax_traceback(source)))
         for name, is_transformation in names:
             if not is_transformation:
                 stack.enter_context(jax_module().named_scope(name))

@@ -159,8 +159,8 @@ def _trace(fun: Any, leaves: list[Any], tree: Any, traced: list[int]) -> TracedB
     try:
         with caught_warnings() as warnings:
             jaxpr = make_jaxpr(flat, specs)
-    except (*unknown_value_errors(), TypeError) as error:
-        if type(error) is TypeError and "concrete value" not in str(error):
+    except Exception as error:
+        if not isinstance(error, unknown_value_errors()) and "concrete value" not in str(error):
             raise
         raise _reworded(error, fun, tree, traced) from None
     out_tree, statics = found

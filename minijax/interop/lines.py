@@ -6,11 +6,14 @@ what was transposed, one more (see ``core.names.transposed``).
 
 from __future__ import annotations
 
+import ast
 import functools
+import itertools
 import os
 import site
 import sys
 import sysconfig
+from types import CodeType, FunctionType
 from typing import Any
 
 from minijax import errors
@@ -67,6 +70,29 @@ def source_of(eqn: Any) -> Any:
     # what a transformation of JAX's made of a line is not what the line asks for
     unknown = ("",) * made.count("transpose")
     return TransformedSource((*place, names, unknown) if unknown else (*place, names) if names else place)
+
+
+def jax_traceback(source: Any) -> Any:
+    """JAX's traceback for the source of an equation of ours; None if there is no source.
+
+    JAX makes tracebacks only of the stack, so a call is run at that place of the user's file.
+    """
+    if source is None:
+        return None
+    get = sys.modules["jaxlib"]._jax.Traceback.get_traceback
+    return FunctionType(_calling_at(*source[:2]), {"get": get})()
+
+
+@functools.lru_cache(4096)
+def _calling_at(code: CodeType, offset: int) -> CodeType:
+    """The code of ``get()``, written at the place where ``code`` is at ``offset``."""
+    call = ast.parse("get()", mode="eval")
+    line, end_line, column, end_column = next(itertools.islice(code.co_positions(), offset // 2, None))
+    node: Any
+    for node in ast.walk(call.body):
+        node.lineno, node.end_lineno, node.col_offset, node.end_col_offset = line, end_line, column, end_column
+    made = compile(call, code.co_filename, "eval")
+    return made.replace(co_name=code.co_name, co_qualname=code.co_qualname)
 
 
 def place_of(traceback: Any) -> Any:

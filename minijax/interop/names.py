@@ -76,6 +76,8 @@ def _holds_arrays(theirs: type) -> bool:
         return False
     if getattr(theirs, "_is_protocol", False) or isinstance(getattr(theirs, "dtype", None), np.dtype):
         return False
+    if inspect.isabstract(theirs):  # the subclasses have the instances
+        return False
     return any(isinstance(x, (types.FunctionType, property)) for x in _members(theirs).values())
 
 
@@ -106,13 +108,19 @@ def borrowed_class(theirs: type, module: str, name: str) -> type:
 
     body = {member: as_ours(member, value) for member, value in _members(theirs).items()}
     body |= {"__module__": module, "__qualname__": name, "__doc__": theirs.__doc__, "__slots__": ()}
-    if not issubclass(theirs, tuple):
+    if not (issubclass(theirs, tuple) or _is_plain_record(theirs)):
         body["__init__"] = _constructor(theirs, module, name)
     ours = classes[theirs] = type(name, (theirs,), body)
     originals[ours] = theirs
     if hasattr(theirs, "tree_flatten"):
         register_pytree_node_class(ours)
     return ours
+
+
+def _is_plain_record(theirs: Any) -> bool:
+    """Whether the constructor only sets the attributes."""
+    record = getattr(theirs, "__dataclass_params__", None)
+    return record is not None and record.init and not hasattr(theirs, "__post_init__")
 
 
 def _constructor(theirs: type, module: str, name: str) -> Callable[..., None]:

@@ -110,7 +110,7 @@ def pack(tree: Any) -> Any:
             return packed_instance(x, pack)
         return packed_node(x, pack) or x
 
-    return _tree_map()(packed, tree, is_leaf=is_instance)
+    return _tree_map()(packed, tree, is_leaf=lambda x: is_instance(x) or isinstance(x, Exception))
 
 
 def is_instance(x: Any) -> bool:
@@ -137,4 +137,4 @@ def _unpacked(tree: Any, class_of: Callable[[type], type], node: Callable[[list[
             return made(class_of(x.home.theirs), dict(zip(x.home.names, children, strict=True)))
         return node(children, x.home)
 
-    return _tree_map()(unpacked, tree, is_leaf=lambda x: type(x) is Packed)
+    return _tree_map()(unpacked, tree, is_leaf=lambda x: type(x) is Packed or isinstance(x, Exception))

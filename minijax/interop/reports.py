@@ -122,8 +122,19 @@ def at_users_line(error: Exception, name: str) -> Exception:
         error = _unknown_value(error, name)
     # JAX's notes speak of the frames that it left out of its own traceback
     error.__notes__ = [note for note in getattr(error, "__notes__", ()) if not _is_of_jax(note)]
-    error.__cause__, error.__suppress_context__ = None, True
+    error.__cause__ = failed_check(error)
     return error.with_traceback(_users_frames(error.__traceback__))
+
+
+def failed_check(error: Exception) -> Any:
+    """The failed check (``checkify.check``) that is the cause of ``error``, at its line; None if it is another."""
+    cause: Any = error.__cause__
+    if not hasattr(cause, "traceback_info"):
+        return None
+    line = _users_frames(cause.__traceback__)
+    while line is not None and line.tb_next is not None:
+        line = line.tb_next
+    return cause.with_traceback(line)
 
 
 def _is_of_jax(note: str) -> bool:

@@ -31,7 +31,7 @@ PUBLIC = known_names()
 
 
 def public_names(module: str) -> list[str]:
-    """The public names of JAX's module: no deprecated one, none that it imported, and of its modules those in the table."""
+    """The public names of JAX's module: no deprecated one, and of its modules those in the table."""
     theirs = importlib.import_module(f"jax.{module}")
     found = []
     for name in dir(theirs):

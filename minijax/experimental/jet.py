@@ -1,0 +1,70 @@
+"""``minijax.experimental.jet``: derivatives of high order by Taylor polynomials, borrowed from JAX.
+
+JAX has Taylor rules for some primitives. A function of others is differentiated by ``jvp``, once for each order.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.api import jvp
+from minijax.core.dtypes import float0
+from minijax.core.lacking import borrow
+from minijax.numpy import zeros_like
+from minijax.pytree import tree_map
+
+__all__ = ["jet"]
+
+
+def jet(
+    fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequence[Any]], factorial_scaled: bool = True
+) -> tuple[Any, Any]:
+    """Derivatives of ``fun`` along a curve, up to any order.
+
+    Args:
+      fun: a function of arrays that returns a pytree of arrays.
+      primals: the point: a value for each argument.
+      series: for each argument the derivatives of the curve at the point, of order 1, 2, ..., as many for each.
+      factorial_scaled: whether these, and the results, are derivatives; otherwise they are coefficients of Taylor
+        polynomials, which are smaller by the factorial of the order.
+
+    Returns:
+      ``(out, derivatives)``: what ``fun`` gives at the point, and a pytree like it of lists: the derivatives of the
+      outputs along the curve, of order 1, 2, ...
+
+    Raises:
+      ValueError: different arguments have different numbers of terms, or one is no array.
+
+    >>> f0, (f1, f2) = jet(jnp.sin, (0.125,), ((0.75, 3.0),))  # doctest: +SKIP
+    """
+    try:
+        return borrow(__name__, "jet")(fun, primals, series, factorial_scaled)  # type: ignore[no-any-return]
+    except KeyError:  # what JAX raises where it has no rule
+        return _by_jvp(fun, primals, series, factorial_scaled)
+
+
+def _by_jvp(fun: Any, primals: Sequence[Any], series: Sequence[Sequence[Any]], factorial_scaled: bool) -> Any:
+    scales = [math.factorial(k + 1) if factorial_scaled else 1 for k in range(len(series[0]))]
+
+    def along_curve(t: Any) -> Any:
+        def point(x: Any, terms: Sequence[Any]) -> Any:
+            return x + sum(
+                term * t ** (k + 1) / scale for k, (term, scale) in enumerate(zip(terms, scales, strict=True))
+            )
+
+        return fun(*map(point, primals, series))
+
+    def derivative(f: Callable[..., Any], t: Any) -> Any:
+        outs, tangents = jvp(f, (t,), (1.0,))
+        return tree_map(lambda x, dx: zeros_like(x) if dx.dtype == float0 else dx, outs, tangents)
+
+    orders = [along_curve]
+    for _ in scales:
+        orders.append(functools.partial(derivative, orders[-1]))
+    out, *terms = [f(0.0) for f in orders]
+    if not factorial_scaled:
+        terms = [tree_map(lambda x, k=k: x / math.factorial(k), term) for k, term in enumerate(terms, 1)]
+    return out, tree_map(lambda x, *each: list(each), out, *terms)
