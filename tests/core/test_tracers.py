@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.experimental.jet
-import numpy as np
 import pytest
 
 import minijax
@@ -27,46 +26,25 @@ def custom(J: Any, f: Callable[[Any], Any]) -> Any:
 # What is done with a function that notes how its argument prints: (the package, the function, a vector) -> anything.
 PROGRAMS: dict[str, Callable[[Any, Callable[[Any], Any], Any], Any]] = {
     "jit": lambda J, f, v: J.jit(f)(1.0),
-    "jit of an array": lambda J, f, v: J.jit(f)(v),
-    "jit of an integer": lambda J, f, v: J.jit(f)(3),
     "jit of a key": lambda J, f, v: J.jit(lambda k: (f(J.random.key_data(k)), str(k))[0])(J.random.key(0)),
     "make_jaxpr": lambda J, f, v: J.make_jaxpr(f)(1.0),
-    "eval_shape": lambda J, f, v: J.eval_shape(f, v),
     "vmap": lambda J, f, v: J.vmap(f)(v),
-    "vmap of another axis": lambda J, f, v: J.vmap(f, in_axes=1)(J.numpy.ones((2, 3))),
     "vmap with a name": lambda J, f, v: J.vmap(f, axis_name="i")(v),
     "vmap of keys": lambda J, f, v: J.vmap(lambda k: f(J.random.key_data(k)))(J.random.split(J.random.key(0))),
     "vmap of a reference": lambda J, f, v: J.vmap(lambda r: (f(r), None)[1])(J.new_ref(J.numpy.ones((2, 3)))),
     "jvp": lambda J, f, v: J.jvp(f, (1.0,), (2.0,)),
-    "jvp of an array": lambda J, f, v: J.jvp(f, (v,), (v,)),
     "jvp of a large array": lambda J, f, v: J.jvp(f, (J.numpy.ones((40, 40)),), (J.numpy.ones((40, 40)),)),
-    "jvp of a number of NumPy's": lambda J, f, v: J.jvp(f, (np.float32(1.5),), (np.float32(2.0),)),
     "grad": lambda J, f, v: J.grad(f)(1.0),
-    "grad of a number of NumPy's": lambda J, f, v: J.grad(f)(np.float32(1.5)),
     "grad of an array": lambda J, f, v: J.grad(lambda v: f(v).sum())(v),
     "linearize": lambda J, f, v: J.linearize(f, 1.0),
-    "vjp": lambda J, f, v: J.vjp(f, v),
     "jacfwd": lambda J, f, v: J.jacfwd(f)(v),
-    "jacrev": lambda J, f, v: J.jacrev(f)(v),
-    "hessian": lambda J, f, v: J.hessian(f)(1.0),
     "checkpoint": lambda J, f, v: J.checkpoint(f)(1.0),
     "scan": lambda J, f, v: J.lax.scan(lambda c, x: (f(c), x), 1.0, v),
-    "fori_loop": lambda J, f, v: J.lax.fori_loop(0, 3, lambda i, c: f(c), v),
     "jet": lambda J, f, v: J.experimental.jet.jet(f, (1.0,), ((1.0, 2.0),)),
-    "grad of grad": lambda J, f, v: J.grad(J.grad(f))(1.0),
     "vmap of grad": lambda J, f, v: J.vmap(J.grad(f))(v),
     "grad of vmap": lambda J, f, v: J.grad(lambda v: J.vmap(f)(v).sum())(v),
-    "vmap of vmap": lambda J, f, v: J.vmap(J.vmap(f))(J.numpy.ones((2, 3))),
     "jit of grad": lambda J, f, v: J.jit(J.grad(f))(1.0),
-    "jit of vmap": lambda J, f, v: J.jit(J.vmap(f))(v),
-    "jit of jvp": lambda J, f, v: J.jit(lambda x: J.jvp(f, (x,), (x,)))(1.0),
     "grad of jit": lambda J, f, v: J.grad(J.jit(f))(1.0),
-    "vmap of jit": lambda J, f, v: J.vmap(J.jit(f))(v),
-    "jvp of grad": lambda J, f, v: J.jvp(J.grad(f), (1.0,), (1.0,)),
-    "grad of jvp": lambda J, f, v: J.grad(lambda x: J.jvp(f, (x,), (1.0,))[1])(1.0),
-    "jvp of jvp": lambda J, f, v: J.jvp(lambda x: J.jvp(f, (x,), (1.0,)), (1.0,), (1.0,)),
-    "jvp of vmap": lambda J, f, v: J.jvp(J.vmap(f), (v,), (v,)),
-    "vmap of jvp": lambda J, f, v: J.vmap(lambda x: J.jvp(f, (x,), (x,)))(v),
     "grad of scan": lambda J, f, v: J.grad(lambda x: J.lax.scan(lambda c, x: (f(c), x), x, v)[0])(1.0),
     "a tangent in grad": lambda J, f, v: J.grad(custom(J, f))(1.0),
     "a tangent in vmap of grad": lambda J, f, v: J.vmap(J.grad(custom(J, f)))(v),
