@@ -288,10 +288,10 @@ def _origin(tracer: Any) -> str:
     return "" if origin_msg is None else str(origin_msg()).strip()
 
 
-def _advice(tracer: Any, kind: str, default: str) -> str:
-    """One next action: for the construct at the user's line if the tracer knows it, else ``default``."""
+def _advice(tracer: Any, kind: str) -> str:
+    """One next action for the construct at the user's line."""
     advise = getattr(tracer, "_advice", None)
-    return default if advise is None else str(advise(kind))
+    return "" if advise is None else str(advise(kind))
 
 
 def _message(what: str, tracer: Any, action: str) -> str:
@@ -319,34 +319,17 @@ class ConcretizationTypeError(JAXTypeError):
 
     def __init__(self, tracer: Any, context: str = ""):
         what = "Abstract tracer value encountered where concrete value is expected: " + _describe(tracer)
-        super().__init__(
-            _message(
-                f"{what}\n{context.strip()}" if context.strip() else what,
-                tracer,
-                _advice(
-                    tracer, "value", "Pass the value as a static argument (static_argnums of jit), or keep it an array."
-                ),
-            )
-        )
+        if context.strip():
+            what += f"\n{context.strip()}"
+        super().__init__(_message(what, tracer, _advice(tracer, "value")))
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
     """A tracer was used as a condition: ``if x > 0``, ``x and y``, ``while x``, ``max(x, y)``."""
 
     def __init__(self, tracer: Any):
-        JAXTypeError.__init__(
-            self,
-            _message(
-                f"Attempted boolean conversion of {_describe(tracer)}.",
-                tracer,
-                _advice(
-                    tracer,
-                    "bool",
-                    "Use jnp.where, lax.cond or lax.while_loop in place of Python control flow, or pass the "
-                    "value as a static argument (static_argnums of jit).",
-                ),
-            ),
-        )
+        what = f"Attempted boolean conversion of {_describe(tracer)}."
+        JAXTypeError.__init__(self, _message(what, tracer, _advice(tracer, "bool")))
 
 
 class TracerArrayConversionError(JAXTypeError):
@@ -367,18 +350,8 @@ class TracerIntegerConversionError(JAXTypeError):
     """A tracer was used where Python wants an integer: a list index, ``range(x)``, an axis or a shape."""
 
     def __init__(self, tracer: Any):
-        super().__init__(
-            _message(
-                f"The __index__() method was called on {_describe(tracer)}.",
-                tracer,
-                _advice(
-                    tracer,
-                    "index",
-                    "Pass the integer as a static argument (static_argnums of jit), or turn the list being "
-                    "indexed into an array with jnp.array.",
-                ),
-            )
-        )
+        what = f"The __index__() method was called on {_describe(tracer)}."
+        super().__init__(_message(what, tracer, _advice(tracer, "index")))
 
 
 class NonConcreteBooleanIndexError(JAXIndexError):

@@ -34,6 +34,9 @@ class FakeTracer:
     def _origin_msg(self) -> str:
         return self.origin
 
+    def _advice(self, kind: str) -> str:
+        return f"Use another {kind}."
+
 
 ORIGIN = "The error occurred while tracing the function f at file.py:3 for jit."
 
