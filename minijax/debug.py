@@ -9,16 +9,16 @@ from minijax.core.late import public
 
 if TYPE_CHECKING:
     from minijax.api.breakpoints import debug_breakpoint as breakpoint  # noqa: A001  (JAX's name)
-    from minijax.api.drawn_shardings import visualize_array_sharding as visualize_array_sharding
-    from minijax.api.drawn_shardings import visualize_sharding as visualize_sharding
+    from minijax.api.visualize_sharding import visualize_array_sharding as visualize_array_sharding
+    from minijax.api.visualize_sharding import visualize_sharding as visualize_sharding
 
 __all__ = ["breakpoint", "callback", "log", "print", "visualize_array_sharding", "visualize_sharding"]
 
 # Imported at first use: a breakpoint imports Python's debugger.
 _LATER = {
     "breakpoint": ("minijax.api.breakpoints", "debug_breakpoint"),
-    "visualize_array_sharding": ("minijax.api.drawn_shardings", "visualize_array_sharding"),
-    "visualize_sharding": ("minijax.api.drawn_shardings", "visualize_sharding"),
+    "visualize_array_sharding": ("minijax.api.visualize_sharding", "visualize_array_sharding"),
+    "visualize_sharding": ("minijax.api.visualize_sharding", "visualize_sharding"),
 }
 
 

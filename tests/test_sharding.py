@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from minijax.api.drawn_shardings import drawing, grid, ranges, visualize_sharding
+from minijax.api.visualize_sharding import drawing, grid, ranges, visualize_sharding
 from minijax.core.meshes import Mesh
 from minijax.core.shardings import NamedSharding
 from minijax.core.shardings import PartitionSpec as P

@@ -1,13 +1,13 @@
-"""Types of what devices hold that may differ between them: inside ``shard_map``, which runs a program on each device.
+"""Types inside ``shard_map``, which runs a program on each device: along which mesh axes devices hold different values.
 
-A value *varies* along an axis of the mesh if devices that differ only in their place along it may hold different ones:
-JAX's "varying manual axes", printed ``f32[2,4]{V:(x,y)}``. ``VaryingArray`` is a ``ShapedArray`` with these axes.
+A value *varies* along an axis if devices that differ only in their place along it may hold different values. JAX calls
+these axes "varying manual axes" and prints ``f32[2,4]{V:(x,y)}``. ``VaryingArray`` is a ``ShapedArray`` with such axes.
 
-Invariant: operands of an operation vary along the same axes. While a program is written or gone through that is run on
-each device (``manual``), ``bind`` sees to it: an operand that varies along fewer is given to ``pvary`` first. That is
-what makes derivatives right: what all devices share and each of them uses has the sum of their cotangents.
+Invariant: the operands of an operation vary along the same axes. While the program of each device is traced or
+transformed (``manual``), ``bind`` gives an operand that varies along fewer axes to ``pvary`` first. The transpose of
+``pvary`` sums cotangents over the devices, so derivatives of shared values are right.
 
-Everybody else pays nothing: ``bind`` looks for this only where it looks for observers.
+``bind`` looks for this only where it looks for observers, so other programs pay nothing.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ _interned: weakref.WeakValueDictionary[Any, VaryingArray] = weakref.WeakValueDic
 
 
 class VaryingArray(ShapedArray):
-    """The type ``plain`` of values that vary along the axes ``along`` of a mesh, in the mesh's order; interned.
+    """The type ``plain`` of values that vary along the mesh axes ``along``, in the mesh's order; interned.
 
-    ``unreduced`` and ``reduced`` are axes too: those over which a sum is still to be taken, and those over which the
-    sum of its cotangent is.
+    Along ``unreduced`` axes a sum of the value is not yet taken, along ``reduced`` axes a sum of its cotangent.
     """
 
     __slots__ = ("plain", "along", "vma", "unreduced", "reduced")
@@ -70,27 +69,27 @@ class VaryingArray(ShapedArray):
         return (VaryingArray, (self.plain, self.along, self.unreduced, self.reduced))
 
     def over(self, plain: ShapedArray) -> ShapedArray:
-        """The type ``plain`` of values that vary, and are sums, along the axes along which these are."""
+        """The type ``plain`` with the axes of this type."""
         return VaryingArray(plain, self.along, self.unreduced, self.reduced)
 
     @property
     def manual_axis_type(self) -> ManualAxisType:
-        """Along which axes of a mesh values differ, or are sums, where the program of each device is written."""
+        """The axes along which values vary, are unreduced and are reduced."""
         return ManualAxisType(self.vma, self.unreduced, self.reduced)
 
     def to_cotangent_aval(self) -> ShapedArray:
-        """The type of cotangents: what is reduced here is unreduced there."""
+        """The type of cotangents: reduced axes become unreduced, and unreduced axes reduced."""
         return summed(self.to_tangent_aval(), self.reduced, self.unreduced)
 
     def update(self, **changes: Any) -> ShapedArray:
-        """The type with the given fields replaced; ``vma`` says along which axes it varies then."""
+        """The type with the given fields replaced; ``vma`` are the axes along which it varies."""
         along = changes.pop("vma", self.along)
         made = varying(self.plain.update(**changes), along)
         return summed(made, self.unreduced, self.reduced) if self.unreduced or self.reduced else made
 
     @property
     def sharding(self) -> Any:
-        """How values of this type are divided along the other axes."""
+        """How values of this type are sharded over the other axes."""
         return self.plain.sharding
 
     def _without(self, axis: int) -> ShapedArray:
@@ -121,19 +120,19 @@ def summed_text(
 
 
 def note_summed() -> None:
-    """Types may say from now on that values are sums over devices."""
+    """From now on types may have unreduced and reduced axes."""
     if _reshard.reduced_scalars not in bind_hooks:
         bind_hooks.append(_reshard.reduced_scalars)
 
 
 def _ask_for_types() -> None:
-    """From the first program on in which something may vary, ``type_of_varying`` is asked for types of results."""
+    """From the first program in which values may vary, ask ``type_of_varying`` for the types of results."""
     if type_of_varying not in abstract_hooks:
         abstract_hooks.insert(0, type_of_varying)
 
 
 def varying(aval: ShapedArray, axes: Iterable[Any]) -> ShapedArray:
-    """The type ``aval`` of values, or of a reference to them, that vary along ``axes``, and along no other."""
+    """The type ``aval``, of values or of a reference, that vary along exactly ``axes``."""
     if type(aval) is AbstractRef:
         return AbstractRef(varying(aval.inner_aval, axes))  # type: ignore[return-value]
     along = ordered(axes)
@@ -144,7 +143,7 @@ def varying(aval: ShapedArray, axes: Iterable[Any]) -> ShapedArray:
 
 
 def summed(aval: ShapedArray, unreduced: Iterable[Any], reduced: Iterable[Any]) -> ShapedArray:
-    """The type ``aval`` inside ``shard_map`` of values that are unreduced, and reduced, along these axes alone."""
+    """The type ``aval`` inside ``shard_map`` with exactly these unreduced and reduced axes."""
     u, r = frozenset(unreduced), frozenset(reduced)
     if type(aval) is VaryingArray:
         return VaryingArray(aval.plain, aval.along, u, r) if u or r or aval.along else aval.plain
@@ -152,12 +151,12 @@ def summed(aval: ShapedArray, unreduced: Iterable[Any], reduced: Iterable[Any]) 
 
 
 def bare(aval: ShapedArray) -> ShapedArray:
-    """The type ``aval`` without what it says of how devices' values differ."""
+    """The type ``aval`` without the axes along which values vary, are unreduced or reduced."""
     return aval.plain if type(aval) is VaryingArray else aval
 
 
 class _Checked:
-    """Stands among bound axes, which caches of programs look at, where types say what varies."""
+    """A marker among the bound axes, which are cache keys: types say along which axes values vary."""
 
     def __repr__(self) -> str:
         return "check_vma"
@@ -167,7 +166,7 @@ CHECKED = _Checked()
 
 
 class _Manual(threading.local):
-    """What of this thread's meshes programs run on each device are written for: along which axes, and the mesh."""
+    """The mesh, and its axes, for whose devices this thread traces a program."""
 
     axes: frozenset[Any] = frozenset()
     checked = False
@@ -185,53 +184,55 @@ def ordered(axes: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def is_checked(names: Iterable[Any]) -> bool:
-    """Whether values are known to vary, or not to, along one of the mesh's axes ``names``."""
+    """Whether types say if values vary along one of the mesh axes ``names``."""
     return _now.checked and not _now.axes.isdisjoint(names)
 
 
 def mesh_axes(names: Iterable[Any]) -> frozenset[Any]:
-    """Those of ``names`` that are axes of a mesh, and not of a vmap."""
+    """Those of ``names`` that are mesh axes, not axes of a vmap."""
     return _now.axes.intersection(names)
 
 
 def manual_axes() -> frozenset[Any]:
-    """The axes of ``current_mesh`` along which the program that is written now runs on each device."""
+    """The axes of ``current_mesh`` along which the program that is traced now runs on each device."""
     return _now.axes
 
 
 def current_mesh() -> Any:
-    """The mesh on whose devices the program runs that is written now, None if there is none."""
+    """The mesh for whose devices a program is traced now, or None."""
     return _now.mesh
 
 
 @contextmanager
-def manual(mesh: Any, axes: Iterable[Any], checked: bool) -> Iterator[None]:
-    """While a program is written or gone through that each device of ``mesh`` runs along ``axes``.
-
-    ``checked`` says whether types tell along which axes values vary.
-    """
+def _during(axes: frozenset[Any], checked: bool, mesh: Any) -> Iterator[None]:
     before = _now.axes, _now.checked, _now.mesh
-    _now.axes, _now.checked, _now.mesh = _now.axes.union(axes), checked, mesh
+    _now.axes, _now.checked, _now.mesh = axes, checked, mesh
+    try:
+        yield
+    finally:
+        _now.axes, _now.checked, _now.mesh = before
+
+
+@contextmanager
+def manual(mesh: Any, axes: Iterable[Any], checked: bool) -> Iterator[None]:
+    """Within the block, the program of each device of ``mesh`` along ``axes`` is traced or transformed.
+
+    ``checked``: whether types say along which axes values vary.
+    """
     if checked:
         _ask_for_types()
         bind_hooks.append(same_varying)
     try:
-        yield
+        with _during(_now.axes.union(axes), checked, mesh):
+            yield
     finally:
-        _now.axes, _now.checked, _now.mesh = before
         if checked:
             bind_hooks.remove(same_varying)
 
 
-@contextmanager
-def everywhere() -> Iterator[None]:
-    """While something is computed that is no part of the program of each device that is being written."""
-    before = _now.axes, _now.checked, _now.mesh
-    _now.axes, _now.checked, _now.mesh = frozenset(), False, None
-    try:
-        yield
-    finally:
-        _now.axes, _now.checked, _now.mesh = before
+def everywhere() -> Any:
+    """Within the block, what is computed is no part of the program of each device."""
+    return _during(frozenset(), False, None)
 
 
 pvary_p = Primitive("pvary")
@@ -243,20 +244,20 @@ vma_rules: dict[Primitive, Callable[[frozenset[Any], dict[str, Any]], Iterable[A
 
 # primitives whose results are unreduced or reduced along axes along which no operand is
 makes_sums: set[Primitive] = set()
-# gives a value that is reduced along the axes a type in which it varies along them: set by ``ops.meshes.sums``
+# casts a reduced value to a varying one; its rules are in ``ops.meshes.sums``
 reduced_vary_cast_p = Primitive("reduced_vary_cast_p")
 
 
 def pvary(x: Any, axes: Iterable[Any]) -> Any:
-    """``x``, which varies along ``axes`` too from here on."""
+    """``x``, cast to vary along ``axes`` too."""
     missing = set(axes).difference(get_aval(x).vma)
     return pvary_p.bind(x, axes=ordered(missing)) if missing else x
 
 
 def varying_like(x: Any, *others: Any) -> Any:
-    """``x``, which varies from here on along the axes too along which one of ``others`` does.
+    """``x``, cast to vary also along the axes along which one of ``others`` varies.
 
-    What a loop begins with varies as what it computes does: constants of the library go through this.
+    The library casts its constants so that the carry of a loop keeps its type.
     """
     if not _now.checked:
         return x
@@ -265,7 +266,7 @@ def varying_like(x: Any, *others: Any) -> Any:
 
 
 def same_varying(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
-    """``args``, all of which vary along the same axes. Those of calls are left as they are."""
+    """``args``, cast to vary along the same axes. Operands of calls are not changed."""
     if not _now.checked or not args:
         return args
     users = varies_along.get(primitive)
@@ -288,14 +289,14 @@ def same_varying(primitive: Primitive, args: tuple[Any, ...], params: dict[str, 
 
 
 def _varied(x: Any, axes: frozenset[Any]) -> Any:
-    """``x``, which varies along ``axes`` too: what is reduced along them has a sum for its cotangent already."""
+    """``x``, cast to vary along ``axes`` too. The cotangent of a reduced value is a sum already."""
     if get_aval(x).reduced == axes:
         return reduced_vary_cast_p.bind(x, axes=ordered(axes))
     return pvary(x, axes)
 
 
 def type_of_varying(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], following: int) -> Any:
-    """The result type(s) for operands some of which vary; None where there are none, and for calls of programs."""
+    """The result type(s) if an operand varies; None if none does, and for calls of programs."""
     rule = vma_rules.get(primitive)
     if rule is None and not primitive.keeps_signatures:
         return None

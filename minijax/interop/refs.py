@@ -47,23 +47,16 @@ def _import_new_ref(eqn: Any, site: Site) -> list[JaxprEqn]:
     return site.equation(new_ref_p, {})
 
 
-def _import_freeze(eqn: Any, site: Site) -> list[JaxprEqn]:
-    return site.equation(freeze_p, {})
+def _import_end(primitive: Any) -> Any:
+    return lambda eqn, site: site.equation(primitive, {})
 
 
 def _import_access(primitive: Any) -> Any:
-    def rule(eqn: Any, site: Site) -> list[JaxprEqn]:
-        return site.equation(primitive, {"index": _import_index(eqn.params["tree"], site)})
-
-    return rule
-
-
-def _import_free_ref(eqn: Any, site: Site) -> list[JaxprEqn]:
-    return site.equation(free_ref_p, {})
+    return lambda eqn, site: site.equation(primitive, {"index": _import_index(eqn.params["tree"], site)})
 
 
 def _import_broadcast(eqn: Any, site: Site) -> list[JaxprEqn]:
-    """What JAX brings integers of an index to one shape by."""
+    """JAX broadcasts the integers of an index to one shape."""
     shape, (x,) = eqn.params["shape"], site.invars
     dims = tuple(range(len(shape) - len(x.aval.shape), len(shape)))
     return site.equation(broadcast_in_dim_p, {"shape": shape, "broadcast_dimensions": dims, "sharding": None})
@@ -73,8 +66,8 @@ import_rules.update(
     {
         "broadcast_to": _import_broadcast,
         "new_ref": _import_new_ref,
-        "freeze": _import_freeze,
-        "free_ref": _import_free_ref,
+        "freeze": _import_end(freeze_p),
+        "free_ref": _import_end(free_ref_p),
         "get": _import_access(get_p),
         "swap": _import_access(swap_p),
         "addupdate": _import_access(addupdate_p),
@@ -85,7 +78,7 @@ import_rules.update(
 
 
 def _index_for_jax(eqn: JaxprEqn, operands: list[Any]) -> Any:
-    """What is written in brackets for JAX."""
+    """The index in JAX's notation."""
     index: Index = eqn.params["index"]
     if index is None:
         return ...
@@ -104,39 +97,31 @@ def _strided(start: Any, entry: Slice) -> Any:
     return slice(start, start + (entry.size - 1) * entry.stride + 1, entry.stride)
 
 
-def _export_new_ref(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
-    return [jax_module().new_ref(operands[0])]
+def _export_whole(name: str) -> Any:
+    def rule(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+        found = getattr(jax_module(), name)(*operands)
+        return [found] if eqn.outvars else []
 
-
-def _export_freeze(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
-    return [jax_module().freeze(operands[0])]
-
-
-def _export_free_ref(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
-    jax_module().free_ref(operands[0])
-    return []
+    return rule
 
 
 def _export_get(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     return [jax_module("ref").get(operands[0], _index_for_jax(eqn, operands[1:]))]
 
 
-def _export_swap(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
-    return [jax_module("ref").swap(operands[0], _index_for_jax(eqn, operands[2:]), operands[1])]
+def _export_write(name: str) -> Any:
+    def rule(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+        ref, value, *integers = operands
+        found = getattr(jax_module("ref"), name)(ref, _index_for_jax(eqn, integers), value)
+        return [found] if eqn.outvars else []
 
-
-def _export_addupdate(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
-    jax_module("ref").addupdate(operands[0], _index_for_jax(eqn, operands[2:]), operands[1])
-    return []
+    return rule
 
 
 export_rules.update(
     {
-        "new_ref": _export_new_ref,
-        "freeze": _export_freeze,
-        "free_ref": _export_free_ref,
+        **{name: _export_whole(name) for name in ("new_ref", "freeze", "free_ref")},
         "get": _export_get,
-        "swap": _export_swap,
-        "addupdate": _export_addupdate,
+        **{name: _export_write(name) for name in ("swap", "addupdate")},
     }
 )

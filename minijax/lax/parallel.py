@@ -17,10 +17,10 @@ from minijax.core.trace import Tracer
 from minijax.core.varying import is_checked, mesh_axes, ordered, pvary_p
 from minijax.interpreters.named_axes import axes_size
 from minijax.ops.convert import convert_element_type
-from minijax.ops.meshes.shard_map import psum_invariant_p
 from minijax.ops.meshes.sums import (
     all_gather_reduced_p,
     preduced_p,
+    psum_invariant_p,
     reduced_vary_cast_p,
     state_of,
     unreduced_psum_p,
@@ -124,13 +124,9 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] |
         others = tuple(axis for axis in axes if axis not in over_mesh)
         if others:
             leaves = [psum_p.bind(v, axes=others, axis_index_groups=None) for v in leaves]
-        return tree_unflatten(
-            tree,
-            [
-                (unreduced_psum_p if unreduced else psum_invariant_p).bind(v, axes=over_mesh)
-                for v, unreduced in zip(leaves, sums, strict=True)
-            ],
-        )
+        primitives = [unreduced_psum_p if unreduced else psum_invariant_p for unreduced in sums]
+        found = [p.bind(v, axes=over_mesh) for p, v in zip(primitives, leaves, strict=True)]
+        return tree_unflatten(tree, found)
     if any(isinstance(v, Tracer) for v in leaves):
         return tree_unflatten(tree, [psum_p.bind(v, axes=axes, axis_index_groups=groups) for v in leaves])
     names = [axis for axis in axes if not isinstance(axis, int)]
@@ -171,20 +167,12 @@ def _extremum(primitive: Any, x: Any, axis_name: Any, axis_index_groups: Any) ->
     groups = _reduction_groups(axes, axis_index_groups)
     if is_checked(axes):
         _check_no_groups(groups)
-
-    def bind(leaf: Any) -> Any:
-        return primitive.bind(leaf, axes=axes, axis_index_groups=groups)
-
-    return tree_map(bind, x)
+    return tree_map(lambda leaf: primitive.bind(leaf, axes=axes, axis_index_groups=groups), x)
 
 
 def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
     """``x`` of the instance whose index is ``source``, for all. NameError for an unbound axis name."""
-
-    def bind(leaf: Any) -> Any:
-        return pbroadcast_p.bind(leaf, axis_name=axis_name, source=source)
-
-    return tree_map(bind, x)
+    return tree_map(lambda leaf: pbroadcast_p.bind(leaf, axis_name=axis_name, source=source), x)
 
 
 _CAST_TO = ("unreduced", "reduced", "varying")
@@ -244,11 +232,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     """
     names = names_tuple(axis_name)
     pairs = tuple((int(source), int(destination)) for source, destination in perm)
-
-    def bind(leaf: Any) -> Any:
-        return ppermute_p.bind(leaf, axis_name=names, perm=pairs)
-
-    return tree_map(bind, x)
+    return tree_map(lambda leaf: ppermute_p.bind(leaf, axis_name=names, perm=pairs), x)
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
@@ -311,19 +295,11 @@ def all_to_all(
                 )
             if split < concat:
                 concat += 1  # it counts without the split axis, which is still there
+            if split != concat:
                 leaf = expand_dims(leaf, (concat,))
-            elif split > concat:
-                leaf = expand_dims(leaf, (concat,))
-                split += 1
-        out = all_to_all_p.bind(
-            leaf,
-            split_axis=split,
-            concat_axis=concat,
-            axis_name=axis_name,
-            axis_index_groups=groups,
-            axis_size=size,
-            tiled=tiled,
-        )
+                split += split > concat
+        params = {"axis_name": axis_name, "axis_index_groups": groups, "axis_size": size, "tiled": tiled}
+        out = all_to_all_p.bind(leaf, split_axis=split, concat_axis=concat, **params)
         return squeeze(out, (split,)) if not tiled and split != concat else out
 
     return tree_map(bind, x)

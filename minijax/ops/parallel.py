@@ -457,17 +457,9 @@ def all_gather_abstract(
 
 
 def all_gather_batch(
-    p: Primitive,
-    axis: AxisData,
-    x: Any,
-    d: int | None,
-    *,
-    all_gather_dimension: int,
-    axis_name: tuple[Any, ...],
-    axis_size: int,
-    tiled: bool,
-    **groups: Groups,
-) -> Any:
+    p: Primitive, axis: AxisData, x: Any, d: int | None, *, all_gather_dimension: int, axis_name: tuple[Any, ...],
+    axis_size: int, tiled: bool, **groups: Groups,
+) -> Any:  # fmt: skip
     """The batch axis becomes an ordinary one."""
     at = all_gather_dimension
     if axis.name is None or axis.name not in axis_name:
@@ -487,17 +479,9 @@ def all_gather_batch(
 
 
 def all_gather_lower(
-    ctx: Any,
-    avals: Any,
-    out_avals: Any,
-    x: str,
-    *,
-    all_gather_dimension: int,
-    axis_name: Any,
-    axis_size: int,
-    tiled: bool,
-    axis_index_groups: Groups = None,
-) -> str:
+    ctx: Any, avals: Any, out_avals: Any, x: str, *, all_gather_dimension: int, axis_name: Any, axis_size: int,
+    tiled: bool, axis_index_groups: Groups = None,
+) -> str:  # fmt: skip
     (aval,), (out,) = avals, out_avals
     if not tiled:
         shape = (*aval.shape[:all_gather_dimension], 1, *aval.shape[all_gather_dimension:])
@@ -533,13 +517,9 @@ def all_gather_invariant_transpose(
 
 
 all_gather_invariant_p = declare_collective(
-    "all_gather_invariant",
-    _names,
-    all_gather_abstract,
-    all_gather_batch,
-    all_gather_lower,
+    "all_gather_invariant", _names, all_gather_abstract, all_gather_batch, all_gather_lower,
     all_gather_invariant_transpose,
-)
+)  # fmt: skip
 vma_rules[all_gather_invariant_p] = lambda vma, params: vma.difference(_names(params))
 
 
@@ -568,26 +548,18 @@ def reduce_scatter_abstract(
 
 
 def reduce_scatter_batch(
-    p: Primitive,
-    axis: AxisData,
-    x: Any,
-    d: int | None,
-    *,
-    scatter_dimension: int,
-    axis_name: tuple[Any, ...],
-    axis_index_groups: Groups,
-    axis_size: int,
-    tiled: bool,
-) -> Any:
+    p: Primitive, axis: AxisData, x: Any, d: int | None, *, scatter_dimension: int, axis_name: tuple[Any, ...],
+    axis_size: int, tiled: bool, **groups: Groups,
+) -> Any:  # fmt: skip
     """Summed along the batch axis; the scattered dimension is the new batch axis."""
     at = scatter_dimension
     if axis.name is None or axis.name not in axis_name:
         if d is not None:
             # what is not tiled loses the scattered dimension, which may stand ahead of the batch axis
             at, d = (at + 1, d) if d <= at else (at, d if tiled else d - 1)
-        params = {"axis_name": axis_name, "axis_index_groups": axis_index_groups, "axis_size": axis_size}
+        params = {"axis_name": axis_name, "axis_size": axis_size, **groups}
         return p.bind(x, scatter_dimension=at, tiled=tiled, **params), d
-    _no_groups(p, axis_index_groups)
+    _no_groups(p, groups.get("axis_index_groups"))
     _one_vmapped(p, axis_name)
     if d is None:
         strong = convert(x, None, False)
@@ -598,17 +570,9 @@ def reduce_scatter_batch(
 
 
 def reduce_scatter_lower(
-    ctx: Any,
-    avals: Any,
-    out_avals: Any,
-    x: str,
-    *,
-    scatter_dimension: int,
-    axis_name: tuple[Any, ...],
-    axis_index_groups: Groups,
-    axis_size: int,
-    tiled: bool,
-) -> str:
+    ctx: Any, avals: Any, out_avals: Any, x: str, *, scatter_dimension: int, axis_name: tuple[Any, ...], axis_size: int,
+    tiled: bool, axis_index_groups: Groups = None,
+) -> str:  # fmt: skip
     (aval,), (out,) = avals, out_avals
     shape = list(aval.shape)
     shape[scatter_dimension] //= axis_size
@@ -627,13 +591,9 @@ def reduce_scatter_transpose(ct: Any, x: Any, *, scatter_dimension: int, **param
 
 
 reduce_scatter_p = declare_collective(
-    "reduce_scatter",
-    _names,
-    reduce_scatter_abstract,
-    reduce_scatter_batch,
-    reduce_scatter_lower,
+    "reduce_scatter", _names, reduce_scatter_abstract, reduce_scatter_batch, reduce_scatter_lower,
     reduce_scatter_transpose,
-)
+)  # fmt: skip
 reduce_scatter_p.refuses_keys = True
 
 

@@ -47,22 +47,29 @@ def close(ours: Any, theirs: Any, tolerance: float = 2e-6) -> None:
 
 # One instance's function, with what pmap is told about it; ``w`` is what all instances share.
 FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    "elementwise": (lambda ns, x, w: ns.numpy.sin(x) * w, {}),
+    "x / psum": (lambda ns, x, w: x / ns.lax.psum(x, "i"), {}),
     "psum of both": (lambda ns, x, w: ns.lax.psum(x * w, "i") * x, {}),
-    "pmean": (lambda ns, x, w: ns.lax.pmean({"a": x, "b": x * w}, "i"), {}),
-    "all_gather": (lambda ns, x, w: ns.lax.all_gather(x, "i") * w, {}),
+    "all_gather, tiled": (lambda ns, x, w: ns.lax.all_gather(x * x, "i", tiled=True), {}),
     "psum_scatter": (lambda ns, x, w: ns.lax.psum_scatter(x[:2] * w, "i"), {}),
-    "all_to_all": (lambda ns, x, w: ns.lax.all_to_all(ns.numpy.outer(x, x)[:2], "i", 0, 0) * w, {}),
-    "ppermute": (lambda ns, x, w: ns.lax.ppermute(x * w, "i", [(0, 1), (1, 0)]), {}),
+    "all_to_all, tiled": (
+        lambda ns, x, w: ns.lax.all_to_all(ns.numpy.outer(x, x[:2]), "i", 1, 0, tiled=True),
+        {},
+    ),
+    "ppermute to one": (lambda ns, x, w: ns.lax.ppermute(x, "i", [(0, 1)]) + w, {}),
+    "axis_index": (lambda ns, x, w: x * ns.lax.axis_index("i"), {}),
+    "groups": (lambda ns, x, w: ns.lax.psum(x * w, "i", axis_index_groups=[[0], [1]]), {}),
     "other axes": (lambda ns, x, w: ns.numpy.sum(x) * ns.numpy.ones(2) * w, {"in_axes": (1, None), "out_axes": 1}),
-    "the same for all": (lambda ns, x, w: ns.lax.psum(x * w, "i"), {"out_axes": None}),
     "some the same for all": (
         lambda ns, x, w: (ns.lax.pmean(x.sum() * w, "i"), x * 2, w),
         {"out_axes": (None, 1, None)},
     ),
-    "jit inside": (lambda ns, x, w: ns.jit(lambda v: v * ns.lax.psum(v, "i"))(x) * w, {}),
+    "vmap inside": (lambda ns, x, w: ns.vmap(lambda v: v * ns.lax.psum(v, ("i", "j")), axis_name="j")(x) * w, {}),
     "scan inside": (
         lambda ns, x, w: ns.lax.scan(lambda c, v: (c * w + ns.lax.psum(v, "i"), c * v), 1.0, x),
+        {},
+    ),
+    "cond inside": (
+        lambda ns, x, w: ns.lax.cond(ns.lax.axis_index("i") > 0, lambda v: v * 2, lambda v: ns.numpy.sin(v), x) * w,
         {},
     ),
     "grad inside": (lambda ns, x, w: ns.grad(lambda v: ns.lax.pmean((ns.numpy.sin(v) * w).sum(), "i"))(x), {}),
@@ -104,10 +111,12 @@ def expected(name: str) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, *INTEGERS])
-def test_values(name: str) -> None:
+def test_values_and_programs(name: str) -> None:
     x = argument(name)
     ours = pmapped(minijax, name)
-    typecheck_jaxpr(minijax.make_jaxpr(ours)(x, 2.0))
+    closed = minijax.make_jaxpr(ours)(x, 2.0)
+    typecheck_jaxpr(closed)
+    assert str(closed) == str(jax.make_jaxpr(pmapped(jax, name))(x, 2.0))
     close(ours(x, 2.0), expected(name)[0])
     close(minijax.jit(ours)(x, 2.0), expected(name)[0])
 
@@ -123,7 +132,7 @@ def test_gradients(name: str) -> None:
         close(minijax.jit(ours)(x, 2.0), expected(name)[1], 1e-4)
 
 
-@pytest.mark.parametrize("name", ["other axes", "some the same for all"])
+@pytest.mark.parametrize("name", ["x / psum", "other axes", "some the same for all"])
 def test_jvp_and_second_derivatives(name: str) -> None:
     x = argument(name)
     ours, theirs = pmapped(minijax, name), pmapped(jax, name)
@@ -149,25 +158,6 @@ def test_vmap_of_pmap(name: str) -> None:
     for position, leaf in enumerate(minijax.tree_util.tree_leaves(found)):
         expected = np.stack([np.asarray(one[position]) for one in leaves], destination)
         np.testing.assert_allclose(np.asarray(leaf), expected, rtol=1e-5, atol=1e-6)
-
-
-def test_vmap_with_an_axis_of_the_same_name() -> None:
-    """Inside, the name means the inner axis; a vmap's own name goes through."""
-    x = np.arange(12, dtype=np.float32).reshape(3, 2, 2)
-
-    def instance(v: Any) -> Any:
-        return v / (1 + lax.psum(v, "i"))
-
-    same = minijax.vmap(minijax.pmap(instance, axis_name="i"), axis_name="i")(x)
-    expected = np.stack([np.asarray(minijax.pmap(instance, axis_name="i")(each)) for each in x])
-    np.testing.assert_allclose(np.asarray(same), expected, rtol=1e-6)
-
-    def both(v: Any) -> Any:
-        return lax.psum(v, ("i", "j")) + 10 * lax.axis_index("j") + 100 * lax.axis_index("i")
-
-    found = minijax.vmap(minijax.pmap(both, axis_name="i"), axis_name="j")(x)
-    numbers = 10 * np.arange(3)[:, None, None] + 100 * np.arange(2)[None, :, None]
-    np.testing.assert_allclose(np.asarray(found), x.sum((0, 1)) + numbers)
 
 
 def test_where_there_is_a_mesh_already_it_must_be_that_of_pmap() -> None:
@@ -196,16 +186,6 @@ def test_pbroadcast_between_devices() -> None:
     np.testing.assert_allclose(np.asarray(ours[1]), np.asarray(reference[1]), rtol=1e-6)
     with pytest.raises(ValueError, match="pbroadcast source 2 is outside the axis 'i' of size 2"):
         minijax.pmap(lambda v: lax.pbroadcast(v, "i", 2), axis_name="i")(X)
-
-
-# ------------------------------------------------------------------------------------------------ jaxprs
-
-
-@pytest.mark.parametrize("name", [*FUNCTIONS, *INTEGERS])
-def test_the_program_is_that_of_jax_to_the_letter(name: str) -> None:
-    x = argument(name)
-    ours, theirs = (str(ns.make_jaxpr(pmapped(ns, name))(x, 2.0)) for ns in (minijax, jax))
-    assert ours == theirs
 
 
 def test_options_in_the_program() -> None:
@@ -321,15 +301,6 @@ def test_arguments_may_be_written_to_afterwards() -> None:
         np.testing.assert_array_equal(np.asarray(out), expected)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "bfloat16", "complex64"])
-def test_dtypes(dtype: str) -> None:
-    x = jnp.asarray(X > 2 if dtype == "bool" else X).astype(dtype)
-    out = minijax.pmap(lambda v: (v, lax.all_gather(v, "i"), lax.ppermute(v, "i", [(0, 1), (1, 0)])), axis_name="i")(x)
-    for leaf, expected in zip(out, (x, [x, x], x[::-1]), strict=True):
-        assert leaf.dtype == x.dtype
-        np.testing.assert_array_equal(np.asarray(leaf), np.asarray(expected))
-
-
 # ------------------------------------------------------------------------------------------------ calling it
 
 
@@ -423,87 +394,50 @@ def test_a_method_is_pmapped() -> None:
 
 # ------------------------------------------------------------------------------------------------ misuse
 
-# what is called, with JAX's namespace or ours; the type of error; words of ours; words of JAX's, None if its are others
-MISUSES: dict[str, tuple[Callable[[Any], Any], type[Exception], str, str | None]] = {
+# a call with JAX's namespace or ours; the type of the error; words of it; whether JAX says them too
+MISUSES: dict[str, tuple[Callable[[Any], Any], type[Exception], str, bool]] = {
     "more slices than devices": (
-        lambda ns: ns.pmap(lambda x: x)(np.ones((9, 2))),
-        ValueError,
-        "compiling computation that requires 9 logical devices, but only",
-        None,
+        lambda ns: ns.pmap(lambda x: x)(np.ones((9, 2))), ValueError,
+        "compiling computation that requires 9 logical devices, but only", False,
     ),
     "sizes that differ": (
-        lambda ns: ns.pmap(lambda x, y: x + y)(np.ones((2, 3)), np.ones((1, 3))),
-        ValueError,
-        "pmap got inconsistent sizes for array axes to be mapped:\n  * one axis had size 2: axis 0 of argument x",
-        None,
+        lambda ns: ns.pmap(lambda x, y: x + y)(np.ones((2, 3)), np.ones((1, 3))), ValueError,
+        "pmap got inconsistent sizes for array axes to be mapped:\n  * one axis had size 2: axis 0 of argument", False,
     ),
     "nothing mapped": (
-        lambda ns: ns.pmap(lambda x: x, in_axes=None)(X),
-        ValueError,
-        "pmap requires at least one argument with a mapped axis.",
-        "pmap requires at least one argument with a mapped axis.",
+        lambda ns: ns.pmap(lambda x: x, in_axes=None)(X), ValueError,
+        "pmap requires at least one argument with a mapped axis.", True,
+    ),
+    "another axis_size": (
+        lambda ns: ns.pmap(lambda x: x, axis_size=3)(X), ValueError,
+        "Specified axis_size 3 doesn't match received axis_size 2.", True,
     ),
     "no devices": (
-        lambda ns: ns.pmap(lambda x: x, devices=[]),
-        ValueError,
-        "'devices' argument to pmap must be non-empty, or None.",
-        "'devices' argument to pmap must be non-empty, or None.",
-    ),
-    "in_axes that are no ints": (
-        lambda ns: ns.pmap(lambda x: x, in_axes="a")(X),
-        TypeError,
-        "pmap in_axes must be an int, None, or (nested) container with those types as leaves, but got a.",
-        "pmap in_axes must be an int, None, or (nested) container with those types as leaves, but got a.",
+        lambda ns: ns.pmap(lambda x: x, devices=[]), ValueError,
+        "'devices' argument to pmap must be non-empty, or None.", True,
     ),
     "out_axes that are no ints": (
-        lambda ns: ns.pmap(lambda x: x, out_axes=1.5)(X),
-        TypeError,
-        "pmap out_axes must be an int, None, or (nested) container with those types as leaves, but got 1.5.",
-        "pmap out_axes must be an int, None, or (nested) container with those types as leaves, but got 1.5.",
-    ),
-    "in_axes of another tree": (
-        lambda ns: ns.pmap(lambda x: x, in_axes=(0, 0))(X),
-        ValueError,
-        "different lengths of tuple",
-        "different lengths of tuple",
+        lambda ns: ns.pmap(lambda x: x, out_axes=1.5)(X), TypeError,
+        "pmap out_axes must be an int, None, or (nested) container with those types as leaves, but got 1.5.", True,
     ),
     "too few arguments for the static ones": (
-        lambda ns: ns.pmap(lambda x, n: x, static_broadcasted_argnums=1)(X),
-        ValueError,
-        "static_broadcasted_argnums=(1,) but was called with only 1 positional argument",
-        "static_broadcasted_argnums=(1,) but was called with only 1 positional argument",
+        lambda ns: ns.pmap(lambda x, n: x, static_broadcasted_argnums=1)(X), ValueError,
+        "static_broadcasted_argnums=(1,) but was called with only 1 positional argument", True,
     ),
-    "a static argument without a hash": (
-        lambda ns: ns.pmap(lambda x, n: x, static_broadcasted_argnums=1)(X, []),
-        ValueError,
-        "Non-hashable static arguments are used in a pmap function: static_broadcasted_argnums=1",
-        "Non-hashable static arguments",
-    ),
-    "global_arg_shapes": (
-        lambda ns: ns.pmap(lambda x: x, global_arg_shapes=()),
-        TypeError,
-        "unexpected keyword argument 'global_arg_shapes'",
-        "unexpected keyword argument 'global_arg_shapes'",
-    ),
+    "no array": (lambda ns: ns.pmap(lambda x, y: x)(X, "text"), TypeError, "type <class 'str'>", True),
     "an unbound axis name": (
-        lambda ns: ns.pmap(lambda x: ns.lax.psum(x, "q"), axis_name="i")(X),
-        NameError,
-        "unbound axis name: q",
-        "unbound axis name: q",
+        lambda ns: ns.pmap(lambda x: ns.lax.psum(x, "q"), axis_name="i")(X), NameError, "unbound axis name: q", True,
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MISUSES)
 def test_misuse(name: str) -> None:
-    call, kind, words, jax_words = MISUSES[name]
-    with pytest.raises(kind) as caught:
-        call(minijax)
-    assert words in str(caught.value)
-    if jax_words is not None:
-        with pytest.raises(kind) as theirs:
-            call(jax)
-        assert jax_words in str(theirs.value)
+    call, kind, words, jaxs_too = MISUSES[name]
+    for ns in (minijax, jax)[: 1 + jaxs_too]:
+        with pytest.raises(kind) as caught:
+            call(ns)
+        assert words in str(caught.value)
 
 
 def test_more_misuse_of_axes() -> None:
@@ -523,17 +457,6 @@ def test_more_misuse_of_axes() -> None:
             ns.pmap(lambda x, n: x, static_broadcasted_argnums=1, donate_argnums=1)
     with pytest.raises(TypeError, match="Non-hashable|unhashable|no signature|hash"):
         minijax.pmap(lambda x: x, axis_name=[1])(X)
-
-
-def test_devices_and_processes() -> None:
-    assert minijax.process_index() == 0 and minijax.process_count() == 1
-    assert minijax.local_devices() == minijax.devices() == minijax.local_devices(0)
-    assert minijax.device_count() == minijax.local_device_count() == len(minijax.devices())
-    assert minijax.devices(minijax.default_backend()) == minijax.devices()
-    with pytest.raises(RuntimeError, match="Unknown backend abacus"):
-        minijax.devices("abacus")
-    with pytest.raises(ValueError, match="Unknown process_index 7"):
-        minijax.local_devices(7)
 
 
 FOUR_DEVICES = """

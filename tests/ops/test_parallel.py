@@ -83,48 +83,27 @@ def of_one_axis_inside_another(ns: Any, x: Any) -> Any:
 
 
 ROWS = {
-    "psum": Row(lambda ns, x: ns.lax.psum(x, "i")),
     "psum of sin": Row(lambda ns, x: x * ns.lax.psum(ns.numpy.sin(x), "i")),
     "psum of a tree": Row(lambda ns, x: ns.lax.psum({"a": x, "b": (x[0], 2.0)}, "i")),
-    "psum of integers": Row(lambda ns, x: ns.lax.psum(x, "i"), differentiable=False, dtype=np.int32),
     "psum of booleans": Row(lambda ns, x: ns.lax.psum(x > 0.5, "i"), differentiable=False),
     "psum of constants": Row(
         lambda ns, x: (ns.lax.psum(2.0, "i") * x, ns.lax.psum(ns.numpy.ones(3), "i"), ns.lax.psum(True, "i"))
     ),
     "psum with a position": Row(lambda ns, x: ns.lax.psum(x, ("i", 0))),
-    "psum of a position": Row(lambda ns, x: ns.lax.psum(x, 1)),
     "pmean": Row(lambda ns, x: ns.lax.pmean(x * x, "i")),
     "pmax": Row(lambda ns, x: ns.lax.pmax(x, "i"), differentiable=False),
-    "pmin": Row(lambda ns, x: ns.lax.pmin((x, -x), "i"), differentiable=False),
-    "pmax of a constant": Row(lambda ns, x: x + ns.lax.pmax(2.0, "i")),
-    "x / psum": Row(lambda ns, x: x / (3.0 + ns.lax.psum(x * x, "i"))),
     "axis_index": Row(lambda ns, x: x * ns.lax.axis_index("i")),
-    "axis_size": Row(lambda ns, x: x * ns.lax.axis_size("i")),
     "index of a constant function": Row(lambda ns, x: ns.jit(lambda: ns.lax.axis_index("i"))() * x),
     "jit inside": Row(lambda ns, x: ns.jit(lambda v: v * ns.lax.psum(v, "i"))(x)),
-    "jit of an unmapped value": Row(lambda ns, x: ns.jit(lambda v: ns.lax.psum(v, "i"))(3.0) * x),
     "grad inside": Row(lambda ns, x: ns.grad(lambda v: ns.lax.psum(ns.numpy.sin(v), "i").sum())(x)),
-    "jvp inside": Row(lambda ns, x: ns.jvp(lambda v: ns.lax.psum(ns.numpy.sin(v), "i"), (x,), (x,))[1]),
     "ppermute": Row(lambda ns, x: ns.lax.ppermute(x, "i", [(0, 1), (1, 2), (2, 3), (3, 0)]), same_jaxpr=False),
-    "pshuffle": Row(lambda ns, x: ns.lax.pshuffle(x * x, "i", [2, 0, 3, 1]), same_jaxpr=False),
     "all_gather": Row(lambda ns, x: ns.lax.all_gather(ns.numpy.cos(x), "i")),
-    "all_gather, axis": Row(lambda ns, x: ns.lax.all_gather(x, "i", axis=-1)),
     "all_gather, tiled": Row(lambda ns, x: ns.lax.all_gather(x, "i", axis=1, tiled=True)),
-    "all_gather of a constant": Row(lambda ns, x: ns.lax.all_gather(ns.numpy.ones(2), "i") * x[0, 0]),
     "psum_scatter": Row(lambda ns, x: ns.lax.psum_scatter(x * x, "i")),
     "psum_scatter, tiled": Row(lambda ns, x: ns.lax.psum_scatter(x, "i", tiled=True), shape=(2 * N, 3)),
-    "psum_scatter, dimension": Row(
-        lambda ns, x: ns.lax.psum_scatter(x, "i", scatter_dimension=1), shape=(3, N)
-    ),
-    "psum_scatter of a constant": Row(lambda ns, x: ns.lax.psum_scatter(ns.numpy.ones((N, 2)), "i") * x[0, 0]),
-    "all_to_all 0 0": Row(exchange(0, 0)),
     "all_to_all 0 1": Row(exchange(0, 1)),
     "all_to_all 1 0": Row(exchange(1, 0), shape=(3, N)),
-    "all_to_all 1 1": Row(exchange(1, 1), shape=(3, N, 2)),
     "all_to_all 2 0, tiled": Row(exchange(2, 0, True), shape=(3, 2, 2 * N)),
-    "all_to_all 0 2, tiled": Row(exchange(0, 2, True), shape=(2 * N, 2, 3)),
-    "all_to_all 0 0, tiled": Row(exchange(0, 0, True), shape=(2 * N, 2)),
-    "pswapaxes": Row(lambda ns, x: ns.lax.pswapaxes(x, "i", 0)),
     "two axes": Row(nested),
     "two axes apart": Row(nested_apart),
     "a name within itself": Row(shadowed),
@@ -283,18 +262,6 @@ def test_partial_permutations_fill_with_zeros() -> None:
     np.testing.assert_array_equal(np.asarray(back), [5.0, 0.0, 0.0, 0.0])
 
 
-def test_axis_size_is_a_python_int() -> None:
-    seen: list[Any] = []
-
-    def function(x: Any) -> Any:
-        seen.append((minijax.lax.axis_size("i"), minijax.lax.psum(1, "i")))
-        return x
-
-    minijax.jit(minijax.vmap(function, axis_name="i"))(np.zeros(5, np.float32))
-    assert seen == [(5, 5)]
-    assert all(type(size) is int for size in seen[0])
-
-
 def test_collectives_in_the_body_of_a_loop() -> None:
     def make(ns: Any) -> Any:
         def step(carry: Any, x: Any) -> Any:
@@ -347,13 +314,8 @@ def test_constructs_of_unmapped_values_know_the_axis(construct: str) -> None:
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "psum": lambda lax, x: lax.psum(x, "q"),
     "psum of a number": lambda lax, x: lax.psum(1, "q"),
-    "pmean": lambda lax, x: lax.pmean(x, "q"),
-    "pmax": lambda lax, x: lax.pmax(x, "q"),
     "axis_index": lambda lax, x: lax.axis_index("q"),
-    "axis_size": lambda lax, x: lax.axis_size("q"),
     "all_gather": lambda lax, x: lax.all_gather(x, "q"),
-    "all_to_all": lambda lax, x: lax.all_to_all(x, "q", 0, 0),
-    "psum_scatter": lambda lax, x: lax.psum_scatter(x, "q"),
     "ppermute": lambda lax, x: lax.ppermute(x, "q", [(0, 1)]),
 }
 
@@ -365,56 +327,46 @@ def test_unbound_axis_names(name: str) -> None:
         lambda: CALLS[name](minijax.lax, x),
         lambda: minijax.jit(lambda v: CALLS[name](minijax.lax, v))(x),
         lambda: minijax.vmap(lambda v: CALLS[name](minijax.lax, v), axis_name="i")(x[None]),
+        lambda: jax.jit(lambda v: CALLS[name](jax.lax, v))(x),
     ):
         with pytest.raises(NameError, match="unbound axis name: q"):
             run()
-    with pytest.raises(NameError, match="unbound axis name: q"):
-        jax.jit(lambda v: CALLS[name](jax.lax, v))(x)
     assert stack_depth() == 0
 
 
 REFUSED: dict[str, tuple[Callable[[Any, Any], Any], type[Exception], str]] = {
     "groups that leave one out": (
-        lambda ns, x: ns.lax.psum(x, "i", axis_index_groups=[[0, 1], [3]]),
-        ValueError,
+        lambda ns, x: ns.lax.psum(x, "i", axis_index_groups=[[0, 1], [3]]), ValueError,
         "axis_index_groups must cover all indices exactly once",
     ),
     "groups under vmap": (
-        lambda ns, x: ns.lax.psum(x, "i", axis_index_groups=[[0, 1], [2, 3]]),
-        NotImplementedError,
+        lambda ns, x: ns.lax.psum(x, "i", axis_index_groups=[[0, 1], [2, 3]]), NotImplementedError,
         "axis_index_groups not supported in vmap collectives",
     ),
     "groups and positions": (
-        lambda ns, x: ns.lax.psum(x, ("i", 0), axis_index_groups=[[0, 1], [2, 3]]),
-        ValueError,
+        lambda ns, x: ns.lax.psum(x, ("i", 0), axis_index_groups=[[0, 1], [2, 3]]), ValueError,
         "axis_index_groups only supported for sums over just named axes",
     ),
     "no permutation": (
-        lambda ns, x: ns.lax.pshuffle(x, "i", [0, 0, 1, 2]),
-        ValueError,
-        "`perm` does not represent a permutation",
+        lambda ns, x: ns.lax.pshuffle(x, "i", [0, 0, 1, 2]), ValueError, "`perm` does not represent a permutation",
     ),
     "all_to_all of a wrong size": (
-        lambda ns, x: ns.lax.all_to_all(x, "i", 0, 0),
-        ValueError,
+        lambda ns, x: ns.lax.all_to_all(x, "i", 0, 0), ValueError,
         "all_to_all requires the size of the mapped axis axis_name to equal x.shape[split_axis], but they are 4 and 3",
     ),
     "tiled all_to_all of a wrong size": (
-        lambda ns, x: ns.lax.all_to_all(x, "i", 0, 0, tiled=True),
-        ValueError,
+        lambda ns, x: ns.lax.all_to_all(x, "i", 0, 0, tiled=True), ValueError,
         "The size of all_to_all split_axis (3) has to be divisible by the size of the named axis i (4)",
     ),
     "psum_scatter of a wrong size": (
-        lambda ns, x: ns.jit(lambda v: ns.lax.psum_scatter(v, "i"))(x),
-        ValueError,
+        lambda ns, x: ns.jit(lambda v: ns.lax.psum_scatter(v, "i"))(x), ValueError,
         "reduce_scatter operand scatter dimension size 3 must match shard count 4",
     ),
     "derivative of pmax": (
-        lambda ns, x: ns.grad(lambda v: ns.lax.pmax(v, "i").sum())(x),
-        NotImplementedError,
+        lambda ns, x: ns.grad(lambda v: ns.lax.pmax(v, "i").sum())(x), NotImplementedError,
         "Differentiation rule for 'pmax' not implemented",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -17,7 +17,6 @@ from minijax.core.refs import AccumEffect, ReadEffect, WriteEffect
 from minijax.extend.core import parse_jaxpr
 from minijax.interop import from_jax, to_jax
 from minijax.ops.refs.index import Slice
-from minijax.tools.recording.recorder import record
 
 X = np.array([0.5, 1.5, 2.5], np.float32)
 MATRIX = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
@@ -155,14 +154,10 @@ def test_derivatives_are_jaxs():
 
 # Of a matrix of 3 rows and 4 columns: slices by themselves, and what is out of bounds.
 INDICES = {
-    "slice": lambda lib: lib.ds(1, 2),
     "slice from a value": lambda lib: lib.ds(np.int32(1), 2),
-    "slice with steps": lambda lib: lib.ds(0, 2, 2),
     "before the first": lambda lib: -5,
     "rows outside": lambda lib: np.array([0, 5]),
-    "rows before the first": lambda lib: np.array([-9, -1]),
     "columns outside": lambda lib: (slice(1, 3), np.array([0, 5])),
-    "elements outside": lambda lib: (np.array([0, 5]), np.array([1, 2])),
     "row and steps": lambda lib: (np.array(-9), slice(None, None, 2)),
 }
 
@@ -271,18 +266,6 @@ def test_printed_programs_are_read_back(ours, theirs):
         check(read(X), minijax.tree.leaves(ours(X)))
 
 
-def _primitives(node):
-    yield getattr(node, "primitive", "")
-    for child in getattr(node, "children", ()):
-        yield from _primitives(child)
-
-
-def test_recordings_show_what_is_written():
-    _, recording = record(OURS[0], X, level="full")
-    shown = {name for node in recording.tree for name in _primitives(node)}
-    assert {"new_ref", "get", "swap", "addupdate", "freeze"} <= shown
-
-
 def ref(lib):
     return lib.new_ref(X)
 
@@ -291,23 +274,17 @@ REFUSED = {
     "dtype": lambda lib: ref(lib).__setitem__(0, np.int32(3)),
     "shape": lambda lib: ref(lib).__setitem__(..., np.ones(2, np.float32)),
     "bounds": lambda lib: ref(lib)[5],
-    "too many": lambda lib: ref(lib)[0, 0],
     "step": lambda lib: ref(lib)[::-1],
     "mask": lambda lib: ref(lib)[np.array([True, False, True])],
-    "two ellipses": lambda lib: ref(lib)[..., ...],
     "operator": lambda lib: ref(lib) + 1,
-    "argument of a function": lambda lib: lib.numpy.sin(ref(lib)),
     "traced operand": lambda lib: lib.jit(lambda r: lib.numpy.sin(r))(ref(lib)),
     "tree": lambda lib: lib.new_ref({"a": X}),
     "no reference": lambda lib: lib.ref.get(X, 0),
     "returned": lambda lib: lib.jit(lambda r: r)(ref(lib)),
-    "made and returned": lambda lib: lib.jit(lambda x: lib.new_ref(x))(X),
     "carried": lambda lib: lib.lax.scan(lambda c, y: (c, y), ref(lib), X),
     "twice": lambda lib: (lambda r: lib.jit(lambda a, b: a[...] + b[...])(r, r))(ref(lib)),
-    "closed over too": lambda lib: (lambda r: lib.jit(lambda a: a[...] + r[...])(r))(ref(lib)),
     "differentiated": lambda lib: (lambda r: lib.grad(lambda x: (r.__setitem__(0, x), x)[1])(2.0))(ref(lib)),
     "vmapped": lambda lib: (lambda r: lib.vmap(lambda x: r.__setitem__(0, x))(X))(ref(lib)),
-    "vmapped sum": lambda lib: (lambda r: lib.vmap(lambda x: lib.ref.addupdate(r, 0, x))(X))(ref(lib)),
 }
 
 
@@ -320,7 +297,7 @@ def test_errors_are_jaxs(name):
     with pytest.raises(Exception) as theirs:  # noqa: B017, PT011
         REFUSED[name](jax)
     assert type(ours.value).__name__ == type(theirs.value).__name__
-    assert len(str(ours.value)) > len(str(theirs.value)) or name in ("operator", "argument of a function")
+    assert len(str(ours.value)) > len(str(theirs.value)) or name == "operator"
 
 
 def test_what_is_frozen_is_refused():

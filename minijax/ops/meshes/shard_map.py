@@ -27,10 +27,9 @@ from minijax.core.lists import partition
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, axes_of_part, axes_of_spec
 from minijax.core.structural import Zero, full
 from minijax.core.trace import state
-from minijax.core.varying import CHECKED, manual, ordered, pvary, pvary_p, summed, varies_along, varying, vma_rules
-from minijax.interpreters.evaluate import numpy_rules
+from minijax.core.varying import CHECKED, manual, ordered, pvary, summed, varying
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
-from minijax.interpreters.named_axes import AxisPrimitive, axes_size, axis_binders, axis_users, bound_axes
+from minijax.interpreters.named_axes import AxisPrimitive, axis_binders, bound_axes
 from minijax.interpreters.partial_eval import (
     dce_call,
     dce_rules,
@@ -49,96 +48,12 @@ from minijax.lowering.lower import lower_eqns, lowering_rules
 from minijax.lowering.shardings import spec_text
 from minijax.lowering.text import mlir_type
 from minijax.ops.elementwise import div_p
+from minijax.ops.meshes import sums  # noqa: F401  (the rules of pvary and psum_invariant)
 from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
-from minijax.ops.nary import deflinear
-from minijax.ops.parallel import all_reduce_text, psum_p
+from minijax.ops.parallel import psum_p
 from minijax.ops.shape import broadcast_in_dim, squeeze
 
-__all__ = ["psum_invariant_p", "shard_map_p"]
-
-# ------------------------------------------------------------------------------------- what varies, what does not
-
-def _one_type(x: ShapedArray, *, axes: tuple[Any, ...]) -> ShapedArray:
-    axes_size(axes)  # raises for an unbound name
-    return x
-
-
-def _typecheck(avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> list[ShapedArray]:
-    return [avals[0]]
-
-
-def _along(params: dict[str, Any]) -> tuple[Any, ...]:
-    return params["axes"]
-
-
-def _elementwise_batch(p: Any, mapped: Any) -> Any:
-    """``mapped`` is what it does where a vmap maps the axis itself, as where the devices are examples."""
-
-    def batch(axis: AxisData, args: Any, dims: Any, *, axes: tuple[Any, ...]) -> Any:
-        (x,), (d,) = args, dims
-        if axis.name is not None and axis.name in axes:
-            axes = tuple(name for name in axes if name != axis.name)
-            x, d = mapped(axis, x, d)
-        return p.bind(x, axes=axes) if axes else x, d
-
-    return batch
-
-
-def _pvary_mapped(axis: AxisData, x: Any, d: int | None) -> Any:
-    return x, d
-
-
-def _psum_mapped(axis: AxisData, x: Any, d: int | None) -> Any:
-    return axis_rules[psum_p](axis, (x,), (d,), axes=(axis.name,), axis_index_groups=None)
-
-
-def _same_value(x: Any, *, axes: tuple[Any, ...]) -> Any:
-    return x
-
-
-psum_invariant_p = AxisPrimitive("psum_invariant")
-
-for _p, _mapped in ((pvary_p, _pvary_mapped), (psum_invariant_p, _psum_mapped)):
-    _p.keeps_signatures = False
-    _p.def_abstract_eval(_one_type)
-    typecheck_rules[_p] = _typecheck
-    batching_rules.holes[_p] = "its rule must know the mapped axis"
-    axis_rules[_p] = _elementwise_batch(_p, _mapped)
-
-axis_users[psum_invariant_p] = varies_along[psum_invariant_p] = _along
-psum_invariant_p.refuses_keys = True
-vma_rules[pvary_p] = lambda vma, params: vma.union(params["axes"])
-vma_rules[psum_invariant_p] = lambda vma, params: vma.difference(params["axes"])
-numpy_rules[pvary_p] = _same_value
-
-
-@psum_invariant_p.def_impl
-def psum_invariant_impl(x: Any, *, axes: tuple[Any, ...]) -> Any:
-    axes_size(axes)  # raises for an unbound name
-    raise RuntimeError("psum_invariant must be used within a mapped context like shard_map.")
-
-
-def pvary_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...]) -> list[Any]:
-    return [psum_invariant_p.bind(ct, axes=axes)]
-
-
-def psum_invariant_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...]) -> list[Any]:
-    return [pvary_p.bind(ct, axes=axes)]
-
-
-def pvary_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[Any, ...]) -> str:
-    return x
-
-
-def psum_invariant_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[Any, ...]) -> str:
-    return all_reduce_text(ctx, "add", out_avals[0], x, axes)
-
-
-deflinear(pvary_p, pvary_transpose)
-deflinear(psum_invariant_p, psum_invariant_transpose)
-lowering_rules[pvary_p] = pvary_lower
-lowering_rules[psum_invariant_p] = psum_invariant_lower
-
+__all__ = ["shard_map_p"]
 
 # --------------------------------------------------------------------------------------------------- the primitive
 
@@ -305,8 +220,8 @@ def _residual_spec(aval: ShapedArray, params: dict[str, Any]) -> PartitionSpec:
     """How residuals leave the devices: what may differ between them is stacked along the first dimension."""
     mesh, axes = params["mesh"], params["newly_manual_axes"]
     over = [name for name in mesh.axis_names if name in (aval.vma & axes if params["check_vma"] else axes)]
-    sums = {"unreduced": aval.unreduced, "reduced": aval.reduced} if params["check_vma"] else {}
-    return PartitionSpec(*[over[0] if len(over) == 1 else tuple(over)] * bool(over), **sums)
+    states = {"unreduced": aval.unreduced, "reduced": aval.reduced} if params["check_vma"] else {}
+    return PartitionSpec(*[over[0] if len(over) == 1 else tuple(over)] * bool(over), **states)
 
 
 def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:

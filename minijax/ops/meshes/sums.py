@@ -1,11 +1,14 @@
-"""Sums over devices that are not taken yet, inside ``shard_map``: collectives and casts from and to such values.
+"""Primitives inside ``shard_map`` that change what types say of a value along mesh axes: casts and collectives.
 
-A value that is *unreduced* along an axis is the sum over it of what the devices hold. One that is *reduced* is the same
-on all of them, and its cotangent is unreduced: so the sum of gradients is taken where the program says it, once.
+A value *varies* along an axis if devices may hold different values. It is *unreduced* if it is the sum of the devices'
+values, not yet taken. It is *reduced* if all devices hold the same value and its cotangent is unreduced:
+then the program says where the sum of gradients is taken, once.
 
 =========================  ======================  ================================
 primitive                  from, to                its transpose
 =========================  ======================  ================================
+pvary                      shared, varying         psum_invariant
+psum_invariant             varying, shared         pvary
 unreduced_psum             unreduced, shared       preduced
 preduced                   shared, reduced         unreduced_psum
 vary_unreduced_cast_p      varying, unreduced      reduced_vary_cast_p
@@ -23,7 +26,7 @@ from typing import Any
 
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
-from minijax.core.varying import makes_sums, reduced_vary_cast_p, varies_along, vma_rules
+from minijax.core.varying import makes_sums, pvary_p, reduced_vary_cast_p, varies_along, vma_rules
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.named_axes import AxisPrimitive, axes_size, axis_users
 from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules
@@ -43,25 +46,28 @@ from minijax.ops.parallel import (
 )
 
 __all__ = [
-    "all_gather_reduced_p", "preduced_p", "reduced_vary_cast_p", "unreduced_psum_p", "unreduced_reduce_scatter_p",
-    "vary_unreduced_cast_p",
+    "all_gather_reduced_p", "preduced_p", "psum_invariant_p", "reduced_vary_cast_p", "unreduced_psum_p",
+    "unreduced_reduce_scatter_p", "vary_unreduced_cast_p",
 ]  # fmt: skip
 
+psum_invariant_p = AxisPrimitive("psum_invariant")
 unreduced_psum_p = AxisPrimitive("unreduced_psum")
 preduced_p = Primitive("preduced")
 vary_unreduced_cast_p = Primitive("vary_unreduced_cast_p")
 
-# primitive -> what its operand is along the axes, and what its result is
-STATES: dict[Primitive, tuple[str, str]] = {
-    unreduced_psum_p: ("unreduced", "invarying"),
-    preduced_p: ("invarying", "reduced"),
-    vary_unreduced_cast_p: ("varying", "unreduced"),
-    reduced_vary_cast_p: ("reduced", "varying"),
+# primitive -> the state of its operand along the axes, the state of its result, and the primitive of its transpose
+ELEMENTWISE: dict[Primitive, tuple[str, str, Primitive]] = {
+    pvary_p: ("invarying", "varying", psum_invariant_p),
+    psum_invariant_p: ("varying", "invarying", pvary_p),
+    unreduced_psum_p: ("unreduced", "invarying", preduced_p),
+    preduced_p: ("invarying", "reduced", unreduced_psum_p),
+    vary_unreduced_cast_p: ("varying", "unreduced", reduced_vary_cast_p),
+    reduced_vary_cast_p: ("reduced", "varying", vary_unreduced_cast_p),
 }
 
 
 def axes_of(params: dict[str, Any]) -> tuple[Any, ...]:
-    """The axes along which an equation of these primitives changes what a value is."""
+    """The axes along which an equation of these primitives changes the state of a value."""
     return params["axes"] if "axes" in params else params["axis_name"]  # type: ignore[no-any-return]
 
 
@@ -83,9 +89,8 @@ def _one_type(x: ShapedArray, *, axes: tuple[Any, ...]) -> ShapedArray:
     return x
 
 
-def _changed(primitive: Primitive) -> Any:
+def _vma_rule(before: str, after: str) -> Any:
     """The rule for the axes along which the result varies."""
-    before, after = STATES[primitive]
 
     def rule(vma: frozenset[Any], params: dict[str, Any]) -> frozenset[Any]:
         axes = axes_of(params)
@@ -95,7 +100,7 @@ def _changed(primitive: Primitive) -> Any:
 
 
 def _check_batch(p: Primitive, axis: AxisData) -> None:
-    """NotImplementedError under a vmap, as in JAX. Where the devices are examples, axes have the mesh's names."""
+    """NotImplementedError under a vmap without a name, as in JAX."""
     if axis.name is None:
         raise NotImplementedError(
             f"{p.name} under vmap is not implemented. Take the sum without it (lax.psum of what varies), or give it "
@@ -103,17 +108,50 @@ def _check_batch(p: Primitive, axis: AxisData) -> None:
         )
 
 
-def _batch(p: Primitive) -> Any:
+def _declare_elementwise(p: Primitive, before: str, after: str, transposed: Primitive) -> None:
+    """Set the rules of a primitive that changes states along ``axes`` and keeps shapes."""
+    makes_sum = isinstance(p, AxisPrimitive)
+
     def batch(axis: AxisData, args: Any, dims: Any, *, axes: tuple[Any, ...]) -> Any:
         (x,), (d,) = args, dims
-        _check_batch(p, axis)
-        if axis.name is not None and axis.name in axes:  # where the devices are examples
+        if p in makes_sums:
+            _check_batch(p, axis)
+        if axis.name is not None and axis.name in axes:
             axes = tuple(name for name in axes if name != axis.name)
-            if p is unreduced_psum_p:
+            if makes_sum:
                 x, d = axis_rules[psum_p](axis, (x,), (d,), axes=(axis.name,), axis_index_groups=None)
         return p.bind(x, axes=axes) if axes else x, d
 
-    return batch
+    def transpose(ct: Any, x: Any, *, axes: tuple[Any, ...]) -> list[Any]:
+        return [transposed.bind(ct, axes=axes)]
+
+    def refuse(x: Any, *, axes: tuple[Any, ...]) -> Any:
+        axes_size(axes)  # raises for an unbound name
+        raise RuntimeError(f"{p.name} must be used within a mapped context like shard_map.")
+
+    def lower_sum(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[Any, ...]) -> str:
+        return all_reduce_text(ctx, "add", out_avals[0], x, axes)
+
+    p.keeps_signatures = False
+    p.def_abstract_eval(_one_type)
+    typecheck_rules[p] = _typecheck
+    batching_rules.holes[p] = "its rule must know the mapped axis"
+    axis_rules[p] = batch
+    vma_rules[p] = _vma_rule(before, after)
+    deflinear(p, transpose)
+    if makes_sum:
+        axis_users[p] = axes_of
+        p.refuses_keys = True
+        p.def_impl(refuse)
+        lowering_rules[p] = lower_sum
+    else:
+        lowering_rules[p] = _same_text
+        numpy_rules[p] = _same_value
+
+
+def _one_type(x: ShapedArray, *, axes: tuple[Any, ...]) -> ShapedArray:
+    axes_size(axes)  # raises for an unbound name
+    return x
 
 
 def _typecheck(avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> list[ShapedArray]:
@@ -128,44 +166,10 @@ def _same_value(x: Any, *, axes: tuple[Any, ...]) -> Any:
     return x
 
 
-def _transposed_to(other: Primitive) -> Any:
-    def transpose(ct: Any, x: Any, *, axes: tuple[Any, ...]) -> list[Any]:
-        return [other.bind(ct, axes=axes)]
-
-    return transpose
-
-
-for _p, _other in (
-    (unreduced_psum_p, preduced_p), (preduced_p, unreduced_psum_p),
-    (vary_unreduced_cast_p, reduced_vary_cast_p), (reduced_vary_cast_p, vary_unreduced_cast_p),
-):  # fmt: skip
-    _p.keeps_signatures = False
-    _p.def_abstract_eval(_one_type)
-    typecheck_rules[_p] = _typecheck
-    batching_rules.holes[_p] = "its rule must know the mapped axis"
-    axis_rules[_p] = _batch(_p)
-    vma_rules[_p] = _changed(_p)
-    makes_sums.add(_p)
-    deflinear(_p, _transposed_to(_other))
-    if _p is not unreduced_psum_p:
-        lowering_rules[_p] = _same_text
-        numpy_rules[_p] = _same_value
-
-axis_users[unreduced_psum_p] = axes_of
-unreduced_psum_p.refuses_keys = True
-
-
-@unreduced_psum_p.def_impl
-def unreduced_psum_impl(x: Any, *, axes: tuple[Any, ...]) -> Any:
-    axes_size(axes)  # raises for an unbound name
-    raise RuntimeError("unreduced_psum must be used within a mapped context like shard_map.")
-
-
-def unreduced_psum_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[Any, ...]) -> str:
-    return all_reduce_text(ctx, "add", out_avals[0], x, axes)
-
-
-lowering_rules[unreduced_psum_p] = unreduced_psum_lower
+makes_sums.update((unreduced_psum_p, preduced_p, vary_unreduced_cast_p, reduced_vary_cast_p))
+varies_along[psum_invariant_p] = axes_of
+for _p, _about in ELEMENTWISE.items():
+    _declare_elementwise(_p, *_about)
 
 
 # ------------------------------------------------------------------------------------------- pieces
@@ -179,36 +183,9 @@ def unreduced_reduce_scatter_transpose(ct: Any, x: Any, *, scatter_dimension: in
     return [all_gather_reduced_p.bind(ct, all_gather_dimension=scatter_dimension, **params)]
 
 
-def unreduced_reduce_scatter_batch(
-    p: Primitive, axis: AxisData, x: Any, d: int | None, *, scatter_dimension: int, axis_name: tuple[Any, ...],
-    axis_size: int, tiled: bool,
-) -> Any:  # fmt: skip
-    """As ``reduce_scatter``, which has groups."""
+def unreduced_reduce_scatter_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, **params: Any) -> Any:
     _check_batch(p, axis)
-    sizes = {"axis_name": axis_name, "axis_size": axis_size, "tiled": tiled}
-    return reduce_scatter_batch(
-        _Groupless(p), axis, x, d, scatter_dimension=scatter_dimension, axis_index_groups=None, **sizes  # type: ignore[arg-type]
-    )
-
-
-class _Groupless:
-    """A collective without groups, for a rule of one that has them."""
-
-    def __init__(self, primitive: Primitive) -> None:
-        self.primitive, self.name = primitive, primitive.name
-
-    def bind(self, x: Any, *, axis_index_groups: None, **params: Any) -> Any:
-        return self.primitive.bind(x, **params)
-
-
-def unreduced_reduce_scatter_lower(
-    ctx: Any, avals: Any, out_avals: Any, x: str, *, scatter_dimension: int, axis_name: tuple[Any, ...], axis_size: int,
-    tiled: bool,
-) -> str:  # fmt: skip
-    sizes = {"axis_name": axis_name, "axis_size": axis_size, "tiled": tiled}
-    return reduce_scatter_lower(
-        ctx, avals, out_avals, x, scatter_dimension=scatter_dimension, axis_index_groups=None, **sizes  # type: ignore[arg-type]
-    )
+    return reduce_scatter_batch(p, axis, x, d, **params)
 
 
 def all_gather_reduced_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, **params: Any) -> Any:
@@ -222,12 +199,11 @@ all_gather_reduced_p = declare_collective(
 )  # fmt: skip
 unreduced_reduce_scatter_p = declare_collective(
     "unreduced_reduce_scatter", axes_of, reduce_scatter_abstract, unreduced_reduce_scatter_batch,
-    unreduced_reduce_scatter_lower, unreduced_reduce_scatter_transpose,
+    reduce_scatter_lower, unreduced_reduce_scatter_transpose,
 )  # fmt: skip
 unreduced_reduce_scatter_p.refuses_keys = True
-STATES[all_gather_reduced_p] = ("varying", "reduced")
-STATES[unreduced_reduce_scatter_p] = ("unreduced", "varying")
+vma_rules[all_gather_reduced_p] = _vma_rule("varying", "reduced")
+vma_rules[unreduced_reduce_scatter_p] = _vma_rule("unreduced", "varying")
 for _p in (all_gather_reduced_p, unreduced_reduce_scatter_p):
-    vma_rules[_p] = _changed(_p)
     makes_sums.add(_p)
-    del varies_along[_p]  # what they are given says itself what it is along the axes
+    del varies_along[_p]  # the type of the operand has its state along the axes

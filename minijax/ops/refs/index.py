@@ -283,30 +283,23 @@ def batched_index(
         if by_integers and d is None:
             x = broadcast_in_dim(x, (size, *shape), range(1, len(shape) + 1))
         new_operands.append([x])
-    old_labels = layout(tuple(entries), len(shape))
-    if ref_dim is None:
-        # the batch axis is the first of the integers'
-        new_index = tuple(entries)
-        batch = Label(True, 0)
-        renamed = [Label(True, k.number + 1) if k.integer else k for k in old_labels]
-        labels = layout(new_index, len(shape) + 1)
-    elif by_integers:
-        along = iota(INT, size)
-        along = broadcast_in_dim(reshape(along, (size, *[1] * len(shape))), (size, *shape), range(len(shape) + 1))
-        new_operands.insert(ref_dim, [along])
-        new_index = (*entries[:ref_dim], None, *entries[ref_dim:])
-        batch = Label(True, 0)
-        renamed = [
-            Label(True, k.number + 1) if k.integer else Label(False, k.number + (k.number >= ref_dim))
-            for k in old_labels
-        ]
-        labels = layout(new_index, len(shape) + 1)
-    else:
+    batch = Label(True, 0)
+    if ref_dim is not None and by_integers:
+        along = reshape(iota(INT, size), (size, *[1] * len(shape)))
+        new_operands.insert(ref_dim, [broadcast_in_dim(along, (size, *shape), range(len(shape) + 1))])
+    elif ref_dim is not None:
         new_operands.insert(ref_dim, [])
-        new_index = (*entries[:ref_dim], Slice(0, size, 1), *entries[ref_dim:])
         batch = Label(False, ref_dim)
-        renamed = [k if k.integer else Label(False, k.number + (k.number >= ref_dim)) for k in old_labels]
-        labels = layout(new_index, len(shape))
+    old_labels = layout(tuple(entries), len(shape))
+    if ref_dim is not None:
+        entries.insert(ref_dim, None if by_integers else Slice(0, size, 1))
+    labels = layout(tuple(entries), len(shape) + by_integers)
+    renamed = [
+        Label(True, k.number + by_integers)
+        if k.integer
+        else Label(False, k.number + (ref_dim is not None and k.number >= ref_dim))
+        for k in old_labels
+    ]
     order = [labels.index(k) for k in [batch, *renamed]]
-    return BatchedIndex(new_index, [x for group in new_operands for x in group], order)
+    return BatchedIndex(tuple(entries), [x for group in new_operands for x in group], order)
 

@@ -1,11 +1,11 @@
 """Making, reading, writing and ending mutable array references: the primitives, with their rules.
 
-Their operands are a reference (a ``Ref``, or a tracer of one), the value for those that write, and the integers of the
-``index`` (``ops.refs.index``). They are effectful: an equation of one is never dropped, and stays in its place. None
-is lowered or partially evaluated: a program is brought into a form without references before (``ops.refs.discharge``).
+The operands are a reference (a ``Ref``, or its tracer), the value to write, and the integers of the ``index``
+(``ops.refs.index``). The primitives are effectful: their equations are never dropped, and keep their order. None is
+lowered or partially evaluated: ``ops.refs.discharge`` rewrites the program without references first.
 
-Tangents of what a reference holds are no program's place but an interpreter's: ``RefTangent`` holds them, so that the
-tangent side of a program is made of arrays alone, as reverse mode needs it.
+The interpreter keeps the tangent of a reference in a ``RefTangent``. So the linear program has arrays alone, as reverse
+mode needs.
 """
 
 from __future__ import annotations
@@ -197,10 +197,7 @@ def addupdate_impl(ref: Any, value: Any, *operands: Any, index: Index) -> list[A
 
 
 class RefTangent:
-    """What the tangent of a reference is while a function is differentiated: a holder of the tangent of what it holds.
-
-    ``value`` is that tangent now, a symbolic ``Zero`` or an array.
-    """
+    """The tangent of a reference: a reference to the tangent. ``value`` is a symbolic ``Zero`` or an array."""
 
     __slots__ = ("value",)
 
@@ -338,31 +335,24 @@ def get_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *
     return found.to_front(out), 0
 
 
-def swap_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, index: Index) -> Any:
-    ref, value, *operands = args
-    if dims[0] is None:
-        _unbatched("a set/swap", ref)
-    found = _batched(axis, ref, dims[0], index, operands, dims[2:])
-    value = found.from_front(bdim_at_front(value, dims[1], axis.size))
-    out = swap_p.bind(ref, value, *found.operands, index=found.entries)
-    return found.to_front(out), 0
+def _write_batch(primitive: Primitive, operation: str) -> Any:
+    def rule(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, index: Index) -> Any:
+        ref, value, *operands = args
+        if dims[0] is None:
+            _unbatched(operation, ref)
+        found = _batched(axis, ref, dims[0], index, operands, dims[2:])
+        value = found.from_front(bdim_at_front(value, dims[1], axis.size))
+        out = primitive.bind(ref, value, *found.operands, index=found.entries)
+        return ([], []) if primitive.multiple_results else (found.to_front(out), 0)
 
-
-def addupdate_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, index: Index) -> Any:
-    ref, value, *operands = args
-    if dims[0] is None:
-        _unbatched("an addupdate", ref)
-    found = _batched(axis, ref, dims[0], index, operands, dims[2:])
-    value = found.from_front(bdim_at_front(value, dims[1], axis.size))
-    addupdate_p.bind(ref, value, *found.operands, index=found.entries)
-    return [], []
+    return rule
 
 
 axis_rules[freeze_p] = freeze_batch
 axis_rules[free_ref_p] = free_ref_batch
 axis_rules[get_p] = get_batch
-axis_rules[swap_p] = swap_batch
-axis_rules[addupdate_p] = addupdate_batch
+axis_rules[swap_p] = _write_batch(swap_p, "a set/swap")
+axis_rules[addupdate_p] = _write_batch(addupdate_p, "an addupdate")
 
 # ------------------------------------------------------------------------------------------------ on the page
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.api.drawn_shardings import drawing, grid, ranges
+from minijax.api.visualize_sharding import drawing, grid, ranges
 from minijax.core.array import get_aval
 from minijax.core.shardings import NamedSharding, Sharding
 from minijax.interop.values import sharding_of_jax
