@@ -1,4 +1,4 @@
-"""``auto_axes``, ``explicit_axes``: within a function, types say of other axes of the mesh how arrays are divided."""
+"""``auto_axes`` and ``explicit_axes`` change the types of mesh axes within a function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minijax.pytree import tree_leaves, tree_map
 
 @contextmanager
 def _within(mesh: Any) -> Iterator[None]:
-    """While ``mesh``, which may be None, is the one that is set on this thread."""
+    """Within the block, ``mesh`` is set on this thread; None for no mesh."""
     before, named = context.mesh, context.named
     context.set(mesh, named)
     try:
@@ -29,7 +29,7 @@ def _within(mesh: Any) -> Iterator[None]:
 
 @contextmanager
 def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
-    """While programs are written for ``mesh``, which may have other types of axes than the one that is set."""
+    """Within the block, programs are traced for ``mesh``, whose axes may have other types than before."""
     now = context.mesh
     if now is not None and isinstance(now, Mesh) and mesh.shape_tuple == now.shape_tuple:
         mesh = now.update_axis_types(dict(zip(mesh.axis_names, mesh.axis_types, strict=True)))
@@ -40,13 +40,14 @@ def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
 def auto_axes(
     f: Callable[..., Any] | None = None, /, *, axes: str | Sequence[str] | None = None, out_sharding: Any = None
 ) -> Any:
-    """``f``, within which the compiler divides arrays along ``axes``: types say nothing of them.
+    """``f``, within which the compiler shards arrays over ``axes`` and types do not name them.
 
     Args:
       f: a function of pytrees of arrays. Without it, ``auto_axes`` returns a decorator.
       axes: names of axes of the mesh; all of them by default.
-      out_sharding: how results are divided, as their types say outside: a ``PartitionSpec``, a ``NamedSharding``, or a
-        tree of these that is a prefix of the result. Without it, calls take it as the keyword ``out_sharding``.
+      out_sharding: the shardings of the results, for their types outside of ``f``: a ``PartitionSpec``, a
+        ``NamedSharding``, or a tree of these that is a prefix of the result. Without it, calls take it as the keyword
+        ``out_sharding``.
 
     Raises:
       TypeError, when called: no ``out_sharding`` was given. ValueError: it is over another mesh than the one that is
@@ -73,9 +74,9 @@ def auto_axes(
 
 
 def left_to_compiler(name: str, out_sharding: Any, f: Callable[..., Any], *args: Any) -> Any:
-    """``f(*args)``, within which types say nothing of divisions; ``out_sharding``, that of ``name``, says the results'.
+    """``f(*args)``, sharded by the compiler; ``out_sharding`` of the function ``name`` is the sharding of the results.
 
-    It is for functions of many operations: how their results are divided is asked once, at their end.
+    It is for functions of many operations: only their results are resharded.
     """
     said = meant_sharding(out_sharding, name)
     return f(*args) if said is None else auto_axes(f, axes=said.mesh.explicit_axes, out_sharding=said)(*args)
@@ -84,13 +85,13 @@ def left_to_compiler(name: str, out_sharding: Any, f: Callable[..., Any], *args:
 def explicit_axes(
     f: Callable[..., Any] | None = None, /, *, axes: str | Sequence[str] | None = None, in_sharding: Any = None
 ) -> Any:
-    """``f``, within which types say how arrays are divided along ``axes`` of the mesh, which the compiler does outside.
+    """``f``, within which types say how arrays are sharded over ``axes``. Outside of ``f`` the compiler decides.
 
     Args:
       f: a function of pytrees of arrays. Without it, ``explicit_axes`` returns a decorator.
       axes: names of axes of the mesh; all of them by default.
-      in_sharding: how the arguments are divided inside: a ``PartitionSpec``, a ``NamedSharding``, or a tree of these
-        that is a prefix of the arguments. Without it, calls take it as the keyword ``in_sharding``.
+      in_sharding: the shardings of the arguments inside ``f``: a ``PartitionSpec``, a ``NamedSharding``, or a tree of
+        these that is a prefix of the arguments. Without it, calls take it as the keyword ``in_sharding``.
 
     Raises:
       TypeError, when called: no ``in_sharding`` was given. ValueError: no mesh is set.
@@ -155,7 +156,7 @@ def _retyped(mesh: AbstractMesh, names: Sequence[str], kind: AxisType) -> Abstra
 
 
 def _left(x: Any, mesh: AbstractMesh, before: AbstractMesh) -> Any:
-    """``x``, over ``before``, of whose type only the explicit axes of ``mesh`` are left. Arrays stay where they lie."""
+    """``x``, an array over ``before``, with only the explicit axes of ``mesh`` in its type. Its parts do not move."""
     if type(x) is MeshArray and not x.aval.unreduced and type(x.device) is NamedSharding and isinstance(mesh, Mesh):
         return device_put(x, NamedSharding(mesh, PartitionSpec(*x.device.spec)))
     aval, explicit = get_aval(x), frozenset(mesh.explicit_axes)

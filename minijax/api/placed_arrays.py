@@ -1,4 +1,4 @@
-"""Arrays put together of what lies, or is to lie, on devices: ``make_array_from_callback`` and its like."""
+"""Arrays made of the parts on devices: ``make_array_from_callback`` and similar functions."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def make_array_from_single_device_arrays(
 
 
 def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
-    """The tree ``local_data`` of what this process has of arrays, as arrays that lie as ``sharding`` says.
+    """Arrays with ``sharding``, made of ``local_data``, a tree of the parts that this process has.
 
     ``sharding`` may be a tree that is a prefix of ``local_data``, and so may ``global_shape``. A dimension of the whole
     array is as long as ``global_shape`` says; without it, as what all processes have along it together. ValueError if
@@ -153,7 +153,7 @@ def _from_local(data: Any, shape: tuple[int, ...] | None, sharding: Any) -> Any:
 
 
 def host_local_to_global(x: Any, sharding: NamedSharding) -> Any:
-    """The array that lies as ``sharding`` says, over devices of several processes, of which this process has ``x``.
+    """The array with ``sharding`` over several processes, of which this process has the part ``x``.
 
     An array over several processes already is returned as it is.
     """
@@ -176,7 +176,7 @@ def host_local_to_global(x: Any, sharding: NamedSharding) -> Any:
 
 
 def _own(sharding: NamedSharding) -> NamedSharding:
-    """How this process's part of an array lies that lies as ``sharding`` says."""
+    """The sharding of this process's part of an array with ``sharding``."""
     mesh = sharding.mesh
     assert isinstance(mesh, Mesh), "arrays lie on devices"
     return NamedSharding(mesh.local_mesh, sharding.spec)
@@ -190,7 +190,7 @@ def _whole_shape(x: Any, sharding: NamedSharding) -> tuple[int, ...]:
 
 
 def global_to_host_local(x: Any) -> Any:
-    """What this process has of an array over several processes; anything else as it is."""
+    """This process's part of an array over several processes; anything else unchanged."""
     if type(x) is not MeshArray or x.device.is_fully_addressable:
         return x
     own = _own(x.device)

@@ -32,7 +32,7 @@ from minijax.ops.call import jit_p
 from minijax.ops.shape import expand_dims, squeeze
 from minijax.pytree import prefix_leaves, tree_unflatten
 
-# What the axis is called where the user does not name it, and the program.
+# The names of an axis without a name, and of the program.
 UNNAMED = "_internal_pmap_axis_name"
 _PROGRAM = "_fun"
 
@@ -60,7 +60,7 @@ class Options(NamedTuple):
 class PmapFunction(JitFunction):
     """What ``pmap`` returns: call it with arguments that have the mapped axis; ``lower`` shows the program."""
 
-    # no attribute, which a function made of this one would take over
+    # a slot: functools.wraps copies attributes
     __slots__ = ("options",)
 
     transform = "pmap"
@@ -131,7 +131,7 @@ class PmapFunction(JitFunction):
     def _bound(self, staged: StagedCall) -> dict[str, Any]:
         if _nothing_traced():
             return staged.params
-        # where something is traced, whoever evaluates it says where arrays lie
+        # the evaluation of the traced program places the arrays
         return {key: value for key, value in staged.params.items() if key not in ("in_shardings", "out_shardings")}
 
     def _in_axes(self, static: Any, args: tuple[Any, ...], avals: Sequence[Any]) -> tuple[int | None, ...]:
@@ -205,7 +205,7 @@ class PmapFunction(JitFunction):
         outs = jit_p.bind(*leaves, **staged.params)
         for i in itertools.compress(range(len(leaves)), staged.params["donated_invars"]):
             leaves[i].forget_host_copy()
-        # what other processes have of the results is theirs; as long as no kind of call is learnt, all come this way
+        # each process gets its own part of the results; such calls are not repeated by a plan
         return tree_unflatten(staged.out_tree, [*map(global_to_host_local, outs)]), leaves, avals, None
 
     @property
@@ -305,7 +305,7 @@ def pmap(
 
     Raises:
       ValueError, when called: more slices than devices; axes that do not fit the arguments; sizes that differ; an
-      argument is committed in another division, or to one device; another mesh is set, or it is called within a
+      argument is committed to another sharding, or to one device; another mesh is set, or it is called within a
       ``pmap`` or ``shard_map``. RuntimeError, when called: ``backend`` is another platform.
       TypeError: an argument or an output is no array, or ``in_axes`` holds something else than ints.
     """

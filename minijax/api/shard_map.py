@@ -54,11 +54,11 @@ def shard_map(
 
     Args:
       f: a function of pytrees of arrays, written for one part. Without it, a decorator is returned.
-      out_specs: a ``PartitionSpec`` for each output, or a prefix of their tree: how the parts are put together. An axis
-        that is not named is one along which all devices have the same.
-      in_specs: likewise for the arguments, in a tuple: how they are divided. An argument for which it says None is
-        handed to ``f`` as it is. By default, over a mesh with explicit axes, as the types of the arguments say.
-      mesh: the devices; by default the mesh that ``set_mesh`` has set.
+      out_specs: a ``PartitionSpec`` for each output, or a prefix of their tree: how the parts are put together. Along
+        an axis that is not named, all devices hold the same.
+      in_specs: a ``PartitionSpec`` for each argument, in a tuple: how it is sharded. With None the argument is passed
+        to ``f`` unchanged. By default, over a mesh with explicit axes, the specs in the types of the arguments.
+      mesh: by default the mesh that ``set_mesh`` has set.
       axis_names: the axes of the mesh along which ``f`` runs on each device; all by default. The others are left to the
         compiler.
       check_vma: whether types inside say along which axes values vary. Outputs are then checked against
@@ -96,9 +96,9 @@ def _is_leaf(x: Any) -> bool:
 
 
 def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any], whole: bool = False) -> None:
-    """ValueError unless an argument is divided along the explicit axes ``axes`` as ``spec`` says, if its type says.
+    """ValueError if the type of an argument is sharded over the explicit axes ``axes`` otherwise than ``spec``.
 
-    With ``whole`` it has to be even if nothing divides it.
+    With ``whole``, a replicated type is checked too.
     """
     own = spec_of(aval)
     for word in ("unreduced", "reduced"):
@@ -122,7 +122,7 @@ def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any], whole: 
 
 
 def _found_specs(args: Any) -> Any:
-    """How the types of ``args`` say that they are divided."""
+    """The specs in the types of ``args``."""
     return tree_map(lambda x: whole_spec(get_aval(x)), args)
 
 
@@ -161,7 +161,7 @@ def bind_over(
 
 
 class _Now(threading.local):
-    """Of this thread's call outside of all transformations: its operands, and whether values of tracers were shown."""
+    """This thread's call outside of all transformations: its operands, and whether values of tracers were shown."""
 
     args: Any = None
     shown = False
@@ -190,7 +190,7 @@ class ShardMapped:
         return found
 
     def run(self, *args: Any) -> Any:
-        """The value, where nothing is traced. A call whose values were shown is staged anew, to show the next ones."""
+        """The value of a call that is not traced. If values were shown, the next call stages again."""
         mesh = context.mesh if self.given_mesh is None else self.given_mesh
         jitted = self.programs.get(mesh)
         if jitted is None:
@@ -207,7 +207,7 @@ class ShardMapped:
                 jitted.clear_cache()
 
     def _of_operands(self, mesh: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        """A jitted function of those arguments that are not handed on as they are, and these."""
+        """A jitted function of the arguments that are operands, and these arguments."""
         leaves, tree = tree_flatten(args)
         handed_on = self._handed_on(args)
         operands, fixed = partition(handed_on, leaves)
@@ -219,7 +219,7 @@ class ShardMapped:
         return jit(call, out_shardings=self._places(mesh)), tuple(operands)
 
     def _places(self, mesh: Any) -> Any:
-        """Where results of a call outside of programs lie: as ``out_specs`` is written, if XLA has no say in it."""
+        """The shardings of the results of a call outside of programs: ``out_specs``, unless XLA chooses some axes."""
         specs = tree_leaves(self.out_specs, is_leaf=_is_leaf)
         if not isinstance(mesh, Mesh) or not all(map(_is_spec, specs)) or self.axes not in (set(), {*mesh.axis_names}):
             return UNSPECIFIED
@@ -288,10 +288,10 @@ class ShardMapped:
         return tree_unflatten(flat.out_tree, outs)
 
     def _show_values(self, mesh: AbstractMesh, axes: frozenset[Any], specs: list[PartitionSpec]) -> None:
-        """Tracers of the function that is being staged are shown as the values that the devices have.
+        """Let tracers of the function that is being staged print the values on the devices.
 
-        The operands are known, as the function is called outside of all transformations: so what has been staged until
-        then can be run.
+        The function is called outside of all transformations, so the operands are known and the equations so far can be
+        run.
         """
         concrete = mesh if isinstance(mesh, Mesh) else context.mesh
         if not isinstance(concrete, Mesh) or axes != {*mesh.axis_names}:
@@ -366,7 +366,7 @@ class ShardMapped:
                 NamedSharding(mesh, spec)  # raises for axes that are not explicit
 
     def _check(self, aval: Any, spec: PartitionSpec, mesh: AbstractMesh, name: Callable[[int], str], i: int) -> None:
-        """ValueError unless ``spec`` can divide argument ``i``, which ``name`` gives the name of."""
+        """ValueError unless ``spec`` fits argument ``i``, called ``name(i)``."""
         if len(spec) > aval.ndim:
             raise ValueError(
                 f"shard_map applied to the function '{fun_name(self.fun)}' was given argument arrays with axis sizes "
@@ -384,7 +384,7 @@ class ShardMapped:
                 )
 
     def _as_said(self, out: Any, spec: PartitionSpec, mesh: AbstractMesh, axes: frozenset[Any]) -> Any:
-        """The output of one device, which varies as its spec says. ValueError if it may vary along more."""
+        """The output of one device, cast to vary along the axes of its spec. ValueError if it may vary along others."""
         aval = get_aval(out)
         said = axes_of_spec(spec)
         if len(spec) > aval.ndim:

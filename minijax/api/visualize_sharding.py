@@ -1,4 +1,4 @@
-"""Pictures of shardings: which device has which part of an array, ``debug.visualize_array_sharding``."""
+"""``debug.visualize_sharding`` and ``visualize_array_sharding``: a picture of the devices of each part of an array."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NARROWEST = 9
 def grid(shape: Sequence[int], sharding: Sharding) -> list[list[str]]:
     """The devices of each part of an array of one or two dimensions, row by row: ``CPU 0,1``.
 
-    ValueError for more dimensions, or for a shape that is not divided evenly.
+    ValueError for more dimensions, or if a dimension is not divisible.
     """
     if len(shape) > 2:
         raise ValueError(
@@ -69,7 +69,7 @@ def drawing(shape: Sequence[int], sharding: Sharding, width: int = WIDTH) -> lis
 
 
 def _fitted(cell: str, wide: int) -> str:
-    """``cell`` in as many columns: without the platform's name, then cut, with a mark."""
+    """``cell`` in ``wide`` columns: first without the platform's name, then truncated."""
     if len(cell) <= wide:
         return cell
     bare = cell.partition(" ")[2]
@@ -95,7 +95,7 @@ def visualize_sharding(
 def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
     """Print which device has which part of ``arr``, which has one dimension or two.
 
-    Under a transformation nothing is known of devices: TypeError. ValueError for more dimensions.
+    TypeError for a tracer, whose devices are unknown. ValueError for more dimensions.
     """
     if isinstance(arr, Tracer):
         raise TypeError(

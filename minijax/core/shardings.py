@@ -99,7 +99,7 @@ class PartitionSpec:
         return self._parts
 
     def update(self, partitions: Any = None, unreduced: Any = None, reduced: Any = None) -> PartitionSpec:
-        """The same but for what is given."""
+        """A copy with the given fields replaced."""
         return PartitionSpec(
             *(self._parts if partitions is None else partitions),
             unreduced=self.unreduced if unreduced is None else unreduced,
@@ -138,11 +138,11 @@ class PartitionSpec:
         return self.update((*other, *self)) if isinstance(other, tuple) else NotImplemented
 
     def index(self, part: Any) -> int:
-        """The first dimension of which ``part`` is the entry. ValueError if it is that of none."""
+        """The first dimension whose entry is ``part``. ValueError if there is none."""
         return self._parts.index(_part(part))
 
     def count(self, part: Any) -> int:
-        """Of how many dimensions ``part`` is the entry."""
+        """The number of dimensions whose entry is ``part``."""
         return self._parts.count(_part(part))
 
     def __eq__(self, other: object) -> bool:
@@ -169,7 +169,7 @@ class PartitionSpec:
 
 
 def _part(given: Any) -> Any:
-    """One dimension's entry as it is kept: of a sequence of axes the only one, or None if there is none."""
+    """One dimension's entry in canonical form: a sequence of one axis is that axis, an empty one is None."""
     if not isinstance(given, (list, tuple)):
         return given
     return tuple(given) if len(given) > 1 else given[0] if given else None
@@ -224,12 +224,12 @@ class Sharding:
 
     @property
     def addressable_devices(self) -> set[Any]:
-        """Those of the devices that this process has."""
+        """The devices of this process."""
         return set(self.local_devices)
 
     @functools.cached_property
     def local_devices(self) -> tuple[Any, ...]:
-        """Those of the devices that this process has, in order."""
+        """The devices of this process, in order."""
         return tuple(device for device in self.assignment if device.process_index == device.client.process_index())
 
     @property
@@ -244,8 +244,7 @@ class Sharding:
     def tiles(self, ndim: int) -> np.ndarray:
         """The places in ``assignment`` of the devices that have each part of an array of ``ndim`` dimensions.
 
-        An axis for each dimension, as long as the parts that it is divided into, and one more for the devices that have
-        the same part.
+        One axis for each dimension, as long as its number of parts, and one for the devices that have the same part.
         """
         return np.arange(self.num_devices).reshape((1,) * ndim + (-1,))
 

@@ -1,7 +1,7 @@
 """Reading meshes, shardings and the types that name them back from printed jaxprs.
 
-``f32[8@x,4@(y,z)]`` is divided along explicit axes, ``f32[2,4]{V:x}`` varies along ``x``. A type does not say how long
-its axes are: the mesh that is set knows it, or one that is printed somewhere on the page.
+``f32[8@x,4@(y,z)]`` is sharded over explicit axes, ``f32[2,4]{V:x}`` varies along ``x``. A type does not say the sizes
+of its axes: they are those of the mesh that is set, or of a mesh that is printed in the text.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def read_mesh(scan: Scanner, name: str) -> AbstractMesh:
-    """What stands behind ``Mesh(``, or another ``name`` of a mesh, which the scanner has passed over.
+    """The mesh whose text follows ``Mesh(`` or ``AbstractMesh(``; the scanner is behind the parenthesis.
 
-    Of a mesh of devices the text does not say which: it is the one that is set, if that is so written, or else of the
-    first devices; an abstract one if there are too few.
+    The text does not name devices. They are those of the mesh that is set, if its text is equal, or else the first
+    devices. With too few devices the mesh is abstract.
     """
     sizes: list[int] = []
     names: list[str] = []
@@ -116,7 +116,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _inside_shard_map(before: str) -> bool:
-    """Whether what stands behind the text ``before`` is in the program of a ``shard_map``."""
+    """Whether the position behind the text ``before`` is inside the program of a ``shard_map``."""
     depth = 0
     for found in reversed([*_BRACKETS.finditer(before)]):
         depth += 1 if found[0] == "]" else -1
@@ -128,7 +128,7 @@ def _inside_shard_map(before: str) -> bool:
 
 
 def _explicit(mesh: AbstractMesh, spec: Sequence[Sequence[str]]) -> AbstractMesh:
-    """``mesh``, whose axes that types name are explicit."""
+    """``mesh`` with the axes that ``spec`` names explicit."""
     return mesh.abstract_mesh.update_axis_types({name: AxisType.Explicit for part in spec for name in part})
 
 
@@ -143,7 +143,7 @@ def _mesh_of(*avals: Any) -> AbstractMesh:
     return next((aval.sharding.mesh for aval in avals if not aval.sharding.mesh.empty), avals[0].sharding.mesh)
 
 
-# What stands in parameters about meshes: how it is called with what its text holds, and what words mean.
+# Constructors and words in the text of parameters.
 CONSTRUCTORS: dict[str, Callable[..., Any]] = {
     "P": PartitionSpec,
     "PartitionSpec": PartitionSpec,

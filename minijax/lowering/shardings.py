@@ -1,4 +1,4 @@
-"""Shardings as text of Shardy's dialect: the meshes of a module, and how values are divided over them.
+"""Shardings as text of Shardy's dialect: the meshes of a module, and the shardings of values.
 
 In: ``core.shardings``. Out: ``sdy.mesh @mesh = <["x"=4, "y"=2]>``, ``#sdy.sharding<@mesh, [{"x"}, {}]>`` and the
 operation ``sdy.sharding_constraint``. ``MeshTable`` has a module's meshes; ``placed_text`` is the one place where a
@@ -21,14 +21,14 @@ from minijax.lowering.text import FunctionWriter, mlir_type
 
 
 class MeshTable:
-    """The meshes of one module, in the order in which they are met, each under a symbol of its own."""
+    """The meshes of one module, in order of first use, each with its symbol."""
 
     def __init__(self) -> None:
         # what stands between the brackets -> symbol
         self.symbols: dict[str, str] = {}
 
     def symbol(self, axes: Sequence[tuple[str, int]], order: Sequence[int] = ()) -> str:
-        """The symbol of the mesh with these names and sizes of axes; its devices are in ``order``, if that is given."""
+        """The symbol of the mesh with these names and sizes of axes, and its devices in ``order`` if that is given."""
         text = ", ".join(f'"{name}"={size}' for name, size in axes)
         text = f"[{text}], device_ids=[{', '.join(map(str, order))}]" if len(order) else f"[{text}]"
         found = self.symbols.get(text)
@@ -51,16 +51,16 @@ class MeshTable:
 
 
 def dimension_text(axes: Sequence[str], is_open: bool = False) -> str:
-    """``{"x", "y"}``: one dimension, divided along these axes; open if it may be divided further."""
+    """``{"x", "y"}``: one dimension, sharded over these axes; open if the compiler may shard it further."""
     return "{" + ", ".join([*(f'"{name}"' for name in axes), *["?"] * is_open]) + "}"
 
 
 def spec_text(
     meshes: MeshTable, mesh: AbstractMesh, spec: PartitionSpec, ndim: int, is_open: bool = False
 ) -> str:
-    """``<@mesh, [{"x"}, {}]>``: how a value of ``ndim`` dimensions is divided over ``mesh``.
+    """``<@mesh, [{"x"}, {}]>``: a value of ``ndim`` dimensions, sharded over ``mesh``.
 
-    With ``is_open`` axes that ``spec`` does not name may divide any dimension further: ``[{"x", ?}, {?}]``.
+    With ``is_open`` the compiler may shard any dimension over axes that ``spec`` does not name: ``[{"x", ?}, {?}]``.
     """
     parts = [dimension_text(axes_of_part(part), is_open or part is PartitionSpec.UNCONSTRAINED) for part in spec]
     parts += [dimension_text((), is_open)] * (ndim - len(parts))
@@ -70,7 +70,7 @@ def spec_text(
 
 
 def placed_text(meshes: MeshTable, sharding: Sharding, aval: ShapedArray) -> str:
-    """``<@mesh, [{"x"}, {}]>``: how a value of type ``aval`` is divided as ``sharding`` says."""
+    """``<@mesh, [{"x"}, {}]>``: the ``sharding`` of a value of type ``aval``."""
     ndim = physical_aval(aval).ndim
     if isinstance(sharding, NamedSharding):
         return spec_text(meshes, sharding.mesh, sharding.spec, ndim)
@@ -96,7 +96,7 @@ def on_one(meshes: MeshTable, count: int) -> str:
 
 
 def constrained(ctx: FunctionWriter, x: str, aval: ShapedArray, sharding: Any) -> str:
-    """The name of ``x``, divided as ``sharding`` says from here on; ``x`` itself where that is nothing to say."""
+    """``x`` constrained to ``sharding``; ``x`` itself if that is no sharding over a mesh."""
     if not isinstance(sharding, Sharding) or isinstance(sharding, SingleDeviceSharding):
         return x
     text = placed_text(ctx.module.meshes, sharding, aval)
@@ -104,10 +104,10 @@ def constrained(ctx: FunctionWriter, x: str, aval: ShapedArray, sharding: Any) -
 
 
 def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
-    """Constrain the results of ``eqn``, whose names are in ``env``, to be divided as their types say.
+    """Constrain the results of ``eqn``, whose names are in ``env``, to the shardings of their types.
 
-    A type that names no axis says that nothing divides the value where an operand was divided; elsewhere it may be of
-    a part of the program that leaves this to the compiler. ``reshard`` says it always, and over which mesh.
+    A type that names no axis is replicated if an operand is sharded. Otherwise the compiler may decide. ``reshard``
+    always constrains its result, over the mesh of its parameter.
     """
     if "dst_sharding" in eqn.params:
         mesh = eqn.params["dst_sharding"].mesh
@@ -119,13 +119,13 @@ def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
             return
     for v in eqn.outvars:
         if "dst_sharding" in eqn.params and v.aval.unreduced:
-            # else what computes the operand would itself be taken for one that gives each device its part of the sum
+            # otherwise XLA takes the operand for unreduced too
             env[v] = _constrained(ctx, mesh, eqn.invars[0].aval, env[v])
         env[v] = _constrained(ctx, mesh, v.aval, env[v])
 
 
 def sums_constrained(ctx: FunctionWriter, avals: Sequence[ShapedArray], names: Sequence[str]) -> list[str]:
-    """``names`` of values of types ``avals``; those that are sums over devices, not taken yet, constrained to be so."""
+    """``names`` of values of types ``avals``, with the unreduced values constrained to their types."""
     meshes = [mesh_of_type(aval) if aval.unreduced else None for aval in avals]
     return [
         x if mesh is None else _constrained(ctx, mesh, aval, x)
@@ -134,10 +134,10 @@ def sums_constrained(ctx: FunctionWriter, avals: Sequence[ShapedArray], names: S
 
 
 def repeated_sum(ctx: FunctionWriter, x: str, aval: ShapedArray, shape: tuple[int, ...]) -> str:
-    """``x`` of type ``aval``, a sum over devices that has not been taken, repeated to ``shape`` where its size is 1.
+    """``x`` of the unreduced type ``aval``, repeated to ``shape`` along dimensions of size 1.
 
-    Of a repeated dimension of size 1 XLA makes a reshape, where it takes the sum unless that is said to be one still,
-    and takes what is made of the sum for one device's term. So the reshape is written here.
+    XLA turns a repeated dimension of size 1 into a reshape of its own and takes the sum there, so this writes the
+    reshape and constrains it to be unreduced.
     """
     mesh, spec = mesh_of_type(aval), whole_spec(aval)
     assert mesh is not None, "the type of a sum over devices names their mesh"
@@ -155,7 +155,7 @@ def repeated_sum(ctx: FunctionWriter, x: str, aval: ShapedArray, shape: tuple[in
 
 
 def _constrained(ctx: FunctionWriter, mesh: AbstractMesh, aval: ShapedArray, x: str) -> str:
-    """``x``, constrained to be divided over ``mesh`` as its type ``aval`` says."""
+    """``x``, constrained to the sharding of its type ``aval`` over ``mesh``."""
     physical = physical_aval(aval)
     text = spec_text(ctx.module.meshes, mesh, whole_spec(aval), physical.ndim, is_open=bool(mesh.auto_axes))
     return ctx.emit(f"sdy.sharding_constraint {x} {text} : {mlir_type(physical)}")  # type: ignore[no-any-return]

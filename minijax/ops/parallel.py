@@ -307,7 +307,7 @@ def axis_index_lower(ctx: Any, avals: Any, out_avals: Any, *, axis_name: Any) ->
     left = [f'"{name}"' for name in known if name not in ctx.module.manual]
     if not left:
         return write(ctx)
-    # along these XLA divides the program, which then has no number: a part of it that each device runs has one
+    # XLA partitions the program over these axes: only a part that runs on each device has a number
     region = ctx.region()
     found = write(region)
     symbol = ctx.module.meshes.symbol(mesh)

@@ -1,6 +1,6 @@
-"""Where arrays lie: on a device, or divided over several as a sharding says; and how they are brought there.
+"""Placement of arrays: on one device, or sharded over several devices; and moving them.
 
-A ``core.array.MeshArray`` lies as its sharding says, and so does what is computed with it.
+A ``core.array.MeshArray`` has a sharding, and results computed from it stay over its devices.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Shard:
 
 
 class PlacedArray(Array):
-    """An array that lies on another device than the first because that was the default, and that may be moved."""
+    """An uncommitted array on another device than the first, which was the default device."""
 
     __slots__ = ("there", "place")
 
@@ -53,7 +53,7 @@ class PlacedArray(Array):
         self.aval = aval
         self.place = place
 
-    # The two slots of an Array, filled at first use, so that readers need not know of the device.
+    # The two slots of an Array, filled at first use.
 
     @property
     def _np(self) -> Any:  # type: ignore[override]
@@ -92,9 +92,9 @@ class PlacedArray(Array):
 
 
 def there(x: Any) -> Any:
-    """The committed array ``x`` as one that lies where it does and is not committed; anything else as it is."""
+    """The committed array ``x``, uncommitted on the same device; anything else unchanged."""
     if type(x) is not CommittedArray:
-        return x  # what lies over a mesh stays there
+        return x  # an array over a mesh stays committed
     return PlacedArray(x._buffer, x.aval, x.device)
 
 
@@ -102,7 +102,7 @@ set_uncommit(there)
 
 
 def on_device(buffer: Any, aval: ShapedArray, device: Any) -> Array:
-    """The array in ``buffer``, which the user knows to be on ``device``; with one device that is no choice."""
+    """The array in ``buffer`` on ``device``: committed, unless there is only one device."""
     if len(pjrt.local_devices()) == 1:
         return device_array(buffer, aval)
     pjrt.note_committed()
@@ -110,7 +110,7 @@ def on_device(buffer: Any, aval: ShapedArray, device: Any) -> Array:
 
 
 def placed(x: Any, place: Any) -> Any:
-    """``x`` as an array on ``place``, a device or a sharding; a tracer as it is."""
+    """``x`` as an array on ``place``, a device or a sharding. A tracer is returned unchanged."""
     if isinstance(x, Tracer):
         return x
     array = as_array(x)
@@ -125,13 +125,13 @@ def placed(x: Any, place: Any) -> Any:
 
 
 def mesh_array(buffer: Any, aval: ShapedArray, sharding: Any) -> MeshArray:
-    """The array in ``buffer``, which lies as ``sharding`` says."""
+    """The array in ``buffer``, with ``sharding``."""
     pjrt.note_committed()
     return MeshArray(buffer, aval, sharding)
 
 
 def over_mesh(x: Array, sharding: Any) -> MeshArray:
-    """``x`` divided as ``sharding`` says; itself if it lies so. ValueError if it cannot be divided evenly."""
+    """``x`` with ``sharding``; ``x`` itself if it has it. ValueError if a dimension is not divisible."""
     sharding.shard_shape(x.aval.shape)
     spec = getattr(sharding, "spec", None)
     if spec is not None and spec.unreduced:
@@ -163,11 +163,11 @@ def addressable_shards(x: Array) -> list[Shard]:
 
 
 def global_shards(x: Array) -> list[Shard]:
-    """The parts of ``x`` on all devices; of those of other processes, without their data."""
+    """The parts of ``x`` on all devices. Parts of other processes have no data."""
     if type(x) is not MeshArray:
         return addressable_shards(x)
     sharding, shape = x.device, x.aval.shape
-    plain = late.public("minijax.core.explicit", "plain_type")(x.aval)  # on one device nothing is divided
+    plain = late.public("minijax.core.explicit", "plain_type")(x.aval)  # a part on one device is not sharded
     inner = plain.update(shape=sharding.shard_shape(shape))
     buffers = late.public("minijax.backend.spmd", "parts")(x._buffer, inner)
     held = {
@@ -184,7 +184,7 @@ def global_shards(x: Array) -> list[Shard]:
 
 
 def addressable_data(x: Array, index: int) -> Array:
-    """The part of ``x`` on this process's device number ``index`` of those that have one."""
+    """The part of ``x`` with this number among the parts on this process's devices."""
     data = addressable_shards(x)[index].data
     assert data is not None, "of an addressable shard"
     return data
@@ -220,5 +220,5 @@ def device_of(x: Array) -> Any:
 
 
 def is_committed(x: Array) -> bool:
-    """Whether the array is where the user put it, and what is computed with it stays there."""
+    """Whether the array is committed to its device or sharding."""
     return type(x) in HELD

@@ -1,6 +1,6 @@
-"""``sharding_constraint``: the identity, divided over a mesh as its parameter says. It is its own transpose.
+"""``sharding_constraint``: the identity; the result has the sharding of a parameter. It is its own transpose.
 
-Parameters: ``sharding``; ``unconstrained_dims``, of which the compiler chooses how they are divided; ``layout`` and
+Parameters: ``sharding``; ``unconstrained_dims``, whose sharding the compiler chooses; ``layout`` and
 ``context_mesh``, as JAX prints them.
 """
 
@@ -53,7 +53,7 @@ deflinear(sharding_constraint_p, constraint_transpose)
 
 
 def constraint_batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-    """How the batch axis is divided is left to the compiler."""
+    """The compiler chooses the sharding of the batch axis."""
     (x,), (dim,) = args, dims
     assert dim is not None, "one operand, which is mapped"
     sharding, free = params["sharding"], params["unconstrained_dims"]
@@ -76,12 +76,12 @@ lowering_rules[sharding_constraint_p] = constraint_lower
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """``x``, divided as ``shardings`` say: in a jitted function a demand on the compiler, elsewhere a move.
+    """``x`` with the given ``shardings``: in a jitted function a constraint on the compiler, elsewhere a move.
 
     Args:
       x: a pytree of arrays.
-      shardings: a ``Sharding``, a ``PartitionSpec`` for the mesh that is set, or None for no demand; or a tree of these
-        that is a prefix of ``x``.
+      shardings: a ``Sharding``, a ``PartitionSpec`` for the mesh that is set, or None for no constraint; or a tree of
+        these that is a prefix of ``x``.
 
     Raises:
       ValueError: a sharding for more dimensions than an array has. IndivisibleError: outside of jitted functions, one
@@ -94,7 +94,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
 
 def _asserted(x: Any, aval: Any, sharding: NamedSharding) -> Any:
-    """``x``, whose type says that it is divided as ``sharding`` says. AssertionError if it says something else."""
+    """``x``, if its type has ``sharding``. Otherwise AssertionError."""
     wanted = sharding.spec.padded(aval.ndim)
     own = whole_spec(aval)
     if own != wanted:
@@ -107,7 +107,7 @@ def _asserted(x: Any, aval: Any, sharding: NamedSharding) -> Any:
 
 
 def _check_auto(sharding: NamedSharding) -> None:
-    """ValueError if ``sharding`` names axes along which not the compiler divides, but types say how."""
+    """ValueError if ``sharding`` names axes that are not Auto."""
     if not {*axes_of_spec(sharding.spec)} <= {*sharding.mesh.auto_axes}:
         raise ValueError(
             "The spec of NamedSharding passed to with_sharding_constraint can only refer to Auto axes of the mesh. Got "
@@ -126,7 +126,7 @@ def _constrained(x: Any, wanted: Any) -> Any:
             return _asserted(x, aval, sharding)
         _check_auto(sharding)
         if sharding.mesh.are_all_axes_explicit and isinstance(x, Tracer):
-            return x  # it names no axis, and types say how the value is divided
+            return x  # it names no axis, and the value has the sharding of its type
     if isinstance(wanted, PartitionSpec) and isinstance(sharding, NamedSharding) and isinstance(x, Tracer):
         sharding = NamedSharding(sharding.mesh.abstract_mesh, sharding.spec)
     pjrt.note_committed()

@@ -1,8 +1,8 @@
-"""What is evaluated while a mesh is set: its results lie over the mesh, whole on each of its devices, as JAX's do.
+"""Eager evaluation while a mesh is set: results are replicated over the mesh, as in JAX.
 
-Operands that may be anywhere are computed with on the host, as ever, and the result is put on all devices
-(``MeshArray.computed_on_host``); so is what is computed of such results. Where an operand was put over the mesh by the
-user, or by a compiled program, the operation is compiled for its devices. ``interpreters.evaluate`` asks for it.
+Operations on uncommitted operands run on the host, and the result is put on all devices. Such results are marked
+``MeshArray.computed_on_host``, and operations on them run on the host too. If the user or a compiled program put an
+operand over the mesh, the operation is compiled for its devices. ``interpreters.evaluate`` calls this module.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minijax.ops.random.keys import random_wrap_p
 from minijax.ops.sharded import over_mesh
 from minijax.pytree import tree_leaves, tree_map, tree_unflatten
 
-# Those that see themselves to where results are, or call functions whose operations do.
+# Primitives whose impl places its own results, or that call functions whose operations do.
 _apart: set[Primitive] = {
     jit_p, shard_map.shard_map_p, reshard.reshard_p, constraint.sharding_constraint_p, random_wrap_p,
     custom_jvp.custom_jvp_call_p, custom_vjp.custom_vjp_call_p,
@@ -36,7 +36,7 @@ _apart: set[Primitive] = {
 
 
 class _Laying(threading.local):
-    """Whether a thread computes on the host what is to be put over the mesh afterwards."""
+    """Whether this thread computes on the host, and puts the results over the mesh afterwards."""
 
     host = False
 
@@ -46,7 +46,7 @@ _laying = _Laying()
 
 @contextlib.contextmanager
 def on_host() -> Iterator[None]:
-    """What is evaluated in this block is not put over the mesh that is set."""
+    """Within the block, results are not put over the mesh that is set."""
     before, _laying.host = _laying.host, True
     try:
         yield
@@ -55,7 +55,7 @@ def on_host() -> Iterator[None]:
 
 
 def laying() -> Mesh | None:
-    """The mesh over which results of operations lie here; None where they may be anywhere, or are staged."""
+    """The mesh over which results of operations are placed; None if none is set, or if operations are staged."""
     mesh = context.mesh
     return mesh if isinstance(mesh, Mesh) and not _laying.host and state.dynamic.level == 0 else None
 
@@ -88,7 +88,7 @@ def _check_devices(args: Sequence[Any], mesh: Mesh, name: str) -> None:
 
 
 def _on_host(args: Sequence[Any], mesh: Mesh, params: dict[str, Any]) -> Sequence[Any] | None:
-    """``args`` as arrays on the host, if they are there or may be anywhere; None if the operation is the compiler's."""
+    """``args`` as arrays on the host; None if the operation must be compiled, since one is committed to devices."""
     if any(isinstance(said, Sharding) for said in params.values()):
         return None
     values = []
@@ -104,7 +104,7 @@ def _on_host(args: Sequence[Any], mesh: Mesh, params: dict[str, Any]) -> Sequenc
 
 
 def laid(x: Any, mesh: Mesh, names_mesh: bool = False) -> Any:
-    """The array ``x`` over ``mesh``, whole on each device, if it may be anywhere; anything else as it is."""
+    """The uncommitted array ``x``, replicated over ``mesh``; anything else unchanged."""
     if type(x) is not Array and type(x) is not LiteralArray:
         return x
     ndim = x.aval.ndim if names_mesh and mesh.any_explicit or is_key(x.aval.dtype) else 0
@@ -115,13 +115,13 @@ def laid(x: Any, mesh: Mesh, names_mesh: bool = False) -> Any:
 
 
 def made(x: Any) -> Any:
-    """What a function has made of host values, over the mesh that is set where ``laying``."""
+    """An array made of host values, over the mesh of ``laying``."""
     mesh = laying()
     return x if mesh is None else laid(x, mesh)
 
 
 def called(jitted: Any, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``fun(*args, **kwargs)``, of a function of the library that is one program, ``jitted``, in JAX."""
+    """``fun(*args, **kwargs)`` of a library function that JAX jits; ``jitted`` is the jitted function."""
     mesh = laying()
     leaves = tree_leaves((args, kwargs))
     if mesh is None or any(isinstance(x, Tracer) for x in leaves):

@@ -1,8 +1,8 @@
-"""Programs that XLA divides among the devices of a mesh: where they run, how they are compiled and called.
+"""Programs that XLA partitions over the devices of a mesh: where they run, how they are compiled and called.
 
-In: a ``ClosedJaxpr`` and its operands, some of which lie over a mesh or are to. Out: ``MeshArray``s. A program is
-compiled once for each ``Placement``: over which devices, and how its arguments and results are divided. That is found
-in one place, ``placement_of``, from what the operands, the call and the program itself say.
+In: a ``ClosedJaxpr`` and its operands, some of them sharded over a mesh. Out: ``MeshArray``s. A program is compiled
+once for each ``Placement``: its devices and the shardings of its arguments and results. ``placement_of`` finds the
+placement from the operands, the call and the program.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from minijax.ops.call import Compiled, announce, jit_p, kept_inputs, lowered, on
 from minijax.ops.meshes.known_mesh import named_by
 from minijax.ops.sharded import over_mesh
 
-# Of two placements so many differences are told.
+# The most differences between two placements that a cache miss lists.
 _MOST_DIFFERENCES = 6
 
 # primitive -> the shardings that an equation with these parameters names itself
@@ -59,7 +59,7 @@ class Partitioned(Compiled):
         self.placement = placement
         super().__init__(*made_of)
         self.repeatable = bool(self.out_avals) and not (self.effectful or self.float0s)
-        # what makes arrays of the results' buffers
+        # turns the buffers of results into arrays
         self.arrays = _maker(self.out_avals, self.division.outs)
         self.ins: list[Any] = self.division.ins[self.n_consts :]
 
@@ -90,7 +90,7 @@ class Partitioned(Compiled):
         return self._results(outs)
 
     def there(self, x: Any, sharding: Any) -> Any:
-        """The buffer of ``x`` as it is to lie: its own if it lies so, so that donating it takes it from ``x``."""
+        """The buffer of ``x`` with ``sharding``: its own one, which can be donated, if ``x`` has it."""
         if type(x) is MeshArray and (x.device == sharding or x.device.is_equivalent_to(sharding, x.aval.ndim)):
             return x._buffer
         array = as_array(check_alive(x))
@@ -102,7 +102,7 @@ class Partitioned(Compiled):
         return over_mesh(array, sharding)._buffer
 
     def mover(self, i: int) -> Callable[[Any], Any]:
-        """``there`` for the ``i``-th argument that it takes, called again and again."""
+        """``there`` for the ``i``-th argument, for many calls."""
         sharding, aval, there = self.ins[i], self.in_avals[i], self.there
         if isinstance(sharding, SingleDeviceSharding) or is_key(aval.dtype) or aval.dtype == dtypes.float0:
             return lambda x: there(x, sharding)
@@ -122,7 +122,7 @@ class Partitioned(Compiled):
         return move
 
     def device_of(self, args: Sequence[Any]) -> Any:
-        return None  # the placement has seen to it
+        return None  # the placement has the devices
 
     def _results(self, buffers: Sequence[Any]) -> list[Any]:
         outs: list[Any] = self.arrays(buffers)
@@ -132,17 +132,17 @@ class Partitioned(Compiled):
 
 
 class Simulated(Partitioned):
-    """A jaxpr compiled for devices that are not there, to be looked at."""
+    """A jaxpr compiled for simulated devices: it can be shown, not run."""
 
     __slots__ = ()
 
     def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
-        # the machine code that nobody will run need not be fast; the HLO that it is made of is the same
+        # the machine code does not run, and its HLO does not depend on this
         options["flags"] = (("xla_backend_optimization_level", "0"), *options.get("flags", ()))
         try:
             return super()._compile(closed, text, **options)
         finally:
-            # a client and its devices refer to each other: without this its threads would wait for the next collection
+            # a client and its devices refer to each other: this ends its threads now
             gc.collect()
 
     def _constant(self, x: Any) -> Any:
@@ -158,7 +158,7 @@ class Simulated(Partitioned):
 
 
 def _maker(avals: Sequence[ShapedArray], shardings: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
-    """What makes the arrays of these types of buffers that lie as ``shardings`` say."""
+    """A function from buffers with these ``shardings`` to arrays of these types."""
     pjrt.note_committed()
     if any([type(each) is SingleDeviceSharding for each in shardings]):
         return lambda buffers: [*map(_array_at, buffers, avals, shardings)]
@@ -175,8 +175,7 @@ def _maker(avals: Sequence[ShapedArray], shardings: Sequence[Any]) -> Callable[[
         return only
 
     def arrays(buffers: Sequence[Any]) -> list[Any]:
-        # written out, since a call for each would take a tenth of a small program's call. That there are as many
-        # buffers has been seen to by the program's handlers; zip would take a seventh of this to ask again
+        # inlined: a call for each takes a tenth of a small program's call, strict=True a seventh of this loop
         outs: list[Any] = []
         for buffer, kind in zip(buffers, kinds):  # noqa: B905
             out: MeshArray = _new(MeshArray)
@@ -198,11 +197,11 @@ _new = object.__new__
 
 
 def shardings_named(closed: ClosedJaxpr) -> list[tuple[str, Sharding]]:
-    """The shardings that the program itself names where its results need it, each with the primitive. Found once."""
+    """The shardings that live equations of the program name, each with the primitive. Computed once."""
     found = closed.memo.get("shardings named")
     if found is None:
         found = [*_named_in(closed.jaxpr.eqns)]
-        if found:  # those of equations that nobody reads say nothing
+        if found:  # drop those of dead equations
             found = [*_named_in(dce_closed(closed, [True] * len(closed.out_avals))[0].jaxpr.eqns)]
         closed.memo["shardings named"] = found
     return found
@@ -237,7 +236,7 @@ names_shardings[jit_p] = lambda params: [
 
 
 def sharding_of_operand(x: Any) -> Sharding | None:
-    """How the operand ``x`` lies, if it is to stay there."""
+    """The sharding of the operand ``x`` if it is committed, else None."""
     if type(x) is MeshArray:
         return x.device  # type: ignore[no-any-return]
     if type(x) is ShapeDtypeStruct:
@@ -246,10 +245,10 @@ def sharding_of_operand(x: Any) -> Sharding | None:
 
 
 class _Devices:
-    """The devices of a program, which all who have a say in it must agree upon.
+    """The devices of a program. All shardings of its operands, results and equations must agree on them.
 
-    ``count`` is how many there are to be, ``found`` which ones: None as long as only meshes without devices have a say,
-    which ``described`` tells.
+    ``count`` is their number. ``found`` is None while only abstract meshes were noted. ``described``: an abstract mesh
+    was noted.
     """
 
     def __init__(self) -> None:
@@ -272,7 +271,7 @@ class _Devices:
 
 
 def other_devices(said: str, devices: Any) -> ValueError:
-    """What to raise where the operand ``said`` is committed to others than ``devices``, those of the mesh set."""
+    """The error for an operand ``said`` that is not committed to ``devices``, those of the mesh that is set."""
     return ValueError(
         f"Received incompatible devices for jitted computation. Got {said} and jit's context mesh with device ids "
         f"{[each.id for each in devices]} on platform {devices[0].platform.upper()}. Bring it to the mesh that is set "
@@ -296,15 +295,15 @@ def placement_of(
     keep_unused: bool = False,
     label: Callable[[int], str] = "args[{}]".format,
 ) -> Placement | None:
-    """Where a program runs on ``args``, of which some are committed; None where it is not divided over any mesh.
+    """The placement of a program on ``args``; None if the program is not over a mesh.
 
     Args:
       closed: the program.
       args: arrays, array-like values, or stand-ins of types.
-      name: the program's, for messages.
-      ins, outs: the shardings that its caller named, if any: others than ``Sharding``s say nothing.
-      keep_unused: whether also arguments that it does not read have a say.
-      label: names an argument by its place.
+      name: the name of the program, for messages.
+      ins, outs: the shardings that the caller named. Entries that are no ``Sharding`` are ignored.
+      keep_unused: whether unused arguments count too.
+      label: the name of an argument by its number.
 
     Raises ValueError if devices do not agree, or if a sharding does not fit its array.
     """
@@ -357,14 +356,14 @@ def placement_of(
 
 
 def _over(sharding: Sharding | None, devices: Sequence[Any]) -> Sharding | None:
-    """``sharding``, over ``devices`` if it names a mesh without any."""
+    """``sharding``; over ``devices`` if its mesh is abstract."""
     return sharding.over(devices) if isinstance(sharding, NamedSharding) else sharding
 
 
 def _as_typed(aval: ShapedArray, mesh: Any, named: bool) -> Sharding:
-    """How a result lies of which nothing else is said: as its type says, which names all axes that divide it.
+    """The sharding of a result by its type.
 
-    ``named`` is whether the type names a mesh: see ``known_mesh``.
+    ``named``: whether the type names a mesh, see ``known_mesh``.
     """
     spec = whole_spec(aval)
     says = named or any(spec) or spec.unreduced or spec.reduced
@@ -372,18 +371,18 @@ def _as_typed(aval: ShapedArray, mesh: Any, named: bool) -> Sharding:
 
 
 def _check_wanted(x: Any, own: Sharding | None, wanted: Sharding, name: str, label: str) -> None:
-    """ValueError unless the argument can lie as ``wanted`` and, if it is committed, is divided so over some devices."""
+    """ValueError if ``wanted`` does not fit the argument, or if the argument is committed to another sharding."""
     aval = get_aval(x)
     wanted.shard_shape(aval.shape)
-    if own is not None and not _divided_alike(own, wanted, aval.ndim):
+    if own is not None and not _same_tiles(own, wanted, aval.ndim):
         raise ValueError(
             f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: {wanted}, "
             f"arg sharding: {own} for argument {label} of {name}, of type {aval}. Bring it there with device_put."
         )
 
 
-def _divided_alike(a: Sharding, b: Sharding, ndim: int) -> bool:
-    """Whether arrays of so many dimensions have the same parts in the same order, on whichever devices."""
+def _same_tiles(a: Sharding, b: Sharding, ndim: int) -> bool:
+    """Whether arrays of ``ndim`` dimensions have the same parts in the same order; the devices may differ."""
     if a.is_fully_replicated or b.is_fully_replicated:
         return a.is_fully_replicated and b.is_fully_replicated
     return np.array_equal(a.tiles(ndim), b.tiles(ndim))
@@ -407,7 +406,7 @@ def partitioned(
     key = ("executable", tuple(donated), keep_unused, placement)
     program = closed.memo.get(key)
     if program is None:
-        announce(closed, name, key, _lies_otherwise(closed, key))
+        announce(closed, name, key, _differences_text(closed, key))
         module = lowered(closed, name, donated, keep_unused, placement)
         made_of = (closed, name, donated, keep_unused, module.text, module.host_callbacks)
         program = closed.memo[key] = (Simulated if placement.simulated else Partitioned)(placement, *made_of)
@@ -415,7 +414,7 @@ def partitioned(
 
 
 class Moved(str):
-    """Why a program is compiled again: its arguments lie otherwise than before."""
+    """Why a program is compiled again: its arguments have other shardings than before."""
 
     __slots__ = ()
 
@@ -428,11 +427,11 @@ class Moved(str):
 def why_again(closed: ClosedJaxpr, placement: Placement, donated: Sequence[bool], keep_unused: bool) -> str:
     """Why ``partitioned`` would compile again; '' if it would not, or for the first time."""
     key = ("executable", tuple(donated), keep_unused, placement)
-    return "" if key in closed.memo else _lies_otherwise(closed, key)
+    return "" if key in closed.memo else _differences_text(closed, key)
 
 
-def _lies_otherwise(closed: ClosedJaxpr, key: tuple[Any, ...]) -> str:
-    """In what a placement differs from the nearest of those that ``closed`` was compiled for; '' if there is none."""
+def _differences_text(closed: ClosedJaxpr, key: tuple[Any, ...]) -> str:
+    """How a placement differs from the nearest placement that ``closed`` was compiled for; '' if there is none."""
     wanted, how = key[-1], key[:-1]
     names: Sequence[str] = closed.memo["argument names"]() if "argument names" in closed.memo else ()
     found = [_differences(each[-1], wanted, names) for each in closed.memo if type(each) is tuple and each[:-1] == how]
@@ -445,13 +444,13 @@ def _lies_otherwise(closed: ClosedJaxpr, key: tuple[Any, ...]) -> str:
 
 
 def _differences(before: Placement | None, after: Placement, names: Sequence[str]) -> list[str]:
-    """``before`` is None of a program for one device."""
+    """The differences, each as a text. ``before`` is None for a program on one device."""
     one_mesh = before is None or before.mesh == after.mesh and before.devices == after.devices
     found = []
     for i, (a, b) in enumerate(zip(before.ins if before else [None] * len(after.ins), after.ins, strict=True)):
         if a != b:
             name = names[i] if i < len(names) else f"args[{i}]"
-            found.append(f"{name}: {_lies_text(a, one_mesh)} became {_lies_text(b, one_mesh)}")
+            found.append(f"{name}: {_sharding_text(a, one_mesh)} became {_sharding_text(b, one_mesh)}")
     if before is not None and not one_mesh and not found:
         found.append(f"mesh: {_mesh_text(before)} became {_mesh_text(after)}")
     if before is None and not found:
@@ -459,7 +458,7 @@ def _differences(before: Placement | None, after: Placement, names: Sequence[str
     return found
 
 
-def _lies_text(sharding: Sharding | None, one_mesh: bool) -> str:
+def _sharding_text(sharding: Sharding | None, one_mesh: bool) -> str:
     if sharding is None:
         return "uncommitted"
     if not isinstance(sharding, NamedSharding):
@@ -476,13 +475,13 @@ def _axes_text(mesh: Any) -> str:
     return ", ".join(f"{name}={size}" for name, size in mesh.shape_tuple)
 
 
-# primitive, types and where operands lie -> its program of one equation
+# primitive, types and placements of operands -> its program of one equation
 _equations: dict[Any, Partitioned] = {}
 MAX_EQUATIONS = 4096
 
 
 def _kept_equations(params: dict[str, Any]) -> dict[Any, Any]:
-    """Where the program of an equation is kept: with the program among its parameters, so that it dies with that."""
+    """The cache of an equation: the memo of a jaxpr among its parameters, or else the table of all equations."""
     for value in params.values():
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, ClosedJaxpr):
@@ -493,9 +492,9 @@ def _kept_equations(params: dict[str, Any]) -> dict[Any, Any]:
 def evaluate_over_mesh(
     p: Primitive, args: Sequence[Any], params: dict[str, Any], outs: Sequence[Sharding] = ()
 ) -> Any:
-    """The result or results of ``p`` on operands some of which lie over a mesh: a program of this one equation.
+    """The result or results of ``p`` on operands over a mesh, by a compiled program of this one equation.
 
-    ``outs`` says how the results lie, if ``params`` do.
+    ``outs`` are the shardings of the results, if ``params`` name them.
     """
     arrays = [as_array(check_alive(x)) for x in args]
     avals = [x.aval for x in arrays]
@@ -520,7 +519,7 @@ def evaluate_over_mesh(
 
 
 def call_over_mesh(program: Compiled, args: Sequence[Any]) -> list[Any]:
-    """What ``program`` computes of ``args``, some of which lie over a mesh."""
+    """The results of ``program`` on ``args``, some of them over a mesh."""
     ref, name, donated, keep_unused, *_ = program.made_of
     closed = ref()
     assert closed is not None, "a program that is called has its jaxpr"
@@ -530,7 +529,7 @@ def call_over_mesh(program: Compiled, args: Sequence[Any]) -> list[Any]:
 
 
 def moved(x: MeshArray, sharding: Sharding) -> MeshArray:
-    """``x``, of which other processes have parts, as ``sharding`` over the same devices says, by a program of all."""
+    """Reshard a multi-process array with one SPMD program."""
     identity = ClosedJaxpr(Jaxpr([], [var := Var(x.aval)], [var], [], "device_put"))
     placement = placement_of(identity, [x], "device_put", outs=[sharding], keep_unused=True)
     assert placement is not None, "it lies over a mesh"
@@ -540,7 +539,7 @@ def moved(x: MeshArray, sharding: Sharding) -> MeshArray:
 
 
 def shardings_of(program: Partitioned) -> tuple[list[Sharding], list[Sharding]]:
-    """How the arguments lie, those that the program does not take anywhere at all, and how the results do."""
+    """The shardings of the arguments (replicated if unused) and of the results."""
     ins = [program.placement.everywhere] * len(program.placement.ins)
     kept = range(len(ins)) if program.kept is None else program.kept
     for i, sharding in zip(kept, program.ins, strict=True):
@@ -549,7 +548,7 @@ def shardings_of(program: Partitioned) -> tuple[list[Sharding], list[Sharding]]:
 
 
 def check_lies(program: Partitioned, args: Sequence[Any]) -> None:
-    """ValueError if one of ``args`` is committed otherwise than the program was compiled for."""
+    """ValueError if one of ``args`` is committed to another sharding than the program was compiled for."""
     for i, (x, sharding) in enumerate(zip(program._taken(args), program.ins, strict=True)):
         own = sharding_of_operand(x)
         if own is not None and not own.is_equivalent_to(sharding, x.aval.ndim):

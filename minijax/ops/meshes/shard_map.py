@@ -1,15 +1,15 @@
-"""``shard_map`` as a primitive: one program that every device of a mesh runs on its part of the operands.
+"""``shard_map`` as a primitive: every device of a mesh runs one program on its part of the operands.
 
-Parameters, as JAX's: ``mesh``; ``in_specs`` and ``out_specs``, a ``PartitionSpec`` for each operand and result;
-``jaxpr``, of one device; ``newly_manual_axes``, the axes of the mesh along which it is run so, the others being left to
-XLA's partitioner; and ``check_vma``, whether types in the jaxpr say along which axes values vary (``core.varying``).
+Parameters, as in JAX: ``mesh``; ``in_specs`` and ``out_specs``, a ``PartitionSpec`` for each operand and result;
+``jaxpr``, the program of one device; ``newly_manual_axes``, the mesh axes along which it runs on each device (XLA's
+partitioner shards over the others); and ``check_vma``, whether types in the jaxpr say along which axes values vary
+(``core.varying``).
 
-The equation is written into the program of all devices as ``sdy.manual_computation``, and collectives in it are talk
-between partitions. So there is one way to run it: a jitted program with this one equation is what evaluation runs.
+The equation is lowered to ``sdy.manual_computation``. Evaluation compiles a program of this one equation.
 
-With ``check_vma`` what all devices share and each of them uses goes through ``pvary``, whose transpose is the sum over
-the devices, ``psum_invariant``; and that one's transpose is ``pvary``. Without, nobody knows what is shared: cotangents
-of a result that no axis divides are a share for each device, and those of such an operand are summed over all.
+With ``check_vma``, ``pvary`` casts a value that all devices share, and its transpose ``psum_invariant`` sums over the
+devices. Without it, types do not say what is shared. Then the cotangent of a result is divided by the number of devices
+that share it, and the cotangent of a shared operand is summed over all of them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _scaled(aval: ShapedArray, spec: PartitionSpec, mesh: Any, divide: bool) -> 
 
 
 def inner_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, checked: bool) -> ShapedArray:
-    """The type of one device's part; its type still says along which other axes it is divided."""
+    """The type of one device's part. It is still sharded over axes that ``spec`` does not name."""
     plain = plain_type(aval)
     made = plain.update(shape=_scaled(aval, spec, mesh, divide=True))
     if plain is not aval:
@@ -83,7 +83,7 @@ def inner_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, checked: bool)
 
 
 def outer_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, manual_axes: frozenset[Any]) -> ShapedArray:
-    """The type of all parts together: divided along the explicit axes that ``spec`` names, and as the parts are."""
+    """The type of all parts together: sharded over the explicit axes of ``spec`` and of the type of a part."""
     plain = plain_type(aval)
     made = plain.update(shape=_scaled(aval, spec, mesh, divide=False))
     if made.vma or made.unreduced or made.reduced:
@@ -98,9 +98,9 @@ def outer_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, manual_axes: f
 
 @contextmanager
 def on_each_device(mesh: Any, axes: frozenset[Any], check_vma: bool) -> Iterator[None]:
-    """While the program of one device is written: collectives may name the axes of the mesh."""
+    """Within the block, the program of one device is traced, and collectives may name the axes of the mesh."""
     sizes = [(name, size) for name, size in mesh.shape_tuple if name in axes]
-    pjrt.note_committed()  # whoever compiles it is to look where it runs
+    pjrt.note_committed()  # compiled calls look for placements from now on
     if check_vma:
         sizes.append((CHECKED, 1))
     with bound_axes(sizes), manual(mesh, axes, check_vma):
@@ -125,7 +125,7 @@ def shard_map_impl(*args: Any, **params: Any) -> list[Any]:
 
 
 def named_by_shard_map(params: dict[str, Any]) -> list[Sharding]:
-    """What says on which devices the program runs."""
+    """The sharding that names the devices of the program."""
     mesh = params["mesh"]
     return [NamedSharding(mesh, PartitionSpec())]
 
@@ -184,17 +184,17 @@ def _with_dimension(spec: PartitionSpec, at: int | None, part: Any = None) -> Pa
 
 
 def shard_map_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-    """Each device maps its part: the batch axis is one more dimension, which the mesh divides if vmap was told so."""
-    divided = [name for name in axis.spmd if name in params["newly_manual_axes"]]
-    part = None if not divided else divided[0] if len(divided) == 1 else tuple(divided)
-    size = axis.size // math.prod(params["mesh"].shape[name] for name in divided)
+    """Each device maps its part: the batch axis is one more dimension, sharded if vmap has ``spmd_axis_name``."""
+    sharded = [name for name in axis.spmd if name in params["newly_manual_axes"]]
+    part = None if not sharded else sharded[0] if len(sharded) == 1 else tuple(sharded)
+    size = axis.size // math.prod(params["mesh"].shape[name] for name in sharded)
     # inside, a name is that of the mesh's axis
-    inner = AxisData(None if divided or axis.name in params["newly_manual_axes"] else axis.name, size)
+    inner = AxisData(None if sharded or axis.name in params["newly_manual_axes"] else axis.name, size)
     jaxpr = params["jaxpr"]
     with inside(params):
-        if divided and params["check_vma"]:
-            jaxpr = _varying_inputs(jaxpr, dims, divided)
-        batched, out_dims = vmap_jaxpr(jaxpr, inner, dims, bool(divided))
+        if sharded and params["check_vma"]:
+            jaxpr = _varying_inputs(jaxpr, dims, sharded)
+        batched, out_dims = vmap_jaxpr(jaxpr, inner, dims, bool(sharded))
     outs = _bind(
         args,
         params,
@@ -217,7 +217,7 @@ axis_rules[shard_map_p] = shard_map_batch
 
 
 def _residual_spec(aval: ShapedArray, params: dict[str, Any]) -> PartitionSpec:
-    """How residuals leave the devices: what may differ between them is stacked along the first dimension."""
+    """The spec of a residual. The residuals of devices that may differ are stacked along the first dimension."""
     mesh, axes = params["mesh"], params["newly_manual_axes"]
     over = [name for name in mesh.axis_names if name in (aval.vma & axes if params["check_vma"] else axes)]
     states = {"unreduced": aval.unreduced, "reduced": aval.reduced} if params["check_vma"] else {}
@@ -225,9 +225,9 @@ def _residual_spec(aval: ShapedArray, params: dict[str, Any]) -> PartitionSpec:
 
 
 def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
-    """Two equations; residuals are the first results of the one, and the last operands of the other.
+    """Two equations. The residuals are the first results of one and the last operands of the other.
 
-    A residual that is an operand is not handed from one to the other: the second has the operand itself.
+    If a residual is an operand of the first equation, the second equation takes that operand instead.
     """
     params = eqn.params
     closed: ClosedJaxpr = params["jaxpr"]
@@ -262,8 +262,8 @@ def _split(
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], list[int | None]]:
     """``closed`` in two: known inputs to residuals and known outputs; unknown inputs and residuals to unknown outputs.
 
-    Also which outputs are unknown, and of each residual the known input that it is, None if it is computed. Those that
-    are have a dimension to be stacked along.
+    Also which outputs are unknown, and for each residual the number of the known input that it is, or None. A computed
+    scalar gets a dimension, along which the residuals of the devices are stacked.
     """
     known, unknown, unknown_out, n_res = partial_eval_jaxpr(closed, unknown_in)
     n_out = len(known.out_avals) - n_res
@@ -341,10 +341,10 @@ def _transposed(
     out_avals = _chosen(arrives, in_avals)
     axes = params["newly_manual_axes"]
     sizes = params["mesh"].shape
-    source = state.source  # what is added here is for the sake of the transposed shard_map
+    source = state.source  # the equations added here belong to the line of the shard_map
 
     def missing(spec: PartitionSpec) -> tuple[Any, ...]:
-        """The axes that divide nothing."""
+        """The axes that ``spec`` does not name."""
         return ordered(axes.difference(axes_of_spec(spec)))
 
     def shared(ct: Any, spec: PartitionSpec) -> Any:
@@ -361,7 +361,7 @@ def _transposed(
         return [*map(summed, eval_closed(transposed, *values[n_cts:], *cts), out_specs)]
 
     def of_checked(*values: Any) -> list[Any]:
-        """What does not vary along an axis that divides the operand is, as a cotangent, the same for all parts."""
+        """Cast cotangents to vary along the axes of their operands."""
         state.source = source
         outs = eval_closed(transposed, *values[n_cts:], *values[:n_cts])
         return [pvary(out, aval.vma) for out, aval in zip(outs, out_avals, strict=True)]
@@ -379,11 +379,11 @@ transpose_rules[shard_map_p] = shard_map_transpose
 def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> list[str]:
     """``sdy.manual_computation``, whose region is the program of one device."""
     mesh, axes, jaxpr = params["mesh"], params["newly_manual_axes"], params["jaxpr"]
-    if not axes:  # the devices run it anyway
+    if not axes:  # an enclosing shard_map runs it on each device
         consts = [ctx.constant(c, v.aval) for c, v in zip(jaxpr.consts, jaxpr.jaxpr.constvars, strict=True)]
         return lower_eqns(ctx, jaxpr.jaxpr, consts, names)
     module = ctx.module
-    free = len(axes) < len(mesh.axis_names)  # other axes may divide what the specs leave whole
+    free = len(axes) < len(mesh.axis_names)  # XLA may shard over the other axes
 
     def texts(specs: Sequence[PartitionSpec], types: Sequence[ShapedArray]) -> str:
         return ", ".join(

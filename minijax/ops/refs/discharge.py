@@ -1,11 +1,11 @@
-"""Programs without references: what a place holds is handed from equation to equation.
+"""Discharge: rewrite programs without references. The content of a reference is passed from equation to equation.
 
-In: a jaxpr with references among its inputs or made inside. Out: one on arrays alone, which takes what the references
-hold and also gives what is held in those that are written. Invariant: the order of the equations is the program's.
+In: a jaxpr with references among its inputs or made inside. Out: a jaxpr on arrays alone. It takes the contents of the
+references, and returns the final contents of those that are written. Invariant: equations keep their order.
 
-A call of a program that works on references (``jit``, ``cond``, ``while``, ``scan``, ``remat2``) is recorded as it is
-where a function is staged. Every other interpreter binds the call of the form without references in its place, reads
-the references before and writes them after (``bind_call``). So no interpreter knows of references in subjaxprs.
+A call of a program with references (``jit``, ``cond``, ``while``, ``scan``, ``remat2``) is staged unchanged. Every
+other interpreter binds the discharged call instead, reads the references before and writes them after (``bind_call``).
+So no interpreter handles references in subjaxprs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def written(closed: ClosedJaxpr) -> list[int]:
 
 
 class Held:
-    """A reference while its program is brought into the form without: what it holds, and its type."""
+    """A reference during discharge: its content and its type."""
 
     __slots__ = ("held", "aval")
 
@@ -149,7 +149,7 @@ def _on_place(primitive: Primitive, place: Held, *args: Any, index: Any) -> list
 
 
 def _read(x: Any) -> Any:
-    """What an operand of the form without references is: what a reference holds."""
+    """The operand of the discharged call: the content of a reference, or ``x`` itself."""
     if type(x) is Held:
         return x.held
     return get_p.bind(x, index=None) if is_ref(x) else x
@@ -163,7 +163,7 @@ def _write(ref: Any, value: Any) -> None:
 
 
 def _written_back(args: Sequence[Any], positions: Sequence[int], outs: Sequence[Any]) -> list[Any]:
-    """The results of a call, of which the last are what the references at ``positions`` hold afterwards."""
+    """The results of a discharged call. Its last results are written to the references at ``positions``."""
     n = len(outs) - len(positions)
     for i, value in zip(positions, outs[n:], strict=True):
         _write(args[i], value)
@@ -171,7 +171,7 @@ def _written_back(args: Sequence[Any], positions: Sequence[int], outs: Sequence[
 
 
 def _call_without(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """Of ``jit`` and ``remat2``, whose operands are the inputs of their jaxpr."""
+    """``jit`` and ``remat2``: the operands are the inputs of the jaxpr."""
     closed = params["jaxpr"]
     finals = written(closed)
     outs = primitive.bind(*map(_read, args), **{**params, "jaxpr": discharge(closed, finals)})
@@ -193,7 +193,7 @@ def _rearranged(closed: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[An
 
 
 def _scan_without(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """References among the constants are carried if they are written, slices of those scanned over are stacked."""
+    """Constants that are written references are carried. Slices of scanned references are stacked."""
     n, m = params["num_consts"], params["num_carry"]
     finals = written(params["jaxpr"])
     body = discharge(params["jaxpr"], finals)
@@ -212,7 +212,7 @@ def _scan_without(primitive: Primitive, args: Sequence[Any], params: dict[str, A
 
 
 def _while_without(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """References that the body writes are carried; a condition that reads one of them reads what is carried."""
+    """References that the body writes are carried, and the condition reads the carried content."""
     n, m = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts, carry = args[:n], args[n : n + m], args[n + m :]
     finals = written(params["body_jaxpr"])
