@@ -483,7 +483,7 @@ def compile(
     name: str,
     out_avals: Sequence[ShapedArray] | None = None,
     device: Device | None = None,
-    division: Any = None,
+    partitioning: Any = None,
     host_callbacks: Sequence[Callable[..., Any]] = (),
     n_consts: int = 0,
     kept: Sequence[int] | None = None,
@@ -499,7 +499,7 @@ def compile(
       out_avals: the types of the results (weak types included), kept with their buffers. If None they are read from
         the compiled program, which costs 0.1 ms.
       device: the local device to run on; None for the first.
-      division: how the program is partitioned over several devices, a ``spmd.Division``, in place of ``device``.
+      partitioning: a ``spmd.Partitioning`` over several devices, in place of ``device``.
         Simulated devices are made for this call.
       host_callbacks: Python functions; custom calls of the module refer to them by index.
       n_consts: the number of arguments, the first ones, that the function closes over. For error messages.
@@ -514,14 +514,14 @@ def compile(
       CompileError: XLA does not accept the program.
       DeviceOutOfMemoryError: the program does not fit.
     """
-    simulated = division is not None and division.simulated
-    rt = _client.simulated(len(division.devices)) if simulated else runtime()
-    if division is None:
+    simulated = partitioning is not None and partitioning.simulated
+    rt = _client.simulated(len(partitioning.devices)) if simulated else runtime()
+    if partitioning is None:
         assigned = [rt.default_device if device is None else device]
         options = rt.compile_options(np.array([[assigned[0].id]]))
     else:
-        assigned = rt.devices if simulated else list(division.devices)
-        options = rt.spmd_options([each.id for each in assigned], *division.free)
+        assigned = rt.devices if simulated else list(partitioning.devices)
+        options = rt.spmd_options([each.id for each in assigned], *partitioning.free)
     _register_custom_calls(rt, module_text)
     if flags:
         options.env_option_overrides = list(flags)
@@ -549,9 +549,9 @@ def compile(
             kept_at.write(loaded, time.perf_counter() - began)
     types = _read_out_avals(rt, loaded) if out_avals is None else out_avals
     out_avals = [*map(physical_aval, types)]
-    if division is not None:
+    if partitioning is not None:
         place = assigned[0] if len(assigned) == 1 else None
-        shardings = division.results(loaded, types)
+        shardings = partitioning.results(loaded, types)
         if simulated:
             return SimulatedExecutable(Executable(rt, loaded, name, [], [], place, n_consts, kept))
         return Executable(rt, loaded, name, out_avals, shardings, place, n_consts, kept)

@@ -174,7 +174,7 @@ def gather(buffer: Buffer, sharding: Sharding, aval: ShapedArray) -> Any:
     return keys_of(value, aval.dtype) if is_key(aval.dtype) else value
 
 
-class Division:
+class Partitioning:
     """How a program is partitioned: the caller's shardings and, once it is compiled, XLA's choices.
 
     Attributes:

@@ -63,7 +63,7 @@ def names_tuple(axis_name: Any) -> tuple[Any, ...]:
 
 
 def group_size(axis_name: Any, groups: Groups) -> int:
-    """How many instances take part together. NameError for an unbound name."""
+    """The number of instances in a group. NameError for an unbound name."""
     size = axes_size(names_tuple(axis_name))
     return size if groups is None else len(groups[0])
 
@@ -90,7 +90,7 @@ def declare_collective(
 ) -> Primitive:
     """A collective with all its rules.
 
-    Its ``abstract`` is asked each time, not only once per signature: whether a name is bound is no matter of types.
+    ``abstract`` runs at each call, not once per signature: it checks that the axis names are bound.
     """
     p = AxisPrimitive(name)
     p.keeps_signatures = False
@@ -156,9 +156,12 @@ def _dense(rows: Sequence[Sequence[int]]) -> str:
     return f"dense<{filled}> : tensor<{len(rows)}x{width}xi64>"
 
 
-def _groups_text(ctx: Any, names: Any, groups: Groups = None) -> str:
+def _groups_text(ctx: Any, names: Any, groups: Groups, equal_in: str = "", by_partition: bool = True) -> str:
+    """The attributes for the groups of a collective. ValueError if those of ``equal_in`` differ in size."""
     rows = replica_groups(ctx.module.axes, names_tuple(names), groups)
-    return f"{CHANNEL}replica_groups = {_dense(rows)}, {BY_PARTITION}"
+    if equal_in and len(set(map(len, rows))) > 1:
+        raise ValueError(f"{equal_in}: axis_index_groups must all be the same size, got {groups}.")
+    return f"{CHANNEL}replica_groups = {_dense(rows)}{f', {BY_PARTITION}' * by_partition}"
 
 
 # The attributes of a collective between the partitions of a program, whose groups number these.
@@ -171,13 +174,6 @@ def all_reduce_text(ctx: Any, op: str, aval: ShapedArray, x: str, names: Any, gr
     region = monoid_region(ctx, op, aval.dtype)
     ty = mlir_type(aval)
     return ctx.emit(f'"stablehlo.all_reduce"({x}) <{{{_groups_text(ctx, names, groups)}}}> {region} : ({ty}) -> {ty}')
-
-
-def _equal_groups(ctx: Any, name: str, names: Any, groups: Groups, by_partition: bool = True) -> str:
-    rows = replica_groups(ctx.module.axes, names_tuple(names), groups)
-    if len(set(map(len, rows))) > 1:
-        raise ValueError(f"{name}: axis_index_groups must all be the same size, got {groups}.")
-    return f"{CHANNEL}replica_groups = {_dense(rows)}{f', {BY_PARTITION}' * by_partition}"
 
 
 # ------------------------------------------------------------------------------------------------ reductions
@@ -487,7 +483,7 @@ def all_gather_lower(
         shape = (*aval.shape[:all_gather_dimension], 1, *aval.shape[all_gather_dimension:])
         x = reshape_text(ctx, x, aval, shape)
         aval = ShapedArray(shape, aval.dtype)
-    groups = _equal_groups(ctx, "all_gather", axis_name, axis_index_groups)
+    groups = _groups_text(ctx, axis_name, axis_index_groups, "all_gather")
     return ctx.emit(
         f'"stablehlo.all_gather"({x}) <{{all_gather_dim = {all_gather_dimension} : i64, {groups}}}> : '
         f"({mlir_type(aval)}) -> {mlir_type(out)}"
@@ -506,7 +502,7 @@ all_gather_p = declare_collective(
 def all_gather_invariant_transpose(
     ct: Any, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_size: int, tiled: bool
 ) -> list[Any]:
-    """What all share is one thing: of its cotangent each instance takes its own piece."""
+    """Each instance takes its own piece of the cotangent of the shared result."""
     at, inner, index = all_gather_dimension, 1, full((), 0, INT32)
     for name in reversed(axis_name):
         index = add_p.bind(index, mul_p.bind(axis_index_p.bind(axis_name=name), full((), inner, INT32)))
@@ -555,7 +551,7 @@ def reduce_scatter_batch(
     at = scatter_dimension
     if axis.name is None or axis.name not in axis_name:
         if d is not None:
-            # what is not tiled loses the scattered dimension, which may stand ahead of the batch axis
+            # an untiled result loses the scattered dimension, which may stand ahead of the batch axis
             at, d = (at + 1, d) if d <= at else (at, d if tiled else d - 1)
         params = {"axis_name": axis_name, "axis_size": axis_size, **groups}
         return p.bind(x, scatter_dimension=at, tiled=tiled, **params), d
@@ -577,7 +573,7 @@ def reduce_scatter_lower(
     shape = list(aval.shape)
     shape[scatter_dimension] //= axis_size
     scattered = ShapedArray(tuple(shape), aval.dtype)
-    groups = _equal_groups(ctx, "psum_scatter", axis_name, axis_index_groups)
+    groups = _groups_text(ctx, axis_name, axis_index_groups, "psum_scatter")
     region = monoid_region(ctx, "add", aval.dtype)
     result = ctx.emit(
         f'"stablehlo.reduce_scatter"({x}) <{{{groups}, scatter_dimension = {scatter_dimension} : i64}}> {region} : '
@@ -627,8 +623,8 @@ def all_to_all_batch(
         x, d = broadcast_in_dim(x, (axis.size, *shape), range(1, len(shape) + 1)), 0
     if len(names) == 1:
         return _exchanged(x, d, axis.size, split_axis, concat_axis)
-    # The number of an instance has three parts: along the axes ahead of this one, along this one, and along those
-    # behind it. Pieces are split off and received part by part; three dimensions in front collect them.
+    # The number of an instance has three parts: along the axes ahead of this one, along this one, along those behind
+    # it. Pieces are split and received part by part, and collected in three dimensions in front.
     at = names.index(axis.name)
     major, minor = names[:at], names[at + 1 :]
     n_major, n_minor = axes_size(major), axes_size(minor)
@@ -661,7 +657,7 @@ def all_to_all_lower(
     ctx: Any, avals: Any, out_avals: Any, x: str, *, axis_name: Any, split_axis: int, concat_axis: int,
     axis_index_groups: Groups, axis_size: int, tiled: bool,
 ) -> str:  # fmt: skip
-    groups = _equal_groups(ctx, "all_to_all", axis_name, axis_index_groups, by_partition=False)
+    groups = _groups_text(ctx, axis_name, axis_index_groups, "all_to_all", by_partition=False)
     if axis_size == 1:
         return x
     return ctx.emit(
@@ -677,12 +673,12 @@ def all_to_all_transpose(ct: Any, x: Any, *, split_axis: int, concat_axis: int, 
 all_to_all_p = declare_collective(
     "all_to_all", _names, all_to_all_abstract, all_to_all_batch, all_to_all_lower, all_to_all_transpose
 )
-# JAX finds the size out again where it needs it
+# JAX has no such parameter
 pp_rules[all_to_all_p] = hide("axis_size")
 
 
 def all_to_all_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
-    """What a printed jaxpr does not show, from the types; KeyError where these do not tell it."""
+    """Restore ``axis_size``, which is not printed, from the types. KeyError if they do not determine it."""
     split = params["split_axis"]
     if split == params["concat_axis"]:
         raise KeyError("axis_size")

@@ -120,7 +120,7 @@ def perceptron_loss(ns: Any, hooks: Hooks, params: Any, inputs: Any, targets: An
 
 
 def transformer_start(sizes: Sizes) -> Any:
-    """Words and places, blocks of attention and a perceptron, and what tells the next word."""
+    """Words and places, blocks of attention and a perceptron in one array each, and the head."""
     draw = _draw(2)
     each = sizes.width // sizes.heads
 
@@ -133,10 +133,11 @@ def transformer_start(sizes: Sizes) -> Any:
             "scales": np.ones((2, sizes.width), np.float32),
         }
 
+    blocks = [block() for _ in range(sizes.layers)]
     return {
         "words": draw(sizes.words, sizes.width),
         "places": draw(sizes.length, sizes.width),
-        "blocks": [block() for _ in range(sizes.layers)],
+        "blocks": {name: np.stack([each[name] for each in blocks]) for name in blocks[0]},
         "head": draw(sizes.width, sizes.words),
     }
 
@@ -144,27 +145,13 @@ def transformer_start(sizes: Sizes) -> Any:
 def transformer_specs(sizes: Sizes) -> Any:
     """Of each parameter the axis along which each of its dimensions is divided."""
     block = {
-        "look": ("data", None, "model", None),
-        "take": ("model", None, "data"),
-        "widen": ("data", "model"),
-        "narrow": ("model", "data"),
-        "scales": (None, None),
+        "look": (None, "data", None, "model", None),
+        "take": (None, "model", None, "data"),
+        "widen": (None, "data", "model"),
+        "narrow": (None, "model", "data"),
+        "scales": (None, None, None),
     }
-    blocks = [block for _ in range(sizes.layers)]
-    return {"words": ("model", "data"), "places": (None, None), "blocks": blocks, "head": ("data", "model")}
-
-
-def stacked_start(sizes: Sizes) -> Any:
-    """Those of the transformer, of all blocks in one array: the blocks are steps of a loop."""
-    found = transformer_start(sizes)
-    blocks = found["blocks"]
-    return {**found, "blocks": {name: np.stack([each[name] for each in blocks]) for name in blocks[0]}}
-
-
-def stacked_specs(sizes: Sizes) -> Any:
-    """Of each parameter the axis along which each of its dimensions is divided."""
-    found = transformer_specs(sizes)
-    return {**found, "blocks": {name: (None, *names) for name, names in found["blocks"][0].items()}}
+    return {"words": ("model", "data"), "places": (None, None), "blocks": block, "head": ("data", "model")}
 
 
 def transformer_batch(sizes: Sizes) -> Any:
@@ -203,13 +190,8 @@ def transformer_loss(ns: Any, hooks: Hooks, params: Any, words: Any, following: 
     jnp = ns.jnp
     table = hooks.whole(params["words"], 1)
     x = hooks.summed(_looked_up(ns, hooks, table, words)) + params["places"]
-    blocks = params["blocks"]
-    if isinstance(blocks, dict):
-        again = ns.checkpoint(lambda x, block: _block(ns, hooks, block, x))
-        x, _ = ns.lax.scan(lambda x, block: (again(x, block), None), x, blocks)
-    else:
-        for block in blocks:
-            x = _block(ns, hooks, block, x)
+    again = ns.checkpoint(lambda x, block: _block(ns, hooks, block, x))  # the backward pass computes blocks again
+    x, _ = ns.lax.scan(lambda x, block: (again(x, block), None), x, params["blocks"])
     scores = hooks.kept(x @ hooks.whole(params["head"], 0), "data", None, "model")
     scores = scores - hooks.largest(ns.lax.stop_gradient(scores.max(-1, keepdims=True)))
     total = hooks.summed(jnp.exp(scores).sum(-1))
@@ -233,8 +215,6 @@ _ROWS = (("data", None), ("data", None))
 MODELS = {
     "perceptron": Model(perceptron_start, perceptron_specs, perceptron_batch, _ROWS, perceptron_loss),
     "transformer": Model(transformer_start, transformer_specs, transformer_batch, _ROWS, transformer_loss),
-    # its blocks are steps of a loop, computed again on the way back
-    "transformer in a loop": Model(stacked_start, stacked_specs, transformer_batch, _ROWS, transformer_loss),
 }
 
 
@@ -242,17 +222,12 @@ PLANS = {
     "data": Plan("placed", 8),
     "model": Plan("placed", 1, 8),
     "data x model": Plan("placed", 4, 2),
-    "data, gathered": Plan("placed", 8, gathered=True),
-    "data, named": Plan("named", 8),
-    "model, named": Plan("named", 1, 8),
     "data x model, gathered, named": Plan("named", 4, 2, True),
     "data x model, constrained": Plan("constrained", 2, 4),
     "data, mapped": Plan("mapped", 8),
     "model, mapped": Plan("mapped", 1, 8),
     "data x model, mapped": Plan("mapped", 4, 2),
-    "data, gathered, mapped": Plan("mapped", 8, gathered=True),
     "data x model, gathered, mapped": Plan("mapped", 2, 4, True),
-    "data x model, mapped loss": Plan("outside", 4, 2),
     "data x model, gathered, mapped loss": Plan("outside", 4, 2, True),
     "data x model, mapped along data": Plan("partly", 4, 2),
 }

@@ -53,15 +53,15 @@ names_shardings: dict[Primitive, Callable[[dict[str, Any]], Sequence[Sharding]]]
 class Partitioned(Compiled):
     """A jaxpr compiled for the devices of a placement, with its results there."""
 
-    __slots__ = ("arrays", "division", "placement", "ins")
+    __slots__ = ("arrays", "partitioning", "placement", "ins")
 
     def __init__(self, placement: Placement, *made_of: Any) -> None:
         self.placement = placement
         super().__init__(*made_of)
         self.repeatable = bool(self.out_avals) and not (self.effectful or self.float0s)
         # turns the buffers of results into arrays
-        self.arrays = _maker(self.out_avals, self.division.outs)
-        self.ins: list[Any] = self.division.ins[self.n_consts :]
+        self.arrays = _maker(self.out_avals, self.partitioning.outs)
+        self.ins: list[Any] = self.partitioning.ins[self.n_consts :]
 
     def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
         devices, mesh, ins, outs = self.placement
@@ -73,8 +73,8 @@ class Partitioned(Compiled):
         if mesh is not None and mesh.any_explicit and not mesh.are_all_axes_explicit and None in outs:
             found = named_by(closed, [isinstance(each, NamedSharding) for each in ins])
             whole = [each is None and name for each, name in zip(outs, found, strict=True)]
-        self.division = spmd.Division(devices, mesh, taken, outs, first, whole)
-        return pjrt.compile(with_line_names(text), division=self.division, **options)
+        self.partitioning = spmd.Partitioning(devices, mesh, taken, outs, first, whole)
+        return pjrt.compile(with_line_names(text), partitioning=self.partitioning, **options)
 
     def _constant(self, x: Any) -> Any:
         return self.there(x, self.placement.everywhere)
@@ -544,7 +544,7 @@ def shardings_of(program: Partitioned) -> tuple[list[Sharding], list[Sharding]]:
     kept = range(len(ins)) if program.kept is None else program.kept
     for i, sharding in zip(kept, program.ins, strict=True):
         ins[i] = sharding
-    return ins, [each for each in program.division.outs if each is not None]
+    return ins, [each for each in program.partitioning.outs if each is not None]
 
 
 def check_lies(program: Partitioned, args: Sequence[Any]) -> None:
