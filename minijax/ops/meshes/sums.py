@@ -84,11 +84,6 @@ def state_of(aval: ShapedArray, axes: tuple[Any, ...], function: str) -> str:
     return found.pop()
 
 
-def _one_type(x: ShapedArray, *, axes: tuple[Any, ...]) -> ShapedArray:
-    axes_size(axes)  # raises for an unbound name
-    return x
-
-
 def _vma_rule(before: str, after: str) -> Any:
     """The rule for the axes along which the result varies."""
 
