@@ -160,6 +160,25 @@ def test_vmap_of_pmap(name: str) -> None:
         np.testing.assert_allclose(np.asarray(leaf), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_vmap_with_an_axis_of_the_same_name() -> None:
+    """Inside, the name means the inner axis; a vmap's own name goes through."""
+    x = np.arange(12, dtype=np.float32).reshape(3, 2, 2)
+
+    def instance(v: Any) -> Any:
+        return v / (1 + lax.psum(v, "i"))
+
+    same = minijax.vmap(minijax.pmap(instance, axis_name="i"), axis_name="i")(x)
+    expected = np.stack([np.asarray(minijax.pmap(instance, axis_name="i")(each)) for each in x])
+    np.testing.assert_allclose(np.asarray(same), expected, rtol=1e-6)
+
+    def both(v: Any) -> Any:
+        return lax.psum(v, ("i", "j")) + 10 * lax.axis_index("j") + 100 * lax.axis_index("i")
+
+    found = minijax.vmap(minijax.pmap(both, axis_name="i"), axis_name="j")(x)
+    numbers = 10 * np.arange(3)[:, None, None] + 100 * np.arange(2)[None, :, None]
+    np.testing.assert_allclose(np.asarray(found), x.sum((0, 1)) + numbers)
+
+
 def test_where_there_is_a_mesh_already_it_must_be_that_of_pmap() -> None:
     def nested(ns: Any) -> None:
         ns.pmap(ns.pmap(lambda v: v, axis_name="j"), axis_name="i")(np.ones((2, 2)))
@@ -457,6 +476,17 @@ def test_more_misuse_of_axes() -> None:
             ns.pmap(lambda x, n: x, static_broadcasted_argnums=1, donate_argnums=1)
     with pytest.raises(TypeError, match="Non-hashable|unhashable|no signature|hash"):
         minijax.pmap(lambda x: x, axis_name=[1])(X)
+
+
+def test_devices_and_processes() -> None:
+    assert minijax.process_index() == 0 and minijax.process_count() == 1
+    assert minijax.local_devices() == minijax.devices() == minijax.local_devices(0)
+    assert minijax.device_count() == minijax.local_device_count() == len(minijax.devices())
+    assert minijax.devices(minijax.default_backend()) == minijax.devices()
+    with pytest.raises(RuntimeError, match="Unknown backend abacus"):
+        minijax.devices("abacus")
+    with pytest.raises(ValueError, match="Unknown process_index 7"):
+        minijax.local_devices(7)
 
 
 FOUR_DEVICES = """
