@@ -77,7 +77,6 @@ LONG = (
     "tools/metal/test_collectives.py::test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for",
     "tools/test_explain_keys.py::test_each_element_of_a_batch_is_a_key",
     "tools/test_explain_nan.py::test_hints",
-    "tools/test_widget.py::test_what_is_kept_shows_at_every_moment_what_the_panes_show",
 )
 LONG_RATE = 4
 

@@ -13,7 +13,6 @@ from minijax.tools.recording.records import (
     ErrorRecord,
     Recording,
     RuleRecord,
-    ScopeRecord,
 )
 
 
@@ -146,28 +145,3 @@ def test_bookmarks_find_their_moments_in_another_recording_of_the_call():
     again, anew = recorded(True), recorded(False)
     assert again.take_marks(traced) == [] and again.bookmarks == traced.bookmarks
     assert anew.take_marks(traced) == ["m"] and anew.bookmarks == cached.bookmarks
-
-
-def test_the_state_inside_a_rule():
-    cursor = Cursor(gradient())
-    cursor.to_bind("sin", level="linearize")
-    cursor.to_bind("mul")
-    state = cursor.state()
-    assert state.stack == ("eval", "linearize:1")
-    assert [type(node) for node in state.path] == [ScopeRecord, BindRecord, BindRecord]
-    assert state.bind is state.path[-1]
-    assert state.place.startswith(f"{__file__}:{LINE_OF_PRODUCT - 1} ")
-    assert state.forced == "argument 0 is a linearize:1 tangent"
-    x, tangent = state.tracers[1]
-    assert (x.name, x.tracer.type, dict(x.tracer.fields)) == ("x", "f32[]", {"primal": "3.0", "tangent": "a"})
-    assert (tangent.tracer.level, dict(tangent.tracer.fields)) == ("linearize:1", {"tangent": "a"})
-    assert state.programs == ()
-    cursor.into()
-    (program,) = cursor.state().programs
-    assert program.level == "linearize:1" and [e.primitive for e in program.equations] == ["mul"]
-    cursor.to_bind("sub", level="linearize")
-    cursor.over()
-    (program,) = cursor.state().programs
-    assert [e.primitive for e in program.equations] == ["mul", "mul", "sub"]
-    assert len(program.equations) == 3 and program.equations[-1].primitive == "sub"
-    assert [e.primitive for e in program.equations[:2]] == ["mul", "mul"]

@@ -14,7 +14,7 @@ import pytest
 
 import minijax
 import minijax.numpy as jnp
-from minijax import errors, grad, jit, lax, vmap
+from minijax import grad, jit, lax, vmap
 from minijax.core import missed
 from minijax.core.guards import guards
 from minijax.core.trace import stack_depth
@@ -199,16 +199,6 @@ def test_bad_allowance() -> None:
             no_recompile(bad)  # type: ignore[arg-type]
 
 
-def test_a_pmapped_function() -> None:
-    f = minijax.pmap(lambda x: x * 2.0)
-    x = jnp.ones((1, 2))
-    with pytest.raises(RecompilationError, match="first call"), no_recompile():
-        f(x)
-    f(x)
-    with no_recompile():
-        f(x)
-
-
 # --- explain_cache_miss -------------------------------------------------------------------------------------
 
 
@@ -307,14 +297,6 @@ def test_a_miss_within_a_miss_is_counted_once(session: Session) -> None:
     assert trace.times == 2 and trace.own < trace.seconds
     shown = plain(session.run_line("%why").shown)
     assert "<lambda> was traced ×2" in shown and f"cost     trace {seconds_text(trace.own)} " in shown
-
-    entries = [missed.Missed(i, "staging", "f", "f", "first call", errors.source_info(0)) for i in range(4)]
-    for entry, began, took in zip(entries, (1.0, 1.25, 1.5, 3.0), (1.5, 1.0, 0.25, 1.0), strict=True):
-        entry.began = began  # the third within the second within the first, the fourth after them
-        entry.took("trace", took)
-    shown = plain(kept_document(entries, 4))
-    assert "f was traced ×4" in shown and "trace 2.50 s" in shown
-    assert "trace 1.50 s" in plain(kept_document(entries[:1], 1))
 
 
 def test_misses_that_nobody_watched_are_told(session: Session) -> None:

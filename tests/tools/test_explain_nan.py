@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -64,99 +64,81 @@ def turns(x: Any) -> Any:
 XS = np.array([1.0, 0.0, 0.5, 2.0], np.float32)
 A = np.arange(6, dtype=np.float32).reshape(2, 3)
 
-# name -> (function, arguments, backward?, 'nan' or 'inf', primitive, level, inside, batch, index of the element)
-CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], bool, str, str, str, tuple[str, ...], tuple[str, ...], Any]]
+
+class Case(NamedTuple):
+    """A call, and the operation in it that makes the first NaN (or infinity, where ``what`` says so)."""
+
+    function: Callable[..., Any]
+    argument: Any
+    primitive: str
+    inside: tuple[str, ...] = ()
+    index: tuple[int, ...] = ()
+    what: str = "nan"
+    level: str = "forward"
+    batch: tuple[str, ...] = ()
+    backward: bool = False
+
+
+ONE = np.float32(1.0)
 CASES = {
-    "eager": (f, (XS,), False, "nan", "log", "forward", (), (), (1,)),
-    "jit": (jit(f), (XS,), False, "nan", "log", "forward", ("jit f",), (), (1,)),
-    "jvp rule": (
-        lambda x: jnp.sqrt(x).sum(),
-        (XS,),
-        True,
-        "inf",
-        "div",
-        "jvp rule of sqrt",
-        (),
-        (),
-        (1,),
+    "eager": Case(f, XS, "log", (), (1,)),
+    "jit": Case(jit(f), XS, "log", ("jit f",), (1,)),
+    "jvp rule": Case(
+        lambda x: jnp.sqrt(x).sum(), XS, "div", (), (1,), what="inf", level="jvp rule of sqrt", backward=True
     ),
-    "transpose rule": (
+    "transpose rule": Case(
         lambda x: jnp.where(x > 0, jnp.sqrt(x), 0.0).sum(),
-        (XS,),
-        True,
-        "nan",
+        XS,
         "mul",
-        "transpose rule of mul",
-        (),
         (),
         (1,),
+        level="transpose rule of mul",
+        backward=True,
     ),
-    "scan in jit": (
-        jit(lambda c: lax.scan(body, c, XS)[0]),
-        (np.float32(1.2),),
-        False,
-        "nan",
-        "sqrt",
-        "forward",
-        ("jit <lambda>", "scan, iteration 3 of 4"),
-        (),
-        (),
+    "scan in jit": Case(
+        jit(lambda c: lax.scan(body, c, XS)[0]), ONE * 1.2, "sqrt", ("jit <lambda>", "scan, iteration 3 of 4")
     ),
-    "while": (turns, (np.float32(4.0),), False, "nan", "sqrt", "forward", ("while, turn 3",), (), ()),
-    "cond": (
-        lambda x: lax.cond(x > 0, jnp.sin, jnp.log, x),
-        (np.float32(-1.0),),
-        False,
-        "nan",
-        "log",
-        "forward",
-        ("cond, branch 0 (false)",),
-        (),
-        (),
-    ),
-    "checkpoint": (checkpoint(f), (XS,), False, "nan", "log", "forward", ("checkpoint",), (), (1,)),
-    "custom_jvp": (root, (np.float32(-1.0),), False, "nan", "sqrt", "forward", ("custom_jvp_call",), (), ()),
-    "custom_vjp backward": (halved, (np.float32(1.0),), True, "nan", "log", "transpose rule of custom_lin", (), (), ()),
-    "vmap of vmap along other axes": (
+    "while": Case(turns, ONE * 4.0, "sqrt", ("while, turn 3",)),
+    "cond": Case(lambda x: lax.cond(x > 0, jnp.sin, jnp.log, x), -ONE, "log", ("cond, branch 0 (false)",)),
+    "checkpoint": Case(checkpoint(f), XS, "log", ("checkpoint",), (1,)),
+    "custom_jvp": Case(root, -ONE, "sqrt", ("custom_jvp_call",)),
+    "custom_vjp backward": Case(halved, ONE, "log", level="transpose rule of custom_lin", backward=True),
+    "vmap of vmap along other axes": Case(
         vmap(vmap(lambda x: jnp.sqrt(3.5 - x)), in_axes=1),
-        (A,),
-        False,
-        "nan",
+        A,
         "sqrt",
-        "forward",
         (),
-        ("vmap:2 index 1", "vmap:3 index 1"),
         (1, 1),
+        batch=("vmap:2 index 1", "vmap:3 index 1"),
     ),
-    "vmap of grad": (
+    "vmap of grad": Case(
         vmap(grad(lambda x: jnp.sqrt(x) + 1.0)),
-        (XS,),
-        False,
-        "inf",
+        XS,
         "div",
-        "jvp rule of sqrt",
         (),
-        ("vmap:2 index 1",),
         (1,),
+        what="inf",
+        level="jvp rule of sqrt",
+        batch=("vmap:2 index 1",),
     ),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_first(name: str) -> None:
-    function, args, backward, what, primitive, level, inside, batch, index = CASES[name]
-    search = find_nonfinite(function, args, {}, backward)
-    found = search.nan if what == "nan" else search.inf
+    case = CASES[name]
+    search = find_nonfinite(case.function, (case.argument,), {}, case.backward)
+    found = search.nan if case.what == "nan" else search.inf
     assert isinstance(found, Found), search
-    assert (found.what, found.primitive, found.inside) == (what, primitive, inside)
-    # the function is staged at level 1, so that its own interpreters begin at 2
-    assert (found.level, found.batch) == (level, batch)
+    assert (found.what, found.primitive, found.inside) == (case.what, case.primitive, case.inside)
+    # the function is staged at level 1, so its own interpreters begin at 2
+    assert (found.level, found.batch) == (case.level, case.batch)
     made = next(out for out in found.outputs if out.bad)
-    assert made.index == index or made.size == 1
+    assert made.index == case.index or made.size == 1
     assert made.element in ("nan", "inf", "-inf")
     assert not search.given
-    text = plain(search_document(search, name, backward), 120)
-    assert f"made by {primitive}" in text and "advice" in text
+    text = plain(search_document(search, name, case.backward), 120)
+    assert f"made by {case.primitive}" in text and "advice" in text
 
 
 def test_line_inputs_and_extremes() -> None:

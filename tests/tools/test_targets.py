@@ -53,21 +53,6 @@ def staged(session: Session, text: str, static: object = None) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("x * v", ["x", "v"]),
-        ("(lambda x: x * v)(1.0) + x", ["x", "v"]),
-        ("sum([x for x in [v]])", ["sum", "v"]),
-        ("[u for u in v if u > x]", ["v", "x"]),
-        ("x if x > v else x", ["x", "v"]),
-        ("'x' + f\"{v}\"", ["v"]),
-    ],
-)
-def test_free_names_are_those_from_around_the_expression(text: str, names: list[str]) -> None:
-    assert targets.free_names(text) == names
-
-
-@pytest.mark.parametrize(
     ("call", "names"),
     [
         ("fixed(v, 3, flip=True)", ["x"]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from html.parser import HTMLParser
 
 import pytest
@@ -13,22 +12,15 @@ from hypothesis import strategies as st
 
 import minijax
 import minijax.numpy as jnp
-from minijax import grad, make_jaxpr, vmap
+from minijax import grad, vmap
 from minijax.tools import Recording, record
-from minijax.tools.documents.document import LINK, MARK, plain
 from minijax.tools.documents.lexer import highlight
 from minijax.tools.pages import part as page_part
-from minijax.tools.pages import widget
 from minijax.tools.pages.page import Texts, element, embedded, script, style
-from minijax.tools.pages.part import WIDTH
-from minijax.tools.pages.rows import REACH
 from minijax.tools.pages.widget import MOST_NESTED, payload, widget_html
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import LEAVE, Cursor
-from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import ScopeRecord
-from minijax.tools.stepper import panes
-from minijax.tools.stepper.tree import tree_rows
 
 
 def chain(x, length=60):
@@ -81,14 +73,6 @@ def moments_of(data: dict) -> list[tuple[dict, dict[str, list[int]]]]:
     return out
 
 
-def test_a_recording_of_a_thousand_events_is_small():
-    _, recording = record(grad(chain), jnp.ones(3))
-    markup = widget_html(recording, highlight)
-    assert 900 < recording.events < 2200
-    assert len(markup) < 150_000 * max(recording.events / 1000, 1)
-    assert elements(markup).tags["script"] == 2
-
-
 def test_a_recording_that_was_saved_shows_the_same(monkeypatch: pytest.MonkeyPatch):
     _, recording = record(vmap(grad(short)), jnp.ones((2, 3)))
     loaded = storage.from_json(json.loads(json.dumps(storage.to_json(recording))))
@@ -108,22 +92,6 @@ def strings(data: dict) -> set[str]:
 
 def text_of(data: dict, line: int) -> str:
     return "".join(data["strings"][number] for number in data["lines"][line][1::2])
-
-
-def rows(data: dict, items: list[int]) -> list[str]:
-    """The items of a pane as the script draws them."""
-    out = []
-    for item in items:
-        if item >= 0:
-            out.append(text_of(data, item))
-            continue
-        number, start, end = data["parts"][-1 - item]
-        first, *lines = data["lists"][number]
-        assert 0 <= start <= end <= len(lines)
-        out += [
-            (f"{first + start + i} " if first else "") + text_of(data, lines[start + i]) for i in range(end - start)
-        ]
-    return out
 
 
 def replayed(changes: list[list], count: int) -> list[list[int]]:
@@ -163,51 +131,6 @@ def moments_kept(cursor: Cursor, most: int, first: int = 0) -> list[int]:
                 entered.add(index)
                 out.append(index)
     return out
-
-
-def squeezed(lines: Iterable[str]) -> list[str]:
-    """Lines without the terminal's marks, white space made equal, empty ones left out."""
-    return [words for each in lines if (words := " ".join(each.replace(MARK, "").replace(LINK, "").split()))]
-
-
-def test_what_is_kept_shows_at_every_moment_what_the_panes_show(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(panes, "MOST_EQUATIONS", 7)
-    monkeypatch.setattr(panes, "MOST_TRACERS", 5)
-    monkeypatch.setattr(page_part, "MOST_PROGRAM_LINES", 1000)
-    monkeypatch.setattr(widget, "MOMENTS_IN_PART", 170)
-    _, recording = record(make_jaxpr(grad(chain)), jnp.ones(3))
-    cursor = Cursor(recording)
-    first = sum(1 for _ in recording.walk()) - 300
-    kept = moments_kept(cursor, 300, first)
-    data = payload(recording, None, 300, len(cursor.moments))
-    assert data["start"] == len(kept) - 1
-    moments = moments_of(data)
-    assert len(moments) == len(kept) > 400 and len(data["parts"]) > 2
-    for (part, shown), index in zip(moments, kept, strict=True):
-        cursor.go(index)
-        for name, view, width in (("stack", panes.stack_pane, 1000), ("program", panes.program_pane, WIDTH)):
-            wanted = plain(view(cursor), width).split("\n")
-            assert squeezed(rows(part, shown[name])) == squeezed(wanted), (name, index)
-        lines = plain(panes.stack_pane(cursor), 1000).split("\n")
-        assert [i for i, each in enumerate(lines) if MARK in each] == [i for i in shown["marks"][:1] if i >= 0], index
-        assert [i for i, each in enumerate(lines) if LINK in each] == shown["marks"][1:], index
-        said = "".join(text_of(part, line) for line in shown["status"])
-        if index < len(cursor.moments) - 1:
-            told = panes.moment_line(cursor.moment, naming_of(recording))
-            assert said.startswith("".join(words for _, words in told)), index
-        tree = tree_rows(cursor, REACH, REACH)
-        assert tree_of(part, shown) == [squeezed(["".join(text for _, text in each)]) for each in tree.lines], index
-        places = [part["rows"][item][2] for item in shown["tree"]]
-        assert [kept[place] if place >= 0 else -1 for place in places] == [
-            each if each in set(kept) else -1 for each in tree.positions
-        ], index
-        assert shown["row"][0] == tree.current, index
-    assert said == ""
-
-
-def tree_of(part: dict, shown: dict[str, list[int]]) -> list[list[str]]:
-    """The rows of the tree, white space made equal."""
-    return [squeezed([text_of(part, part["rows"][item][0])]) for item in shown["tree"]]
 
 
 def test_what_is_too_much_is_cut_and_says_how_to_see_the_rest():

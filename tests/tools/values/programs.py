@@ -59,21 +59,6 @@ def scan(reverse: bool) -> Any:
     return build
 
 
-def scan_in_scan(m: Any) -> Any:
-    def f(x: Any, xs: Any) -> Any:
-        def inner(c: Any, a: Any) -> Any:
-            c = c * a + x
-            return c, m.numpy.sin(c)
-
-        def outer(c: Any, row: Any) -> Any:
-            c, ys = m.lax.scan(inner, c, row)
-            return c, m.numpy.sum(ys) * c
-
-        return m.lax.scan(outer, x, xs)
-
-    return f
-
-
 def while_loop(m: Any) -> Any:
     def f(x: Any, limit: Any) -> Any:
         def body(s: Any) -> Any:
@@ -173,12 +158,6 @@ def derivative(m: Any) -> Any:
     return m.grad(loss)
 
 
-def rematerialised(m: Any) -> Any:
-    """The backward pass of calls that are computed again in it."""
-    f = checkpoint(m)
-    return m.grad(f, (0, 1))
-
-
 def backward_rules(m: Any) -> Any:
     """Programs in which what users wrote as derivative rules has been staged."""
     f, g = custom_vjp(m), custom_jvp(m)
@@ -216,7 +195,6 @@ PROGRAMS = {
     "jit in jit": Replayed(jit_in_jit, (M, M.T.copy())),
     "scan": Replayed(scan(False), (np.float32(0.5), np.float32(1.0), X)),
     "scan backwards": Replayed(scan(True), (np.float32(0.5), np.float32(1.0), X)),
-    "scan in scan": Replayed(scan_in_scan, (np.float32(0.7), M)),
     "while": Replayed(while_loop, (np.float32(0.7), np.float32(20.0)), reverse=False),
     "cond and switch": Replayed(branches, (np.int32(1), X)),
     "cond in scan": Replayed(cond_in_scan, (np.float32(0.7), X)),
@@ -224,7 +202,6 @@ PROGRAMS = {
     "custom_vjp": Replayed(custom_vjp, (np.float32(0.7), np.float32(1.5))),
     "checkpoint": Replayed(checkpoint, (np.eye(3, dtype=np.float32) + X, np.eye(3, dtype=np.float32) - X)),
     "integers": Replayed(integers, (np.int32(5), X)),
-    "rematerialised": Replayed(rematerialised, (np.eye(3, dtype=np.float32) + X, np.eye(3, dtype=np.float32) - X)),
     "rules that were staged": Replayed(backward_rules, (np.float32(0.7), np.float32(1.5))),
     "while under vmap": Replayed(while_under_vmap, (X,), reverse=False),
     "gradient under vmap": Replayed(mapped_gradient, (np.float32(0.7), X)),

@@ -226,21 +226,6 @@ def test_a_trace_from_a_cache_shows_the_same_variables() -> None:
     assert len(fresh) == 3 and fresh == cached and len(fresh["new"][0]) == 3
 
 
-def test_where_an_interrupt_left_a_tracer_without_its_variable_nothing_is_known_of_it() -> None:
-    recorder = Recorder("full", "")
-    with recorder:
-        minijax.grad(lambda x: minijax.numpy.sin(x) * 2.0)(3.0)
-    variables = recorder.recording.kept.variables
-    whole = Ledger(recorder.recording)
-    arrived = [number for number in variables if isinstance(whole.cotangent(number), Worth)]
-    assert arrived
-    for number in arrived:
-        var = variables.pop(number)
-        known = Ledger(recorder.recording)
-        assert known.cotangent(number) is None and known.arrivals(number, 10**9) == 0
-        variables[number] = var
-
-
 def test_a_callers_name_does_not_stand_under_the_function_that_made_the_value() -> None:
     sin = minijax.numpy.sin
 

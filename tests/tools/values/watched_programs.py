@@ -184,23 +184,6 @@ def custom_jvp(lib: Any, np_: Any) -> Any:
     return lib.jvp(f, (0.5,), (1.0,))
 
 
-def while_in_vmap(lib: Any, np_: Any) -> Any:
-    def more(state):
-        ahead = state[1] > 1.0
-        return ahead
-
-    def body(state):
-        i, v = state
-        w = v * 0.5
-        return i + 1, w
-
-    def f(x):
-        count, value = lib.lax.while_loop(more, body, (0, x))
-        return value
-
-    return lib.vmap(f)(np_.array([0.5, 5.0, 9.0]))
-
-
 def branches_in_vmap(lib: Any, np_: Any) -> Any:
     def yes(v):
         a = v * 2.0
@@ -244,19 +227,6 @@ def jacobian(lib: Any, np_: Any) -> Any:
     return lib.jacfwd(f)(np_.arange(3.0))
 
 
-def reverse_over_forward(lib: Any, np_: Any) -> Any:
-    def f(x):
-        y = np_.exp(x) * x
-        return y
-
-    def slope(v):
-        value, moved = lib.jvp(f, (v,), (1.0,))
-        doubled = moved * 2.0
-        return doubled
-
-    return lib.grad(slope)(0.5)
-
-
 def custom_vjp_in_vmap_in_jit(lib: Any, np_: Any) -> Any:
     wrapped = lib.custom_vjp(lambda a: np_.sin(a))
 
@@ -285,20 +255,6 @@ def branches_backwards(lib: Any, np_: Any) -> Any:
         return z
 
     return lib.grad(f)(1.5), lib.grad(f)(0.5)
-
-
-def kept_by_a_policy(lib: Any, np_: Any) -> Any:
-    def block(x):
-        s = np_.sin(x)
-        t = np_.exp(s)
-        return t
-
-    def f(x):
-        y = lib.checkpoint(block, policy=lib.checkpoint_policies.nothing_saveable)(x)
-        z = y * x
-        return z
-
-    return lib.jit(lib.grad(f))(0.75)
 
 
 def loops_of_python(lib: Any, np_: Any) -> Any:
@@ -340,14 +296,11 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
         remat,
         custom_vjp,
         custom_jvp,
-        while_in_vmap,
         branches_in_vmap,
         remat_in_scan,
         jacobian,
-        reverse_over_forward,
         custom_vjp_in_vmap_in_jit,
         branches_backwards,
-        kept_by_a_policy,
         loops_of_python,
         state_in_a_named_tuple,
     )
@@ -365,7 +318,6 @@ REVERSE = (
     "remat_in_scan",
     "custom_vjp_in_vmap_in_jit",
     "branches_backwards",
-    "kept_by_a_policy",
     "loops_of_python",
     "state_in_a_named_tuple",
 )
