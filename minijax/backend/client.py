@@ -3,10 +3,11 @@
 jaxlib alone can make a client for the platform that is built into it, and importing jaxlib costs a tenth of
 what importing jax costs. Accelerators come as plugins, and it is jax that finds and starts those. So:
 
-1. jax is imported already: its default backend is used, so that the process has one client and jax's own
+1. If jax is imported already, its default backend is used, so that the process has one client and jax's own
    configuration counts.
-2. ``JAX_PLATFORMS`` begins with the built-in platform, or is not set and no plugin is installed: jaxlib
-alone. 3. otherwise: jax is imported and its default backend used.
+2. If ``JAX_PLATFORMS`` begins with the built-in platform, or is not set and no plugin is installed, jaxlib alone makes
+   the client.
+3. Otherwise jax is imported and its default backend used.
 
 ``JAX_PLATFORMS`` (a comma-separated list in order of preference) and ``JAX_NUM_CPU_DEVICES`` mean what they
 mean to jax (https://docs.jax.dev/en/latest/config_options.html).
