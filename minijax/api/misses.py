@@ -2,8 +2,8 @@
 
 ``jit``, ``pmap`` and the bodies of control flow (``api.bodies``) stage a function once per signature. At a miss, and
 never at a hit, the reason is found (``api.differences`` compares with the nearest signature in the cache), kept in
-``core.missed`` and sent to observers and guards. This module remembers where staged functions were defined, and why a
-signature is no longer in its cache.
+``core.missed`` and sent to observers and guards. This module remembers where staged functions were defined,
+and why a signature is no longer in its cache.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def _nothing() -> None:
 # ``explain(key, reprs)`` gives the reason why a key was not found: see ``explain`` below.
 Explain = Callable[[Any, bool], Miss]
 
-# A miss whose function is about to be traced: its entry in ``core.missed``, if it has one, and the values that the
-# function reads besides its arguments.
+# A miss whose function is about to be traced: its entry in ``core.missed``, if it has one, and the values that
+# the function reads besides its arguments.
 Begun = tuple[missed.Missed | None, closed_over.Noted]
 
 

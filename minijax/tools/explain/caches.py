@@ -138,9 +138,9 @@ def explain_cache_miss(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Ca
 def explain_misses(fun: Callable[..., Any] | None = None) -> tuple[missed.Missed, ...]:
     """The latest misses of the caches of jitted functions, of pmapped ones and of bodies of loops, the last one last.
 
-    The engine keeps them whether or not anybody watches: ``missed.MOST_KEPT`` of them, each with ``reason``, ``place``
-    (the user's line), ``costs`` (phase -> seconds) and ``number``, its place among all misses of this process. With
-    ``fun`` only those of functions defined where it is, called as it is.
+    The engine always keeps the latest ``missed.MOST_KEPT``, each with ``reason``, ``place`` (the user's line),
+    ``costs`` (phase -> seconds) and ``number``, its place among all misses of this process. With ``fun``, only the
+    misses of functions of its name that were defined at the same place.
     """
     entries = missed.since(0)
     if fun is None:
@@ -242,7 +242,8 @@ def kept_document(entries: Sequence[missed.Missed], made: int, everything: bool 
         misses.append((record, [PhaseRecord(each.number, name, each.name, t, mine) for name, t, mine in costs]))
     blocks = [*miss_sections(misses, everything)]
     if made > len(entries):
-        said = f"{made - len(entries):,} earlier misses were counted: the engine keeps the latest {missed.MOST_KEPT:,}"
+        kept = f"the engine keeps the latest {missed.MOST_KEPT:,}"
+        said = f"{made - len(entries):,} earlier misses were counted: {kept}"
         blocks.append(text(said, role="warning"))
     return Document(tuple(blocks))
 
