@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from minijax.api.flat import describe
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.lacking import borrow
 from minijax.core.lists import safe_map as safe_map
-from minijax.core.named import Frozen
-from minijax.extend.linear_util import WrappedFun, transformation, transformation_with_aux
 from minijax.pytree import PyTreeDef, tree_flatten, tree_structure, tree_unflatten
 from minijax.pytree.prefix import prefix_leaves
 
@@ -29,27 +26,10 @@ __all__ = [
 ]
 
 
-class DebugInfo(Frozen):
-    """The transformation that traces a function, the function's place, and the names of its flat arguments."""
-
-    traced_for: str
-    func_src_info: str
-    arg_names: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        said = f"traced_for={self.traced_for!r}, func_src_info={self.func_src_info}, arg_names={self.arg_names}"
-        return f"DebugInfo({said})"
-
-
-def debug_info(
-    traced_for: str, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], **options: Any
-) -> DebugInfo:
-    """The ``DebugInfo`` of a call of ``fun`` that is traced."""
-    try:
-        names = tuple(inspect.signature(fun).bind(*args, **kwargs).arguments)
-    except (TypeError, ValueError):  # no signature, or the call does not fit it
-        names = tuple(f"args[{i}]" for i in range(len(args)))
-    return DebugInfo(traced_for, describe(fun), names)
+_LINEAR_UTIL = "minijax.extend.linear_util"
+transformation = borrow(_LINEAR_UTIL, "transformation")
+transformation_with_aux = borrow(_LINEAR_UTIL, "transformation_with_aux")
+debug_info, DebugInfo = borrow(__name__, "debug_info"), borrow("minijax.extend.core", "DebugInfo")
 
 
 @transformation_with_aux
@@ -75,8 +55,8 @@ def _with_others(dynamic: tuple[int, ...], others: tuple[Any, ...], *given: Any,
 
 
 def argnums_partial(
-    f: WrappedFun, dyn_argnums: int | Sequence[int], args: Sequence[Any], require_static_args_hashable: bool = True
-) -> tuple[WrappedFun, tuple[Any, ...]]:
+    f: Any, dyn_argnums: int | Sequence[int], args: Sequence[Any], require_static_args_hashable: bool = True
+) -> tuple[Any, tuple[Any, ...]]:
     """``f`` as a function of the arguments at ``dyn_argnums`` alone, and these.
 
     ValueError for another argument without a hash, if that is required.

@@ -3,12 +3,15 @@
 import importlib
 from typing import Any
 
-from minijax.extend import core, linear_util
+from minijax.core.lacking import make_modules_below
+from minijax.extend import core
 
-__all__ = ["core", "linear_util"]
+__all__ = ["core", "linear_util"]  # noqa: F822  (see __getattr__)
 
-# Modules that few extensions use.
-_LATE = ("ifrt_programs", "mlir", "random", "source_info_util")
+# Modules that few extensions use. ``linear_util`` is JAX's own: it computes nothing.
+_LATE = ("ifrt_programs", "linear_util", "mlir", "random", "source_info_util")
+
+make_modules_below(__name__)
 
 
 def __getattr__(name: str) -> Any:

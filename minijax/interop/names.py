@@ -26,6 +26,8 @@ from minijax.pytree import register_pytree_node_class
 
 # Indexed rather than called, to make arrays; ``s_`` and ``index_exp`` are NumPy's own.
 _INDEXERS = frozenset(("mgrid", "ogrid", "r_", "c_"))
+# Functions of these modules take and give no arrays: they are JAX's own.
+_AS_THEY_ARE = ("extend.linear_util", "api_util")
 # Methods that JAX's class keeps: they make and describe instances, and compute nothing.
 _KEPT = frozenset(
     "__new__ __init__ __init_subclass__ __class_getitem__ __getnewargs__ __repr__ __eq__ __hash__ __setattr__ "
@@ -46,6 +48,8 @@ def borrowed_name(module: str, name: str) -> Any:
         method = name.removeprefix("ndarray.")
         return borrowed_function(lambda a, *args: getattr(a, method)(*args), module, name)
     theirs = operator.attrgetter(name)(home)  # also a method: ``add.reduce``
+    if module.removeprefix(f"{PACKAGE}.") in _AS_THEY_ARE:
+        return theirs
     if isinstance(theirs, type):
         if not _holds_arrays(theirs):
             return theirs

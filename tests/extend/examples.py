@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax.extend.linear_util import wrap_init
 
 import minijax
 from minijax.ad_checkpoint import checkpoint_name
@@ -24,7 +25,6 @@ from minijax.core.avals import ShapedArray
 from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.extend.core.calls import call_p, closed_call_p
-from minijax.extend.linear_util import wrap_init
 from minijax.extend.rules import known_primitives
 from minijax.interop.borrowed import BorrowedPrimitive
 from minijax.ir.jaxpr import ClosedJaxpr, Literal

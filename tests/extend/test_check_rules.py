@@ -340,7 +340,6 @@ NO_EXAMPLE = {
         + ["vary_unreduced_cast_p"],
         "it needs a mesh: tests/sharded",
     ),
-    "check": "it raises what it finds: see tests/experimental/test_checkify.py",
     "custom_lin": "it appears only between a custom_vjp's two rules: see tests/ops/test_custom_derivatives.py",
     "empty2": "it has no operands",
 }
