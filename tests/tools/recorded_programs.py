@@ -12,20 +12,10 @@ from collections.abc import Callable
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
+from minijax.tools.documents.document import plain
+from minijax.tools.recording.log import log_document
 from minijax.tools.recording.recorder import Recorder
-from minijax.tools.recording.records import (
-    BindRecord,
-    CacheRecord,
-    EquationRecord,
-    ErrorRecord,
-    ExecutableRecord,
-    JaxprRecord,
-    ModuleRecord,
-    PhaseRecord,
-    Recording,
-    RuleRecord,
-    ScopeRecord,
-)
+from minijax.tools.recording.records import Recording
 
 HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -151,53 +141,7 @@ def recorded(name: str, retrace: bool = False) -> Recording:
 
 
 def as_text(recording: Recording) -> str:
-    """The tree and the tracers, indented, without times, folders and whatever else differs from run to run."""
-    lines = [f"stack: {' > '.join(recording.stack)}"]
-    for depth, node in recording.walk():
-        lines += ["  " * depth + each for each in _node(node)]
-    lines.append("tracers:")
-    for life in recording.lives:
-        tracer = life.tracer
-        held = " ".join(f"{key}={value}" for key, value in tracer.fields)
-        inside = f" holds {' '.join(map(str, tracer.holds))}" if tracer.holds else ""
-        physical = f" physically {tracer.physical}" if tracer.physical else ""
-        name = f" named {life.name}" if life.name else ""
-        lines.append(f"  {tracer.id} {tracer.level} {tracer.type}{physical}{name} {held}{inside}".rstrip())
-    text = "\n".join(lines).replace(HERE, "")
-    return re.sub(r"0x[0-9a-f]+", "0x...", text)
-
-
-def _node(node: object) -> list[str]:
-    if isinstance(node, ScopeRecord):
-        return [f"{node.level} for {node.subject} on {' > '.join(node.stack[:-1])} @ {node.place}"]
-    if isinstance(node, BindRecord):
-        params = "".join(f" {key}={value}" for key, value in node.params)
-        head = f"{node.level} {node.primitive}({', '.join(node.args)}){params} @ {node.place}"
-        out = f"  raised {first_sentence(node.error)}" if node.error else f"  = {node.out} : {' '.join(node.types)}"
-        if any(node.operands) or any(node.results):
-            out += f"  tracers {' '.join(map(str, node.operands))} -> {' '.join(map(str, node.results))}"
-        rule = "" if node.rule is None else f"  {node.rule.table} rule {node.rule.name}"
-        notes = [f"  cached: {node.cached}"] if node.cached else []
-        notes += ["  not finite"] if node.nonfinite else []
-        return [head, out, *notes, *([rule] if rule else []), f"  because {node.forced}"]
-    if isinstance(node, EquationRecord):
-        return [f"{node.level} records {node.text} @ {node.place}"]
-    if isinstance(node, RuleRecord):
-        return [f"{node.table} rule {node.name} of {node.primitive} @ {node.place}"]
-    if isinstance(node, JaxprRecord):
-        return [f"jaxpr {node.kind} of {node.name}: {node.equations} equations"]
-    if isinstance(node, CacheRecord):
-        return [f"{node.cache} cache of {node.name}: {'hit' if node.hit else 'miss, ' + node.reason}"]
-    if isinstance(node, PhaseRecord):
-        return [f"end of {node.phase} {node.name}"]
-    if isinstance(node, ModuleRecord):
-        return [f"lowered {node.name}"]
-    if isinstance(node, ExecutableRecord):
-        return [f"compiled {node.name}"]
-    assert isinstance(node, ErrorRecord)
-    return [f"error {node.type} at {node.where} @ {node.place}: {first_sentence(node.message)}"]
-
-
-def first_sentence(message: str) -> str:
-    """What comes before any path, which a recording may cut."""
-    return message.partition(". ")[0]
+    """What ``%log --verbose`` shows of a recording, without times, folders and addresses."""
+    text = plain(log_document(recording, most=10_000, verbose=True), 10_000).replace(HERE, "")
+    text = re.sub(r"took [\d.]+ .?s", "took ...", text)
+    return re.sub(r"0x[0-9a-f]+", "0x...", text) + "\n"

@@ -98,15 +98,6 @@ def test_renamed_variables_are_no_difference_and_rewired_ones_are(session: Sessi
     assert ("the same" in plain(session.run_line("%diff f(3.0) --with f(4.0)").shown)) is True
 
 
-def test_equations_stand_beside_what_they_were(session: Session) -> None:
-    found = marks(session, "%diff jit(f)(v) --by jvp")
-    assert (" ", "d:f32[3] = mul c 2.0:f32[]", "h:f32[3] = mul e 2.0:f32[]") in found
-    assert (" ", "b:f32[3] = sub d a", "c:f32[3] = sub h a") in found
-    assert ("+", "", "i:f32[3] = mul g 2.0:f32[]") in found
-    mapped = marks(session, "%diff f(v) --by vmap --axis-size 7")
-    assert ("~", "b:f32[3] = sin a", "b:f32[7,3] = sin a") in mapped
-
-
 def made(fun, *args, by=("grad",), **options) -> passes.Passes:
     target = Target(fun, args, {}, tuple("xyz"[: len(args)]), "fun")
     found = passes.Transformed(target, by, **options).passes

@@ -22,9 +22,7 @@ from tests.tools.recording.made import recording_of
 
 GOLDEN = (
     "gradient",
-    "mapped",
     "jit_miss_then_hit",
-    "custom_vjp",
     "error_inside_a_rule",
     "cond_under_vmap",
     "gradient_by_two_interpreters",

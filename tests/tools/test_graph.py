@@ -46,12 +46,6 @@ def test_jaxprs_inside_stand_below_under_their_titles() -> None:
     assert "cond branches[0] · 1 equation" in branches and "cond branches[1] · 1 equation" in branches
 
 
-def test_a_jaxpr_that_occurs_twice_is_drawn_once() -> None:
-    g = jit(f)
-    shown = text(lambda x: g(g(x)), 1.0)
-    assert shown.count("= sin") == 1 and "jit f · 3 equations, drawn above" in shown
-
-
 def test_narrow_pages_have_fewer_lanes_and_lose_no_equation() -> None:
     def wide(x):
         parts = [x * float(i) for i in range(60)]

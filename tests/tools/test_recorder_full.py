@@ -20,7 +20,6 @@ from minijax.interpreters.jvp import jvp_rules
 from minijax.repl import batch
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import plain
-from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording import frames, lives, naming, values
 from minijax.tools.recording import summary as recorder_summary
 from minijax.tools.recording.cursor import Cursor
@@ -28,7 +27,6 @@ from minijax.tools.recording.recorder import Recorder, record
 from minijax.tools.recording.records import (
     BindRecord,
     EquationRecord,
-    ExecutableRecord,
     Recording,
     ScopeRecord,
     place_parts,
@@ -87,20 +85,6 @@ def loss(x):
     assert ran == ["missing"]
 
 
-def test_sources_hold_the_users_lines_and_the_rules():
-    recording = watched(lambda: minijax.grad(f)(3.0), "full")
-    bind = binds(recording)[0]
-    file, line, function = place_parts(bind.place)
-    assert (file, function) == (__file__, "f")
-    assert recording.source_line(file, line) == "    return jnp.sin(x) * 2.0 - x"
-    rule = bind.rule
-    assert rule is not None and "def " in str(recording.source_line(rule.file, rule.line))
-    for _, node in recording.walk():
-        file, line, _ = place_parts(getattr(node, "place", ""))
-        assert not file or recording.source_line(file, line) is not None
-    assert recording.source_line(file, 10**6) is None and recording.source_line("nowhere.py", 1) is None
-
-
 @pytest.mark.parametrize("function", ["f", "f.<locals>.<lambda>", "<module>"])
 @pytest.mark.parametrize("file", ["/home/me/f.py", "/home/me/copy (1)/model (2).py", "<minijax-3>"])
 def test_the_parts_of_a_place(file: str, function: str):
@@ -112,18 +96,6 @@ def test_the_parts_of_a_place(file: str, function: str):
 def test_looking_at_a_result_takes_nothing_from_the_device():
     value, _ = record(minijax.jit(lambda x: x * 2.0), jnp.arange(3.0))
     assert value.on_device and not value.on_host
-
-
-def test_compiled_programs_are_linked_to_their_lines():
-    twice = minijax.jit(lambda x: jnp.sin(x) * 2.0)
-    first = watched(lambda: twice(1.0), "full")
-    (executable,) = first.executables
-    assert isinstance(executable.programs, LinkedPrograms) and not executable.reused
-    assert [e.primitive for e in executable.programs.equations] == ["sin", "mul"]
-    again = watched(lambda: twice(1.0), "full")
-    (executable,) = again.executables
-    assert executable.reused and executable.programs == first.executables[0].programs
-    assert not any(isinstance(node, ExecutableRecord) for _, node in again.walk())
 
 
 # --- traces from caches
@@ -213,24 +185,6 @@ def test_retracing_ends_with_the_block_also_by_an_exception():
 
 # --- errors
 # ------------------------------------------------------------------------------------------------------
-
-
-def test_an_error_is_kept_where_it_happened_and_where_it_passed():
-    def bad(x):
-        return jnp.dot(jnp.ones((2, 3)), jnp.sin(x))
-
-    recorder = Recorder("full")
-    with pytest.raises(TypeError), recorder:
-        minijax.grad(lambda x: jnp.sum(bad(x)))(jnp.ones(4))
-    recording = recorder.recording
-    inner, outer = recording.errors
-    assert inner.type == outer.type == "TypeError" and inner.message == outer.message
-    assert inner.place == outer.place and "(test_an_error" in inner.place
-    assert outer.where == "the recorded call"
-    raised = [bind for bind in binds(recording) if bind.error]
-    assert inner.where == f"{raised[-1].primitive} in {raised[-1].level}"
-    assert raised[-1].children[-1] is inner and recording.tree[-1] is outer
-    assert all(bind.end <= recording.events for bind in binds(recording))
 
 
 def test_an_error_that_the_program_catches_ends_nothing():

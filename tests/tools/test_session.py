@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import _thread
-import inspect
-import linecache
 import threading
 
 import numpy as np
 import pytest
 
 import minijax
-import minijax.numpy as jnp
 from minijax.core.trace import stack_depth
 from minijax.repl import batch
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import plain
 from minijax.tools.session import outputs, tracebacks
-from minijax.tools.session.namespace import FUNCTIONS, NAMES, initial_names
 from minijax.tools.session.result import NOTHING
 from minijax.tools.session.session import Session
 
@@ -198,33 +194,12 @@ def test_exit_passes_with_a_clean_stack(session):
     assert leaving.value.code == 3 and stack_depth() == 0
 
 
-def test_sources_are_registered(session):
-    session.run_line("def h(x):\n    return cos(x)\n")
-    assert linecache.getline("<minijax-1>", 2) == "    return cos(x)\n"
-    assert inspect.getsource(session.namespace["h"]) == "def h(x):\n    return cos(x)\n"
-    cell = session.run_line("%%jaxpr x=f32[3]\ny = sin(x)\ny.oops\n")
-    assert "<minijax-cell-1>:3" in shown(cell) and "y.oops" in shown(cell)
-
-
 def test_jaxprs_are_shown_as_programs_and_in_the_chosen_style(session):
     assert shown(session.run_line("make_jaxpr(sin)(1.0)")) == "{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"
     for name, takes in (("style", "jax or tutorial"), ("numpy_rank_promotion", "allow, warn or raise")):
         assert f"takes {takes}" in shown(session.run_line(f"%config {name}"))
     session.run_line("%config style tutorial")
     assert "a:float32[]" in shown(session.run_line("_"))
-
-
-# Names of JAX's that a later version of minijax brings.
-NOT_YET = {"random"}
-
-
-def test_the_first_names():
-    names = initial_names()
-    for name in NAMES:
-        assert name in NOT_YET or names[name] is getattr(minijax, name)
-    for name, actual in FUNCTIONS.items():
-        assert names[name] is getattr(jnp, actual)
-    assert {"jnp", "np", "lax", "minijax"} <= names.keys()
 
 
 def test_a_session_whose_folder_is_gone(tmp_path, monkeypatch):

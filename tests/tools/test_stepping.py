@@ -176,34 +176,6 @@ def test_a_step_that_fails_misses_or_is_not_finite_stays_in_sight() -> None:
     assert sum(" ×3" in each for each in shown) == 2
 
 
-def test_jaxprs_have_the_users_names_if_asked_for() -> None:
-    def layer(z, w):
-        h = jnp.sin(z * w)
-        return jnp.tanh(h)
-
-    cursor = Cursor(recorded(lambda: minijax.jit(layer)(2.0, 3.0)))
-    assert cursor.to_bind("tanh") and cursor.into()
-    letters = lines(stepping.program_pane(cursor))
-    stepper = Stepper(Step(cursor.recording, cursor.position))
-    stepper.toggle_names()
-    named = lines(stepping.program_pane(stepper.cursor))
-    assert [each.split()[1:] for each in letters[1:]] == [
-        "c:f32[] = mul a b".split(),
-        "d:f32[] = sin c".split(),
-        "e:f32[] = tanh d".split(),
-    ]
-    assert [each.split()[1:] for each in named[1:]] == [
-        "c:f32[] = mul z w".split(),
-        "h:f32[] = sin c".split(),
-        "e:f32[] = tanh h".split(),
-    ]
-    stepper.toggle_names()
-    assert lines(stepping.program_pane(stepper.cursor)) == letters
-    assert stepper.cursor.find(lambda moment: type(moment.node).__name__ == "JaxprRecord")
-    stepper.toggle_names()
-    assert "h:f32[] = sin a" in plain(stepping.program_pane(stepper.cursor), 100)
-
-
 # --- the panes --------------------------------------------------------------------------------------------------
 
 
@@ -320,20 +292,6 @@ def test_an_exception_ends_the_recording_where_it_was_raised():
     cursor.back()
     assert cursor.moment.kind == LEAVE  # and back from there
     assert start(recording, failed=True)[0] > start(recording)[0]
-
-
-def test_an_exception_that_was_caught_ended_nothing():
-    def careful(x):
-        try:
-            minijax.vmap(wrong)(jnp.ones((2, 5)))
-        except ValueError:
-            return x
-
-    recording = recorded(lambda: careful(1.0))
-    cursor = Cursor(recording)
-    stepping.to_failure(cursor)
-    assert cursor.moment.kind == "end" and "ValueError" not in plain(stepping.status(cursor))
-    assert cursor.to_error(backwards=True)
 
 
 def test_where_to_begin(gradient: Recording):

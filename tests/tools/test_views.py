@@ -73,28 +73,9 @@ def test_a_summary():
     assert plain(summary(MADE_UP), 80) == WIDE
 
 
-def test_nothing_traced_nothing_shown():
-    assert not summary(Recording("summary"))
-    assert not summary(Recording("summary", binds=(("eval", 100),), events=200))
-
-
 def test_truncation_and_other_threads_are_said():
     text = plain(summary(Recording("summary", scopes=1, truncated=True, events=123456, elsewhere=7)), 120)
     assert "123,456 events" in text and "7 events on other threads" in text
-
-
-def test_long_jaxprs_are_cut_with_the_command_that_shows_the_rest():
-    def long(x):
-        for _ in range(40):
-            x = jnp.sin(x)
-        return x
-
-    recorder = Recorder()
-    with recorder:
-        minijax.make_jaxpr(long)(1.0)
-    cut = plain(summary(recorder.recording), 80)
-    assert "... 40 equations in all (%panels --all)" in cut and cut.count("= sin") < 16
-    assert plain(summary(recorder.recording, everything=True), 80).count("= sin") == 40
 
 
 def test_the_log_is_cut_and_says_so():

@@ -163,14 +163,6 @@ def test_a_value_says_which_axes_are_examples_and_a_loop_how_often_each_turns() 
     np.testing.assert_array_equal(last.value(carry), [2.0, 6.0])  # the first has ended, and keeps its carry
 
 
-def test_collectives_know_the_examples() -> None:
-    closed = minijax.make_jaxpr(lambda x: x / lax.psum(x, "i") + lax.axis_index("i"), axis_env=[("i", 3)])(1.0)
-    xs = np.float32([1, 2, 5])
-    frame = replay(closed, [xs], axes=[("i", 3)], mapped=[(True,)])
-    (out,) = frame.jaxpr.outvars
-    np.testing.assert_allclose(frame.value(out), xs / 8 + np.arange(3), rtol=1e-6)
-
-
 # ---------------------------------------------------------------------------------------------- what is left alone
 
 

@@ -92,23 +92,6 @@ def scan_in_vmap_in_jit(lib: Any, np_: Any) -> Any:
     return lib.jit(lib.vmap(cell, (0, None)))(np_.arange(3.0), np_.arange(4.0))
 
 
-def nested_scans(lib: Any, np_: Any) -> Any:
-    def inner(d, b):
-        e = d * 0.5 + b
-        return e, e
-
-    def body(c, a):
-        r, _ = lib.lax.scan(inner, c, np_.arange(3.0) * a)
-        s = r * 2.0
-        return r, s
-
-    def f(x):
-        out, outs = lib.lax.scan(body, x, np_.array([1.0, -1.0]))
-        return out
-
-    return lib.jit(f)(1.0)
-
-
 def while_loop(lib: Any, np_: Any) -> Any:
     def more(state):
         ahead = state[1] > 1.0
@@ -182,23 +165,6 @@ def custom_jvp(lib: Any, np_: Any) -> Any:
         return z
 
     return lib.jvp(f, (0.5,), (1.0,))
-
-
-def branches_in_vmap(lib: Any, np_: Any) -> Any:
-    def yes(v):
-        a = v * 2.0
-        return a
-
-    def no(v):
-        b = v + 1.0
-        return b
-
-    def f(x):
-        chosen = x > 1.0
-        r = lib.lax.cond(chosen, yes, no, x)
-        return r
-
-    return lib.vmap(f)(np_.arange(3.0))
 
 
 def remat_in_scan(lib: Any, np_: Any) -> Any:
@@ -291,12 +257,10 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
         compiled,
         scanned_gradient,
         scan_in_vmap_in_jit,
-        nested_scans,
         while_loop,
         remat,
         custom_vjp,
         custom_jvp,
-        branches_in_vmap,
         remat_in_scan,
         jacobian,
         custom_vjp_in_vmap_in_jit,
