@@ -66,18 +66,6 @@ def test_forced_by(name: str) -> None:
     assert expected in watch.seen
 
 
-def test_an_argument_is_called_as_the_user_calls_it() -> None:
-    seen = []
-
-    def f(x: Any) -> Any:
-        y = lax.sin(x)
-        seen.append(forced_by(y._trace, (2.0, y)))
-        return y
-
-    jvp(f, (1.0,), (1.0,))
-    assert seen == [(1, "argument 1 (y) is a jvp:1 tracer")]
-
-
 def test_a_name_is_found_behind_all_that_a_notebook_imported() -> None:
     names = {"lax": lax, "seen": [], "forced_by": forced_by, **{f"imported_{i}": i for i in range(1000)}}
     look = "y = lax.sin(x)\nseen.append(forced_by(y._trace, (2.0, y)))\n"

@@ -8,7 +8,6 @@ from minijax.extend.rules import rule_matrix
 from minijax.repl import batch
 from minijax.tools.documents.document import plain
 from minijax.tools.documents.html import to_html
-from minijax.tools.explain import rules
 from minijax.tools.session.session import Session
 from tests.extend.examples import ours
 
@@ -89,15 +88,6 @@ def test_of_two_primitives_of_a_name_the_last_one_counts(author: Session) -> Non
     author.run_line("first_p = cube_p")
     author.run_line(CUBE.replace("** 3", "** 4"))
     assert "x ** 4" in shown(author, "%rules cube") and "x ** 3" in shown(author, "%rules first_p")
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [("scatter-add", "scatter-add"), ("sin_p", "sin"), ("ps[0]", "cube")],
-)
-def test_a_primitive_is_found_by_name_and_by_value(author: Session, text: str, name: str) -> None:
-    author.run_line("ps = [cube_p]")
-    assert rules.primitive_named(author, "rules", text).name == name
 
 
 def test_a_wrong_rule_is_shown_at_the_smallest_operands(author: Session) -> None:

@@ -194,14 +194,6 @@ def test_exit_passes_with_a_clean_stack(session):
     assert leaving.value.code == 3 and stack_depth() == 0
 
 
-def test_jaxprs_are_shown_as_programs_and_in_the_chosen_style(session):
-    assert shown(session.run_line("make_jaxpr(sin)(1.0)")) == "{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"
-    for name, takes in (("style", "jax or tutorial"), ("numpy_rank_promotion", "allow, warn or raise")):
-        assert f"takes {takes}" in shown(session.run_line(f"%config {name}"))
-    session.run_line("%config style tutorial")
-    assert "a:float32[]" in shown(session.run_line("_"))
-
-
 def test_a_session_whose_folder_is_gone(tmp_path, monkeypatch):
     session = batch.new_session({})
     gone = tmp_path / "gone"

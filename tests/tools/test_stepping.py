@@ -26,13 +26,12 @@ from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import (
     BindRecord,
-    EquationRecord,
     ErrorRecord,
     Recording,
     ScopeRecord,
 )
 from minijax.tools.recording.repeats import repeats_of
-from minijax.tools.session.result import NOTHING, Step
+from minijax.tools.session.result import Step
 from minijax.tools.session.session import Session
 from minijax.tools.stepper import panes as stepping
 from minijax.tools.stepper import programs as stepping_programs
@@ -206,23 +205,6 @@ def test_the_stack_unwraps_every_live_tracer(mapped: Recording):
     assert len(used) == 1 and "primal" in used[0]
 
 
-def test_the_jaxpr_grows_by_the_equations_recorded(gradient: Recording):
-    cursor = Cursor(gradient)
-    sizes = []
-    while cursor.into():
-        node = cursor.moment.node
-        shown = lines(stepping.program_pane(cursor))
-        if isinstance(node, EquationRecord):
-            marked = [each for each in shown if each.startswith("▶")]
-            assert len(marked) == 1 and marked[0].endswith(" ".join(node.text.split()))
-            sizes.append(int(shown[0].split()[3]))
-    assert sizes == [1, 2, 3]
-    done = Cursor(gradient)
-    assert done.find(lambda moment: type(moment.node).__name__ == "JaxprRecord")
-    shown = lines(stepping.program_pane(done))
-    assert shown[0] == "▶ linear part of slope · 3 equations" and "lambda" in shown[1]
-
-
 def test_the_rule_says_why_and_shows_its_source(gradient: Recording):
     cursor = at(gradient, ENTER, "mul", "linearize")
     shown = plain(stepping.rule_pane(cursor), 200)
@@ -294,16 +276,6 @@ def test_an_exception_ends_the_recording_where_it_was_raised():
     assert start(recording, failed=True)[0] > start(recording)[0]
 
 
-def test_where_to_begin(gradient: Recording):
-    cursor = Cursor(gradient)
-    assert stepping.to_function(cursor, "slope") and isinstance(cursor.moment.node, ScopeRecord)
-    assert not stepping.to_function(cursor, "nothing")
-    line = at(gradient, ENTER, "sub", "linearize").state().place.partition(" ")[0].rpartition(":")[2]
-    position, event = start(gradient, at=line)
-    begun = Cursor(gradient, position).moment
-    assert begun.node.primitive == "sub" and begun.at == event  # type: ignore[union-attr]
-
-
 # --- to the end and back ----------------------------------------------------------------------------------------
 
 
@@ -335,17 +307,6 @@ def session() -> Session:
     made = Session(find, {"jnp": jnp, "grad": minijax.grad, "jit": minijax.jit, "vmap": minijax.vmap})
     made.run_line("def f(x): return jnp.sin(x) * 2.0 - x")
     return made
-
-
-def test_step_opens_where_it_is_asked_to(session: Session):
-    outcome = session.run_line("%step grad(f)(3.0)")
-    assert outcome.step is not None and outcome.step.position == 2 and outcome.error is None
-    assert float(outcome.value) == pytest.approx(-2.979985)
-    assert session.run_line("%step grad(f)(3.0) --text").step is None
-    again = session.run_line("%step")
-    assert again.step is not None and again.step.recording is session.recordings[-1] and again.value is NOTHING
-    inside = session.run_line("%step grad(f)(3.0) --into f").step
-    assert inside is not None and inside.position == 1
 
 
 def test_a_line_that_failed_is_run_again_and_stepped_from_its_exception(session: Session):

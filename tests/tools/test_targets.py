@@ -72,14 +72,6 @@ def test_static_arguments_are_no_inputs(session: Session, call: str, names: list
     assert len(targets.jitted(target).trace(*target.args, **target.kwargs).jaxpr.in_avals) == len(names)
 
 
-def test_a_jitted_functions_static_arguments_are_part_of_the_function(session: Session) -> None:
-    assert "integer_pow[y=3]" in staged(session, "fixed(x, 3)")
-    assert "neg" in staged(session, "fixed(x, 3, flip=True)")
-    assert "neg" not in staged(session, "fixed(x, 3, flip=False)")
-    target = targets.traceable("jaxpr", targets.from_expression(session, "jaxpr", "fixed(x, 3, flip=True)"))
-    assert (target.args, target.kwargs, target.names) == ((3.0,), {}, ("x",))
-
-
 @pytest.mark.parametrize("static", [1, -1, (1,)])
 def test_arguments_are_made_static_by_option(session: Session, static: object) -> None:
     assert "integer_pow[y=4]" in staged(session, "power(x, 4)", static)

@@ -11,11 +11,9 @@ from minijax.tools.documents.document import Text, document, line
 from minijax.tools.documents.theme import (
     LINE_COLOURS,
     STYLES,
-    Style,
     line_role,
     resolved,
     sgr,
-    terminal_style,
     to_text,
 )
 
@@ -64,17 +62,6 @@ def test_the_colours_of_lines_are_told_apart() -> None:
 )
 def test_which_theme(theme: str, environment: dict[str, str], expected: str) -> None:
     assert resolved(theme, environment) == expected
-
-
-def test_the_codes() -> None:
-    style = Style("34;1", "ansiblue bold", "#0a49b0", "#82aaff", True)
-    assert sgr(style, "terminal", 24) == "34;1"
-    assert sgr(style, "light", 24) == "38;2;10;73;176;1"
-    assert sgr(style, "dark", 8) == "38;5;111;1"
-    assert sgr(style, "dark", 4) == "34;1"
-    assert sgr(style, "none", 24) == "1"
-    assert terminal_style(style, "dark") == "#82aaff bold"
-    assert terminal_style(STYLES["var"], "dark") == ""
 
 
 @pytest.mark.parametrize("theme", ["terminal", "light", "dark", "none"])

@@ -7,10 +7,8 @@ import json
 import minijax
 import minijax.numpy as jnp
 from minijax.tools.documents.document import plain
-from minijax.tools.recording.log import log_document
 from minijax.tools.recording.panel_data import panel_data
 from minijax.tools.recording.panels import summary
-from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import (
     CacheRecord,
     ExecutableRecord,
@@ -78,42 +76,11 @@ def test_truncation_and_other_threads_are_said():
     assert "123,456 events" in text and "7 events on other threads" in text
 
 
-def test_the_log_is_cut_and_says_so():
-    recorder = Recorder("full")
-    with recorder:
-        minijax.grad(jnp.sin)(1.0)
-    whole = plain(log_document(recorder.recording), 200)
-    assert whole.split("\n")[0].startswith("linearize:1 begins")
-    assert "\n  sin(#1) = 0.841471\n    eval primal = sin(1.0) = 0.841471\n" in whole
-    told = plain(log_document(recorder.recording, verbose=True), 200)
-    assert "  linearize:1 sin(linearize:1 f32[]) = linearize:1 f32[]  derived from jvp rule nary_jvp.unary_jvp" in told
-    cut = plain(log_document(recorder.recording, most=2), 200).split("\n")
-    assert len(cut) == 3 and cut[-1].startswith(f"... {len(whole.splitlines()) - 2} more records")
-
-
 # --- reading programs -------------------------------------------------------------------------------------------
 
 def test_a_front_ends_keys_stand_where_something_is_left_out():
     shown = plain(summary(MADE_UP, keys={"tracers": "F3", "jaxpr": "F4"}), 80)
     assert "+1 more (F3)" in shown and "+3 more (F4)" in shown and "%panels" not in shown
-
-
-def test_rules_that_a_user_wrote_are_named():
-    @minijax.custom_jvp
-    def f(x):
-        return jnp.sin(x)
-
-    @f.defjvp
-    def by_hand(primals, tangents):
-        return f(*primals), jnp.cos(primals[0]) * tangents[0]
-
-    with Recorder("summary") as recorder:
-        minijax.grad(lambda x: f(x) * f(x))(1.0)
-    assert recorder.recording.custom_rules == (("custom_jvp by_hand", 2),)
-    assert " rules    custom_jvp by_hand ×2  written by hand" in plain(summary(recorder.recording, ["stack"]), 80)
-    with Recorder("summary") as recorder:
-        f(1.0)
-    assert recorder.recording.custom_rules == ()
 
 
 def test_a_summary_as_data():

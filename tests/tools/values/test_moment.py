@@ -204,28 +204,6 @@ def _total() -> Any:
     return known.primal(number).array  # type: ignore[union-attr]
 
 
-def test_a_trace_from_a_cache_shows_the_same_variables() -> None:
-    def step(carry, x):
-        new = carry * x
-        return new, new
-
-    @minijax.jit
-    def rolled(x):
-        k = minijax.numpy.sin(x) * 2.0
-        return minijax.lax.scan(step, k, minijax.numpy.arange(3.0) + 1.0)[0]
-
-    def shown() -> dict[str, Any]:
-        recorder = Recorder("full")
-        with recorder:
-            minijax.grad(rolled)(2.0)
-        known = Ledger(recorder.recording)
-        every = [each for each in named_values(known) if each.name in ("k", "new", "minijax.numpy.sin(x)")]
-        return {each.name: (every_value(known, each), every_value(known, each, "cotangent")) for each in every}
-
-    fresh, cached = shown(), shown()
-    assert len(fresh) == 3 and fresh == cached and len(fresh["new"][0]) == 3
-
-
 def test_a_callers_name_does_not_stand_under_the_function_that_made_the_value() -> None:
     sin = minijax.numpy.sin
 
