@@ -246,3 +246,18 @@ def test_a_live_tracer_is_not_measured(command: str) -> None:
     shown = " ".join(plain(session.run_line(f"{command} sin(x)").shown, 300).split())
     assert "an argument of sin(x) is jvp:1 f32[]. Give it values, or close that level with %pop" in shown
     session.run_line("%pop x")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ([1.0, np.nan, np.inf], [1.0, np.nan, np.inf], (0.0, 0.0)),
+        ([1.0, 2.0], [1.0, 2.5], (0.5, 0.2)),
+        ([1.0], [np.nan], (np.inf, np.inf)),
+        ([np.inf], [-np.inf], (np.inf, np.inf)),
+        ([True], [False], (1.0, 1.0)),
+        ([1 + 1j], [1 + 1j], (0.0, 0.0)),
+    ],
+)
+def test_differences_of_arrays(a, b, expected) -> None:
+    assert measure.difference(np.array(a), np.array(b)) == expected

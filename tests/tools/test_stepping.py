@@ -448,3 +448,31 @@ def test_retrace_and_programs_come_with_the_step(session: Session):
     recording, error = step.retrace()
     assert error is None and any(isinstance(node, ScopeRecord) for _, node in recording.walk())
     assert [each.primitive for each in step.programs().equations] == ["sin", "mul", "sub"]
+
+
+def test_jaxprs_have_the_users_names_if_asked_for() -> None:
+    def layer(z, w):
+        h = jnp.sin(z * w)
+        return jnp.tanh(h)
+
+    cursor = Cursor(recorded(lambda: minijax.jit(layer)(2.0, 3.0)))
+    assert cursor.to_bind("tanh") and cursor.into()
+    letters = lines(stepping.program_pane(cursor))
+    stepper = Stepper(Step(cursor.recording, cursor.position))
+    stepper.toggle_names()
+    named = lines(stepping.program_pane(stepper.cursor))
+    assert [each.split()[1:] for each in letters[1:]] == [
+        "c:f32[] = mul a b".split(),
+        "d:f32[] = sin c".split(),
+        "e:f32[] = tanh d".split(),
+    ]
+    assert [each.split()[1:] for each in named[1:]] == [
+        "c:f32[] = mul z w".split(),
+        "h:f32[] = sin c".split(),
+        "e:f32[] = tanh h".split(),
+    ]
+    stepper.toggle_names()
+    assert lines(stepping.program_pane(stepper.cursor)) == letters
+    assert stepper.cursor.find(lambda moment: type(moment.node).__name__ == "JaxprRecord")
+    stepper.toggle_names()
+    assert "h:f32[] = sin a" in plain(stepping.program_pane(stepper.cursor), 100)

@@ -63,7 +63,7 @@ def long() -> Recording:
     return record(minijax.grad(chain), 0.9)[1]
 
 
-@pytest.mark.parametrize("name", ["gradient", "grad_of_vmap_of_scan", "error_inside_a_rule"])
+@pytest.mark.parametrize("name", ["gradient", "grad_of_vmap_of_scan", "jit_miss_then_hit", "error_inside_a_rule"])
 def test_a_file_shows_at_every_moment_what_one_shows_that_is_loaded_as_a_whole(name: str) -> None:
     recording = recording_of(name)
     loaded = through(recording)
@@ -219,3 +219,30 @@ def test_any_change_of_a_file_is_read_or_refused() -> None:
             continue
         loaded += 1
     assert 10 < loaded < 140
+
+
+def test_all_that_is_searched_for_is_found_in_a_file_too() -> None:
+    mine, theirs = Cursor(long()), Cursor(through(long()))
+    moves: list[Any] = [
+        lambda c: c.to_nonfinite(),
+        lambda c: c.to_error(),
+        lambda c: c.to_bind("log"),
+        lambda c: c.to_bind("mul", level="linearize"),
+        lambda c: c.to_bind(shape="[]", backwards=True),
+        lambda c: c.last(),
+        lambda c: c.search("LOG", backwards=True),
+        lambda c: c.search("linear jaxpr", backwards=True),
+        lambda c: c.first() or c.search("no such words"),
+        lambda c: c.search("-inf"),
+        lambda c: c.search("jaxpr"),
+        lambda c: c.search("multiplication  of nothing"),
+        lambda c: c.search("chain", backwards=True),
+        lambda c: c.first(),
+        lambda c: c.search("log(sub(x, x))") or c.search("log("),
+        lambda c: c.search("lax.log(x - x)"),
+        lambda c: c.search("primal of x"),
+        lambda c: c.search("x, 0.5)"),
+    ]
+    for number, move in enumerate(moves):
+        assert (move(mine), mine.position) == (move(theirs), theirs.position), number
+    assert mine.position > 1000

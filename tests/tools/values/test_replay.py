@@ -435,3 +435,20 @@ def test_programs_of_64_bits_are_replayed_whatever_the_setting_is_now() -> None:
     assert str(frame.value(out).dtype) == "float64"
     assert float(frame.value(out)) == pytest.approx(np.sin(0.1) / 3, rel=1e-15)
     assert float(frame.cotangent(frame.jaxpr.invars[0])) == pytest.approx(np.cos(0.1) / 3, rel=1e-15)
+
+
+def test_each_device_of_a_pmap_can_be_looked_into() -> None:
+    mapped = minijax.pmap(lambda a, b: a * 2 / lax.psum(a, "i") + b, axis_name="i", in_axes=(0, None))
+    xs = np.float32([1.0])
+    closed = minijax.make_jaxpr(mapped)(xs, 3.0)
+    frame = replay(closed, [xs, 3.0], [xs, 0.0])
+    (call,) = frame.jaxpr.eqns
+    np.testing.assert_allclose(frame.value(call.outvars[0]), [5.0])
+    np.testing.assert_allclose(frame.tangent(call.outvars[0]), [0.0])
+    program = frame.inside(call)
+    (mapped,) = program.jaxpr.eqns
+    device = program.inside(mapped, 0)
+    assert device.path == ("jit _fun", "shard_map", "i 0 of 1")
+    assert device.value(device.jaxpr.invars[0]).tolist() == [1.0]
+    with pytest.raises(IndexError, match="no device 1"):
+        program.inside(mapped, 1)
