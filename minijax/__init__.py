@@ -265,7 +265,8 @@ _set_higher_modules(
         "exported_programs": "minijax.interop.exported",
         "extend_core": "minijax.extend.core",
         "import_rules": (
-            *("minijax.interop.checks", "minijax.interop.effects", "minijax.interop.refs", "minijax.interop.special"),
+            *("minijax.interop.checks", "minijax.interop.effects"),
+            *("minijax.interop.nested_programs", "minijax.interop.refs"),
         ),
         "linearization": "minijax.interpreters.linearize",
         "mesh_making": "minijax.sharding",

@@ -1,8 +1,8 @@
 """``python -m minijax.distributed -n 4 script.py ARGS``: one program in several processes that are one machine.
 
-Each process is told by its environment where the others are (``backend.distributed``), writes its lines behind its
-number, and is ended when another one dies or when this command is interrupted. Each leads a process group of its own,
-so that what it has started ends with it, and Ctrl-C reaches it from here alone.
+The environment tells each process where the others are (``backend.distributed``). A process writes its lines behind
+its number, and is ended when another one dies or when this command is interrupted. Each leads a process group, so that
+its child processes end with it, and Ctrl-C reaches it only from here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from minijax.backend.distributed import LAUNCHER, NUM_PROCESSES, PROCESS_ID
 
-# So many of the last lines of a process that died are said again.
+# How many of the last lines of a process that died are shown again.
 _LAST_LINES = 8
 
 

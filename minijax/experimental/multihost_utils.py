@@ -1,6 +1,6 @@
-"""``minijax.experimental.multihost_utils``: what the processes that ``distributed.initialize`` joined tell each other.
+"""``minijax.experimental.multihost_utils``: exchange of values among the processes of ``distributed.initialize``.
 
-One process alone is told what it says. Several exchange arrays by a ``pmap`` over all devices, so each of them has to
+A single process gets its own values back. Several exchange arrays by a ``pmap`` over all devices, so all of them must
 make the same calls in the same order.
 """
 
@@ -90,10 +90,9 @@ def sync_global_devices(name: str) -> None:
 
 
 def reached_preemption_sync_point(step_id: int) -> bool:
-    """Whether the processes, one of which was told that it will be taken away, have all come to the step to save at.
+    """Whether a process got a preemption notice and all processes have reached the step to save at.
 
-    False without ``distributed.initialize``, as nobody is told then. RuntimeError with it: XLA's service that is told
-    has not been started here.
+    False without ``distributed.initialize``. With it RuntimeError: XLA's preemption service is not started here.
     """
     if process_count() == 1:
         return False

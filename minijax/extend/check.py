@@ -51,7 +51,7 @@ from minijax.lowering.lower import lowering_rules
 from minijax.numpy import tril
 from minijax.pytree import tree_flatten, tree_leaves, tree_unflatten
 
-# Beyond so many in_axes, only the first and last axis of each operand are tried, and then only some combinations.
+# Beyond this many in_axes, only the first and last axis of each operand are tried, and then only some combinations.
 MAX_COMBINATIONS = 48
 # Primitives that read one triangle of a Hermitian matrix: their derivatives are those among such matrices.
 _HERMITIAN = ("cholesky", "eigh")
@@ -90,7 +90,7 @@ def check_rules(primitive: Primitive, *example_args: Any, **params: Any) -> Rule
       found that show it. A rule that does not exist is a failure unless its table's ``holes`` state a reason.
 
     Raises:
-      TypeError: what is given is no primitive, or an argument no array.
+      TypeError: ``primitive`` is no primitive, or an argument no array.
     """
     if not isinstance(primitive, Primitive):
         raise TypeError(

@@ -68,7 +68,7 @@ def define_prng_impl(
       key_shape: the shape of the array of uint32 that is a key.
       seed: a key of an integer.
       split: an array of keys, in a shape, of a key.
-      random_bits: unsigned integers of so many bits, in a shape, of a key.
+      random_bits: unsigned integers of a number of bits, in a shape, of a key.
       fold_in: a key of a key and an integer.
       name, tag: what to call it, and the type of its keys.
     """

@@ -57,7 +57,7 @@ def _weight(x: np.ndarray) -> int:
 def smallest(
     args: Sequence[np.ndarray], valid: Callable[[Values], bool], fails: Callable[[Values], bool], attempts: int
 ) -> Values:
-    """The smallest variant of ``args`` found that is ``valid`` and still ``fails``, within so many attempts."""
+    """The smallest variant of ``args`` that is ``valid`` and still ``fails``, found within ``attempts`` tries."""
     best = list(args)
     progress = True
     while progress:

@@ -1,4 +1,4 @@
-"""``minijax.extend.source_info_util``: the lines that equations are ascribed to, for who makes equations himself.
+"""``minijax.extend.source_info_util``: the source lines of equations, for authors who make equations.
 
 The ``traceback`` of a ``SourceInfo`` is a place of the program (see ``errors.source_info``), one line rather than all
 frames above it.
@@ -43,7 +43,7 @@ def summarize(source_info: SourceInfo) -> str:
 
 
 def register_exclusion(path: str) -> None:
-    """Files whose path begins with ``path`` are no code of the user's: the line above a call from there is named."""
+    """Treat files whose path begins with ``path`` as library code: equations get the line that called it."""
     errors.exclude(path)
 
 

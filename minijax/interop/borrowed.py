@@ -1,9 +1,9 @@
-"""Borrowed primitives: those of JAX's, or of a third party's, that are not ours.
+"""Borrowed primitives: primitives of JAX, or of a third party, that minijax lacks.
 
-In: a primitive of JAX's. Out: one of ours with the same name and params, all of whose rules are derived from JAX's,
-once for each signature. Evaluation and lowering are JAX's lowering, spliced into our text; every other rule is a
-program that JAX traces, and that is imported as any other. Invariant: a derived program has no source lines, for it
-stands for the equation whose rule it is, and what it does is ascribed to that one's line.
+In: a primitive of JAX. Out: a primitive of minijax with the same name and params. All its rules are derived from JAX's,
+once for each signature. Evaluation and lowering are JAX's lowering, spliced into our text. Every other rule is a
+program that JAX traces and minijax imports. Invariant: a derived program has no source lines; its equations get the
+line of the equation whose rule it is.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from minijax.ops.call import compiled, jit_p
 
 _exported = HigherModule("exported_programs")
 
-# Beyond this many signatures of one primitive, what was derived for them is forgotten, all at once.
+# Beyond this many signatures of one primitive, everything that was derived for them is forgotten.
 MAX_SIGNATURES = 1024
-# The same, of signatures with a function of the user's among the params, which the call keeps alive.
+# The same for signatures with a function among the params, which the call keeps alive.
 MAX_HOLDING = 32
 
 
@@ -122,7 +122,7 @@ class BorrowedPrimitive(AxisPrimitive):
 
 
 def _is_plain(x: Any) -> bool:
-    """Whether ``x`` holds nothing that is the user's, such as a function."""
+    """Whether ``x`` holds no function."""
     return all(map(_is_plain, x)) if isinstance(x, tuple) else isinstance(x, type) or not callable(x)
 
 
@@ -284,7 +284,7 @@ def _rule_program(call: JaxCall, key: Any, fun: Callable[..., Any], specs: list[
 
 
 def without_sources(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """A program that is a rule: its equations stand for that of the user's, and have no lines of their own."""
+    """A program that is a rule, without source lines: its equations get the line of the equation they stand for."""
 
     def bare(value: Any) -> Any:
         if isinstance(value, tuple):

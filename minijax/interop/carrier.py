@@ -1,12 +1,12 @@
-"""A user's program carried from one library to the other: its functions with the names of the one bound to the other's.
+"""A user's program carried from one library to the other: copies of its functions, bound to the other's names.
 
-A function is copied with other globals and another closure, recursively; its code, and so every line of it, stays the
-user's own. Arrays become the other library's, jitted and differentiated functions are made anew by the transformation
-of the same name, primitives with the rules that their author registered. Nothing of the user's is changed. From JAX to
-minijax, functions of third parties that compute with JAX are kept whole: ``from_jax`` imports their programs, when they
-are called. What can be neither carried nor kept is named (``Unmapped``).
+A function is copied with other globals and another closure, recursively. Its code, and so every line of it, stays the
+same. Arrays are converted. A jitted or differentiated function is transformed again, by the other library's
+transformation of that name; a primitive keeps the rules that its author registered. The user's objects do not change.
+From JAX to minijax, functions of third parties that compute with JAX are not copied: ``from_jax`` imports their
+programs when they are called. ``Unmapped`` names what can be neither copied nor imported.
 
-Both directions are one mechanism; what differs between the libraries is told by ``libraries``.
+The same code carries in both directions; ``libraries`` holds what differs between the two.
 """
 
 from __future__ import annotations
@@ -138,14 +138,14 @@ class Carrier:
     Args:
       source, target: the libraries.
       helpers: files of ours whose functions hold for the target too, such as those that a command puts around the
-        user's; the functions that take apart classes of the user's always do.
+        user's; functions that flatten pytree classes always do.
       whole: take the user's functions through ``from_jax`` too, those that transformations are of.
       home: what came from the target is what it was there, and what has no counterpart is left as it is.
       values: carry arrays too.
 
     Attributes:
       failed: names that a copied function lacks, and why.
-      kept: what was kept whole when it was called: its name -> why, empty for what is no program of the user's.
+      kept: what was kept whole when it was called: its name -> why; empty for library code.
       fixed: whether nothing was copied that the user can change in place.
     """
 
@@ -208,7 +208,7 @@ class Carrier:
         return given
 
     def forget_values(self) -> None:
-        """Keep the functions that were carried over, and nothing else of the user's."""
+        """Forget all copies but those of functions and modules."""
         kept = (types.FunctionType, types.ModuleType)
         self._done = {
             key: pair for key, pair in self._done.items() if isinstance(pair[1], kept) or hasattr(pair[1], "_jit_info")
@@ -216,7 +216,7 @@ class Carrier:
         self._copies = []
 
     def settle(self) -> None:
-        """What the program wrote into copies of the user's objects and names is written into those.
+        """Write what the program wrote into copies into the user's own objects and names.
 
         Tracers are not: that a command stages the program is none of its doing.
         """
@@ -358,7 +358,7 @@ class Carrier:
         return made(self.function(part.fun), **options)
 
     def _is_program(self, fun: Any) -> bool:
-        """Whether there is something of the user's in a function of JAX's making: else it is kept whole."""
+        """Whether a function that JAX made holds a function of the user's program; if not, it is kept whole."""
         while isinstance(fun, functools.partial):
             fun = fun.func
         if isinstance(fun, types.MethodType):

@@ -3,7 +3,7 @@
 In: a function of minijax, or a ``ClosedJaxpr``. Out: the same for JAX. The function is staged here, and its program
 evaluated by JAX, equation by equation: each primitive by JAX's of the same name, or as what it was borrowed from, or,
 if a user made it, as a new primitive of JAX's with the rules that were registered for it here. Control flow, calls and
-custom rules are made anew. It is the inverse of ``interop.programs``; what is in ``export_rules`` is not bound by name.
+custom rules are written by JAX's own functions (``export_rules``). It is the inverse of ``interop.programs``.
 """
 
 from __future__ import annotations

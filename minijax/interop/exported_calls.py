@@ -1,6 +1,6 @@
-"""How equations of ours are exported that hold programs or functions: JAX's own functions make them anew.
+"""Export rules for equations that hold programs or functions: JAX's own functions write them.
 
-The inverse of ``interop.special`` and ``interop.effects``: each rule is ``rule(eqn, operands) -> results``.
+The inverse of ``interop.nested_programs`` and ``interop.effects``: each rule is ``rule(eqn, operands) -> results``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from minijax.core.varying import current_mesh, is_checked, manual_axes
 from minijax.errors import UnexpectedTracerError
 from minijax.interop.effects import JaxCallback
 from minijax.interop.exported import eval_by_jax, export_rules, jax_closed, named
+from minijax.interop.nested_programs import ImportedPolicy
 from minijax.interop.programs import jax_primitive, our_primitives
-from minijax.interop.special import ImportedPolicy
 from minijax.interop.values import (
     aval_of,
     from_jax_value,

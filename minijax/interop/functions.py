@@ -1,8 +1,8 @@
 """``from_jax``: a function that was written for JAX, as a function of minijax.
 
-Called with minijax values, it is traced by JAX on their types, its program imported, and that evaluated under whatever
-interpreters are at work: so it can be differentiated, batched, staged and watched, equation by equation, with the lines
-of the user's program. Tracing happens once for each function and signature.
+JAX traces the function on the types of its arguments, minijax imports the program and evaluates it. So the function can
+be differentiated, batched, staged and watched, equation by equation, with the lines of its source. It is traced once
+for each signature.
 """
 
 from __future__ import annotations

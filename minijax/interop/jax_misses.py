@@ -36,7 +36,7 @@ class JaxMiss(NamedTuple):
       name: the function's.
       defined: ``file.py:12``, where it was defined.
       place: ``file.py:14 (g)``, the user's line that called it.
-      reason: what differed from the nearest earlier call, parts divided by semicolons.
+      reason: what differed from the nearest earlier call, parts separated by semicolons.
       advice: what to change, empty if nothing is known.
     """
 

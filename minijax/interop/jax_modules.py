@@ -44,10 +44,10 @@ _NOTHING = object()
 
 
 class Missing:
-    """A name of JAX's that minijax lacks: whoever uses it is told so.
+    """A name of JAX that minijax lacks: using it raises an ImportError that names it.
 
-    While a module is imported it may name it in an annotation, decorate with it and call it: what it makes of it is as
-    missing as the name, so that the rest of the module can be used.
+    A module that is being imported may name it in an annotation, decorate with it and call it. The result is another
+    ``Missing``, so that the rest of the module can be used.
     """
 
     def __init__(self, name: str) -> None:
@@ -255,7 +255,7 @@ def register_exclusion(path: str) -> None:
 
 
 def include_frame(frame: FrameType) -> bool:
-    """Whether a frame is the user's, or a library's of the user's."""
+    """Whether a frame belongs to the user's program or to a library."""
     return errors.is_user_file(frame.f_code.co_filename)
 
 

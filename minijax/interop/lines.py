@@ -55,8 +55,8 @@ def rank_of_file(filename: str) -> int:
 def source_of(eqn: Any) -> Any:
     """Where the user asked for an equation of JAX's, as our equations say it; None if JAX does not know.
 
-    The innermost line of the user's own files, or else of a library's that is neither JAX nor minijax. JAX notes the
-    frames down to the function that it traced: what called that function is found where the equation is evaluated.
+    It is the innermost line of the user's files, or else of a library that is neither JAX nor minijax. JAX keeps only
+    the frames inside the function that it traced.
     """
     traceback = eqn.source_info.traceback
     place = None if traceback is None else place_of(traceback)
@@ -75,7 +75,7 @@ def source_of(eqn: Any) -> Any:
 def jax_traceback(source: Any) -> Any:
     """JAX's traceback for the source of an equation of ours; None if there is no source.
 
-    JAX makes tracebacks only of the stack, so a call is run at that place of the user's file.
+    JAX makes tracebacks only of the stack, so a function whose code has that place is called.
     """
     if source is None:
         return None

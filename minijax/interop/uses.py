@@ -45,7 +45,7 @@ def jax_use(fun: Callable[..., Any], *values: Any) -> str:
 
 
 def _parts(values: Any) -> Iterator[Any]:
-    """What containers and objects of the user's hold, each once; they may be no trees, or hold themselves."""
+    """What containers and the user's objects hold, each once; they may be no trees, or hold themselves."""
     seen: set[int] = set()
     todo = [values]
     while todo and len(seen) < _MOST_FUNCTIONS:
@@ -164,7 +164,7 @@ def is_of_a_statement(cls: type) -> bool:
 
 
 def _is_read(value: Any) -> bool:
-    """Whether what a function names of ``value`` is looked at: of a module or an object of the user's."""
+    """Whether the attributes of ``value`` are looked at: those of the user's modules and objects are."""
     if isinstance(value, types.ModuleType):
         file = getattr(value, "__file__", None)
         own = file is not None and errors.is_user_file(file)

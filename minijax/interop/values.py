@@ -108,9 +108,9 @@ def mesh_of_jax(theirs: Any) -> AbstractMesh:
 
 @contextmanager
 def mesh_now() -> Iterator[None]:
-    """While JAX traces: it is told of the mesh that is set.
+    """While it is open, JAX traces for the mesh that is set here.
 
-    Of what is to run on each device of a mesh it is told of that one, and what types are to say.
+    Inside ``shard_map`` it traces for that mesh, and checks how types vary if the ``shard_map`` does.
     """
     mesh = current_mesh()
     if mesh is None:

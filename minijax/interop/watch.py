@@ -36,7 +36,7 @@ class Watched(NamedTuple):
     """A call on minijax: the function, its arguments, and how it came about.
 
     ``kept`` is filled while the program runs: names of functions that are kept whole, and why, if that is known.
-    ``settle`` is called after it: what it wrote into objects and names of the user's is written there.
+    ``settle`` is called after it, and writes what the program wrote into the user's own objects and names.
     """
 
     fun: Callable[..., Any]

@@ -1,6 +1,6 @@
-"""How equations of JAX's are imported that hold programs or functions: calls, control flow, checkpoint, custom rules.
+"""Import rules for equations of JAX that hold programs: calls, control flow, checkpoint, custom rules.
 
-Each rule is ``rule(eqn, site) -> equations``. What a body closes over becomes leading operands, as ours have it.
+Each rule is ``rule(eqn, site) -> equations``. The constants of a body become leading operands.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def import_jit(eqn: Any, site: Site) -> Equations:
 
 
 def import_sharding_constraint(eqn: Any, site: Site) -> Equations:
-    """How a value is to be divided; where only JAX can say it, the primitive stays JAX's."""
+    """A sharding constraint; borrowed where our shardings cannot express JAX's."""
     sharding = sharding_of_jax(eqn.params["sharding"])
     if sharding is None:
         return None
@@ -236,11 +236,11 @@ _NO_REFERENCES = "{} makes a mutable reference in a way that minijax lacks. Make
 
 
 def _named(eqn: Any, rule: str) -> str:
-    """The name of the user's function that is a rule of a call."""
+    """The name of the Python function that is a rule of a call."""
     return getattr(getattr(eqn.params[rule], "debug_info", None), "func_name", "") or rule
 
 
-# Where JAX's functions are whose rules call no function of the user's.
+# Files of JAX's functions whose rules call no function of a user.
 _JAXS_OWN = re.compile(r"[/\\]jax[/\\]_src[/\\](nn|numpy|image|scipy[/\\]special|lax[/\\]other\.py)")
 
 
@@ -251,7 +251,7 @@ def _is_jaxs(eqn: Any) -> bool:
 
 
 class ImportedRule(Function):
-    """A derivative rule of a function of JAX's; ``of_library``: running it runs nothing of the user's."""
+    """A derivative rule of a function of JAX's; ``of_library``: it calls no function of a user."""
 
     of_library = False
 
