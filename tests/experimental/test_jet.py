@@ -1,4 +1,4 @@
-"""``jet`` beside JAX's, and beside derivatives of derivatives along the same curve."""
+"""``jet``, borrowed from JAX, and what it does where JAX has no Taylor rule."""
 
 from __future__ import annotations
 
@@ -19,31 +19,21 @@ X = np.array([0.3, 0.7], np.float32)
 TERMS = [np.array(t, np.float32) for t in ([1.0, 0.5], [0.2, -0.3], [0.1, 0.4])]
 W = np.array([[0.3, -0.2], [0.5, 0.4], [-0.6, 0.1]], np.float32)
 
-UNARY = "sin cos sinh cosh tanh exp log sqrt square expm1 log1p abs negative reciprocal arctanh".split()
 PROGRAMS = {
-    **{name: (lambda x, np_, name=name: getattr(np_, name)(x)) for name in UNARY},
-    "arccosh": lambda x, np_: np_.arccosh(x + 1),
     "powers": lambda x, np_: x**2.5 + x**-3 + x**4 + 2.0**x + x**0,
-    "quotient": lambda x, np_: (1 + x) / (x * x + 2) / x[::-1],
     "network": lambda x, np_: np_.tanh(np_.dot(W, x)).sum() ** 3,
-    "shapes": lambda x, np_: np_.concatenate([x.reshape(2, 1).T, np_.ones((1, 2))]).sum(0)[:1] + np_.pad(x, 1)[1:2],
     "choices": lambda x, np_: np_.max(x) * np_.maximum(x, 0.5) + np_.where(x > 0.5, x * x, x),
-    "logistic": lambda x, np_: (jax.nn if np_ is rnp else minijax.nn).sigmoid(x) * np_.cumsum(x),
-    "several": lambda x, np_: {"a": x * 2, "b": (np_.sin(x), np_.ones(2), x > 0)} if np_ is jnp else None,
 }
 # JAX has no rules for what is in these
 OURS_ALONE = {
     "inverse": lambda x: jnp.arcsin(x) + jnp.arctan(x) * jnp.tan(x),
     "loop": lambda x: lax.fori_loop(0, 3, lambda i, c: jnp.sin(c) * x, x),
-    "branch": lambda x: lax.cond(x[0] > 0, jnp.sin, jnp.cos, x),
     "sorted": lambda x: jnp.sort(-x) * jnp.prod(x),
-    "gathered": lambda x: x[np.array([1, 0, 1])] ** 2,
-    "jitted": minijax.jit(lambda x: minijax.jit(jnp.sin)(x) * 2 + jnp.arange(2)),
 }
 
 
 def along_the_curve(fun, order):
-    """The derivative of ``fun`` along the curve by forward mode applied so often."""
+    """The derivative of ``fun`` along the curve by forward mode applied ``order`` times."""
 
     def at(t):
         return fun(X + sum(term * t ** (k + 1) / math.factorial(k + 1) for k, term in enumerate(TERMS)))
@@ -59,7 +49,7 @@ def check(mine, real, rtol=1e-4):
         np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=rtol, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "several"])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_derivatives_are_jaxs(name):
     fun = PROGRAMS[name]
     mine = ours(lambda x: fun(x, jnp), (X,), (TERMS,))
@@ -73,21 +63,21 @@ def test_every_primitive_that_has_a_jvp_rule_can_be_used(name):
     check(out, fun(X))
     for order, term in enumerate(terms, 1):
         check(term, along_the_curve(fun, order), rtol=1e-3)
+    _, coefficients = ours(fun, (X,), ([t / math.factorial(k) for k, t in enumerate(TERMS, 1)],), False)
+    check(coefficients, [term / math.factorial(k) for k, term in enumerate(terms, 1)], rtol=1e-3)
 
 
-def test_trees_constants_scaling_and_transformations():
-    out, terms = ours(lambda x: PROGRAMS["several"](x, jnp), (X,), (TERMS,))
-    np.testing.assert_array_equal(out["b"][2], [True, True])
+@pytest.mark.parametrize("extra", [lambda x: x, jnp.arctan], ids=["by JAX's rules", "by jvp"])
+def test_trees_and_transformations(extra):
+    tree = lambda x: {"a": extra(x) * 2, "b": (jnp.ones(2), x > 0)}  # noqa: E731
+    _, terms = ours(tree, (X,), (TERMS,))
+    assert [np.asarray(t).shape for t in jax.tree.leaves(terms)] == [(2,)] * 9
     np.testing.assert_array_equal(terms["b"][1], np.zeros((3, 2)))
-    np.testing.assert_allclose(terms["a"], [2 * t for t in TERMS], rtol=1e-6)
-    coefficients = ours(jnp.sin, (X,), (TERMS,), factorial_scaled=False)
-    check(coefficients, theirs(rnp.sin, (X,), (TERMS,), factorial_scaled=False))
-    two = ours(lambda x, y: x * jnp.exp(y), (0.5, 2), ((1.0, 0.0), (0.0, 1.0)))
-    check(two, theirs(lambda x, y: x * rnp.exp(y), (0.5, 2.0), ((1.0, 0.0), (0.0, 1.0))))
-    run = lambda x: ours(jnp.sin, (x,), ((1.0, 0.0),))  # noqa: E731
+    run = lambda x: ours(lambda y: jnp.sin(y * x + extra(y) - y), (x,), ((1.0, 0.0),))  # noqa: E731
     check(minijax.jit(run)(0.5), run(0.5))
-    check(minijax.vmap(run)(X), ours(jnp.sin, (X,), ((np.ones(2, np.float32), np.zeros(2, np.float32)),)))
-    np.testing.assert_allclose(minijax.grad(lambda x: run(x)[1][1])(0.5), -np.cos(0.5), rtol=1e-6)
+    check(minijax.vmap(run)(X)[0], jnp.stack([run(x)[0] for x in X]))
+    slope = (run(0.501)[1][1] - run(0.499)[1][1]) / 0.002
+    np.testing.assert_allclose(minijax.grad(lambda x: run(x)[1][1])(0.5), slope, rtol=2e-2)
 
 
 @pytest.mark.parametrize(

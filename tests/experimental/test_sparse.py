@@ -37,21 +37,14 @@ class Scipy:
 
 # functions of a library, its sparse module, and DENSE as a BCOO of that
 CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "todense": lambda ns, sp, m: m.todense(),
     "matrix by vector": lambda ns, sp, m: m @ ns.numpy.asarray(ROW),
     "vector by matrix": lambda ns, sp, m: ns.numpy.ones(3) @ m,
-    "arithmetic": lambda ns, sp, m: (2 * m + (-m)) * ns.numpy.asarray(DENSE),
     "a row": lambda ns, sp, m: m[1],
     "sums": lambda ns, sp, m: [m.sum(), m.sum(0), sp.bcoo_reduce_sum(m, axes=(1,))],
     "forms": lambda ns, sp, m: [m.reshape((2, 6)), m.astype(int), abs(m)],
-    "functions": lambda ns, sp, m: [sp.eye(3), sp.empty((2, 2)), sp.bcoo_transpose(m, permutation=(1, 0))],
-    "blocks": lambda ns, sp, m: sp.BCOO.fromdense(ns.numpy.asarray(DENSE), n_dense=1).todense(),
-    "made of arrays": lambda ns, sp, m: sp.BCOO((m.data, m.indices), shape=(3, 4)) @ ns.numpy.ones(4),
     "rows": lambda ns, sp, m: sp.BCSR.fromdense(ns.numpy.asarray(DENSE)) @ ns.numpy.asarray(ROW),
-    "rows of a BCOO": lambda ns, sp, m: [sp.BCSR.from_bcoo(m), sp.BCSR.from_bcoo(m).to_bcoo()],
     "of scipy": lambda ns, sp, m: [sp.BCOO.from_scipy_sparse(Scipy()), sp.BCSR.from_scipy_sparse(Scipy())],
     "jit": lambda ns, sp, m: ns.jit(lambda m, x: (m @ x, m.T))(m, ns.numpy.asarray(ROW)),
-    "jit of fromdense": lambda ns, sp, m: ns.jit(lambda x: sp.BCOO.fromdense(x, nse=6))(ns.numpy.asarray(DENSE)),
     "grad": lambda ns, sp, m: ns.grad(
         lambda data: ((sp.BCOO((data, m.indices), shape=m.shape) @ ns.numpy.asarray(ROW)) ** 2).sum()
     )(m.data),
@@ -62,7 +55,6 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
         lambda m: sp.value_and_grad(lambda m: ((m @ ns.numpy.ones(4)).sum(), m.data), has_aux=True)(m)
     )(m),
     "sparsify": lambda ns, sp, m: sp.sparsify(lambda m, x: 2 * ns.numpy.sin(m.T) @ x)(m, ns.numpy.ones(3)),
-    "a sparse result": lambda ns, sp, m: sp.sparsify(lambda m: ns.numpy.tanh(m) * 3)(m),
     "lobpcg": lambda ns, sp, m: importlib.import_module(sp.__name__ + ".linalg").lobpcg_standard(
         ns.numpy.asarray(SPREAD), ns.numpy.asarray(START)
     )[0],
