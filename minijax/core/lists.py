@@ -31,6 +31,14 @@ def split_list(items: Sequence[Any], *sizes: int) -> list[list[Any]]:
     return [*parts, list(items[start:])]
 
 
+def with_items(items: Iterable[Any], positions: Iterable[int], new: Iterable[Any]) -> list[Any]:
+    """``items`` as a list with the ``new`` ones at ``positions``."""
+    full = list(items)
+    for i, x in zip(positions, new, strict=True):
+        full[i] = x
+    return full
+
+
 def safe_zip(*lists: Iterable[Any]) -> list[tuple[Any, ...]]:
     """``zip`` as a list; ValueError if the lengths differ. JAX's name, for its packages."""
     return list(zip(*lists, strict=True))

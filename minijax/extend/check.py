@@ -11,6 +11,7 @@ import inspect
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -481,9 +482,23 @@ class Subject:
                 what = "the compiled program" if name == "value" else f"its {name}, compiled,"
                 compare(f"result {i} of {what}", a, value, "evaluation", 4 * rounding(value))
 
-    def precise(self, args: Values) -> Precise:
-        """``with self.precise(args) as wider``: in 64 bit, with the floats made so, if the primitive takes them."""
-        return Precise(self, args)
+    @contextmanager
+    def precise(self, args: Values) -> Iterator[Values]:
+        """The operands, in 64 bit while it is open, if the primitive takes them so and computes in it."""
+        if self.fixed or not any(map(inexact, args)):
+            yield args
+            return
+        double = [np.complex128 if dtypes.is_complex(x.dtype) else np.float64 for x in args]
+        wider = [x.astype(wide) if inexact(x) else x for x, wide in zip(args, double, strict=True)]
+        with enable_x64(True):
+            try:
+                outs = [x for x in self.value(wider) if inexact(x)]
+            except Exception:  # whatever a rule raises on operands that it does not take
+                outs = []
+            if outs and all(x.dtype.name in ("float64", "complex128") for x in outs):
+                yield wider
+                return
+        yield args
 
 
 class FunctionSubject(Subject):
@@ -555,36 +570,6 @@ def check_custom_rules(fun: CustomFunction, *example_args: Any) -> RulesReport:
     args = fun._resolve(example_args, {})
     subject = FunctionSubject(fun, args, fun._static(args))
     return subject.report(subject.leaves)
-
-
-class Precise:
-    """Context manager of ``Subject.precise``."""
-
-    def __init__(self, subject: Subject, args: Values) -> None:
-        self.args = args
-        self.context: Any = None
-        wider = [
-            x.astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64) if inexact(x) else x for x in args
-        ]
-        if subject.fixed or not any(inexact(x) for x in args):
-            return
-        context = enable_x64(True)
-        with context:
-            try:
-                outs = [x for x in subject.value(wider) if inexact(x)]
-            except Exception:  # whatever a rule raises on operands that it does not take
-                return
-        if outs and all(x.dtype.name in ("float64", "complex128") for x in outs):
-            self.args, self.context = wider, enable_x64(True)
-
-    def __enter__(self) -> Values:
-        if self.context is not None:
-            self.context.__enter__()
-        return self.args
-
-    def __exit__(self, *exc: Any) -> None:
-        if self.context is not None:
-            self.context.__exit__(*exc)
 
 
 def jvp_of(fun: Function) -> Function:

@@ -20,7 +20,7 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.late import HigherModule
-from minijax.core.lists import partition
+from minijax.core.lists import partition, with_items
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
 from minijax.core.rules import DerivedRule, Rule
 from minijax.core.structural import UndefinedPrimal, Zero, zero_of
@@ -317,10 +317,7 @@ def jvp_program(call: JaxCall, perturbed: tuple[bool, ...]) -> ClosedJaxpr:
         primals, tangents = list(values[: len(perturbed)]), values[len(perturbed) :]
 
         def of(*varied: Any) -> list[Any]:
-            full = list(primals)
-            for i, x in zip(positions, varied, strict=True):
-                full[i] = x
-            return call.fun(*full)
+            return call.fun(*with_items(primals, positions, varied))
 
         outs, out_tangents = jax.jvp(of, tuple([primals[i] for i in positions]), tuple(tangents))
         return [*outs, *[t for t in out_tangents if t.dtype != jax.dtypes.float0]]

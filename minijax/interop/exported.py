@@ -23,6 +23,7 @@ from minijax.core.array import Array, get_aval
 from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.explicit import mesh_of_type
 from minijax.core.late import HigherModule
+from minijax.core.lists import with_items
 from minijax.core.meshes import AbstractMesh
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
@@ -122,10 +123,7 @@ def _stage(fun: Callable[..., Any], leaves: list[Any], tree: Any, taken: list[in
     found: list[Any] = []
 
     def flat(*values: Any) -> list[Any]:
-        full = list(leaves)
-        for i, x in zip(taken, values, strict=True):
-            full[i] = x
-        args, kwargs = tree_util.tree_unflatten(tree, full)
+        args, kwargs = tree_util.tree_unflatten(tree, with_items(leaves, taken, values))
         outs, out_tree = tree_util.tree_flatten(fun(*args, **kwargs))
         statics = [None if isinstance(x, AnyArray) else (x,) for x in outs]
         found[:] = [out_tree, statics]

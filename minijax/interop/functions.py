@@ -20,6 +20,7 @@ from minijax.api.flat import describe, fun_name, leaf_names
 from minijax.core import observe
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import AnyArray
+from minijax.core.lists import with_items
 from minijax.core.named import NamedTuple
 from minijax.interop.closures import filled, hoisted
 from minijax.interop.programs import import_closed
@@ -147,10 +148,7 @@ def _trace(fun: Any, leaves: list[Any], tree: Any, traced: list[int]) -> TracedB
     found: list[Any] = []
 
     def flat(*values: Any) -> list[Any]:
-        full = list(leaves)
-        for i, x in zip(traced, values, strict=True):
-            full[i] = x
-        args, kwargs = jax.tree_util.tree_unflatten(tree, full)
+        args, kwargs = jax.tree_util.tree_unflatten(tree, with_items(leaves, traced, values))
         out_leaves, out_tree = jax.tree_util.tree_flatten(fun(*args, **kwargs))
         outs = [(None, [x]) if isinstance(x, jax.Array) else _static(x) for x in out_leaves]
         found[:] = [out_tree, [static for static, _ in outs]]

@@ -14,6 +14,7 @@ from minijax.api.explicit import left_to_compiler
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array
 from minijax.core.avals import AnyArray
+from minijax.core.lists import with_items
 from minijax.core.trace import Tracer, state
 from minijax.interop.functions import from_jax, is_array
 from minijax.interop.reports import unknown_value_errors
@@ -67,10 +68,7 @@ def with_out_sharding(function: Callable[..., Any], name: str, out_sharding: Any
     places = [i for i, x in enumerate(leaves) if is_array(x) and not isinstance(x, np.ndarray)]
 
     def of_arrays(*arrays: Any) -> Any:
-        full = list(leaves)
-        for i, x in zip(places, arrays, strict=True):
-            full[i] = x
-        given, options = tree_util.tree_unflatten(tree, full)
+        given, options = tree_util.tree_unflatten(tree, with_items(leaves, places, arrays))
         return function(*given, **options)
 
     return left_to_compiler(name, out_sharding, of_arrays, *[leaves[i] for i in places])

@@ -16,6 +16,7 @@ from minijax.api import checkpoint as ad_checkpoint
 from minijax.api.checkpoint import checkpoint_policies
 from minijax.backend import pjrt
 from minijax.core import dtypes
+from minijax.core.lists import with_items
 from minijax.core.meshes import NO_MESH
 from minijax.core.named import Frozen, NamedTuple
 from minijax.core.shardings import PartitionSpec
@@ -309,10 +310,7 @@ def passes_of(call: JaxCall, perturbed: tuple[bool, ...]) -> ImportedPasses:
 
         def forward(*values: Any) -> list[Any]:
             def of(*varied: Any) -> list[Any]:
-                full = list(values)
-                for i, x in zip(positions, varied, strict=True):
-                    full[i] = x
-                return call.fun(*full)
+                return call.fun(*with_items(values, positions, varied))
 
             outs, vjp = jax.vjp(of, *[values[i] for i in positions])
             residuals, tree = jax.tree_util.tree_flatten(vjp)
