@@ -42,7 +42,7 @@ def on(*spec: Any, mesh: Any = MESH) -> Any:
 
 
 def put(*spec: Any, mesh: Any = MESH) -> Any:
-    """The values, divided so."""
+    """The values, sharded so."""
     return jax.device_put(VALUES, on(*spec, mesh=mesh))
 
 
@@ -132,7 +132,7 @@ def layer(x: Any, w: Any) -> Any:
 
 PROGRAMS: dict[str, Callable[[], Any]] = {
     "calls told apart": calls_told_apart,
-    "x + y, divided otherwise": lambda: [put("x") + put("y"), put("x", "y") + put("y", "x"), put("x") + put(None, "x")],
+    "x + y, sharded otherwise": lambda: [put("x") + put("y"), put("x", "y") + put("y", "x"), put("x") + put(None, "x")],
     "x + one device's": lambda: put("x") + jax.device_put(VALUES, jax.devices()[0]),
     "x + other devices'": lambda: put("x") + put("x", mesh=grid(2, 2)),
     "x + the same devices in another order": lambda: put("x") + put("x", mesh=grid(4, 2, start=7, step=-1)),

@@ -1,4 +1,4 @@
-"""Programs whose types say how arrays are divided, taken from JAX to minijax and back, and read from their text.
+"""Programs whose types say how arrays are sharded, taken from JAX to minijax and back, and read from their text.
 
 ``python -m tests.sharded.carried [--every-way] [words of names]`` prints a JSON object: the name of each program ->
 what differs, an empty object if nothing does:
@@ -7,7 +7,7 @@ what differs, an empty object if nothing does:
 - "from_jax": the text of JAX's program brought here, which is JAX's; "again": brought here and back.
 - "to_jax": the text of ours brought there, which is ours, or JAX's.
 - "parsed": the text that our program has again when it was read from it.
-- "ours", and the ways of carrying programs and functions over: the values on eight devices, and how they are divided.
+- "ours", and the ways of carrying programs and functions over: the values on eight devices, and how they are sharded.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _explicit(of: Any) -> Any:
 def argument(
     of: Any, shape: tuple[int, ...], spec: tuple[Any, ...], dtype: Any = np.float32, sums: dict[str, Any] | None = None
 ) -> Any:
-    """An array of the library ``of``, divided so; ``sums`` are axes along which it is unreduced, or reduced."""
+    """An array of the library ``of``, sharded so; ``sums`` are axes along which it is unreduced, or reduced."""
     values = (np.arange(np.prod(shape)).reshape(shape) % 7 + 1).astype(dtype)
     put = of.device_put(values if dtype is np.int32 else values / 4, of.sharding.PartitionSpec(*spec))
     return of.sharding.reshard(put, of.sharding.PartitionSpec(*spec, **sums)) if sums else put
@@ -142,7 +142,7 @@ def whole(of: Any, x: Any) -> Any:
 
 
 def _types(of: Any, outs: Any) -> list[str]:
-    """How arrays are divided; whole dimensions at the end may be named or not."""
+    """How arrays are sharded; whole dimensions at the end may be named or not."""
     return [f"{of.typeof(leaf)} {_without_end(of, leaf.sharding.spec)}" for leaf in of.tree.leaves(outs)]
 
 

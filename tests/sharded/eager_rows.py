@@ -22,7 +22,7 @@ def _rows(of: Any, x: Any) -> dict[str, Any]:
     """``x`` was made before the mesh was set."""
     jnp, lax, random, P = of.numpy, of.lax, of.random, of.sharding.PartitionSpec
 
-    def divided() -> Any:
+    def sharded() -> Any:
         return of.device_put(HOST, P("x"))
 
     def other() -> Any:
@@ -37,7 +37,7 @@ def _rows(of: Any, x: Any) -> dict[str, Any]:
         "zeros": lambda: jnp.zeros((8, 4)),
         "full of an array": lambda: jnp.full((2, 8), HOST),
         "zeros_like of an array here": lambda: jnp.zeros_like(jnp.array([1.0, 2.0])),
-        "ones_like of a divided one": lambda: jnp.ones_like(divided()),
+        "ones_like of a sharded one": lambda: jnp.ones_like(sharded()),
         "arange": lambda: jnp.arange(8),
         "linspace": lambda: jnp.linspace(0, 1, 5),
         "iota": lambda: lax.iota(np.float32, 8),
@@ -51,14 +51,14 @@ def _rows(of: Any, x: Any) -> dict[str, Any]:
         "x + 1": lambda: x + 1,
         "add of NumPy's": lambda: jnp.add(HOST, HOST),
         "sin of NumPy's": lambda: jnp.sin(HOST),
-        "with a divided one": lambda: divided() + x,
+        "with a sharded one": lambda: sharded() + x,
         "with one on another device": lambda: other() + 1,
         "a call with one on another device": lambda: of.jit(jnp.sin)(other()),
         "reshape": lambda: x.reshape(4, 2),
         "an index": lambda: jnp.zeros((8, 4))[0],
         "a mask": lambda: x[x > 3],
         "iteration": lambda: list(jnp.arange(3)),
-        "iteration over a divided one": lambda: list(divided()),
+        "iteration over a sharded one": lambda: list(sharded()),
         "at": lambda: x.at[0].set(1.0),
         "matmul": lambda: jnp.zeros((8, 4)) @ jnp.ones((4, 2)),
         "sum": lambda: jnp.zeros((8, 4)).sum(0),
@@ -99,12 +99,12 @@ def _all(of: Any) -> dict[str, Any]:
     # one device's array whose type says that several divide it
     mesh = of.make_mesh((4, 2), ("x", "y"))
     place = of.sharding.NamedSharding(mesh, of.sharding.PartitionSpec("x", "y"))
-    divided = of.device_put(np.ones((8, 8), np.float32), place)
-    found["iteration over a divided one"] = _told(of, lambda: list(divided))
+    sharded = of.device_put(np.ones((8, 8), np.float32), place)
+    found["iteration over a sharded one"] = _told(of, lambda: list(sharded))
     along_x = of.sharding.NamedSharding(mesh, of.sharding.PartitionSpec("x"))
     keys = of.device_put(of.random.split(of.random.key(0), 8), along_x)
-    found["iteration over divided keys"] = _told(of, lambda: list(keys))
-    alone = of.device_put(divided, of.devices()[0])
+    found["iteration over sharded keys"] = _told(of, lambda: list(keys))
+    alone = of.device_put(sharded, of.devices()[0])
     for row, function in (("sin", of.numpy.sin), ("dot", lambda v: v @ v), ("call", of.jit(lambda v: v + 1))):
         found[f"brought to one device: {row}"] = _told(of, lambda function=function: function(alone))
     return found

@@ -1,4 +1,4 @@
-"""Programs whose types say how arrays are divided, under transformations: what each gives here and in JAX.
+"""Programs whose types say how arrays are sharded, under transformations: what each gives here and in JAX.
 
 ``python -m tests.sharded.explicit_rows`` prints a JSON object: the name of each program -> [ours, theirs]. A result is
 the types and sums of its arrays, a text, or the kind of the error.
@@ -20,12 +20,12 @@ from tests.sharded.outcomes import leaves, print_both
 def _rows(of: Any) -> dict[str, Any]:
     jnp, lax, P = of.numpy, of.lax, of.sharding.PartitionSpec
 
-    def divided(shape: tuple[int, ...], *spec: Any) -> Any:
+    def sharded(shape: tuple[int, ...], *spec: Any) -> Any:
         values = (np.arange(np.prod(shape)).reshape(shape) % 7 + 1).astype(np.float32) / 4
         return of.device_put(values, P(*spec))
 
-    rows = divided((8, 4), "x")
-    both = divided((8, 4), "x", "y")
+    rows = sharded((8, 4), "x")
+    both = sharded((8, 4), "x", "y")
 
     left = of.sharding.auto_axes
 
@@ -49,23 +49,23 @@ def _rows(of: Any) -> dict[str, Any]:
         "updates of what is for all": lambda: of.vmap(lambda a: jnp.zeros(4).at[np.array([1])].set(a[0]))(rows),
         "a right side that is the same for all": lambda: of.vmap(
             lambda a: lax.linalg.triangular_solve(a, jnp.ones((2, 2)), lower=True)
-        )(divided((8, 2, 2), "x")),
+        )(sharded((8, 2, 2), "x")),
         "gradients of solutions": lambda: of.vmap(of.grad(lambda a, b: jnp.linalg.solve(a, b).sum()))(
-            divided((8, 2, 2), "x") + jnp.eye(2), divided((8, 2), "x")
+            sharded((8, 2, 2), "x") + jnp.eye(2), sharded((8, 2), "x")
         ),
         "a function that is one program": lambda: of.jit(of.scipy.special.gammainc)(rows, rows),
-        "keys of numbers": lambda: of.random.key_data(of.vmap(of.random.key)(divided((8,), "x").astype(int))),
+        "keys of numbers": lambda: of.random.key_data(of.vmap(of.random.key)(sharded((8,), "x").astype(int))),
         "a gradient of a loop": lambda: of.vmap(
             of.grad(lambda a: lax.fori_loop(0, 3, lambda i, c: c * a, jnp.ones(4)).sum())
         )(rows),
-        "axes that differ": lambda: of.vmap(lambda a, b: a + b)(rows, divided((8, 4))),
+        "axes that differ": lambda: of.vmap(lambda a, b: a + b)(rows, sharded((8, 4))),
         "a carry of another type": lambda: lax.scan(
-            lambda c, x: (c + x, c), divided((4,)), divided((8, 4), None, "y")
+            lambda c, x: (c + x, c), sharded((4,)), sharded((8, 4), None, "y")
         ),
         "branches of other types": lambda: lax.cond(
             True, lambda b: b, lambda b: of.sharding.reshard(b, P(None, None)), both
         ),
-        "a pullback of another type": lambda: of.vjp(lambda a: jnp.sin(a) * a, both)[1](divided((8, 4))),
+        "a pullback of another type": lambda: of.vjp(lambda a: jnp.sin(a) * a, both)[1](sharded((8, 4))),
         "linear functions of NumPy's": lambda: [
             of.linearize(lambda a: jnp.sin(a) * a, both)[1](np.ones((8, 4), np.float32)),
             of.linear_transpose(lambda a: a * 2, both)(np.ones((8, 4), np.float32)),
@@ -74,7 +74,7 @@ def _rows(of: Any) -> dict[str, Any]:
         "a reference": lambda: of.jit(reference)(both),
         "device_put": lambda: of.jit(lambda a: of.device_put(a, P("y")))(rows),
         "a slice's gradient": lambda: of.grad(lambda a: lax.dynamic_slice(a, (1, 0), (4, 4)).sum())(
-            divided((8, 4), None, "y")
+            sharded((8, 4), None, "y")
         ),
         "eval_shape": lambda: of.eval_shape(lambda a: a.T, both),
         "a call left to the compiler, mapped": lambda: str(
@@ -85,23 +85,23 @@ def _rows(of: Any) -> dict[str, Any]:
             of.grad(lambda a: left(lambda b: jnp.sin(b).sum(), out_sharding=P())(a))
         )(both),
         "a column set": lambda: of.grad(lambda a: (a.at[:, 0].set(1.0) ** 2).sum())(rows),
-        "a linear system": lambda: jnp.linalg.solve(divided((8, 2, 2), "x") + 3 * jnp.eye(2), divided((8, 2, 1), "x")),
+        "a linear system": lambda: jnp.linalg.solve(sharded((8, 2, 2), "x") + 3 * jnp.eye(2), sharded((8, 2, 1), "x")),
         "ones of rules": lambda: str(
             of.make_jaxpr(of.grad(lambda a: (jnp.log1p(a) * jnp.tanh(a) + jnp.arctanh(a / 9)).sum()))(rows)
         ),
         "constants and masks": lambda: str(
             of.make_jaxpr(of.grad(lambda a: (jnp.triu(a) + abs(a) + of.nn.softplus(a) + jnp.modf(a)[0]).sum()))(rows)
         ).count("reshard"),
-        "a transform along what is divided": lambda: jnp.abs(jnp.fft.fft2(both)),
+        "a transform along what is sharded": lambda: jnp.abs(jnp.fft.fft2(both)),
         "einsum of one": lambda: [
             jnp.einsum("ij->j", rows, out_sharding=P("y")),
             jnp.einsum("ij->ji", both, out_sharding=P("x")),
             jnp.einsum("ij->", both, out_sharding=P()),
-            jnp.einsum("ii->i", divided((8, 8)), out_sharding=P("y")),
+            jnp.einsum("ii->i", sharded((8, 8)), out_sharding=P("y")),
         ],
-        "einsum of one, a diagonal": lambda: jnp.einsum("ii->i", divided((8, 8), "x")),
+        "einsum of one, a diagonal": lambda: jnp.einsum("ii->i", sharded((8, 8), "x")),
         "a diagonal": lambda: jnp.diagonal(rows),
-        "traces": lambda: [take(divided((8, 4, 4), "x"), 0, 1, 2) for take in (jnp.trace, jnp.diagonal)],
+        "traces": lambda: [take(sharded((8, 4, 4), "x"), 0, 1, 2) for take in (jnp.trace, jnp.diagonal)],
         "a column got": lambda: of.jit(lambda a: a.at[:, 0].get(out_sharding=P("y")))(rows),
         "a row got by a tracer": lambda: of.jit(lambda a, i: a.at[i].get(out_sharding=P("y")))(rows.T, 1),
         "a column got outside of jit": lambda: both.at[:, 0].get(out_sharding=P("y")),

@@ -47,7 +47,7 @@ KNOWN = {
     ("solve", "shard_map", "text"): "likewise",
     ("determinant", "shard_map", "text"): "the diagonal is taken by a reshape, in JAX by a mask",
     ("determinant", "explicit", "text"): "likewise",
-    ("sorted", "explicit", "gradient"): "JAX refuses: what is sorted along in its rule is divided by nothing",
+    ("sorted", "explicit", "gradient"): "JAX refuses: what is sorted along in its rule is sharded by nothing",
     ("one hot", "shard_map", "text"): "iota names no sharding",
     ("loss", "shard_map", "text"): "likewise",
     ("sliced along", "explicit", "eager"): "JAX refuses what it does under jit; here it is done",
@@ -306,7 +306,7 @@ def cells(modes: tuple[str, ...], devices: int | None, word: str) -> Iterator[Ce
 def sliced(modes: tuple[str, ...]) -> list[tuple[Cell, tuple[str, ...]]]:
     """Each program once, modes and meshes in turn, and what is asked of it: to be run often.
 
-    Where types say how arrays are divided, what costs little shows most: of every program the text.
+    Where types say how arrays are sharded, what costs little shows most: of every program the text.
     """
     turns = [(mode, sizes) for sizes in MESHES for mode in modes]
     chosen: dict[Cell, tuple[str, ...]] = {

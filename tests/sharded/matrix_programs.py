@@ -1,4 +1,4 @@
-"""Functions of arrays that are divided over devices, each to be run in every mode on every mesh by ``matrix``.
+"""Functions of arrays that are sharded over devices, each to be run in every mode on every mesh by ``matrix``.
 
 A program is ``of(ns, *arguments)``, over either library's names. An argument is written as its dimensions, each with
 the axes of the mesh that divide it: ``"8@x 16@y"`` has shape (8, 16) and lies as ``P("x", "y")``; a letter before it
@@ -7,7 +7,7 @@ keys, ``p`` positive definite matrices). A mesh of one axis has no ``y``, which 
 
 What depends on the mode is asked of ``ns`` (``matrix.Names``): ``psum``, ``psum_scatter`` and ``gathered`` communicate
 inside ``shard_map`` and give their argument as it is elsewhere; ``out`` is the option that says where a result
-lies where types say that, and none elsewhere; ``vary`` makes a fresh value one that is divided so.
+lies where types say that, and none elsewhere; ``vary`` makes a fresh value one that is sharded so.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ ROWS = "8@x 16"
 # Element by element, and broadcasting.
 program("a chain", XY, of=lambda ns, x: ns.jnp.tanh(ns.jnp.sin(x) * 2.0 + ns.jnp.exp(-x)))
 program("alike", XY, XY, of=lambda ns, x, y: x * y + ns.jnp.arctan2(x, y))
-program("divided otherwise", ROWS, "8 16@x", of=lambda ns, x, y: x + y)
+program("sharded otherwise", ROWS, "8 16@x", of=lambda ns, x, y: x + y)
 program("a row", XY, "16@y", of=lambda ns, x, row: x * row + 1)
 program("both over one dimension", "16@xy 4", of=lambda ns, x: ns.jnp.sqrt(x) - x)
 program("truth values", "b:8@x 16", "b:8@x 16", of=lambda ns, a, b: (a & ~b, ns.jnp.all(a, 1), ns.jnp.any(b, 1)))
 program("bfloat16", "h:8@x 16", "h:16 8@y", of=lambda ns, x, w: (x @ w, x.sum(1), x * 2))
 program("complex numbers", "c:8@x 16@y", of=lambda ns, x: (x * ns.jnp.conj(x), ns.jnp.abs(x)))
 
-# Products: which dimensions are divided.
-program("product, rows divided", ROWS, "16 8", of=lambda ns, x, w: x @ w)
+# Products: which dimensions are sharded.
+program("product, rows sharded", ROWS, "16 8", of=lambda ns, x, w: x @ w)
 program("product, rows and columns", ROWS, "16 8@y", of=lambda ns, x, w: x @ w)
 program(
-    "product over what is divided",
+    "product over what is sharded",
     "8 16@x",
     "16@x 8",
     of=lambda ns, x, w: ns.psum(ns.jnp.matmul(x, w, **ns.out("-", "-")), "x"),
@@ -75,14 +75,14 @@ program(
 )
 
 # Reductions.
-program("sums over what is divided", XY, of=lambda ns, x: (ns.psum(x.sum(0), "x"), ns.psum(x.sum(1), "y")))
+program("sums over what is sharded", XY, of=lambda ns, x: (ns.psum(x.sum(0), "x"), ns.psum(x.sum(1), "y")))
 program("the sum of all", XY, of=lambda ns, x: ns.psum(ns.jnp.sin(x).sum(), "xy"))
 program("extremes", XY, of=lambda ns, x: (x.max(1), x.min(0), ns.jnp.max(x)))
 program("mean and deviation", XY, of=lambda ns, x: (x.mean(1), ns.jnp.std(x, 0), ns.jnp.var(x, 1)))
 program("argmax", XY, of=lambda ns, x: (ns.jnp.argmax(x, 1), ns.jnp.argmin(x, 0)))
 program("logsumexp", XY, of=lambda ns, x: ns.lib("scipy.special").logsumexp(x, 1))
 program("cumulative, along a whole one", ROWS, of=lambda ns, x: (ns.jnp.cumsum(x, 1), ns.lax.cummax(x, 1)))
-program("cumulative, along a divided one", ROWS, of=lambda ns, x: (ns.jnp.cumsum(x, 0), ns.lax.cumlogsumexp(x, 0)))
+program("cumulative, along a sharded one", ROWS, of=lambda ns, x: (ns.jnp.cumsum(x, 0), ns.lax.cumlogsumexp(x, 0)))
 
 # Shapes.
 program("transposed", XY, of=lambda ns, x: (x.T * 2, ns.jnp.swapaxes(x, 0, 1)))
@@ -100,7 +100,7 @@ program("like it", XY, of=lambda ns, x: (ns.jnp.zeros_like(x) + x, ns.jnp.full_l
 program("rows of a table", "16 8", "i:8@x", of=lambda ns, t, i: t.at[i].get(**ns.out("x", "-")))
 program("along each row", ROWS, "i:8@x 4", of=lambda ns, x, i: ns.jnp.take_along_axis(x, i, axis=1))
 program("added at", "16 8", "i:8", "8 8", of=lambda ns, t, i, u: t.at[i].add(u))
-program("added at, updates divided", "16 8", "i:8@x", "8@x 8", of=lambda ns, t, i, u: t.at[i].add(u))
+program("added at, updates sharded", "16 8", "i:8@x", "8@x 8", of=lambda ns, t, i, u: t.at[i].add(u))
 program("a column set", ROWS, of=lambda ns, x: x.at[:, 0].set(1.0))
 program("a row multiplied", ROWS, of=lambda ns, x: x.at[0].multiply(3.0))
 program(
@@ -129,7 +129,7 @@ program(
     of=lambda ns, x: ns.lax.scan(lambda c, r: (ns.jnp.tanh(c + r), c * r), ns.jnp.zeros_like(x[0]), x),
 )
 program(
-    "scan along what is divided",
+    "scan along what is sharded",
     ROWS,
     of=lambda ns, x: ns.lax.scan(lambda c, r: (c + ns.jnp.sin(r), c.sum()), ns.vary(ns.jnp.zeros(16), "x"), x),
 )
@@ -190,7 +190,7 @@ def cross_entropy(ns: Any, logits: Any, labels: Any) -> Any:
 
 HEADS = "8@x 4 8@y 4"
 program("layer norm", ROWS, "16", of=layer_norm)
-program("softmax of what is divided", XY, of=lambda ns, x: ns.nn.softmax(x, axis=1))
+program("softmax of what is sharded", XY, of=lambda ns, x: ns.nn.softmax(x, axis=1))
 program("attention", HEADS, HEADS, HEADS, of=attention)
 program(
     "MLP",

@@ -1,4 +1,4 @@
-"""Training steps over many devices, over either library's names: a perceptron and a transformer, divided in many ways.
+"""Training steps over many devices, over either library's names: a perceptron and a transformer, sharded in many ways.
 
 A model is written once. What divides it is a ``Plan``: which axis of the mesh has the batch (``data``), which has the
 hidden units, heads and words (``model``), and whether the whole step is one program that XLA divides (``jit``), or one
@@ -29,7 +29,7 @@ class Sizes(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How a step is divided.
+    """How a step is sharded.
 
     ``style``: 'placed' (shardings of the arguments alone), 'named' (``in_shardings`` and ``out_shardings``),
     'constrained' (also of activations), 'mapped' (``shard_map`` of the whole step), 'outside' (the gradient is taken
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
 class Hooks(NamedTuple):
     """What a model asks of its plan.
 
-    ``whole(leaf, axis)`` is a parameter ready for use, which may be divided along ``axis``; ``summed`` adds up parts of
+    ``whole(leaf, axis)`` is a parameter ready for use, which may be sharded along ``axis``; ``summed`` adds up parts of
     a sum over ``model``, ``largest`` does so of a maximum, ``first(n)`` is the first word of this device's n, ``kept(x,
     *spec)`` says how an activation lies, ``mean`` is that of all devices' batches.
     """
@@ -84,7 +84,7 @@ def _draw(seed: int) -> Callable[..., np.ndarray]:
 
 
 def perceptron_start(sizes: Sizes) -> Any:
-    """A layer that is divided by columns, then one that is divided by rows, as often as there are layers."""
+    """A layer that is sharded by columns, then one that is sharded by rows, as often as there are layers."""
     draw = _draw(0)
 
     def layer() -> dict[str, np.ndarray]:
@@ -98,7 +98,7 @@ def perceptron_start(sizes: Sizes) -> Any:
 
 
 def perceptron_specs(sizes: Sizes) -> Any:
-    """Of each parameter the axis along which each of its dimensions is divided."""
+    """Of each parameter the axis along which each of its dimensions is sharded."""
     layer = {"in": ("data", "model"), "bias": ("model",), "out": ("model", "data")}
     return [layer for _ in range(sizes.layers)]
 
@@ -143,7 +143,7 @@ def transformer_start(sizes: Sizes) -> Any:
 
 
 def transformer_specs(sizes: Sizes) -> Any:
-    """Of each parameter the axis along which each of its dimensions is divided."""
+    """Of each parameter the axis along which each of its dimensions is sharded."""
     block = {
         "look": (None, "data", None, "model", None),
         "take": (None, "model", None, "data"),
@@ -185,7 +185,7 @@ def _block(ns: Any, hooks: Hooks, block: Any, x: Any) -> Any:
 def transformer_loss(ns: Any, hooks: Hooks, params: Any, words: Any, following: Any) -> Any:
     """The mean of minus the log probability of the word that follows.
 
-    Words are divided along ``model``: a device looks up those that it has, and the parts are added.
+    Words are sharded along ``model``: a device looks up those that it has, and the parts are added.
     """
     jnp = ns.jnp
     table = hooks.whole(params["words"], 1)
@@ -259,7 +259,7 @@ def hooks_of(ns: Any, plan: Plan, mesh: Any) -> Hooks:
 
 
 def mesh_of(ns: Any, plan: Plan) -> Any:
-    """The mesh of ``plan``, with the axes along which anything is divided."""
+    """The mesh of ``plan``, with the axes along which anything is sharded."""
     sizes = {name: size for name, size in (("data", plan.data), ("model", plan.model)) if size > 1}
     devices = np.array(ns.devices()[: plan.data * plan.model])
     return ns.Mesh(devices.reshape(*sizes.values()), tuple(sizes))
@@ -280,7 +280,7 @@ def _momentum(ns: Any, state: Any, slope: Any) -> Any:
 
 
 def on_one_device(ns: Any, model: Model, sizes: Sizes) -> Training:
-    """The step that is not divided."""
+    """The step that is not sharded."""
     hooks = whole_here(ns)
 
     def step(state: Any, inputs: Any, targets: Any) -> Any:
@@ -292,8 +292,8 @@ def on_one_device(ns: Any, model: Model, sizes: Sizes) -> Training:
     return Training(ns.jit(step), state, model.batch(sizes))
 
 
-def divided(ns: Any, model: Model, plan: Plan, sizes: Sizes) -> Training:
-    """The step that is divided as ``plan`` says."""
+def sharded(ns: Any, model: Model, plan: Plan, sizes: Sizes) -> Training:
+    """The step that is sharded as ``plan`` says."""
     mesh = mesh_of(ns, plan)
     hooks = hooks_of(ns, plan, mesh)
 

@@ -94,7 +94,7 @@ PROGRAMS: dict[str, Program] = {
     "no such axis": lambda ns, x: ns.jnp.ones(8, out_sharding=ns.sharding.PartitionSpec("q")),
     "no sharding": lambda ns, x: ns.jnp.ones(8, out_sharding="x"),
     "a device too": lambda ns, x: ns.jnp.ones(8, device=ns.top.devices()[0], out_sharding=ns.spec("x")),
-    "repeat of what is divided": lambda ns, x: ns.jnp.repeat(x, 2, axis=0),
+    "repeat of what is sharded": lambda ns, x: ns.jnp.repeat(x, 2, axis=0),
     "largest, reduced": lambda ns, x: ns.lax.reduce(x, np.float32(-np.inf), ns.lax.max, (1,), ns.spec("x")),
 }
 # Where the mesh is not set, or its axes are left to the compiler.

@@ -49,7 +49,7 @@ two = {"shapes": ((8, 8), (8, 4)), "wrt": (0, 1)}
 simple("psum", lambda ns, x: ns.lax.psum(ns.jnp.sin(x), "x"), "x", "")
 simple("psum over both", lambda ns, x: ns.lax.psum(ns.jnp.sin(x), ("x", "y")), "x,y", "")
 simple("pmean", lambda ns, x: ns.jnp.tanh(ns.lax.pmean(x, ("x", "y"))) * x, "x,y", "x,y")
-simple("divided by both", lambda ns, x: x * ns.lax.axis_index("x"), "xy", "xy")
+simple("sharded by both", lambda ns, x: x * ns.lax.axis_index("x"), "xy", "xy")
 simple("pmax", lambda ns, x: ns.lax.pmax(ns.lax.stop_gradient(x), "x") + ns.lax.psum(x, "x"), "x", "")
 simple("all_gather", lambda ns, x: ns.jnp.sin(ns.lax.all_gather(x, "x")).sum(0), "x", "x")
 simple("all_gather invariant", lambda ns, x: ns.lax.all_gather(ns.jnp.sin(x), "x", to="invarying") * 2.0, "x", "")
@@ -114,7 +114,7 @@ def softmax(ns: Any, x: Any) -> Any:
     return e / ns.lax.psum(e.sum(1, keepdims=True), "x")
 
 
-@mapped("matmul, both divided", ("x,y", "y,-"), "x,-", **two)
+@mapped("matmul, both sharded", ("x,y", "y,-"), "x,-", **two)
 def _matmul(ns: Any) -> Function:
     return lambda a, b: ns.lax.psum(a @ b, "y")
 

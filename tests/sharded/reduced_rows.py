@@ -57,7 +57,7 @@ def _rows(of: Any) -> dict[str, Row]:
         return reshard(g, P())
 
     def scattered(w: Any, x: Any) -> Any:
-        """A weight that is divided is gathered where it is used; its gradient is summed and divided in one step."""
+        """A weight that is sharded is gathered where it is used; its gradient is summed and sharded in one step."""
         f = mapped(
             lambda w, x: lax.psum(jnp.tanh(x @ lax.all_gather(w, "x", tiled=True, to="reduced")).sum(), "x"),
             (P("x"), P("x")), P(),
@@ -78,7 +78,7 @@ def _rows(of: Any) -> dict[str, Row]:
         # ---- explicit types
         "a product": (dot, a, b),
         "a product, its sum": (lambda a, b: reshard(dot(a, b), P()), a, b),
-        "a product, its sum divided": (lambda a, b: reshard(dot(a, b), P("x", None)), a, b),
+        "a product, its sum sharded": (lambda a, b: reshard(dot(a, b), P("x", None)), a, b),
         "a product of whole arrays": (lambda a, b: jnp.dot(a, b, out_sharding=U), array((8, 8)), w),
         "a product of what is unreduced": (lambda a, b: dot(a, b) @ jnp.ones((4, 4)), a, b),
         "a gradient of what is reduced": (of.grad(lambda w: (reshard(w, R) * 2.0).sum()), w),
@@ -97,7 +97,7 @@ def _rows(of: Any) -> dict[str, Row]:
         "a running sum": (lambda u: jnp.cumsum(u, 0), u),
         "reduced": (lambda w: jnp.sin(reshard(w, R)) * 2.0, w),
         "reduced beside whole": (lambda r: r + jnp.ones((8, 4)), wr),
-        "from divided": (lambda b: reshard(b, U), b),
+        "from sharded": (lambda b: reshard(b, U), b),
         "two axes": (
             lambda a, b: reshard(jnp.dot(a, b, out_sharding=P(unreduced={"x", "y"})), P(None, "y")),
             array((8, 8), None, ("x", "y")), array((8, 4), ("x", "y"), None),
@@ -166,7 +166,7 @@ def _rows(of: Any) -> dict[str, Row]:
         "a gradient of what is cast and cast back": (
             mapped(of.grad(lambda w: lax.pcast(jnp.sin(cast(w)).sum(), "x", to="varying")), P(), P()), w,
         ),
-        "a gradient of what is cast, divided": (
+        "a gradient of what is cast, sharded": (
             mapped(lambda w, x: of.grad(lambda w: (x @ cast(w)).sum())(w), (P(), P("x")), P()), w, x,
         ),
         "a loop over what is cast": (

@@ -1,11 +1,11 @@
-"""Programs whose types say how arrays are divided, between minijax and JAX: one process with eight devices."""
+"""Programs whose types say how arrays are sharded, between minijax and JAX: one process with eight devices."""
 
 from __future__ import annotations
 
 from tests.on_devices import printed
 
 
-def test_programs_of_divided_arrays_are_carried_over_and_read_back() -> None:
+def test_programs_of_sharded_arrays_are_carried_over_and_read_back() -> None:
     found = printed("-m", "tests.sharded.carried", quickly=True)
     assert found
     for differing in found.values():

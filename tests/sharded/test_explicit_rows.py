@@ -1,4 +1,4 @@
-"""Types that say how arrays are divided, and arrays that are made while a mesh is set, beside JAX: eight devices."""
+"""Types that say how arrays are sharded, and arrays that are made while a mesh is set, beside JAX: eight devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.on_devices import printed
 
 
 @pytest.mark.parametrize("table", ["explicit_rows", "reduced_rows", "eager_rows"])
-def test_types_that_say_how_arrays_are_divided_are_jaxs(table: str) -> None:
+def test_types_that_say_how_arrays_are_sharded_are_jaxs(table: str) -> None:
     rows = printed("-m", f"tests.sharded.{table}", quickly=True)
     assert {name: ours for name, (ours, _) in rows.items()} == {name: theirs for name, (_, theirs) in rows.items()}
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.sharded import pages
 
-PAGE = Path(__file__).with_name("divided.md")
+PAGE = Path(__file__).with_name("sharded.md")
 
 
 def test_the_page_does_the_same_with_both(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Training on eight devices, divided in many ways: losses are one device's and JAX's, and so is what XLA sends."""
+"""Training on eight devices, sharded in many ways: losses are one device's and JAX's, and so is what XLA sends."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from minijax.tools import no_recompile
 from minijax.tools.metal.collectives import collectives
 from minijax.tools.programs.links import LinkedPrograms, Pane
 from tests.sharded.compare import namespace
-from tests.sharded.models import MODELS, PLANS, Sizes, Training, divided, on_one_device
+from tests.sharded.models import MODELS, PLANS, Sizes, Training, on_one_device, sharded
 
 SMALL = Sizes(layers=1)
 LARGE = Sizes(batch=64, width=128, hidden=512, heads=8, length=64, words=1024, layers=4)
@@ -106,7 +106,7 @@ def results(words: list[str], sizes: Sizes, steps: int, show: Any) -> dict[str, 
             continue
         alone = trained(ours, on_one_device(ours, model, sizes), steps)["losses"]
         for name, plan in chosen.items():
-            a, b = (trained(ns, divided(ns, model, plan, sizes), steps) for ns in (ours, theirs))
+            a, b = (trained(ns, sharded(ns, model, plan, sizes), steps) for ns in (ours, theirs))
             found[name] = compared(a, b, alone)
             show(name, found[name])
     return found
