@@ -1,4 +1,4 @@
-"""Meshes: arrays of devices whose axes have names, sizes and types; those without devices; the one that is set.
+"""Meshes: arrays of devices whose axes have names, sizes and types; abstract meshes; the mesh that is set.
 
 In: devices and names. Out: descriptions that can be compared and hashed. Shardings of arrays over meshes are in
 ``core.shardings``.
@@ -143,7 +143,7 @@ class AbstractMesh:
         return hash(self._about)
 
     def __repr__(self) -> str:
-        # JAX's meshes without any axis are written both ways: an unset one as a concrete mesh is
+        # JAX prints this where no mesh is set
         if not self.axis_names:
             return "Mesh()"
         device = ""
@@ -159,7 +159,7 @@ class AbstractMesh:
 
 
 class SimulatedDevice(NamedTuple):
-    """A device of an ``AbstractMesh``: there is none, so programs are compiled for it and nothing runs on it."""
+    """A device of an ``AbstractMesh``. Programs are compiled for it, and nothing runs on it."""
 
     id: int
 
@@ -169,12 +169,12 @@ class SimulatedDevice(NamedTuple):
 
 
 def simulated_devices(count: int) -> tuple[SimulatedDevice, ...]:
-    """As many, in the order of their ids."""
+    """``count`` devices, in the order of their ids."""
     return tuple(map(SimulatedDevice, range(count)))
 
 
 def are_simulated(devices: Sequence[Any]) -> bool:
-    """Whether ``devices``, those of a program, are of an ``AbstractMesh``: it can be compiled, not run."""
+    """Whether a program on ``devices`` can be compiled but not run, since they are simulated."""
     return type(devices[0]) is SimulatedDevice
 
 
@@ -209,7 +209,7 @@ class Mesh(AbstractMesh):
 
     @functools.cached_property
     def local_mesh(self) -> Mesh:
-        """The part of it that this process's devices make. ValueError if they make no mesh."""
+        """The mesh of this process's devices. ValueError if they are no block of this mesh."""
         mine = np.vectorize(lambda each: each.process_index == each.client.process_index(), otypes=[bool])(self.devices)
         if mine.all():
             return self
@@ -220,7 +220,7 @@ class Mesh(AbstractMesh):
 
     @functools.cached_property
     def abstract_mesh(self) -> AbstractMesh:
-        """The same without devices: what types know of it."""
+        """The mesh without devices, as types name it."""
         first = self.devices.flat[0] if self.devices.size and self.axis_names else None
         about = {"device_kind": getattr(first, "device_kind", None), "platform": getattr(first, "platform", None)}
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types, **about)
@@ -245,7 +245,7 @@ class Mesh(AbstractMesh):
 
 
 def axis_hint(name: Any, mesh: AbstractMesh) -> str:
-    """What to do about a name that no axis of ``mesh`` has: `` Did you mean data?`` if one is like it."""
+    """Advice for the unknown axis ``name`` of ``mesh``: `` Did you mean data?``."""
     return did_you_mean(name, mesh.axis_names) or " Name an axis that the mesh has."
 
 
@@ -253,14 +253,14 @@ NO_MESH = AbstractMesh((), ())
 
 
 class _Context(threading.local):
-    """The mesh that is set on one thread, None if none is; programs are staged for it."""
+    """The mesh that is set on this thread, or None. Programs are staged for it."""
 
     mesh: Mesh | None = None
-    # the one that calls in programs name: a mesh of devices, whatever the types of its axes are meanwhile
+    # the mesh of devices that calls in programs name; auto_axes and explicit_axes do not change it
     named: Any = None
 
     def set(self, mesh: Any, named: Any = None) -> None:
-        """Let ``mesh`` be the one, until it is set anew, and calls name ``named``, or else it; None for no mesh."""
+        """Set ``mesh``, or None for no mesh. Calls in programs name ``named``, by default ``mesh``."""
         self.mesh, self.named = mesh, mesh if named is None else named
         set_context_mesh(mesh)
 

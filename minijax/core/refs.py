@@ -1,8 +1,8 @@
 """References: arrays that can be written to, ``Ref{float32[3]}``, and their types.
 
-A reference is not a value but a place. Primitives that read and write it (``ops.refs``) are recorded in program order
-and stay in that order. Before a program is partially evaluated, lowered or run, it is rewritten without references: the
-value in the place is passed from equation to equation (``ops.refs.discharge``).
+Primitives that read and write a reference (``ops.refs``) are recorded in program order and keep that order. Before a
+program is partially evaluated, lowered or run, it is rewritten without references: the content of a reference is passed
+from equation to equation (``ops.refs.discharge``).
 
 Source: https://docs.jax.dev/en/latest/array_refs.html
 """
@@ -113,7 +113,7 @@ def expect_refs() -> None:
 
 
 class Ref(HasAval):
-    """A place that holds an array and can be written to: ``r[i]``, ``r[i] = x``, ``r[...] += x``.
+    """A mutable array: ``r[i]``, ``r[i] = x``, ``r[...] += x``.
 
     Made by ``new_ref``. ``api.refs`` adds reading and writing. ``aval`` is its type, an ``AbstractRef``; ``frozen`` is
     true after ``freeze``.

@@ -1,8 +1,8 @@
-"""Equations that work on mutable array references, in both directions.
+"""Import and export of equations on mutable array references.
 
-JAX keeps the index of an equation in a tree among its params, whose leaves are operands; ours is static, with the same
-operands in the same order (``ops.refs.index``). A program may make references and hand them to the programs inside;
-one that closes over a reference of JAX's is refused, since that lives on JAX's side.
+In JAX the index of an equation is a tree parameter whose leaves are operands. Here it is static, with the same operands
+in the same order (``ops.refs.index``). A program may make references and pass them to the programs inside it. A program
+that closes over a reference of JAX is refused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads lines that work on references: ``a:f32[] <- r[i]``, ``r[i] <- x``, ``a:f32[], r[i] <- r[i], x``, ``r[i] += x``.
 
-What the page does not hold is the step of a slice: it is read as 1.
+The step of a slice is not printed: it is read as 1.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _COUNT: Any = {"get": 1, "swap": 1, "addupdate": 0}
 
 
 def writes(parser: Any, scope: Any) -> bool:
-    """Whether a line begins here that writes to a reference and binds nothing."""
+    """Whether the next equation writes to a reference and binds no variable."""
     found = parser.scan.peek(_OPENED)
     var = None if found is None else scope.names.get(found[1])
     return var is not None and type(var.aval) is AbstractRef
 
 
 def reads(parser: Any) -> bool:
-    """Whether what follows the variables that an equation binds is an arrow or a comma."""
+    """Whether an arrow or a comma follows the variables that an equation binds."""
     return parser.scan.text.startswith(("<-", ","), parser.scan.at)
 
 
 def ref_equation(parser: Any, scope: Any, binders: Any) -> JaxprEqn:
-    """The equation that begins here, or behind ``binders``."""
+    """The next equation; ``binders`` are its variables, already read."""
     scan = parser.scan
     if not binders:
         ref, index, operands = _place(parser, scope)
@@ -57,7 +57,7 @@ def ref_equation(parser: Any, scope: Any, binders: Any) -> JaxprEqn:
 
 
 def _results(parser: Any, scope: Any, name: str, in_avals: Any, index: Any, binders: Any) -> list[Any]:
-    """The variables of the results; one that the page leaves out has the type that abstract evaluation gives."""
+    """The variables of the results. Abstract evaluation gives the type of one that is not printed."""
     if not _COUNT[name]:
         return []
     if binders:

@@ -1,4 +1,4 @@
-"""Collectives as users call them: ``lax.psum`` and its kin, on pytrees, along named axes.
+"""The public collectives: ``lax.psum`` and others, on pytrees, along named axes.
 
 Source of names and meanings: https://docs.jax.dev/en/latest/jax.lax.html#parallel-operators
 """
@@ -81,7 +81,7 @@ def _reduction_groups(axes: tuple[Any, ...], axis_index_groups: Sequence[Sequenc
 
 
 def _check_no_groups(groups: Groups) -> None:
-    """NotImplementedError if only groups of devices get the same, which no type says."""
+    """NotImplementedError for groups: no type says that the devices of one group hold the same."""
     if groups is not None:
         raise NotImplementedError(
             "axis_index_groups of a reduction in shard_map: types cannot say that devices of one group have the same. "
@@ -176,7 +176,7 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
 
 
 _CAST_TO = ("unreduced", "reduced", "varying")
-# what a value is along axes, and what it is to be -> the cast
+# state along the axes before, and after -> the cast
 _CASTS = {
     ("invarying", "varying"): pvary_p,
     ("invarying", "reduced"): preduced_p,
@@ -186,10 +186,10 @@ _CASTS = {
 
 
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
-    """``x`` inside ``shard_map``, with a type that says another thing of what devices have along axes of the mesh.
+    """Inside ``shard_map``, ``x`` cast to another state along mesh axes. No data is sent.
 
-    Nothing is sent. What varies can be made unreduced: the sum of what devices have, taken later by ``psum``. What all
-    share can vary, or be reduced: its cotangent is unreduced then. What is reduced can vary.
+    A varying value can become unreduced: ``psum`` takes the sum later. A value that all devices share can become
+    varying, or reduced: its cotangent is then unreduced. A reduced value can become varying.
 
     Args:
       x: an array or pytree of arrays.
@@ -197,8 +197,8 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
       to: ``"varying"``, ``"unreduced"`` or ``"reduced"``.
 
     Raises:
-      ValueError: ``x`` cannot be made that of what it is along these axes, or ``to`` is another word. NameError: an
-      unbound axis name. TypeError: ``axis_name`` is a set, which has no order.
+      ValueError: there is no such cast from the state of ``x``, or ``to`` is another word. NameError: an unbound axis
+      name. TypeError: ``axis_name`` is a set, which has no order.
     """
     if isinstance(axis_name, (set, frozenset)):
         raise TypeError(f"{axis_name=} must be a tuple or a str. Got {axis_name}. Name the axes in order.")
@@ -218,7 +218,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
             raise ValueError(
                 f"Unsupported pcast from={before}, to={to!r}: {aval.str_short()} is {before} along {axes}. {advice}."
             )
-        # without check_vma no type says it
+        # without check_vma types have no states
         return leaf if mesh_axes(axes) and not is_checked(axes) else primitive.bind(leaf, axes=ordered(axes))
 
     return tree_map(cast, x)
@@ -227,7 +227,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
 def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     """``x`` sent from instance to instance: ``perm`` is a list of pairs (source, destination).
 
-    An instance that nobody sends to gets zeros. ValueError if a source or a destination occurs twice; NameError for
+    An instance that receives nothing gets zeros. ValueError if a source or a destination occurs twice; NameError for
     an unbound axis name.
     """
     names = names_tuple(axis_name)
@@ -317,7 +317,7 @@ def _with_size(
     return tree_map(lambda leaf: bind(leaf, params), x)
 
 
-# How what was gathered may vary.
+# The values of ``to`` of all_gather.
 _GATHERED = ("varying", "reduced", "invarying")
 
 

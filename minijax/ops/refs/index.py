@@ -1,9 +1,9 @@
-"""Which part of a reference is read or written: NumPy's basic and integer indexing, with all that is static in a param.
+"""The part of a reference that is read or written: NumPy's basic and integer indexing. Static values are a parameter.
 
-An *index* is None for all of it, else a tuple with one entry for each dimension: a ``Slice``, or None where an integer
-operand says which element. Operands are scalars, or arrays of one shape, in the order of the dimensions; an operand
-also says where a slice begins whose ``start`` is None. Dimensions with integers are replaced by the operands'
-shape: where the first of them is, or in front if a slice stands between them.
+An *index* is None for the whole reference, else a tuple with one entry for each dimension: a ``Slice``, or None for an
+integer operand. Operands are scalars, or arrays of one shape, in the order of the dimensions. If the ``start`` of a
+slice is None, an operand is its start. The dimensions of the operands replace the dimensions with integers: at the
+first of them, or in front if a slice stands between them.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ INT = np.dtype(np.int32)
 
 
 class Label(NamedTuple):
-    """What a dimension of an indexed part runs over: a dimension of the reference, or one of the integer operands."""
+    """The origin of a dimension of an indexed part: a dimension of the reference, or one of the integer operands."""
 
     integer: bool
     number: int
 
 
 def layout(index: tuple[Slice | None, ...], integer_rank: int) -> list[Label]:
-    """What each dimension of the part runs over."""
+    """The origin of each dimension of the part."""
     integers = [d for d, entry in enumerate(index) if entry is None]
     slices = [Label(False, d) for d, entry in enumerate(index) if entry is not None]
     of_integers = [Label(True, k) for k in range(integer_rank)]
@@ -106,7 +106,7 @@ class _Block(NamedTuple):
 
 
 def _block(shape: tuple[int, ...], index: tuple[Slice | None, ...], operands: Sequence[Any]) -> _Block | None:
-    """The index as a block of neighbouring elements; None if it is none."""
+    """The index as a block of neighbouring elements, or None."""
     given = iter(operands)
     starts: list[Any] = []
     for entry in index:
@@ -138,7 +138,7 @@ def _is_whole(shape: tuple[int, ...], index: Index) -> bool:
 
 
 def _positions(shape: tuple[int, ...], index: tuple[Slice | None, ...], operands: Sequence[Any]) -> Any:
-    """Where each element of the part is: integers of the part's shape with one dimension more, the coordinates."""
+    """The coordinates of each element of the part, along one more dimension."""
     integers = integer_shape(index, [get_aval(x).shape for x in operands])
     labels = layout(index, len(integers))
     out = part_shape(shape, index, [get_aval(x).shape for x in operands])
@@ -186,7 +186,7 @@ def read(x: Any, index: Index, operands: Sequence[Any]) -> Any:
 
 
 def write(x: Any, index: Index, operands: Sequence[Any], value: Any) -> Any:
-    """The array ``x`` with ``value`` as the part; what is out of bounds of integers in arrays is left out."""
+    """The array ``x`` with ``value`` as the part. Elements out of bounds of integer arrays are dropped."""
     shape = get_aval(x).shape
     if index is None or _is_whole(shape, index):
         return value
@@ -194,8 +194,7 @@ def write(x: Any, index: Index, operands: Sequence[Any], value: Any) -> Any:
     if block is not None:
         part = expand_dims(value, block.fixed)
         return dynamic_update_slice(x, part, block.starts, allow_negative_indices=block.traced)
-    # Which of several values for one element is kept is open. Told that there are none, the cotangent of each is
-    # what is read in its place, as in JAX.
+    # unique_indices as in JAX: then the cotangent of each value is read at its place
     return _scattered(scatter, x, index, operands, value, unique_indices=True)
 
 
