@@ -112,6 +112,7 @@ ARRAYS: dict[str, Callable[[], Any]] = {
     "an axis twice, in shard_map": lambda: jax.shard_map(jnp.sin, mesh=MESH, in_specs=P("x", "x"), out_specs=P())(
         VALUES
     ),
+    "too many dimensions": lambda: jax.device_put(np.ones(8), on("x", "y")),
     "by callback": lambda: jax.make_array_from_callback((8, 8), on("x", "y"), lambda index: VALUES[index]),
     "callback of wrong shape": lambda: jax.make_array_from_callback((8, 8), on("x", "y"), lambda index: VALUES),
     "from parts": lambda: jax.make_array_from_single_device_arrays((8, 8), on("x", "y"), single_parts(on("x", "y"))),
@@ -137,6 +138,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "x + other devices'": lambda: put("x") + put("x", mesh=grid(2, 2)),
     "x + the same devices in another order": lambda: put("x") + put("x", mesh=grid(4, 2, start=7, step=-1)),
     "x + the same devices with other axes": lambda: put("x", "y") + put("x", mesh=grid(8)),
+    "rearranged": lambda: [put("x", "y").T, put("x", "y").reshape(64), put("x", "y").reshape(4, 2, 8), put("x")[:, 1]],
     "parts": lambda: [put("x", "y")[0], put("x", "y")[2:4], jnp.concatenate([put("x")] * 2), put("x").at[0].set(1)],
     "XLA's own": lambda: [jnp.linalg.cholesky(put("x") @ put("x").T + 100 * jnp.eye(8)), jnp.cumsum(put("x"), 1)],
     "gradient": lambda: jax.grad(lambda a: (jnp.sin(a) * a).sum())(put("x", "y")),
@@ -222,6 +224,7 @@ JIT: dict[str, Callable[[], Any]] = {
     "in_shardings, of what may be anywhere": lambda: named(lambda a: a + 1, on("y"))(VALUES),
     "in_shardings, of what lies otherwise": lambda: named(lambda a: a + 1, on("y"))(put("x", "y")),
     "in_shardings, of what is elsewhere": lambda: named(lambda a: a + 1, on("y"))(ELSEWHERE),
+    "in_shardings of one device": lambda: named(lambda a: a + 1, SINGLE)(VALUES),
     "in_shardings and static arguments": lambda: named(lambda a, n: a * n, on("x"), static_argnums=1)(VALUES, 3),
     "out_shardings": lambda: [named(lambda a: a + 1, outs=on("y"))(x) for x in (VALUES, put("x"))],
     "out_shardings do not divide": lambda: named(lambda a: a[:3], outs=on("x"))(VALUES),

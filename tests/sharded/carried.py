@@ -60,6 +60,9 @@ def programs(of: Any) -> dict[str, Row]:
         "custom_jvp": (lambda a: of.nn.relu(a) + of.nn.silu(a), [both]),
         "keys": (lambda a: a + of.random.uniform(of.random.key(0), (8, 4), out_sharding=P("x", None)), [rows]),
         "shard_map": (shard_map(lambda a: a * 2, in_specs=P("x", "y"), out_specs=P("x", "y")), [both]),
+        "shard_map along one axis": (
+            shard_map(lambda a: a + lax.axis_index("x"), in_specs=P("x"), out_specs=P("x"), axis_names={"x"}), [both],
+        ),
         "shard_map gathering": (
             shard_map(
                 lambda a: lax.all_gather(a, "x", tiled=True, to="invarying"), in_specs=P("x"), out_specs=P(None)

@@ -56,6 +56,7 @@ simple("all_gather invariant", lambda ns, x: ns.lax.all_gather(ns.jnp.sin(x), "x
 simple("psum_scatter", lambda ns, x: ns.lax.psum_scatter(ns.jnp.sin(x), "x", scatter_dimension=1, tiled=True))
 simple("ppermute", lambda ns, x: ns.lax.ppermute(ns.jnp.sin(x), "y", [(0, 1)]) + x, "x,y", "x,y")
 simple("all_to_all", lambda ns, x: ns.lax.all_to_all(ns.jnp.sin(x), "y", 1, 0, tiled=True), "y", "-,y")
+simple("jit inside", lambda ns, x: ns.jit(lambda y: ns.jnp.sin(y) * ns.lax.psum(y, "x"))(x))
 simple("vmap inside", lambda ns, x: ns.vmap(lambda row: ns.lax.psum(ns.jnp.sin(row), "x"))(x), "x", "")
 simple(
     "scan",
@@ -69,6 +70,7 @@ simple(
     "x",
     "",
 )
+simple("while", lambda ns, x: ns.lax.fori_loop(0, 3, lambda i, y: ns.jnp.sin(y) + i, x))
 simple("cond", lambda ns, x: ns.lax.cond(x.sum() > 3, lambda y: ns.jnp.sin(y), lambda y: ns.jnp.ones_like(y), x))
 simple("checkpoint", lambda ns, x: ns.checkpoint(lambda y: ns.lax.psum(ns.jnp.sin(ns.jnp.sin(y)), "x"))(x), "x", "")
 simple("softmax over the mesh", lambda ns, x: softmax(ns, x), "-,x", "-,x")

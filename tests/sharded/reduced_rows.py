@@ -145,6 +145,10 @@ def _rows(of: Any) -> dict[str, Row]:
         ),
         "all_gather": (mapped(lambda b: lax.all_gather(b, "x", tiled=True, to="reduced"), P("x"), R), b),
         "all_gather of what is whole": (mapped(lambda b: lax.all_gather(b, "x", to="reduced"), P(), R), w),
+        "all_gather, groups": (
+            mapped(lambda b: lax.all_gather(b, "x", axis_index_groups=[[0, 1], [2, 3]], to="reduced"), P("x"), R), b,
+        ),
+        "all_gather to nothing": (mapped(lambda b: lax.all_gather(b, "x", to="else"), P("x"), R), b),
         "pcast to unreduced": (mapped(lambda b: lax.pcast(b, "x", to="unreduced"), P("x"), U), b),
         "pcast by out_specs": (mapped(lambda b: b * 2, P("x"), U), b),
         "pcast to reduced": (mapped(lambda w: lax.pcast(w, "x", to="reduced"), P(None), R), w),
