@@ -8,7 +8,7 @@ from tests.sharded.out_shardings import KNOWN, PROGRAMS, signatures
 
 def test_values_places_texts_and_errors_are_those_of_jax() -> None:
     found = printed("-m", "tests.sharded.out_shardings", "--slice", quickly=True)
-    assert found["programs"] >= 60
+    assert found["programs"] >= 50
     assert found["differing"] == {}
     assert set(KNOWN) <= set(PROGRAMS)
 
