@@ -5,6 +5,7 @@ Line numbers of this file are part of the golden texts: put new programs at its 
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable
@@ -129,9 +130,10 @@ PROGRAMS: dict[str, Callable[[], None]] = {
 FAILING = {"error_inside_a_rule"}
 
 
-def recorded(name: str, retrace: bool = False) -> Recording:
-    """The full recording of a program, the exception of one that fails included."""
-    recorder = Recorder("full", name, retrace)
+@functools.cache
+def recording_of(name: str) -> Recording:
+    """The full recording of a program, with its error if it fails: made once, since later traces are cached."""
+    recorder = Recorder("full", name)
     try:
         with recorder:
             PROGRAMS[name]()

@@ -124,20 +124,6 @@ def test_what_the_prompt_keeps_is_no_leak_of_the_users(session: Session) -> None
     assert leaks(session, "Out.clear()") == NONE
 
 
-def test_what_the_users_program_keeps_comes_first(session: Session) -> None:
-    lines = ["def f(x):\n    return x * 2, x", "def keep(x):\n    kept.append(x)\n    return x"]
-    # more that only the prompt keeps than is described, and then one that a list keeps
-    lines += [f"box.x = None; jit(lambda x: setattr(box, 'x', x * {i})).trace(1.0); box.x" for i in range(14)]
-    lines += ["%push jvp x=3.", "x * 2", "%pop _", "box.x = None", "jit(keep).trace(1.0);"]
-    shown = leaks(session, *lines)
-    assert shown[0] == "leaked f32[] of jit:1" and "held by global kept → [0]" in shown
-    assert sum(line.startswith("leaked") for line in shown) == 1
-    assert shown[-1].startswith("1") and "kept only by the prompt (" in shown[-1] and "Out[" in shown[-1]
-    every = leaks(session, command="%leaks --all")
-    assert every[0] == shown[0] and sum(line.startswith("leaked") for line in every) > 14
-    assert not any("kept only" in line for line in every)
-
-
 def test_the_last_exception(session: Session) -> None:
     session.run_line("def f(x):\n    y = x * 2\n    raise ValueError('no')")
     outcome = session.run_line("jit(f)(1.0)")

@@ -234,20 +234,6 @@ def test_long_loops_are_run_as_a_whole_in_the_end(monkeypatch: pytest.MonkeyPatc
     assert "loops were run as a whole" in plain(search_document(search, "g(x)", False))
 
 
-def test_an_exception_of_the_users_passes() -> None:
-    def g(x: Any) -> Any:
-        raise KeyError("mine")
-
-    with pytest.raises(KeyError, match="mine"):
-        find_nonfinite(g, (1.0,), {})
-
-    def interrupted(x: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        find_nonfinite(interrupted, (1.0,), {})
-
-
 # --- at the prompt ------------------------------------------------------------------------------------------
 
 

@@ -74,16 +74,6 @@ def test_the_data_of_a_session(session: Session, tmp_path: Path) -> None:
     assert loaded.bind_count == session.log[2].recording.bind_count  # type: ignore[union-attr]
 
 
-def test_a_recording_as_data_can_be_stepped_through(session: Session, tmp_path: Path) -> None:
-    assert "wrote the recording of grad(f)(3.) to" in said(session, f"%export {tmp_path}/it.json --recording")
-    assert "  sin(x) = 0.14112\n" in said(session, f"%step --file {tmp_path}/it.json --text")
-    assert "wrote the recording of grad(f)(3.) to" in said(session, f"%export {tmp_path}/it.rec")
-    shown = [said(session, f"%step --file {tmp_path}/it.{kind} --text") for kind in ("rec", "json")]
-    assert "  sin(x) = 0.14112\n" in shown[0] and shown[0] == shown[1]
-    assert "wrote the recording" in said(session, f"%export {tmp_path}/it.html --recording")
-    assert (tmp_path / "it.html").read_text("utf-8").count('class="minijax mjw ') == 1
-
-
 def test_files_that_exist(session: Session, tmp_path: Path) -> None:
     path = tmp_path / "a name with spaces.html"
     path.write_text("mine")

@@ -17,8 +17,7 @@ from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.variables import names_within, recorded_names
 from tests.tools.programs.named import PROGRAMS as NAMED
 from tests.tools.programs.named import STAGED, named_operations
-from tests.tools.recorded_programs import PROGRAMS, as_text
-from tests.tools.recording.made import recording_of
+from tests.tools.recorded_programs import PROGRAMS, as_text, recording_of
 
 GOLDEN = (
     "gradient",

@@ -7,7 +7,6 @@ import pytest
 from minijax.repl import batch
 from minijax.tools.commands.arguments import Param, parse
 from minijax.tools.session import source
-from minijax.tools.usage import UsageError
 
 
 @pytest.mark.parametrize(
@@ -117,22 +116,6 @@ PARAMS = (
 def test_arguments(line: str, expected: dict[str, object]) -> None:
     found = parse("try", PARAMS, line)
     assert {name: found[name] for name in expected} == expected
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("", "%try needs EXPR: an expression\n%try EXPR [--count INT]"),
-        ("f(x) --cont 3", "Did you mean --count?"),
-        ("f(x) --count", "needs a value: a number"),
-        ("f(x) --count 1,2", "needs an integer, not '1,2'"),
-        ("f(x) --stage c", "one of a, b"),
-    ],
-)
-def test_wrong_arguments(line: str, words: str) -> None:
-    with pytest.raises(UsageError) as raised:
-        parse("try", PARAMS, line)
-    assert words in str(raised.value)
 
 
 def test_what_is_nested_too_deeply_is_left_to_running_it() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import Any
 
 import jax
@@ -23,7 +22,6 @@ from minijax.tools.session import real_jax
 from minijax.tools.values.brief import numpy_of
 from minijax.tools.values.moment import Ledger, Worth, ledger
 from minijax.tools.values.table import Named, named_values, rows_at, rows_of, table_lines, values_pane
-from tests.tools.values import watched_programs
 from tests.tools.values.watched_programs import FOR_JAX, FORWARD, PROGRAMS, REVERSE, reported
 
 # A value has the name of the first variable that held it; these are second names.
@@ -146,32 +144,6 @@ def test_each_variable_of_a_program_for_jax_has_the_values_that_jax_prints(name:
     with recorder:
         carried.fun(*carried.args, **carried.kwargs)
     agree(recorder.recording, printed(name, "primal"))
-
-
-@pytest.mark.parametrize("name", ["gradient", "scanned_gradient", "custom_vjp", "scan_in_vmap_in_jit"])
-def test_looking_runs_nothing_of_the_program(name: str) -> None:
-    def counted(work: Any) -> Counter[str]:
-        counts: Counter[str] = Counter()
-
-        def profile(frame: Any, event: str, argument: Any) -> None:
-            if event == "call" and frame.f_code.co_filename == watched_programs.__file__:
-                counts[frame.f_code.co_qualname] += 1
-
-        sys.setprofile(profile)
-        try:
-            work()
-        finally:
-            sys.setprofile(None)
-        return counts
-
-    def look() -> None:
-        known = Ledger(record(name))
-        for named in named_values(known):
-            for column in ("primal", "tangent", "cotangent"):
-                every_value(known, named, column)
-
-    plain = counted(lambda: PROGRAMS[name](minijax, minijax.numpy))
-    assert counted(look) == plain
 
 
 @pytest.mark.parametrize("name", ["gradient", "per_example", "remat_in_scan"])

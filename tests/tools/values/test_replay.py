@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -18,8 +17,6 @@ from minijax.core.trace import state
 from minijax.interop import from_jax
 from minijax.tools.values.examples import Unknown
 from minijax.tools.values.replay import replay
-from minijax.tree_util import tree_flatten, tree_unflatten
-from tests.programs.pages import on_minijax
 from tests.tools.values.oracle import jax_cotangents, jax_tangents, jax_values, looked_at
 from tests.tools.values.programs import PROGRAMS, Replayed
 
@@ -314,33 +311,6 @@ def test_references_are_copies_of_the_replays_own() -> None:
     assert "what is read from it is known" in frame.value(made.outvars[0]).reason
     loop = next(e for e in frame.jaxpr.eqns if e.primitive.name == "scan")
     assert "as a whole" in frame.inside(loop, 1).reason
-
-
-@pytest.mark.parametrize("page", ["hmc", "neural_ode"])
-def test_a_step_of_a_real_training_has_every_value(page: str) -> None:
-    module = on_minijax(page)
-    leaves, tree = tree_flatten((module.start(), module.data()))
-
-    def step(*values: Any) -> Any:
-        started, data = tree_unflatten(tree, values)
-        return module.step(started, *data)
-
-    closed = minijax.make_jaxpr(step)(*leaves)
-    frame = replay(closed, leaves)
-    for v, out in zip(frame.jaxpr.outvars, tree_flatten(step(*leaves))[0], strict=True):
-        np.testing.assert_allclose(_numbers(frame.value(v)), _numbers(out), rtol=1e-4, atol=1e-5)
-    unknown = [(where, x.reason) for where, x in _sampled(frame) if isinstance(x, Unknown)]
-    assert not unknown
-
-
-def _sampled(frame: Any) -> Iterator[tuple[str, Any]]:
-    """The values of all variables, of the first and the last iteration of each loop."""
-    for eqn in frame.jaxpr.eqns:
-        for v in eqn.outvars:
-            yield eqn.primitive.name, frame.value(v)
-        for part in frame.parts(eqn):
-            for i in {0, frame.count(eqn) - 1} if frame.count(eqn) else ():
-                yield from _sampled(frame.inside(eqn, i, part))
 
 
 def test_a_loop_that_does_not_end_is_given_up_and_can_be_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,7 @@ from minijax.tools.recording.recorder import record
 from minijax.tools.recording.records import Recording
 from minijax.tools.stepper import panes
 from minijax.tools.values.moment import ELSEWHERE, Ledger
-from tests.tools.recorded_programs import as_text
-from tests.tools.recording.made import recording_of
+from tests.tools.recorded_programs import as_text, recording_of
 
 
 def through(recording: Recording) -> Recording:
@@ -182,7 +181,7 @@ def test_files_that_were_made_to_harm_are_refused() -> None:
     refused("not those of a tree", lambda p, d: p.__setitem__(-6, b"\x02" * len(p[-6])))
     refused("its columns are not", lambda p, d: p.__setitem__(-1, p[-1][8:]))
     refused("numbers that are too large", lambda p, d: p.__setitem__(-1, b"\x7f" * len(p[-1])))
-    refused("names are not", lambda p, d: p.__setitem__(-7, b'[[[1, 2]], []]'))
+    refused("names are not", lambda p, d: p.__setitem__(-7, b"[[[1, 2]], []]"))
     wrong = (b'["BindRecord",', b'["BindRecord",1.')
     refused("expected an integer", lambda p, d: p.__setitem__(0, p[0].replace(*wrong, 1)))
 
