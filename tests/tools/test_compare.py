@@ -87,13 +87,13 @@ def test_programs_run_on_jax(session: Session, text: str) -> None:
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=1e-6)
 
 
-def test_the_rules_are_the_users_own_on_jax_too(session: Session) -> None:
+def test_custom_rules_are_run_on_jax_too(session: Session) -> None:
     """5 and 7 are no derivatives of log1p and sin: the rules were carried over, not looked up."""
     assert float(both(session, "grad(safe)(2.0)")[1].call()) == 5.0
     assert float(both(session, "grad(back)(2.0)")[1].call()) == 7.0
 
 
-def test_nothing_of_the_users_is_changed(session: Session) -> None:
+def test_the_namespace_is_unchanged(session: Session) -> None:
     f = session.namespace["f"]
     names = dict(f.__globals__)
     both(session, "scaled(v)")[1].call()
@@ -199,7 +199,7 @@ def test_figures(session: Session) -> None:
     assert set(session.run_line("%time f(f32[3]) --alone").value) == {"trace", "lower", "compile"}
 
 
-def test_values_of_different_kinds_are_told() -> None:
+def test_values_of_different_kinds_are_reported() -> None:
     def said(a, b) -> str:
         return "".join(piece for _, piece in measure.value_row(a, b).body[0])
 
@@ -210,7 +210,7 @@ def test_values_of_different_kinds_are_told() -> None:
     assert "only arrays are compared" in said(len, len) and "JAX a str" in said("one", "other")
 
 
-def test_functions_of_the_users_modules_are_carried_over(
+def test_functions_of_imported_modules_are_carried_over(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "users_layers.py").write_text(

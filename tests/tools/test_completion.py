@@ -1,4 +1,4 @@
-"""Completion finds what is there and runs nothing of the user's."""
+"""Completion finds names without running user code."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_names_attributes_and_keywords(session):
     assert (found.text, found.length) == ("arange", len("arang"))
 
 
-def test_nothing_of_the_users_is_run(session):
+def test_completion_runs_no_user_code(session):
     assert {"trap", "method", "kind", "slot", "own"} <= set(texts(session, "h."))
     assert texts(session, "h.trap.up") == []  # its value would take running it
     assert "upper" in texts(session, "h.slot.up") and "upper" in texts(session, "h.own.up")
@@ -151,7 +151,7 @@ def test_files(session, tmp_path, monkeypatch):
     assert texts(session, "%export nowhere/x") == []
 
 
-def test_borrowed_names_are_told_apart_and_load_no_jax():
+def test_borrowed_names_are_marked_and_do_not_load_jax():
     program = """
         import sys
         from minijax.repl import batch

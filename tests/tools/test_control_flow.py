@@ -85,7 +85,7 @@ def test_what_has_effects_is_run_once(session: Session, capsys: pytest.CaptureFi
     assert "run once only: it has effects" in text and "again" not in text
 
 
-def test_a_quoted_traceback_shows_the_users_frames_alone(session: Session) -> None:
+def test_a_quoted_traceback_shows_only_user_frames(session: Session) -> None:
     text = shown(session, "jit(fails)(1.0)")
     assert "ZeroDivisionError: division by zero" in text and 'File "<minijax-' in text
     assert "evaluate.py" not in text and "pjrt.py" not in text
@@ -97,7 +97,7 @@ def test_a_quoted_traceback_shows_the_users_frames_alone(session: Session) -> No
         session.run_line("%config frames user")
 
 
-def test_the_stack_row_says_which_line_it_is_of(session: Session) -> None:
+def test_the_stack_row_names_its_line(session: Session) -> None:
     session.run_line("grad(sin)(y)")
     session.run_line("%log sin(y)")
     text = shown(session, "%stack")

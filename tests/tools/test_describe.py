@@ -57,7 +57,7 @@ def test_where_a_class_was_typed(session: Session) -> None:
 
 
 @pytest.mark.parametrize("name", ["dynamic", "int", "inner.a"])
-def test_what_has_no_source_says_so(session: Session, name: str) -> None:
+def test_a_missing_source_is_reported(session: Session, name: str) -> None:
     assert "its source is not known" in plain(session.run_line(f"{name}??").shown, 100)
 
 
@@ -77,7 +77,7 @@ def test_a_file_executed_at_the_prompt_has_its_source(session: Session, tmp_path
         assert "class Typed:\n    def m" in plain(session.run_line("Typed??").shown, 200)
 
 
-def test_a_docstring_wider_than_the_page_is_filled_anew(session: Session) -> None:
+def test_a_docstring_wider_than_the_page_is_wrapped(session: Session) -> None:
     source = '"""What it is, in a first line.\n\n    Args:\n'
     source += '      fun: a function of arrays that gives arrays, as long\n'
     source += '        as they are.\n      other: nothing.\n\n        >>> f(1)   # kept as it stands\n    """'

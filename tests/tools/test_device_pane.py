@@ -52,6 +52,6 @@ def test_a_recording_that_was_in_a_file_shows_what_devices_have(program: str) ->
     assert shown_there()[f"changed {program}"] == [[], program == "turns"]
 
 
-def test_where_a_program_begins_its_arguments_are_shown_divided() -> None:
+def test_arguments_are_shown_sharded_where_the_program_begins() -> None:
     lines = shown_there()["begins summed"]
     assert "x: f32[16,8] divided by P('data', 'model')" in lines

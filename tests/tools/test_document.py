@@ -117,7 +117,7 @@ def test_html_escapes_every_text(first: str, second: str, role: str):
     assert not wanted or squeezed.count(wanted) >= 3
 
 
-def test_html_of_a_flood_is_cut_and_says_so():
+def test_html_of_very_long_output_is_cut():
     markup = to_html(document(text(*[line("word " * 10)] * 60_000)))
     assert len(markup) < 155_000
     kept = markup.count("word " * 10)

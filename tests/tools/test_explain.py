@@ -114,7 +114,7 @@ def test_the_programs_that_transformations_make() -> None:
         vmap(f)(jnp.ones(2))
 
 
-def test_a_lambda_made_anew_in_a_loop() -> None:
+def test_a_new_lambda_in_each_iteration() -> None:
     def body(c: Any, x: Any) -> Any:
         return c, x
 
@@ -242,7 +242,7 @@ def session() -> Session:
     return made
 
 
-def test_why_tells_reason_cost_and_advice(session: Session) -> None:
+def test_why_shows_reason_cost_and_advice(session: Session) -> None:
     text = shown(session, "g(p, 2.0)", "%why")
     assert "f was traced" in text and "first call" in text
     assert re.search(r"cost +trace [\d.]+ .s · lower [\d.]+ .s · compile [\d.]+ .s", text)
@@ -256,7 +256,7 @@ def test_why_tells_reason_cost_and_advice(session: Session) -> None:
     assert "compile" not in text.split("advice")[0]
 
 
-def test_why_tells_a_miss_that_repeats_once(session: Session) -> None:
+def test_why_shows_repeated_misses_once(session: Session) -> None:
     text = shown(session, "for i in range(6): jit(lambda x: x + i).trace(1.0)", "%why")
     assert [each.strip() for each in text.splitlines() if "traced" in each] == [
         "<lambda> was traced",
@@ -272,13 +272,13 @@ def test_why_tells_a_miss_that_repeats_once(session: Session) -> None:
 
 
 def recompiled(number: int) -> Recording:
-    """A recording of so many misses, of ever new shapes, dtypes and functions."""
+    """A recording with this number of misses, each of another shape, dtype or function."""
     reasons = [(f"f{i % 7}", f"x: f32[{i}] became {'f32' if i % 3 else 'i32'}[{i + 1}]") for i in range(number)]
     misses = [CacheRecord(i, "staging", name, False, reason, "Pad x.") for i, (name, reason) in enumerate(reasons)]
     return Recording("summary", caches=tuple(misses))
 
 
-def test_why_tells_every_miss_and_past_its_bound_how_many_more() -> None:
+def test_why_shows_every_miss_up_to_a_bound() -> None:
     for number, everything in ((100, False), (250, True)):
         text = plain(why_document(recompiled(number), everything), 100)
         assert all(f"x: f32[{i}] became" in text for i in range(number)) and " more " not in text
@@ -299,7 +299,7 @@ def test_a_miss_within_a_miss_is_counted_once(session: Session) -> None:
     assert "<lambda> was traced ×2" in shown and f"cost     trace {seconds_text(trace.own)} " in shown
 
 
-def test_misses_that_nobody_watched_are_told(session: Session) -> None:
+def test_unobserved_misses_are_shown(session: Session) -> None:
     fresh = Session(find, session.namespace)
     assert "no cache of minijax missed in it. %why f(3.0) tells" in shown(fresh, "%why")
     fresh.namespace["g"](session.namespace["p"], 2.0)  # before the session's first line
@@ -320,7 +320,7 @@ def test_misses_that_nobody_watched_are_told(session: Session) -> None:
     assert "7 earlier misses were counted: the engine keeps the latest 1,000" in text
 
 
-def test_real_jax_says_why_it_traced(caplog: pytest.LogCaptureFixture) -> None:
+def test_why_explains_a_trace_of_real_jax(caplog: pytest.LogCaptureFixture) -> None:
     session = batch.new_session({})
     shown(session, "import jax, jax.numpy as rnp", "f = jax.jit(lambda x, n=1: rnp.sin(x) * n, static_argnums=1)")
     for line, said in (
@@ -421,7 +421,7 @@ def test_an_interrupt_while_tracing_leaves_no_guard_and_no_interpreter() -> None
     assert "nothing" in plain(made.run_line("%nan jnp.sin(1.0)").shown)
 
 
-def test_a_program_is_not_said_to_be_what_another_function_became() -> None:
+def test_a_jaxpr_of_another_function_is_not_named_as_the_reason() -> None:
     jaxprs = (JaxprRecord(1, "linear", "g at m.py:3", 1), JaxprRecord(2, "staged", "f at m.py:1", 1))
     recording = Recording("summary", jaxprs=jaxprs, phases=(PhaseRecord(3, "compile", "f", 0.1, 0.1),))
     text = plain(why_document(recording), 80)

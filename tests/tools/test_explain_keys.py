@@ -138,7 +138,7 @@ def test_what_is_shown() -> None:
     )
 
 
-def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_past_the_bound_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "MOST_KEYS", 2)
     search = find_reused(lambda key: vmap(random.normal)(random.split(key, 3)), (random.key(4),), {})
     assert search.unseen == 2  # the first two keys are the one that is split, and the first that it gives

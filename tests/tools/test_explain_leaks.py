@@ -91,7 +91,7 @@ def test_chain_and_birth(session: Session, name: str) -> None:
     assert leaks(session, "kept.clear(); box = Box = f = found = None") == NONE
 
 
-def test_a_module_of_the_users(session: Session) -> None:
+def test_a_leak_in_a_module(session: Session) -> None:
     module = types.ModuleType("users_module")
     sys.modules["users_module"] = module
     try:
@@ -108,7 +108,7 @@ def test_equal_leaks_are_counted(session: Session) -> None:
     assert sum(line.startswith("leaked") for line in shown) == explain_leaks.MOST_LEAKS and shown[-1] == "and 3 more"
 
 
-def test_what_the_prompt_keeps_is_no_leak_of_the_users(session: Session) -> None:
+def test_values_kept_only_by_the_prompt_are_listed_apart(session: Session) -> None:
     lines = ("def f(x):\n    kept.append(x)\n    return x", "jit(f).trace(1.0);", "kept[0]")
     shown = leaks(session, *lines)
     at = shown.index("held by global kept → [0]")
@@ -137,7 +137,7 @@ def test_the_last_exception(session: Session) -> None:
     assert leaks(session) == NONE
 
 
-def test_tracers_of_jaxs(session: Session) -> None:
+def test_tracers_of_jax(session: Session) -> None:
     """What a program of JAX's keeps of ``jit``, ``vmap`` and ``grad``; not what they are made of, nor what is alive."""
     source = (
         "import jax",

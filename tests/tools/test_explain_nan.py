@@ -152,7 +152,7 @@ def test_line_inputs_and_extremes() -> None:
     assert (result.name, result.bad, result.size, result.element) == ("jnp.log(y)", 2, 4, "nan")
 
 
-def test_the_infinity_before_the_nan_is_told_too() -> None:
+def test_the_infinity_before_the_nan_is_shown_too() -> None:
     search = find_nonfinite(lambda x: (1.0 / x) * x, (XS,), {})
     assert search.inf is not None and search.inf.primitive == "div"
     assert search.nan is not None and search.nan.primitive == "mul" and search.bad_result
@@ -168,7 +168,7 @@ def test_one_that_no_operation_made(run: Any) -> None:
     assert text.endswith("result not finite")
     infinite = find_nonfinite(run(lambda x: jnp.sin(x) + np.float32("inf")), (XS,), {})
     assert infinite.inf is None and infinite.read is not None and infinite.read.what == "inf"
-    # what is chosen away is told in passing, with the place of the call where the program inside knows none
+    # a NaN that `where` drops is mentioned, with the line of the call where the inner program has none
     chosen = find_nonfinite(run(lambda x: jnp.where(x < -100.0, np.float32("nan"), x)), (XS,), {})
     text = " ".join(plain(search_document(chosen, "f(x)", False), 200).split())
     assert "first NaN" not in text and "result finite: the NaN did not reach it the NaN is written in the" in text

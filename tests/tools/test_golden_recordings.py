@@ -40,7 +40,7 @@ def test_names_of_operations(name: str, golden: Callable[[str, str], None]):
 
 
 @pytest.mark.parametrize("name", STAGED)
-def test_variables_of_programs_have_the_users_names(name: str, golden: Callable[[str, str], None]):
+def test_variables_of_jaxprs_have_user_names(name: str, golden: Callable[[str, str], None]):
     function, args = STAGED[name]
     closed, known = recorded_names(lambda: make_jaxpr(function)(*args))
     names = names_within(closed, known)

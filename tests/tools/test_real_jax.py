@@ -121,7 +121,7 @@ def shown(session: Session, line: str) -> str:
         "(lambda x: minijax.interop.from_jax(g)(x) * jnp.sin(x))(2.0)",
     ],
 )
-def test_a_program_of_jaxs_gives_what_jax_gives(session: Session, line: str) -> None:
+def test_programs_written_for_jax_give_what_jax_gives(session: Session, line: str) -> None:
     expected = session.evaluate(compile(line, "<line>", "eval", 0x400).body, {})  # type: ignore[attr-defined]
     outcome = session.run_line(f"%log {line}")
     assert outcome.error is None and outcome.recording is not None and outcome.recording.events
@@ -147,32 +147,32 @@ def test_a_program_of_jaxs_gives_what_jax_gives(session: Session, line: str) -> 
         ("%%hlo x=weights\njnp.sin(x) * scale\n", "stablehlo.sine"),
     ],
 )
-def test_commands_watch_programs_of_jaxs(session: Session, line: str, said: str) -> None:
+def test_commands_watch_programs_written_for_jax(session: Session, line: str, said: str) -> None:
     outcome = session.run_line(line)
     text = " ".join(plain(outcome.shown, 400).split())
     assert outcome.error is None and said in text, text
     assert text.endswith("carried over from JAX") or "carried over from JAX; kept whole" in text
 
 
-def test_leaves_of_the_users_classes_have_the_names_that_jax_gives_them(session: Session) -> None:
+def test_leaves_of_registered_classes_are_named_as_in_jax(session: Session) -> None:
     assert "q.a" in shown(session, "%graph (lambda q: q.dot(weights))(pair)")
     assert "q[<flat index 0>]" in shown(session, "%graph (lambda q: q.dot(weights))(node)")
 
 
 @pytest.mark.parametrize("name", ["jax.lax.sin_p", "cube_p", "tridiagonal_solve"])
-def test_rules_of_jaxs_primitives_are_listed(session: Session, name: str) -> None:
+def test_rules_of_jax_primitives_are_listed(session: Session, name: str) -> None:
     text = shown(session, f"%rules {name}")
     assert name.rpartition(".")[2].removesuffix("_p") in text and "● jvp" in text
 
 
-def test_rules_and_lines_are_the_users_own(session: Session) -> None:
+def test_custom_rules_are_run(session: Session) -> None:
     """5 and 7 are no derivatives of log1p and sin."""
     for name, slope in (("safe", 5.0), ("back", 7.0)):
         assert float(session.run_line(f"%grad {name}(2.0)").value[1]) == slope
     assert "safe_jvp" in shown(session, "%log jax.grad(safe)(2.0)")
 
 
-def test_results_are_jaxs_again_and_nothing_of_the_users_is_changed(session: Session) -> None:
+def test_results_are_jax_arrays_and_the_namespace_is_unchanged(session: Session) -> None:
     names = dict(session.namespace["loss"].__globals__)
     value = session.run_line("%step jax.grad(lambda q: q.dot(weights))(pair) --text").value
     assert type(value) is session.namespace["Pair"] and isinstance(value.a, jax.Array)
@@ -237,7 +237,7 @@ def test_a_program_of_other_precision_is_refused(session: Session) -> None:
         "keyword_default",
     ],
 )
-def test_modules_and_objects_of_the_users_are_carried_over(
+def test_modules_and_objects_are_carried_over(
     session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fun: str
 ) -> None:
     library = types.ModuleType("library")

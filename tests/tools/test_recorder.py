@@ -43,7 +43,7 @@ def test_phases_inside_a_phase_are_not_counted_twice():
 
 
 @pytest.mark.parametrize("level", ["summary", "full"])
-def test_nothing_of_the_users_is_kept_alive(level: str):
+def test_user_objects_are_not_kept_alive(level: str):
     """Tracers, arrays and functions die as if nobody had watched, though the recording lives: but for the constants of
     programs, which a full one keeps."""
     seen: list[weakref.ref] = []
@@ -74,7 +74,7 @@ def test_nothing_of_the_users_is_kept_alive(level: str):
     assert len(recording.jaxprs) > 3
 
 
-def test_past_the_bound_it_counts_and_says_so(monkeypatch: pytest.MonkeyPatch):
+def test_past_the_bound_events_are_only_counted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(summary, "MOST_EVENTS", 40)
 
     def long(x):

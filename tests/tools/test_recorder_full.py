@@ -109,7 +109,7 @@ def cached_and_not(recording: Recording) -> tuple[list[str], int]:
     return cached, staged
 
 
-def test_a_trace_from_a_cache_is_marked_and_can_be_made_anew():
+def test_a_cached_trace_is_marked_and_can_be_retraced():
     traced = []
 
     @minijax.jit
@@ -214,7 +214,7 @@ def test_an_interrupt_leaves_a_complete_recording():
     assert stack_depth() == 0 and not observe.observers
 
 
-def test_a_recorder_that_fails_says_that_it_is_not_complete(monkeypatch: pytest.MonkeyPatch):
+def test_a_recorder_that_fails_marks_the_recording_truncated(monkeypatch: pytest.MonkeyPatch):
     def broken(*args: Any) -> None:
         raise ZeroDivisionError("broken")
 
@@ -242,7 +242,7 @@ def test_nesting_is_right_when_recording_stops_inside(monkeypatch: pytest.Monkey
                     assert node.at <= child.at <= getattr(child, "end", child.at) <= node.end
 
 
-def test_a_recording_that_begins_inside_of_interpreters_says_so():
+def test_a_recording_that_begins_inside_interpreters_knows_them():
     recordings = []
 
     def inside(x):
@@ -264,7 +264,7 @@ def test_a_recording_that_begins_inside_of_interpreters_says_so():
     assert len(cursor.state().programs[0].equations) == len(equations)
 
 
-def test_whoever_meets_a_bound_of_names_is_told(monkeypatch: pytest.MonkeyPatch):
+def test_commands_report_when_names_were_not_kept(monkeypatch: pytest.MonkeyPatch):
     session = batch.new_session({})
     session.run_line("ws = [jnp.ones(1) + i for i in range(10)]")
     session.run_line("def g(ws): s = ws[0] * 2.0; return s + ws[9] * (s - 1.0)")
@@ -277,7 +277,7 @@ def test_whoever_meets_a_bound_of_names_is_told(monkeypatch: pytest.MonkeyPatch)
         assert expressions in " ".join(plain(session.run_line(line).shown).split()), line
     monkeypatch.setattr(lives, "MOST_NAMED", 4)
     kept = "4 or more names past event 0 were not kept; " + expressions
-    for line in (commands[0], commands[1], commands[3]):  # an origin is told of arguments that are numbered first
+    for line in (commands[0], commands[1], commands[3]):  # %origin numbers the arguments first
         assert kept in " ".join(plain(session.run_line(line).shown).split()), line
     assert Stepper(Step(session.recording)).message == ("warning", kept)
 
@@ -322,7 +322,7 @@ def test_large_arrays_on_a_device_count_one_by_one():
 
 
 class Thrice:
-    """Its rules have variables of the user's."""
+    """A rule with variables of its own."""
 
     def jvp(self, primals, tangents):
         halfway = jnp.sin(primals[0])
@@ -335,7 +335,7 @@ def ruled(primals, tangents):
 
 
 @pytest.mark.parametrize("rule", [Thrice().jvp, ruled])
-def test_variables_of_a_users_rule_have_names(rule: Callable[..., Any]):
+def test_variables_in_custom_rules_have_names(rule: Callable[..., Any]):
     thrice_p = Primitive("thrice")
     thrice_p.def_impl(lambda x: x)
     jvp_rules[thrice_p] = rule
@@ -360,7 +360,7 @@ def test_retracing_is_this_threads_affair():
     assert hits == [True]
 
 
-def test_a_thousand_values_with_one_tangent_are_told_apart_at_once():
+def test_a_thousand_values_sharing_a_tangent_are_compared_fast():
     """To compare each with each would take half a minute."""
 
     def shifted(x):

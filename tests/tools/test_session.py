@@ -78,7 +78,7 @@ def test_a_line_that_traces_shows_panels_and_others_do_not(session):
     assert session.recording is outcome.recording
 
 
-def test_a_compiled_line_tells_of_its_program_and_of_the_cache(session):
+def test_a_compiled_line_shows_its_program_and_the_cache(session):
     session.run_line("@jit\ndef g(x): return exp(x) * 2.0 + 1.0\n")
     panels = plain(session.run_line("g(1.0)").summary)
     assert "StableHLO ops → 1 fusion" in panels
@@ -91,7 +91,7 @@ def test_a_compiled_line_tells_of_its_program_and_of_the_cache(session):
     assert "miss g: x: f32[] (weak_type) became f32[2]" in changed
 
 
-def test_errors_show_the_users_frames_and_the_engines_words(session):
+def test_errors_show_user_frames_and_the_message(session):
     session.run_line("def f(x):\n    y = sin(x)\n    return y if y > 0 else x\n")
     outcome = session.run_line("jit(f)(1.0)")
     assert isinstance(outcome.error, minijax.errors.TracerBoolConversionError)
@@ -120,7 +120,7 @@ def test_errors_show_the_users_frames_and_the_engines_words(session):
         ("outr(2.0)", "NameError: name 'outr' is not defined. Did you mean outer?"),
     ],
 )
-def test_names_that_are_not_the_users_are_looked_for_in_the_last_recordings(session, line, said):
+def test_unknown_names_are_searched_in_the_last_recordings(session, line, said):
     session.run_line("def outer(x): inner = jnp.sin(x) * 2.0; return inner + x")
     session.run_line("%log outer(2.0)")
     session.run_line("%log outer()")  # fails before anything happens, and so leaves no recording
@@ -139,7 +139,7 @@ def test_a_stepper_has_the_values_of_a_program_that_nothing_ran(session):
     assert stepper.message == ("good", "x * 2.0 = 6.0")
 
 
-def test_the_place_of_a_failure_is_the_users_own_line(session):
+def test_the_place_of_a_failure_is_the_user_line(session):
     session.run_line("import json")
     session.run_line("def read(text): return json.loads(text)")
     session.run_line("read('{')")

@@ -87,7 +87,7 @@ def at(recording: Recording, kind: str, primitive: str, level: str) -> Cursor:
 # --- the tree ---------------------------------------------------------------------------------------------------
 
 
-def test_the_tree_tells_what_has_happened_and_no_more(gradient: Recording):
+def test_the_tree_shows_only_what_has_happened(gradient: Recording):
     cursor = at(gradient, LEAVE, "sin", "eval")
     shown = lines(stepping.tree_lines(cursor, 100, 100))
     here = next(i for i, each in enumerate(shown) if each.startswith("▶"))
@@ -335,7 +335,7 @@ def test_a_line_that_failed_is_run_again_and_stepped_from_its_exception(session:
     after = session.run_line("%step").step
     assert after is not None and after.recording is not older and after.position == 2
     assert after.recording.source == "grad(f)(3.0)" and "failed before the engine did anything" in after.note
-    # a failure that does not come back is told of
+    # a failure that does not come back is reported
     session.run_line("def once(x): ran.append(1); return jnp.sin(x).nothing if len(ran) == 1 else jnp.cos(x)")
     session.namespace["ran"].clear()
     session.run_line("grad(once)(3.0)")
@@ -351,7 +351,7 @@ def place(step: Step) -> tuple[Recording, int]:
     return step.recording, step.position
 
 
-def test_a_recording_that_stopped_says_so_where_it_ends(monkeypatch: pytest.MonkeyPatch):
+def test_a_truncated_recording_is_marked_where_it_ends(monkeypatch: pytest.MonkeyPatch):
     """Every view of it, also from a file; no view calls that the end."""
     monkeypatch.setattr(summary, "MOST_EVENTS", 25)
     recording = recorded(lambda: minijax.grad(slope)(3.0), "grad(slope)(3.0)")
@@ -377,7 +377,7 @@ def test_a_recording_that_stopped_says_so_where_it_ends(monkeypatch: pytest.Monk
 
 
 def test_an_interrupted_call_leaves_what_was_recorded(session: Session):
-    """An interrupt comes between two lines of the user's, as Python handles signals; nothing stays on the stack."""
+    """An interrupt comes between two lines of the program, as Python handles signals; nothing stays on the stack."""
     session.namespace["signal"] = signal
     body = ("for i in range(10): x = jnp.sin(x)", "signal.raise_signal(signal.SIGINT)", "return x")
     session.run_line("\n  ".join(("def forever(x):", *body)))
@@ -450,7 +450,7 @@ def test_retrace_and_programs_come_with_the_step(session: Session):
     assert [each.primitive for each in step.programs().equations] == ["sin", "mul", "sub"]
 
 
-def test_jaxprs_have_the_users_names_if_asked_for() -> None:
+def test_jaxprs_have_user_names_on_request() -> None:
     def layer(z, w):
         h = jnp.sin(z * w)
         return jnp.tanh(h)

@@ -36,7 +36,7 @@ def test_every_role_can_be_read_on_both_pages(role: str) -> None:
     assert contrast(STYLES[role].light, LIGHT) >= 4.5 and contrast(STYLES[role].dark, DARK) >= 4.5
 
 
-def test_the_colours_of_lines_are_told_apart() -> None:
+def test_the_colours_of_lines_differ() -> None:
     roles = [line_role(number) for number in range(LINE_COLOURS)]
     assert len(set(roles)) == LINE_COLOURS >= 8 and line_role(LINE_COLOURS) == roles[0]
     for theme, bits in (("terminal", 4), ("light", 24), ("light", 8), ("dark", 24), ("dark", 8), ("dark", 4)):

@@ -71,7 +71,7 @@ def test_a_summary():
     assert plain(summary(MADE_UP), 80) == WIDE
 
 
-def test_truncation_and_other_threads_are_said():
+def test_truncation_and_other_threads_are_shown():
     text = plain(summary(Recording("summary", scopes=1, truncated=True, events=123456, elsewhere=7)), 120)
     assert "123,456 events" in text and "7 events on other threads" in text
 
@@ -94,7 +94,7 @@ def test_a_summary_as_data():
     assert data["time"] == {"trace": 0.0002, "run": 9e-6}
 
 
-def test_programs_of_one_name_are_told_apart():
+def test_programs_with_the_same_name_have_their_own_rows():
     def module(at: int, ops: int) -> ModuleRecord:
         return ModuleRecord(at, "g", ops, (("stablehlo.add", ops),), "")
 

@@ -30,8 +30,8 @@ def pmapped() -> Callable[[Any], Any]:
 
 def jitted() -> Callable[[Any], Any]:
     mesh = minijax.make_mesh((1,), ("i",), axis_types=(AxisType.Auto,))
-    divided = minijax.shard_map(each, mesh=mesh, in_specs=PartitionSpec("i"), out_specs=PartitionSpec())
-    return minijax.jit(divided)
+    mapped = minijax.shard_map(each, mesh=mesh, in_specs=PartitionSpec("i"), out_specs=PartitionSpec())
+    return minijax.jit(mapped)
 
 
 def around() -> Callable[[Any], Any]:

@@ -35,7 +35,7 @@ class Bias:
         "i % 2 == 1",
     ],
 )
-def test_a_condition_is_worth_what_numpy_says(text: str) -> None:
+def test_a_condition_has_the_value_that_numpy_gives(text: str) -> None:
     asked = condition(text)
     assert truth(worth(asked.node, VALUES)) == bool(np.all(eval(text, {"h": H, "p": {"w": H[0]}, "i": 3, "m": Bias})))
 
@@ -77,7 +77,7 @@ def test_loops_are_searched_iteration_by_iteration() -> None:
     assert len(ran) == calls and not known.iterations
 
 
-def test_what_is_not_known_is_told() -> None:
+def test_unknown_values_are_reported() -> None:
     def f(x):
         y = x * 2.0
         return y

@@ -67,7 +67,7 @@ for check in (True, False):
 index = eqn.params["jaxpr"].jaxpr
 (last,) = index.outvars
 each = [np.asarray(frame.inside(eqn, i).value(last)) for i in range(8)]
-# the first dimension is divided along model, then data
+# the first dimension is sharded over model, then data
 found["device 5 of the result"] = furthest(each[5], np.asarray(y).reshape(2, 4, 2, 1)[1, 2])
 
 session = batch.new_session({})
@@ -173,7 +173,7 @@ def test_a_program_over_a_mesh_is_compared_with_jax(program: str) -> None:
     assert "cannot be carried over" not in said
 
 
-def test_a_program_that_is_compiled_again_because_its_arguments_lie_otherwise_says_so() -> None:
+def test_why_explains_a_miss_caused_by_another_sharding() -> None:
     found = shown_there()
     assert "first call" in found["first"]
     assert "p['w']: P('data',) became P(None, 'model')" in found["moved"]

@@ -161,7 +161,7 @@ def test_a_pane_shows_a_value_when_it_is_made_and_in_the_end_what_the_command_sh
     assert [line[2:] for line in table] == [line[2:] for line in pane] and len(pane) > 3
 
 
-def test_a_recording_from_a_file_says_that_it_has_no_arrays() -> None:
+def test_a_recording_from_a_file_has_no_arrays() -> None:
     loaded = storage.from_json(storage.to_json(record("gradient")))
     cursor = Cursor(loaded)
     cursor.last()

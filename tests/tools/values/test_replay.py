@@ -137,7 +137,7 @@ def _same_example(where: str, a: Any, b: Any) -> None:
         _agree(where, a, _numbers(b))
 
 
-def test_a_value_says_which_axes_are_examples_and_a_loop_how_often_each_turns() -> None:
+def test_a_value_has_batch_axes_and_a_loop_counts_per_example() -> None:
     def f(x: Any, y: Any) -> Any:
         n = lax.while_loop(lambda s: s < x, lambda s: s + 2, jnp.float32(0))
         return n + y, y * 2
@@ -163,7 +163,7 @@ def test_a_value_says_which_axes_are_examples_and_a_loop_how_often_each_turns() 
 # ---------------------------------------------------------------------------------------------- what is left alone
 
 
-def test_nothing_of_the_users_is_run_again() -> None:
+def test_a_replay_runs_no_user_code() -> None:
     calls: list[str] = []
 
     @minijax.custom_jvp
@@ -326,7 +326,7 @@ def test_a_loop_that_does_not_end_is_given_up_and_can_be_looked_into(monkeypatch
         frame.inside(loop, 4096)
 
 
-def test_who_watches_sees_nothing_and_the_users_caches_stay() -> None:
+def test_observers_see_no_replay_and_caches_stay() -> None:
     class Counting(observe.Observer):
         seen = 0
 
@@ -373,7 +373,7 @@ def test_long_loops_are_compiled_with_the_same_values() -> None:
 
 
 @pytest.mark.parametrize("imported", [False, True])
-def test_rules_of_the_library_are_staged_but_not_those_that_hold_the_users_functions(imported: bool) -> None:
+def test_library_rules_are_staged_and_user_rules_are_not(imported: bool) -> None:
     def f(x: Any) -> Any:
         return minijax.nn.relu(minijax.nn.softplus(x))
 

@@ -62,7 +62,7 @@ def test_texts(value: object, text: str) -> None:
     assert summary(value).text.startswith(text.partition("  ██")[0])
 
 
-def test_what_is_sampled_says_so_and_keys_have_no_numbers() -> None:
+def test_samples_are_marked_and_keys_have_no_numbers() -> None:
     big = np.ones((1000, 200), np.float32)
     found = summary(big, most=1000)
     assert found.numbers is not None
