@@ -47,7 +47,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.tools.metal": ("tools/metal/test_passes.py",),
     "minijax.tools.pages": ("tools/test_export.py",),
     "minijax.tools.programs": ("tools/programs/test_links.py", "tools/test_source.py"),
-    "minijax.tools.recording": ("tools/test_golden_recordings.py", "tools/test_recorded_constructs.py"),
+    "minijax.tools.recording": ("tools/test_golden_recordings.py",),
     "minijax.tools.session": ("tools/test_session.py", "tools/test_completion.py"),
     "minijax.tools.values": ("tools/values/test_replay.py",),
     "minijax.tools.stepper": ("tools/test_stepping.py", "tools/test_fold.py"),

@@ -7,14 +7,20 @@ from collections.abc import Callable
 
 import pytest
 
+import minijax
 import minijax.random  # noqa: F401  # it takes the place of rules of comparison, and no recording is to show that
 from minijax import make_jaxpr
 from minijax.core.trace import stack_depth
 from minijax.extend.core import parse_jaxpr
 from minijax.ir.pretty import format_jaxpr
+from minijax.tools.documents.document import Printout, document, plain
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.panels import summary
+from minijax.tools.recording.recorder import record
 from minijax.tools.recording.variables import names_within, recorded_names
+from minijax.tools.stepper.panes import program_pane
+from tests.ir.constructs import programs
 from tests.tools.programs.named import PROGRAMS as NAMED
 from tests.tools.programs.named import STAGED, named_operations
 from tests.tools.recorded_programs import PROGRAMS, as_text, recording_of
@@ -70,3 +76,21 @@ def test_what_is_loaded_shows_the_same(name: str):
         assert there.state().programs == back.state().programs
         assert there.state().place == back.state().place
     assert back.position == there.position
+
+
+CONSTRUCTS = programs(minijax)
+
+
+@pytest.mark.parametrize("name", CONSTRUCTS)
+def test_a_recorded_construct(name: str) -> None:
+    fun, args = CONSTRUCTS[name]
+    for level in ("summary", "full"):
+        closed, recording = record(minijax.make_jaxpr(fun), *args, level=level)
+        shown = [plain(document(Printout(doc)), 80) for r in recording.jaxprs if (doc := r.document()) is not None]
+        assert "\n".join(each.rstrip() for each in str(closed).split("\n")) in shown
+        assert summary(recording)
+    loaded = storage.from_json(storage.to_json(recording))
+    assert [plain(document(Printout(r.document())), 80) for r in loaded.jaxprs] == shown
+    cursor = Cursor(loaded)
+    cursor.last()
+    assert plain(program_pane(cursor))
