@@ -236,11 +236,6 @@ _NO_REFERENCES = "{} makes a mutable reference in a way that minijax lacks. Make
 # ------------------------------------------------------------------------------------------------ custom rules
 
 
-def _named(eqn: Any, rule: str) -> str:
-    """The name of the Python function that is a rule of a call."""
-    return getattr(getattr(eqn.params[rule], "debug_info", None), "func_name", "") or rule
-
-
 # Files of JAX's functions whose rules call no function of a user.
 _JAXS_OWN = re.compile(r"[/\\]jax[/\\]_src[/\\](nn|numpy|image|scipy[/\\]special|lax[/\\]other\.py)")
 
@@ -252,23 +247,29 @@ def _is_jaxs(eqn: Any) -> bool:
 
 
 class ImportedRule(Function):
-    """A derivative rule of a function of JAX's; ``of_library``: it calls no function of a user."""
+    """A derivative rule of a function of JAX's, the param ``param`` of ``eqn``.
 
-    of_library = False
+    Attributes:
+      num_consts: the first operands, which are closed over.
+      num_own: the first of these, constants of the program that JAX's call does not take.
+      of_library: whether the rule calls no function of a user.
+    """
+
+    kind: str
+
+    def __init__(self, eqn: Any, call: JaxCall, num_own: int, param: str) -> None:
+        name = getattr(getattr(eqn.params[param], "debug_info", None), "func_name", "") or param
+        self.jax_call = call
+        self.num_own = num_own
+        self.num_consts = eqn.params["num_consts"] + num_own
+        self.about = About(name, name, self.kind)
+        self.of_library = _is_jaxs(eqn)
 
 
 class ImportedJvpRule(ImportedRule):
-    """The derivative rule of a ``custom_jvp`` function of JAX's.
+    """The derivative rule of a ``custom_jvp`` function of JAX's."""
 
-    The first ``num_consts`` primals are closed over; the first ``num_own`` of these are constants of the program, which
-    JAX's call does not take.
-    """
-
-    def __init__(self, call: JaxCall, num_own: int, num_consts: int, name: str) -> None:
-        self.jax_call = call
-        self.num_own = num_own
-        self.num_consts = num_consts
-        self.about = About(name, name, "custom_jvp rule")
+    kind = "custom_jvp rule"
 
     def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
         perturbed = (False,) * (self.num_consts - self.num_own) + tuple([not zero for zero in side])
@@ -278,13 +279,11 @@ class ImportedJvpRule(ImportedRule):
 
 def import_custom_jvp(eqn: Any, site: Site) -> Equations:
     closed, consts = hoist_consts(import_once(eqn.params["call_jaxpr"]))
-    num_consts = eqn.params["num_consts"] + len(consts)
-    rule = ImportedJvpRule(equation_call(eqn, state.axis_env), len(consts), num_consts, _named(eqn, "jvp_jaxpr_fun"))
-    rule.of_library = _is_jaxs(eqn)
+    rule = ImportedJvpRule(eqn, equation_call(eqn, state.axis_env), len(consts), "jvp_jaxpr_fun")
     params = {
         "call_jaxpr": closed,
         "jvp_jaxpr_fun": rule,
-        "num_consts": num_consts,
+        "num_consts": rule.num_consts,
         "symbolic_zeros": eqn.params["symbolic_zeros"],
     }
     return site.equation(our_primitives()["custom_jvp_call"], params, consts)
@@ -343,40 +342,26 @@ def passes_of(call: JaxCall, perturbed: tuple[bool, ...]) -> ImportedPasses:
     return call.derived(("vjp", perturbed), make)
 
 
-class ImportedSide(NamedTuple):
-    """What an imported forward pass tells the backward pass."""
-
-    n_res: int
-    passes: ImportedPasses
-
-
 class ImportedForward(ImportedRule):
     """The forward pass of a ``custom_vjp`` function of JAX's."""
 
-    def __init__(self, call: JaxCall, num_own: int, num_consts: int, name: str) -> None:
-        self.jax_call = call
-        self.num_own = num_own
-        self.num_consts = num_consts
-        self.about = About(name, name, "custom_vjp fwd")
+    kind = "custom_vjp fwd"
 
     def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
         n = self.num_consts
         wanted = (True,) * (len(values) - n) if side is None else tuple(side)
         passes = passes_of(self.jax_call, (False,) * (n - self.num_own) + wanted)
-        return eval_closed(passes.forward, *values[self.num_own :]), ImportedSide(passes.n_res, passes)
+        return eval_closed(passes.forward, *values[self.num_own :]), passes
 
 
 class ImportedBackward(ImportedRule):
     """The backward pass of a ``custom_vjp`` function of JAX's."""
 
-    def __init__(self, call: JaxCall, num_closed: int, name: str) -> None:
-        self.jax_call = call
-        self.num_closed = num_closed
-        self.about = About(name, name, "custom_vjp bwd")
+    kind = "custom_vjp bwd"
 
     def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
-        forward, zeros = side
-        residuals, given = values[: forward.n_res], iter(values[forward.n_res :])
+        passes, zeros = side
+        residuals, given = values[: passes.n_res], iter(values[passes.n_res :])
         cts = []
         for zero, spec in zip(zeros, self.jax_call.out_specs, strict=True):
             aval = aval_of(spec)
@@ -386,23 +371,21 @@ class ImportedBackward(ImportedRule):
                 ct = instantiate_zeros(zero_of(aval))
             if dtypes.is_inexact(aval.dtype):
                 cts.append(ct)
-        found = iter(eval_closed(forward.passes.backward, *residuals, *cts))
-        outs = [next(found) if there else None for there in forward.passes.given][self.num_closed :]
+        found = iter(eval_closed(passes.backward, *residuals, *cts))
+        outs = [next(found) if there else None for there in passes.given][self.num_consts - self.num_own :]
         return [ct for ct in outs if ct is not None], tuple([ct is None for ct in outs])
 
 
 def import_custom_vjp(eqn: Any, site: Site) -> Equations:
     closed, consts = hoist_consts(import_once(eqn.params["call_jaxpr"]))
-    num_consts = eqn.params["num_consts"] + len(consts)
     call = equation_call(eqn, state.axis_env)
-    fwd = ImportedForward(call, len(consts), num_consts, _named(eqn, "fwd_jaxpr_thunk"))
-    bwd = ImportedBackward(call, num_consts - len(consts), _named(eqn, "bwd"))
-    fwd.of_library = bwd.of_library = _is_jaxs(eqn)
+    fwd = ImportedForward(eqn, call, len(consts), "fwd_jaxpr_thunk")
+    bwd = ImportedBackward(eqn, call, len(consts), "bwd")
     params = {
         "call_jaxpr": closed,
         "fwd_jaxpr_thunk": fwd,
         "bwd": bwd,
-        "num_consts": num_consts,
+        "num_consts": fwd.num_consts,
         "symbolic_zeros": eqn.params["symbolic_zeros"],
     }
     return site.equation(our_primitives()["custom_vjp_call"], params, consts)
