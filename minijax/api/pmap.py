@@ -322,14 +322,6 @@ def pmap(
             f"`static_broadcasted_argnums` {[*static]} and `donate_argnums` {[*donated]} cannot intersect: a static "
             "argument has no memory to give away."
         )
-    options = Options(
-        UNNAMED if axis_name is None else axis_name,
-        in_axes,
-        out_axes,
-        static,
-        donated,
-        devices,
-        backend,
-        axis_size,
-    )
+    name = UNNAMED if axis_name is None else axis_name
+    options = Options(name, in_axes, out_axes, static, donated, devices, backend, axis_size)
     return PmapFunction(fun, options)

@@ -110,9 +110,5 @@ def _all(of: Any) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    print_both(_all)
-
-
 if __name__ == "__main__":
-    main()
+    print_both(_all)

@@ -134,9 +134,5 @@ def _all(of: Any) -> dict[str, Any]:
         return {name: _told(of, make) for name, make in _rows(of).items()}
 
 
-def main() -> None:
-    print_both(_all)
-
-
 if __name__ == "__main__":
-    main()
+    print_both(_all)

@@ -247,12 +247,8 @@ def _beside_whole() -> dict[str, Any]:
     return found
 
 
-def main() -> None:
+if __name__ == "__main__":
     if sys.argv[1:] == ["--whole"]:
         print(json.dumps(_beside_whole()))
-        return
-    print_both(_all)
-
-
-if __name__ == "__main__":
-    main()
+    else:
+        print_both(_all)
