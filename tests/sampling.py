@@ -64,7 +64,7 @@ LONG = (
     "repl/test_terminal.py::test_ctrl_c_during_compilation",
     "repl/test_terminal.py::test_ctrl_c_keeps_a_recording",
     "repl/test_terminal.py::test_the_mock_session",
-    "sharded/test_carried.py::test_programs_of_divided_arrays_are_carried_over_and_read_back",
+    "sharded/test_carried.py::test_programs_of_sharded_arrays_are_carried_over_and_read_back",
     "sharded/test_explicit_rows.py::test_derivatives_of_what_is_reduced_are_those_of_what_is_whole",
     "sharded/test_mapped.py::test_programs_compute_and_print_what_jax_does",
     "sharded/test_matrix.py::test_programs_give_what_jax_gives_where_jax_gives_it",
