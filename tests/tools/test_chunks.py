@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import random
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.recorder import record
 from minijax.tools.recording.records import Recording
-from minijax.tools.stepper import panes
-from minijax.tools.values.moment import ELSEWHERE, Ledger
+from minijax.tools.stepper import backward, panes
+from minijax.tools.values import table
+from minijax.tools.values.moment import ELSEWHERE, Ledger, ledger
+from minijax.tools.values.table import values_pane
 from tests.tools.recorded_programs import as_text, recording_of
 
 
@@ -62,7 +65,7 @@ def long() -> Recording:
     return record(minijax.grad(chain), 0.9)[1]
 
 
-@pytest.mark.parametrize("name", ["gradient", "grad_of_vmap_of_scan", "jit_miss_then_hit", "error_inside_a_rule"])
+@pytest.mark.parametrize("name", ["gradient", "grad_of_vmap_of_scan", "jit_miss_then_hit", "second_derivative"])
 def test_a_file_shows_at_every_moment_what_one_shows_that_is_loaded_as_a_whole(name: str) -> None:
     recording = recording_of(name)
     loaded = through(recording)
@@ -245,3 +248,22 @@ def test_all_that_is_searched_for_is_found_in_a_file_too() -> None:
     for number, move in enumerate(moves):
         assert (move(mine), mine.position) == (move(theirs), theirs.position), number
     assert mine.position > 1000
+
+
+def test_panes_of_a_very_long_recording_say_what_they_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    cursor = Cursor(long())
+    cursor.go(len(cursor.moments) * 3 // 4)
+    known, at = ledger(cursor.recording), cursor.moment.at
+
+    def newest() -> list[str]:
+        rows = table.rows_at(known, at, -1)
+        return plain(values_pane(cursor, selected=len(rows.named) - 1), 100).split("\n")
+
+    whole, drawn = newest(), plain(panes.program_pane(cursor), 100)
+    monkeypatch.setattr(table, "MOST_LIVES", 300)
+    monkeypatch.setattr(backward, "MOST_STEPS", 100)
+    part = newest()
+    assert "earlier" in whole[1] and "or more" not in whole[1]
+    assert re.search("the latest of very many|or more earlier", part[1])
+    assert [each.split() for each in whole[-4:]] == [each.split() for each in part[-4:]]
+    assert "step" in drawn and "too many to be drawn here" in plain(panes.program_pane(cursor), 100)

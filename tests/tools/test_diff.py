@@ -130,3 +130,10 @@ def test_an_equation_is_not_paired_with_one_of_the_backward_pass(session: Sessio
 
 def words(segments: Line) -> str:
     return "".join(piece for _, piece in segments).strip()
+
+
+def test_the_cotangent_is_no_residual() -> None:
+    found = made(jnp.sin, jnp.ones(5), by=("vjp",))
+    assert [len(found.forward), len(found.residuals), len(found.backward)] == [2, 1, 1]
+    mapped = made(jnp.sin, jnp.ones(5), by=("vmap", "vjp"))
+    assert len(mapped.residuals) == 1

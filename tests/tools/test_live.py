@@ -443,3 +443,18 @@ def test_hostile_names_do_no_harm(session):
     )
     run(session, "%pop x")
     assert float(session.namespace["ring"][1]) == 1.0 and session.namespace["ring"][0] is session.namespace["ring"]
+
+
+def test_containers_that_cannot_be_made_anew_do_not_stop_a_pop(session):
+    run(session, "class Two(tuple):\n    def __new__(cls, a, b): return super().__new__(cls, (a, b))")
+    run(session, "deep = []\nfor _ in range(5000): deep = [deep]")
+    run(session, "%push vmap x=[1., 2.]", "two = Two(x, 1)", "many = [x, x]")
+    done = run(session, "%pop x * 2")
+    assert list(done.value) == [2.0, 4.0] and not session.levels
+    assert list(session.namespace["many"][0]) == [1.0, 2.0] and type(session.namespace["two"]).__name__ == "Two"
+
+
+def test_the_interpreters_taken_away_from_under_a_session(session):
+    run(session, "%push jvp x=3.", "from minijax.core.trace import reset_stack", "reset_stack()")
+    assert session.run_line("1 / 0").error is not None
+    assert not session.levels and session.prompt_label() == ""

@@ -375,3 +375,11 @@ def test_a_thousand_values_sharing_a_tangent_are_compared_fast():
     first = named_values(known)[0].number
     # what arrives at any of the others arrives at the first, which is used once more
     assert len(known.naming.sharing(first)) == 1001 and shared_with(known, first) == ""
+
+
+def test_calls_of_many_arguments_are_cut():
+    xs = [jnp.ones(()) for _ in range(300)]
+    recording = watched(lambda: minijax.jit(lambda *xs: xs)(*xs), "full")
+    call = next(bind for bind in binds(recording) if bind.primitive == "jit")
+    assert call.args[-1] == "... 260 more" and len(call.operands) == 40
+    assert call.out.endswith("... 296 more")

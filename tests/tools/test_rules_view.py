@@ -8,6 +8,7 @@ from minijax.extend.rules import rule_matrix
 from minijax.repl import batch
 from minijax.tools.documents.document import plain
 from minijax.tools.documents.html import to_html
+from minijax.tools.explain import rules
 from minijax.tools.session.session import Session
 from tests.extend.examples import ours
 
@@ -162,3 +163,9 @@ def test_the_rule_of_a_custom_function_is_checked_by_the_function(session: Sessi
         text = plain(outcome.shown, 120)
         assert "<minijax-" in text and ("suspect <lambda> at <minijax-" in text) == bool(set(wrong) - {"value of fwd"})
         assert len(outcome.value.outcomes) >= 6 and not outcome.value.skipped
+
+
+def test_rules_of_every_primitive_can_be_shown() -> None:
+    for primitive in ours():
+        text = plain(rules.one(primitive))
+        assert primitive.name in text and "● evaluate" in text

@@ -205,3 +205,9 @@ def test_a_session_whose_folder_is_gone(tmp_path, monkeypatch):
     assert "%cd ~ goes home" in str(errors[0])
     shown = plain(tracebacks.error_document(errors[1]))
     assert "sin(1.0) / nothing" in shown
+
+
+def test_recursion_does_not_flood_the_screen(session):
+    session.run_line("def r(n): return r(n + 1)")
+    text = shown(session.run_line("r(0)"))
+    assert "RecursionError" in text and len(text.splitlines()) < 100 and "left out" in text

@@ -150,3 +150,12 @@ def test_the_command(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("[[[")
     session.settings.file = str(tmp_path / "config.toml")
     assert "stays as it is" in plain(session.run_line("%config save").shown)
+
+
+def test_no_file_is_no_warning(tmp_path: Path) -> None:
+    assert load(Settings(), tmp_path / "config.toml") == []
+
+
+def test_a_folder_in_its_place(tmp_path: Path) -> None:
+    (warning,) = load(Settings(), tmp_path)
+    assert "are not used" in warning

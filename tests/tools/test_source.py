@@ -175,3 +175,13 @@ def test_lines_of_the_shell(typed: str, command: str | None) -> None:
     if command is not None:
         assert source.as_command(typed) == command
         assert list(source.inputs(f"a = 1\n{typed}\nb = 2")) == ["a = 1", typed, "b = 2"]
+
+
+def test_few_sources_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    import linecache
+
+    monkeypatch.setattr(source, "MOST_REGISTERED", 3)
+    monkeypatch.setattr(source, "_registered", {})
+    for i in (0, 1, 2, 0, 3, 4):  # another session of the process registers 0 again
+        source.register(f"<bounded-{i}>", "x")
+    assert [f"<bounded-{i}>" in linecache.cache for i in range(5)] == [True, False, False, True, True]

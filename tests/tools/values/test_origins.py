@@ -32,7 +32,7 @@ NAMES = (
 @pytest.mark.parametrize("name", NAMES)
 def test_slices_of_recordings_are_what_the_jaxpr_says(name: str) -> None:
     fun, args = PROGRAMS[name].build(minijax), [jnp.asarray(x) for x in PROGRAMS[name].args]
-    staged = tupled(fun)
+    staged = minijax.jit(tupled(fun)) if name == "linear solve" else tupled(fun)
     assert check_slices(staged, staged, args)
 
 
