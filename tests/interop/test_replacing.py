@@ -198,7 +198,7 @@ def test_a_module_that_does_not_use_jax_is_not_loaded_twice(folder: Path) -> Non
     assert besides is sys.modules["besides"] and json is sys.modules["json"]
 
 
-def test_import_errors_name_what_is_missing() -> None:
+def test_import_errors_name_what_is_missing(folder: Path) -> None:
     with replacing_jax():
         with pytest.raises(ModuleNotFoundError, match=r"No module named 'jax\.no_such'"):
             import jax.no_such  # type: ignore[import-not-found]
