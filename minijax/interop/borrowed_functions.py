@@ -22,7 +22,7 @@ from minijax.core.shardings import PartitionSpec, Sharding
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer, state
 from minijax.interop.exported import ReadsTracers, reading, to_jax
-from minijax.interop.functions import from_jax
+from minijax.interop.functions import imported_function
 from minijax.interop.known_values import is_value, on_known_values, with_out_sharding
 from minijax.interop.packed import Packed, is_instance, pack, packed_instance, packed_node, unpack, unpack_for_jax
 from minijax.interop.params import values_for_jax
@@ -60,7 +60,7 @@ def jax_name(module: str) -> str:
 def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Callable[..., Any]:
     """JAX's function ``theirs`` as a function of minijax, called ``module.name``."""
     opened = _with_instances(theirs)
-    imported = from_jax(opened)
+    imported = imported_function(opened)
     # (number of arguments, keywords) of calls for which JAX needs values
     on_values: set[Any] = set()
 
@@ -127,7 +127,7 @@ def _with_functions(opened: Callable[..., Any], *args: Any, **kwargs: Any) -> An
 
     while True:
         try:
-            return from_jax(called)(*args, tracers, **kwargs)
+            return imported_function(called)(*args, tracers, **kwargs)
         except ReadsTracers as error:
             tracers = [*tracers, *error.tracers]
 

@@ -24,7 +24,7 @@ from minijax.core.lists import with_items
 from minijax.core.named import NamedTuple
 from minijax.interop.closures import filled, hoisted
 from minijax.interop.programs import import_closed
-from minijax.interop.reports import Warned, caught_warnings, unknown_value_errors, warn
+from minijax.interop.reports import Warned, caught_warnings, unknown_value_errors, warn, without_frames_of_jax
 from minijax.interop.traces import Static, traces_of
 from minijax.interop.tracing import make_jaxpr, settings
 from minijax.interop.values import aval_of, from_jax_value, jax_module, spec_of
@@ -73,6 +73,13 @@ def from_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
         return import_closed(fun)  # type: ignore[return-value]
     if not callable(fun):
         raise TypeError(f"from_jax expects a function or a ClosedJaxpr of JAX's, got {fun!r}.")
+    return imported_function(fun, without_frames_of_jax)
+
+
+def imported_function(
+    fun: Callable[..., Any], reported: Callable[[Exception], Exception] = lambda error: error
+) -> Callable[..., Any]:
+    """``from_jax(fun)``; an error that tracing raises is raised as ``reported`` gives it."""
     known = traces_of(fun, "from_jax")
 
     @functools.wraps(fun)
@@ -83,7 +90,10 @@ def from_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
             return fun(*args, **kwargs)
         kinds = [x.aval if type(x) is Array else _kind(x) for x in leaves]
         trace = functools.partial(_trace, fun, leaves, tree)
-        traced, positions = known.find(leaves, tree, kinds, settings(), trace)
+        try:
+            traced, positions = known.find(leaves, tree, kinds, settings(), trace)
+        except Exception as error:
+            raise reported(error)  # noqa: B904  (it sets the cause)
         if traced.warnings:
             warn(traced.warnings)
         values = [_value(leaves[i]) for i in positions]

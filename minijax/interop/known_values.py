@@ -16,7 +16,7 @@ from minijax.core.array import Array, as_array
 from minijax.core.avals import AnyArray
 from minijax.core.lists import with_items
 from minijax.core.trace import Tracer, state
-from minijax.interop.functions import from_jax, is_array
+from minijax.interop.functions import imported_function, is_array
 from minijax.interop.reports import unknown_value_errors
 from minijax.interop.tracing import circumstances
 from minijax.interop.values import from_jax_values, jax_module, to_jax_value
@@ -50,7 +50,7 @@ def on_known_values(theirs: Callable[..., Any], name: str, args: Any, kwargs: An
 
     tracers = {i: x for i, x in enumerate(leaves) if isinstance(x, Tracer)}
     try:
-        return from_jax(of_tracers)(tracers)
+        return imported_function(of_tracers)(tracers)
     except unknown_value_errors():
         values = {i: x.to_concrete_value() for i, x in tracers.items()}
         if tracers and state.dynamic.level == 0 and all(x is not None for x in values.values()):

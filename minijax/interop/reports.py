@@ -116,13 +116,20 @@ def at_users_line(error: Exception, name: str) -> Exception:
 
     An error about a value that is unknown while JAX traces becomes the one of the same name in ``minijax.errors``.
     """
-    if jax_module().config.jax_traceback_filtering == "off":
-        return error
     if isinstance(error, unknown_value_errors()) and hasattr(errors, type(error).__name__):
         error = _unknown_value(error, name)
+    return without_frames_of_jax(error)
+
+
+def without_frames_of_jax(error: Exception) -> Exception:
+    """``error`` without frames of JAX and minijax below the user's line, unless JAX is set to show its frames."""
+    if jax_module().config.jax_traceback_filtering == "off":
+        return error
     # JAX's notes speak of the frames that it left out of its own traceback
     error.__notes__ = [note for note in getattr(error, "__notes__", ()) if not _is_of_jax(note)]
-    error.__cause__ = failed_check(error)
+    before: Any = error.__cause__ or error.__context__
+    if type(before).__module__.startswith("jax") or before is None or _users_frames(before.__traceback__) is None:
+        error.__cause__ = failed_check(error)
     return error.with_traceback(_users_frames(error.__traceback__))
 
 

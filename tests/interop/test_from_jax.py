@@ -238,12 +238,20 @@ def test_a_value_that_is_needed_is_said_by_jaxs_error_in_terms_of_the_call(fun):
     assert (__file__, fun.__name__) in [(f.filename, f.name) for f in traceback.extract_tb(caught.value.__traceback__)]
 
 
-def test_the_functions_own_errors_are_raised_as_they_are():
-    with pytest.raises(ZeroDivisionError) as caught:
-        from_jax(lambda x: 1 // 0)(X)
-    assert caught.value.args == ("integer division or modulo by zero",)
-    with pytest.raises(TypeError, match="contracting dimensions"):
+def test_the_functions_own_errors_are_raised_as_they_are_without_frames_of_jax():
+    def raising(x):
+        try:
+            return 1 // 0
+        except ZeroDivisionError as error:
+            raise LookupError("the user's own") from error
+
+    with pytest.raises(LookupError, match="the user's own") as caught:
+        from_jax(raising)(X)
+    assert caught.value.__cause__.args == ("integer division or modulo by zero",)
+    with pytest.raises(TypeError, match="contracting dimensions") as caught:
         from_jax(lambda x: rnp.zeros(3) @ rnp.zeros(4))(X)
+    assert traceback.extract_tb(caught.tb)[-1].filename == __file__
+    assert "/jax/" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_functions_that_are_returned_close_over_what_was_computed():
