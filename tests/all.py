@@ -17,7 +17,6 @@ LONG: tuple[tuple[str, ...], ...] = (
     ("tests.oracle.texts",),
     ("tests.oracle.names",),
     ("tests.oracle.primitives", "--count", "20"),
-    ("tests.oracle.random_samples",),
     ("tests.oracle.random_calls", "--count", "100000"),
     ("tests.interop.sweep",),
     ("tests.sharded.training",),

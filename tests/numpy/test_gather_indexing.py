@@ -34,55 +34,34 @@ INDICES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "slice and array": lambda i, j, k: (slice(None), i),
     "two arrays": lambda i, j, k: (i, j),
     "array and scalar": lambda i, j, k: (i, k),
-    "array and integer": lambda i, j, k: (i, 1),
     "array and negative integer": lambda i, j, k: (-1, i),
     "array and None": lambda i, j, k: (i, None),
-    "None and array": lambda i, j, k: (None, i, None, slice(None, None, 2)),
-    "array and steps": lambda i, j, k: (i, slice(None, None, 2)),
     "array and steps back": lambda i, j, k: (i, slice(3, None, -2)),
     "steps back and array": lambda i, j, k: (slice(None, None, -1), i),
-    "array, ellipsis": lambda i, j, k: (i, ...),
     "ellipsis, array": lambda i, j, k: (..., i),
     "broadcast arrays": lambda i, j, k: (i[:, None], j),
     "scalar": lambda i, j, k: k,
-    "scalar and slice": lambda i, j, k: (k, slice(1, 3)),
     "slice and scalar": lambda i, j, k: (slice(None, None, -1), k),
-    "scalar and steps": lambda i, j, k: (k, slice(None, None, 2)),
-    "scalars": lambda i, j, k: (k, k),
     "scalar and integer": lambda i, j, k: (1, k),
-    "scalar, None": lambda i, j, k: (None, k, ..., None),
     "NumPy array": lambda i, j, k: np.array([0, 2, -1]),
-    "NumPy arrays": lambda i, j, k: (np.array([[0], [2]]), np.array([1, 3])),
-    "list": lambda i, j, k: ([0, 2],),
-    "lists": lambda i, j, k: ([0, -1], [1, 2]),
     "unsigned": lambda i, j, k: np.array([0, 2], np.uint8),
-    "small": lambda i, j, k: np.array([0, -2], np.int8),
     "mask": lambda i, j, k: MASK,
     "mask and array": lambda i, j, k: (MASK, j[:1]),
     "mask of everything": lambda i, j, k: MASKS,
-    "mask of nothing": lambda i, j, k: MASKS & False,
     "slice and mask": lambda i, j, k: (slice(1, None), MASKS[0]),
     "true": lambda i, j, k: True,
-    "false": lambda i, j, k: False,
     "true and slice": lambda i, j, k: (True, slice(1, 3)),
-    "true and array": lambda i, j, k: (True, i),
     "empty array": lambda i, j, k: np.zeros(0, np.int32),
-    "empty slice": lambda i, j, k: (i, slice(2, 2)),
     "outside": lambda i, j, k: i * 5,
 }
 DEEP_INDICES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "apart": lambda i, j, k: (i, slice(None), j),
     "apart, with None": lambda i, j, k: (i, None, j),
-    "apart, by an ellipsis of nothing": lambda i, j, k: (slice(None), i, ..., j),
     "together behind": lambda i, j, k: (slice(None), i, j),
     "scalar apart": lambda i, j, k: (k, slice(None), j),
-    "integer apart": lambda i, j, k: (0, slice(1, 3), j),
     "mask in front": lambda i, j, k: (DEEP[:, :, 0] > 0, slice(1, 3)),
-    "mask behind": lambda i, j, k: (0, DEEP[0] > 0),
     "mask and array apart": lambda i, j, k: (np.array([True, False]), slice(None), j[:1]),
     "two-dimensional": lambda i, j, k: (slice(None), TWO, slice(0, 2)),
-    "three": lambda i, j, k: (i, i, j),
-    "scalar in the middle": lambda i, j, k: (slice(None), k, slice(1, None)),
     "true in the middle": lambda i, j, k: (slice(None), True, i),
 }
 UPDATES = ("set", "add", "multiply", "min")
@@ -173,13 +152,7 @@ def rows() -> dict[str, Row]:
     )
     enter("iterated", lambda ns, x, i: sum(x[n] for n in i), X, ROWS_AT)
     for mode in (None, "fill", "clip", "wrap"):
-        for axis in (None, 0, -1):
-            enter(
-                f"take {mode} {axis}",
-                lambda ns, x, i, m=mode, a=axis: ns.numpy.take(x, i, axis=a, mode=m),
-                X,
-                TWO * 2,
-            )
+        enter(f"take {mode}", lambda ns, x, i, m=mode: ns.numpy.take(x, i, axis=-1, mode=m), X, TWO * 2)
     enter("take one", lambda ns, x, i: ns.numpy.take(x, i, 1), X, SCALAR)
     enter("take none", lambda ns, x: ns.numpy.take(x, np.zeros((0, 2), np.int32), 1), X)
     enter("method take", lambda ns, x, i: x.take(i, 0), X, ROWS_AT)
@@ -205,16 +178,8 @@ def rows() -> dict[str, Row]:
         )
     enter("take_along_axis, flat", lambda ns, x, i: ns.numpy.take_along_axis(x, i, None), X, ROWS_AT)
     enter("take_along_axis, one row", lambda ns, x, i: ns.numpy.take_along_axis(x, i, 1), X[:1], TWO)
-    for axis in (0, -1, None):
-        enter(f"sort {axis}", lambda ns, x, a=axis: ns.numpy.sort(x, a), X)
-        enter(f"sort down {axis}", lambda ns, x, a=axis: ns.numpy.sort(x, a, descending=True), X)
-        for down in (False, True):
-            enter(
-                f"argsort {axis} {down}",
-                lambda ns, x, a=axis, d=down: ns.numpy.argsort(x, a, descending=d),
-                X % 2,
-                derivative=False,
-            )
+    for down in (False, True):
+        enter(f"argsort {down}", lambda ns, x, d=down: ns.numpy.argsort(x, 0, descending=d), X % 2, derivative=False)
     enter("methods", lambda ns, x: (x.argsort(0), x.sort()), X, derivative=False)
     return made
 
@@ -252,27 +217,19 @@ MISTAKES: dict[str, Callable[[Any, Any], Any]] = {
     "too many": lambda ns, x: x[np.array([0]), 0, 0],
     "float array": lambda ns, x: x[np.array([0.5])],
     "two ellipses": lambda ns, x: x[..., np.array([0]), ...],
-    "list": lambda ns, x: x[[0, 1]],
-    "list of slices": lambda ns, x: x[[slice(1), 0]],
     "list in at": lambda ns, x: x.at[[0, 1]].set(0.0),
     "mask of another shape": lambda ns, x: x[np.array([True, False])],
-    "too large a mask": lambda ns, x: x[np.ones((3, 4, 1), bool)],
     "string": lambda ns, x: x.at["a"].get(),
     "traced mask": lambda ns, x: ns.jit(lambda m: x[m])(np.ones(3, bool)),
-    "traced slice": lambda ns, x: ns.jit(lambda n: x[:n])(2),
     "traced slice beside an array": lambda ns, x: ns.jit(lambda n: x[np.array([0]), :n])(2),
     "values that do not fit": lambda ns, x: x.at[np.array([0, 1])].set(np.ones((3, 4))),
     "unknown mode": lambda ns, x: x.at[np.array([0])].get(mode="nearest"),
-    "unknown mode of take": lambda ns, x: ns.numpy.take(x, 0, mode="nearest"),
     "take raising": lambda ns, x: ns.numpy.take(x, 0, mode="raise"),
-    "take from nothing": lambda ns, x: ns.numpy.take(x[:, :0], 0, 1),
     "index into nothing": lambda ns, x: x[:, :0][np.array([0]), 0],
     "fill by an array": lambda ns, x: x.at[np.array([9])].get(mode="fill", fill_value=np.ones(2)),
     "take_along_axis of floats": lambda ns, x: ns.numpy.take_along_axis(x, np.ones((3, 4)), 0),
-    "take_along_axis of another rank": lambda ns, x: ns.numpy.take_along_axis(x, np.ones(3, int), 0),
     "put_along_axis in place": lambda ns, x: ns.numpy.put_along_axis(x, np.ones((3, 4), int), 0.0, 0),
     "gradient of repeated factors": lambda ns, x: ns.grad(lambda y: x.at[np.array([0, 0])].multiply(y).sum())(2.0),
-    "gradient of apply": lambda ns, x: ns.grad(lambda y: y.at[0].apply(ns.numpy.sin).sum())(x),
     "sort by kind": lambda ns, x: ns.numpy.sort(x, kind="quicksort"),
     "axis of argsort": lambda ns, x: ns.numpy.argsort(x, axis=2),
 }
@@ -307,7 +264,7 @@ def test_repeated_updates() -> None:
     assert minijax.jit(lambda x: x.at[where].apply(lambda v: v * 2))(x).tolist() == [2, 1, 8]
 
 
-@pytest.mark.parametrize("name", ["two arrays", "scalar and slice", "mask", "NumPy array"])
+@pytest.mark.parametrize("name", ["two arrays", "scalar", "mask", "NumPy array"])
 def test_64_bits(name: str) -> None:
     """Indices of 64 bits."""
     index = INDICES[name]

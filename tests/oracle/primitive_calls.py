@@ -152,11 +152,10 @@ def of(function: Callable[..., Any], *args: Any, text: str = "", **asked: bool) 
 # ------------------------------------------------------------------------------------------------ elementwise
 
 NAMES = {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "not": "bitwise_not"}
-NAMES |= {"regularized_incomplete_beta": "betainc"}
 UNARY = {
     **dict.fromkeys("acos acosh asin asinh atan atanh cos cosh exp exp2 expm1 log log1p logistic".split(), "fffc"),
     **dict.fromkeys("rsqrt sin sinh sqrt tan tanh".split(), "fffc"),
-    **dict.fromkeys("bessel_i0e bessel_i1e cbrt ceil digamma erf erf_inv erfc floor is_finite lgamma".split(), "f"),
+    **dict.fromkeys("cbrt ceil digamma erf erf_inv erfc floor is_finite lgamma".split(), "f"),
     **dict.fromkeys("clz population_count".split(), "iu"),
     **dict.fromkeys("conj imag real".split(), "fccc"),
     **dict.fromkeys("abs neg sign square".split(), "ffficu"),
@@ -169,12 +168,11 @@ BINARY = {
     **dict.fromkeys("ge gt le lt".split(), "ffiub"),
     **dict.fromkeys("max min".split(), "ffiubc"),
     **dict.fromkeys("and or xor".split(), "iub"),
-    **dict.fromkeys("atan2 igamma igammac igamma_grad_a nextafter zeta polygamma".split(), "f"),
+    **dict.fromkeys("atan2 nextafter polygamma".split(), "f"),
     **dict.fromkeys("shift_left shift_right_arithmetic shift_right_logical mulhi".split(), "iu"),
     "complex": "f",
     "rem": "fffiu",
 }
-POSITIVE = ("igamma", "igammac", "igamma_grad_a", "zeta", "polygamma", "regularized_incomplete_beta")
 
 
 def together(draw: Draw, kinds: str, count: int, positive: bool = False) -> list[Any]:
@@ -215,13 +213,9 @@ def binary(draw: Draw, name: str) -> Call | None:
         wanted = np.dtype(draw.one(("float32", "int32", "int8")))
         args = together(draw, "f" if wanted.kind == "f" else "i", 2)
         return of(lambda ns, x, y: ns.lax.mul(x, y, out_dtype=wanted), *args, text=f"out_dtype={wanted}")
-    args = together(draw, BINARY[name], 2, positive=name in POSITIVE)
+    args = together(draw, BINARY[name], 2, positive=name == "polygamma")
     if name == "pow" and draw.chance(0.3):
         args[1] = draw.array(np.shape(args[0]), "int32")
-    if name in ("igamma", "igammac") and draw.chance(0.9):
-        # JAX has a derivative by the first operand, whose program is long
-        a, x = args
-        return of(lambda ns, x: lax(name)(ns, a, x), x, text=f"a={a!r}")
     return of(lax(name), *args)
 
 
@@ -241,15 +235,6 @@ def sums_of_cotangents(draw: Draw, name: str) -> Call:
         return ns.vjp(lambda x: (ns.lax.sin(x), ns.lax.mul(x, x), ns.lax.neg(x)), x)[1]((x, x, x))
 
     return of(used_twice, x)
-
-
-@row("regularized_incomplete_beta")
-def incomplete_beta(draw: Draw, name: str) -> Call:
-    """Its derivative by the last operand is all that JAX has."""
-    a, b, x = together(draw, "f", 3, positive=True)
-    x = draw.array(np.shape(x), str(np.asarray(x).dtype), low=0.0, high=1.0) if isinstance(x, np.ndarray) else x
-    # made arrays: JAX leaves what its rule computes of NumPy's to NumPy
-    return of(lambda ns, x: ns.lax.betainc(*map(ns.numpy.asarray, (a, b)), x), x, text=f"{np.shape(a)} {np.shape(b)}")
 
 
 @row("integer_pow")
@@ -600,63 +585,6 @@ def reduced_by_a_function(draw: Draw, name: str) -> Call:
     return of(reduce, *xs, *starts, text=f"{which} {axes}")
 
 
-# ---------------------------------------------------------------------------------------------------- windows
-
-
-def windows(draw: Draw, shape: Shape) -> dict[str, Any]:
-    """Sizes, strides, padding and dilations for an operand of that shape."""
-    rank = len(shape)
-    plain = draw.flag()
-    padding: Any = draw.one(("SAME", "VALID", [(draw.int(0, 2), draw.int(0, 2)) for _ in shape]))
-    return {
-        "window_dimensions": draw.ints(rank, 1, 3),
-        "window_strides": draw.ints(rank, 1, 2),
-        "padding": padding,
-        "base_dilation": (1,) * rank if plain else draw.ints(rank, 1, 2),
-        "window_dilation": (1,) * rank if plain else draw.ints(rank, 1, 2),
-    }
-
-
-@row("reduce_window_sum", "reduce_window_max", "reduce_window_min", "reduce_window")
-def reduced_in_windows(draw: Draw, name: str) -> Call:
-    x = draw.operand("fffi", most=2)
-    params = windows(draw, x.shape)
-    kind = name.removeprefix("reduce_window_")
-    op, start = {"sum": ("add", 0), "max": ("max", -np.inf), "min": ("min", np.inf)}.get(kind, ("mul", 1))
-    if x.dtype.kind in "iub" and abs(start) > 1:
-        start = np.iinfo(x.dtype).max if x.dtype.kind != "b" else True
-        start = -start - (x.dtype.kind == "i") if op == "max" and x.dtype.kind == "i" else start
-        start = 0 if op == "max" and x.dtype.kind in "ub" else start
-    init = np.asarray(start, x.dtype)[()]
-
-    def reduce_window(ns: Any, x: Any) -> Any:
-        return ns.lax.reduce_window(x, init, getattr(ns.lax, op), **params)
-
-    # XLA aborts where it compiles a derivative of windows of no axes
-    return of(reduce_window, x, text=f"{op} {params}", derivative=x.ndim > 0)
-
-
-@row("select_and_scatter_add", "select_and_gather_add")
-def derivatives_of_pooling(draw: Draw, name: str) -> Call:
-    """The derivatives of largest and smallest elements in windows."""
-    x = draw.array(draw.shape(1, 2), draw.dtype("f", odd=0))
-    params = windows(draw, x.shape)
-    params["base_dilation"] = params["window_dilation"] = (1,) * x.ndim
-    op, start = draw.one((("max", -np.inf), ("min", np.inf)))
-    init = np.asarray(start, x.dtype)[()]
-
-    def pooled(ns: Any, x: Any) -> Any:
-        return ns.lax.reduce_window(x, init, getattr(ns.lax, op), **params)
-
-    def derivative(ns: Any, x: Any) -> Any:
-        if name == "select_and_gather_add":
-            return ns.jvp(lambda x: pooled(ns, x), (x,), (ns.lax.cos(x),))[1]
-        out, pull = ns.vjp(lambda x: pooled(ns, x), x)
-        return pull(ns.lax.cos(ns.lax.full_like(out, 0.5)))
-
-    return of(derivative, x, text=f"{op} {params}")
-
-
 @row("conv_general_dilated")
 def convolved(draw: Draw, name: str) -> Call:
     rank = draw.int(0, 2)
@@ -680,20 +608,6 @@ def convolved(draw: Draw, name: str) -> Call:
         "preferred_element_type": draw.one((None, "float32"), (5, 1)),
     }
     return of(lambda ns, x, k: ns.lax.conv_general_dilated(x, k, **params), x, k, text=str(params))
-
-
-@row("fft")
-def transformed(draw: Draw, name: str) -> Call:
-    kind = draw.one(("fft", "ifft", "rfft", "irfft"))
-    dtype = draw.dtype("f" if kind == "rfft" else "c")
-    x = draw.array(draw.shape(1), dtype)
-    rank = draw.int(1, x.ndim)
-    lengths = list(x.shape[x.ndim - rank :])
-    if kind == "irfft" and lengths[-1]:
-        lengths[-1] = 2 * (lengths[-1] - 1) + draw.int(0, 1)
-    if draw.chance(0.04):
-        lengths[-1] += 1
-    return of(lambda ns, x: ns.lax.fft(x, kind, tuple(lengths)), x, text=f"{kind} {lengths}")
 
 
 # ------------------------------------------------------------------------------------------------------ keys
@@ -740,14 +654,3 @@ def _threefry(ns: Any) -> Any:
     return importlib.import_module(f"{ns.__name__}.extend.core.primitives").threefry2x32_p
 
 
-@row("random_gamma")
-def gamma(draw: Draw, name: str) -> Call:
-    a = draw.array(draw.shape(0, 2), draw.one(("float32", "float16", "bfloat16")), low=0.1)
-    shape = (2, *a.shape) if draw.chance(0.3) else None
-    logarithm = draw.flag()
-
-    def samples(ns: Any, key: Any, a: Any) -> Any:
-        f = ns.random.loggamma if logarithm else ns.random.gamma
-        return f(ns.random.wrap_key_data(key), a, shape, a.dtype)
-
-    return of(samples, words(draw), a, text=f"{shape} log={logarithm}")

@@ -56,11 +56,9 @@ REASONS: dict[tuple[str, str], str] = {
         "clamp",
         "JAX alone raises (TypeError: 'select cases|AssertionError)",
     ): "JAX does not differentiate by scalar limits",
-    ("fft", "complex|minijax alone raises ValueError"): "JAX stages transforms of wrong lengths, and compiles none",
     ("pbroadcast", "JAX alone .*take requires ndarray"): "JAX's rule for vmap fails",
     ("ppermute", "JAX alone .*Permutation doesn't match"): "JAX's rule for vmap wants a source for each place",
     ("reduce", "JAX alone raises NotImplementedError"): "JAX has fewer rules for functions other than its own sums",
-    ("reduce_window", "JAX ValueError: 'Linearization failed"): "both lack the reverse mode, JAX says another error",
     (
         "reshape",
         "minijax alone raises TypeError: 'reshape total size",

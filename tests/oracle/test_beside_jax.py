@@ -109,29 +109,6 @@ def test_what_is_different_is_found_and_has_to_be_explained(monkeypatch: pytest.
     monkeypatch.setattr(beside_jax, "EXPLANATIONS", (cosine, product))
     assert operations_ not in unexplained(found) and len(unexplained(found)) == len(found) - 1
     assert idle(found) == [] and idle([]) == [cosine, product]
-    for other in (
-        None,
-        Explanation("StableHLO", "stablehlo.multiply", "we", "the wrong one of the two"),
-        Explanation("StableHLO", "stablehlo.sine", "JAX", "what does not differ"),
-        Explanation("flops", "stablehlo.multiply", "JAX", "another column"),
-    ):
-        monkeypatch.setattr(beside_jax, "EXPLANATIONS", (cosine, other) if other else (cosine,))
-        assert operations_ in unexplained(found)
-
-
-def test_a_module_is_compiled_once_whatever_its_names() -> None:
-    def lowered(ns, name):
-        def inner(x):
-            return ns.numpy.sin(x)
-
-        inner.__name__ = name
-        return ns.jit(lambda x: ns.jit(inner)(ns.jit(inner)(x)) * 2.0 + 2.0).lower(X)
-
-    compiler = Compiler(bindings.make_context(), each=False)
-    x, y = lowered(minijax, "one"), lowered(jax, "another")
-    assert compiler(x) == compiler(y) and (compiler.asked, compiler.ran) == (2, 1)
-    compiler.each = True
-    assert compiler(x) == compiler(y) and (compiler.asked, compiler.ran) == (4, 3)
 
 
 def test_a_function_counts_as_often_as_it_is_called_and_a_fusion_with_what_is_in_it() -> None:

@@ -1,6 +1,4 @@
-"""The rest of the API on some rows of the table and on calls of its own: Jacobians, linear maps, options and
-axes.
-"""
+"""Calls of transformations with options: auxiliary outputs, argument numbers, axes, static arguments, trees."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ import jax
 import numpy as np
 import pytest
 
-from .case import tangent_leaf
-from .functions import CASES
 from .subject import MODES, QUICKLY, assert_same, oracle, subject, x64_mode
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -30,52 +26,6 @@ def both(program: Callable[..., Any], args: Any) -> tuple[Any, Any]:
     """What ``program(ns, *args)`` answers: evaluated by the subject, and by JAX under ``jit``, to save time."""
     theirs = oracle.jit(lambda *args: program(oracle, *args), compiler_options=QUICKLY)
     return program(subject, *arrays(subject, args)), theirs(*arrays(oracle, args))
-
-
-SMOOTH = [
-    "polynomial",
-    "softmax",
-    "nested_jit",
-    "himmelblau",
-    "log_sum_exp",
-    "where_with_scalar",
-    "matrix_times_vector",
-]
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", SMOOTH)
-@pytest.mark.parametrize("transformation", ["jacfwd", "jacrev", "hessian"])
-def test_jacobians(name: str, transformation: str, mode: str) -> None:
-    """Forwards, backwards, and one after the other."""
-    case = CASES[name]
-
-    def jacobian(ns: Any) -> Any:
-        return getattr(ns, transformation)(lambda *args: case.function(ns, *args))
-
-    with x64_mode(mode):
-        assert_same(*both(lambda ns, *args: jacobian(ns)(*args), case.args))
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", [*SMOOTH, "tree_in_tree_out", "two_layer_network", "unused_and_returned_arguments"])
-@pytest.mark.parametrize("transformation", ["vjp", "linearize"])
-def test_linear_maps(name: str, transformation: str, mode: str) -> None:
-    """The value, and the map applied to an irregular (co)tangent."""
-    case = CASES[name]
-
-    def run(ns: Any, *args: Any) -> Any:
-        value, linear = getattr(ns, transformation)(lambda *args: case.function(ns, *args), *args)
-        if transformation == "linearize":
-            return value, linear(*arrays(ns, jax.tree.map(tangent_leaf, case.args)))
-        leaves, tree = ns.tree_util.tree_flatten(value)
-        cotangents = [
-            0.5 if isinstance(leaf, float) else tangent_leaf(np.zeros(leaf.shape, leaf.dtype)) for leaf in leaves
-        ]
-        return value, linear(ns.tree_util.tree_unflatten(tree, arrays(ns, cotangents)))
-
-    with x64_mode(mode):
-        assert_same(*both(run, case.args))
 
 
 CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {}
@@ -231,15 +181,3 @@ def test_make_jaxpr_options(mode: str) -> None:
 
     with x64_mode(mode):
         assert describe(subject) == describe(oracle)
-
-
-def test_lowered_and_compiled_objects() -> None:
-    """``jit(f).lower(...)``: StableHLO text, cost and memory analysis, and a callable that agrees."""
-    lowered = subject.jit(lambda x: subject.numpy.sin(x) * 2).lower(VECTOR)
-    text = lowered.as_text()
-    assert "stablehlo.sine" in text and "stablehlo.multiply" in text and "func.func public @main" in text
-    compiled = lowered.compile()
-    assert compiled.cost_analysis()["flops"] > 0
-    assert compiled.memory_analysis().output_size_in_bytes == 12
-    assert "ENTRY" in compiled.as_text()
-    np.testing.assert_allclose(compiled(VECTOR), 2 * np.sin(VECTOR), rtol=1e-6)

@@ -48,17 +48,12 @@ def _word(ns: Any, key: Any) -> Any:
 # name: function of a namespace, keys of shape (3,), and an index
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "zeros": lambda ns, ks, i: (ns.numpy.zeros((3,), ks.dtype), ns.numpy.zeros((), ks.dtype)),
-    "ones": lambda ns, ks, i: ns.numpy.ones((3,), ks.dtype),
-    "empty": lambda ns, ks, i: ns.numpy.empty((3,), ks.dtype),
     "like": lambda ns, ks, i: [f(ks) for f in (ns.numpy.zeros_like, ns.numpy.ones_like, ns.numpy.empty_like)],
     "full": lambda ns, ks, i: (ns.numpy.full((2,), ks[0]), ns.numpy.full((2,), 7, ks.dtype)),
     "full_like": lambda ns, ks, i: (ns.numpy.full_like(ks, ks[0]), ns.lax.full_like(ks, 0)),
-    "lax.full": lambda ns, ks, i: (ns.lax.full((2,), ks[0]), ns.lax.full((2,), 0, ks.dtype)),
     "index": lambda ns, ks, i: (ks[0], ks[1:], ks[-1], ks[..., None], ks[::2], ks[::-1]),
     "index by an array": lambda ns, ks, i: ks[ns.numpy.array([0, 2])],
     "index by a tracer": lambda ns, ks, i: ks[i],
-    "index by booleans": lambda ns, ks, i: ks[PICK],
-    "iterate": lambda ns, ks, i: list(ks),
     "at set": lambda ns, ks, i: (ks.at[0].set(ks[1]), ks.at[i].set(ks[1])),
     "at get": lambda ns, ks, i: ks.at[ns.numpy.array([0, 7])].get(mode="clip"),
     "at get, filled": lambda ns, ks, i: (
@@ -67,26 +62,16 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     ),
     "reshape": lambda ns, ks, i: (ks.reshape(1, 3), ks.ravel(), ks.flatten(), ks[:1].squeeze()),
     "transpose": lambda ns, ks, i: (ks.T, ks[None].T, ks[None].swapaxes(0, 1), ks[None].transpose(1, 0)),
-    "moveaxis": lambda ns, ks, i: ns.numpy.moveaxis(ks[None], 0, 1),
     "take": lambda ns, ks, i: (ks.take(1), ns.numpy.take(ks, ns.numpy.array([0, 1]))),
     "stack": lambda ns, ks, i: (ns.numpy.stack([ks, ks]), ns.numpy.stack([ks, ks], 1), ns.numpy.vstack([ks, ks])),
     "concatenate": lambda ns, ks, i: (ns.numpy.concatenate([ks, ks]), ns.lax.concatenate([ks, ks], 0)),
     "array": lambda ns, ks, i: (ns.numpy.array([ks[0], ks[1]]), ns.numpy.asarray(ks), ns.numpy.copy(ks), ks.copy()),
     "broadcast": lambda ns, ks, i: (ns.numpy.broadcast_to(ks[0], (2,)), ns.numpy.broadcast_to(ks, (2, 3))),
     "where": lambda ns, ks, i: ns.numpy.where(PICK, ks, ks[0]),
-    "roll": lambda ns, ks, i: ns.numpy.roll(ks, 1),
-    "flip": lambda ns, ks, i: (ns.numpy.flip(ks), ns.lax.rev(ks, (0,))),
-    "expand_dims": lambda ns, ks, i: (ns.numpy.expand_dims(ks, 0), ns.lax.expand_dims(ks, (1,))),
-    "atleast": lambda ns, ks, i: (ns.numpy.atleast_1d(ks[0]), ns.numpy.atleast_2d(ks)),
     "tile": lambda ns, ks, i: (ns.numpy.tile(ks, 2), ns.lax.tile(ks, (2,)), ns.numpy.repeat(ks, 2)),
-    "squeeze": lambda ns, ks, i: ns.numpy.squeeze(ks[:1]),
-    "split": lambda ns, ks, i: ns.numpy.split(ks, 3),
     "compare": lambda ns, ks, i: (ks == ks[::-1], ks != ks[::-1], ks == ks[0], ns.lax.eq(ks, ks[::-1])),
-    "array_equal": lambda ns, ks, i: ns.numpy.array_equal(ks, ks[::-1]),
     "dynamic_slice": lambda ns, ks, i: ns.lax.dynamic_slice(ks, (i,), (2,)),
-    "dynamic_slice of a scalar": lambda ns, ks, i: ns.lax.dynamic_slice(ks[0], (), ()),
     "dynamic_update_slice": lambda ns, ks, i: ns.lax.dynamic_update_slice(ks, ks[:1], (i,)),
-    "dynamic_index_in_dim": lambda ns, ks, i: ns.lax.dynamic_index_in_dim(ks, i),
     "select": lambda ns, ks, i: (ns.lax.select(PICK, ks, ks[::-1]), ns.lax.select(i > 0, ks, ks[::-1])),
     "select_n": lambda ns, ks, i: (
         ns.lax.select_n(np.array([0, 1, 2]), ks, ks[::-1], ns.numpy.zeros_like(ks)),
@@ -99,26 +84,14 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
         ns.random.wrap_key_data(ns.numpy.ones((3, 4), "uint32"), impl=impl) for impl in ("rbg", "unsafe_rbg")
     ],
     "scan": lambda ns, ks, i: ns.lax.scan(lambda c, k: (k, (k, c)), ks[0], ks),
-    "scan backwards": lambda ns, ks, i: ns.lax.scan(lambda c, k: (k, c), ks[0], ks, reverse=True),
-    "scan unrolled": lambda ns, ks, i: ns.lax.scan(lambda c, k: (k, c), ks[0], ks, unroll=2),
     "while_loop": lambda ns, ks, i: ns.lax.while_loop(
         lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1][::-1]), (i - 1, ks)
     ),
-    "while_loop that compares": lambda ns, ks, i: ns.lax.while_loop(
-        lambda c: (c != ks[2]).all(), lambda c: ks[::-1], ks
-    ),
     "fori_loop": lambda ns, ks, i: ns.lax.fori_loop(0, i, lambda j, c: c[::-1], ks),
     "cond": lambda ns, ks, i: ns.lax.cond(i > 0, lambda k: k[0], lambda k: k[1], ks),
-    "switch": lambda ns, ks, i: ns.lax.switch(i, [lambda k: k[0], lambda k: k[1]], ks),
     "jit": lambda ns, ks, i: ns.jit(lambda k: k[0])(ks),
     "checkpoint": lambda ns, ks, i: ns.checkpoint(lambda k: k[0])(ks),
     "vmap": lambda ns, ks, i: ns.vmap(lambda k: (k, k == ks[0], ns.random.key_data(k)))(ks),
-    "vmap over another axis": lambda ns, ks, i: ns.vmap(lambda k: k, in_axes=1, out_axes=1)(ks[None]),
-    "vmap of words": lambda ns, ks, i: ns.vmap(ns.random.wrap_key_data, in_axes=1)(
-        ns.random.key_data(ks)[None].repeat(2, 0).astype("uint32")
-    ),
-    "vmap of select": lambda ns, ks, i: ns.vmap(lambda p, k: ns.lax.select(p, k, ks[0]))(PICK, ks),
-    "vmap of where": lambda ns, ks, i: ns.vmap(lambda p: ns.numpy.where(p, ks, ks[0]))(PICK),
     "vmap of an index": lambda ns, ks, i: ns.vmap(lambda j: ks[j])(ns.numpy.arange(3)),
     "vmap of an update": lambda ns, ks, i: ns.vmap(
         lambda j: (ks.at[j].set(ks[0]), ns.lax.dynamic_update_slice(ks, ks[:1], (j,)))
@@ -127,18 +100,12 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "vmap of while_loop": lambda ns, ks, i: ns.vmap(
         lambda j, k: ns.lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, ks[0]), (j, k))
     )(ns.numpy.arange(3), ks),
-    "vmap of cond": lambda ns, ks, i: ns.vmap(lambda j, k: ns.lax.cond(j > 0, lambda k: k, lambda k: ks[0], k))(
-        ns.numpy.arange(3), ks
-    ),
     "jvp": lambda ns, ks, i: ns.jvp(lambda x: (x * _word(ns, ks[0]), ks[::-1]), (_float(i),), (_float(i),))[0],
     "grad": lambda ns, ks, i: ns.grad(lambda x, k: x * x * _word(ns, k))(1.5, ks[1]),
     "linearize": lambda ns, ks, i: ns.linearize(lambda x, k: (x * 2, k), 1.0, ks[0])[0],
     "grad of scan": lambda ns, ks, i: ns.grad(lambda x: ns.lax.scan(lambda c, k: (c * x + _word(ns, k), k), x, ks)[0])(
         _float(i)
     ),
-    "grad of cond": lambda ns, ks, i: ns.grad(
-        lambda x: ns.lax.cond(i > 0, lambda x, k: x * _word(ns, k), lambda x, k: x, x, ks[1])
-    )(1.5),
     "grad of checkpoint": lambda ns, ks, i: ns.grad(ns.checkpoint(lambda x, k: ns.numpy.sin(x) * _word(ns, k)))(
         1.5, ks[1]
     ),
@@ -266,63 +233,39 @@ REFUSED = {
     "[*k]": "iteration over a 0-d",
     "bool(k)": "key array cannot be converted to boolean.",
     "int(k)": "",
-    "float(k)": "",
-    "complex(k)": "",
-    "k.__index__()": None,
     "k.item()": None,
-    "k.tolist()": None,
     "k.sum()": None,
-    "k.astype('float32')": None,
     "ks.view('uint32')": None,
     "np.asarray(k)": "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use jax.random.key_data(",
-    "np.array(ks)": "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use jax.random.key_data(",
     "np.dtype(k.dtype)": "Cannot interpret 'key<fry>' as a data type",
-    "np.zeros(3, k.dtype)": "Cannot interpret 'key<fry>' as a data type",
     "hash(k)": "unhashable type",
     "format(k, '.2f')": "unsupported format string passed to",
     "ks + 1": "add does not accept dtypes key<fry>, int32.",
-    "1 + ks": "add does not accept dtypes int32, key<fry>.",
     "ks + ks": "add does not accept dtype key<fry> at position 0. Accepted dtypes at position 0 are subtypes of",
     "-ks": "neg does not accept dtype key<fry>. Accepted dtypes are subtypes of",
-    "abs(k)": "abs does not accept dtype key<fry>. Accepted dtypes are subtypes of",
     "ks == 1": "equal does not accept dtypes key<fry>, int32.",
     "ks == r": "equal does not accept dtypes key<fry>, key<rbg>.",
-    "k < k": "lt does not accept dtype key<fry> at position 0. Accepted dtypes at position 0 are subtypes of",
     "k ** 2": "",
     "ks.at[0].add(k)": "",
     "ns.numpy.sin(k)": "",
-    "ns.numpy.sum(ks)": "",
     "ns.numpy.add(k, k)": "add does not accept dtype key<fry> at position 0. Accepted dtypes at position 0 are",
     "ns.numpy.pad(ks, 1)": "Cannot convert_element_type from int32 to key<fry>",
     "ns.numpy.sort(ks)": "",
-    "ns.numpy.argsort(ks)": "",
     "ns.numpy.where(True, k, r)": "> is not a valid dtype for JAX type promotion.",
-    "ns.numpy.full((2,), k, r.dtype)": None,
-    "ns.lax.add(k, k)": "add does not accept dtype key<fry> at position 0. Accepted dtypes at position 0 are",
     "ns.lax.sort(ks)": "",
-    "ns.lax.sort((ns.numpy.arange(3), ks), num_keys=1)": None,
     "ns.lax.pad(ks, k, [(1, 1, 0)])": None,
     "ns.lax.convert_element_type(k, np.uint32)": "Cannot convert_element_type from key<fry> to uint32",
-    "ns.lax.convert_element_type(1, k.dtype)": "Cannot convert_element_type from int32 to key<fry>",
     "ns.lax.bitcast_convert_type(k, np.uint32)": None,
-    "ns.lax.clamp(k, k, k)": "clamp does not accept dtype key<fry> at position 0",
-    "ns.lax.reduce_max(ks, (0,))": None,
-    "ns.lax.argmax(ks, 0, np.int32)": None,
     "ns.lax.cumsum(ks)": "",
-    "ns.lax.dot(ks, ks)": None,
     "ns.lax.select(k, k, k)": None,
     "ns.vmap(lambda k: ns.lax.psum(k, 'i'), axis_name='i')(ks)": "",
-    "ns.vmap(lambda k: ns.lax.pmax(k, 'i'), axis_name='i')(ks)": None,
     "ns.grad(lambda k: 1.0)(k)": "grad requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
     "np.inexact), but got key<fry>.",
     "ns.jvp(lambda x, k: x, (1.0, k), (1.0, k))": "primal and tangent arguments to ",
     "ns.jit(lambda k: 1, static_argnums=0)(k)": "",
     "ns.random.wrap_key_data(ns.numpy.zeros((3, 3), 'uint32'))": "JAX encountered invalid PRNG key data: expected "
     "key_data.shape to end with (2,); got shape=(3, 3)",
-    "ns.random.wrap_key_data(ns.numpy.zeros((3, 2), 'int32'))": "JAX encountered invalid PRNG key data: expected "
-    "key_data.dtype = uint32; got dtype=int32",
     "ns.random.wrap_key_data(np.uint32(3))": "JAX encountered invalid PRNG key data: expected key_data.ndim >= 1; got",
-    "ns.random.wrap_key_data(k)": "JAX encountered invalid PRNG key data",
     "ns.random.wrap_key_data(WORDS, impl='foo')": 'unrecognized PRNG implementation "foo". Did you mean one of: ',
     "ns.random.wrap_key_data(WORDS, impl=3)": "unrecognized type <class 'int'> for specifying PRNG implementation.",
     "ns.random.wrap_key_data(WORDS, impl='rbg', dtype=r.dtype)": "Cannot specify both `impl` and `dtype` arguments to",
