@@ -86,12 +86,12 @@ def array(
     """``object`` as an array: an array, a scalar, or nested lists of these, tracers included.
 
     Without ``dtype`` its type is the one the elements promote to; Python scalars alone stay weakly typed.
-    Arrays are copied, as far as staged programs can tell. Raises TypeError for what is not numeric,
+    Arrays are copied: a staged program has a copy. Raises TypeError for values that are not numeric,
     ValueError for ragged lists.
     """
     if order not in (None, "K"):
         raise NotImplementedError("Only implemented for order='K'")
-    said = None if out_sharding is None else _meant(device, out_sharding, "array")
+    sharding = None if out_sharding is None else _sharding_of(device, out_sharding, "array")
     dtype = None if dtype is None else user_dtype(dtype, "array")
     if hasattr(object, "__jax_array__"):
         object = object.__jax_array__()
@@ -105,15 +105,15 @@ def array(
     else:
         out = _from_value(object, dtype)
         if isinstance(out, LiteralArray) and evaluating():
-            # what the user keeps and closes over is an array, not something written into the program
+            # an array that a function closes over is a constant, not a literal
             out = Array(out._value(), out.aval)
     if evaluation_watched and device is None and out is not object:
         out = _over_set_mesh(out)
     if ndmin > out.aval.ndim:
         out = lax.expand_dims(out, tuple(range(ndmin - out.aval.ndim)))
-    if said is not None:
+    if sharding is not None:
         return convert_element_type_p.bind(
-            out, new_dtype=out.aval.dtype, weak_type=out.aval.weak_type, sharding=said
+            out, new_dtype=out.aval.dtype, weak_type=out.aval.weak_type, sharding=sharding
         )
     return out if device is None else placed(out, device)
 
@@ -137,14 +137,14 @@ def asarray(
 
 
 def _from_value(x: Any, dtype: np.dtype | None) -> Array:
-    """An array of something that is no array of ours and no list: a scalar, a NumPy array, a buffer."""
+    """An array of a scalar, a NumPy array or a buffer."""
     if x is None:
         raise ValueError("None is not a valid value for jnp.array")
     if dtype is not None:
         x = _numpy_array(x, dtype)
     elif not isinstance(x, (np.ndarray, np.generic, *SCALARS)):
         x = np.asarray(x)  # a buffer, a range, something with __array__
-    # taken out of an array of no dimensions, a number would lose a type that is refused
+    # a NumPy scalar of a refused dtype must stay an array, or its dtype would be lost
     return as_array(x[()] if isinstance(x, np.ndarray) and not x.shape and dtypes.is_valid(x.dtype) else x)
 
 
@@ -155,7 +155,7 @@ def _leaves(x: Any) -> list[Any]:
 
 
 def _from_sequence(items: Sequence[Any], dtype: np.dtype | None) -> Any:
-    """Nested lists: converted by NumPy when no array of ours is among them, otherwise joined row by row."""
+    """Nested lists: converted by NumPy when no minijax array is among them, otherwise joined row by row."""
     leaves = _leaves(items)
     if any(leaf is None for leaf in leaves):
         raise ValueError("None is not a valid value for jnp.array")
@@ -177,7 +177,7 @@ def _has_type(x: Any) -> bool:
 
 
 def _numpy_array(x: Any, dtype: np.dtype) -> np.ndarray:
-    """What NumPy makes of a value or of nested lists: which says what has no place in ``dtype``."""
+    """A value or nested lists as a NumPy array. OverflowError for an integer that ``dtype`` cannot hold."""
     try:
         return np.asarray(x, dtype)
     except OverflowError as error:
@@ -207,7 +207,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
 def _shape(shape: Any, name: str) -> tuple[int, ...]:
     """A ``shape=`` argument as a tuple.
 
-    TypeError for what is no shape, ConcretizationTypeError for a tracer.
+    TypeError for anything else, ConcretizationTypeError for a tracer.
     """
     context = "Shapes must be 1D sequences of concrete values of integer type."
     items = tuple(shape) if isinstance(shape, (tuple, list)) or np.ndim(shape) == 1 else (shape,)
@@ -237,8 +237,8 @@ def _check_forgotten_tuple(name: str, shape: Any, dtype: Any) -> None:
         )
 
 
-def _meant(device: Any, out_sharding: Any, name: str) -> Any:
-    """How the result of ``name`` is to lie, of which types say it. ValueError if a device is given as well."""
+def _sharding_of(device: Any, out_sharding: Any, name: str) -> Any:
+    """``out_sharding`` of the function ``name`` as a sharding. ValueError if a device is given as well."""
     if device is not None:
         raise ValueError(
             f"Only one of `device` or `out_sharding` can be set. Got {device=} and {out_sharding=}. Leave one of them "
@@ -248,15 +248,15 @@ def _meant(device: Any, out_sharding: Any, name: str) -> Any:
 
 
 def _over_set_mesh(out: Any) -> Any:
-    """The array ``out``, which was made here, over the mesh that is set, if one is and nothing is staged."""
+    """The new array ``out`` over the current mesh, if a mesh is set and nothing is staged."""
     return late.public("minijax.ops.meshes.eager", "made")(out) if context_mesh() is not None else out
 
 
 def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any, out_sharding: Any) -> Any:
     _check_forgotten_tuple(name, shape, dtype)
     dtype = user_dtype(float if dtype is None else dtype, name)
-    said = None if out_sharding is None else _meant(device, out_sharding, name)
-    out = _repeated(value, (dtype, False), _shape(shape, name), said)
+    sharding = None if out_sharding is None else _sharding_of(device, out_sharding, name)
+    out = _repeated(value, (dtype, False), _shape(shape, name), sharding)
     if evaluation_watched and device is None:
         return _over_set_mesh(out)
     return out if device is None else placed(out, device)
@@ -285,11 +285,11 @@ def full(
     """
     check_array_like("full", fill_value)
     wanted = type_of(fill_value) if dtype is None else (user_dtype(dtype, "full"), False)
-    said = None if out_sharding is None else _meant(device, out_sharding, "full")
+    sharding = None if out_sharding is None else _sharding_of(device, out_sharding, "full")
     if dtype is None and is_key(wanted[0]):
-        out = broadcast_to(ensure("full", fill_value), _shape(shape, "full"), said)
+        out = broadcast_to(ensure("full", fill_value), _shape(shape, "full"), sharding)
     else:
-        out = _repeated(fill_value, wanted, _shape(shape, "full"), said)
+        out = _repeated(fill_value, wanted, _shape(shape, "full"), sharding)
     if evaluation_watched and device is None:
         return _over_set_mesh(out)
     return out if device is None else placed(out, device)
@@ -305,9 +305,9 @@ def _repeated(value: Any, wanted: tuple[np.dtype, bool], shape: tuple[int, ...],
 
 
 def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, out_sharding: Any = None) -> Any:
-    said = None if out_sharding is None else _meant(device, out_sharding, name)
+    sharding = None if out_sharding is None else _sharding_of(device, out_sharding, name)
     committed = isinstance(a, CommittedArray) and (shape is None or type(a) is not MeshArray)
-    if committed and device is None and said is None:
+    if committed and device is None and sharding is None:
         device = a.device
     number = type(a) if isinstance(a, SCALARS) else None  # weakly typed, but not an enumeration's member
     if number is int:  # of which only the type matters
@@ -321,7 +321,7 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, ou
         dtypes.check_valid_dtype(dtypes.as_dtype(a.dtype), a)
         own = dtypes.canonicalize_dtype(a.dtype, x64_enabled()), False
     wanted = own if dtype is None else (user_dtype(dtype, name), False)
-    sharding = said or (sharding_of_type(a.aval) if shape is None and hasattr(a, "aval") else None)
+    sharding = sharding or (sharding_of_type(a.aval) if shape is None and hasattr(a, "aval") else None)
     out = varying_like(_repeated(value, wanted, tuple(a.shape) if shape is None else _shape(shape, name), sharding), a)
     return out if device is None else placed(out, device)
 
@@ -375,12 +375,12 @@ def arange(
 
     The arguments must be known while tracing: they decide the shape.
     """
-    said = None if out_sharding is None else _meant(device, out_sharding, "arange")
-    out = _arange(start, stop, step, dtype, said)
+    sharding = None if out_sharding is None else _sharding_of(device, out_sharding, "arange")
+    out = _arange(start, stop, step, dtype, sharding)
     return out if device is None else placed(out, device)
 
 
-def _arange(start: Any, stop: Any, step: Any, dtype: Any, said: Any = None) -> Any:
+def _arange(start: Any, stop: Any, step: Any, dtype: Any, sharding: Any = None) -> Any:
     if dtype is not None:
         dtype = user_dtype(dtype, "arange")
     given = [x for x in (start, stop, step) if x is not None]
@@ -408,10 +408,10 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any, said: Any = None) -> A
     if step is not None:
         working = np.dtype(np.float32) if dtypes.is_float(dtype) and dtypes.bits(dtype) < 32 else dtype
         count = max(0, math.ceil((high - low) / by))
-        steps = lax.mul(typed_scalar(by, working), lax.broadcasted_iota(working, (count,), 0, out_sharding=said))
+        steps = lax.mul(typed_scalar(by, working), lax.broadcasted_iota(working, (count,), 0, out_sharding=sharding))
         return convert(lax.add(typed_scalar(low, working), steps), dtype)
     count = max(0, math.ceil(high - low))
-    numbers = lax.broadcasted_iota(dtype, (count,), 0, out_sharding=said)
+    numbers = lax.broadcasted_iota(dtype, (count,), 0, out_sharding=sharding)
     return numbers if low == 0 else lax.add(typed_scalar(low, dtype), numbers)
 
 

@@ -36,9 +36,9 @@ def einsum(
     The form with alternating operands and lists of axis numbers is accepted as well. ``optimize`` is an order, as pairs
     of positions, or opt_einsum's name of a way to find one; False takes the first two each time, results going to the
     end. ``_dot_general``, which libraries of layers pass, is called for each product in ``lax.dot_general``'s place.
-    ``out_sharding`` says how the result lies over a mesh with explicit axes; of several products the compiler divides
-    those between, and of one operand it says how sums lie, before axes are put in order. Raises ValueError for
-    subscripts that do not fit the operands.
+    ``out_sharding`` is the sharding of the result over a mesh with explicit axes. Of several products, the compiler
+    shards the intermediate ones; with one operand it is the sharding of the sums, before axes are permuted. Raises
+    ValueError for subscripts that do not fit the operands.
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
@@ -50,11 +50,11 @@ def einsum(
     sizes = _sizes(inputs, [x.aval.shape for x in arrays])
     wanted = output_type("einsum", preferred_element_type, *arrays)
     path = _path(inputs, output, sizes, optimize)
-    said = None if out_sharding is None else meant_sharding(out_sharding, "einsum")
+    sharding = None if out_sharding is None else meant_sharding(out_sharding, "einsum")
     run = functools.partial(_contracted, inputs, output, path, precision, wanted, _dot_general)
-    if said is not None and len(path) > 1:
-        return late.public("minijax.api.explicit", "left_to_compiler")("einsum", said, run, None, *arrays)
-    return run(said, *arrays)
+    if sharding is not None and len(path) > 1:
+        return late.public("minijax.api.explicit", "left_to_compiler")("einsum", sharding, run, None, *arrays)
+    return run(sharding, *arrays)
 
 
 def _contracted(
@@ -64,10 +64,10 @@ def _contracted(
     precision: Any,
     wanted: tuple[np.dtype, bool],
     dot_general: Callable[..., Any],
-    said: Any,
+    sharding: Any,
     *operands: Any,
 ) -> Any:
-    """The products along ``path``, one after the other; ``said`` is how the only one of them is to lie."""
+    """The products along ``path``, one after the other; ``sharding`` is that of the result if there is one product."""
     terms, arrays = list(inputs), list(operands)
     for pair in path:
         # the later operand is the left one, as in the planner that JAX uses
@@ -76,9 +76,9 @@ def _contracted(
         parts = [arrays.pop(i) for i in picked]
         result = output if not terms else _kept(names, [*terms, output])
         if len(parts) == 1:
-            made, found = _single(parts[0], names[0], result, wanted[0], said)
+            made, found = _single(parts[0], names[0], result, wanted[0], sharding)
         else:
-            made, found = _pair(parts, names, result, precision, wanted[0], dot_general, said)
+            made, found = _pair(parts, names, result, precision, wanted[0], dot_general, sharding)
         if found != result:
             made = lax.transpose(made, tuple(found.index(n) for n in result))
         arrays.append(made)
@@ -173,7 +173,7 @@ def _path(inputs: Sequence[str], output: str, sizes: dict[str, int], optimize: A
 
 
 def _planned(subscripts: str, shapes: Sequence[tuple[int, ...]], optimize: Any) -> tuple[Any, Any]:
-    """The order that the planner that JAX uses finds, and what it says of it."""
+    """The order that opt_einsum, JAX's planner, finds, and its description."""
     # few programs have products of three operands, and importing it costs 15 ms
     import opt_einsum
 
@@ -193,13 +193,13 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
 # ------------------------------------------------------------------------------------ one contraction
 
 
-def _summed(x: Any, axes: Sequence[int], dtype: np.dtype, said: Any = None) -> Any:
+def _summed(x: Any, axes: Sequence[int], dtype: np.dtype, sharding: Any = None) -> Any:
     met, _ = result_dtype(x, typed_scalar(0, dtype))
     if met != x.aval.dtype:
         x = convert(x, dtype)
     if dtypes.is_bool(x.aval.dtype):
-        return lax.reduce(x, np.False_, lax.bitwise_or, tuple(axes), said)
-    return convert(lax.reduce_sum(x, tuple(axes), out_sharding=said), x.aval.dtype)
+        return lax.reduce(x, np.False_, lax.bitwise_or, tuple(axes), sharding)
+    return convert(lax.reduce_sum(x, tuple(axes), out_sharding=sharding), x.aval.dtype)
 
 
 def _without(names: str, removed: Iterable[str]) -> str:
@@ -207,15 +207,15 @@ def _without(names: str, removed: Iterable[str]) -> str:
 
 
 def _sum_alone(
-    x: Any, names: str, alone: Sequence[str], dtype: np.dtype, said: Any = None
+    x: Any, names: str, alone: Sequence[str], dtype: np.dtype, sharding: Any = None
 ) -> tuple[Any, str]:
     """``x`` summed over the axes that no other operand has and the result does not need."""
     if not alone:
         return x, names
-    return _summed(x, [names.index(n) for n in alone], dtype, said), _without(names, alone)
+    return _summed(x, [names.index(n) for n in alone], dtype, sharding), _without(names, alone)
 
 
-def _sum_repeated(x: Any, names: str, keep: str, dtype: np.dtype, said: Any = None) -> tuple[Any, str]:
+def _sum_repeated(x: Any, names: str, keep: str, dtype: np.dtype, sharding: Any = None) -> tuple[Any, str]:
     """``x`` with axes of one name reduced to their diagonal, or its sum if the name is not to be kept."""
     for name, count in Counter(names).items():
         if count == 1:
@@ -224,10 +224,10 @@ def _sum_repeated(x: Any, names: str, keep: str, dtype: np.dtype, said: Any = No
         late.public("minijax.core.explicit", "check_unsharded")("einsum", x.aval, range(len(names)))
         x = lax.select(_diagonal_mask(x.aval.shape, axes), x, lax.full_like(x, 0))
         if name in keep:
-            x = _summed(x, axes[:-1], dtype, said)
+            x = _summed(x, axes[:-1], dtype, sharding)
             names = names.replace(name, "", count - 1)
         else:
-            x = _summed(x, axes, dtype, said)
+            x = _summed(x, axes, dtype, sharding)
             names = names.replace(name, "")
     return x, names
 
@@ -242,11 +242,11 @@ def _diagonal_mask(shape: tuple[int, ...], axes: Sequence[int]) -> Any:
     return lax.broadcast_in_dim(mask, shape, tuple(axes))
 
 
-def _single(x: Any, names: str, result: str, dtype: np.dtype, said: Any) -> tuple[Any, str]:
+def _single(x: Any, names: str, result: str, dtype: np.dtype, sharding: Any) -> tuple[Any, str]:
     counts = Counter(names)
     alone = sorted(n for n in counts if counts[n] == 1 and n not in result)
-    x, names = _sum_alone(x, names, alone, dtype, said)
-    return _sum_repeated(x, names, result, dtype, said)
+    x, names = _sum_alone(x, names, alone, dtype, sharding)
+    return _sum_repeated(x, names, result, dtype, sharding)
 
 
 def _drop_ones(x: Any, names: str, other: Any, other_names: str) -> tuple[Any, str]:
@@ -267,7 +267,7 @@ def _pair(
     precision: Any,
     dtype: np.dtype,
     dot_general: Callable[..., Any],
-    said: Any,
+    sharding: Any,
 ) -> tuple[Any, str]:
     (x, y), (left, right) = parts, terms
     contracted = sorted(set(left + right) - set(result))
@@ -289,7 +289,7 @@ def _pair(
     batch = (tuple(left.index(n) for n in shared), tuple(right.index(n) for n in shared))
     names += free_left + free_right
     options = {}
-    if said is not None:  # of the result's axes, in the order in which the product has them
-        parts_said = dict(zip(result, [*said.spec, *[None] * (len(result) - len(said.spec))], strict=True))
-        options["out_sharding"] = said.with_spec(said.spec.update([parts_said[n] for n in names]))
+    if sharding is not None:  # the result's axes, in the product's order
+        parts_of = dict(zip(result, [*sharding.spec, *[None] * (len(result) - len(sharding.spec))], strict=True))
+        options["out_sharding"] = sharding.with_spec(sharding.spec.update([parts_of[n] for n in names]))
     return dot_general(x, y, (contract, batch), precision, preferred_element_type=dtype, **options), names

@@ -60,7 +60,7 @@ class IndexUpdateAt:
 
     Its methods take the options of ``lax.scatter``: ``indices_are_sorted``, ``unique_indices`` and ``mode``,
     what happens out of bounds ('drop', the default, 'clip' or 'promise_in_bounds'), and
-    ``wrap_negative_indices``; ``out_sharding`` says how the result lies over a mesh with explicit axes. Repeated
+    ``wrap_negative_indices``; ``out_sharding`` is the result's sharding over a mesh with explicit axes. Repeated
     indices add up, multiply up and so on; ``set`` keeps one of their values.
     """
 
@@ -85,7 +85,7 @@ class IndexUpdateAt:
     ) -> Any:
         """``x[index]``; with ``mode='fill'``, ``fill_value`` (by default nan) out of bounds.
 
-        ``out_sharding`` is for what is gathered: as in JAX, a slice of a tracer lies as slices do.
+        ``out_sharding`` applies to gathers only: as in JAX, a slice of a tracer keeps the sharding of slices.
         """
         moving = wrap_negative_indices and (mode is None or lax.GatherScatterMode.from_any(mode) in _MOVING)
         if out_sharding is not None and not (
@@ -180,10 +180,10 @@ def _over_mesh(name: str, out_sharding: Any, run: Callable[..., Any], array: Any
     places = [i for i, item in enumerate(items) if isinstance(item, (Array, Tracer, np.ndarray))]
 
     def whole(array: Any, *rest: Any) -> Any:
-        said = [*items]
+        full = [*items]
         for place, item in zip(places, rest[len(values) :], strict=True):
-            said[place] = item
-        return run(array, tuple(said) if isinstance(index, tuple) else said[0], *rest[: len(values)])
+            full[place] = item
+        return run(array, tuple(full) if isinstance(index, tuple) else full[0], *rest[: len(values)])
 
     within = late.public("minijax.api.explicit", "left_to_compiler")
     return within(name, out_sharding, whole, array, *values, *(items[i] for i in places))

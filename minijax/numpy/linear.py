@@ -46,7 +46,7 @@ def dot(
 ) -> Any:
     """The sum of products over the last axis of ``a`` and the second last of ``b`` (the last of a vector).
 
-    A product with a scalar is elementwise. ``out_sharding`` says how the result lies over a mesh with explicit axes.
+    A product with a scalar is elementwise. ``out_sharding`` is the result's sharding over a mesh with explicit axes.
     TypeError if the sizes differ.
     """
     a, b = ensure("dot", a, b)
@@ -68,7 +68,7 @@ def matmul(
 ) -> Any:
     """The matrix product ``a @ b``; axes before the last two are batch axes and broadcast.
 
-    ``out_sharding`` says how the product lies over a mesh with explicit axes. Raises ValueError for scalars and for
+    ``out_sharding`` is the product's sharding over a mesh with explicit axes. Raises ValueError for scalars and for
     batch axes that do not fit, TypeError for inner sizes that differ.
     """
     try:
@@ -185,7 +185,7 @@ def tensordot(
 ) -> Any:
     """The sum of products over ``axes``: how many (the last of ``a``, the first of ``b``), or which of each.
 
-    ``out_sharding`` says how the result lies over a mesh with explicit axes.
+    ``out_sharding`` is the result's sharding over a mesh with explicit axes.
     Raises TypeError for axes that are neither, or that do not fit.
     """
     a, b = ensure("tensordot", a, b)

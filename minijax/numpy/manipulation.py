@@ -112,7 +112,7 @@ def new_shape(a: Any, shape: Any) -> tuple[int, ...]:
 
 
 def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Any:
-    """The elements of ``a`` in another shape, which lies as ``out_sharding`` says; ``order`` 'C' (last axis fastest) or
+    """The elements of ``a`` in another shape, sharded by ``out_sharding``; ``order`` 'C' (last axis fastest) or
     'F' (first axis fastest).
     """
     a = ensure("reshape", a)
@@ -120,17 +120,17 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
     if order == "C":
         return lax.reshape(a, sizes, out_sharding=out_sharding)
     if order == "F":
-        said = None if out_sharding is None else meant_sharding(out_sharding, "jnp.reshape")
-        if said is not None:
-            said = said.with_spec([*said.spec][::-1])
-        return transpose(lax.reshape(a, sizes[::-1], tuple(range(a.aval.ndim))[::-1], out_sharding=said))
+        sharding = None if out_sharding is None else meant_sharding(out_sharding, "jnp.reshape")
+        if sharding is not None:
+            sharding = sharding.with_spec([*sharding.spec][::-1])
+        return transpose(lax.reshape(a, sizes[::-1], tuple(range(a.aval.ndim))[::-1], out_sharding=sharding))
     if order == "A":
         raise NotImplementedError("np.reshape order=A is not implemented.")
     raise ValueError(f"Unexpected value for 'order' argument: {order}.")
 
 
 def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
-    """The elements of ``a`` in one dimension, which lies as ``out_sharding`` says."""
+    """The elements of ``a`` in one dimension, sharded by ``out_sharding``."""
     a = ensure("ravel", a)
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'.")
@@ -151,12 +151,12 @@ def expand_dims(a: Any, axis: Any) -> Any:
 
 
 def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
-    """``array`` repeated to ``shape``, lying as ``out_sharding`` says. ValueError if it does not fit."""
+    """``array`` repeated to ``shape``, sharded by ``out_sharding``. ValueError if it does not fit."""
     array = ensure("broadcast_to", array)
     context = "Shapes must be 1D sequences of concrete values of integer type."
     items = tuple(shape) if isinstance(shape, (tuple, list)) or np.ndim(shape) else (shape,)
-    said = None if out_sharding is None else meant_sharding(out_sharding, "jnp.broadcast_to")
-    return broadcast_array(array, tuple(static(d, context) for d in items), said)
+    sharding = None if out_sharding is None else meant_sharding(out_sharding, "jnp.broadcast_to")
+    return broadcast_array(array, tuple(static(d, context) for d in items), sharding)
 
 
 def broadcast_arrays(*args: Any) -> list[Any]:

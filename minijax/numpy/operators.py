@@ -132,7 +132,7 @@ def _iterate(self: Any) -> Iterator[Any]:
     if not self.aval.shape:
         raise TypeError("iteration over a 0-d array")
     if type(self) is MeshArray and not self.device.is_fully_replicated:
-        # as in JAX, rows of what is divided lie nowhere in particular, and their types say nothing of it
+        # as in JAX, the rows of a sharded array have no sharding of their own
         value, aval = self._value(), ShapedArray(self.aval.shape[1:], self.aval.dtype)
         return (Array(value[i, ...], aval) for i in range(len(value)))
     return (lax.index_in_dim(self, i, 0, False) for i in range(self.aval.shape[0]))
@@ -320,7 +320,7 @@ PROPERTIES: dict[str, Function] = {
 
 
 def _concrete(self: Tracer, context: str) -> Array:
-    """The array behind a tracer. ConcretizationTypeError, saying who wants it, if there is none."""
+    """The array behind a tracer. ConcretizationTypeError with ``context`` if there is none."""
     value = self.to_concrete_value()
     if value is None:
         raise errors.ConcretizationTypeError(self, context)
@@ -411,7 +411,7 @@ TRACER_METHODS: dict[str, Any] = {
 }
 
 
-# Of what has a value, and so lies somewhere.
+# Members of arrays only: a tracer has no value and no device.
 ARRAY_MEMBERS: dict[str, Any] = {
     "__buffer__": _buffer_protocol,
     "delete": _delete,

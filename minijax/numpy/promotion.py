@@ -322,7 +322,7 @@ def broadcast(x: Any, sizes: tuple[int, ...]) -> Any:
 def broadcast_to(x: Any, shape: tuple[int, ...], sharding: Any = None) -> Any:
     """The array ``x`` repeated to ``shape`` by NumPy's rules. ValueError if it does not fit.
 
-    ``sharding`` says how the result's type is to be divided, if that is to be said.
+    ``sharding`` is that of the result's type; None leaves it to the rule.
     """
     own = x.aval.shape
     if own == shape:

@@ -73,7 +73,7 @@ def fast_binary(
     bind: Callable[..., Any], slow: Callable[..., Any], kinds: str, reflected: bool = False
 ) -> Any:
     """``bind(x, y)`` for operands of one type (of dtype ``kinds``) or an array and a scalar; ``slow(x, y)``
-    for others. ``slow`` is an attribute of it, for whoever has found out already that ``bind`` will not do.
+    for others. The operators call its attribute ``slow`` where they know that ``bind`` cannot be used.
 
     ``reflected``: ``operation(x, y)`` computes the function of ``(y, x)``.
     """

@@ -1,7 +1,7 @@
-"""What the functions of this package have in common: how they take keys, shapes and types, and how they are staged.
+"""Keys, shapes and types as arguments of random functions, and how these functions are staged.
 
-Each does in Python what must be known, and calls a function of its own name under ``jit``, so that eager calls are
-compiled once for a signature and a staged program shows what was called.
+Each checks its static arguments in Python and calls an inner function under ``jit``. So eager calls are compiled once
+per signature, and a staged program names the function.
 """
 
 from __future__ import annotations

@@ -202,5 +202,5 @@ def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
 
 
 def clone(key: Any) -> Any:
-    """``key`` as another key, for those who watch that no key is used twice: it may be used again on purpose."""
+    """A copy of ``key`` that the check for reused keys takes for another key."""
     return random_clone_p.bind(asarray(key))

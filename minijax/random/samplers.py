@@ -1,4 +1,4 @@
-"""``out_sharding=``, which every function of this package that draws samples takes."""
+"""The argument ``out_sharding=`` of every function that draws samples."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _PLAIN = ("shape", "dtype", "axis", "independent", "replace")
 
 
 def sampler(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """``fun``, a function of a key and of parameters, which also takes ``out_sharding``: how its result is to lie.
+    """``fun``, a function of a key and of parameters, with the argument ``out_sharding``: the result's sharding.
 
-    Over a mesh with explicit axes that is said of the result alone; the compiler divides what leads to it.
+    It applies to the result alone; the compiler shards the operations before it.
     """
     signature = inspect.signature(fun)
     name = fun.__name__

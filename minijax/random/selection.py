@@ -103,7 +103,7 @@ def _index_dtype() -> np.dtype:
     return dtypes.default_int_dtype(x64_enabled())
 
 
-# Words of 32 bits are sorted: so many that two of them are equal too often need another round.
+# Words of 32 bits are sorted. Many elements need several rounds, since equal words become likely.
 _WORDS = 2**32 - 1
 _EXPONENT = 3
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .case import Case, bools, floats, ints
+from .case import Case, floats, ints
 
 PROGRAMS: dict[str, Case] = {}
 
@@ -32,11 +32,6 @@ def cond_on_a_value(ns, p, x):
     return ns.lax.cond(p > 0.5, lambda x: ns.numpy.sin(x) * p, lambda x: x * x, x)
 
 
-@program(floats(3))
-def cond_without_operands(ns, x):
-    return ns.lax.cond(x[0] < x[1], lambda: x.sum(), lambda: ns.numpy.cos(x[2]))
-
-
 @program(floats(2), {"a": floats(2), "b": (floats(), floats(3))})
 def cond_with_trees(ns, x, tree):
     def swap(t):
@@ -54,11 +49,6 @@ def cond_with_constants_of_each_branch(ns, p, x):
     return ns.lax.cond(p > 0, lambda x: x * table, lambda x: x + other * table, x)
 
 
-@program(floats(), floats(3))
-def cond_where_one_branch_is_constant(ns, p, x):
-    return ns.lax.cond(p > 0, lambda x: (x, ns.numpy.sin(x)), lambda x: (ns.numpy.zeros(3), ns.numpy.ones(3)), x)
-
-
 @program(floats(), floats(), floats(2))
 def nested_conds(ns, p, q, x):
     def inner(x):
@@ -67,43 +57,14 @@ def nested_conds(ns, p, q, x):
     return ns.lax.cond(p > 0, inner, lambda x: inner(x) + p, x)
 
 
-@program(floats(), ints(3), floats(3))
-def cond_with_integer_results(ns, p, n, x):
-    return ns.lax.cond(p > 0, lambda n, x: (n + 1, x * n), lambda n, x: (n * n, ns.numpy.sin(x)), n, x)
-
-
 @program(ints(), floats(3))
 def switch_of_three(ns, i, x):
     return ns.lax.switch(i, [ns.numpy.sin, lambda x: x * x, lambda x: ns.numpy.full_like(x, 2.0)], x)
 
 
-@program(np.int64(7), floats(2), floats(2))
-def switch_out_of_range(ns, i, x, y):
-    return ns.lax.switch(i, [lambda x, y: x + y, lambda x, y: x * y, lambda x, y: x / (y + 3)], x, y)
-
-
-@program(bools(), floats(3))
-def cond_closing_over_a_product(ns, p, x):
-    z = ns.numpy.exp(x) * 2
-    return ns.lax.cond(p, lambda: z * x, lambda: z + 1)
-
-
 @program(floats(3), floats(3))
 def cond_inside_vmap(ns, p, x):
     return ns.vmap(lambda p, x: ns.lax.cond(p > 0, ns.numpy.sin, lambda x: x * p, x))(p, x)
-
-
-@program(ints(4), floats(4, 2))
-def switch_inside_vmap(ns, i, x):
-    return ns.vmap(lambda i, x: ns.lax.switch(i, [lambda x: x.sum(), lambda x: x[0] * x[1], lambda x: x.max()], x))(
-        i, x
-    )
-
-
-@program(floats(), floats(3))
-def cond_of_jits(ns, p, x):
-    f = ns.jit(lambda x: ns.numpy.sin(x) * 3)
-    return ns.lax.cond(p > 0, f, lambda x: f(x) * p, x)
 
 
 # --- while and fori ------------------------------------------------------------------------------------------
@@ -143,39 +104,14 @@ def while_with_a_carry_of_many_types(ns, x, n):
     return ns.lax.while_loop(lambda c: c["i"] < n, body, {"i": 0, "flag": True, "x": x})
 
 
-@program(floats(3))
-def while_that_never_runs(ns, x):
-    return ns.lax.while_loop(lambda c: c[1] < 0, lambda c: (c[0] * 2, c[1] + 1), (ns.numpy.sin(x), 3))[1] + x
-
-
 @program(floats(2), np.int64(5), reverse=False)
 def fori_with_a_dynamic_bound(ns, x, n):
     return ns.lax.fori_loop(0, n, lambda i, c: ns.numpy.sin(c) + i * x, x)
 
 
-@program(floats(2))
-def fori_with_static_bounds(ns, x):
-    return ns.lax.fori_loop(1, 5, lambda i, c: c * ns.numpy.cos(x) + i, x)
-
-
-@program(floats(2))
-def fori_counting_nothing(ns, x):
-    return ns.lax.fori_loop(3, 3, lambda i, c: c * 2, x)
-
-
 @program(floats(4))
 def fori_updating_by_index(ns, x):
     return ns.lax.fori_loop(0, 4, lambda i, c: c.at[i].set(c[i] * x[i] + 1), x)
-
-
-@program(floats(2), reverse=False)
-def nested_whiles(ns, x):
-    def outer(c):
-        i, y = c
-        _, z = ns.lax.while_loop(lambda d: d[0] < i, lambda d: (d[0] + 1, d[1] * 1.5 + x), (0, y))
-        return i + 1, z
-
-    return ns.lax.while_loop(lambda c: c[0] < 3, outer, (0, x))
 
 
 # --- scan and its relatives ----------------------------------------------------------------------------------
@@ -213,16 +149,6 @@ def scan_in_reverse(ns, c, xs):
 @program(floats(), floats(6))
 def scan_unrolled(ns, c, xs):
     return ns.lax.scan(lambda c, x: (c * x + 1, c), c, xs, unroll=2)
-
-
-@program(floats(2), floats(0, 2))
-def scan_of_length_zero(ns, c, xs):
-    return ns.lax.scan(lambda c, x: (c * x, ns.numpy.sin(c)), c, xs)
-
-
-@program(floats(2), floats(3))
-def scan_without_carry(ns, a, xs):
-    return ns.lax.scan(lambda _, x: (None, a * x), None, xs)
 
 
 @program(floats(3, low=0.2, high=1.0))
@@ -266,17 +192,6 @@ def scan_of_cond(ns, c, xs):
     return ns.lax.scan(lambda c, x: (ns.lax.cond(x > 0, lambda c: c * x, ns.numpy.sin, c), c), c, xs)
 
 
-@program(floats(2, 2), floats(3))
-def vmapped_scan(ns, c, xs):
-    return ns.vmap(lambda c: ns.lax.scan(lambda d, x: (d * x + 1, d.sum()), c, xs))(c)
-
-
-@program(floats(), floats(5))
-def scan_of_jit(ns, c, xs):
-    step = ns.jit(lambda c, x: (ns.numpy.sin(c) + x, c * c))
-    return ns.jit(lambda c, xs: ns.lax.scan(step, c, xs))(c, xs)
-
-
 @program(floats(3), floats(3))
 def grad_inside_scan(ns, c, xs):
     energy = lambda c, x: (ns.numpy.sin(c) * x).sum()  # noqa: E731
@@ -286,11 +201,6 @@ def grad_inside_scan(ns, c, xs):
 @program(floats(4, 2))
 def map_over_rows(ns, xs):
     return ns.lax.map(lambda x: ns.numpy.sin(x).sum() * x, xs)
-
-
-@program(floats(5, 2))
-def map_in_batches(ns, xs):
-    return ns.lax.map(lambda x: ns.numpy.cos(x) * x[0], xs, batch_size=2)
 
 
 @program(floats(6, low=0.5, high=1.5))
@@ -307,11 +217,6 @@ def associative_affine_maps_reversed(ns, a, b):
 
 
 # --- checkpoint ----------------------------------------------------------------------------------------------
-
-
-@program(floats(3))
-def checkpointed_chain(ns, x):
-    return ns.checkpoint(lambda x: ns.numpy.sin(ns.numpy.sin(x)))(x) * x
 
 
 @program(floats(2), floats(3))
@@ -385,12 +290,6 @@ def custom_jvp_plain(ns, x, y):
 def custom_jvp_inside_scan(ns, c, xs):
     f = _halved(ns)
     return ns.lax.scan(lambda c, x: (f(c, x), c), c, xs)
-
-
-@program(floats(), floats(), floats(2))
-def custom_jvp_inside_cond(ns, p, c, x):
-    f = _halved(ns)
-    return ns.lax.cond(p > 0, lambda x: f(x, x * c), lambda x: x, x)
 
 
 @program(floats(3), second=False)

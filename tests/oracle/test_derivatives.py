@@ -68,4 +68,4 @@ def test_derivatives_are_printed_as_jax_prints_them(name: str) -> None:
 def test_nineteen_of_twenty_are_equal() -> None:
     every = [f"{name} {t}" for name, case in TABLE.items() for t in derivatives(case)]
     excused = [f"{name} {t}" for name, (transformations, _) in DIFFERENT.items() for t in transformations]
-    assert len(every) > 600 and set(excused) <= set(every) and len(excused) <= 0.05 * len(every)
+    assert len(every) > 450 and set(excused) <= set(every) and len(excused) <= 0.05 * len(every)
