@@ -251,23 +251,6 @@ def called_back(draw: Draw, name: str) -> Call:
     return of(call, x, y, text=f"{method} ordered={ordered}")
 
 
-@row("check")
-def checked(draw: Draw, name: str) -> Call:
-    x, y = arrays(draw, 2)
-    limit = draw.one((-5.0, 0.0, 5.0))
-
-    def check(ns: Any, x: Any, y: Any) -> Any:
-        checkify = importlib.import_module(f"{ns.__name__}.experimental.checkify")
-
-        def f(x: Any, y: Any) -> Any:
-            checkify.check(ns.numpy.all(x > limit), "x is {x}", x=x.astype("float32"))
-            return ns.lax.mul(x, y)
-
-        return checkify.checkify(f)(x, y)[1]
-
-    return of(check, x, y, text=f"{limit}")
-
-
 # ----------------------------------------------------------------------------------------------------- references
 
 

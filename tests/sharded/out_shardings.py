@@ -101,7 +101,6 @@ REFUSED: dict[str, Program] = {
 }
 # Texts that differ and why; values and places are equal.
 KNOWN = {
-    "repeat up to": "JAX reshards the number of repeats, which is a Python number here",
     "random.orthogonal": "the diagonal is taken by a slice, in JAX by a gather",
     **dict.fromkeys(
         ["percentile", "bincount", "random.gamma", *[f"segment_{name}" for name in ("sum", "prod", "min", "max")]],
