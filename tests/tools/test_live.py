@@ -458,3 +458,8 @@ def test_the_interpreters_taken_away_from_under_a_session(session):
     run(session, "%push jvp x=3.", "from minijax.core.trace import reset_stack", "reset_stack()")
     assert session.run_line("1 / 0").error is not None
     assert not session.levels and session.prompt_label() == ""
+
+
+def test_pop_names_the_type_that_it_refuses(session):
+    error = session.run_line("%push jvp x=3.").error or session.run_line("%pop lambda: x").error
+    assert isinstance(error, UsageError) and "a way out of jvp:1, and this is of type function" in str(error)

@@ -9,9 +9,11 @@ import pytest
 
 from minijax.pytree import tree_leaves
 from minijax.repl import batch
+from minijax.tools.commands.arguments import Param, parse
 from minijax.tools.documents.document import plain
 from minijax.tools.session import targets
 from minijax.tools.session.session import Session
+from minijax.tools.usage import UsageError
 
 
 @pytest.fixture
@@ -143,3 +145,12 @@ def test_a_dictionary_that_is_no_tree_disturbs_nothing_else(session: Session) ->
     for line in ("%jaxpr (lambda x: x * mixed[1])(3.0)", "%jaxpr (lambda d, x: x * d[1])(mixed, 3.0)"):
         assert "mul a 2.0" in plain(session.run_line(line).shown)
     assert "dictionary keys" in str(session.run_line("%push jvp x=mixed dx=mixed").error)
+
+
+def test_a_word_with_spaces_stands_in_quotes() -> None:
+    params = (Param("expr", "text", "an expression"), Param("file", "word", "a file"), Param("force", "flag", "over"))
+    args = parse("graph", params, "f(x) --file 'my \"picture\\'s\".svg' --force")
+    assert (args["file"], args["force"], args["expr"]) == ("my \"picture's\".svg", True, "f(x)")
+    assert parse("graph", params, 'f(x) --file "a b.svg"')["file"] == "a b.svg"
+    with pytest.raises(UsageError, match="quotes"):
+        parse("graph", params, "f(x) --file 'open")

@@ -69,5 +69,7 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%roofline", "needs EXPR"),
     ("%roofline minijax.debug.print('{}', v)", "has effects"),
     ("%roofline jit(lambda a: a + 1, donate_argnums=0)(v)", "jit the function without donating"),
+    ("%roofline f(v) --most 0", "needs a positive number"),
+    ("%passes f(v) --most 0", "needs a positive number"),
     ("%hlo f(3.0) --line 1 --eqn 1", "not both"),
 )
