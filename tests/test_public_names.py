@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 
+from minijax.core.lacking import names_of
 from minijax.core.late import late_modules
 from minijax.ops import elementwise
 from tests.test_layers import MODULES
@@ -46,7 +47,8 @@ def test_each_name_comes_from_one_module(name: str) -> None:
             assert hidden == module.__name__ or hidden not in sys.modules, f"{public} hides the module {hidden}"
     assert givers
     if name in ("minijax.lax", "minijax.tree_util"):
-        assert set(facade.__all__) == set(givers)
+        borrowed = set(names_of(name)) if name == "minijax.lax" else set()
+        assert set(facade.__all__) == set(givers) | borrowed
 
 
 @pytest.mark.parametrize("name", ["minijax.lax", "minijax.numpy"])
@@ -92,3 +94,9 @@ def test_an_elementwise_primitive_stands_in_three_files() -> None:
     assert len(alone) >= 3, sorted(alone)
     for row, found in alone.items():
         assert table in found and len(found & set(lists)) <= 1, (row, sorted(map(str, found)))
+
+
+@pytest.mark.parametrize("module", ["numpy", "random"])
+def test_import_star_gives_borrowed_names_too(module: str) -> None:
+    code = f"from minijax.{module} import *; print([n for n in {names_of(f'minijax.{module}')} if n not in globals()])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"

@@ -32,7 +32,6 @@ def borrowing(namespace: dict[str, Any], *late_modules: str) -> tuple[Callable[[
     """
     module = namespace["__name__"]
     late.later(module, *late_modules)
-    borrowed: set[str] = set()
 
     def module_getattr(name: str) -> Any:
         if f"{module}.{name}" in late_modules:  # ``from minijax.numpy import padding``
@@ -45,7 +44,7 @@ def borrowing(namespace: dict[str, Any], *late_modules: str) -> tuple[Callable[[
                 return namespace[name]
         if late_modules and name == "__all__":  # import * asks for it
             own = {public for public, x in namespace.items() if public[0] != "_" and type(x) is not ModuleType}
-            return sorted(own - borrowed)
+            return sorted(own | set(names_of(module)))
         if name.startswith("_"):  # Python and its tools ask every module for these
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
         if name not in (*names_of(module), *_UNLISTED.get(module.removeprefix("minijax."), ())):
@@ -56,9 +55,8 @@ def borrowing(namespace: dict[str, Any], *late_modules: str) -> tuple[Callable[[
             raise AttributeError(
                 f"module {module!r} has no attribute {name!r}, and neither has JAX.{instead}", name=name
             )
-        found = namespace[name] = borrow(module, name)
-        borrowed.add(name)
-        return found
+        namespace[name] = borrow(module, name)
+        return namespace[name]
 
     def module_dir() -> list[str]:
         if late.is_late(module):
