@@ -235,7 +235,7 @@ def comparison(module: str, name: str, drawn: set[str]) -> str:
     if getattr(mine, "borrowed_from", ""):
         return "sweep"
     a_function = callable(yours) and not isinstance(yours, type) and not hasattr(yours, "dtype")
-    return "values" if not a_function and not unlike(mine, yours) else ""
+    return "values" if mine is yours or (not a_function and not unlike(mine, yours)) else ""
 
 
 def unlike(mine: Any, yours: Any) -> str:
