@@ -155,8 +155,8 @@ class ModulePlaces:
         """The module with a location after every operation."""
         table = _Locations()
         lines = [
-            f"{text} loc({table.of(place)})" if text and not text.endswith(("{", ":")) else text
-            for text, place in zip(self.text.split("\n"), self.lines, strict=True)
+            f"{text} loc({table.of(place)})" if ends else text
+            for (text, ends), place in zip(_with_ends(self.text), self.lines, strict=True)
         ]
         return "\n".join([*lines[:-1], *table.definitions, ""])
 
@@ -184,16 +184,25 @@ def text_lines(metadata: str) -> list[int]:
     return [int(line) for each in found[0].split(":") for line in re.findall(r'(?:^|[/("])L(\d+)/', each)[-1:]]
 
 
+def _with_ends(text: str) -> Iterator[tuple[str, bool]]:
+    """The lines of a module, and whether an operation ends there. Only there MLIR allows a location.
+
+    JAX's rules print a loop's regions on the lines that follow ``stablehlo.while(...)``.
+    """
+    lines = text.split("\n")
+    for line, following in itertools.zip_longest(lines, lines[1:], fillvalue=""):
+        goes_on = line.endswith(("{", ":")) or following.lstrip().startswith(("cond {", "reducer("))
+        yield line, bool(line) and not goes_on
+
+
 def with_line_names(text: str) -> str:
     """The module with each operation named by the number of its line; ``text_lines`` finds the number in XLA's program.
 
     For partitioned programs: XLA's partitioner drops line numbers and keeps names.
     """
     named = []
-    lines = text.split("\n")
-    for number, (line, following) in enumerate(itertools.zip_longest(lines, lines[1:], fillvalue=""), 1):
-        # of an operation that goes on in the next line, as in JAX's text of a loop, the last line has the name
-        if line and not line.endswith(("{", ":")) and not following.lstrip().startswith(("cond {", "reducer(")):
+    for number, (line, ends) in enumerate(_with_ends(text), 1):
+        if ends:
             found = _OPERATION.match(line)
             line = f'{line} loc("L{number}/{found[1] if found else "end"}")'
         named.append(line)

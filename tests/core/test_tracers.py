@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.experimental.jet
 import pytest
 
 import minijax
-import minijax.experimental.jet
 
 MINE: Any = minijax
 THEIRS: Any = jax
@@ -40,7 +38,6 @@ PROGRAMS: dict[str, Callable[[Any, Callable[[Any], Any], Any], Any]] = {
     "jacfwd": lambda J, f, v: J.jacfwd(f)(v),
     "checkpoint": lambda J, f, v: J.checkpoint(f)(1.0),
     "scan": lambda J, f, v: J.lax.scan(lambda c, x: (f(c), x), 1.0, v),
-    "jet": lambda J, f, v: J.experimental.jet.jet(f, (1.0,), ((1.0, 2.0),)),
     "vmap of grad": lambda J, f, v: J.vmap(J.grad(f))(v),
     "grad of vmap": lambda J, f, v: J.grad(lambda v: J.vmap(f)(v).sum())(v),
     "jit of grad": lambda J, f, v: J.jit(J.grad(f))(1.0),

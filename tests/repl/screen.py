@@ -80,6 +80,12 @@ class Screen(pyte.HistoryScreen):
             self._hidden = None
             self.dirty.update(range(self.lines))
 
+    def resize(self, lines: int | None = None, columns: int | None = None) -> None:
+        """As terminals do, keep in the history what no longer fits at the top; pyte drops it."""
+        if lines is not None and not self.alternate:
+            self.history.top.extend(copy.copy(self.buffer[row]) for row in range(self.lines - lines))
+        super().resize(lines, columns)
+
     @property
     def alternate(self) -> bool:
         """Whether a full-screen program has the screen."""
