@@ -45,26 +45,38 @@ def no_evaluation_rule(ns):
     square_add(new_primitive(ns))(2.0, 10.0)
 
 
-@misuse("Abstract evaluation for 'multiply_add' not implemented")
+@misuse("Abstract evaluation for 'multiply_add' not implemented", advice=("primitive.def_abstract_eval(rule)",))
 def no_abstract_evaluation(ns):
     ns.jit(square_add(new_primitive(ns, evaluation=True)))(2.0, 10.0)
 
 
-@misuse("MLIR translation rule for primitive 'multiply_add' not found for platform cpu")
+@misuse(
+    "MLIR translation rule for primitive 'multiply_add' not found for platform cpu",
+    advice=("minijax.interpreters.mlir.register_lowering(primitive, rule)",),
+)
 def no_lowering(ns):
     ns.jit(square_add(new_primitive(ns, evaluation=True, abstract=True)))(2.0, 10.0)
 
 
-@misuse("Differentiation rule for 'multiply_add' not implemented")
+@misuse(
+    "Differentiation rule for 'multiply_add' not implemented",
+    advice=("minijax.interpreters.ad.primitive_jvps[primitive] = rule",),
+)
 def no_derivative(ns):
     ns.jvp(square_add(new_primitive(ns, evaluation=True, abstract=True)), (2.0, 10.0), (1.0, 1.0))
 
 
-@misuse("Transpose rule (for reverse-mode differentiation) for 'multiply_add' not implemented")
+@misuse(
+    "Transpose rule (for reverse-mode differentiation) for 'multiply_add' not implemented",
+    advice=("minijax.interpreters.ad.primitive_transposes[primitive] = rule",),
+)
 def no_transpose(ns):
     ns.grad(square_add(new_primitive(ns, evaluation=True, abstract=True, derivative=True)))(2.0, 10.0)
 
 
-@misuse("Batching rule for 'multiply_add' not implemented")
+@misuse(
+    "Batching rule for 'multiply_add' not implemented",
+    advice=("minijax.interpreters.batching.primitive_batchers[primitive] = rule",),
+)
 def no_batching(ns):
     ns.vmap(square_add(new_primitive(ns, evaluation=True, abstract=True)))(np.ones(2), np.ones(2))

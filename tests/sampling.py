@@ -15,7 +15,6 @@ from zlib import crc32
 # A folder or file below tests/, optionally with "::" and a test function -> one row of this many is run. The longest
 # name that fits decides; 1 elsewhere. The rates keep the sampled suite within five minutes on two cores.
 RATES: dict[str, int] = {
-    "acceptance": 2,
     "api": 4,
     "backend": 3,
     "browser": 2,

@@ -101,6 +101,20 @@ def test_missing_rule_says_where_to_add_it() -> None:
     assert "ad.primitive_jvps" in text and "missing_rules.py:" in text, text
 
 
+def test_a_jitted_function_that_failed_works_once_the_rule_is_there() -> None:
+    primitive = missing_rules.new_primitive(mj, evaluation=True)
+    compiled = mj.jit(missing_rules.square_add(primitive))
+    with pytest.raises(NotImplementedError, match="Abstract evaluation"):
+        compiled(2.0, 10.0)
+    primitive.def_abstract_eval(lambda x, y, z: x)
+    mlir = importlib.import_module(mj.__name__ + ".interpreters.mlir")
+    for _ in range(2):
+        with pytest.raises(NotImplementedError, match="MLIR translation rule"):
+            compiled(2.0, 10.0)
+    mlir.register_lowering(primitive, mlir.lower_fun(lambda x, y, z: x * y + z, multiple_results=False))
+    assert compiled(2.0, 10.0) == 14.0
+
+
 TRANSFORMS: dict[str, Callable[[Any, Any], Any]] = {
     "jit": lambda ns, f: ns.jit(f)(1.0),
     "grad": lambda ns, f: ns.grad(f)(1.0),

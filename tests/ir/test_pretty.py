@@ -38,7 +38,7 @@ PROGRAMS: dict = {}
 ones = np.ones
 
 
-# ---- Part B of the acceptance list, in its order
+# ---- programs with a golden text each
 
 
 @program(ones(8, f32), ones(8, f32))
@@ -218,7 +218,7 @@ def test_same_line_breaks_as_jax_at_other_widths(width):
 
 @pytest.mark.parametrize("name", [n for n in PROGRAMS if re.match(r"b[1-7]_", n)])
 def test_golden(name):
-    """Part B of the acceptance list, as files (rows 1 to 7: 8 and 9 are told in words)."""
+    """The first seven programs, as files."""
     f, args = PROGRAMS[name]
     golden = GOLDEN / f"jaxpr_{name}.txt"
     assert str(convert(jax.make_jaxpr(f)(*args))) + "\n" == golden.read_text()

@@ -1,1 +1,0 @@
-"""Facts and figures that minijax must reproduce, one test each."""
