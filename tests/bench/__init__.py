@@ -1,9 +1,8 @@
 """The speed benchmark, ``python -m tests.bench``: figures as ratios to JAX, taken side by side in one run.
 
-- ``libraries``: the libraries measured, each behind JAX's names;
 - ``workloads``: the table of rows, every workload written once over such a namespace;
-- ``importing``: rows about functions that were written for JAX;
 - ``startup``: rows measured on fresh processes;
+- ``watching``: rows about recorders;
 - ``measure``: clocks, the interleaved comparison, verdicts;
 - ``__main__``: the command line and the printed table.
 """

@@ -2,7 +2,7 @@
 
     python -m tests.bench                     every row
     python -m tests.bench --rows grad,lower   the rows whose names start so
-    python -m tests.bench --quick             few rounds, without the slowest rows
+    python -m tests.bench --quick             few rounds
     python -m tests.bench --subject jax       JAX against itself: what the harness calls equal
 
 Exit status 1 when a row could not be measured, or when libraries computed different things; missing a budget
@@ -13,24 +13,19 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import platform
-import statistics
 import sys
 import time
 from importlib import metadata
-from typing import Any
 
-from tests.bench.importing import IMPORTING_ROWS, Imported
-from tests.bench.measure import CLOSE, ERROR, MEETS, MISSES, SKIPPED, Growth, Result, Row, Settings, load, verdict
-from tests.bench.sharded import SHARDED_ROWS, Sharded
+from tests.bench.measure import CLOSE, ERROR, MEETS, MISSES, SKIPPED, Result, Row, Settings, load
 from tests.bench.startup import STARTUP_ROWS, Startup
 from tests.bench.watching import WATCHING_ROWS, Watched
-from tests.bench.workloads import MEAN_BUDGET, PYTHON_SIDE, ROWS
+from tests.bench.workloads import ROWS
 
-AnyRow = Row | Growth | Startup | Watched | Imported | Sharded
-ALL_ROWS: list[AnyRow] = [*(*ROWS, *SHARDED_ROWS, *IMPORTING_ROWS, *WATCHING_ROWS, *STARTUP_ROWS)]
+AnyRow = Row | Startup | Watched
+ALL_ROWS: list[AnyRow] = [*ROWS, *WATCHING_ROWS, *STARTUP_ROWS]
 WIDTH = max(len(row.title) for row in ALL_ROWS)
 
 
@@ -42,9 +37,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="name the rows and stop")
     parser.add_argument("--rounds", type=int, help="rounds of a row, where its time allows (default 5)")
     parser.add_argument("--seconds", type=float, help="time for a row (default 3)")
-    parser.add_argument("--quick", action="store_true", help="three rounds, a second a row, no slow rows")
+    parser.add_argument("--quick", action="store_true", help="three rounds, a second a row")
     parser.add_argument("--subject", default="minijax", help="the library measured (default minijax)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.add_argument("--strict", action="store_true", help="exit with status 2 when a budget is missed")
     return parser.parse_args(argv)
 
@@ -70,7 +64,6 @@ def make_settings(options: argparse.Namespace) -> Settings:
         rounds=options.rounds or (3 if options.quick else 5),
         max_rounds=options.rounds or 25,
         seconds=options.seconds or (1.0 if options.quick else 3.0),
-        quick=options.quick,
     )
 
 
@@ -86,7 +79,7 @@ def measured(row: AnyRow, settings: Settings) -> Result:
 def amount(nanoseconds: float | None, unit: str) -> str:
     if nanoseconds is None:
         return "-"
-    scaled = nanoseconds / {"us": 1e3, "ms": 1e6, "bytes": 1.0}[unit]
+    scaled = nanoseconds / {"us": 1e3, "ms": 1e6}[unit]
     return f"{scaled:,.{2 if scaled < 100 else 0}f} {unit}"
 
 
@@ -111,18 +104,6 @@ def header(settings: Settings, core: int) -> str:
     )
 
 
-def summing_up(results: list[Result]) -> str:
-    """The geometric mean over the rows of Python's work."""
-    figures = [r.figure for r in results if r.figure is not None and r.row.startswith(PYTHON_SIDE)]
-    if not figures:
-        return ""
-    mean = statistics.geometric_mean(figures)
-    return (
-        f"geometric mean of {len(figures)} rows of Python's work: {mean:.3f} of jax"
-        f"  <= {MEAN_BUDGET} {verdict(mean, MEAN_BUDGET)}\n"
-    )
-
-
 def main(argv: list[str] | None = None) -> int:
     options = parse(argv)
     rows = chosen(options.rows)
@@ -138,18 +119,9 @@ def main(argv: list[str] | None = None) -> int:
     for row in rows:
         results.append(measured(row, settings))
         print(line(results[-1]), flush=True)
-    print(f"\n{summing_up(results)}", end="")
     counts = {kind: sum(r.verdict == kind for r in results) for kind in (MEETS, CLOSE, MISSES, ERROR, SKIPPED)}
     seconds = time.monotonic() - began
-    print(f"{', '.join(f'{n} {kind}' for kind, n in counts.items() if n)}; {seconds:.0f} s")
-    if options.json:
-        report: dict[str, Any] = {
-            "subject": settings.subject,
-            "seconds": seconds,
-            "rows": [result.as_json() for result in results],
-        }
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=2)
+    print(f"\n{', '.join(f'{n} {kind}' for kind, n in counts.items() if n)}; {seconds:.0f} s")
     return 1 if counts[ERROR] else 2 if options.strict and counts[MISSES] else 0
 
 

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import gc
 import importlib
-import math
 import statistics
 import time
-import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 Thunk = Callable[[], Any]
 Prepare = Callable[[Any], Thunk]
-Clock = Callable[[Thunk], tuple[float, Any]]
 
 FULL_SAMPLE_NS = 20_000_000
 # The quickest of so many calls tells how many fill a sample: what a library keeps, it may make at the second or third.
@@ -46,12 +43,11 @@ class Settings:
     rounds: int = 5
     max_rounds: int = 25
     seconds: float = 5.0
-    quick: bool = False
 
 
 @dataclass
 class Result:
-    """One printed line: a ratio (or a growth exponent) against its budget."""
+    """One printed line: a ratio against its budget."""
 
     row: str
     title: str
@@ -61,13 +57,10 @@ class Result:
     low: float | None = None
     high: float | None = None
     rounds: int = 0
-    unit: str = ""
+    unit: str = "us"
     reference: float | None = None
     subject: float | None = None
     note: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     def judge(self, subject: Sequence[float], reference: Sequence[float]) -> Result:
         """Fill in the figures: the subject's samples as ratios to the reference's of the same round."""
@@ -115,20 +108,6 @@ def repeated(thunk: Thunk, times: int) -> Thunk:
         return thunk()
 
     return many
-
-
-def peak_bytes(thunk: Thunk) -> tuple[float, Any]:
-    """The peak of Python's and NumPy's heap over the call, after one that fills every cache."""
-    thunk()
-    gc.collect()
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
-        value = thunk()
-        return tracemalloc.get_traced_memory()[1] - before, value
-    finally:
-        tracemalloc.stop()
 
 
 # ------------------------------------------------------------------------------------------------- checks
@@ -182,26 +161,22 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def sampling(settings: Settings, at_least: int) -> Iterator[int]:
+def sampling(settings: Settings) -> Iterator[int]:
     """Round numbers, as ``Settings`` allows."""
     began = time.monotonic()
     for number in range(settings.max_rounds):
         spent = time.monotonic() - began
         average = spent / number if number else 0.0
-        if number and spent + average > settings.seconds * (1 if number >= at_least else 2):
+        if number and spent + average > settings.seconds * (1 if number >= settings.rounds else 2):
             return
         yield number
 
 
-def interleaved(
-    settings: Settings,
-    samplers: Mapping[str, Callable[[], float]],
-    at_least: int,
-) -> dict[str, list[float]]:
+def interleaved(settings: Settings, samplers: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
     """One sample per round from each sampler, in rotating order."""
     names = list(samplers)
     samples: dict[str, list[float]] = {name: [] for name in names}
-    for number in sampling(settings, at_least):
+    for number in sampling(settings):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             samples[name].append(samplers[name]())
@@ -219,12 +194,10 @@ class Row:
       prepare: given a library's namespace, makes a fresh thunk (not timed).
       check: turns the thunk's value into what must agree between libraries.
       ops: the operations in one thunk, by which the absolute figures are divided.
-      clock: what is measured.
       reuse: prepare once and time the same thunk every round (for cached calls).
       repeat: a sample is as many calls as fill ``FULL_SAMPLE_NS``, for work that keeps nothing between calls. The
         collector runs before each sample and leaves the caches cold; of one call of half a millisecond that would
         be most of the figure.
-      warm: run one round without counting it; off for the slowest rows, which a smaller sibling has warmed.
       rtol: how closely the results must agree.
     """
 
@@ -234,18 +207,12 @@ class Row:
     prepare: Prepare
     check: Callable[[Any], Any] = lambda value: value
     ops: int = 1
-    clock: Clock = cpu_ns
-    unit: str = "us"
     reuse: bool = False
     repeat: bool = False
-    warm: bool = True
     rtol: float = 1e-3
 
     def run(self, settings: Settings) -> Result:
-        result = Result(self.key, self.title, self.budget, unit=self.unit)
-        if settings.quick and not self.warm:
-            result.verdict, result.note = SKIPPED, "too slow for --quick"
-            return result
+        result = Result(self.key, self.title, self.budget)
         # The subject may be the reference (--subject jax proves the harness), so both have keys of their own.
         libraries = {
             "reference": settings.namespaces[settings.reference],
@@ -260,7 +227,7 @@ class Row:
                 if not self.reuse or name not in prepared:
                     prepared[name] = self.prepare(libraries[name])
                 thunk = prepared[name]
-                taken, value = self.clock(repeated(thunk, times[name]) if name in times else thunk)
+                taken, value = cpu_ns(repeated(thunk, times[name]) if name in times else thunk)
                 if not self.reuse:
                     del prepared[name]
                 values[name] = self.check(value)
@@ -269,7 +236,7 @@ class Row:
                 if name in times:
                     taken /= times[name]
                 elif self.repeat:
-                    quickest = min([self.clock(thunk)[0] for _ in range(CALLS_UNTIL_WARM)])
+                    quickest = min([cpu_ns(thunk)[0] for _ in range(CALLS_UNTIL_WARM)])
                     times[name] = max(1, round(FULL_SAMPLE_NS / quickest))
                 return taken / self.ops
 
@@ -283,42 +250,7 @@ class Row:
             values.clear()
 
         samplers = {name: sampler(name) for name in libraries}
-        if self.warm:
-            for sample in samplers.values():
-                sample()
-        samples = interleaved(settings, samplers, settings.rounds if self.warm else 1)
+        for sample in samplers.values():  # a round that warms, and is not counted
+            sample()
+        samples = interleaved(settings, samplers)
         return result.judge(samples["subject"], samples["reference"])
-
-
-@dataclass(frozen=True)
-class Growth:
-    """How the subject's own time grows with size: the exponent e of n**e between two sizes."""
-
-    key: str
-    title: str
-    budget: float
-    prepare: Callable[[Any, int], Thunk]
-    small: int = 1_000
-    large: int = 100_000
-
-    def run(self, settings: Settings) -> Result:
-        result = Result(self.key, self.title, self.budget, unit="us")
-        if settings.quick:
-            result.verdict, result.note = SKIPPED, "too slow for --quick"
-            return result
-        ns = settings.namespaces[settings.subject]
-        cpu_ns(self.prepare(ns, self.small))
-        exponents: list[float] = []
-        for _ in sampling(settings, 1):
-            small = statistics.median(cpu_ns(self.prepare(ns, self.small))[0] for _ in range(7))
-            large = cpu_ns(self.prepare(ns, self.large))[0]
-            exponents.append(math.log(large / small) / math.log(self.large / self.small))
-            result.subject = large / self.large
-        result.figure = statistics.median(exponents)
-        result.low, result.high = quartiles(exponents)
-        result.rounds = len(exponents)
-        # Twice the time a linear budget allows at the large size is log(2)/log(large/small) in the exponent.
-        twice = self.budget + math.log(2) / math.log(self.large / self.small)
-        result.verdict = MEETS if result.figure <= self.budget else CLOSE if result.figure <= twice else MISSES
-        result.note = "exponent"
-        return result

@@ -168,7 +168,7 @@ class Startup:
         samplers = {name: partial(sample, name) for name in commands}
         for warm in samplers.values():
             warm()
-        return interleaved(settings, samplers, settings.rounds), outputs
+        return interleaved(settings, samplers), outputs
 
 
 def first_grad(name: str) -> list[str]:
@@ -192,19 +192,6 @@ STARTUP_ROWS: list[Startup] = [
     Startup("import", "import", 0.18, import_only, net=True),
     Startup("import.grad", "import and a first grad", 0.14, first_grad, net=True),
     Startup("import.jit", "import and a first jit call", 0.33, first_jit, net=True),
-    Startup(
-        "repl.exit",
-        "minijax-repl -c pass, start to exit",
-        0.45,
-        repl("-c", "pass"),
-        reference="ipython",
-    ),
-    Startup(
-        "repl.prompt",
-        "minijax-repl, start to first prompt",
-        0.80,
-        repl(),
-        run_to_prompt,
-        reference="ipython",
-    ),
+    Startup("repl.exit", "minijax-repl -c pass, start to exit", 0.45, repl("-c", "pass"), reference="ipython"),
+    Startup("repl.prompt", "minijax-repl, start to first prompt", 0.80, repl(), run_to_prompt, reference="ipython"),
 ]
