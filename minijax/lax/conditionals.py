@@ -74,9 +74,7 @@ def cond(
     return _bind(index, bodies, leaves, order=[1, 0])
 
 
-def switch(
-    index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NOT_GIVEN
-) -> Any:
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NOT_GIVEN) -> Any:
     """``branches[index](*operands)``; an ``index`` out of bounds means the nearest branch.
 
     Args:

@@ -208,7 +208,6 @@ class _Round:
         self.__name__ = fun_name(body_fun)
         self.__code__ = getattr(body_fun, "__code__", None)
 
-
     def input_names(self, in_tree: Any) -> list[str]:
         """The leaves of a round's input, by the body function's parameters; the bound is called ``upper``."""
         (carry, *_), _ = tree_unflatten(in_tree, range(in_tree.num_leaves))

@@ -245,9 +245,7 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     return ppermute(x, axis_name, list(zip(perm, range(len(perm)), strict=True)))
 
 
-def pswapaxes(
-    x: Any, axis_name: Any, axis: int, *, axis_index_groups: Sequence[Sequence[int]] | None = None
-) -> Any:
+def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Sequence[Sequence[int]] | None = None) -> Any:
     """The mapped axis and ``axis`` of ``x``, of the same size, change places: ``all_to_all(x, name, axis, axis)``."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
@@ -305,9 +303,7 @@ def all_to_all(
     return tree_map(bind, x)
 
 
-def _with_size(
-    x: Any, axis_name: Any, axis_index_groups: Any, bind: Callable[[Any, dict[str, Any]], Any]
-) -> Any:
+def _with_size(x: Any, axis_name: Any, axis_index_groups: Any, bind: Callable[[Any, dict[str, Any]], Any]) -> Any:
     """``bind(leaf, params)`` for every leaf, with the parameters all_gather and psum_scatter share."""
     names = names_tuple(axis_name)
     if not names:

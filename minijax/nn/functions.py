@@ -52,10 +52,6 @@ def _relu_tangent(g: Any, ans: Any, x: Any) -> Any:
 relu.defjvps(_relu_tangent)
 
 
-
-
-
-
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
     return lax.logistic(x)
@@ -75,14 +71,6 @@ def silu(x: Any) -> Any:
 
 
 swish = silu
-
-
-
-
-
-
-
-
 
 
 def _float_if_large(x: Any) -> Any:
@@ -136,9 +124,7 @@ def logsumexp(
     return_sign: bool = False,
     where: Any = None,
 ) -> Any:
-    """log(sum(b * exp(a))) along ``axis``, without overflow; with ``return_sign`` of its magnitude, and its
-    sign.
-    """
+    """log(sum(b * exp(a))) along ``axis``, without overflow; with ``return_sign`` of its magnitude, and its sign."""
     if where is not None:
         a = choose(where, a, 0)
     if b is None or type(b) is int:

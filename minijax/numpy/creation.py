@@ -85,9 +85,8 @@ def array(
 ) -> Any:
     """``object`` as an array: an array, a scalar, or nested lists of these, tracers included.
 
-    Without ``dtype`` its type is the one the elements promote to; Python scalars alone stay weakly typed.
-    Arrays are copied: a staged program has a copy. Raises TypeError for values that are not numeric,
-    ValueError for ragged lists.
+    Without ``dtype`` its type is the one the elements promote to; Python scalars alone stay weakly typed. Arrays are
+    copied: a staged program has a copy. Raises TypeError for values that are not numeric, ValueError for ragged lists.
     """
     if order not in (None, "K"):
         raise NotImplementedError("Only implemented for order='K'")
@@ -277,12 +276,8 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     return _filled("empty", shape, 0, dtype, device, out_sharding)
 
 
-def full(
-    shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
-) -> Any:
-    """An array of ``fill_value`` repeated, by default of its type; it may be an array that broadcasts to
-    ``shape``.
-    """
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """An array of ``fill_value`` repeated, by default of its type; it may be an array that broadcasts to ``shape``."""
     check_array_like("full", fill_value)
     wanted = type_of(fill_value) if dtype is None else (user_dtype(dtype, "full"), False)
     sharding = None if out_sharding is None else _sharding_of(device, out_sharding, "full")
@@ -326,16 +321,12 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, ou
     return out if device is None else placed(out, device)
 
 
-def zeros_like(
-    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
-) -> Any:
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Zeros of the shape and type of ``a``."""
     return _like("zeros_like", a, 0, dtype, shape, device, out_sharding)
 
 
-def ones_like(
-    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
-) -> Any:
+def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Ones of the shape and type of ``a``."""
     return _like("ones_like", a, 1, dtype, shape, device, out_sharding)
 
@@ -430,9 +421,7 @@ def linspace(
     *,
     device: Any = None,
 ) -> Any:
-    """``num`` evenly spaced values from ``start`` to ``stop``, along ``axis``; ``retstep`` also returns the
-    spacing.
-    """
+    """``num`` evenly spaced values from ``start`` to ``stop``, along ``axis``; ``retstep`` also returns the spacing."""
     num = static(num, "'num' argument of jnp.linspace")
     axis = static(axis, "'axis' argument of jnp.linspace")
     if num < 0:
@@ -449,9 +438,7 @@ def linspace(
 @inner_jit(static_argnames=("num", "endpoint", "retstep", "dtype", "axis"))
 def _linspace(start: Any, stop: Any, num: int, endpoint: bool, retstep: bool, dtype: Any, axis: int) -> Any:
     start, stop = ensure("linspace", start, stop)
-    wanted = (
-        dtypes.to_inexact_dtype(_result_type(start, stop)) if dtype is None else user_dtype(dtype, "linspace")
-    )
+    wanted = dtypes.to_inexact_dtype(_result_type(start, stop)) if dtype is None else user_dtype(dtype, "linspace")
     computed = dtypes.to_inexact_dtype(wanted)
     start, stop = convert(start, computed), convert(stop, computed)
     shape = broadcast_shapes(start.aval.shape, stop.aval.shape)
@@ -495,10 +482,6 @@ def _spaced(
     if endpoint:
         out = lax.concatenate([out, lax.expand_dims(last, (axis,))], axis)
     return delta, out
-
-
-
-
 
 
 # ------------------------------------------------------------------------------------ matrices and grids
@@ -578,13 +561,3 @@ def _diag(v: Any, k: int) -> Any:
     size = v.aval.shape[0] + abs(k)
     padded = lax.pad(v, zero, ((max(0, -k), max(0, k), 0),))
     return choose(eye(size, k=k, dtype=BOOL), lax.expand_dims(padded, (1,)), zero)
-
-
-
-
-
-
-
-
-
-

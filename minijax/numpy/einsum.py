@@ -104,21 +104,15 @@ def _parse(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str
     left, arrow, output = subscripts.replace(" ", "").partition("->")
     inputs = left.split(",")
     if len(inputs) != len(shapes):
-        raise ValueError(
-            f"einsum: '{subscripts}' has {len(inputs)} terms, but there are {len(shapes)} operands"
-        )
+        raise ValueError(f"einsum: '{subscripts}' has {len(inputs)} terms, but there are {len(shapes)} operands")
     free = [c for c in _LETTERS if c not in subscripts]
-    hidden = [
-        len(s) - len(t.replace("...", "")) if "..." in t else 0 for t, s in zip(inputs, shapes, strict=True)
-    ]
+    hidden = [len(s) - len(t.replace("...", "")) if "..." in t else 0 for t, s in zip(inputs, shapes, strict=True)]
     rank = max(hidden)
     spread = "".join(free[:rank])
     named = [t.replace("...", spread[rank - h :] if h else "") for t, h in zip(inputs, hidden, strict=True)]
     for term, shape in zip(named, shapes, strict=True):
         if len(term) != len(shape):
-            raise ValueError(
-                f"einsum: term '{term}' of '{subscripts}' does not fit an operand of shape {shape}"
-            )
+            raise ValueError(f"einsum: term '{term}' of '{subscripts}' does not fit an operand of shape {shape}")
         if not term.isalpha() and term:
             raise ValueError(f"einsum: '{subscripts}' may contain only letters, commas, '...' and '->'")
     if arrow:
@@ -128,9 +122,7 @@ def _parse(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str
         output = spread + "".join(sorted(n for n, c in counts.items() if c == 1 and n not in spread))
     unknown = [n for n in output if n not in "".join(named)]
     if unknown or len(set(output)) != len(output):
-        raise ValueError(
-            f"einsum: the output '{output}' of '{subscripts}' must name axes of the operands, each once"
-        )
+        raise ValueError(f"einsum: the output '{output}' of '{subscripts}' must name axes of the operands, each once")
     return named, output
 
 
@@ -206,9 +198,7 @@ def _without(names: str, removed: Iterable[str]) -> str:
     return "".join(n for n in names if n not in removed)
 
 
-def _sum_alone(
-    x: Any, names: str, alone: Sequence[str], dtype: np.dtype, sharding: Any = None
-) -> tuple[Any, str]:
+def _sum_alone(x: Any, names: str, alone: Sequence[str], dtype: np.dtype, sharding: Any = None) -> tuple[Any, str]:
     """``x`` summed over the axes that no other operand has and the result does not need."""
     if not alone:
         return x, names
@@ -252,11 +242,7 @@ def _single(x: Any, names: str, result: str, dtype: np.dtype, sharding: Any) -> 
 def _drop_ones(x: Any, names: str, other: Any, other_names: str) -> tuple[Any, str]:
     """``x`` without the axes of size 1 that the other operand has in full size: they repeat."""
     shape, wide = x.aval.shape, other.aval.shape
-    ones = [
-        i
-        for i, n in enumerate(names)
-        if shape[i] == 1 and n in other_names and wide[other_names.index(n)] != 1
-    ]
+    ones = [i for i, n in enumerate(names) if shape[i] == 1 and n in other_names and wide[other_names.index(n)] != 1]
     return lax.squeeze(x, tuple(ones)), "".join(n for i, n in enumerate(names) if i not in ones)
 
 

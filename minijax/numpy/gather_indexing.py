@@ -1,9 +1,8 @@
 """Indices that slices cannot express: integer arrays, boolean masks and traced scalars.
 
-``gather_index`` reads and ``update_index`` writes at such an index. Both translate it, as NumPy's user guide
-explains it ("Advanced indexing"), into the parameters of one gather (or scatter): an array of index vectors,
-one column per indexed axis, and the dimensions that go along whole. A few scalars among slices become a
-``dynamic_slice``.
+``gather_index`` reads and ``update_index`` writes at such an index. Both translate it, as NumPy's user guide explains
+it ("Advanced indexing"), into the parameters of one gather (or scatter): an array of index vectors, one column per
+indexed axis, and the dimensions that go along whole. A few scalars among slices become a ``dynamic_slice``.
 """
 
 from __future__ import annotations
@@ -391,9 +390,7 @@ def plan_gather(aval: ShapedArray, parsed: Parsed, wrap: bool) -> GatherPlan:
 
 
 def _index_vectors(columns: Sequence[tuple[Any, int]], outer: Sequence[int], dtype: np.dtype) -> Any:
-    """The columns side by side along a last dimension, each repeated along the dimensions it does not vary
-    along.
-    """
+    """The columns side by side along a last dimension, each repeated along the dimensions it does not vary along."""
     if not columns:
         return np.zeros((0,), dtype)
     if len(columns) == 1:
@@ -414,8 +411,7 @@ def gather_index(
     fill_value: Any = None,
     wrap_negative_indices: bool = True,
 ) -> Any:
-    """``x[items]``. ``mode`` is what happens out of bounds (see ``lax.gather``): by default, they are moved
-    inside.
+    """``x[items]``. ``mode`` is what happens out of bounds (see ``lax.gather``): by default, they are moved inside.
 
     Raises IndexError or TypeError for what is no index, NonConcreteBooleanIndexError for a traced mask.
     """
@@ -459,11 +455,10 @@ def update_index(
     mode: Mode = None,
     wrap_negative_indices: bool = True,
 ) -> Any:
-    """``x`` with ``values`` combined into ``x[index]`` by ``scatter``, a function with ``lax.scatter``'s
-    arguments.
+    """``x`` with ``values`` combined into ``x[index]`` by ``scatter``, a function with ``lax.scatter``'s arguments.
 
-    ``values`` are broadcast and converted to ``x``'s type, with a FutureWarning if that loses something. Out
-    of bounds, updates are dropped unless ``mode`` says otherwise.
+    ``values`` are broadcast and converted to ``x``'s type, with a FutureWarning if that loses something. Out of bounds,
+    updates are dropped unless ``mode`` says otherwise.
     """
     aval = x.aval
     _check_cast(values, aval.dtype)

@@ -1,6 +1,4 @@
-"""``x.at[index]``, and the functions that take or put elements at indices: take, take_along_axis,
-put_along_axis.
-"""
+"""``x.at[index]``, and the functions that take or put elements at indices: take, take_along_axis, put_along_axis."""
 
 from __future__ import annotations
 
@@ -204,9 +202,8 @@ def take(
 ) -> Any:
     """The elements of ``a`` at ``indices`` along ``axis``, or of the flattened array.
 
-    ``mode`` is what happens out of bounds: 'fill' (the default) gives ``fill_value`` or nan, 'clip' the
-    nearest element (negative indices too), 'wrap' counts around. Raises IndexError for elements of an empty
-    axis.
+    ``mode`` is what happens out of bounds: 'fill' (the default) gives ``fill_value`` or nan, 'clip' the nearest element
+    (negative indices too), 'wrap' counts around. Raises IndexError for elements of an empty axis.
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.take is not supported.")
@@ -266,9 +263,8 @@ def take_along_axis(
 ) -> Any:
     """The elements of ``arr`` at ``indices`` along ``axis``, for every place of the other axes its own.
 
-    The other axes of ``arr`` and ``indices`` are broadcast. ``mode`` 'fill' (the default) gives
-    ``fill_value``, or nan, out of bounds. Raises TypeError for indices that are not integers, ValueError for
-    other numbers of dimensions.
+    The other axes of ``arr`` and ``indices`` are broadcast. ``mode`` 'fill' (the default) gives ``fill_value``, or nan,
+    out of bounds. Raises TypeError for indices that are not integers, ValueError for other numbers of dimensions.
     """
     a, indices = ensure("take_along_axis", arr, indices)
     if not dtypes.is_integer(indices.aval.dtype):

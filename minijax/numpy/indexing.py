@@ -1,5 +1,4 @@
-"""Indexing: ``x[...]`` with static integers, slices, None and Ellipsis becomes slice, rev, squeeze,
-broadcast_in_dim.
+"""Indexing: ``x[...]`` with static integers, slices, None and Ellipsis becomes slice, rev, squeeze, broadcast_in_dim.
 
 What else an index may contain (integer arrays, booleans, traced scalars) is left to ``gather_indexing``.
 """
@@ -50,9 +49,7 @@ def takes_slices(x: Any, index: Index, mode: Any) -> bool:
 
 
 def _classify(item: Index, position: int) -> Index:
-    """``item`` if slices can express it; raises _NotStatic for arrays, IndexError or TypeError for what is
-    no index.
-    """
+    """``item`` if slices can express it; raises _NotStatic for arrays, IndexError or TypeError for what is no index."""
     if item is None or item is Ellipsis:
         return item
     if isinstance(item, slice):

@@ -20,15 +20,20 @@ from minijax.numpy.promotion import (
 from minijax.numpy.ufuncs import multiply
 from minijax.ops.dot import dot_general_p
 
-__all__ = ["dot", "inner", "matmul", "outer", "tensordot", "vdot", ]
+__all__ = [
+    "dot",
+    "inner",
+    "matmul",
+    "outer",
+    "tensordot",
+    "vdot",
+]
 
 Dims = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def output_type(name: str, preferred: Any, *operands: Any) -> tuple[np.dtype, bool]:
-    """The type of a product, as ``(dtype, weak_type)``: the preferred one, or where the operands' types
-    meet.
-    """
+    """The type of a product, as ``(dtype, weak_type)``: the preferred one, or where the operands' types meet."""
     if preferred is not None:
         return user_dtype(preferred, name), False
     return dtypes.result_type(*map(type_of, operands), x64=x64_enabled(), strict=promotes_strictly())
@@ -41,9 +46,7 @@ def _contract(a: Any, b: Any, contract: Dims, precision: Any, out: tuple[np.dtyp
     return convert(found, *out)
 
 
-def dot(
-    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None
-) -> Any:
+def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
     """The sum of products over the last axis of ``a`` and the second last of ``b`` (the last of a vector).
 
     A product with a scalar is elementwise. ``out_sharding`` is the result's sharding over a mesh with explicit axes.
@@ -75,8 +78,10 @@ def matmul(
         aval, other = a.aval, b.aval
         plain = _PLAIN.get((aval.ndim, other.ndim))
         # vectors and matrices of one strong type: at once
-        if plain and aval.dtype is other.dtype and not (
-            aval.weak_type or other.weak_type or precision or matmul_precision()
+        if (
+            plain
+            and aval.dtype is other.dtype
+            and not (aval.weak_type or other.weak_type or precision or matmul_precision())
         ):
             if preferred_element_type is None and out_sharding is None:
                 return dot_general_p.bind(
@@ -111,8 +116,7 @@ def matmul(
 class _BatchPlan:
     """How a ``matmul`` of operands with batch axes is one ``dot_general``.
 
-    A batch axis of size 1 is squeezed away rather than repeated; one that only one operand has is a free
-    axis.
+    A batch axis of size 1 is squeezed away rather than repeated; one that only one operand has is a free axis.
     """
 
     def __init__(self, a: Any, b: Any) -> None:
@@ -160,18 +164,12 @@ class _BatchPlan:
         self.new_axes = tuple(new_axes)
 
 
-
-
-
-
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The sum of products of all elements, those of ``a`` conjugated."""
     a, b = ensure("vdot", a, b)
     a = lax.conj(a) if dtypes.is_complex(a.aval.dtype) else a
     flat = [lax.reshape(x, (x.aval.size,)) for x in (a, b)]
     return dot(*flat, precision=precision, preferred_element_type=preferred_element_type)
-
-
 
 
 def tensordot(
@@ -194,8 +192,7 @@ def tensordot(
     if type(axes) is int:
         if axes > min(m, n):
             raise TypeError(
-                f"Number of tensordot axes (axes {axes}) exceeds input ranks ({a.aval.shape} and "
-                f"{b.aval.shape})"
+                f"Number of tensordot axes (axes {axes}) exceeds input ranks ({a.aval.shape} and {b.aval.shape})"
             )
         contract: Dims = (tuple(range(m - axes, m)), tuple(range(axes)))
     elif isinstance(axes, (tuple, list)) and len(axes) == 2:
@@ -204,16 +201,13 @@ def tensordot(
             left, right = (left,), (right,)
         if not (isinstance(left, (tuple, list)) and isinstance(right, (tuple, list))):
             raise TypeError(
-                f"tensordot requires both axes lists to be either ints, tuples or lists, got {left} and "
-                f"{right}"
+                f"tensordot requires both axes lists to be either ints, tuples or lists, got {left} and {right}"
             )
         if len(left) != len(right):
             raise TypeError(f"tensordot requires axes lists to have equal length, got {left} and {right}.")
         contract = (tuple(canonical_axis(i, m) for i in left), tuple(canonical_axis(i, n) for i in right))
     else:
-        raise TypeError(
-            "tensordot axes argument must be an int, a pair of ints, or a pair of lists/tuples of ints."
-        )
+        raise TypeError("tensordot axes argument must be an int, a pair of ints, or a pair of lists/tuples of ints.")
     return _contract(a, b, contract, precision, out, out_sharding)
 
 
@@ -235,11 +229,3 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     a, b = promote_dtypes(*ensure("outer", a, b))
     column = lax.expand_dims(lax.reshape(a, (a.aval.size,)), (1,))
     return multiply(column, lax.expand_dims(lax.reshape(b, (b.aval.size,)), (0,)))
-
-
-
-
-
-
-
-

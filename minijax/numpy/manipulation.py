@@ -70,15 +70,6 @@ __all__ = [
 # ------------------------------------------------------------------------------------ shape
 
 
-
-
-
-
-
-
-
-
-
 def new_shape(a: Any, shape: Any) -> tuple[int, ...]:
     """The shape ``shape`` means for the array ``a``: one size may be -1, to be inferred.
 
@@ -251,8 +242,6 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     return lax.transpose(a, tuple(order))
 
 
-
-
 def flip(m: Any, axis: Any = None) -> Any:
     """``m`` with the elements along ``axis`` in reverse order."""
     return _flip(m, None if axis is None else index_tuple(axis))
@@ -272,8 +261,6 @@ def fliplr(m: Any) -> Any:
 def flipud(m: Any) -> Any:
     """``m`` with its rows in reverse order."""
     return flip(m, 0)
-
-
 
 
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
@@ -384,16 +371,6 @@ def hstack(tup: Any, dtype: Any = None) -> Any:
     return concatenate(joined, 0 if joined and joined[0].aval.ndim == 1 else 1, dtype)
 
 
-
-
-
-
-
-
-
-
-
-
 # ------------------------------------------------------------------------------------ splitting
 
 
@@ -426,34 +403,14 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return _split("array_split", ary, indices_or_sections, axis)
 
 
-
-
-
-
-
-
 # ------------------------------------------------------------------------------------ repeating, padding
 
 
 def tile(A: Any, reps: Any) -> Any:
-    """``A`` repeated ``reps`` times along each axis; missing entries of ``reps`` are 1, missing axes are
-    added.
-    """
+    """``A`` repeated ``reps`` times along each axis; missing entries of ``reps`` are 1, missing axes are added."""
     A = ensure("tile", A)
     counts = index_tuple(reps)
     counts = (1,) * (A.aval.ndim - len(counts)) + counts
     if len(counts) > A.aval.ndim:
         A = lax.expand_dims(A, tuple(range(len(counts) - A.aval.ndim)))
     return lax.tile(A, counts)
-
-
-
-
-
-
-
-
-
-
-
-

@@ -61,7 +61,6 @@ __all__ = [
 _numpy = HigherModule("numpy")
 
 
-
 # ------------------------------------------------------------------------------------ powers
 
 
@@ -102,9 +101,7 @@ def _static_integer(x: Any) -> int | None:
 
 
 def _integer_power(x: Any, y: Any) -> Any:
-    """Powers of integers by repeated squaring; a negative power of 0 is 0, as 6 bits of the exponent are
-    looked at.
-    """
+    """Powers of integers by repeated squaring; a negative power of 0 is 0, as 6 bits of the exponent are looked at."""
     zero, one = const(y, 0), const(y, 1)
     out = choose(lax.bitwise_and(lax.eq(x, zero), lax.ne(y, zero)), zero, one)
     for _ in range(6):
@@ -177,10 +174,6 @@ def mod(x1: Any, x2: Any, /) -> Any:
     return remainder(x1, x2)
 
 
-
-
-
-
 # ------------------------------------------------------------------------------------ rounding
 
 
@@ -221,35 +214,11 @@ def around(a: Any, decimals: int = 0, out: Any = None) -> Any:
     return round(a, decimals, out)
 
 
-
-
-
-
-# ------------------------------------------------------------------------------------ signs and bits
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 # ------------------------------------------------------------------------------------ choices
 
 
-def where(
-    condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None
-) -> Any:
-    """Elements of ``x`` where ``condition`` is true, of ``y`` elsewhere; the three broadcast against each
-    other.
+def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None) -> Any:
+    """Elements of ``x`` where ``condition`` is true, of ``y`` elsewhere; the three broadcast against each other.
 
     With one argument, the indices where it is true: ``nonzero(condition, size=size, fill_value=fill_value)``.
     """
@@ -259,8 +228,6 @@ def where(
     if size is not None or fill_value is not None:
         raise ValueError("size and fill_value arguments cannot be used in three-term where function.")
     return choose(condition, x, y)
-
-
 
 
 @inner_jit
@@ -282,16 +249,6 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     if max is not None:
         arr = lax.min(*promote("minimum", max, arr))
     return arr
-
-
-
-
-
-
-
-
-
-
 
 
 # ------------------------------------------------------------------------------------ equality
@@ -320,10 +277,6 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     if equal_nan:
         same = logical_or(same, logical_and(isnan(a1), isnan(a2)))
     return lax.reduce_and(same, tuple(range(same.aval.ndim)))
-
-
-
-
 
 
 @inner_jit(static_argnames="equal_nan")

@@ -57,9 +57,7 @@ def _refuse(symbol: str, left: Any, right: Any) -> NoReturn:
 
 
 def _forward(function: Function, symbol: str = "", refused: tuple[type, ...] = ()) -> Function:
-    """``x.__op__(other)``: NotImplemented for operands of classes we do not know, TypeError for those
-    ``refused``.
-    """
+    """``x.__op__(other)``: NotImplemented for operands of classes we do not know, TypeError for those ``refused``."""
 
     def operator(self: Any, other: Any) -> Any:
         if _operand(other):
@@ -84,9 +82,7 @@ def _reflected(function: Function, symbol: str = "", refused: tuple[type, ...] =
     return operator
 
 
-def _pair(
-    name: str, primitive: Any, kinds: str, function: Function, symbol: str, refused: Any = ()
-) -> dict[str, Any]:
+def _pair(name: str, primitive: Any, kinds: str, function: Function, symbol: str, refused: Any = ()) -> dict[str, Any]:
     """The two methods of a binary operator, with the fast path of ``ufuncs.fast_binary``."""
     slow = function.slow  # type: ignore[attr-defined]
     forward = ufuncs.fast_binary(primitive.bind, _forward(slow, symbol, refused), kinds)
@@ -118,13 +114,9 @@ def _contains(self: Any, item: Any) -> Any:
         raise TypeError(f"Array.__contains__: unsupported operand type {type(item)}.")
     query = ensure("Array.__contains__", item)
     if self.aval.ndim != 1:
-        raise ValueError(
-            f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.aval.shape}."
-        )
+        raise ValueError(f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.aval.shape}.")
     if query.aval.ndim:
-        raise ValueError(
-            f"Array.__contains__: query value must be a scalar, got query.shape={query.aval.shape!r}"
-        )
+        raise ValueError(f"Array.__contains__: query value must be a scalar, got query.shape={query.aval.shape!r}")
     return reductions.any(ufuncs.equal(self, query))
 
 

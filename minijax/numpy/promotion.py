@@ -53,9 +53,7 @@ def check_array_like(name: str, *args: Any) -> None:
     for position, x in enumerate(args):
         if not is_array_like(x):
             hint = " Convert it first: jnp.array(x)." if isinstance(x, (list, tuple)) else ""
-            raise TypeError(
-                f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}.{hint}"
-            )
+            raise TypeError(f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}.{hint}")
 
 
 def ensure(name: str, *args: Any) -> Any:
@@ -78,9 +76,7 @@ def checked_bool(name: str, where: Any) -> Any:
         return None
     where = ensure(name, where)
     if where.aval.dtype != BOOL:
-        raise ValueError(
-            f"jnp.{name}: where must be None or a boolean array; got where.dtype={where.aval.dtype!r}."
-        )
+        raise ValueError(f"jnp.{name}: where must be None or a boolean array; got where.dtype={where.aval.dtype!r}.")
     return where
 
 
@@ -188,11 +184,7 @@ def convert(x: Any, dtype: np.dtype, weak_type: bool = False, fold: bool = True)
                     check_int(x)
                 return typed_scalar(x, dtype, weak_type)
             x = as_array(x)
-        elif (
-            constant
-            and isinstance(x, LiteralArray)
-            and (x.aval.dtype != dtype or x.aval.weak_type != weak_type)
-        ):
+        elif constant and isinstance(x, LiteralArray) and (x.aval.dtype != dtype or x.aval.weak_type != weak_type):
             return typed_scalar(x._value(), dtype, weak_type)
     if x.aval.dtype == dtype and x.aval.weak_type == weak_type:
         return x
@@ -281,9 +273,7 @@ def _are_of_one_type(x: Any, y: Any) -> bool:
     return a.dtype == b.dtype and a.weak_type == b.weak_type and a.dtype.kind in "iuf" and a.dtype.itemsize <= 4
 
 
-def promote(
-    name: str, *args: Any, to: Callable[[Any], np.dtype] | None = None, fold: bool = True
-) -> list[Any]:
+def promote(name: str, *args: Any, to: Callable[[Any], np.dtype] | None = None, fold: bool = True) -> list[Any]:
     """The operands of the function ``name`` with one type and, but for scalars, one rank.
 
     ``to`` maps the common type to the one to compute in (``dtypes.to_inexact_dtype``). Raises TypeError for
@@ -337,9 +327,7 @@ def broadcast_to(x: Any, shape: tuple[int, ...], sharding: Any = None) -> Any:
         agree = agree and all(sharded_part(x.aval, i) in (None, part) for i, part in parts)
     if not agree:
         wanted = f"{dtype_name(x.aval.dtype)}[{','.join(map(str, shape))}]"
-        raise ValueError(
-            f"Incompatible types for broadcasting: input type={x.aval} and requested type={wanted}"
-        )
+        raise ValueError(f"Incompatible types for broadcasting: input type={x.aval} and requested type={wanted}")
     dims = tuple(range(lead, len(shape)))
     return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dims, sharding=sharding)
 
@@ -355,9 +343,7 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
 
 
 def choose(condition: Any, x: Any, y: Any, fold: bool = False) -> Any:
-    """``where(condition, x, y)``: ``x`` and ``y`` promoted, everything broadcast, a scalar condition left
-    as it is.
-    """
+    """``where(condition, x, y)``: ``x`` and ``y`` promoted, everything broadcast, a scalar condition left as it is."""
     return _chosen(condition, x, y, True) if fold else _where(condition, x, y)
 
 

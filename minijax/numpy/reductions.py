@@ -125,14 +125,11 @@ def reduction(
     widen: bool = False,
     has_identity: bool = True,
 ) -> Any:
-    """The array ``a`` reduced by ``monoid`` along ``axis``, in the type and with the mask and start that
-    JAX uses.
-    """
+    """The array ``a`` reduced by ``monoid`` along ``axis``, in the type and with the mask and start that JAX uses."""
     where = checked_bool(name, where)
     if initial is None and where is not None and not has_identity:
         raise ValueError(
-            f"reduction operation {name} does not have an identity, so to use a where mask one has to "
-            "specify 'initial'"
+            f"reduction operation {name} does not have an identity, so to use a where mask one has to specify 'initial'"
         )
     aval = a.aval
     axes = reduction_axes(axis, aval.ndim)
@@ -246,12 +243,6 @@ def any(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, w
     return reduction("any", ANY, _truth("any", a), axis, keepdims, None, where)
 
 
-
-
-
-
-
-
 # ------------------------------------------------------------------------------------ means
 
 
@@ -281,15 +272,11 @@ def mean(
     return convert(lax.div(sum(a, axis, computed, None, keepdims, None, where), count), out_dtype)
 
 
-
-
 def variance_dtypes(a_dtype: np.dtype, dtype: Any) -> tuple[np.dtype, np.dtype]:
     """The types to compute a variance in and to return it in."""
     if dtype is not None:
         if dtypes.is_complex(a_dtype) and not dtypes.is_complex(dtype):
-            raise ValueError(
-                "jax.numpy.var does not support real dtype parameters for arrays of complex values"
-            )
+            raise ValueError("jax.numpy.var does not support real dtype parameters for arrays of complex values")
         return _widened(dtype), dtype
     if not dtypes.is_inexact(a_dtype):
         dtype = dtypes.to_inexact_dtype(a_dtype)
@@ -372,21 +359,6 @@ def std(
 @inner_jit(static_argnames=("axis", "dtype", "keepdims"))
 def _std(a: Any, axis: Axis, dtype: Any, correction: Any, keepdims: bool, where: Any, mean: Any) -> Any:
     return lax.sqrt(_var(a, axis, dtype, correction, keepdims, where, mean))
-
-
-# ------------------------------------------------------------------------------------ without NaN
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 # ------------------------------------------------------------------------------------ positions

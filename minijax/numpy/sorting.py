@@ -21,8 +21,7 @@ def _sorting_operand(name: str, a: Any, axis: int | None, kind: Any, order: Any)
     a = ensure(name, a)
     if kind is not None:
         raise TypeError(
-            f"'kind' argument to {name} is not supported. Use stable=True or stable=False to specify sort "
-            "stability."
+            f"'kind' argument to {name} is not supported. Use stable=True or stable=False to specify sort stability."
         )
     if order is not None:
         raise TypeError(f"'order' argument to {name} is not supported.")

@@ -190,9 +190,7 @@ def isrealobj(x: Any) -> bool:
 
 def isscalar(element: Any) -> bool:
     """Whether ``element`` is a scalar, or an array of no dimensions."""
-    return bool(np.isscalar(element)) or (
-        isinstance(element, (Array, Tracer, np.ndarray)) and element.ndim == 0
-    )
+    return bool(np.isscalar(element)) or (isinstance(element, (Array, Tracer, np.ndarray)) and element.ndim == 0)
 
 
 def ndim(a: Any) -> int:

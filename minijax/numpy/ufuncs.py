@@ -44,9 +44,7 @@ MAX_CONSTANTS = 4096
 
 
 def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
-    """The Python scalar ``value`` as an operand beside one of type ``aval``, if that one stays as it is;
-    else None.
-    """
+    """The Python scalar ``value`` as an operand beside one of type ``aval``, if that one stays as it is; else None."""
     kind = type(value)
     if aval.dtype == dtypes.float0 or is_key(aval.dtype):
         return None
@@ -69,9 +67,7 @@ def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
     return scalar
 
 
-def fast_binary(
-    bind: Callable[..., Any], slow: Callable[..., Any], kinds: str, reflected: bool = False
-) -> Any:
+def fast_binary(bind: Callable[..., Any], slow: Callable[..., Any], kinds: str, reflected: bool = False) -> Any:
     """``bind(x, y)`` for operands of one type (of dtype ``kinds``) or an array and a scalar; ``slow(x, y)``
     for others. The operators call its attribute ``slow`` where they know that ``bind`` cannot be used.
 
@@ -151,9 +147,7 @@ def _unary(name: str, primitive: Any, doc: str, to: Any = INEXACT, kinds: str = 
 def _binary(
     name: str, primitive: Any, doc: str, to: Any = None, kinds: str = "iufc", of_bools: Any = None
 ) -> Callable[[Any, Any], Any]:
-    """The function ``name``; ``of_bools`` is the primitive that takes the place of ``primitive`` for
-    booleans.
-    """
+    """The function ``name``; ``of_bools`` is the primitive that takes the place of ``primitive`` for booleans."""
 
     def slow(x: Any, y: Any) -> Any:
         x, y = promote(name, x, y, to=to)
@@ -172,9 +166,7 @@ def _ordering(name: str, primitive: Any, doc: str) -> Callable[[Any, Any], Any]:
         if not dtypes.is_complex(x.aval.dtype):
             return primitive.bind(x, y)
         same = lax.eq(lax.real(x), lax.real(y))
-        return lax.select(
-            same, primitive.bind(lax.imag(x), lax.imag(y)), primitive.bind(lax.real(x), lax.real(y))
-        )
+        return lax.select(same, primitive.bind(lax.imag(x), lax.imag(y)), primitive.bind(lax.real(x), lax.real(y)))
 
     return _named(fast_binary(primitive.bind, slow, "biuf"), name, doc)
 
@@ -219,9 +211,7 @@ negative = _unary("negative", ew.neg_p, "Each element with its sign changed.", t
 sign = _unary("sign", ew.sign_p, "-1, 0 or 1 by the sign of each element.", to=None, kinds="iufc")
 square = _unary("square", ew.square_p, "Each element times itself.", to=NUMERIC, kinds="iufc")
 bitwise_not = _unary("bitwise_not", ew.not_p, "Each element with all its bits flipped.", to=None, kinds="biu")
-bitwise_invert = _unary(
-    "bitwise_invert", ew.not_p, "Each element with all its bits flipped.", to=None, kinds="biu"
-)
+bitwise_invert = _unary("bitwise_invert", ew.not_p, "Each element with all its bits flipped.", to=None, kinds="biu")
 invert = _unary("invert", ew.not_p, "Each element with all its bits flipped.", to=None, kinds="biu")
 
 
@@ -361,27 +351,19 @@ subtract = _binary("subtract", ew.sub_p, "Difference, element by element.")
 multiply = _binary(
     "multiply", ew.mul_p, "Product, element by element; of booleans, their conjunction.", of_bools=ew.and_p
 )
-true_divide = _binary(
-    "true_divide", ew.div_p, "Quotient, element by element, as floats.", to=INEXACT, kinds="fc"
-)
+true_divide = _binary("true_divide", ew.div_p, "Quotient, element by element, as floats.", to=INEXACT, kinds="fc")
 divide = _binary("divide", ew.div_p, "Quotient, element by element, as floats.", to=INEXACT, kinds="fc")
 maximum = _binary("maximum", ew.max_p, "The larger, element by element; NaN if either is.", kinds="biufc")
 minimum = _binary("minimum", ew.min_p, "The smaller, element by element; NaN if either is.", kinds="biufc")
-arctan2 = _binary(
-    "arctan2", ew.atan2_p, "The angle of the point (x2, x1), between -pi and pi.", to=INEXACT, kinds="f"
-)
-atan2 = _binary(
-    "atan2", ew.atan2_p, "The angle of the point (x2, x1), between -pi and pi.", to=INEXACT, kinds="f"
-)
+arctan2 = _binary("arctan2", ew.atan2_p, "The angle of the point (x2, x1), between -pi and pi.", to=INEXACT, kinds="f")
+atan2 = _binary("atan2", ew.atan2_p, "The angle of the point (x2, x1), between -pi and pi.", to=INEXACT, kinds="f")
 float_power = _binary("float_power", ew.pow_p, "x to the power of y, as floats.", to=INEXACT, kinds="fc")
 nextafter = _binary("nextafter", ew.nextafter_p, "The next float after x towards y.", to=INEXACT, kinds="f")
 bitwise_and = _binary("bitwise_and", ew.and_p, "Bits set in both, element by element.", kinds="biu")
 bitwise_or = _binary("bitwise_or", ew.or_p, "Bits set in either, element by element.", kinds="biu")
 bitwise_xor = _binary("bitwise_xor", ew.xor_p, "Bits set in just one, element by element.", kinds="biu")
 left_shift = _binary("left_shift", ew.shift_left_p, "x * 2**y, by shifting bits.", to=NUMERIC, kinds="iu")
-bitwise_left_shift = _binary(
-    "bitwise_left_shift", ew.shift_left_p, "x * 2**y, by shifting bits.", NUMERIC, "iu"
-)
+bitwise_left_shift = _binary("bitwise_left_shift", ew.shift_left_p, "x * 2**y, by shifting bits.", NUMERIC, "iu")
 equal = _binary("equal", ew.eq_p, "Whether elements are equal.", kinds="biufc")
 not_equal = _binary("not_equal", ew.ne_p, "Whether elements differ.", kinds="biufc")
 greater_equal = _ordering("greater_equal", ew.ge_p, "x >= y, element by element.")
