@@ -9,7 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from .misuses import misuse
+from .misuses import wrong
+
+# fmt: off
 
 
 def new_primitive(ns: Any, *, evaluation: bool = False, abstract: bool = False, derivative: bool = False) -> Any:
@@ -39,44 +41,22 @@ def square_add(primitive: Any) -> Callable[[Any, Any], Any]:
     """(a, b) -> a*a + b."""
     return lambda a, b: primitive.bind(a, a, b)
 
-
-@misuse("Evaluation rule for 'multiply_add' not implemented")
-def no_evaluation_rule(ns):
-    square_add(new_primitive(ns))(2.0, 10.0)
-
-
-@misuse("Abstract evaluation for 'multiply_add' not implemented", advice=("primitive.def_abstract_eval(rule)",))
-def no_abstract_evaluation(ns):
-    ns.jit(square_add(new_primitive(ns, evaluation=True)))(2.0, 10.0)
-
-
-@misuse(
-    "MLIR translation rule for primitive 'multiply_add' not found for platform cpu",
-    advice=("minijax.interpreters.mlir.register_lowering(primitive, rule)",),
-)
-def no_lowering(ns):
-    ns.jit(square_add(new_primitive(ns, evaluation=True, abstract=True)))(2.0, 10.0)
-
-
-@misuse(
-    "Differentiation rule for 'multiply_add' not implemented",
-    advice=("minijax.interpreters.ad.primitive_jvps[primitive] = rule",),
-)
-def no_derivative(ns):
-    ns.jvp(square_add(new_primitive(ns, evaluation=True, abstract=True)), (2.0, 10.0), (1.0, 1.0))
-
-
-@misuse(
-    "Transpose rule (for reverse-mode differentiation) for 'multiply_add' not implemented",
-    advice=("minijax.interpreters.ad.primitive_transposes[primitive] = rule",),
-)
-def no_transpose(ns):
-    ns.grad(square_add(new_primitive(ns, evaluation=True, abstract=True, derivative=True)))(2.0, 10.0)
-
-
-@misuse(
-    "Batching rule for 'multiply_add' not implemented",
-    advice=("minijax.interpreters.batching.primitive_batchers[primitive] = rule",),
-)
-def no_batching(ns):
-    ns.vmap(square_add(new_primitive(ns, evaluation=True, abstract=True)))(np.ones(2), np.ones(2))
+wrong("no_evaluation_rule", lambda ns: square_add(new_primitive(ns))(2.0, 10.0),
+      "Evaluation rule for 'multiply_add' not implemented")
+wrong("no_abstract_evaluation", lambda ns: ns.jit(square_add(new_primitive(ns, evaluation=True)))(2.0, 10.0),
+      "Abstract evaluation for 'multiply_add' not implemented", advice=("primitive.def_abstract_eval(rule)",))
+wrong("no_lowering", lambda ns: ns.jit(square_add(new_primitive(ns, evaluation=True, abstract=True)))(2.0, 10.0),
+      "MLIR translation rule for primitive 'multiply_add' not found for platform cpu",
+      advice=("minijax.interpreters.mlir.register_lowering(primitive, rule)",))
+wrong("no_derivative",
+      lambda ns: ns.jvp(square_add(new_primitive(ns, evaluation=True, abstract=True)), (2.0, 10.0), (1.0, 1.0)),
+      "Differentiation rule for 'multiply_add' not implemented",
+      advice=("minijax.interpreters.ad.primitive_jvps[primitive] = rule",))
+wrong("no_transpose",
+      lambda ns: ns.grad(square_add(new_primitive(ns, evaluation=True, abstract=True, derivative=True)))(2.0, 10.0),
+      "Transpose rule (for reverse-mode differentiation) for 'multiply_add' not implemented",
+      advice=("minijax.interpreters.ad.primitive_transposes[primitive] = rule",))
+wrong("no_batching",
+      lambda ns: ns.vmap(square_add(new_primitive(ns, evaluation=True, abstract=True)))(np.ones(2), np.ones(2)),
+      "Batching rule for 'multiply_add' not implemented",
+      advice=("minijax.interpreters.batching.primitive_batchers[primitive] = rule",))

@@ -6,7 +6,9 @@ import importlib
 from typing import Any
 
 from .missing_rules import new_primitive
-from .misuses import X3, misuse
+from .misuses import X3, misuse, wrong
+
+# fmt: off
 
 OPERAND = (
     "Error interpreting argument to multiply_add as a JAX value. The problematic value is of type <class 'str'>",
@@ -25,10 +27,8 @@ def complete(ns: Any) -> Any:
     """A new primitive that can be evaluated and staged."""
     return new_primitive(ns, evaluation=True, abstract=True)
 
-
-@misuse(*OPERAND, "at position 0", advice=("Pass an array",))
-def primitive_given_text(ns):
-    complete(ns).bind("a", 1.0, 2.0)
+wrong("primitive_given_text", lambda ns: complete(ns).bind("a", 1.0, 2.0), *OPERAND, "at position 0",
+      advice=("Pass an array",))
 
 
 @misuse(
@@ -95,9 +95,6 @@ def lowering_returns_too_few(ns):
     tables(ns, "mlir").register_lowering(p, lambda ctx, x, y, z: [])
     ns.jit(lambda x: p.bind(x, x, x))(1.0)
 
-
-@misuse(
-    "Registering an MLIR lowering rule for primitive multiply_add for an unknown platform abacus. Known platforms are"
-)
-def lowering_for_an_unknown_platform(ns):
-    tables(ns, "mlir").register_lowering(complete(ns), lambda ctx, x, y, z: [x], platform="abacus")
+wrong("lowering_for_an_unknown_platform",
+      lambda ns: tables(ns, "mlir").register_lowering(complete(ns), lambda ctx, x, y, z: [x], platform="abacus"),
+      "lowering rule for primitive multiply_add for an unknown platform abacus. Known platforms are")
