@@ -55,25 +55,18 @@ RESULTS: dict[str, Program] = {
     "itself": lambda ns, x: x,
     "scalar": lambda ns, x: (x + 1, 1.0 + x, x**2, -x),
     "numpy_operand": lambda ns, x: x + X,
-    "sin": lambda ns, x: ns.numpy.sin(x),
     "like": lambda ns, x: [getattr(ns.numpy, f"{name}_like")(x) for name in ("zeros", "ones", "empty")],
     "copies": lambda ns, x: (ns.numpy.array(x), ns.numpy.asarray(x), x.astype("int32"), copy.deepcopy(x)),
-    "nothing_of_it": lambda ns, x: ns.lax.iota("int32", 3),
     "jit": lambda ns, x: ns.jit(lambda a: a * 2)(x),
-    "jit_of_a_tree": lambda ns, x: ns.jit(lambda t: (t["a"], t["b"], t["a"] + 1))({"a": x, "b": 1.0}),
     "jit_that_ignores_it": lambda ns, x: ns.jit(lambda a, b: b * 2)(x, 1.0),
     "jit_that_closes_over_it": lambda ns, x: ns.jit(lambda a: a * x)(1.0),
     "jit_that_closes_over_much": lambda ns, x: [f(x) for f in [over_a_large_array(ns)] for _ in range(2)],
     "grad": lambda ns, x: ns.grad(lambda a: (a * a).sum())(x),
-    "grad_of_a_constant": lambda ns, x: ns.grad(lambda a: 3.0)(x),
-    "vjp": lambda ns, x: ns.vjp(ns.numpy.sin, x)[1](x),
     "vmap": lambda ns, x: ns.vmap(lambda a, b: ns.numpy.sin(a) * b, in_axes=(0, None))(x, 2.0),
     "scan": lambda ns, x: ns.lax.scan(lambda c, a: (c + a, c), 0.0, x),
-    "checkpoint": lambda ns, x: ns.grad(lambda a: ns.checkpoint(lambda b: ns.numpy.sin(b).sum())(a))(x),
     "custom_jvp": lambda ns, x: (custom(ns)(x), ns.grad(lambda a: custom(ns)(a).sum())(x)),
     "pure_callback": lambda ns, x: ns.pure_callback(np.asarray, ns.ShapeDtypeStruct((3,), "float32"), x),
     "put": lambda ns, x: [ns.device_put(x, d) for d in (None, *ns.devices()[:2])],
-    "put_a_tree": lambda ns, x: ns.device_put([x, 1.0, {"a": x}], ns.devices()[:2] + [ns.devices()[1]]),
     "to_device": lambda ns, x: x.to_device(ns.devices()[1]),
     "creation": lambda ns, x: [
         f(device=ns.devices()[1])
@@ -89,7 +82,6 @@ RESULTS: dict[str, Program] = {
         )
     ],
     "lowered": lambda ns, x: ns.jit(lambda a: a * 2).lower(x).compile()(x),
-    "lowered_for_anywhere": lambda ns, x: ns.jit(lambda a: a * 2).lower(X).compile()(x),
     "donated": lambda ns, x: (ns.jit(lambda a: a + 1, donate_argnums=0)(x), ns.numpy.asarray(x.is_deleted())),
 }
 
@@ -97,16 +89,12 @@ MIXED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "add": lambda ns, x, y: x + y,
     "index": lambda ns, x, y: x[y.astype("int32")],
     "jit": lambda ns, x, y: ns.jit(lambda a, b: a + b)(x, y),
-    "jit_by_keyword": lambda ns, x, y: ns.jit(lambda a, b: a + b)(a=x, b=y),
     "jit_called_before": lambda ns, x, y: [f(x, z) for f in [ns.jit(lambda a, b: a + b)] for z in (x, y)],
-    "grad": lambda ns, x, y: ns.grad(lambda a: (a * y).sum())(x),
-    "vmap": lambda ns, x, y: ns.vmap(lambda a, b: a + b)(x, y),
     "while_loop": lambda ns, x, y: ns.lax.while_loop(lambda s: s[0][0] < 3, lambda s: (s[0] + 1, s[1]), (x, y)),
     # no program reads both
     "unused": lambda ns, x, y: ns.jit(lambda a, b: a * 2)(x, y),
     "closed_over": lambda ns, x, y: ns.jit(lambda a: a + y)(x),
     "lowered": lambda ns, x, y: ns.jit(lambda a: a * 2).lower(x).compile()(y),
-    "side_by_side": lambda ns, x, y: (x, y),
 }
 
 

@@ -25,10 +25,6 @@ def identity(x: Any) -> Any:
     return x * 1.0
 
 
-def one_more(x: Any) -> Any:
-    return x + 1.0
-
-
 @minijax.custom_jvp
 def sine(x: Any) -> Any:
     return jnp.sin(x)
@@ -58,12 +54,10 @@ def jit_in_grad_in_scan(i: Any) -> Any:
 # Each makes new functions at each call, beside functions that live as long as this module.
 CALLS: dict[str, Callable[[int], Any]] = {
     "cond, first branch new": lambda i: minijax.grad(lambda x: lax.cond(x > 0, lambda x: x * i, identity, x))(1.0),
-    "while, condition new": lambda i: lax.while_loop(lambda x: x < i, one_more, 0.0),
     "jit in grad in scan": jit_in_grad_in_scan,
     "custom rules": lambda i: minijax.vmap(
         minijax.grad(lambda c: lax.scan(lambda c, x: (sine(c) * doubled(x * c) * i, None), c, X)[0])
     )(X),
-    "checkpoint over a tracer": lambda i: minijax.grad(lambda c: minijax.checkpoint(lambda d: sine(d) * c * i)(c))(1.0),
     "linear solve": lambda i: minijax.grad(
         lambda b: lax.custom_linear_solve(lambda x: b * x * i, b, lambda _, y: y / (b * i), symmetric=True)
     )(1.0),

@@ -53,34 +53,36 @@ class Program(NamedTuple):
 
 INPUTS = (F, V, N, B)
 
-UNARY: dict[str, Callable[[Any, Any], Any]] = {
-    "sin": lambda jnp, x: jnp.sin(x),
-    "tanh": lambda jnp, x: jnp.tanh(x),
-    "half": lambda jnp, x: x * 0.5,
-    "square": lambda jnp, x: jnp.tanh(x) ** 2,
-    "root": lambda jnp, x: jnp.sqrt(x * x + 1),
-    "neg": lambda jnp, x: -x,
-    "exp": lambda jnp, x: jnp.exp(-x * x),
-}
-BINARY: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "add": lambda jnp, x, y: x + y,
-    "sub": lambda jnp, x, y: x - y,
-    "mul": lambda jnp, x, y: jnp.tanh(x) * y,
-    "max": lambda jnp, x, y: jnp.maximum(x, y),
-}
-OF_INTS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "add": lambda jnp, i, j: (i + j) % 5,
-    "mul": lambda jnp, i, j: (i * j) % 7,
-    "max": lambda jnp, i, j: jnp.maximum(i, j) % 4,
+# name -> (what is computed, of values of which types, the type of the result: '' for the larger of the operands)
+OPERATIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...], str]] = {
+    "sin": (lambda jnp, x: jnp.sin(x), (F + V,), ""),
+    "tanh": (lambda jnp, x: jnp.tanh(x), (F + V,), ""),
+    "square": (lambda jnp, x: jnp.tanh(x) ** 2, (F + V,), ""),
+    "root": (lambda jnp, x: jnp.sqrt(x * x + 1), (F + V,), ""),
+    "sub": (lambda jnp, x, y: x - y, (F + V, F + V), ""),
+    "mul": (lambda jnp, x, y: jnp.tanh(x) * y, (F + V, F + V), ""),
+    "max": (lambda jnp, x, y: jnp.maximum(x, y), (F + V, F + V), ""),
+    "where": (lambda jnp, p, x, y: jnp.where(p, x, y), (B, F + V, F + V), ""),
+    "ints": (lambda jnp, i, j: (i * j + i) % 5, (N, N), N),
+    "sum": (lambda jnp, v: v.sum(), (V,), F),
+    "spread": (lambda jnp, x: x * jnp.asarray(np.arange(1, WIDTH + 1, dtype=np.float32)), (F,), V),
+    "pick": (lambda jnp, v, i: v[i % WIDTH], (V, N), F),
+    "put": (lambda jnp, v, i, x: v.at[i % WIDTH].set(x), (V, N, F), V),
+    "dot": (lambda jnp, v, w: jnp.tanh(v) @ w, (V, V), F),
+    "less": (lambda jnp, x, y: jnp.sum(x) < jnp.sum(y), (F + V, F + V), B),
+    "round": (lambda jnp, x: jnp.floor(jnp.sum(x)).astype(np.int32) % 5, (F + V,), N),
+    "float": (lambda jnp, i: jnp.asarray(i).astype(np.float32) * 0.5, (N,), F),
 }
 
 
 def run(ns: Any, body: Body, outer: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
     """What ``body`` returns on ``args`` in the library ``ns``; ``outer`` are the values around it."""
     env = [*(outer if body.closes else ()), *args]
-    for statement in body.statements:
-        kind, *fields = statement
-        env.append(STATEMENTS[kind](ns, tuple(env), *fields))
+    for kind, *fields in body.statements:
+        if kind in OPERATIONS:
+            env.append(OPERATIONS[kind][0](ns.numpy, *values(tuple(env), tuple(fields))))
+        else:
+            env.append(STATEMENTS[kind](ns, tuple(env), *fields))
     return tuple(env[-1 - k] for k in body.outs)
 
 
@@ -199,22 +201,9 @@ def custom_vjp(ns: Any, env: Any, body: Body, args: Any) -> Any:
 
 
 STATEMENTS: dict[str, Callable[..., Any]] = {
-    "unary": lambda ns, env, op, a: UNARY[op](ns.numpy, env[a]),
-    "binary": lambda ns, env, op, a, b: BINARY[op](ns.numpy, env[a], env[b]),
-    "ints": lambda ns, env, op, a, b: OF_INTS[op](ns.numpy, env[a], env[b]),
     "number": number,
     "array": lambda ns, env, value: ns.numpy.asarray(np.array(value, np.float32)),
     "integer": lambda ns, env, value: np.int32(value),
-    "sum": lambda ns, env, a: env[a].sum(),
-    "spread": lambda ns, env, a: env[a] * ns.numpy.asarray(np.arange(1, WIDTH + 1, dtype=np.float32)),
-    "pick": lambda ns, env, a, i: env[a][env[i] % WIDTH],
-    "put": lambda ns, env, a, i, b: env[a].at[env[i] % WIDTH].set(env[b]),
-    "dot": lambda ns, env, a, b: ns.numpy.tanh(env[a]) @ env[b],
-    "less": lambda ns, env, a, b: ns.numpy.sum(env[a]) < ns.numpy.sum(env[b]),
-    "not": lambda ns, env, a: ns.numpy.logical_not(env[a]),
-    "round": lambda ns, env, a: ns.numpy.floor(ns.numpy.sum(env[a])).astype(np.int32) % 5,
-    "float": lambda ns, env, a: ns.numpy.asarray(env[a]).astype(np.float32) * 0.5,
-    "where": lambda ns, env, p, a, b: ns.numpy.where(env[p], env[a], env[b]),
     "cond": cond,
     "switch": switch,
     "while": while_loop,
@@ -241,11 +230,7 @@ class Drawing:
 
     def place(self, types: list[str], wanted: str) -> int:
         """The place of a value of one of the types ``wanted``; later ones are likelier."""
-        places = [k for k, t in enumerate(types) if t in wanted]
-        return self.pick(places[::-1])
-
-    def has(self, types: list[str], wanted: str) -> bool:
-        return any(t in wanted for t in types)
+        return self.pick([k for k, t in enumerate(types) if t in wanted][::-1])
 
     def body(self, outer: list[str], params: tuple[str, ...], outs: tuple[str, ...], depth: int, closes: Any) -> Body:
         """A body that returns values of types ``outs``, each of which must occur among its parameters."""
@@ -256,79 +241,38 @@ class Drawing:
             statement, made = self.statement(types, depth)
             statements.append(statement)
             types.append(made)
-        places = [types[::-1].index(t) if self.draw(st.booleans()) else self.late(types, t) for t in outs]
-        return Body(params, sees, tuple(statements), tuple(places))
-
-    def late(self, types: list[str], wanted: str) -> int:
-        return len(types) - 1 - self.place(types, wanted)
+        places = tuple(len(types) - 1 - self.place(types, t) for t in outs)
+        return Body(params, sees, tuple(statements), places)
 
     def statement(self, types: list[str], depth: int) -> tuple[Any, str]:
         """A statement and the type of what it makes."""
-        kinds = ["unary", "binary", "number", "array", "float", "where", "less"]
-        kinds += ["ints", "integer", "round"] if self.has(types, N) else ["integer"]
-        kinds += ["sum", "dot"] if self.has(types, V) else []
-        kinds += ["pick", "put"] if self.has(types, V) and self.has(types, N) and self.has(types, F) else []
-        kinds += ["spread"] if self.has(types, F) else []
-        if depth:
-            kinds += ["call"] * 3 + ["cond"] * 3 + ["scan"] * 3 + ["fori", "custom_jvp"]
-            kinds += ["switch"] if self.has(types, N) else []
-            kinds += [] if self.reverse else ["while"] * 3
-            kinds += [] if self.forward else ["custom_vjp"] * 2
-        kind = self.pick(kinds)
-        need = {"where": B, "less": F + V, "unary": F + V, "binary": F + V, "float": N}.get(kind, "")
-        if not (self.has(types, F + V)):
-            kind = "number"
-        elif need and not self.has(types, need):
-            kind = "array"
-        return self.fill(kind, types, depth)
 
-    def fill(self, kind: str, types: list[str], depth: int) -> tuple[Any, str]:
-        place = self.place
+        def has(wanted: str) -> bool:
+            return any(t in wanted for t in types)
+
+        kinds = ["number", "array", "integer"]
+        kinds += [name for name, (_, wanted, _) in OPERATIONS.items() if all(map(has, wanted))]
+        if depth and has(F + V):
+            kinds += ["call", "scan"] * 4 + ["cond"] * 4 * has(B) + ["switch"] * has(N) + ["fori", "custom_jvp"]
+            kinds += ["while"] * 3 * (not self.reverse) + ["custom_vjp"] * 2 * (not self.forward)
+        kind = self.pick(kinds)
+        if kind in OPERATIONS:
+            _, wanted, made = OPERATIONS[kind]
+            places = [self.place(types, each) for each in wanted]
+            return (kind, *places), made or max(types[k] for k in places if types[k] in F + V)
         match kind:
-            case "unary":
-                a = place(types, F + V)
-                return (kind, self.pick(UNARY), a), types[a]
-            case "binary":
-                a, b = place(types, F + V), place(types, F + V)
-                return (kind, self.pick(BINARY), a, b), V if V in (types[a], types[b]) else F
-            case "ints":
-                return (kind, self.pick(OF_INTS), place(types, N), place(types, N)), N
             case "number":
                 return (kind, self.pick([0.5, -1.5, 2.0])), F
             case "array":
                 return (kind, tuple(self.pick([0.25, -0.75, 1.5]) for _ in range(WIDTH))), V
             case "integer":
                 return (kind, self.draw(st.integers(0, 4))), N
-            case "sum":
-                return (kind, place(types, V)), F
-            case "spread":
-                return (kind, place(types, F)), V
-            case "pick":
-                return (kind, place(types, V), place(types, N)), F
-            case "put":
-                return (kind, place(types, V), place(types, N), place(types, F)), V
-            case "dot":
-                return (kind, place(types, V), place(types, V)), F
-            case "less":
-                return (kind, place(types, F + V), place(types, F + V)), B
-            case "round":
-                return (kind, place(types, F + V)), N
-            case "float":
-                return (kind, place(types, N)), F
-            case "where":
-                a = place(types, F + V)
-                same = [k for k, t in enumerate(types) if t == types[a]]
-                return (kind, place(types, B), a, self.pick(same)), types[a]
             case _:
                 return self.with_bodies(kind, types, depth - 1)
 
-    def arguments(self, types: list[str], first: str) -> tuple[int, ...]:
-        """Places of some arguments, the first one of a type in ``first``."""
-        more = self.draw(st.lists(st.sampled_from(range(len(types))), max_size=2))
-        return (self.place(types, first), *more)
-
     def with_bodies(self, kind: str, types: list[str], depth: int) -> tuple[Any, str]:
-        args = self.arguments(types, F + V)
+        more = self.draw(st.lists(st.sampled_from(range(len(types))), max_size=2))
+        args = (self.place(types, F + V), *more)
         params = tuple(types[k] for k in args)
         out = params[0]
 
@@ -337,8 +281,6 @@ class Drawing:
 
         match kind:
             case "cond":
-                if not self.has(types, B):
-                    return ("less", self.place(types, F + V), self.place(types, F + V)), B
                 return (kind, self.place(types, B), (body(params, (out,)), body(params, (out,))), args), out
             case "switch":
                 bodies = tuple(body(params, (out,)) for _ in range(self.draw(st.integers(1, 3))))
@@ -349,7 +291,7 @@ class Drawing:
                 bound = ("static", self.draw(st.integers(0, 3))) if self.reverse else self.bound(types)
                 return (kind, bound, body((N, *params), params), args), params[-1]
             case "scan":
-                n_xs = self.draw(st.integers(0, 1)) if self.has(types, V) else 0
+                n_xs = self.draw(st.integers(0, 1)) if V in types else 0
                 xs = tuple(self.place(types, V) for _ in range(n_xs))
                 how = (
                     self.pick([3, 2, 1, 0]),
@@ -374,7 +316,7 @@ class Drawing:
                 return (kind, body(params, (out,), closes=False), args), out
 
     def bound(self, types: list[str]) -> Any:
-        if self.has(types, N) and self.draw(st.booleans()):
+        if N in types and self.draw(st.booleans()):
             return ("dynamic", self.place(types, N))
         return ("static", self.draw(st.integers(0, 3)))
 
@@ -503,7 +445,7 @@ FOUND: dict[str, tuple[Any, tuple[int, ...], tuple[Any, ...], str]] = {
     "a weakly typed vector": (
         (
             ("fori", ("static", 0), Body((N, V), False, (("call", "vmap", NUMBERS, (1,)),), (0,)), (1,)),
-            ("unary", "tanh", 4),
+            ("tanh", 4),
         ),
         (5, 0, 3),
         (0, 0, 0, 0),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -39,24 +38,6 @@ def test_an_error_gives_the_setting_back() -> None:
     with pytest.raises(ZeroDivisionError):
         staged(lambda: 1 / 0)
     assert gc.get_threshold() == OURS
-
-
-def test_new_garbage_of_a_staged_function_is_collected() -> None:
-    class Node:
-        pass
-
-    def cycle() -> weakref.ref[Node]:
-        node: Any = Node()
-        node.itself = node
-        return weakref.ref(node)
-
-    def f(x: Any) -> Any:
-        node = cycle()
-        kept = [[] for _ in range(2 * OURS[0])]
-        assert len(kept) and node() is None
-        return x
-
-    minijax.make_jaxpr(f)(1.0)
 
 
 def test_passes_over_everything_do_not_grow_with_the_program() -> None:

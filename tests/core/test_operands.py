@@ -14,9 +14,6 @@ from minijax.core import operands
 from minijax.core.trace import stack_depth
 from minijax.extend.core import Primitive
 from minijax.interpreters import batching
-from minijax.tools.commands import find
-from minijax.tools.documents.document import plain
-from minijax.tools.session.session import Session
 
 
 def add(a: Any, b: Any) -> Any:
@@ -131,18 +128,6 @@ def test_without_tracers_there_is_no_note() -> None:
     with pytest.raises(TypeError) as raised:
         jnp.ones(2) + jnp.ones(3)
     assert not getattr(raised.value, "__notes__", [])
-
-
-def test_at_a_level_that_a_session_keeps_open() -> None:
-    session = Session(find, {})
-    for each in ("import minijax.numpy as jnp", "%push vmap x=jnp.ones((3, 4))", "%push jvp y=2.0 dy=1.0"):
-        assert session.run_line(each).error is None
-    text = plain(session.run_line("x + jnp.ones(5) * y").shown, 200)
-    assert "  operand 1: f32[5]; jvp:2 adds a tangent" in text
-    assert "  x: f32[4]; vmap:1 maps axis 0 of size 3, physically f32[3,4]" in text
-    assert "the levels: eval ▸ vmap:1 ▸ jvp:2" in text
-    for _ in range(2):
-        assert session.run_line("%pop --drop").error is None
 
 
 class Trap:

@@ -25,7 +25,6 @@ def custom(J: Any, f: Callable[[Any], Any]) -> Any:
 PROGRAMS: dict[str, Callable[[Any, Callable[[Any], Any], Any], Any]] = {
     "jit": lambda J, f, v: J.jit(f)(1.0),
     "jit of a key": lambda J, f, v: J.jit(lambda k: (f(J.random.key_data(k)), str(k))[0])(J.random.key(0)),
-    "make_jaxpr": lambda J, f, v: J.make_jaxpr(f)(1.0),
     "vmap": lambda J, f, v: J.vmap(f)(v),
     "vmap with a name": lambda J, f, v: J.vmap(f, axis_name="i")(v),
     "vmap of keys": lambda J, f, v: J.vmap(lambda k: f(J.random.key_data(k)))(J.random.split(J.random.key(0))),
@@ -33,17 +32,10 @@ PROGRAMS: dict[str, Callable[[Any, Callable[[Any], Any], Any], Any]] = {
     "jvp": lambda J, f, v: J.jvp(f, (1.0,), (2.0,)),
     "jvp of a large array": lambda J, f, v: J.jvp(f, (J.numpy.ones((40, 40)),), (J.numpy.ones((40, 40)),)),
     "grad": lambda J, f, v: J.grad(f)(1.0),
-    "grad of an array": lambda J, f, v: J.grad(lambda v: f(v).sum())(v),
-    "linearize": lambda J, f, v: J.linearize(f, 1.0),
-    "jacfwd": lambda J, f, v: J.jacfwd(f)(v),
-    "checkpoint": lambda J, f, v: J.checkpoint(f)(1.0),
     "scan": lambda J, f, v: J.lax.scan(lambda c, x: (f(c), x), 1.0, v),
     "vmap of grad": lambda J, f, v: J.vmap(J.grad(f))(v),
     "grad of vmap": lambda J, f, v: J.grad(lambda v: J.vmap(f)(v).sum())(v),
-    "jit of grad": lambda J, f, v: J.jit(J.grad(f))(1.0),
     "grad of jit": lambda J, f, v: J.grad(J.jit(f))(1.0),
-    "grad of scan": lambda J, f, v: J.grad(lambda x: J.lax.scan(lambda c, x: (f(c), x), x, v)[0])(1.0),
-    "a tangent in grad": lambda J, f, v: J.grad(custom(J, f))(1.0),
     "a tangent in vmap of grad": lambda J, f, v: J.vmap(J.grad(custom(J, f)))(v),
     "inside of a list": lambda J, f, v: J.jit(lambda x: f([x, {"a": x}])[0])(1.0),
 }
@@ -68,11 +60,6 @@ def printed(J: Any, program: Callable[..., Any], as_text: Callable[[Any], str]) 
 def test_prints_as_jax_does(name: str) -> None:
     mine = printed(MINE, PROGRAMS[name], repr)
     assert mine == printed(THEIRS, PROGRAMS[name], repr) and mine
-
-
-def test_text_is_the_print() -> None:
-    for as_text in (str, "{}".format, lambda x: f"{x!r}"):
-        assert printed(MINE, PROGRAMS["vmap of grad"], as_text) == printed(THEIRS, PROGRAMS["vmap of grad"], as_text)
 
 
 def test_a_print_says_the_same_of_a_dead_tracer() -> None:

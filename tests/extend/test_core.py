@@ -7,7 +7,6 @@ import importlib
 import subprocess
 import sys
 import textwrap
-import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -72,7 +71,6 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
     "jvp": lambda lib, f: str(lib.make_jaxpr(lambda x, y: lib.jvp(f, (x, y), (x, y)))(1.0, 2.0)),
     "vmap": lambda lib, f: str(lib.make_jaxpr(lib.vmap(f))(VECTOR, VECTOR)),
     "grad": lambda lib, f: lib.grad(lambda x, y: f(x, y)[0])(1.0, 2.0),
-    "jit of grad": lambda lib, f: lib.jit(lib.grad(lib.checkpoint(lambda x, y: f(x, y)[0])))(1.0, 2.0),
     "vmap of grad": lambda lib, f: lib.vmap(lib.grad(lambda x, y: f(x, y)[0], (0, 1)))(VECTOR, VECTOR),
 }
 
@@ -159,12 +157,9 @@ def chain(lib: Any) -> Callable[..., Any]:
 INTERPRETED: dict[str, Callable[[Any, Any], Any]] = {
     "alone": lambda lib, log: log(chain(lib))(0.5),
     "under grad": lambda lib, log: lib.grad(lambda x: log(chain(lib))(x)[0])(0.5),
-    "around jvp": lambda lib, log: log(lambda x: lib.jvp(chain(lib), (x,), (1.0,))[1])(0.5)[0],
     "under vmap": lambda lib, log: lib.vmap(lambda x: log(chain(lib))(x)[0])(VECTOR),
-    "under jit": lambda lib, log: lib.jit(lambda x: log(chain(lib))(x)[0])(0.5),
     "around jit": lambda lib, log: log(lib.jit(chain(lib)))(0.5),
     "around cond": lambda lib, log: log(lambda x: lib.lax.cond(lib.lax.gt(x, 0.0), chain(lib), lambda x: x, x))(0.5),
-    "twice": lambda lib, log: log(lambda x: log(chain(lib))(x)[0])(0.5),
     "staged": lambda lib, log: str(lib.make_jaxpr(lambda x: log(chain(lib))(x)[0])(0.5)),
     "constants": lambda lib, log: log(lambda x: lib.lax.add(lib.lax.sin(1.0), x))(0.5),
 }
@@ -321,15 +316,6 @@ def test_keys_of_a_users_own_making() -> None:
 
 
 # --- jaxlib's own -------------------------------------------------------------------------------------------
-
-
-def test_what_is_jaxlibs_own() -> None:
-    assert mj.lib.__version__ == jax.lib.__version__
-    ours = mj.extend.ifrt_programs.ifrt_programs
-    assert (
-        isinstance(ours, types.ModuleType) and ours is importlib.import_module("jax.extend.ifrt_programs").ifrt_programs
-    )
-    assert isinstance(ours.make_plugin_program("data"), ours.Program)
 
 
 # --- lowering -----------------------------------------------------------------------------------------------

@@ -223,10 +223,6 @@ def in_scan(lib: Any, cholesky: Callable[..., Any], x: Any) -> Any:
     return lib.lax.scan(body, x, None, length=2)[1].sum()
 
 
-def in_loop(lib: Any, cholesky: Callable[..., Any], x: Any) -> Any:
-    return lib.lax.fori_loop(0, 3, lambda i, y: cholesky(y) + x, x)
-
-
 def ruled(lib: Any, cholesky: Callable[..., Any], x: Any) -> Any:
     @lib.custom_jvp
     def fun(x: Any) -> Any:
@@ -240,20 +236,9 @@ USES: dict[str, Run] = {
     "gradient of gradient": lambda lib, chol, x: lib.grad(
         lambda x: lib.grad(functools.partial(of_symmetric, chol))(x).sum()
     )(x),
-    "compiled gradient of mapped": lambda lib, chol, x: lib.jit(
-        lib.grad(lambda x: lib.vmap(functools.partial(of_symmetric, chol))(x).sum())
-    )(lib.numpy.stack([x, 2 * x])),
     "checkpoint": lambda lib, chol, x: lib.grad(lib.checkpoint(functools.partial(of_symmetric, chol)))(x),
     "gradient of scan": lambda lib, chol, x: lib.grad(functools.partial(in_scan, lib, chol))(x),
-    "loop": in_loop,
     "custom rule": ruled,
-    "mapped twice": lambda lib, chol, x: lib.vmap(lib.vmap(chol, in_axes=2, out_axes=1), in_axes=1)(
-        lib.numpy.stack([lib.numpy.stack([x, 2 * x], 2)] * 3, 1)
-    ),
-    "a single one": lambda lib, chol, x: lib.vmap(chol)(x[None]),
-    "named axis": lambda lib, chol, x: lib.vmap(lambda x: chol(x) / lib.lax.psum(x, "i"), axis_name="i")(
-        lib.numpy.stack([x, 2 * x])
-    ),
     "pmap": lambda lib, chol, x: lib.pmap(functools.partial(of_symmetric, chol))(lib.numpy.stack([x, 2 * x])),
 }
 

@@ -17,14 +17,9 @@ from minijax.tools.session.session import Session
 CALLS: dict[str, Callable[[Any], Any]] = {
     "jitted": lambda x: rnp.sin(x),
     "converted": lambda x: rnp.asarray(x) * 2,
-    "array of": lambda x: rnp.array([x, 1.0]).sum(),
     "transformed": lambda x: jax.grad(lambda y: y * 2)(x),
-    "mapped": lambda x: jax.vmap(lambda y: y * 2)(x[None]).sum(),
-    "primitive": lambda x: jax.lax.sin(x),
     "custom rule": lambda x: jax.nn.relu(x),
     "control flow": lambda x: jax.lax.cond(True, lambda y: y, lambda y: y, x),
-    "checked": lambda x: rnp.where(x > 0, x, 1.0),
-    "updated": lambda x: rnp.arange(3.0).at[0].set(x).sum(),
 }
 
 

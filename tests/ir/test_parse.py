@@ -11,7 +11,7 @@ import time
 import jax
 import numpy as np
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minijax as mj
@@ -21,12 +21,11 @@ from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.extend import core as extend_core
 from minijax.ir.evaluate import eval_closed
-from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
+from minijax.ir.jaxpr import ClosedJaxpr, DropVar, JaxprEqn, Var, subjaxprs
 from minijax.ir.parse import (
     JaxprSyntaxError,
     MissingConstant,
     Unread,
-    _primitives_by_name,
     page_consts,
     parse_jaxpr,
 )
@@ -72,12 +71,6 @@ def assert_reads_back(closed: ClosedJaxpr, *args: object) -> ClosedJaxpr:
 
 
 # ---- the identity
-
-
-@pytest.mark.parametrize("path", GOLDEN, ids=[path.stem for path in GOLDEN])
-def test_golden(path):
-    text = path.read_text().rstrip("\n")
-    assert_same_text(text, str(parse_jaxpr(text)))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -490,92 +483,3 @@ def test_damaged_text_is_refused_with_a_place(data):
 
 
 # ---- random programs
-
-
-F32, I32, BOOL = (np.dtype(name) for name in ("float32", "int32", "bool"))
-UNARY = {F32: ["sin", "neg", "floor"], I32: ["neg", "sign"], BOOL: ["not"]}
-BINARY = {F32: ["add", "mul", "max"], I32: ["add", "sub"], BOOL: ["and", "or"]}
-KNOWN = _primitives_by_name()
-scalars = {
-    F32: st.floats(width=32),
-    I32: st.integers(-(2**31), 2**31 - 1),
-    BOOL: st.booleans(),
-}
-
-
-@st.composite
-def random_programs(draw, depth=2, in_avals=None):
-    """A well-typed random jaxpr: elementwise operations, literals, constants, nested and shared calls, dead code."""
-    avals = st.builds(ShapedArray, st.sampled_from([(), (2,), (2, 3)]), st.sampled_from([F32, I32, BOOL]))
-    if in_avals is None:
-        in_avals = draw(st.lists(avals, max_size=4))
-    invars = [Var(aval) for aval in in_avals]
-    const_avals = draw(st.lists(avals, max_size=1))
-    constvars = [Var(aval) for aval in const_avals]
-    known = [*constvars, *invars]
-    eqns, calls = [], []
-    for _ in range(draw(st.integers(0, 5))):
-        kind = draw(st.sampled_from(["unary", "binary", "literal", "convert", "broadcast", "call", "again"]))
-        if kind == "again" and calls:
-            call = draw(st.sampled_from(calls))
-            eqn = JaxprEqn(call.primitive, call.invars, call.params, [Var(v.aval) for v in call.outvars])
-            known += eqn.outvars
-        elif kind in ("call", "again") and depth:
-            operands = draw(st.lists(st.sampled_from(known), max_size=3)) if known else []
-            inner = draw(random_programs(depth - 1, [v.aval for v in operands]))
-            outs = [draw(st.sampled_from([Var, DropVar]))(aval) for aval in inner.out_avals]
-            eqn = JaxprEqn(KNOWN["jit"], operands, {"jaxpr": inner, "name": draw(st.sampled_from("fg"))}, outs)
-            calls.append(eqn)
-            known += [v for v in outs if type(v) is Var]
-        elif not known:
-            continue
-        else:
-            x = draw(st.sampled_from(known))
-            out, params, operands = x.aval, {}, [x]
-            if kind == "unary":
-                name = draw(st.sampled_from(UNARY[x.aval.dtype]))
-            elif kind == "convert":
-                name, params = (
-                    "convert_element_type",
-                    {"new_dtype": draw(st.sampled_from([F32, I32])), "weak_type": False, "sharding": None},
-                )
-                out = ShapedArray(x.aval.shape, params["new_dtype"])
-            elif kind == "broadcast":
-                name, rank = "broadcast_in_dim", x.aval.ndim
-                params = {
-                    "shape": (4, *x.aval.shape),
-                    "broadcast_dimensions": tuple(range(1, rank + 1)),
-                    "sharding": None,
-                }
-                out = ShapedArray(params["shape"], x.aval.dtype)
-            else:
-                name = draw(st.sampled_from(BINARY[x.aval.dtype]))
-                other: object = draw(st.sampled_from([v for v in known if v.aval is x.aval]))
-                if kind == "literal" and not x.aval.shape:
-                    value = draw(scalars[x.aval.dtype])
-                    other = Literal(x.aval.dtype.type(value), x.aval)
-                operands = draw(st.permutations([x, other]))
-            eqn = JaxprEqn(KNOWN[name], operands, params, [Var(out)])
-            known += eqn.outvars
-        eqns.append(eqn)
-    outvars = draw(st.lists(st.sampled_from(known), max_size=4)) if known else []
-    consts = [np.full(aval.shape, 1, aval.dtype) for aval in const_avals]
-    return ClosedJaxpr(Jaxpr(constvars, invars, outvars, eqns), consts)
-
-
-@given(random_programs(), st.sampled_from([1, 30, 80, 10**6]))
-@settings(max_examples=300, deadline=None)
-def test_random_programs(closed, width):
-    typecheck_jaxpr(closed)
-    text = format_jaxpr(closed, width=width)
-    try:
-        read = parse_jaxpr(text, consts=page_consts(closed))
-    except JaxprSyntaxError as error:
-        # JAX's format calls all dropped results of a call "_" inside it; if those are read there too, nobody can tell
-        # which is meant. The parser refuses rather than guess.
-        assert "'_' is read, but " in str(error) and text.count("_:") > 1
-        event("ambiguous")
-        return
-    assert_same_text(text, format_jaxpr(read, width=width))
-    typecheck_jaxpr(read)
-    assert [a.str_short() for a in read.out_avals] == [a.str_short() for a in closed.out_avals]
