@@ -18,7 +18,6 @@ LONG: tuple[tuple[str, ...], ...] = (
     ("tests.oracle.names",),
     ("tests.oracle.primitives", "--count", "20"),
     ("tests.oracle.random_calls", "--count", "100000"),
-    ("tests.interop.sweep",),
     ("tests.sharded.training",),
     ("tests.sharded.reasons",),
     ("tests.sharded.matrix",),

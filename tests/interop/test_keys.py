@@ -14,7 +14,7 @@ from minijax.interop.values import aval_of, from_jax_value, impl_of_jax, spec_of
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
-IMPLEMENTATIONS = ("threefry2x32", "rbg", "unsafe_rbg", "philox2x32", "threefry4x32")
+IMPLEMENTATIONS = ("threefry2x32", "rbg")
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
@@ -54,7 +54,7 @@ def drawn(key, scale):
     return jax.random.normal(first, (3,)) * scale + jax.random.uniform(jax.random.fold_in(second, 5), (3,))
 
 
-@pytest.mark.parametrize("name", IMPLEMENTATIONS[:3])
+@pytest.mark.parametrize("name", IMPLEMENTATIONS)
 def test_numbers_are_jaxs(name):
     key, mine = jax.random.key(3, impl=name), from_jax(drawn)
     ours, scale = from_jax_value(key), np.float32(1.5)

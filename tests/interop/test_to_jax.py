@@ -1,6 +1,5 @@
 """Functions of minijax on JAX, and there and back again."""
 
-
 import jax
 import jax.ad_checkpoint
 import jax.numpy as rnp

@@ -6,8 +6,8 @@
 
 The comparisons: ``random_calls`` (drawn calls), ``CALLS`` of this file (functions that are given functions, shapes or
 files, on drawn arrays), ``primitives`` (primitives), ``values`` (constants, types and what has fields, compared here),
-``sweep`` (what is borrowed: ``python -m tests.interop.sweep``), ``JAX's code`` (run as it is), modules (their names are
-listed themselves). The exit status is 1 if a name is in none, or if a call of ``CALLS`` differs.
+``borrowed`` (JAX's function, imported), ``JAX's code`` (run as it is), modules (their names are listed themselves).
+The exit status is 1 if a name is in none, or if a call of ``CALLS`` differs.
 """
 
 from __future__ import annotations
@@ -231,9 +231,9 @@ def comparison(module: str, name: str, drawn: set[str]) -> str:
         return "a module"
     mine = getattr(importlib.import_module(f"minijax.{module}"), name)
     if isinstance(mine, Primitive):
-        return "primitives" if mine.name in ROWS else "sweep" if mine.borrowed_from else ""
+        return "primitives" if mine.name in ROWS else "borrowed" if mine.borrowed_from else ""
     if getattr(mine, "borrowed_from", ""):
-        return "sweep"
+        return "borrowed"
     a_function = callable(yours) and not isinstance(yours, type) and not hasattr(yours, "dtype")
     if mine is yours or str(getattr(mine, "__module__", "")).startswith("jax."):
         return "JAX's code"
