@@ -51,7 +51,7 @@ wrong("no_lowering", lambda ns: ns.jit(square_add(new_primitive(ns, evaluation=T
 wrong("no_derivative",
       lambda ns: ns.jvp(square_add(new_primitive(ns, evaluation=True, abstract=True)), (2.0, 10.0), (1.0, 1.0)),
       "Differentiation rule for 'multiply_add' not implemented",
-      advice=("minijax.interpreters.ad.primitive_jvps[primitive] = rule",))
+      here=True, advice=("minijax.interpreters.ad.primitive_jvps[primitive] = rule",))
 wrong("no_transpose",
       lambda ns: ns.grad(square_add(new_primitive(ns, evaluation=True, abstract=True, derivative=True)))(2.0, 10.0),
       "Transpose rule (for reverse-mode differentiation) for 'multiply_add' not implemented",
