@@ -17,11 +17,7 @@ from minijax.experimental.jet import jet as ours
 
 X = np.array([0.3, 0.7], np.float32)
 TERMS = [np.array(t, np.float32) for t in ([1.0, 0.5], [0.2, -0.3], [0.1, 0.4])]
-W = np.array([[0.3, -0.2], [0.5, 0.4], [-0.6, 0.1]], np.float32)
 
-PROGRAMS = {
-    "powers": lambda x, np_: x**2.5 + x**-3 + x**4 + 2.0**x + x**0,
-}
 # JAX has no rules for what is in these
 OURS_ALONE = {
     "inverse": lambda x: jnp.arcsin(x) + jnp.arctan(x) * jnp.tan(x),
@@ -46,11 +42,9 @@ def check(mine, real, rtol=1e-4):
         np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=rtol, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_derivatives_are_jaxs(name):
-    fun = PROGRAMS[name]
-    mine = ours(lambda x: fun(x, jnp), (X,), (TERMS,))
-    check(mine, theirs(lambda x: fun(x, rnp), (rnp.asarray(X),), (list(map(rnp.asarray, TERMS)),)))
+def test_derivatives_are_jaxs():
+    fun = lambda x: x**2.5 + x**-3 + x**4 + 2.0**x + x**0  # noqa: E731
+    check(ours(fun, (X,), (TERMS,)), theirs(fun, (rnp.asarray(X),), (list(map(rnp.asarray, TERMS)),)))
 
 
 @pytest.mark.parametrize("name", OURS_ALONE)
@@ -77,12 +71,7 @@ def test_trees_and_transformations(extra):
     np.testing.assert_allclose(minijax.grad(lambda x: run(x)[1][1])(0.5), slope, rtol=2e-2)
 
 
-@pytest.mark.parametrize(
-    "args",
-    [((X, X), ([X], [X, X])), (([X],), ([X],)), ((X,), ([[X]],))],
-    ids=["unequal lengths", "a list for a value", "a list for a term"],
-)
-def test_wrong_use(args):
+def test_different_numbers_of_terms():
     for mode in (ours, theirs):
-        with pytest.raises(ValueError, match="inconsistent lengths|is not an array"):
-            mode(lambda *xs: xs[0], *args)
+        with pytest.raises(ValueError, match="inconsistent lengths"):
+            mode(lambda *xs: xs[0], (X, X), ([X], [X, X]))

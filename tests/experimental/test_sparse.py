@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -18,27 +17,11 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 DENSE = np.array([[0, 1, 0, 2], [3, 0, 0, 0], [0, 0, 4, 5]], np.float32)
 ROW = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
-SPREAD = np.diag(np.arange(1.0, 17.0)).astype(np.float32)
-START = np.random.default_rng(3).normal(size=(16, 2)).astype(np.float32)
-
-
-class Scipy:
-    """A matrix of ``scipy.sparse``, of which its two formats are asked."""
-
-    ndim, shape, data = 2, (3, 4), np.array([1.0, 2.0], np.float32)
-    row, col = np.array([0, 2], np.int32), np.array([1, 3], np.int32)
-    indices, indptr = col, np.array([0, 1, 1, 2], np.int32)
-
-    def tocoo(self) -> Scipy:
-        return self
-
-    tocsr = tocoo
 
 
 # functions of a library, its sparse module, and DENSE as a BCOO of that
 CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "matrix by vector": lambda ns, sp, m: m @ ns.numpy.asarray(ROW),
-    "of scipy": lambda ns, sp, m: [sp.BCOO.from_scipy_sparse(Scipy()), sp.BCSR.from_scipy_sparse(Scipy())],
     "jit": lambda ns, sp, m: ns.jit(lambda m, x: (m @ x, m.T))(m, ns.numpy.asarray(ROW)),
     "grad of what is stored": lambda ns, sp, m: sp.grad(lambda m, x: ((m @ x) ** 2).sum(), (0, 1))(
         m, ns.numpy.asarray(ROW)
@@ -72,18 +55,3 @@ def test_what_is_computed_with_stored_elements(name: str) -> None:
             np.testing.assert_allclose(x, y, rtol=2e-6)
         else:
             assert x == y
-
-
-@pytest.mark.parametrize(
-    "refused",
-    [
-        lambda ns, sp: sp.BCOO((np.ones(2, np.float32), np.ones((3, 2), np.int32)), shape=(3, 4)),
-        lambda ns, sp: sp.BCOO.fromdense(ns.numpy.asarray(DENSE)) @ ns.numpy.ones(3),
-    ],
-)
-def test_what_does_not_fit_is_refused_as_by_jax(refused: Any) -> None:
-    with pytest.raises(Exception) as theirs:  # noqa: PT011  (whatever JAX raises)
-        refused(jax, jax_sparse)
-    with pytest.raises(Exception) as ours:  # noqa: PT011
-        refused(mj, sparse)
-    assert type(ours.value).__name__ == type(theirs.value).__name__
