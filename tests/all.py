@@ -14,7 +14,6 @@ from pathlib import Path
 # What CONTRIBUTING.md lists as long runs: modules and their arguments. Together they take hours.
 LONG: tuple[tuple[str, ...], ...] = (
     ("tests.oracle.beside_jax",),
-    ("tests.oracle.texts",),
     ("tests.oracle.names",),
     ("tests.oracle.primitives", "--count", "20"),
     ("tests.oracle.random_calls", "--count", "100000"),

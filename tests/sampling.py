@@ -56,7 +56,6 @@ LONG = (
     "oracle/test_counted.py::test_a_summary_counts_what_rules_would_have_bound",
     "oracle/test_primitives.py::test_staged_as_jax_stages_it",
     "oracle/test_primitives.py::test_the_same_values_under_every_transformation",
-    "oracle/test_texts.py::test_programs_are_printed_as_jax_prints_them",
     "repl/test_fuzz.py::test_generated_lines",
     "repl/test_terminal.py::test_ctrl_c_during_compilation",
     "repl/test_terminal.py::test_ctrl_c_keeps_a_recording",

@@ -83,7 +83,7 @@ def test_an_elementwise_primitive_stands_in_three_files() -> None:
     """
     root = Path(__file__).resolve().parent.parent
     table, ufuncs = root / "minijax" / "ops" / "elementwise.py", root / "minijax" / "numpy" / "ufuncs.py"
-    lists = [root / "tests" / part for part in ("oracle/functions.py", "numpy/expressions.txt", "ops/table.py")]
+    lists = [root / "tests" / part for part in ("oracle/functions.py", "numpy/expressions.txt", "ops/rows.txt")]
     lists.append(root / "tests" / "extend" / "examples.py")
     package = [path for folder in ("minijax", "repl", "ipython_ext") for path in (root / folder).rglob("*.py")]
     given = {table, ufuncs}

@@ -30,7 +30,6 @@ from minijax.interop.borrowed import BorrowedPrimitive
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
 from minijax.ops.random.threefry import threefry2x32_p
 
-from ..ops import index_rows
 from ..ops.table import ROWS, Row
 
 PACKAGE = str(Path(minijax.__file__).parent)
@@ -182,7 +181,7 @@ def programs() -> Iterator[Row]:
 def examples() -> dict[Primitive, list[Call]]:
     """Primitive -> calls of it, few elements preferred."""
     found: dict[Any, Call] = {}
-    for row in (*programs(), *ROWS.values(), *index_rows.rows()):
+    for row in (*programs(), *ROWS.values()):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
             closed = minijax.make_jaxpr(lambda *args, row=row: row.function(minijax, *args))(*row.args)

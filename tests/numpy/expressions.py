@@ -30,6 +30,10 @@ def operands() -> dict[str, np.ndarray]:
         "w": np.array([0.25, -1.5, 2.0, 0.75, -0.5, 0.0], np.float32),
         "m": np.arange(6, dtype=np.float32).reshape(2, 3) * 0.5 - 1,
         "k": np.arange(9, dtype=np.float32).reshape(3, 3) * 0.25 - 1,
+        "g": np.arange(12, dtype=np.float32).reshape(3, 4) % 5 - 2.25,
+        "ia": np.array([0, -1], np.int32),
+        "ja": np.array([3, 1], np.int32),
+        "ka": np.array(-2, np.int32),
         "t": np.arange(24, dtype=np.float32).reshape(2, 3, 4) * 0.125 - 1,
         "col": np.array([[1.0], [2.0], [-1.0]], np.float32),
         "d": np.array([0.5, -2.5, 1.25]),
@@ -48,6 +52,11 @@ def operands() -> dict[str, np.ndarray]:
         "c": np.array([1 + 2j, -0.5 - 1j, 0.25j], np.complex64),
         "odd": np.array([np.nan, np.inf, -np.inf, 0.0, -0.0], np.float32),
     }
+
+
+# Indices that are constants of the program.
+MASK = np.array([True, False, True])
+CONSTANTS = {"np": np, "MASK": MASK, "MASKS": np.arange(12).reshape(3, 4) % 3 == 0, "TWO": np.int32([[0, 2], [1, -3]])}
 
 
 def expressions() -> list[str]:
@@ -71,7 +80,7 @@ def calls() -> list[str]:
 
 def evaluate(expression: str, library: Any, arrays: dict[str, Any]) -> Any:
     """The value of ``expression`` with the ``numpy`` and ``nn`` of ``library``, and the arrays."""
-    return eval(expression, {"jnp": library.numpy, "nn": library.nn, "np": np, **arrays})
+    return eval(expression, {"jnp": library.numpy, "nn": library.nn, **CONSTANTS, **arrays})
 
 
 def names_in(expression: str) -> list[str]:

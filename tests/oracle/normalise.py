@@ -30,6 +30,11 @@ PLACE_PARAMS = {"memory_space", "unreduced", "reduced", "accuracy", "out_type"}
 INTERNAL_PARAMS = {"out_trees", "out_avals", "partitioned"}
 
 
+def printed(jaxpr: Any) -> str:
+    """The text of a jaxpr without its layout."""
+    return re.sub(r"(?<=\[) | (?=\])", "", re.sub(r"\s+", " ", str(jaxpr)))
+
+
 # they act on references or on the world
 ACTING = ("swap", "addupdate", "freeze", "free_ref", "io_callback", "debug_callback", "debug_print")
 

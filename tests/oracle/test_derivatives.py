@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 import minijax
-from minijax.ir.pretty import format_jaxpr
 
 from .case import Case
 from .control_flow import PROGRAMS
 from .functions import CASES
+from .normalise import printed
 from .subject import oracle, x64_mode
-from .texts import normal
 from .transforms import build
 
 settings = importlib.import_module("minijax.config")
@@ -51,10 +50,7 @@ def differing(case: Case) -> list[str]:
 
     def text(ns: Any, name: str) -> str:
         function, args = build(ns, case)[name]
-        closed = ns.make_jaxpr(function)(*args)
-        if ns is oracle:
-            return normal(closed.pretty_print(use_color=False))
-        return normal(format_jaxpr(closed))
+        return printed(ns.make_jaxpr(function)(*args))
 
     with x64_mode("32"), settings.use_direct_linearize(True):
         return [name for name in derivatives(case) if text(minijax, name) != text(oracle, name)]

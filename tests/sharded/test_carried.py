@@ -9,5 +9,5 @@ def test_programs_of_sharded_arrays_are_carried_over_and_read_back() -> None:
     found = printed("-m", "tests.sharded.carried", quickly=True)
     assert found
     for differing in found.values():
-        differing.pop("text", None)  # see tests.oracle.texts: here programs need not be written alike, but carried
+        differing.pop("text", None)  # here programs need not be written alike, but carried
     assert {name: differing for name, differing in found.items() if differing} == {}
