@@ -22,7 +22,6 @@ A = np.array([1.0, 2.0, 3.0], np.float32)
 M = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-
 CONVERSIONS: dict[str, tuple[Callable[[Any], Any], type[Exception]]] = {
     "bool": (bool, errors.TracerBoolConversionError),
     "float": (float, errors.ConcretizationTypeError),

@@ -1,7 +1,7 @@
 """Expressions that both libraries refuse, one a line of a text file, and what their errors say.
 
-``expression ~ words``: the errors are of one kind, and both contain the words. ``expression ~~ pattern``: the pattern is
-found in our error. ``expression``: both texts begin alike. ``expression ~?``: JAX's error is of no use, ours is a
+``expression ~ words``: the errors are of one kind, and both contain the words. ``expression ~~ pattern``: the pattern
+is found in our error. ``expression``: both texts begin alike. ``expression ~?``: JAX's error is of no use, ours is a
 TypeError or a ValueError. With ``staged`` JAX stages the program, because it leaves some errors to XLA.
 """
 

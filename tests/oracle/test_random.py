@@ -1,4 +1,4 @@
-"""``random`` and arrays of keys against JAX's: the same bits and programs, in every interpreter, and the same errors."""
+"""``random`` and arrays of keys against JAX's: the same bits, programs and errors, in every interpreter."""
 
 from __future__ import annotations
 
