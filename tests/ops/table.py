@@ -1,9 +1,9 @@
 """Calls of the primitives of ``ops`` other than the elementwise ones: the lines of ``rows.txt``, as rows.
 
-A line is an expression of ``lax``, ``jnp``, ``np``, the functions ``named`` and arrays. ``{a|b}`` stands for each of the
-texts, ``{*}`` for each dtype of ``EVERY``, ``\\1`` for the choice of the first braces. A name like ``f32_2_3`` is an array
-of this dtype and shape; with ``y`` it is reversed, with ``z`` doubled; others are in ``ARRAYS``. A line that ends in
-``!d`` is not differentiated, one in ``!v`` not mapped.
+A line is an expression of ``lax``, ``jnp``, ``np``, the functions ``named`` and arrays. ``{a|b}`` stands for each of
+the texts, ``{*}`` for each dtype of ``EVERY``, ``\\1`` for the choice of the first braces. A name like ``f32_2_3`` is
+an array of this dtype and shape; with ``y`` it is reversed, with ``z`` doubled; others are in ``ARRAYS``. A line that
+ends in ``!d`` is not differentiated, one in ``!v`` not mapped.
 """
 
 from __future__ import annotations
