@@ -1,13 +1,15 @@
 """Change the code a little and see whether a test fails: ``python -m tests.mutants --count 400``.
 
-Each mutant of ``tests/mutation.py`` is written into a copy of the tree, never into the tree, and the tests of its area
-run there: first a sample, then, if nothing failed, all of them. A mutant that no test notices is a survivor: it is
-listed with its file, its line and its change. ``REASONS`` holds the survivors that no test can notice.
+The sampled suite runs once and records which test runs which line. Each mutant of ``tests/mutation.py`` is written into
+a copy of the tree, never into the tree, and the tests that run its line run there, then all rows of their functions. A
+mutant that none of them notices is a survivor: it is listed with its file, its line and its change. ``REASONS`` holds
+the survivors that no test can notice.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -17,15 +19,23 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
+from tests.covered import FOLDER, Covered
 from tests.mutation import Mutant, mutants
+from tests.sampling import function_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A file or folder -> the tests of it, those that notice most first. The longest name that fits decides.
+# Of the tests that ran a mutant's line, the quickest come first: at most so many, and about so many seconds of them.
+MOST_TESTS = 60
+MOST_SECONDS = 20.0
+
+# For lines that the recorded run did not reach: a file or folder -> the tests of it, those that notice most first. The
+# longest name that fits decides.
 AREAS: dict[str, tuple[str, ...]] = {
     "minijax": ("tests/core", "tests/api", "tests/interpreters"),
     "minijax/api": ("tests/api", "tests/interpreters", "tests/oracle/test_derivatives.py"),
@@ -123,30 +133,33 @@ def copy_of_tree(root: Path, to: Path) -> Path:
 
 
 class Tests:
-    """Runs the tests of areas in a copy of the tree."""
+    """Runs tests in a copy of the tree, in forks of one process: each fork imports the mutant, none waits for JAX."""
 
-    def __init__(self, copy: Path, areas: dict[str, tuple[str, ...]]) -> None:
+    def __init__(self, copy: Path) -> None:
         self.copy = copy
-        self.areas = areas
         # The copies are on the path before an installed minijax.
-        self.environment = {**os.environ, "PYTHONPATH": str(copy)}
+        environment = {**os.environ, "PYTHONPATH": str(copy)}
+        command = [sys.executable, "-P", str(ROOT / "tests" / "forked.py")]
+        pipe = subprocess.PIPE
+        self.program = subprocess.Popen(command, cwd=copy, env=environment, stdin=pipe, stdout=pipe, text=True)
         self.written = 0
 
-    def passes(self, file: str, limit: float, *options: str) -> bool:
-        """Whether the tests of the area of ``file`` pass, within a time limit in seconds."""
-        paths = [path for path in area_of(file, self.areas) if (self.copy / path).exists()]
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *options, *paths]
-        streams = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
-        program = subprocess.Popen(command, cwd=self.copy, env=self.environment, start_new_session=True, **streams)
-        try:
-            return program.wait(limit) == 0
-        except subprocess.TimeoutExpired:
-            os.killpg(program.pid, 9)
-            program.wait()
-            return False
+    def __enter__(self) -> Tests:
+        return self
 
-    def notice(self, drawn: Drawn, limit: float, samples: Sequence[Sequence[str]]) -> bool:
-        """Whether a test fails with the mutant."""
+    def __exit__(self, *error: object) -> None:
+        self.program.kill()
+        self.program.communicate()
+
+    def status(self, limit: float, arguments: Sequence[str]) -> int:
+        """The exit status of pytest with these arguments; -1 after ``limit`` seconds."""
+        options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *arguments]
+        assert self.program.stdin and self.program.stdout
+        print(json.dumps([limit, options]), file=self.program.stdin, flush=True)
+        return int(self.program.stdout.readline())
+
+    def notice(self, drawn: Drawn, limit: float, runs: Sequence[Sequence[str]]) -> bool:
+        """Whether a test fails with the mutant, or does not end in the first run, which is short without it."""
         path = self.copy / drawn.file
         before, time_before = path.read_text(encoding="utf-8"), path.stat().st_mtime_ns
         self.written += 1
@@ -154,10 +167,31 @@ class Tests:
         # Python finds compiled files by this time, in seconds: those of another mutant must not be found.
         os.utime(path, ns=(time_before, time_before + self.written * 10**9))
         try:
-            return any(not self.passes(drawn.file, limit, *options) for options in samples)
+            first, *others = runs
+            return self.status(limit, first) != 0 or any(self.status(limit, run) > 0 for run in others)
         finally:
             path.write_text(before, encoding="utf-8")
             os.utime(path, ns=(time_before, time_before))
+
+
+def runs_of(drawn: Drawn, covered: Covered | None, areas: dict[str, tuple[str, ...]]) -> list[list[str]]:
+    """The runs of pytest that may notice the mutant, in order.
+
+    First the tests that ran its line in the recorded run, then every row of their test functions. If the recorded run
+    did not reach the line, a sample of the area.
+    """
+    found = covered.tests(drawn.file, drawn.mutant.line) if covered else []
+    if not found:
+        area = list(area_of(drawn.file, areas))
+        return [["--sample", "0", *area] if covered else area]
+    assert covered
+    first, seconds = [], 0.0
+    for test in found:
+        if first and seconds > MOST_SECONDS:
+            break
+        first.append(test)
+        seconds += covered.seconds[test]
+    return [first[:MOST_TESTS], list(dict.fromkeys(map(function_of, found)))]
 
 
 def survivors(
@@ -166,19 +200,19 @@ def survivors(
     jobs: int,
     limit: float,
     areas: dict[str, tuple[str, ...]],
-    samples: Sequence[Sequence[str]] = (("--sample", "0"), ()),
+    covered: Covered | None = None,
 ) -> list[Drawn]:
-    """The mutants that no test notices. ``samples`` are the options of the runs of each, which end with a failure."""
-    with tempfile.TemporaryDirectory() as folder:
+    """The mutants that no test notices. ``limit`` is the longest time of one run in seconds."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         copies: SimpleQueue[Tests] = SimpleQueue()
         for number in range(jobs):
-            copies.put(Tests(copy_of_tree(root, Path(folder) / str(number)), areas))
+            copies.put(stack.enter_context(Tests(copy_of_tree(root, Path(folder) / str(number)))))
 
         def is_noticed(each: Drawn) -> bool:
             tests = copies.get()
             began = time.monotonic()
             try:
-                noticed = tests.notice(each, limit, samples)
+                noticed = tests.notice(each, limit, runs_of(each, covered, areas))
             finally:
                 copies.put(tests)
             print(f"{'noticed ' if noticed else 'SURVIVED'} {time.monotonic() - began:5.0f} s  {each}", flush=True)
@@ -188,16 +222,12 @@ def survivors(
             return [each for each, noticed in zip(drawn, pool.map(is_noticed, drawn), strict=True) if not noticed]
 
 
-def failing_areas(root: Path, drawn: Sequence[Drawn], limit: float, areas: dict[str, tuple[str, ...]]) -> list[str]:
-    """The areas whose tests fail without any mutant: there, a mutant would count as noticed for nothing."""
-    representatives = {area_of(each.file, areas): each.file for each in drawn}
-    with tempfile.TemporaryDirectory() as folder:
-        tests = Tests(copy_of_tree(root, Path(folder) / "0"), areas)
-        return [
-            " ".join(area)
-            for area, file in representatives.items()
-            if not area or not tests.passes(file, limit, "--sample", "0")
-        ]
+def record(root: Path, folder: Path, *arguments: str) -> Covered:
+    """Run the tests in a copy of the tree and record which test runs which line."""
+    copy = copy_of_tree(root, folder / "tree")
+    environment = {**os.environ, "PYTHONPATH": str(copy), FOLDER: str(folder)}
+    subprocess.call([sys.executable, "-m", "pytest", "-p", "tests.covered", *arguments], cwd=copy, env=environment)
+    return Covered(folder, copy)
 
 
 def main() -> int:
@@ -206,18 +236,23 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", action="append", default=[], metavar="FILE", help="draw from this file; repeatable")
     parser.add_argument("--jobs", type=int, default=1, help="how many mutants at once (default: 1)")
-    parser.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="for one run (default: 600)")
+    parser.add_argument("--limit", type=float, default=100, metavar="SECONDS", help="for one run (default: 100)")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
-    parser.add_argument("--unchecked", action="store_true", help="do not first run the tests without a mutant")
+    parser.add_argument(
+        "--record", type=Path, metavar="FOLDER", help="keep what the first run records there, and read it"
+    )
     asked = parser.parse_args()
     drawn = draw(ROOT, asked.only, asked.count, asked.seed)
     if asked.list:
         print(*drawn, sep="\n")
         return 0
-    if not asked.unchecked and (failing := failing_areas(ROOT, drawn, asked.limit, AREAS)):
-        print("these tests fail, or take too long, without a mutant:", *failing, sep="\n")
-        return 2
-    left = survivors(ROOT, drawn, asked.jobs, asked.limit, AREAS)
+    with tempfile.TemporaryDirectory() as folder:
+        kept = asked.record or Path(folder)
+        kept.mkdir(exist_ok=True)
+        covered = Covered(kept, kept / "tree")
+        if not covered.seconds:
+            covered = record(ROOT, kept, "-q", "-n", str(max(asked.jobs, 2)))
+        left = survivors(ROOT, drawn, asked.jobs, asked.limit, AREAS, covered)
     unexplained = [each for each in left if not each.reason]
     print(f"{len(drawn) - len(left)} of {len(drawn)} mutants are noticed; {len(unexplained)} survivors have no reason")
     for each in left:
