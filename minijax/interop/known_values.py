@@ -41,6 +41,10 @@ def on_known_values(theirs: Callable[..., Any], name: str, args: Any, kwargs: An
       jax.errors.JAXTypeError, jax.errors.JAXIndexError: JAX needs the value of a tracer.
     """
     jax = jax_module()
+    ids = args[1] if len(args) > 1 else kwargs.get("segment_ids")
+    if name.startswith("segment_") and len(args) < 3 and isinstance(ids, Array):
+        # JAX counts the segments by an operation, which is staged here even if the segments are known.
+        kwargs = {"num_segments": int(np.max(ids, initial=-1)) + 1, **kwargs}
     leaves, tree = jax.tree_util.tree_flatten((args, kwargs), is_leaf=is_value)
     known = [to_jax_value(x) if isinstance(x, Array) else x for x in leaves]
 

@@ -63,6 +63,7 @@ __all__ = [
     "swapaxes",
     "tile",
     "transpose",
+    "trim_zeros",
     "unstack",
     "vstack",
 ]
@@ -414,3 +415,22 @@ def tile(A: Any, reps: Any) -> Any:
     if len(counts) > A.aval.ndim:
         A = lax.expand_dims(A, tuple(range(len(counts) - A.aval.ndim)))
     return lax.tile(A, counts)
+
+
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+    """``filt`` without its first (``'f'``) and last (``'b'``) slices of zeros along ``axis``, by default along each.
+
+    Raises ConcretizationTypeError for a value that is not known while tracing.
+    """
+    filt = ensure("trim_zeros", filt)
+    nonzero = static(filt, "Error arose in the `filt` argument of trim_zeros()", np.asarray) != 0
+    axes = range(filt.aval.ndim) if axis is None else canonical_axes(axis, filt.aval.ndim)
+    kept = [slice(None)] * filt.aval.ndim
+    for d in axes:
+        (found,) = np.nonzero(nonzero.any(axis=tuple(i for i in range(nonzero.ndim) if i != d)))
+        first, last = (found[0], found[-1] + 1) if len(found) else (0, 0)
+        kept[d] = slice(
+            int(first) if "f" in trim.lower() or not len(found) else None,
+            int(last) if "b" in trim.lower() or not len(found) else None,
+        )
+    return filt[tuple(kept)] if set(trim.lower()) & {"f", "b"} else filt

@@ -359,6 +359,8 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[Sequence[int]
     ``padding_config`` has ``(low, high, interior)`` for each dimension; negative low and high remove
     elements. ValueError for a ``padding_value`` that is no scalar, TypeError for a list.
     """
+    if isinstance(operand, (list, tuple)):
+        raise TypeError(f"pad requires ndarray or scalar arguments, got {type(operand)} as the operand.")
     if shape_of(padding_value):
         raise ValueError(f"padding_value must be a scalar; got one of shape {shape_of(padding_value)}")
     _check_axes(padding_config, shape_of(operand))

@@ -241,6 +241,15 @@ def test_jax_shows_its_frames_to_who_asks_for_them() -> None:
     assert "istft" in traceback.extract_tb(caught.tb)[-1].name
 
 
+def test_segments_of_known_ids_are_counted_while_the_data_are_mapped() -> None:
+    def sums(lib: Any) -> Any:
+        ids = lib.numpy.array([2, 0, 2, 1])
+        by_position = lib.vmap(lambda x: lib.ops.segment_sum(x, ids))(lib.numpy.asarray(X[None]))
+        return by_position, lib.vmap(lambda x: lib.ops.segment_max(x, segment_ids=ids))(lib.numpy.asarray(X[None]))
+
+    assert_same(sums(mj), sums(jax))
+
+
 def test_a_value_that_is_unknown_is_an_error_of_minijax_with_the_users_line() -> None:
     def logarithm(x: Any, d: Any) -> Any:
         return mj.scipy.special.multigammaln(x, d)

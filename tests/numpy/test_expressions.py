@@ -67,3 +67,15 @@ def test_jaxpr(expression: str, mode: str) -> None:
         assert normalise(ours).graph() == normalise(theirs).graph()
     else:
         assert printed(ours) == printed(theirs)
+
+
+@pytest.mark.parametrize("trim", ["fb", "F", "b", ""])
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 1)])
+def test_trim_zeros(trim: str, axis: Any) -> None:
+    """Its value decides its shape, so it is neither staged nor in the table."""
+
+    def trimmed(library: Any, x: Any) -> Any:
+        return library.value_and_grad(lambda x: (library.numpy.trim_zeros(x, trim, axis) ** 2).sum())(x)
+
+    for x in (operands()["k"].clip(0), operands()["m"] * 0):
+        assert_same(trimmed(minijax, x), trimmed(jax, x))
