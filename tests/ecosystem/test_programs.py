@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,7 @@ from minijax.interop import from_jax, replacing_jax
 from minijax.tools import Recording, record
 from minijax.tools.recording.records import BindRecord
 from tests.ecosystem.beside_jax import COMPILED, EAGER, assert_leaves_near, assert_near, expected, program
-from tests.ecosystem.programs import ALL, PROGRAMS, REPLACED
+from tests.ecosystem.programs import ALL, NOT_REPLACED
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -70,7 +71,7 @@ def lines_of(fun: Any) -> set[str]:
 
 # of the libraries themselves, whose modules have names below minijax here
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:minijax.interop.replaced")
-@pytest.mark.parametrize("name", REPLACED)
+@pytest.mark.parametrize("name", [name for name in ALL if name not in NOT_REPLACED])
 def test_a_program_of_replaced_libraries_is_jaxs(name: str) -> None:
     program(name)  # or skip
     wanted, fun = expected(name), getattr(replaced(name.split(".")[0]), name.split(".")[1])
@@ -91,7 +92,19 @@ def replaced(file: str) -> ModuleType:
     return names[file]
 
 
-@pytest.mark.parametrize("file", PROGRAMS)
-def test_every_program_of_a_file_is_listed(file: str) -> None:
-    module = importlib.import_module(program(f"{file}.{PROGRAMS[file][0]}").__module__)
-    assert tuple(name for name, value in vars(module).items() if hasattr(value, "example")) == PROGRAMS[file]
+def test_chex_beside_its_real_self() -> None:
+    """Its flags are defined twice without a clash; its checks see minijax's arrays and traces."""
+    real = pytest.importorskip("chex", reason="chex is not installed: pip install -e '.[test-ecosystem]'")
+    with replacing_jax():
+        ours = importlib.import_module("chex")
+    assert ours is not real and sys.modules["chex"] is real
+    traces = ours.assert_max_traces(lambda x: ours.assert_shape(x, (2, 3)) or x * 2, n=1)
+    double, x = minijax.jit(traces), minijax.numpy.ones((2, 3))
+    ours.assert_trees_all_close(double(x), 2 * x)
+    ours.assert_tree_all_finite({"x": double(x + 1)})
+    with pytest.raises(AssertionError, match="traced > 1 times"):
+        double(minijax.numpy.ones((3, 2)))
+    with pytest.raises(AssertionError, match="has shape"):
+        minijax.jit(lambda x: ours.assert_shape(x, (2, 3)))(minijax.numpy.ones((3, 2)))
+    state = ours.dataclass(type("State", (), {"__annotations__": {"x": Any}}))(x=x)
+    assert minijax.tree.map(lambda leaf: leaf + 1, state).x.tolist() == (x + 1).tolist()

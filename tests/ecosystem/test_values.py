@@ -1,9 +1,13 @@
-"""Values that a view shows of programs of real libraries, beside what their variables are when JAX runs them."""
+"""Values that a view shows of programs of real libraries, beside what their variables are when JAX runs them.
+
+Slices of the recordings beside what the jaxpr says, and the stepper's screens of a model of Flax's.
+"""
 
 from __future__ import annotations
 
 import functools
 import itertools
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -15,6 +19,8 @@ import jax
 import numpy as np
 import pytest
 
+import minijax.numpy as jnp
+from minijax.pytree import tree_flatten
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import Recording, place_parts
 from minijax.tools.session import real_jax
@@ -22,6 +28,8 @@ from minijax.tools.values.brief import numpy_of
 from minijax.tools.values.moment import Ledger, Unknown, Worth
 from minijax.tools.values.table import named_values
 from tests.ecosystem.beside_jax import program
+from tests.repl.stops import SIZES, Stop, screen, stopped, to
+from tests.tools.values.slicing import check_slices
 
 PROGRAMS = (
     "flax.linen_mlp",
@@ -171,3 +179,30 @@ def test_the_users_functions_run_as_often_as_in_jax(name: str) -> None:
     assert counts.items() <= counted(name, lambda: fun(*arguments)).items()
     known = Ledger(recording)
     assert not counted(name, lambda: [shown(known, named.number) for named in named_values(known)])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_slices_of_a_librarys_program_are_what_the_jaxpr_says(name: str) -> None:
+    call, args = call_of(name)
+    carried = real_jax.carried("origin", name, call, args, {})
+    assert carried is not None
+    leaves, tree = tree_flatten(carried.args)
+
+    def fun(*given: Any) -> Any:
+        return carried.fun(*tree.unflatten(given), **carried.kwargs)
+
+    assert check_slices(fun, fun, [jnp.asarray(x) for x in leaves]) > 1
+
+
+def test_a_model_of_flax_has_its_names_and_values_on_the_screen(golden: Callable[[str, str], None]) -> None:
+    fun = program("flax.linen_mlp")
+    variables, xs = fun.example.arguments()
+    to_tanh = to("done linearize:1 tanh(nn.Dense(8)(x))")
+    stop = Stop(("import jax",), "%step jax.grad(loss)(variables, xs)", to_tanh, "values")
+    stepper = stopped(stop, {"jax": jax, "loss": fun, "variables": variables, "xs": xs})
+    for size in SIZES:
+        shown = screen(stepper, *size)
+        assert "nn.tanh(nn.Dense" in shown and "['kernel']" in shown and "-0.5983 … 0.5911" in shown
+        # the folder that the program is in is another elsewhere
+        shown = re.sub(r"(?m)(in Perceptron\.__call__)([^│\n]*)", lambda found: found[1] + " " * len(found[2]), shown)
+        golden(f"screens/flax_model_{size[0]}.txt", shown)

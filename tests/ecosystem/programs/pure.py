@@ -6,20 +6,12 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import jax.scipy
 import numpy as np
 from jax import lax
 
 from tests.ecosystem.example import example, numbers
 
 KEY = np.array([0, 17], np.uint32)
-
-
-@example(lambda: (KEY, np.float32(0.3)), grad=1)
-def random_numbers(key, scale):
-    first, second, third = jax.random.split(key, 3)
-    drawn = scale * jax.random.normal(first, (4,)) + jax.random.uniform(second, (4,), minval=-1.0)
-    return jnp.sum(drawn * jax.random.permutation(third, 4))
 
 
 @example(lambda: (KEY, numbers(3)), grad=None)
@@ -34,68 +26,6 @@ def random_draws(key, logits):
         jax.random.choice(jax.random.fold_in(keys[4], 3), 10, (3,), replace=False),
         keys[0],
     )
-
-
-@example(lambda: (numbers(2, 1, 3, 3), numbers(1, 1, 6, 6)), batch=1)
-def convolution(kernel, image):
-    out = lax.conv_general_dilated(image, kernel, (1, 1), "SAME", rhs_dilation=(2, 2))
-    pooled = lax.reduce_window(out, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
-    return jnp.sum(pooled**2)
-
-
-@example(lambda: (numbers(3, 3), numbers(3)))
-def linear_algebra(matrix, vector):
-    spread = matrix @ matrix.T + 2.0 * jnp.eye(3)
-    factor = jax.scipy.linalg.cho_factor(spread, lower=True)
-    values, vectors = jnp.linalg.eigh(spread)
-    solved = jax.scipy.linalg.cho_solve(factor, vector)
-    return solved @ vector + jnp.linalg.slogdet(spread)[1] + values[0] * jnp.abs(vectors[0, 0])
-
-
-@example(lambda: (numbers(3, 3) + 2.0 * np.eye(3, dtype=np.float32),))
-def decompositions(matrix):
-    q, r = jnp.linalg.qr(matrix)
-    singular = jnp.linalg.svd(matrix, compute_uv=False)
-    return jnp.sum(jnp.linalg.solve(matrix, singular)) + jnp.sum(q * r) + jnp.linalg.det(matrix)
-
-
-@example(lambda: (numbers(8),))
-def fourier(signal):
-    spectrum = jnp.fft.rfft(signal) * jnp.exp(-jnp.arange(5.0))
-    return jnp.sum(jnp.fft.irfft(spectrum) ** 2) + jnp.sum(jnp.abs(jnp.fft.fft(signal)))
-
-
-@example(lambda: (numbers(6),))
-def sorting(xs):
-    order = jnp.argsort(xs)
-    largest, where = lax.top_k(xs, 2)
-    middle = jnp.searchsorted(jnp.sort(xs), 0.1)
-    return jnp.sum(xs[order] * jnp.arange(6.0)) + jnp.sum(largest) * where[0] + jnp.median(xs) * middle
-
-
-@example(lambda: (numbers(4, low=0.2, high=2.0),))
-def special_functions(xs):
-    special = jax.scipy.special
-    return jnp.sum(
-        special.gammaln(xs)
-        + special.erfinv(0.3 * xs)
-        + special.i0e(xs)
-        + special.gammainc(xs, 1.5)
-        + special.ndtri(0.4 * xs)
-    ) + special.logsumexp(xs)
-
-
-@example(lambda: (numbers(6),))
-def segments(xs):
-    ids = jnp.array([0, 2, 1, 0, 2, 2])
-    sums = jax.ops.segment_sum(xs, ids, num_segments=3)
-    return jnp.sum(sums**2 * jax.ops.segment_max(xs, ids, num_segments=3)) + jnp.sum(jnp.zeros(3).at[ids].add(xs) ** 3)
-
-
-@example(lambda: (numbers(3, 3),))
-def resizing(image):
-    larger = jax.image.resize(image, (5, 4), "bilinear")
-    return jnp.sum(jnp.pad(larger, 1, mode="edge") ** 2)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
