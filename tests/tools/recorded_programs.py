@@ -142,10 +142,15 @@ def recording_of(name: str) -> Recording:
     return recorder.recording
 
 
-def as_text(recording: Recording) -> str:
-    """What ``%log --verbose`` shows of a recording, without times, folders and addresses."""
-    text = plain(log_document(recording, most=10_000, verbose=True), 10_000).replace(HERE, "")
+def without_places(text: str) -> str:
+    """``text`` without times, folders and addresses."""
+    text = text.replace(HERE, "")
     # of a message, a recording may cut the path
     text = re.sub(r"The rule is (\w+) at \S+", r"The rule is \1 at ...", text)
     text = re.sub(r"took [\d.]+ .?s", "took ...", text)
     return re.sub(r"0x[0-9a-f]+", "0x...", text) + "\n"
+
+
+def as_text(recording: Recording) -> str:
+    """What ``%log --verbose`` shows of a recording, without times, folders and addresses."""
+    return without_places(plain(log_document(recording, most=10_000, verbose=True), 10_000))

@@ -157,36 +157,6 @@ def test_what_a_program_prints_is_not_repeated(
     assert "what it prints" not in plain(session.run_line(f"{command} f(x)").shown, 200)
 
 
-def test_a_pytree_class_is_made_known_to_jax_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = []
-    register = jax.tree_util.register_pytree_node
-
-    def counting(cls, *functions):
-        known.append(cls)
-        register(cls, *functions)
-
-    monkeypatch.setattr(jax.tree_util, "register_pytree_node", counting)
-    for code in (
-        "factor = 2.0",
-        "class Base:\n    def power(self): return factor",
-        "@tree_util.register_pytree_node_class\nclass Node(Base):\n"
-        "    def __init__(self, a): self.a = a\n    def scaled(self): return self.a * self.power() * factor\n"
-        "    def tree_flatten(self): return (self.a,), None\n"
-        "    @classmethod\n    def tree_unflatten(cls, aux, children): return cls(children[0] * factor / factor)",
-        "node = Node(v)",
-        "def use(n): return grad(lambda m: jnp.sum(m.scaled()))(n).a",
-    ):
-        assert session.run_line(code).error is None
-    assert both(session, "use(node)")[1].call().tolist() == [4.0] * 3
-    # what its names mean is looked up anew
-    session.run_line("factor = 3.0")
-    ours, theirs = both(session, "use(node)")
-    assert theirs.call().tolist() == ours.call().tolist() == [9.0] * 3
-    session.run_line("del Node.scaled; Node.scaled = lambda self: self.a")
-    assert both(session, "use(node)")[1].call().tolist() == [1.0] * 3
-    assert len(known) == 1 and len([each for each in JAX.copies.values() if each.cls in known]) == 1
-
-
 def test_figures(session: Session) -> None:
     outcome = session.run_line("%time f(v)")
     names = {"trace", "compile", "jit", "eager"}

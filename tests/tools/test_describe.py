@@ -61,22 +61,6 @@ def test_a_missing_source_is_reported(session: Session, name: str) -> None:
     assert "its source is not known" in plain(session.run_line(f"{name}??").shown, 100)
 
 
-def test_a_file_executed_at_the_prompt_has_its_source(session: Session, tmp_path: Path) -> None:
-    """Also once it was edited and executed again."""
-    file = tmp_path / "prog.py"
-    session.run_line(f"file = {str(file)!r}")
-    for name, blank in (("sin", 0), ("cos", 60)):
-        method = "class Typed:\n    def m(self): return 1\n"
-        file.write_text("\n" * blank + f"{method}def h(x):\n    return jnp.{name}(x)\n")
-        assert session.run_line("exec(compile(open(file).read(), file, 'exec'))").error is None
-        outcome = session.run_line("%step grad(h)(1.)")
-        assert outcome.step is not None
-        cursor = Cursor(outcome.step.recording)
-        assert cursor.to_bind(name) and f"    return jnp.{name}(x)" in plain(source_pane(cursor))
-        assert f"from {file}:{blank + 1}" in plain(session.run_line("Typed??").shown, 200)
-        assert "class Typed:\n    def m" in plain(session.run_line("Typed??").shown, 200)
-
-
 def test_a_docstring_wider_than_the_page_is_wrapped(session: Session) -> None:
     source = '"""What it is, in a first line.\n\n    Args:\n'
     source += '      fun: a function of arrays that gives arrays, as long\n'

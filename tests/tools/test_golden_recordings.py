@@ -19,11 +19,11 @@ from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.panels import summary
 from minijax.tools.recording.recorder import record
 from minijax.tools.recording.variables import names_within, recorded_names
-from minijax.tools.stepper.panes import program_pane
+from minijax.tools.stepper.panes import PANES, program_pane, status
 from tests.ir.constructs import programs
 from tests.tools.programs.named import PROGRAMS as NAMED
 from tests.tools.programs.named import STAGED, named_operations
-from tests.tools.recorded_programs import PROGRAMS, as_text, recording_of
+from tests.tools.recorded_programs import PROGRAMS, as_text, recording_of, without_places
 
 GOLDEN = (
     "gradient",
@@ -38,6 +38,26 @@ GOLDEN = (
 def test_recorded_tree(name: str, golden: Callable[[str, str], None]):
     golden(f"recordings/{name}.txt", as_text(recording_of(name)))
     assert stack_depth() == 0
+
+
+def shown_at(cursor: Cursor) -> list[str]:
+    """What the panes show, of sources only the marked line."""
+    source = [line for line in plain(PANES["source"](cursor), 100).split("\n") if line.startswith("▶")]
+    rule = plain(PANES["rule"](cursor), 100).partition("\nminijax/")[0]
+    return [plain(PANES[name](cursor), 100) for name in ("tree", "stack", "jaxpr", "values")] + [*source, rule]
+
+
+@pytest.mark.parametrize("name", ["gradient", "cond_under_vmap"])
+def test_panes_before_and_after_an_operation(name: str, golden: Callable[[str, str], None]):
+    cursor = Cursor(recording_of(name))
+    shown = []
+    for primitive, level in (("sin", "eval"), ("mul", "linearize"), ("select_n", "vmap")):
+        cursor.first()
+        if cursor.to_bind(primitive, level=level):
+            shown += [*shown_at(cursor), plain(status(cursor), 100)]
+            cursor.over()
+            shown += [*shown_at(cursor), plain(status(cursor), 100)]
+    golden(f"stepper/panes_{name}.txt", without_places("\n".join(shown)))
 
 
 @pytest.mark.parametrize("name", NAMED)

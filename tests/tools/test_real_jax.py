@@ -154,24 +154,6 @@ def test_commands_watch_programs_written_for_jax(session: Session, line: str, sa
     assert text.endswith("carried over from JAX") or "carried over from JAX; kept whole" in text
 
 
-def test_leaves_of_registered_classes_are_named_as_in_jax(session: Session) -> None:
-    assert "q.a" in shown(session, "%graph (lambda q: q.dot(weights))(pair)")
-    assert "q[<flat index 0>]" in shown(session, "%graph (lambda q: q.dot(weights))(node)")
-
-
-@pytest.mark.parametrize("name", ["jax.lax.sin_p", "cube_p", "tridiagonal_solve"])
-def test_rules_of_jax_primitives_are_listed(session: Session, name: str) -> None:
-    text = shown(session, f"%rules {name}")
-    assert name.rpartition(".")[2].removesuffix("_p") in text and "● jvp" in text
-
-
-def test_custom_rules_are_run(session: Session) -> None:
-    """5 and 7 are no derivatives of log1p and sin."""
-    for name, slope in (("safe", 5.0), ("back", 7.0)):
-        assert float(session.run_line(f"%grad {name}(2.0)").value[1]) == slope
-    assert "safe_jvp" in shown(session, "%log jax.grad(safe)(2.0)")
-
-
 def test_results_are_jax_arrays_and_the_namespace_is_unchanged(session: Session) -> None:
     names = dict(session.namespace["loss"].__globals__)
     value = session.run_line("%step jax.grad(lambda q: q.dot(weights))(pair) --text").value

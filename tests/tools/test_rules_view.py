@@ -85,12 +85,6 @@ def test_primitives_made_at_the_prompt_are_shown(author: Session) -> None:
     assert "✗ evaluate" in shown(author, "%rules bare_p")
 
 
-def test_of_two_primitives_of_a_name_the_last_one_counts(author: Session) -> None:
-    author.run_line("first_p = cube_p")
-    author.run_line(CUBE.replace("** 3", "** 4"))
-    assert "x ** 4" in shown(author, "%rules cube") and "x ** 3" in shown(author, "%rules first_p")
-
-
 def test_a_wrong_rule_is_shown_at_the_smallest_operands(author: Session) -> None:
     text = shown(author, "%check cube_p(f32[3])", 120)
     assert "✗ jvp                      wrong; suspect cube_jvp at <minijax-1>:9" in text

@@ -116,16 +116,6 @@ def test_saving_into_nothing_and_back_to_defaults(tmp_path: Path) -> None:
     assert tomllib.loads(path.read_text()) == {"theme": "auto"}
 
 
-def test_saving_through_a_link(tmp_path: Path) -> None:
-    real, path = tmp_path / "dotfiles.toml", tmp_path / "config.toml"
-    real.write_text("")
-    path.symlink_to(real)
-    settings = Settings()
-    settings.set("keys", "vi")
-    save(settings, path)
-    assert path.is_symlink() and tomllib.loads(real.read_text()) == {"keys": "vi"}
-
-
 @pytest.mark.parametrize("content", ["panels = [", 'panels = [\n  "jaxpr",\n]\n', "panels.x = 1\n"])
 def test_what_cannot_be_edited_stays(tmp_path: Path, content: str) -> None:
     path = tmp_path / "config.toml"
@@ -150,10 +140,6 @@ def test_the_command(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("[[[")
     session.settings.file = str(tmp_path / "config.toml")
     assert "stays as it is" in plain(session.run_line("%config save").shown)
-
-
-def test_no_file_is_no_warning(tmp_path: Path) -> None:
-    assert load(Settings(), tmp_path / "config.toml") == []
 
 
 def test_a_folder_in_its_place(tmp_path: Path) -> None:

@@ -70,14 +70,6 @@ else:
     ]
 
 
-def test_a_broken_file_is_run_up_to_its_commands() -> None:
-    assert list(source.inputs("x = )\n%stack\n")) == ["x = )", "%stack"]
-
-
-def test_percent_inside_an_open_bracket_is_python() -> None:
-    assert list(source.inputs("z = (7\n% 4)\n")) == ["z = (7\n% 4)"]
-
-
 def test_indentation_of_the_next_line() -> None:
     assert source.next_indent("if x:") == "    "
     assert source.next_indent("if x:\n    y = 1") == "    "

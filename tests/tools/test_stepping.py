@@ -87,17 +87,6 @@ def at(recording: Recording, kind: str, primitive: str, level: str) -> Cursor:
 # --- the tree ---------------------------------------------------------------------------------------------------
 
 
-def test_the_tree_shows_only_what_has_happened(gradient: Recording):
-    cursor = at(gradient, LEAVE, "sin", "eval")
-    shown = lines(stepping.tree_lines(cursor, 100, 100))
-    here = next(i for i, each in enumerate(shown) if each.startswith("▶"))
-    assert shown[here].split() == "▶ eval primal = sin(3.0) = 0.14112".split()
-    assert not any(" = 0." in each or " = -" in each for each in shown[here + 1 :])
-    assert shown[0] == " begin  grad(slope)(3.0)" and shown[-1] == " end"
-    before = lines(stepping.tree_lines(at(gradient, ENTER, "sin", "eval"), 100, 100))
-    assert before[here].split() == "▶ eval primal = sin(3.0)".split()
-
-
 def test_a_window_of_the_tree_is_a_part_of_the_whole(mapped: Recording):
     cursor = Cursor(mapped)
     for position in range(len(cursor.moments)):
@@ -176,80 +165,6 @@ def test_a_step_that_fails_misses_or_is_not_finite_stays_in_sight() -> None:
 
 
 # --- the panes --------------------------------------------------------------------------------------------------
-
-
-def test_the_source_marks_the_line_of_the_operation(gradient: Recording):
-    for primitive, code in (("sin", "y = jnp.sin(x) * 2.0"), ("mul", "y = jnp.sin(x) * 2.0"), ("sub", "return y - x")):
-        heading, *listing = lines(stepping.source_pane(at(gradient, ENTER, primitive, "linearize")))
-        marked = [each for each in listing if each.startswith("▶")]
-        assert len(marked) == 1 and marked[0].endswith(code)
-        number = int(marked[0][1:].split()[0])
-        assert heading.startswith(f"test_stepping.py:{number} in slope  /")
-    # before the first line it is the next one, after the last one that
-    for cursor, said in ((Cursor(gradient), "next"), (Cursor(gradient, 10_000), "last")):
-        assert plain(stepping.source_pane(cursor)).startswith(f"{said}: test_stepping.py:")
-
-
-def test_the_stack_unwraps_every_live_tracer(mapped: Recording):
-    cursor = at(mapped, LEAVE, "mul", "linearize")
-    shown = lines(stepping.stack_pane(cursor))
-    levels = [each.split()[0] for each in shown if not each.startswith("    ")]
-    assert [each for each in levels if each not in ("▶", "•")] == ["vmap:1", "eval"]
-    assert shown[0].startswith("▶ linearize:2 for slope")
-    text = "\n".join(shown)
-    # logical and physical shape at the mapped level, primal and tangent at the differentiated one
-    assert "f32[] physically f32[3]" in text and "batched f32[3]  axis 0" in text
-    assert "primal vmap:1 f32[]  tangent a" in text
-    assert any(each.startswith("    x ") and "primal" in each for each in shown), text
-    used = [each for each in shown if each.startswith("  • ")]
-    assert len(used) == 1 and "primal" in used[0]
-
-
-def test_the_rule_says_why_and_shows_its_source(gradient: Recording):
-    cursor = at(gradient, ENTER, "mul", "linearize")
-    shown = plain(stepping.rule_pane(cursor), 200)
-    assert "mul processed by linearize:1" in shown
-    assert "argument 0" in shown and "linearize:1 tracer" in shown
-    given = [each for each in shown.split("\n") if each.startswith("given")]
-    assert given[0].endswith("• forced it") and given[1] == "given  2.0"
-    assert "linearize is derived from it: the known part is run, the linear part recorded" in shown
-    assert "jvp rule of mul" in shown and "\nminijax/ops/" in shown
-    assert "gave" not in shown and "primal" in shown
-    rule = cursor.moment.node.rule  # type: ignore[union-attr]
-    source = stepping.rule_source(gradient, rule)
-    assert source is not None and source.first == rule.line
-    with open(rule.file, encoding="utf-8") as file:
-        whole = file.read().split("\n")[rule.line - 1 :][: source.text.count("\n") + 1]
-    assert source.text == textwrap.dedent("\n".join(whole)) and source.text.startswith("def ")
-    shown = plain(stepping.rule_pane(at(gradient, LEAVE, "mul", "linearize")), 200)
-    assert "given  jnp.sin(x) = linearize:1 f32[]" in shown and "gave   y = linearize:1 f32[]" in shown
-
-
-def test_where_no_operation_is_under_way_the_rule_of_the_backward_pass_is_shown():
-    def last(x):
-        return lax.scan(lambda carry, a: (jnp.sin(carry) * a, carry), x, jnp.arange(3.0))[0]
-
-    cursor = Cursor(recorded(lambda: minijax.grad(last)(1.0)))
-    assert cursor.find(lambda moment: getattr(moment.node, "table", "") == "transpose")
-    # the rule stages the transposed body: that is a scope and no operation
-    assert cursor.find(lambda moment: moment.kind == ENTER and isinstance(moment.node, ScopeRecord))
-    assert cursor.state().bind is None
-    shown = plain(stepping.rule_pane(cursor), 200)
-    assert shown.startswith("transpose rule of scan") and "operation" not in shown.partition("\n")[0]
-    cursor.last()
-    assert plain(stepping.rule_pane(cursor), 200).startswith("the last operation\nscan processed by eval")
-
-
-def test_the_status_names_the_moment(gradient: Recording):
-    cursor = Cursor(gradient)
-    assert lines(stepping.status(cursor)) == [f"0/{len(cursor.moments) - 1}  the beginning"]
-    cursor.last()
-    first, second = lines(stepping.status(cursor))
-    assert first.endswith("the end") and "linearize" in second and "transpose" in second
-    sin = at(gradient, ENTER, "sin", "linearize")
-    assert plain(stepping.status(sin)).endswith("into linearize:1 sin(x)")
-    sin.over()
-    assert plain(stepping.status(sin)).endswith("done linearize:1 sin(x) = 0.14112")
 
 
 # --- errors, caches, starts -------------------------------------------------------------------------------------
@@ -374,23 +289,6 @@ def test_a_truncated_recording_is_marked_where_it_ends(monkeypatch: pytest.Monke
         for view in views:
             assert said in view and "the end" not in view.replace("before the end", ""), view
         assert f"{each.events - 25} of {each.events} events were only counted" in plain(panels.summary(each))
-
-
-def test_an_interrupted_call_leaves_what_was_recorded(session: Session):
-    """An interrupt comes between two lines of the program, as Python handles signals; nothing stays on the stack."""
-    session.namespace["signal"] = signal
-    body = ("for i in range(10): x = jnp.sin(x)", "signal.raise_signal(signal.SIGINT)", "return x")
-    session.run_line("\n  ".join(("def forever(x):", *body)))
-    outcome = session.run_line("%step grad(forever)(1.0)")
-    assert isinstance(outcome.error, KeyboardInterrupt) and len(state.stack) == 1
-    recording = outcome.recording
-    assert recording is not None and session.recording is recording
-    assert sum(getattr(node, "primitive", "") == "sin" for _, node in recording.walk()) >= 10
-    shown = plain(outcome.shown)
-    assert "  x = sin(x) ×10  + " in shown and "interrupted at <minijax-2>:3" in shown
-    assert outcome.step is not None
-    where = Cursor(*place(outcome.step)).moment.node
-    assert isinstance(where, ErrorRecord) and where.type == "KeyboardInterrupt"
 
 
 def test_without_a_recording_the_last_line_is_offered(session: Session):

@@ -45,17 +45,6 @@ def through_json(recording: Recording) -> Recording:
 # --------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_file_is_its_owners_and_an_old_one_stays_as_readable_and_where_a_link_leads(tmp_path: Path):
-    storage.save(Recording("full"), tmp_path / "a.json")
-    assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o600
-    (tmp_path / "a.json").chmod(0o604)
-    link = tmp_path / "link.json"
-    link.symlink_to("a.json")
-    storage.save(Recording("full", "again"), link)
-    assert link.is_symlink() and storage.load(tmp_path / "a.json").source == "again"
-    assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o604
-
-
 def test_what_lies_in_the_place_of_the_unfinished_file_is_not_written_to(tmp_path: Path):
     victim = tmp_path / "victim"
     victim.write_text("untouched")
@@ -63,19 +52,6 @@ def test_what_lies_in_the_place_of_the_unfinished_file_is_not_written_to(tmp_pat
     with pytest.raises(FileExistsError):
         storage.save(Recording("full"), tmp_path / "a.json")
     assert victim.read_text() == "untouched" and not (tmp_path / "a.json").exists()
-
-
-def test_an_existing_file_is_left_as_it_was_when_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = tmp_path / "a.json"
-    path.write_text("before")
-
-    def no_room(*args: Any) -> None:
-        raise OSError("no room")
-
-    monkeypatch.setattr(os, "replace", no_room)
-    with pytest.raises(OSError, match="no room"):
-        storage.save(recorded(), path)
-    assert path.read_text() == "before" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_deep_tree_and_a_deep_document_are_kept_without_recursion():

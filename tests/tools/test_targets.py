@@ -43,12 +43,6 @@ def test_places_are_those_in_the_command_line(session: Session, line: str, told:
     assert told in plain(session.run_line(line).shown, 400)
 
 
-def test_the_log_shows_an_error_message_on_one_line(session: Session) -> None:
-    session.run_line("def loop(x): return lax.while_loop(lambda c: c < 3.0, lambda c: c * 2.0, x)")
-    outcome = session.run_line("%log grad(loop)(1.0) --verbose")
-    assert f"recorded call: {' '.join(str(outcome.error).split())}\n" in plain(outcome.shown, 400)
-
-
 def staged(session: Session, text: str, static: object = None) -> str:
     target = targets.from_expression(session, "jaxpr", text)
     return str(targets.stage(targets.traceable("jaxpr", target, static)))  # type: ignore[arg-type]

@@ -169,25 +169,3 @@ def test_moving_about():
     page("%tour 1")
     assert "this is where the tour begins" in plain(session.run_line("%tour back").shown)
     session.run_line("%tour stop")
-
-
-def test_the_tour_waits_until_levels_are_closed():
-    session = batch.new_session({})
-    session.run_line("%push jvp x=3.")
-    outcome = session.run_line("%tour")
-    assert "levels are open" in plain(outcome.shown) and session.tour is None and stack_depth() == 1
-    session.run_line("%pop --all")
-
-
-def test_an_interrupted_stop_does_not_end_the_tour():
-    session = batch.new_session({})
-    session.run_line("%tour")
-
-    def interrupt(x):
-        raise KeyboardInterrupt
-
-    session.namespace["sin"] = interrupt
-    session.run_line("%tour next")
-    assert "interrupted" in shown_text(session.run_line("%tour next"))
-    assert "2.71776" in shown_text(session.run_line("%tour again"))
-    session.run_line("%tour stop")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import minijax
 import minijax.numpy as jnp
@@ -47,28 +48,8 @@ MADE_UP = Recording(
     executions=1,
 )
 
-WIDE = """\
- stack    eval ▸ partial_eval:1 ▸ jvp:2              deepest; 3 levels · 7 binds
- tracers  x  jvp:2 f32[]  primal 3.0  tangent partial_eval:1 f32[]
-          +1 more (%tracers)
- jaxpr    linear part of f · 2 equations
-          { lambda ; a:f32[]. let
-              b:f32[] = sin a
-              c:f32[] = mul b 2.0:f32[]
-            in (c,) }
- jaxpr    g staged · 2 equations                         +3 more (%panels --all)
-          { lambda ; a:f32[]. let
-              b:f32[] = sin a
-              c:f32[] = mul b 2.0:f32[]
-            in (c,) }
- hlo      5 StableHLO ops → 1 fusion                                           g
- cache    miss g: first call
-          hit ×2 g
- time     trace 0.2 ms · run 9 µs"""
-
-
-def test_a_summary():
-    assert plain(summary(MADE_UP), 80) == WIDE
+def test_a_summary(golden: Callable[[str, str], None]):
+    golden("panels.txt", plain(summary(MADE_UP), 80) + "\n")
 
 
 def test_truncation_and_other_threads_are_shown():

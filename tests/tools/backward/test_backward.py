@@ -59,14 +59,6 @@ def test_cotangents_are_what_jax_finds(name: str) -> None:
         close(ours, theirs)
 
 
-@pytest.mark.parametrize("name", ["gradient", "branches_backwards"])
-def test_it_is_the_same_when_loaded(name: str) -> None:
-    _, recording = recorded(name)
-    loaded = storage.from_json(storage.to_json(recording))
-    assert loaded.backward == tuple([listed(each, recording) for each in recording.backward])
-    assert len(loaded.backward) >= 1 and all(each.equations for each in loaded.backward)
-
-
 # --- programs that are staged while they are gone back over
 # ---------------------------------------------------------------------------------------------------------
 

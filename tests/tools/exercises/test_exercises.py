@@ -165,11 +165,6 @@ def test_the_tasks_fit_on_a_screen():
         assert len(lines) <= 22 and max(map(len, lines)) <= 80, (number, len(lines))
 
 
-def test_completion():
-    assert {"exercises", "check", "hint", "solution"} <= set(WORDS["tour"]([]))
-    assert list(WORDS["tour"](["ex"])) == [str(i + 1) for i in range(len(EXERCISES))]
-
-
 @pytest.mark.parametrize("name", ["jvp-rule", "transpose-rule", "compile-once", "safe-where", "custom-vjp"])
 def test_with_64_bits(name):
     exercise = BY_NAME[name]
@@ -192,29 +187,6 @@ def test_what_there_is_so_far_comes_to_the_prompt_to_be_changed():
     assert "Did you mean cache?" in typed.printed and "8  ✓ right." in typed.printed
     # Enter alone goes on with the tour only
     assert "%tour next" not in typed.inputs
-
-
-def test_what_is_offered_is_what_was_typed_last():
-    session = batch.new_session({})
-    page(session, "%tour ex 7")
-    session.run_line("helper = 1\n@jit\ndef loss(ws, x):\n    return 0.0")
-    session.run_line("loss(1, 2)")
-    offered = session.run_line("%tour edit").next_input
-    # where there is no prompt it is shown
-    assert " ".join(offered.split()) == page(session, "%tour edit")
-    assert offered.startswith("def layer(x, w):") and offered.endswith("\n\n@jit\ndef loss(ws, x):\n    return 0.0")
-    page(session, "%tour ex 8")
-    assert session.run_line("%tour edit").next_input == 'suspect = ""'
-    page(session, "%tour ex 7")
-    assert session.run_line("%tour edit").next_input == offered
-    page(session, "%tour again")
-    assert "lax.scan(layer, x, ws)" in session.run_line("%tour edit").next_input
-    page(session, "%tour ex 8")
-    session.run_line("suspect = 'mine'")
-    page(session, "%tour solution --use")
-    assert session.run_line("%tour edit").next_input == 'suspect = "cache"'
-    session.run_line("suspect = 'later'")
-    assert session.run_line("%tour edit").next_input == "suspect = 'later'"
 
 
 def test_an_interrupt_while_names_are_set_aside_brings_them_back(monkeypatch):

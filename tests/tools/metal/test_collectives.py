@@ -65,13 +65,6 @@ def test_turns_of_loops_are_counted() -> None:
     assert [times(name) for name in ("main", "outer", "inner", "unknown")] == [1, 5, 3 * 5 + 1, 0]
 
 
-def test_bytes_are_those_of_the_result() -> None:
-    assert _bytes("%c = f32[2,4]{1,0}", False) == 32
-    assert _bytes("%c = (bf16[8]{0}, pred[3]{0})", False) == 19
-    assert _bytes("%c = (f32[2]{0}, f32[8]{0})", True) == 32
-    assert _bytes("%c = (f32[2]{0}, f32[2]{0}, u32[], u32[])", True) == 8
-
-
 PROGRAM = """
 import json
 import numpy as np

@@ -59,10 +59,6 @@ def recurrence(of: Any, np_: Any) -> Callable[..., Any]:
     return run
 
 
-def collatz(x: Any) -> Any:
-    return lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + 1, jnp.cos(c[1])), (0, x))[1]
-
-
 def branches(x: Any) -> Any:
     return lax.cond(x.sum() > 1, lambda x: jnp.exp(x), lambda x: x * 2, x)
 
@@ -176,13 +172,6 @@ def stages_agree(found: stages.Stages) -> None:
         assert len(found.all[each.previous].lines) == len(found.descent.panes(one.before)[0].lines)
 
 
-def test_a_pass_that_fuses_is_for_the_lines_that_it_fuses() -> None:
-    fun, args = PROGRAMS["reduction"]
-    found = stages.stages(pipeline.descent(minijax.jit(fun).lower(*args)))
-    fusing = [each for each in found.all if each.title.endswith("· fusion")]
-    assert fusing and all(found.touched(each) for each in fusing)
-
-
 def test_a_line_has_one_colour_in_every_text() -> None:
     def loss(w: Any, x: Any) -> Any:
         h = jnp.tanh(w * x)
@@ -265,18 +254,6 @@ def test_what_cannot_be_counted_is_not_told() -> None:
     assert kept and all(__file__ in each.subject for each in kept)
 
 
-def test_a_computation_is_given_with_those_that_it_calls_alone() -> None:
-    fun, args = PROGRAMS["scan"]
-    lines = minijax.jit(fun).lower(*args).compile().raw_text().split("\n")
-    known = hlo.instructions(lines)
-    called = roofline.Callees(lines, known)
-    for each in known.values():
-        text = list(called.text(each.called))
-        begun = [line.split(" ")[0].removeprefix("%") for line in text if line.endswith("{")]
-        assert set(each.called) <= set(begun) and len(begun) == len(set(begun))
-        assert bool(begun) == bool(each.called) and not any("metadata=" in line for line in text)
-
-
 def test_the_folder_of_an_interrupted_compilation_goes_when_xla_has_left_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,11 +278,6 @@ def test_the_folder_of_an_interrupted_compilation_goes_when_xla_has_left_it(
     let_go.set()
     threads[0].join(60)
     assert not os.listdir(tmp_path)
-
-
-def test_a_result_in_the_place_of_an_argument_counts_once() -> None:
-    memory = pipeline.descent(minijax.jit(lambda x: x + 1, donate_argnums=0).lower(jnp.zeros(8))).memory
-    assert [size for _, size in memory.live] == [32, 32] and memory.live_bytes == memory.total("argument") == 32
 
 
 @pytest.mark.parametrize(

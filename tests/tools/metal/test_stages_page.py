@@ -66,15 +66,6 @@ def test_a_page_is_no_larger_than_a_notebook_keeps_and_says_what_is_cut() -> Non
     assert any(each.time for each in short.descent.passes)
 
 
-def test_each_value_in_memory_is_somebodys() -> None:
-    found = of(lambda x, y: (x @ y).sum() + jnp.sin(x)[0], V, V)
-    lines = [*memory_lines(found)]
-    held = [each for allocation in found.descent.memory.allocations for each in allocation.held if each.begin >= 0]
-    assert len(lines) == len(held) > 2 and {each.name for each in lines} == {each.name for each in held}
-    assert any(each.places for each in lines) and all(each.places or each.note for each in lines if each.equations)
-    assert sum(int(re.search(r"(\d+) B", each.text)[1]) for each in lines) == sum(each.bytes for each in held)  # type: ignore[index]
-
-
 def test_the_command_shows_it_where_html_is_shown() -> None:
     session = new_session({})
     session.run_line("def f(x): return jnp.sin(x) * 2")

@@ -87,33 +87,6 @@ def test_the_parts_are_the_whole_and_the_whole_is_that_of_a_plain_timing(run: Ca
     assert all(around.begin <= when.begin and when.end <= around.end for each in inside for when in each.when)
 
 
-def test_lines_take_their_own_time() -> None:
-    def run(x: Any) -> Any:
-        y = x @ x @ x
-        return jnp.sin(y[:2]) + 1
-
-    step, _ = step_of(run, LARGE)
-    shown = plain(Document(tuple(step_time_view.by_line(step, 20)))).split("\n")
-    first = next(each for each in shown if "test_step_time.py:" in each)
-    assert "y = x @ x @ x" in first and int(first.split("%")[0].split()[-1]) > 60
-    shares = [int(each.split("%")[0].split()[-1].strip("<")) for each in shown if "%" in each and "<1%" not in each]
-    assert 95 <= sum(shares) <= 103
-    compute = sum(each.seconds for each in step.rows)
-    assert compute >= 0.99 * step.parts["compute"]
-
-
-def test_what_is_on_the_device_is_not_transferred() -> None:
-    def total(x: Any) -> Any:
-        return x.sum()
-
-    many = np.ones(1 << 20, np.float32)
-    step, _ = step_of(total, many)
-    copied, device = step.parts["transfer"], minijax.jit(lambda x: x * 1)(many)
-    step, _ = step_of(total, device)
-    assert copied > 0 and step.parts["transfer"] == 0.0
-    assert "transfer none" in plain(Document((step_time_view.parts(step, True),)))
-
-
 def traced(instructions: list[tuple[str, int, int]], transfers: Any = (), executions: Any = ()) -> TracedCall:
     runs = [InstructionRun(name, 1000.0 + begin, float(end - begin), 0) for name, begin, end in instructions]
     moved = [[Interval(1000.0 + a, 1000.0 + b) for a, b in each] for each in (transfers, executions)]

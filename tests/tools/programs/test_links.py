@@ -24,9 +24,6 @@ from minijax.tools.programs import hlo, link_views, links
 from minijax.tools.programs.links import GONE, INLINED, NO_OPERATION, UNUSED, WRITTEN_INSIDE, LinkedPrograms
 
 VECTOR = ShapeDtypeStruct((8,), "float32")
-MATRIX = ShapeDtypeStruct((4, 4), "float32")
-
-
 def chain(x: Any) -> Any:
     y = jnp.sin(x)
     z = jnp.exp(y)
@@ -41,15 +38,6 @@ def scanned(x: Any) -> Any:
     return lax.scan(body, jnp.float32(0.0), x)
 
 
-def branches(x: Any) -> Any:
-    return lax.cond(
-        jnp.max(x) > 0.0,
-        lambda a: jnp.sin(a),
-        lambda a: jnp.exp(a),
-        x,
-    )
-
-
 def gradient(x: Any) -> Any:
     def loss(a: Any) -> Any:
         y = jnp.sin(a)
@@ -58,21 +46,7 @@ def gradient(x: Any) -> Any:
     return minijax.grad(loss)(x)
 
 
-def matmul(a: Any, b: Any) -> Any:
-    c = jnp.dot(a, b)
-    return jnp.tanh(c)
-
-
-@minijax.custom_jvp
-def ruled(x: Any) -> Any:
-    return jnp.sin(x)
-
-
 ruled.defjvps(lambda t, ans, x: jnp.cos(x) * t)
-
-
-def custom(x: Any) -> Any:
-    return jnp.exp(ruled(x))
 
 
 @minijax.jit
@@ -87,11 +61,6 @@ def twice(x: Any) -> Any:
 
 def loop(x: Any) -> Any:
     return lax.while_loop(lambda c: jnp.max(c) > 0.5, lambda c: jnp.sin(c), x)
-
-
-def indexed(x: Any) -> Any:
-    y = x.at[3].add(1.0)
-    return jnp.sort(y), jnp.cumsum(x)
 
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
@@ -197,21 +166,6 @@ def firsts(programs: LinkedPrograms) -> list[tuple[str, int]]:
     return [(text, number) for number, text in seen.items()]
 
 
-def test_a_fusion_belongs_to_all_that_is_fused(linked: Linked) -> None:
-    programs = linked("chain")
-    everything = tuple(each.number for each in programs.equations)
-    (fusion,) = [i for i, text in enumerate(programs.hlo.lines) if " fusion(" in text]
-    assert programs.hlo.links[fusion] == everything == (1, 2, 3, 4)
-    here = programs.linked(programs.hlo, fusion)
-    panes = dict(zip([pane.language for pane in programs.panes], here, strict=True))
-    assert [programs.python[0].lines[i].strip()[:10] for i in panes["python"]] == [
-        "y = jnp.si",
-        "z = jnp.ex",
-        "return z -",
-    ]
-    assert len(panes["jaxpr"]) == len(panes["stablehlo"]) == 4
-
-
 def test_a_line_of_python_leads_to_all_programs_and_back(linked: Linked) -> None:
     programs = linked("chain")
     python = programs.python[0]
@@ -253,19 +207,6 @@ def test_a_function_called_twice_is_inside_both_calls(linked: Linked) -> None:
     assert len([text for text in written if " tanh(" in text]) >= 2
 
 
-def test_a_function_that_is_printed_ahead_calls_one_that_comes_later() -> None:
-    """A library's functions have calls of their own: here both ``randint``s clip."""
-
-    def twice(words: Any) -> Any:
-        first, second = minijax.random.split(minijax.random.wrap_key_data(words))
-        return minijax.random.randint(first, (2,), 0, 5) + minijax.random.randint(second, (2,), 0, 5)
-
-    found = links.linked_programs(twice, np.zeros(2, np.uint32), optimized=False)
-    clips = [number for number, equation in enumerate(found.equations, 1) if equation.primitive in ("min", "max")]
-    callers = {caller for number in clips for caller in found.equations[number - 1].inside}
-    assert len(clips) > 1 and {found.equations[caller - 1].primitive for caller in callers} == {"jit"}
-
-
 def test_what_was_left_out_and_what_xla_removed_says_so(linked: Linked) -> None:
     programs = linked("gradient")
     unused = [each.primitive for each in programs.equations if each.stablehlo_note == UNUSED]
@@ -293,35 +234,6 @@ def test_an_equation_of_which_a_part_is_lowered_is_linked_to_it() -> None:
     assert loops[0] != loops[1]
 
 
-def test_work_without_origin_belongs_to_the_result_it_makes() -> None:
-    def folded(x: Any) -> Any:
-        return jnp.sin(x), jnp.zeros(3) + 1.0
-
-    programs = links.linked_programs(folded, VECTOR)
-    last = programs.equations[-1]
-    assert last.primitive == "add"
-    spread = [
-        numbers
-        for text, numbers in zip(programs.hlo.lines, programs.hlo.links, strict=True)
-        if " broadcast(" in text or "f32[3]{0} fusion(" in text
-    ]
-    assert spread and all(numbers == (last.number,) for numbers in spread)
-
-
-def test_without_compiling_there_is_no_last_program() -> None:
-    compiled = []
-
-    class Watcher(observe.Observer):
-        def compiled(self, name: str, executable: Any) -> None:
-            compiled.append(name)
-
-    with observe.watching(Watcher()):
-        programs = links.linked_programs(lambda x: jnp.sin(x), VECTOR, optimized=False)
-    assert not compiled and not programs.hlo.lines
-    assert [pane.language for pane in programs.panes] == ["python", "jaxpr", "stablehlo"]
-    assert programs.equations[0].hlo_note == ""
-
-
 def test_of_a_jaxpr_and_of_an_executable() -> None:
     seen = []
 
@@ -335,33 +247,6 @@ def test_of_a_jaxpr_and_of_an_executable() -> None:
     (noted,) = seen
     assert programs == noted
     assert [each.primitive for each in programs.equations] == ["sin", "exp", "tanh", "sub"]
-
-
-def test_a_pmapped_program() -> None:
-    seen = []
-
-    class Watcher(observe.Observer):
-        def compiled(self, name: str, executable: Any) -> None:
-            seen.append(links.of_executable(executable))
-
-    with observe.watching(Watcher()):
-        minijax.pmap(lambda x: lax.psum(jnp.sin(x), "i"), axis_name="i")(jnp.ones((2, 3)))
-    (programs,) = seen
-    found = [(each.primitive, each.hlo_note) for each in programs.equations if each.primitive in ("sin", "psum")]
-    assert found == [("sin", ""), ("psum", "")]
-
-
-def values(x: Any) -> Any:
-    if isinstance(x, Frozen):
-        return {name: values(getattr(x, name)) for name in x._names}
-    assert type(x) in (str, int, tuple), type(x)
-    return [values(each) for each in x] if type(x) is tuple else x
-
-
-@pytest.mark.parametrize("name", ["scanned", "twice"])
-def test_records_hold_strings_and_numbers_only(linked: Linked, name: str) -> None:
-    text = json.dumps(values(linked(name)))
-    assert len(text) > 1000 and "stablehlo.tanh" in text or name == "scanned"
 
 
 def test_records_keep_nothing_alive() -> None:

@@ -115,14 +115,6 @@ def test_what_failed_before_the_engine_did_anything_has_a_reason(session: Sessio
     assert "there is nothing to step through; %debug looks at its variables" in said
 
 
-def test_values_are_there_at_the_opening(session: Session):
-    session.run_line("vmap(grad(inside))(jnp.ones((3, 4)))")
-    step = session.run_line("%step").step
-    assert step is not None
-    stack = plain(panes.stack_pane(Cursor(step.recording, step.position)))
-    assert "vmap:1" in stack and "linearize:2" in stack and "y #" in stack and "primal" in stack
-
-
 STOPS = """
 import signal
 seen = []
@@ -182,17 +174,6 @@ def test_an_interrupted_command_shows_its_panels(session: Session):
     assert outcome.error is session.namespace["old"] and outcome.recording is None
 
 
-def test_an_interrupted_line_shows_its_panels(session: Session):
-    session.run_line(STOPS)
-    outcome = session.run_line("jit(stops)(1.)")
-    assert isinstance(outcome.error, KeyboardInterrupt)
-    assert plain(outcome.shown) == "interrupted at <minijax-10>:9"
-    summary = plain(outcome.summary)
-    assert summary.startswith("until then:\n stack    eval ▸ jit:1") and "13 binds" in summary
-    assert session.replay_hint(outcome.number).startswith("%step runs it again, recorded; Ctrl-C ends that")
-    assert marked(session) == "signal.raise_signal(signal.SIGINT)" and len(session.namespace["seen"]) == 2
-
-
 def test_a_second_interrupt_does_not_take_the_recording(session: Session, monkeypatch: pytest.MonkeyPatch):
     """Not while the recording is being finished, whose end an interrupt waits for; nor in an observer's own work."""
     session.run_line(STOPS)
@@ -213,32 +194,6 @@ def test_a_second_interrupt_does_not_take_the_recording(session: Session, monkey
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_an_interrupt_within_the_recorders_work_loses_no_record(monkeypatch: pytest.MonkeyPatch):
-    session = batch.new_session({})
-    clock = full.perf_counter  # which every hook asks first and last
-    binds: list[int] = []
-    left = full.Full.bind_exit
-
-    def bind_exit(self: full.Full, *args: Any) -> None:
-        binds.append(1)
-        left(self, *args)
-
-    def interrupted() -> float:
-        if len(binds) == 14:
-            binds.append(1)
-            _thread.interrupt_main()
-        return clock()
-
-    monkeypatch.setattr(full.Full, "bind_exit", bind_exit)
-    monkeypatch.setattr(full, "perf_counter", interrupted)
-    session.run_line("def f(x):\n    for _ in range(10): x = sin(x)\n    return x")
-    outcome = session.run_line("%step jit(vmap(f))(jnp.ones(3))")
-    assert isinstance(outcome.error, KeyboardInterrupt) and outcome.recording is not None
-    entered = [moment for moment in Cursor(outcome.recording).moments if moment.kind == "enter"]
-    assert sum(getattr(m.node, "primitive", "") == "sin" for m in entered) >= 5
-    assert stack_depth() == 0 and not observe.observers
-
-
 def test_debug_tells_frames_and_variables(session: Session):
     assert "nothing has failed" in plain(session.run_line("%debug").shown)
     session.run_line("jit(inside)(jnp.ones(4))")
@@ -251,13 +206,3 @@ def test_debug_tells_frames_and_variables(session: Session):
     while innermost.tb_next is not None:
         innermost = innermost.tb_next
     assert innermost.tb_frame.f_code.co_name == "inside" and "y" in innermost.tb_frame.f_locals
-
-
-def test_an_interrupt_of_a_command_line(tmp_path: Path):
-    """``-c``: what was recorded until then is written, and the exit code says that it was interrupted."""
-    code = f"{STOPS}\n%log grad(stops)(1.) --most 3"
-    command = [sys.executable, "-m", "minijax.repl", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 130
-    assert "recorded until then" in done.stderr and "linearize:1 begins for stops" in done.stderr
-    assert "Traceback" not in done.stderr

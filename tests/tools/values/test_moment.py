@@ -174,22 +174,3 @@ def _total() -> Any:
     known = Ledger(record("gradient"))
     number = next(named.number for named in named_values(known) if named.name == "total")
     return known.primal(number).array  # type: ignore[union-attr]
-
-
-def test_a_callers_name_does_not_stand_under_the_function_that_made_the_value() -> None:
-    sin = minijax.numpy.sin
-
-    def inner(x: Any) -> Any:
-        low = sin(x)
-        return low * 2.0
-
-    def outer(x: Any) -> Any:
-        high = inner(x)
-        return high + 1.0
-
-    recorder = Recorder("full")
-    with recorder:
-        minijax.grad(outer)(0.5)
-    under = {named.name: named.function for named in named_values(Ledger(recorder.recording))}
-    # under the level's own function, outer, where nothing else is said
-    assert under["low"] == "inner" and under["high"] == "" and under["high + 1.0"] == ""
