@@ -1,4 +1,4 @@
-"""Where values come from: the slices of recordings beside a dependence analysis of the staged jaxpr."""
+"""Where values come from: the slices of recordings beside dead-code elimination of the staged jaxpr."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMES = (
 def test_slices_of_recordings_are_what_the_jaxpr_says(name: str) -> None:
     fun, args = PROGRAMS[name].build(minijax), [jnp.asarray(x) for x in PROGRAMS[name].args]
     staged = minijax.jit(tupled(fun)) if name == "linear solve" else tupled(fun)
-    assert check_slices(staged, staged, args)
+    assert check_slices(staged, staged, args, name not in ("while", "cond and switch", "linear solve"))
 
 
 def tupled(fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,5 +95,5 @@ def imported(x: Any, y: Any) -> Any:
 @pytest.mark.parametrize("fun", [chosen_by_python, reference, custom_rules, imported])
 def test_slices_of_python_references_rules_and_programs_of_jax(fun: Callable[..., Any]) -> None:
     staged = (lambda x, y: chosen_by_python(x, y, high=True)) if fun is chosen_by_python else fun
-    # what runs has other operations in place of those of references
-    assert check_slices(fun, staged, [jnp.asarray(X), jnp.asarray(X * np.float32(0.5))], fun is not reference) > 1
+    args = [jnp.asarray(X), jnp.asarray(X * np.float32(0.5))]
+    assert check_slices(fun, staged, args, fun not in (reference, custom_rules)) > 1
