@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from minijax.interop.libraries import JAX, Unmapped
+from minijax.interop.libraries import Unmapped
 from minijax.repl import batch
 from minijax.tools.compare import measure
 from minijax.tools.documents.document import plain

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from minijax.repl import batch
 from minijax.tools.documents.document import plain
-from minijax.tools.recording.cursor import Cursor
 from minijax.tools.session.session import Session
-from minijax.tools.stepper.panes import source_pane
 
 SETUP = (
     'class C:\n    """The first."""\n    def m(self): return 1',

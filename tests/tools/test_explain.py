@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import re
-import sys
 import threading
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,6 @@ from minijax.core import missed
 from minijax.core.guards import guards
 from minijax.core.trace import stack_depth
 from minijax.errors import RecompilationError
-from minijax.interop import jax_misses
 from minijax.repl import batch
 from minijax.tools import explain_cache_miss, explain_misses, no_recompile
 from minijax.tools.commands import find

@@ -43,7 +43,6 @@ def text(outcome, width: int = 80) -> str:
 
 
 # --- what closing gives
-# ------------------------------------------------------------------------------------------------
 
 
 def same(found, expected) -> None:
@@ -177,7 +176,6 @@ def test_transformations_of_what_was_recorded(session, kind):
 
 
 # --- any order, any depth
-# ----------------------------------------------------------------------------------------------
 
 # transformation -> (what to push, given the outer name; what is taken on, of the result _; the same of functions)
 NEST = {
@@ -251,7 +249,6 @@ def test_levels_in_any_order(session, kinds):
 
 
 # --- names
-# -------------------------------------------------------------------------------------------------------------
 
 
 def test_names_that_were_covered_come_back_and_others_hold_what_they_are_worth(session):
@@ -308,7 +305,6 @@ def test_closed_levels_are_not_kept(session):
 
 
 # --- what goes wrong
-# ---------------------------------------------------------------------------------------------------
 
 STACK = (
     "%push jvp x=3.",
@@ -389,7 +385,6 @@ def test_levels_belong_to_their_thread(session):
 
 
 # --- what is shown
-# -----------------------------------------------------------------------------------------------------
 
 
 def test_tracers_are_shown_level_by_level_with_both_shapes(session):

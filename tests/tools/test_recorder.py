@@ -14,7 +14,6 @@ import pytest
 
 import minijax
 import minijax.numpy as jnp
-from minijax.core import observe
 from minijax.tools.documents.document import plain
 from minijax.tools.explain.caches import why_document
 from minijax.tools.recording import panels, summary

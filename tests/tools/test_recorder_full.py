@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -12,11 +11,6 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
-from minijax.core import observe
-from minijax.core.array import committed
-from minijax.core.primitive import Primitive
-from minijax.core.trace import stack_depth
-from minijax.interpreters.jvp import jvp_rules
 from minijax.repl import batch
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import plain
@@ -49,7 +43,6 @@ def watched(fun: Callable[[], Any], level: str = "summary"):
 
 
 # --- level 'full': tracers, sources, reasons
-# ------------------------------------------------------------------------------------------------------
 
 
 def binds(recording: Recording) -> list[BindRecord]:
@@ -94,7 +87,6 @@ def test_the_parts_of_a_place(file: str, function: str):
 
 
 # --- traces from caches
-# ------------------------------------------------------------------------------------------------------
 
 
 def cached_and_not(recording: Recording) -> tuple[list[str], int]:
@@ -168,7 +160,6 @@ on_two = minijax.pmap(halved)
 
 
 # --- errors
-# ------------------------------------------------------------------------------------------------------
 
 
 def test_an_error_that_the_program_catches_ends_nothing():
@@ -185,7 +176,6 @@ def test_an_error_that_the_program_catches_ends_nothing():
 
 
 # --- bounds
-# ------------------------------------------------------------------------------------------------------
 
 
 def test_nesting_is_right_when_recording_stops_inside(monkeypatch: pytest.MonkeyPatch):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
-import threading
-
 import numpy as np
 import pytest
 

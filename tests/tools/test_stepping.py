@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +10,6 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
-from minijax.core.trace import state
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.commands import find
 from minijax.tools.commands.step import start
@@ -26,7 +23,6 @@ from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import (
     BindRecord,
-    ErrorRecord,
     Recording,
     ScopeRecord,
 )

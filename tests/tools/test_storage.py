@@ -42,7 +42,6 @@ def through_json(recording: Recording) -> Recording:
 
 
 # --- there and back
-# --------------------------------------------------------------------------------------------------------
 
 
 def test_what_lies_in_the_place_of_the_unfinished_file_is_not_written_to(tmp_path: Path):
@@ -70,7 +69,6 @@ def test_a_deep_tree_and_a_deep_document_are_kept_without_recursion():
 
 
 # --- files that are not what they should be
-# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

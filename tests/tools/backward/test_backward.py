@@ -13,7 +13,6 @@ import minijax
 import minijax.numpy as jnp
 from minijax import lax
 from minijax.pytree import tree_leaves
-from minijax.tools.recording import storage
 from minijax.tools.recording.backward import listed
 from minijax.tools.recording.naming import Naming
 from minijax.tools.recording.recorder import record
@@ -60,7 +59,6 @@ def test_cotangents_are_what_jax_finds(name: str) -> None:
 
 
 # --- programs that are staged while they are gone back over
-# ---------------------------------------------------------------------------------------------------------
 
 
 def rnn(w, xs):

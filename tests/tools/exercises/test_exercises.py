@@ -12,7 +12,6 @@ import minijax
 from minijax.core.trace import stack_depth
 from minijax.extend.rules import known_primitives
 from minijax.repl import batch
-from minijax.tools.commands.completion_words import WORDS
 from minijax.tools.documents.document import plain
 from minijax.tools.exercises.catalogue import EXERCISES
 from minijax.tools.exercises.course import given_names

@@ -63,7 +63,7 @@ AREAS = {
 # area -> (line, texts that the output must hold), in the order in which one session runs them
 STORIES: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {name: area.GOOD for name, area in AREAS.items()}
 
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = tuple(row for area in AREAS.values() for row in area.GOOD)
+GOOD = tuple(row for area in AREAS.values() for row in area.GOOD)
 
 # (line, what the usage error must say)
-BAD: tuple[tuple[str, str], ...] = tuple(row for area in AREAS.values() for row in area.BAD)
+BAD = tuple(row for area in AREAS.values() for row in area.BAD)

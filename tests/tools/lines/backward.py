@@ -1,8 +1,4 @@
-"""Command lines for ``tools/commands/backward.py``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("%backward f(3.0)", ("f · 3 steps", "= sub", "ct of jnp.sin(x) * 2.0  1.0", "sum -2.98", "-2.979985", "residual")),
     ("%backward f(3.0) --cotangent 2.0", ("ct of x  -2.0", "-5.95997")),
     ("%backward v.sum() * x * x", ("reduce_sum", "→ ct of v  [9.0, 9.0, 9.0]", "+ ct of x", "bytes")),
@@ -18,7 +14,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%backward (lambda x: 1.0)(x)", ("nothing is differentiated",)),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%backward", "needs EXPR"),
     ("%backward f()", "needs an argument"),
     ("%backward f(3.0) --iteration 1", "%backward --iteration: no variable that is shown is in a loop"),

@@ -1,8 +1,4 @@
-"""Command lines for ``tools/commands/compile.py``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("%jit f(3.0)", ("value", "-2.71776", "again", "the best of")),
     ("%jit f(f32[4])", ("StableHLO ops", "cache", "compiled and not run")),
     ("%%jit x=3.0\njnp.sin(x) * 2.0", ("0.28224", "compile")),
@@ -49,7 +45,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%passes (lambda a: a)(v)", ("none: XLA's own library does all the work",)),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%jit", "needs EXPR"),
     ("%hlo f(3.0) --stage opt", "Did you mean optimized?"),
     ("%hlo f(3.0) --partitioned --line 1", "--line is for the program's text"),

@@ -1,8 +1,4 @@
-"""Command lines for ``tools/commands/explain.py``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("%why", ("",)),
     ("%why jit(f)(f32[7])", ("f would be traced", "advice")),
     ("%why f(3.0)", ("f is not jitted; its call, which was made, asked no cache: it called no jitted",)),
@@ -24,7 +20,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%keys minijax.random.normal(k) + minijax.random.gamma(k, x)", ("used twice: k", "gamma at", "advice", "split")),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%why 3(2.0)", "which cannot be called: %why takes a call of a jitted function"),
     ("%why f(f32[3])", "f is not jitted, so its call has to be made, and an argument is only a type"),
     ("%why 3(2.0)", "3 is of type int, which cannot be called"),

@@ -1,7 +1,3 @@
-"""Command lines for ``tools/commands/export.py``: see the package."""
-
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 
@@ -11,7 +7,7 @@ PAGE, DATA = FOLDER / "minijax-test-session.html", FOLDER / "minijax-test-sessio
 RECORDING_PAGE, RECORDING = FOLDER / "minijax-test-recording.html", FOLDER / "minijax-test-recording.json"
 CHUNKS = FOLDER / "minijax-test-recording.rec"
 
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     (f"%export {PAGE} --force", ("wrote ", str(PAGE), " kB")),
     (f"%export {DATA} --session --force", ("wrote ", str(DATA))),
     ("%log grad(f)(3.0)", ("\n  sin(x) = 0.14112\n",)),
@@ -22,7 +18,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     (f"%step --file {RECORDING} --text", ("\n  sin(x) = 0.14112\n",)),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%export", "%export needs FILE: a file whose name ends in .html (a page), .json (data) or .rec (a recording)"),
     (f"%export {FOLDER}/session.txt", "writes a page (FILE.html), data (FILE.json) or a recording (FILE.rec)"),
     (f"%export {FOLDER}/no/such/folder/session.html", "there is no folder"),

@@ -1,13 +1,9 @@
-"""Command lines for ``tools/commands/gallery.py``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("%gallery", ("transformer", "A Kalman filter follows a thing through noise")),
     ("%gallery mlp --text --most 5", ("one step of the training of tests/programs/mlp.py", "more records")),
     ("%gallery cnn --program", ("conv_general_dilated", "def step(")),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%gallery transformr", "no page 'transformr'. Did you mean %gallery transformer?"),
 )

@@ -1,8 +1,4 @@
-"""Command lines for ``tools/commands/live.py``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("%stack", ("now", "eval")),
     ("%tracers", ("",)),
     ("%tracers --all", ("",)),
@@ -24,7 +20,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%pop --all", ("closed", "jit:1")),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%stack now", "does not understand 'now'"),
     ("%tracers --every", "has no option --every"),
     ("%push", "needs WHAT"),

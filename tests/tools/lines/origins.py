@@ -1,8 +1,4 @@
-"""Command lines for ``tools/commands/origins.py``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("%origin f(3.0)", ("3 of 3 operations · 1 of 1 argument", "x  argument", "sin(x)", "0.14112", "result")),
     ("def layer(w, x): a = w * x; u = jnp.exp(x); h = jnp.tanh(a); return jnp.sum(h), u", ()),
     ("%origin layer(v, v) --of h", ("h in layer(v, v)  2 of 4 operations · 2 of 2 arguments", "a = mul(w, x)")),
@@ -30,7 +26,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%find c > 0.5 in again(v)", ("c  iteration 1", "c = add(c, t)")),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%origin", "needs EXPR"),
     ("%origin f(3.0) --of u", "no variable u held a value in it; there are x"),
     ("%origin f(3.0) --depth 0", "needs a number from 1, not 0"),

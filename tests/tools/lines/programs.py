@@ -1,8 +1,4 @@
-"""Command lines for ``commands.programs``, ``commands.rules`` and ``commands.compare``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("%diff f(3.0) --by grad", ("grad(f)", "# backward pass", "5 new", "residual", "4 B kept")),
     ("%diff f(v) --by vmap,jvp --axis-size 2", ("vmap(jvp(f))", "f32[2,3]")),
     ("%diff f(3.0) --by grad --most 2", ("of the first 2 equations of each",)),
@@ -45,7 +41,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%compare f(3.0)", ("the same · 3 equations", "Array(-2.71776", "jax", "each call")),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%diff", "needs EXPR"),
     ("%diff f(3.0)", "needs either --by grad"),
     ("%diff f(3.0) --by gard", "Did you mean grad?"),

@@ -1,11 +1,7 @@
-"""Programs that compute with the real JAX, under every command that watches one: see the package."""
-
-from __future__ import annotations
-
 # below every answer
 CARRIED = "carried over from JAX"
 
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("import jax, jax.numpy as rnp, jax.scipy.special", ()),
     ("w = rnp.arange(1.0, 4.0); params = {'w': w, 'b': rnp.float32(1.0)}", ()),
     ("def log(x): return rnp.log(x)", ()),
@@ -46,4 +42,4 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%jaxpr hidden(2.0)", ("TypeError", "Call minijax.interop.from_jax(hidden)")),
 )
 
-BAD: tuple[tuple[str, str], ...] = ()
+BAD = ()

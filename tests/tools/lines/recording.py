@@ -1,8 +1,4 @@
-"""Command lines for ``tools/commands/panels.py``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("%panels", ("stack", "time")),
     ("%panels stack time", ("jaxpr (off)",)),
     ("%panels off", ("time (off)",)),
@@ -10,6 +6,6 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%panels --all", ("",)),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%panels stak", "not 'stak'"),
 )

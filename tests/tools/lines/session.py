@@ -1,8 +1,4 @@
-"""Command lines for ``tools/commands/session.py``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("%help", ("%jaxpr", "%x64", "%help NAME")),
     ("%help grad", ("--argnums", "For example")),
     ("%help config", ("save them for later",)),
@@ -28,7 +24,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%history 3", ("",)),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%help grd", "there is no command %grd"),
     ("%doc", "%doc needs NAME"),
     ("%doc nothing_of_this_name", "there is nothing called nothing_of_this_name"),

@@ -1,8 +1,4 @@
-"""Command lines for ``tools/commands/shell.py``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("%sh echo {x + 1} $x", ("4.0 3.0",)),
     ("%sh kept = !printf 'one two'", ()),
     ("%sh echo {kept[0][:3]} $_exit_code", ("one 0",)),
@@ -22,7 +18,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%cd", ("/",)),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%sh", "%sh needs COMMAND"),
     ("%timeit 1 +", "%timeit needs a statement"),
     ("%timeit", "%timeit needs a statement"),

@@ -1,8 +1,4 @@
-"""Command lines for ``tools/commands/step.py``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("%log grad(f)(3.0)", ("\n  sin(x) = 0.14112\n", "linearize took")),
     ("%log grad(f)(3.0) --verbose", ("linearize:1 sin", "derived from jvp rule", "linearize took")),
     ("%log minijax.jacrev(f)(3.0)", ("linear part of f ·",)),
@@ -19,7 +15,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%step f(x) * v --text", ("mul(jnp.sin(x), 2.0) = 0.28224",)),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%log", "needs EXPR"),
     ("%log f(3.0) --most 0", "--most needs a number from 1"),
     ("%step f", "f is a function: give it arguments"),

@@ -1,8 +1,4 @@
-"""Command lines for ``tools/commands/tour.py``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("%tour", ("Part 1 of 7", "1.1 ", "› sin(3.0)", "0.14112")),
     ("%tour next", ("The tour uses the name f from here on; yours comes back", "1.2 ", "› def f(x)")),
     ("%tour 1.5", ("1.5 ", "JVPTracer<jvp:1>(primal=0.14112", "The tangent is the cosine of 3, -0.98999")),
@@ -26,7 +22,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%tour stop", ("You have left the exercises",)),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%tour 9", "parts 1 to 7"),
     ("%tour 1.99", "has stops 1.1 to"),
     ("%tour sideways", "takes a part such as 3"),

@@ -1,8 +1,4 @@
-"""Command lines for ``tools/commands/transform.py``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("%jaxpr f(3.0)", ("{ lambda ; a:f32[]. let", "sin a", "sub")),
     ("%jaxpr f(f32[3])", ("a:f32[3]",)),
     ("%jaxpr f(f32[])", ("a:f32[]",)),
@@ -40,7 +36,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%linearize f(3.0)", ("a function of 1 tangent", "{ lambda")),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%jaxpr f(3.0) --names --style tutorial", "--names is of the style jax"),
     ("%jaxpr", "needs EXPR"),
     ("%jaxpr f", "f is a function: give it arguments"),

@@ -1,8 +1,4 @@
-"""Command lines for ``tools/commands/tree.py``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("p = {'l1': {'w': jnp.ones((4, 8)), 'b': jnp.zeros(8)}, 'n': (jnp.arange(3), None, 'name')}", ()),
     ("%tree p", ("dict of 2", "4", "['w']", "f32[4,8]", "norm 5.657", "all 1", "[0, 1, 2]", "None", "'name'")),
     ("%tree p --depth 1", ("['l1']  dict of 2", "2 arrays, 40 elements", "%tree p --depth 2")),
@@ -37,7 +33,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%shards p", ("['l1']['w']", "f32[4,8]", "128 B", "all of it on one")),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%tree", "%tree needs EXPR"),
     ("%tree v --leaf ['x']", "there is nothing at ['x'] in v"),
     ("%tree {'abc': v} --leaf ['abd']", "Did you mean ['abc']?"),

@@ -1,8 +1,4 @@
-"""Command lines for ``tools/commands/values.py``: see the package."""
-
-from __future__ import annotations
-
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+GOOD = (
     ("%values grad(f)(3.0)", ("primal", "cotangent", "x", "3.0", "-2.979985", "jnp.sin(x)", "0.14112")),
     ("%values grad(lambda x: f(x) * x)(3.0)", ("in f", "jnp.sin(x)", "in <lambda>", "f(x) * x")),
     ("%values minijax.jvp(f, (3.0,), (1.0,))", ("tangent", "-0.9899925", "-1.979985")),
@@ -24,7 +20,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%values grad(rows)(table) --most 1", ("... ", "earlier", "--most")),
 )
 
-BAD: tuple[tuple[str, str], ...] = (
+BAD = (
     ("%values", "needs EXPR"),
     ("%values (i for i in [1])", "is a generator, and computes nothing: give it a call such as f(3.0)"),
     ("%values [1, 2]", "[1, 2] ran, and computed nothing with arrays: give it a call such as f(3.0)"),

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from minijax.core.meshes import AbstractMesh
-from minijax.tools.metal.collectives import _axes, _bytes, _groups, _times, _turns
+from minijax.tools.metal.collectives import _axes, _groups, _times, _turns
 from minijax.tools.programs import hlo
 from tests.on_devices import printed
 

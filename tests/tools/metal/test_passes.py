@@ -69,7 +69,6 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "network": (minijax.grad(network(jnp)), (LAYERS, M)),
     "attention": (attention(jnp), (M, M, M)),
     "scan": (minijax.grad(recurrence(lax, jnp)), (np.float32(0.5), V)),
-    "while": (minijax.vmap(collatz), (V,)),
     "cond": (branches, (V,)),
     "sort and gather": (lambda x, i: jnp.sort(x)[i], (V, np.array([3, 1, 2]))),
     "JAX: network": (from_jax(jax.grad(network(real))), (LAYERS, M)),

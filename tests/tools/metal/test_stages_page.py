@@ -19,7 +19,7 @@ from minijax.tools.documents.lexer import highlight
 from minijax.tools.documents.room import MOST_HTML_OF_BLOCK
 from minijax.tools.metal import pipeline
 from minijax.tools.metal.stages import Stages, stages
-from minijax.tools.metal.stages_page import memory_lines, stages_html
+from minijax.tools.metal.stages_page import stages_html
 
 V = np.linspace(0.1, 0.9, 8, dtype=np.float32)
 

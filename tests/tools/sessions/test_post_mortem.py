@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import _thread
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 

@@ -33,7 +33,7 @@ NAMES = (
 def test_slices_of_recordings_are_what_the_jaxpr_says(name: str) -> None:
     fun, args = PROGRAMS[name].build(minijax), [jnp.asarray(x) for x in PROGRAMS[name].args]
     staged = minijax.jit(tupled(fun)) if name == "linear solve" else tupled(fun)
-    assert check_slices(staged, staged, args, name not in ("while", "cond and switch", "linear solve"))
+    assert check_slices(staged, staged, args)
 
 
 def tupled(fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,4 +96,4 @@ def imported(x: Any, y: Any) -> Any:
 def test_slices_of_python_references_rules_and_programs_of_jax(fun: Callable[..., Any]) -> None:
     staged = (lambda x, y: chosen_by_python(x, y, high=True)) if fun is chosen_by_python else fun
     args = [jnp.asarray(X), jnp.asarray(X * np.float32(0.5))]
-    assert check_slices(fun, staged, args, fun not in (reference, custom_rules)) > 1
+    assert check_slices(fun, staged, args) > 1
