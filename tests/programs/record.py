@@ -5,29 +5,26 @@ One is of the second step of the training, so that nothing is met for the first 
 of its page; files are called as in the repository, those of libraries by their modules.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import site
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from minijax.tools import gallery, record
 from minijax.tools.recording import storage
-from minijax.tools.recording.records import BindRecord, Node, Recording, RuleRecord, ScopeRecord, SourceRecord
+from minijax.tools.recording.records import BindRecord, RuleRecord, ScopeRecord, SourceRecord
 from tests.programs import PAGES
 from tests.programs.pages import on_minijax
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def file(page: str) -> str:
+def file(page):
     return f"tests/programs/{page}.py"
 
 
-def second_step(page: str) -> tuple[list[float], Recording]:
+def second_step(page):
     """The losses of two steps, and the second one recorded."""
     module = on_minijax(page)
     data = module.data()
@@ -36,7 +33,7 @@ def second_step(page: str) -> tuple[list[float], Recording]:
     return [float(first), float(second)], recording
 
 
-def recorded(page: str) -> tuple[list[float], Recording]:
+def recorded(page):
     """The losses of two steps, and the second one with the text of its page and without the folders of this machine."""
     losses, recording = second_step(page)
     whole = SourceRecord(file(page), 1, (ROOT / file(page)).read_text(encoding="utf-8"))
@@ -45,25 +42,25 @@ def recorded(page: str) -> tuple[list[float], Recording]:
     return losses, named.replace(source=whole.file, sources=tuple(sources))
 
 
-def without_folders(recording: Recording) -> Recording:
+def without_folders(recording):
     return storage.from_json(json.loads(shortened(json.dumps(storage.to_json(recording)))))
 
 
-def shortened(text: str) -> str:
+def shortened(text):
     """``text``, JSON or like it, without the folders of this machine."""
     for folder in (*site.getsitepackages(), str(ROOT)):
         text = text.replace(json.dumps(f"{folder}/")[1:-1], "")
     return text
 
 
-def outline(recording: Recording) -> list[str]:
+def outline(recording):
     """The operations of the step, by interpreters, lines and types: they tell a recording that is out of date.
 
     What is inside an operation, and what its rule is called, may be as it was when the recording was made. Values are
     left out too: they differ in the last digit from machine to machine.
     """
 
-    def of(nodes: Iterable[Node]) -> Iterator[str]:
+    def of(nodes):
         for node in nodes:
             if isinstance(node, ScopeRecord):
                 yield f"{node.level} for {node.subject}"
@@ -76,7 +73,7 @@ def outline(recording: Recording) -> list[str]:
     return [re.sub("0x[0-9a-f]+", "0x...", each) for each in of(recording.tree)]
 
 
-def is_current(page: str, recording: Recording) -> bool:
+def is_current(page, recording):
     """Whether the file holds what ``recording``, made just now, holds."""
     if not gallery.path(page).exists():
         return False

@@ -1,12 +1,7 @@
 """Every page of the gallery on both libraries: the same random numbers, the same losses step by step."""
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import jax
 import numpy as np
@@ -31,14 +26,14 @@ LARGEST = 60_000
 COMPILED, EAGER = 1e-6, 1e-5
 
 
-def page_on(library: Callable[[str], ModuleType], name: str) -> ModuleType:
+def page_on(library, name):
     for needed in PAGES[name]:
         extra = "test" if needed == "sklearn" else "test-ecosystem"
         pytest.importorskip(needed, reason=f"{needed} is not installed: pip install -e '.[{extra}]'")
     return library(name)
 
 
-def losses(page: ModuleType, step: Callable[..., Any], steps: int) -> list[float]:
+def losses(page, step, steps):
     """The loss before each step of the training from its beginning."""
     state, data, found = page.start(), page.data(), []
     for _ in range(steps):
@@ -48,13 +43,13 @@ def losses(page: ModuleType, step: Callable[..., Any], steps: int) -> list[float
 
 
 @functools.cache
-def losses_of_jax(name: str) -> list[float]:
+def losses_of_jax(name):
     page = page_on(on_jax, name)
     return losses(page, jax.jit(page.step), STEPS)
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_it_begins_with_what_jax_begins_with(name: str) -> None:
+def test_it_begins_with_what_jax_begins_with(name):
     """The same random numbers, bit for bit, and the same data."""
     page, of_jax = page_on(on_minijax, name), page_on(on_jax, name)
     for ours, theirs, error in ((page.start(), of_jax.start(), 0.0), (page.data(), of_jax.data(), 2e-6)):
@@ -64,14 +59,14 @@ def test_it_begins_with_what_jax_begins_with(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_losses_are_jaxs_and_fall(name: str) -> None:
+def test_losses_are_jaxs_and_fall(name):
     page, wanted = page_on(on_minijax, name), losses_of_jax(name)
     np.testing.assert_allclose(losses(page, minijax.jit(page.step), STEPS), wanted, rtol=COMPILED)
     assert wanted[-1] < wanted[0]
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_losses_are_jaxs_without_jit_and_the_recording_is_current(name: str) -> None:
+def test_losses_are_jaxs_without_jit_and_the_recording_is_current(name):
     page_on(on_minijax, name)  # or skip
     found, recording = recorded(name)
     np.testing.assert_allclose(found, losses_of_jax(name)[:2], rtol=EAGER)
@@ -93,7 +88,7 @@ TIMED = {"%time loss({})": "jax"}
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_it_is_watched_as_it_stands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_watched_as_it_stands(name, monkeypatch):
     """Typed by somebody who has the page as JAX runs it."""
     monkeypatch.setattr(measure, "_TIMED_SECONDS", 0.0)
     monkeypatch.setattr(measure, "_TRACES", 1)
@@ -108,7 +103,7 @@ def test_it_is_watched_as_it_stands(name: str, monkeypatch: pytest.MonkeyPatch) 
             np.testing.assert_allclose(float(outcome.value[0]), losses_of_jax(name)[0], rtol=EAGER)
 
 
-def test_every_page_is_listed_and_short() -> None:
+def test_every_page_is_listed_and_short():
     assert list(gallery.PAGES) == list(PAGES)
     files = {path.stem: path for path in Path(__file__).parent.glob("*.py")}
     assert set(files) - {"__init__", "pages", "record", "test_pages"} == set(PAGES)

@@ -3,12 +3,8 @@
 ``python -m tests.tools.device_screens`` prints it as JSON; it needs eight devices.
 """
 
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -21,7 +17,7 @@ from minijax.tools import record
 from minijax.tools.documents.document import lay_out
 from minijax.tools.recording import chunks, storage
 from minijax.tools.recording.cursor import ENTER, LEAVE, Cursor
-from minijax.tools.recording.records import BindRecord, Recording, ScopeRecord
+from minijax.tools.recording.records import BindRecord, ScopeRecord
 from minijax.tools.stepper.devices import devices_pane, devices_shown, with_devices
 from minijax.tools.values.moment import Worth, ledger
 from minijax.tools.values.saved_devices import FIRST_TURNS
@@ -30,12 +26,12 @@ AXES = {"data": 4, "model": 2}
 DEVICES = 8
 
 
-def _mesh(module: Any) -> Any:
+def _mesh(module):
     auto = module.sharding.AxisType.Auto
     return module.make_mesh(tuple(AXES.values()), tuple(AXES), axis_types=(auto, auto))
 
 
-def _summed(m: Any, x: Any) -> dict[str, Any]:
+def _summed(m, x):
     y = m.numpy.sin(x) ** 2
     s = m.numpy.sum(y)
     t = m.lax.psum(s, "data")
@@ -43,7 +39,7 @@ def _summed(m: Any, x: Any) -> dict[str, Any]:
     return {"y": y, "s": s, "t": t, "u": u}
 
 
-def _sent(m: Any, x: Any) -> dict[str, Any]:
+def _sent(m, x):
     a = m.lax.ppermute(x, "data", [(0, 1), (1, 2), (3, 0)])
     b = m.lax.all_gather(a, "model", axis=1, tiled=True)
     c = m.lax.all_to_all(x, "data", 1, 0, tiled=True)
@@ -52,8 +48,8 @@ def _sent(m: Any, x: Any) -> dict[str, Any]:
     return {"a": a, "b": b, "c": c, "d": d, "e": e}
 
 
-def _turns(m: Any, x: Any) -> dict[str, Any]:
-    def turn(block: Any, _: Any) -> tuple[Any, Any]:
+def _turns(m, x):
+    def turn(block, _):
         block = m.lax.ppermute(block, "data", [(i, (i + 1) % 4) for i in range(4)])
         return block, None
 
@@ -61,14 +57,14 @@ def _turns(m: Any, x: Any) -> dict[str, Any]:
     return {"z": z}
 
 
-def _chosen(m: Any, x: Any) -> dict[str, Any]:
+def _chosen(m, x):
     i = m.lax.axis_index("data")
     r = m.lax.cond(i > 1, lambda v: m.numpy.sin(v), lambda v: v + 1.0, x)
     _, w = m.lax.while_loop(lambda c: c[0] < i, lambda c: (c[0] + 1, c[1] * 2.0), (0, r))
     return {"r": r, "w": w}
 
 
-PROGRAMS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
+PROGRAMS = {
     "summed": _summed,
     "sent": _sent,
     "turns": _turns,
@@ -77,22 +73,22 @@ PROGRAMS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
 X = np.arange(128.0, dtype=np.float32).reshape(16, 8) / 7
 
 
-def mapped(m: Any, program: Callable[[Any, Any], dict[str, Any]]) -> Callable[[Any], Any]:
+def mapped(m, program):
     """``program`` on every device, whose results have an axis for the devices in front."""
     spec = m.sharding.PartitionSpec
 
-    def every(x: Any) -> dict[str, Any]:
+    def every(x):
         found = program(m, x)
         return {name: m.numpy.asarray(value)[None] for name, value in found.items()}
 
-    options: dict[str, Any] = {"in_specs": spec("data", "model"), "out_specs": spec(("data", "model"))}
-    return m.shard_map(every, mesh=_mesh(m), check_vma=False, **options)  # type: ignore[no-any-return]
+    options = {"in_specs": spec("data", "model"), "out_specs": spec(("data", "model"))}
+    return m.shard_map(every, mesh=_mesh(m), check_vma=False, **options)
 
 
-def differences(recording: Recording, wanted: dict[str, Any]) -> dict[str, float]:
+def differences(recording, wanted):
     """For each variable of the program how far what the devices are shown to have is from what they have."""
     known = ledger(recording)
-    out: dict[str, float] = {}
+    out = {}
     for life in recording.lives:
         mesh = known.devices(life.tracer.id) if life.name in wanted else None
         if mesh is None:
@@ -104,7 +100,7 @@ def differences(recording: Recording, wanted: dict[str, Any]) -> dict[str, float
     return out
 
 
-def screens(recording: Recording, width: int) -> Iterator[tuple[str, list[str]]]:
+def screens(recording, width):
     """The pane of devices at each operation, when it is done."""
     cursor = Cursor(recording)
     for position, moment in enumerate(cursor.moments):
@@ -114,15 +110,15 @@ def screens(recording: Recording, width: int) -> Iterator[tuple[str, list[str]]]
                 yield moment.node.primitive, _text(cursor, width)
 
 
-def _text(cursor: Cursor, width: int) -> list[str]:
+def _text(cursor, width):
     lines = lay_out(devices_pane(cursor), width)
     return ["".join(piece for _, piece in each).rstrip() for each in lines]
 
 
-def typed(x: Any) -> Any:
+def typed(x):
     """A function over devices whose types say what varies, and that gives one number."""
 
-    def loss(x: Any) -> Any:
+    def loss(x):
         h = mj.numpy.tanh(0.01 * x)
         return mj.lax.psum(mj.numpy.sum(h), ("data", "model"))
 
@@ -130,7 +126,7 @@ def typed(x: Any) -> Any:
     return mj.shard_map(loss, mesh=_mesh(mj), in_specs=spec("data", "model"), out_specs=spec())(x)
 
 
-def moments(recording: Recording, kind: str, name: str) -> Iterator[list[str]]:
+def moments(recording, kind, name):
     """The pane where interpreters of a kind begin and end."""
     cursor = Cursor(recording)
     for position, moment in enumerate(cursor.moments):
@@ -139,7 +135,7 @@ def moments(recording: Recording, kind: str, name: str) -> Iterator[list[str]]:
             yield _text(cursor, 72)
 
 
-def changed_in_files(recording: Recording) -> tuple[list[int], bool]:
+def changed_in_files(recording):
     """The moments at which the pane says something else once the recording was in a file, of either form: with the
     first device and another one. And whether it says that there are no other iterations.
     """
@@ -166,16 +162,16 @@ def changed_in_files(recording: Recording) -> tuple[list[int], bool]:
     return sorted(found), said
 
 
-def of_pmap() -> dict[str, Any]:
+def of_pmap():
     """The same of a pmapped function, whose devices have a row each."""
 
-    def program(m: Any) -> Callable[[Any], dict[str, Any]]:
-        def each(x: Any) -> dict[str, Any]:
+    def program(m):
+        def each(x):
             y = m.numpy.sin(x)
             q = y / m.lax.psum(y, "i")
             return {"y": y, "q": q}
 
-        return m.pmap(each, axis_name="i")  # type: ignore[no-any-return]
+        return m.pmap(each, axis_name="i")
 
     rows = X[:DEVICES]
     _, recording = record(program(mj), mj.numpy.asarray(rows))
@@ -187,8 +183,8 @@ def of_pmap() -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    found: dict[str, Any] = {}
+def main():
+    found = {}
     for name, program in PROGRAMS.items():
         _, recording = record(mapped(mj, program), mj.numpy.asarray(X))
         wanted = mapped(jax, program)(X)

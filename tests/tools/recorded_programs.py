@@ -3,12 +3,9 @@
 Line numbers of this file are part of the golden texts: put new programs at its end.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re
-from collections.abc import Callable
 
 import minijax
 import minijax.numpy as jnp
@@ -16,7 +13,6 @@ from minijax import lax
 from minijax.tools.documents.document import plain
 from minijax.tools.recording.log import log_document
 from minijax.tools.recording.recorder import Recorder
-from minijax.tools.recording.records import Recording
 
 HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -26,18 +22,18 @@ def f(x):
     return y * 2.0 - x
 
 
-def mapped() -> None:
+def mapped():
     def dot(a, b):
         return jnp.sum(a * b)
 
     minijax.vmap(dot, in_axes=(0, None))(jnp.ones((3, 2)), jnp.arange(2.0))
 
 
-def gradient() -> None:
+def gradient():
     minijax.grad(f)(3.0)
 
 
-def grad_of_vmap_of_scan() -> None:
+def grad_of_vmap_of_scan():
     def step(carry, x):
         new = jnp.tanh(carry * x)
         return new, new
@@ -49,7 +45,7 @@ def grad_of_vmap_of_scan() -> None:
     minijax.grad(lambda xs: jnp.sum(minijax.vmap(cell)(xs)))(jnp.ones(3))
 
 
-def jit_miss_then_hit() -> None:
+def jit_miss_then_hit():
     @minijax.jit
     def g(x):
         return jnp.exp(x) + 1.0
@@ -59,7 +55,7 @@ def jit_miss_then_hit() -> None:
     g(one)
 
 
-def custom_vjp() -> None:
+def custom_vjp():
     @minijax.custom_vjp
     def clipped(x):
         return x
@@ -74,7 +70,7 @@ def custom_vjp() -> None:
     minijax.grad(lambda x: clipped(jnp.sin(x)) * 2.0)(2.0)
 
 
-def error_inside_a_rule() -> None:
+def error_inside_a_rule():
     @minijax.custom_jvp
     def broken(x):
         return jnp.cos(x)
@@ -87,24 +83,24 @@ def error_inside_a_rule() -> None:
     minijax.vmap(minijax.grad(lambda x: broken(jnp.sin(x))))(jnp.ones(3))
 
 
-def cond_under_vmap() -> None:
+def cond_under_vmap():
     def either(p, x):
         return lax.cond(p, lambda v: jnp.sin(v), lambda v: v * 2.0, x)
 
     minijax.vmap(either)(jnp.array([True, False]), jnp.arange(2.0))
 
 
-def make_jaxpr_of_nested_jit() -> None:
+def make_jaxpr_of_nested_jit():
     inner = minijax.jit(lambda x: x * 2.0)
     outer = minijax.jit(lambda x: inner(x) + inner(jnp.sin(x)))
     minijax.make_jaxpr(outer)(1.0)
 
 
-def second_derivative() -> None:
+def second_derivative():
     minijax.grad(minijax.grad(lambda x: jnp.sin(x) * x))(1.0)
 
 
-def gradient_by_two_interpreters() -> None:
+def gradient_by_two_interpreters():
     minijax.config.update("jax_use_direct_linearize", False)
     try:
         minijax.grad(f)(3.0)
@@ -112,7 +108,7 @@ def gradient_by_two_interpreters() -> None:
         minijax.config.update("jax_use_direct_linearize", True)
 
 
-PROGRAMS: dict[str, Callable[[], None]] = {
+PROGRAMS = {
     program.__name__: program
     for program in (
         mapped,
@@ -131,7 +127,7 @@ FAILING = {"error_inside_a_rule"}
 
 
 @functools.cache
-def recording_of(name: str) -> Recording:
+def recording_of(name):
     """The full recording of a program, with its error if it fails: made once, since later traces are cached."""
     recorder = Recorder("full", name)
     try:
@@ -142,7 +138,7 @@ def recording_of(name: str) -> Recording:
     return recorder.recording
 
 
-def without_places(text: str) -> str:
+def without_places(text):
     """``text`` without times, folders and addresses."""
     text = text.replace(HERE, "")
     # of a message, a recording may cut the path
@@ -151,6 +147,6 @@ def without_places(text: str) -> str:
     return re.sub(r"0x[0-9a-f]+", "0x...", text) + "\n"
 
 
-def as_text(recording: Recording) -> str:
+def as_text(recording):
     """What ``%log --verbose`` shows of a recording, without times, folders and addresses."""
     return without_places(plain(log_document(recording, most=10_000, verbose=True), 10_000))

@@ -1,13 +1,10 @@
 """Recordings in files of chunks: they show what the recording shows, and little is loaded of a long one."""
 
-from __future__ import annotations
-
 import functools
 import json
 import random
 import re
 import zlib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +16,6 @@ from minijax.tools.recording import chunks, repeats, storage
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.recorder import record
-from minijax.tools.recording.records import Recording
 from minijax.tools.stepper import backward, panes
 from minijax.tools.values import table
 from minijax.tools.values.moment import ELSEWHERE, Ledger, ledger
@@ -27,25 +23,25 @@ from minijax.tools.values.table import values_pane
 from tests.tools.recorded_programs import as_text, recording_of
 
 
-def through(recording: Recording) -> Recording:
+def through(recording):
     return chunks.read(chunks.written(recording))
 
 
 @pytest.fixture(autouse=True)
-def values_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def values_left_out(monkeypatch):
     """Values live in the process that recorded them: everything else is in the file."""
     monkeypatch.setattr(Ledger, "glance", lambda *about: None)
     monkeypatch.setattr(Ledger, "loops", lambda *about: ())
     monkeypatch.setattr(Ledger, "_staged", lambda *about: ELSEWHERE)
 
 
-def state_of(cursor: Cursor) -> tuple[Any, ...]:
+def state_of(cursor):
     state = cursor.state()
     shown = tuple(state.tracers), tuple([(p.level, p.scope, tuple(p.equations)) for p in state.programs])
     return (state.moment[:1], state.moment[2:], state.stack, shown, state.place, state.rule, state.forced)
 
 
-def screen(cursor: Cursor) -> str:
+def screen(cursor):
     shown = [
         panes.tree_lines(cursor), panes.source_pane(cursor), panes.stack_pane(cursor), panes.rule_pane(cursor),
         panes.program_pane(cursor), panes.status(cursor),
@@ -54,10 +50,10 @@ def screen(cursor: Cursor) -> str:
 
 
 @functools.cache
-def long() -> Recording:
+def long():
     """5,000 events of a gradient, with infinities in it."""
 
-    def chain(x: Any) -> Any:
+    def chain(x):
         for _ in range(160):
             x = lax.mul(lax.sin(x), 0.5)
         return lax.log(x - x) * 0.0
@@ -66,7 +62,7 @@ def long() -> Recording:
 
 
 @pytest.mark.parametrize("name", ["gradient", "grad_of_vmap_of_scan", "jit_miss_then_hit", "second_derivative"])
-def test_a_file_shows_at_every_moment_what_one_shows_that_is_loaded_as_a_whole(name: str) -> None:
+def test_a_file_shows_at_every_moment_what_one_shows_that_is_loaded_as_a_whole(name):
     recording = recording_of(name)
     loaded = through(recording)
     assert storage.to_json(loaded) == storage.to_json(recording) and as_text(loaded) == as_text(recording)
@@ -79,7 +75,7 @@ def test_a_file_shows_at_every_moment_what_one_shows_that_is_loaded_as_a_whole(n
         assert state_of(mine) == state_of(theirs) and screen(mine) == screen(theirs)
 
 
-def test_of_a_long_recording_little_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_recording_little_is_loaded(tmp_path, monkeypatch):
     # of more records side by side a tree compares none
     monkeypatch.setattr(repeats, "MOST_SIBLINGS", 100)
     recording = storage.from_json(storage.to_json(long()))
@@ -87,7 +83,7 @@ def test_of_a_long_recording_little_is_loaded(tmp_path: Path, monkeypatch: pytes
     size = (tmp_path / "it.rec").stat().st_size
     assert recording.events > 4_500 and size < 40 * recording.events
     cursor = Cursor(storage.load(tmp_path / "it.rec"))
-    store: Any = cursor.moments.nodes
+    store = cursor.moments.nodes
     assert (store.unpacked, store.records_made) == (1, 1)  # the recording itself
     first = screen(cursor)
     assert store.unpacked <= 10 and store.records_made < 400
@@ -102,7 +98,7 @@ def test_of_a_long_recording_little_is_loaded(tmp_path: Path, monkeypatch: pytes
     assert first == screen(Cursor(recording))
 
 
-def test_a_loaded_recording_can_be_saved_again_whole_or_changed(tmp_path: Path) -> None:
+def test_a_loaded_recording_can_be_saved_again_whole_or_changed(tmp_path):
     whole = chunks.written(recording_of("second_derivative"))
     assert chunks.written(chunks.read(whole)) == whole
     changed = chunks.read(whole).replace(source="other")
@@ -117,7 +113,7 @@ def test_a_loaded_recording_can_be_saved_again_whole_or_changed(tmp_path: Path) 
 # --- files that are not what they should be
 
 
-def test_what_was_cut_off_or_damaged_is_refused_when_it_is_opened(tmp_path: Path) -> None:
+def test_what_was_cut_off_or_damaged_is_refused_when_it_is_opened(tmp_path):
     data = chunks.written(recording_of("gradient"))
     path = tmp_path / "bad.rec"
     for length in (*range(0, len(data), len(data) // 25), len(data) - 1):
@@ -135,7 +131,7 @@ def test_what_was_cut_off_or_damaged_is_refused_when_it_is_opened(tmp_path: Path
 Parts = tuple[list[bytes], dict[str, Any], list[list[int]]]
 
 
-def opened(data: bytes) -> Parts:
+def opened(data):
     """The parts of a file, unpacked, its directory, and where in that it is said where they are."""
     begin, length, *_ = chunks._END.unpack_from(data, len(data) - chunks._END.size - 4)
     directory = json.loads(zlib.decompress(data[begin : begin + length]))
@@ -144,7 +140,7 @@ def opened(data: bytes) -> Parts:
     return [zlib.decompress(data[a[0] : a[0] + a[1]]) for a in addresses], directory, addresses
 
 
-def rebuilt(parts: list[bytes], directory: dict[str, Any], addresses: list[list[int]], size: int = -1) -> bytes:
+def rebuilt(parts, directory, addresses, size=-1):
     """A file of these parts, as somebody would write it who wants to do harm; the first says that it has ``size``."""
     out = bytearray(chunks.MAGIC)
     for part, address in zip(parts, addresses, strict=True):
@@ -158,7 +154,7 @@ def rebuilt(parts: list[bytes], directory: dict[str, Any], addresses: list[list[
     return bytes(out) + chunks._SUM.pack(zlib.crc32(out))
 
 
-def refused(said: str, change: Any = lambda parts, directory: None, size: int = -1) -> None:
+def refused(said, change=lambda parts, directory: None, size=-1):
     parts, directory, addresses = opened(chunks.written(recording_of("gradient")))
     change(parts, directory)
     with pytest.raises(ValueError, match=said):
@@ -168,7 +164,7 @@ def refused(said: str, change: Any = lambda parts, directory: None, size: int = 
         naming_of(loaded).lettered.get((0, ""))
 
 
-def test_files_that_were_made_to_harm_are_refused() -> None:
+def test_files_that_were_made_to_harm_are_refused():
     same = chunks.read(rebuilt(*opened(chunks.written(recording_of("gradient")))))
     assert storage.to_json(same) == storage.to_json(recording_of("gradient"))
     refused("its version is 3", lambda p, d: d.update(version=3))
@@ -188,7 +184,7 @@ def test_files_that_were_made_to_harm_are_refused() -> None:
     refused("expected an integer", lambda p, d: p.__setitem__(0, p[0].replace(*wrong, 1)))
 
 
-def test_any_change_of_a_file_is_read_or_refused() -> None:
+def test_any_change_of_a_file_is_read_or_refused():
     """Whatever is put in place of whatever: a recording comes out, which can be stepped through, or a ValueError."""
     source = random.Random(0)
     data = chunks.written(recording_of("gradient"))
@@ -196,8 +192,8 @@ def test_any_change_of_a_file_is_read_or_refused() -> None:
     loaded = 0
     for _ in range(150):
         parts, directory, addresses = opened(data)
-        whole: Any = [json.loads(parts[i]) for i in range(len(directory["chunks"]))]
-        place: Any = directory if source.random() < 0.3 else whole
+        whole = [json.loads(parts[i]) for i in range(len(directory["chunks"]))]
+        place = directory if source.random() < 0.3 else whole
         while True:
             key = source.choice(list(place) if isinstance(place, dict) else range(len(place)))
             inner = place[key]
@@ -222,9 +218,9 @@ def test_any_change_of_a_file_is_read_or_refused() -> None:
     assert 10 < loaded < 140
 
 
-def test_all_that_is_searched_for_is_found_in_a_file_too() -> None:
+def test_all_that_is_searched_for_is_found_in_a_file_too():
     mine, theirs = Cursor(long()), Cursor(through(long()))
-    moves: list[Any] = [
+    moves = [
         lambda c: c.to_nonfinite(),
         lambda c: c.to_error(),
         lambda c: c.to_bind("log"),
@@ -249,12 +245,12 @@ def test_all_that_is_searched_for_is_found_in_a_file_too() -> None:
     assert mine.position > 1000
 
 
-def test_panes_of_a_very_long_recording_say_what_they_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panes_of_a_very_long_recording_say_what_they_leave_out(monkeypatch):
     cursor = Cursor(long())
     cursor.go(len(cursor.moments) * 3 // 4)
     known, at = ledger(cursor.recording), cursor.moment.at
 
-    def newest() -> list[str]:
+    def newest():
         rows = table.rows_at(known, at, -1)
         return plain(values_pane(cursor, selected=len(rows.named) - 1), 100).split("\n")
 

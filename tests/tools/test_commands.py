@@ -1,11 +1,8 @@
 """Every command, with good and bad arguments, in a session and in every front end."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import jax
 import pytest
@@ -30,24 +27,24 @@ from tests.tools.lines import BAD, GOOD, SETUP, STORIES
 Run = Callable[[str], str]
 
 
-def in_session() -> Iterator[Run]:
+def in_session():
     session = Session(find, {})
     for line in SETUP:
         assert session.run_line(line).error is None
 
-    def run(line: str) -> str:
+    def run(line):
         outcome = session.run_line(line)
         return plain(outcome.shown, 200) + plain(outcome.summary, 200)
 
     yield run
 
 
-def in_batch() -> Iterator[Run]:
+def in_batch():
     session = batch.new_session({})
     for line in SETUP:
         session.run_line(line)
 
-    def run(line: str) -> str:
+    def run(line):
         outcome = session.run_line(line)
         assert batch.Page(colour=True).shown(outcome, 80) is not None  # in colour as well
         return batch.Page().shown(outcome, 200)
@@ -55,13 +52,13 @@ def in_batch() -> Iterator[Run]:
     yield run
 
 
-def in_prompt() -> Iterator[Run]:
+def in_prompt():
     """Typed into the prompt: prompt_toolkit's pipe in place of a keyboard."""
     session = Session(find, {})
     for line in SETUP:
         session.run_line(line)
 
-    def run(line: str) -> str:
+    def run(line):
         output = RecordingOutput(columns=200)
         with create_pipe_input() as keyboard:
             keyboard.send_text("\x1b[200~" + line + "\x1b[201~" + ("\r\r" if line.startswith("%%") else "\r"))
@@ -73,7 +70,7 @@ def in_prompt() -> Iterator[Run]:
     yield run
 
 
-def in_ipython() -> Iterator[Run]:
+def in_ipython():
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance()
     shell.run_line_magic("load_ext", "minijax")
@@ -81,7 +78,7 @@ def in_ipython() -> Iterator[Run]:
     for line in SETUP:
         assert shell.run_cell(line).success
 
-    def run(line: str) -> str:
+    def run(line):
         name = line.lstrip("%").split()[0]
         if name in COMMANDS:
             line = line.replace(name, magic_name(COMMANDS[name]), 1)
@@ -118,7 +115,7 @@ FRONT_ENDS = {"session": in_session, "batch": in_batch, "prompt": in_prompt, "ip
 
 
 @pytest.fixture(autouse=True, scope="module")
-def editor() -> Iterator[None]:
+def editor():
     """An editor that writes a line."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VISUAL", """sh -c 'echo "\\"from the editor\\"" > "$0"'""")
@@ -126,19 +123,19 @@ def editor() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def few_programs() -> None:
+def few_programs():
     """XLA's profiler, by which %passes knows how long a pass takes, goes through all programs that a process keeps."""
     jax.clear_caches()
 
 
 @pytest.fixture
-def run(request: pytest.FixtureRequest) -> Iterator[Run]:
+def run(request):
     """A front end with a session of its own."""
     yield from FRONT_ENDS[request.param]()
 
 
 @pytest.fixture(scope="module")
-def mistyped(request: pytest.FixtureRequest) -> Iterator[tuple[str, Run]]:
+def mistyped(request):
     """A front end whose session all the mistakes are made in, one after the other: it goes on."""
     for run in FRONT_ENDS[request.param]():
         yield request.param, run
@@ -149,7 +146,7 @@ TOLD = [(name, area) for name in FRONT_ENDS for area in list(STORIES)[:: 1 if na
 
 
 @pytest.mark.parametrize(("run", "area"), TOLD, indirect=["run"])
-def test_commands(run: Run, area: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands(run, area, capsys):
     wrong = []
     for line, expected in STORIES[area]:
         name = line.split()[0].lstrip("%")
@@ -170,7 +167,7 @@ MISTAKES = [(name, *row) for name in FRONT_ENDS for row in (BAD if name == "sess
 
 
 @pytest.mark.parametrize(("mistyped", "line", "expected"), MISTAKES, ids=map(str, MISTAKES), indirect=["mistyped"])
-def test_bad_arguments(mistyped: tuple[str, Run], line: str, expected: str) -> None:
+def test_bad_arguments(mistyped, line, expected):
     front_end, run = mistyped
     if front_end == "ipython":
         expected = IPYTHONS_OWN_WORDS.get(line, expected)
@@ -184,7 +181,7 @@ def test_bad_arguments(mistyped: tuple[str, Run], line: str, expected: str) -> N
     assert "42" in run("6 * 7") and stack_depth() == 0
 
 
-def test_every_command_is_tried() -> None:
+def test_every_command_is_tried():
     """Each row of the table is in both lists, in each of its forms."""
     for lines in (GOOD, BAD):
         tried = {line.split()[0] for line, _ in lines}
@@ -194,7 +191,7 @@ def test_every_command_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_example_in_the_help_works(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_in_the_help_works(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("import jax, sys\nassert sys.argv[1:] == ['--steps', '10'], jax\n")
     command = COMMANDS[name]
@@ -211,7 +208,7 @@ def test_the_example_in_the_help_works(name: str, tmp_path: Path, monkeypatch: p
         reset_stack()
 
 
-def test_values_of_commands_can_be_used() -> None:
+def test_values_of_commands_can_be_used():
     session = batch.new_session({})
     session.run_line("def f(x): return sin(x) * 2. - x")
     outcome = session.run_line("%grad f(3.0)")
@@ -224,7 +221,7 @@ def test_values_of_commands_can_be_used() -> None:
 
 
 @pytest.mark.parametrize("size", [1e9, 1.0, 1e-9])
-def test_the_check_can_fail(size: float) -> None:
+def test_the_check_can_fail(size):
     """floor has derivative 0, and with steps this fine finite differences see a slope, however small."""
     session = batch.new_session({"size": size})
     session.run_line("def steps(x): return jnp.floor(x * 1e7) * size")
@@ -236,7 +233,7 @@ def test_the_check_can_fail(size: float) -> None:
     assert "agrees" in shown and "both are 0" in shown
 
 
-def test_the_check_widens_all_floats_or_says_why_there_is_none() -> None:
+def test_the_check_widens_all_floats_or_says_why_there_is_none():
     session = batch.new_session({})
     session.run_line("v = jnp.arange(3.0)")
     session.run_line("def rnn(w, xs): return lax.scan(lambda h, x: (jnp.tanh(w * h + x), None), xs[0], xs)[0]")
@@ -251,7 +248,7 @@ def test_the_check_widens_all_floats_or_says_why_there_is_none() -> None:
     assert "not checked: finite differences give nan here" in shown and "and grad " in shown and "; %nan " in shown
 
 
-def test_odd_command_lines() -> None:
+def test_odd_command_lines():
     session = batch.new_session({})
     for line, said in (
         ("%", "there is no command %. %help lists them all"),
@@ -261,7 +258,7 @@ def test_odd_command_lines() -> None:
         assert said in plain(session.run_line(line).shown)
 
 
-def test_nothing_of_a_front_end_is_imported_by_the_tools() -> None:
+def test_nothing_of_a_front_end_is_imported_by_the_tools():
     code = (
         "import sys, minijax.tools.session.session, minijax.tools.commands.completion, minijax.tools.documents.html\n"
         "print([n for n in ('IPython', 'prompt_toolkit', 'pygments', 'jax', 'jaxlib') if n in sys.modules])"

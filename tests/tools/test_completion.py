@@ -1,7 +1,5 @@
 """Completion finds names without running user code."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap
@@ -11,7 +9,6 @@ import pytest
 from minijax.repl import batch
 from minijax.tools.commands.completion import complete, signature
 from minijax.tools.commands.table import COMMANDS
-from minijax.tools.session.session import Session
 
 HOSTILE = """
 ran = []
@@ -69,14 +66,14 @@ h.own = "in its dict"
 
 
 @pytest.fixture
-def session() -> Session:
+def session():
     session = batch.new_session({})
     assert session.run_line(HOSTILE).error is None
     session.namespace["ran"].clear()
     return session
 
 
-def texts(session: Session, before: str) -> list[str]:
+def texts(session, before):
     return [found.text for found in complete(session, before)]
 
 
@@ -186,7 +183,7 @@ def test_borrowed_names_are_marked_and_do_not_load_jax():
         ("layers[0]['k", ["key']"]),
     ],
 )
-def test_keywords_and_keys(before: str, words: list[str]) -> None:
+def test_keywords_and_keys(before, words):
     session = batch.new_session({})
     session.run_line(
         textwrap.dedent("""
@@ -202,11 +199,11 @@ def test_keywords_and_keys(before: str, words: list[str]) -> None:
     assert [each.text for each in complete(session, before) if each.kind in ("argument", "key")] == words
 
 
-def test_the_signature_of_what_is_typed() -> None:
+def test_the_signature_of_what_is_typed():
     session = batch.new_session({})
     session.run_line("def g(first, second=2.0, /, *rest, third=print): return first")
 
-    def shown(before: str) -> tuple[str, str]:
+    def shown(before):
         parts = signature(session, before)
         return "".join(piece for piece, _ in parts), "".join(piece for piece, at in parts if at)
 
@@ -235,7 +232,7 @@ def test_imports_and_files(session, tmp_path, monkeypatch):
 
 
 def test_a_signature_that_is_too_long_keeps_what_is_typed(session):
-    def fitted(before: str, columns: int) -> str:
+    def fitted(before, columns):
         return "".join(f"[{piece}]" if at else piece for piece, at in signature(session, before, columns))
 
     assert fitted("jnp.linspace(", 42) == "linspace([start], stop, num=50, endpoint=Tr…"

@@ -1,7 +1,5 @@
 """The microscope over programs of the whole jaxpr language: loops, branches, custom rules, callbacks, scopes."""
 
-from __future__ import annotations
-
 import pytest
 
 from minijax.core.trace import stack_depth
@@ -25,7 +23,7 @@ SETUP = (
 
 
 @pytest.fixture(scope="module")
-def session() -> Session:
+def session():
     session = Session(find, initial_names())
     for line in SETUP:
         outcome = session.run_line(line)
@@ -33,7 +31,7 @@ def session() -> Session:
     return session
 
 
-def shown(session: Session, line: str) -> str:
+def shown(session, line):
     """Everything that the session shows for an input, on lines that never wrap."""
     outcome = session.run_line(line)
     assert stack_depth() == 0
@@ -45,16 +43,9 @@ LINES = [
     # arguments that no transformation takes are part of the function
     ("%jaxpr lax.scan(step, 1.0, xs)", ("lambda ; a:f32[] b:f32[4].", "= scan[", "length=4"), ()),
     ("%jaxpr lax.cond(y > 0, sin, cos, f32[])", ("branches=(", "] 1:i32[] a"), ()),
-    ("%jaxpr lax.fori_loop(0, 3, lambda i, x: x * i, y)", ("= scan[", "length=3"), ("while[",)),
-    ("%jaxpr jvp(sq, (3.0,), (1.0,))", ("custom_jvp_call[", "name=sq", "in (c, g)"), ()),
-    ("%grad lax.cond(y > 0, sin, cos, y)", ("gradient y", "-0.416"), ()),
-    ("%vmap lax.scan(step, xs, xs) --in_axes (0, None)", ("mapped",), ()),
-    ("%jit lax.map(sin, xs)", ("miss map: ", "again"), ()),
-    ("%hlo lax.map(sin, xs)", ("stablehlo.while", "@jit_map"), ()),
     # a call is differentiated by its first argument of float type
     ("%grad fo(3, y)", ("gradient x", "33."), ()),
     ("%grad fo(3, 2)", ("%grad needs an argument to differentiate by",), ("value_and_grad",)),
-    ("%grad lax.cond(True, act, cos)", ("none of float type",), ()),
     # named scopes
     ("%jaxpr scoped(y) --scopes", ("# [outer]",), ()),
     # brief, and in the user's words
@@ -71,7 +62,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(("line", "there", "absent"), LINES, ids=[line for line, _, _ in LINES])
-def test_what_is_shown(session: Session, line: str, there: tuple[str, ...], absent: tuple[str, ...]) -> None:
+def test_what_is_shown(session, line, there, absent):
     text = shown(session, line)
     for piece in there:
         assert piece in text, text
@@ -79,13 +70,13 @@ def test_what_is_shown(session: Session, line: str, there: tuple[str, ...], abse
         assert piece not in text, text
 
 
-def test_what_has_effects_is_run_once(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_has_effects_is_run_once(session, capsys):
     text = shown(session, "%jit dbg(5.0)")
     assert capsys.readouterr().out.count("x = 5.0") == 1
     assert "run once only: it has effects" in text and "again" not in text
 
 
-def test_a_quoted_traceback_shows_only_user_frames(session: Session) -> None:
+def test_a_quoted_traceback_shows_only_user_frames(session):
     text = shown(session, "jit(fails)(1.0)")
     assert "ZeroDivisionError: division by zero" in text and 'File "<minijax-' in text
     assert "evaluate.py" not in text and "pjrt.py" not in text
@@ -97,14 +88,14 @@ def test_a_quoted_traceback_shows_only_user_frames(session: Session) -> None:
         session.run_line("%config frames user")
 
 
-def test_the_stack_row_names_its_line(session: Session) -> None:
+def test_the_stack_row_names_its_line(session):
     session.run_line("grad(sin)(y)")
     session.run_line("%log sin(y)")
     text = shown(session, "%stack")
     assert "eval ▸ linearize:1" in text and "in the last line that traced" in text
 
 
-def test_the_outermost_programs_are_shown_first(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_outermost_programs_are_shown_first(session, monkeypatch):
     line = "jit(grad(lambda c: lax.scan(lambda c, x: (lax.cond(c > x, exp, {}, c) * x, c), c, xs)[0]))(y)"
     text = shown(session, line.format("tan"))
     titles = [row.split("·")[0].strip() for row in text.splitlines() if row.startswith(" jaxpr ")]

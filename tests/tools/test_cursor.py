@@ -1,7 +1,5 @@
 """Moving through a recording, and the state at each moment."""
 
-from __future__ import annotations
-
 import functools
 
 import minijax
@@ -11,7 +9,6 @@ from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import (
     BindRecord,
     ErrorRecord,
-    Recording,
     RuleRecord,
 )
 
@@ -24,7 +21,7 @@ def f(x):
 LINE_OF_PRODUCT = f.__code__.co_firstlineno + 2
 
 
-def recording_of(fun) -> Recording:
+def recording_of(fun):
     recorder = Recorder("full")
     try:
         with recorder:
@@ -35,11 +32,11 @@ def recording_of(fun) -> Recording:
 
 
 @functools.cache
-def gradient() -> Recording:
+def gradient():
     return recording_of(lambda: minijax.grad(f)(3.0))
 
 
-def at(cursor: Cursor) -> tuple[str, str]:
+def at(cursor):
     """What the cursor is at, in brief."""
     node = cursor.moment.node
     return cursor.moment.kind, getattr(node, "primitive", "") or getattr(node, "level", "")
@@ -82,16 +79,6 @@ def test_to_a_bind_by_primitive_level_line_and_shape():
     assert cursor.to_bind("sin", shape="[3]") and cursor.moment.node.level == "eval"
 
 
-def test_to_what_is_not_finite():
-    recording = recording_of(lambda: minijax.jvp(lambda x: jnp.log(x) * 0.0, (0.0,), (1.0,)))
-    cursor = Cursor(recording)
-    assert cursor.to_nonfinite()
-    assert at(cursor) == (LEAVE, "log") and cursor.moment.node.out == "-inf"
-    cursor.last()
-    assert cursor.to_nonfinite(backwards=True) and cursor.moment.node.primitive == "mul"
-    assert not Cursor(gradient()).to_nonfinite()
-
-
 def test_to_an_error_and_back_out_of_it():
     recording = recording_of(lambda: minijax.make_jaxpr(lambda x: jnp.dot(jnp.ones((2, 3)), jnp.sin(x)))(jnp.ones(4)))
     cursor = Cursor(recording)
@@ -127,7 +114,7 @@ def test_bookmarks_find_their_moments_in_another_recording_of_the_call():
     square = minijax.jit(lambda x: jnp.sin(x) * x)
     square(1.0)
 
-    def recorded(retrace: bool) -> Cursor:
+    def recorded(retrace):
         recorder = Recorder("full", "", retrace)
         with recorder:
             jnp.cos(square(2.0))

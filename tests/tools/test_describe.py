@@ -1,12 +1,9 @@
 """``%doc`` of what was typed at a prompt, which is in no file."""
 
-from __future__ import annotations
-
 import pytest
 
 from minijax.repl import batch
 from minijax.tools.documents.document import plain
-from minijax.tools.session.session import Session
 
 SETUP = (
     'class C:\n    """The first."""\n    def m(self): return 1',
@@ -23,7 +20,7 @@ SETUP = (
 
 
 @pytest.fixture(scope="module")
-def session() -> Session:
+def session():
     made = batch.new_session({"__name__": "__main__"})
     for code in SETUP:
         outcome = made.run_line(code)
@@ -42,24 +39,24 @@ def session() -> Session:
         ("Inner", "class Inner: pass"),
     ],
 )
-def test_a_class_typed_at_the_prompt_has_its_source(session: Session, name: str, source: str) -> None:
+def test_a_class_typed_at_the_prompt_has_its_source(session, name, source):
     shown = plain(session.run_line(f"{name}??").shown, 100)
     assert source in shown and "source is not known" not in shown
 
 
-def test_where_a_class_was_typed(session: Session) -> None:
+def test_where_a_class_was_typed(session):
     assert "from <minijax-3>:2" in plain(session.run_line("C?").shown, 100)
     assert "from <minijax-5>:2" in plain(session.run_line("inner?").shown, 100)
 
 
 @pytest.mark.parametrize("name", ["dynamic", "int", "inner.a"])
-def test_a_missing_source_is_reported(session: Session, name: str) -> None:
+def test_a_missing_source_is_reported(session, name):
     assert "its source is not known" in plain(session.run_line(f"{name}??").shown, 100)
 
 
-def test_a_docstring_wider_than_the_page_is_wrapped(session: Session) -> None:
+def test_a_docstring_wider_than_the_page_is_wrapped(session):
     source = '"""What it is, in a first line.\n\n    Args:\n'
-    source += '      fun: a function of arrays that gives arrays, as long\n'
+    source += "      fun: a function of arrays that gives arrays, as long\n"
     source += '        as they are.\n      other: nothing.\n\n        >>> f(1)   # kept as it stands\n    """'
     session.run_line(f"def documented(x):\n    {source}")
     wide = plain(session.run_line("documented?").shown, 80)

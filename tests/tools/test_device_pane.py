@@ -2,11 +2,7 @@
 what the pane of devices shows.
 """
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -22,14 +18,14 @@ VARIABLES = {
 
 
 @functools.cache
-def shown_there() -> dict[str, Any]:
+def shown_there():
     """What ``device_screens`` prints."""
-    found: dict[str, Any] = printed("-m", "tests.tools.device_screens", quickly=True)
+    found = printed("-m", "tests.tools.device_screens", quickly=True)
     return found
 
 
 @pytest.mark.parametrize("program", VARIABLES)
-def test_each_device_is_shown_to_have_what_it_has_in_jax(program: str) -> None:
+def test_each_device_is_shown_to_have_what_it_has_in_jax(program):
     differences = shown_there()[program]
     assert differences.keys() == VARIABLES[program]
     # sums of eight floats, in another order
@@ -40,18 +36,18 @@ def test_each_device_is_shown_to_have_what_it_has_in_jax(program: str) -> None:
     "program, primitive",
     [("sent", "all_to_all"), ("turns", "ppermute"), ("gradient", "shard_map"), ("pmapped", "div")],
 )
-def test_devices_side_by_side(program: str, primitive: str, golden: Callable[[str, str], None]) -> None:
+def test_devices_side_by_side(program, primitive, golden):
     # of a derivative the last is the backward pass's
     lines = [lines for name, lines in shown_there()[f"screens of {program}"] if name == primitive][-1]
     golden(f"stepper/devices_{program}_{primitive}.txt", "\n".join(lines))
 
 
 @pytest.mark.parametrize("program", VARIABLES)
-def test_a_recording_that_was_in_a_file_shows_what_devices_have(program: str) -> None:
+def test_a_recording_that_was_in_a_file_shows_what_devices_have(program):
     # of a loop there is the first iteration, and it says so
     assert shown_there()[f"changed {program}"] == [[], program == "turns"]
 
 
-def test_arguments_are_shown_sharded_where_the_program_begins() -> None:
+def test_arguments_are_shown_sharded_where_the_program_begins():
     lines = shown_there()["begins summed"]
     assert "x: f32[16,8] divided by P('data', 'model')" in lines

@@ -1,7 +1,5 @@
 """``%diff``: what is paired, what is marked, and the passes of a gradient."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -9,27 +7,26 @@ import pytest
 from minijax import numpy as jnp
 from minijax.repl import batch
 from minijax.tools.compare import passes
-from minijax.tools.documents.document import Columns, Line, plain
-from minijax.tools.session.session import Session
+from minijax.tools.documents.document import Columns, plain
 from minijax.tools.session.targets import Target
 
 
 @pytest.fixture
-def session() -> Session:
+def session():
     made = batch.new_session({})
     made.run_line("def f(x): return jnp.sin(x) * 2.0 - x")
     made.run_line("v = jnp.arange(3.0)")
     return made
 
 
-def marks(session: Session, command: str) -> list[tuple[str, str, str]]:
+def marks(session, command):
     """(mark, left, right) of each row, without indentation."""
     (columns,) = [block for block in session.run_line(command).shown.blocks if isinstance(block, Columns)]
     texts = [["".join(piece for _, piece in side).strip() for side in (p.left, p.right)] for p in columns.rows(60)]
-    return [(pair.mark, *both) for pair, both in zip(columns.rows(60), texts, strict=True)]  # type: ignore[misc]
+    return [(pair.mark, *both) for pair, both in zip(columns.rows(60), texts, strict=True)]
 
 
-def test_a_gradient_beside_its_function_at_200_columns_and_at_40(session: Session) -> None:
+def test_a_gradient_beside_its_function_at_200_columns_and_at_40(session):
     outcome = session.run_line("%diff f(3.0) --by grad")
     wide = plain(outcome.shown, 120).split("\n")
     assert wide[0].split() == ["f", "·", "3", "equations", "│", "grad(f)", "·", "8", "equations"]
@@ -54,14 +51,14 @@ UNEQUAL = "%diff (lambda u, v, w: g(w) * u.sum())(v, v, v) --with g(v)"
 
 
 @pytest.mark.parametrize("line", ["%diff g(v) --by vmap", "%compare grad(g)(v)", "%compare g(v)", UNEQUAL])
-def test_every_name_in_one_column_is_bound(session: Session, line: str) -> None:
+def test_every_name_in_one_column_is_bound(session, line):
     """Each program, read off its own lines and those common to both, defines what it reads, and nothing twice."""
     session.run_line("from minijax import *")
     session.run_line("def g(x): return jnp.linalg.norm(jnp.tanh(x) * x) + jnp.insert(x, 1, 2.0).sum()")
     (columns,) = [block for block in session.run_line(line).shown.blocks if isinstance(block, Columns)]
     found = 0
     for side in "-+":
-        bound: set[str] = set()
+        bound = set()
         for pair in columns.rows(78):
             shown = pair.right if pair.mark == " " or side == "+" else pair.among
             if pair.mark not in (" ", "~", side):
@@ -79,7 +76,7 @@ def test_every_name_in_one_column_is_bound(session: Session, line: str) -> None:
     assert found > 20
 
 
-def test_renamed_variables_are_no_difference_and_rewired_ones_are(session: Session) -> None:
+def test_renamed_variables_are_no_difference_and_rewired_ones_are(session):
     assert marks(session, "%diff f(3.0) --with f(4.0)") == [
         (" ", *[text] * 2)
         for text in (
@@ -98,14 +95,14 @@ def test_renamed_variables_are_no_difference_and_rewired_ones_are(session: Sessi
     assert ("the same" in plain(session.run_line("%diff f(3.0) --with f(4.0)").shown)) is True
 
 
-def made(fun, *args, by=("grad",), **options) -> passes.Passes:
+def made(fun, *args, by=("grad",), **options):
     target = Target(fun, args, {}, tuple("xyz"[: len(args)]), "fun")
     found = passes.Transformed(target, by, **options).passes
     assert found is not None
     return found
 
 
-def test_the_passes_of_a_gradient() -> None:
+def test_the_passes_of_a_gradient():
     found = made(lambda x, y: jnp.sum(jnp.sin(x) * y), jnp.ones(5), jnp.ones(5))
     assert [eqn.primitive.name for eqn in found.forward] == ["sin", "cos", "mul", "reduce_sum"]
     assert [eqn.primitive.name for eqn in found.backward] == ["broadcast_in_dim", "mul", "mul"]
@@ -115,7 +112,7 @@ def test_the_passes_of_a_gradient() -> None:
     assert len(both.residuals) == 3 and both.bytes == 60
 
 
-def test_an_equation_is_not_paired_with_one_of_the_backward_pass(session: Session) -> None:
+def test_an_equation_is_not_paired_with_one_of_the_backward_pass(session):
     """The transposed scan reads more like the function's own than the one of the forward pass does."""
     session.run_line("def step(c, x): return c + tanh(x), c * x")
     session.run_line("def scanned(xs): return lax.scan(step, 0., xs)[1].sum()")
@@ -128,11 +125,11 @@ def test_an_equation_is_not_paired_with_one_of_the_backward_pass(session: Sessio
     assert all(not left or left.startswith(("in ", "_:")) for left, _ in named[backward:])
 
 
-def words(segments: Line) -> str:
+def words(segments):
     return "".join(piece for _, piece in segments).strip()
 
 
-def test_the_cotangent_is_no_residual() -> None:
+def test_the_cotangent_is_no_residual():
     found = made(jnp.sin, jnp.ones(5), by=("vjp",))
     assert [len(found.forward), len(found.residuals), len(found.backward)] == [2, 1, 1]
     mapped = made(jnp.sin, jnp.ones(5), by=("vmap", "vjp"))

@@ -1,7 +1,5 @@
 """Documents: layout at any width, ANSI and HTML that nothing can escape from."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 
@@ -68,11 +66,11 @@ def test_nothing_in_a_text_commands_the_terminal():
 
 
 class _Tags(HTMLParser):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[str] = []
-        self.open: list[str] = []
+        self.tags = []
+        self.attributes = []
+        self.open = []
         self.data = ""
 
     def handle_starttag(self, tag, attrs):
@@ -88,7 +86,7 @@ class _Tags(HTMLParser):
             self.data += data
 
 
-def parsed(markup: str) -> _Tags:
+def parsed(markup):
     parser = _Tags()
     parser.feed(markup)
     parser.close()
@@ -100,7 +98,7 @@ HOSTILE = st.text(st.sampled_from("<>&\"'/=` \nscript;:{}ax"), max_size=40)
 
 
 @given(HOSTILE, HOSTILE, st.sampled_from([*STYLES, "unknown", ""]))
-def test_html_escapes_every_text(first: str, second: str, role: str):
+def test_html_escapes_every_text(first, second, role):
     flat = first.replace("\n", " ")
     doc = document(
         text(first, role=role),

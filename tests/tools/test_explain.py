@@ -1,10 +1,7 @@
 """``no_recompile``, ``explain_cache_miss`` and ``%why``."""
 
-from __future__ import annotations
-
 import re
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,12 +26,12 @@ from tests.threads import at_once
 
 
 @pytest.fixture(autouse=True)
-def _all_is_as_it_was() -> Any:
+def _all_is_as_it_was():
     yield
     assert not guards and stack_depth() == 0
 
 
-def scaled(x: Any, factor: Any) -> Any:
+def scaled(x, factor):
     return x * factor
 
 
@@ -46,7 +43,7 @@ F(X, 2.0)
 # --- recompilations of a cell -------------------------------------------------------------------------------
 
 
-def test_what_a_transformation_makes_of_a_program_is_no_recompilation_the_first_time() -> None:
+def test_what_a_transformation_makes_of_a_program_is_no_recompilation_the_first_time():
     square = jit(lambda x: x**2)
     square(1.0)
     first = missed.total()
@@ -64,7 +61,7 @@ def test_what_a_transformation_makes_of_a_program_is_no_recompilation_the_first_
 # --- no_recompile -------------------------------------------------------------------------------------------
 
 
-def test_a_retrace_raises_with_the_explanation() -> None:
+def test_a_retrace_raises_with_the_explanation():
     with pytest.raises(RecompilationError) as raised, no_recompile():
         F(np.ones(4, np.float32), 2.0)
     lines = str(raised.value).splitlines()
@@ -72,20 +69,20 @@ def test_a_retrace_raises_with_the_explanation() -> None:
     assert lines[1] == "  Why: x: f32[3] became f32[4]"
     assert lines[2].startswith(f"  Where: {__file__}:")
     assert lines[-1].startswith("Pad x to one shape")
-    (difference,) = raised.value.reason.differences  # type: ignore[attr-defined]
+    (difference,) = raised.value.reason.differences
     assert difference == ("shape", "x", "f32[3]", "f32[4]")
     # nothing was traced: it is still new
     assert not explain_cache_miss(F, np.ones(4, np.float32), 2.0)
 
 
-def test_what_was_only_traced_may_not_be_compiled() -> None:
+def test_what_was_only_traced_may_not_be_compiled():
     f = jit(lambda x: x + 1.0)
     f.trace(X)
     with pytest.raises(RecompilationError, match="would be compiled in no_recompile"), no_recompile():
         f(X)
 
 
-def test_the_programs_that_transformations_make() -> None:
+def test_the_programs_that_transformations_make():
     f = jit(lambda x: jnp.sin(x))
     f(1.0)
     f(np.float32(1.0))
@@ -99,10 +96,10 @@ def test_the_programs_that_transformations_make() -> None:
         vmap(f)(jnp.ones(2))
 
 
-def test_allow_counts_functions_with_all_that_belongs_to_them() -> None:
+def test_allow_counts_functions_with_all_that_belongs_to_them():
     inner = jit(lambda x: x * 2.0)
 
-    def outer(x: Any) -> Any:
+    def outer(x):
         return lax.cond(x > 0, lambda y: inner(y), lambda y: y, x)
 
     f, g = jit(outer), jit(lambda x: x - 1.0)
@@ -117,7 +114,7 @@ def test_allow_counts_functions_with_all_that_belongs_to_them() -> None:
     assert "  before that, outer was traced: first call" in lines
 
 
-def test_blocks_nest_and_are_reentrant() -> None:
+def test_blocks_nest_and_are_reentrant():
     block = no_recompile()
     with block, block:
         with pytest.raises(RecompilationError):
@@ -128,16 +125,16 @@ def test_blocks_nest_and_are_reentrant() -> None:
     jit(lambda x: x).trace(1.0)
 
 
-def test_other_threads_are_not_concerned() -> None:
+def test_other_threads_are_not_concerned():
     with no_recompile():
         assert at_once(lambda: float(jit(lambda x: x + 3.0)(1.0))) == [4.0]
 
 
-def test_as_a_decorator_on_several_threads() -> None:
+def test_as_a_decorator_on_several_threads():
     inside = threading.Barrier(2)
 
     @no_recompile()
-    def work(number: float) -> None:
+    def work(number):
         inside.wait()
         F(X, number)
         inside.wait()
@@ -148,16 +145,16 @@ def test_as_a_decorator_on_several_threads() -> None:
         no_recompile()(jit(lambda x: x))(1.0)
 
 
-def test_bad_allowance() -> None:
+def test_bad_allowance():
     for bad in (-1, 1.5, None):
         with pytest.raises(ValueError, match="allow must be"):
-            no_recompile(bad)  # type: ignore[arg-type]
+            no_recompile(bad)
 
 
 # --- explain_cache_miss -------------------------------------------------------------------------------------
 
 
-def test_explain_cache_miss() -> None:
+def test_explain_cache_miss():
     assert explain_cache_miss(F, X, 2.0)
     assert repr(explain_cache_miss(F, X, 2.0)) == "scaled is cached for these arguments"
     answer = explain_cache_miss(F, X, np.float32(2.0))
@@ -177,14 +174,14 @@ def test_explain_cache_miss() -> None:
 # --- %why ---------------------------------------------------------------------------------------------------
 
 
-def shown(session: Session, *lines: str) -> str:
+def shown(session, *lines):
     for each in lines:
         outcome = session.run_line(each)
     return plain(outcome.shown, 100)
 
 
 @pytest.fixture
-def session() -> Session:
+def session():
     made = Session(find, {})
     for each in (
         "import minijax.numpy as jnp",
@@ -197,7 +194,7 @@ def session() -> Session:
     return made
 
 
-def test_why_shows_reason_cost_and_advice(session: Session) -> None:
+def test_why_shows_reason_cost_and_advice(session):
     text = shown(session, "g(p, 2.0)", "%why")
     assert "f was traced" in text and "first call" in text
     assert re.search(r"cost +trace [\d.]+ .s · lower [\d.]+ .s · compile [\d.]+ .s", text)
@@ -211,7 +208,7 @@ def test_why_shows_reason_cost_and_advice(session: Session) -> None:
     assert "compile" not in text.split("advice")[0]
 
 
-def test_why_shows_repeated_misses_once(session: Session) -> None:
+def test_why_shows_repeated_misses_once(session):
     text = shown(session, "for i in range(6): jit(lambda x: x + i).trace(1.0)", "%why")
     assert [each.strip() for each in text.splitlines() if "traced" in each] == [
         "<lambda> was traced",
@@ -226,14 +223,14 @@ def test_why_shows_repeated_misses_once(session: Session) -> None:
     ]
 
 
-def recompiled(number: int) -> Recording:
+def recompiled(number):
     """A recording with this number of misses, each of another shape, dtype or function."""
     reasons = [(f"f{i % 7}", f"x: f32[{i}] became {'f32' if i % 3 else 'i32'}[{i + 1}]") for i in range(number)]
     misses = [CacheRecord(i, "staging", name, False, reason, "Pad x.") for i, (name, reason) in enumerate(reasons)]
     return Recording("summary", caches=tuple(misses))
 
 
-def test_why_shows_every_miss_up_to_a_bound() -> None:
+def test_why_shows_every_miss_up_to_a_bound():
     for number, everything in ((100, False), (250, True)):
         text = plain(why_document(recompiled(number), everything), 100)
         assert all(f"x: f32[{i}] became" in text for i in range(number)) and " more " not in text
@@ -244,7 +241,7 @@ def test_why_shows_every_miss_up_to_a_bound() -> None:
     assert "and 7 more misses, which were counted and not kept" in text and "and 9 hits of other functions" in text
 
 
-def test_a_miss_within_a_miss_is_counted_once(session: Session) -> None:
+def test_a_miss_within_a_miss_is_counted_once(session):
     """Two functions of one name, one traced within the other, are told together: so is what they cost."""
     recording = session.run_line("jit(lambda x: jit(lambda y: y * 2.0)(x) + 1.0)(1.0)").recording
     assert recording is not None
@@ -254,7 +251,7 @@ def test_a_miss_within_a_miss_is_counted_once(session: Session) -> None:
     assert "<lambda> was traced ×2" in shown and f"cost     trace {seconds_text(trace.own)} " in shown
 
 
-def test_unobserved_misses_are_shown(session: Session) -> None:
+def test_unobserved_misses_are_shown(session):
     fresh = Session(find, session.namespace)
     assert "no cache of minijax missed in it. %why f(3.0) tells" in shown(fresh, "%why")
     fresh.namespace["g"](session.namespace["p"], 2.0)  # before the session's first line
@@ -275,7 +272,7 @@ def test_unobserved_misses_are_shown(session: Session) -> None:
     assert "7 earlier misses were counted: the engine keeps the latest 1,000" in text
 
 
-def test_why_explains_a_trace_of_real_jax(caplog: pytest.LogCaptureFixture) -> None:
+def test_why_explains_a_trace_of_real_jax(caplog):
     session = batch.new_session({})
     shown(session, "import jax, jax.numpy as rnp", "f = jax.jit(lambda x, n=1: rnp.sin(x) * n, static_argnums=1)")
     for line, said in (
@@ -302,7 +299,7 @@ def test_why_explains_a_trace_of_real_jax(caplog: pytest.LogCaptureFixture) -> N
     assert "JAX" not in shown(session, "1 + 1", "%why")
 
 
-def test_why_of_a_call_that_is_not_made(session: Session) -> None:
+def test_why_of_a_call_that_is_not_made(session):
     assert "f would be traced" in shown(session, "%why g(p, 2.0)")
     shown(session, "g(p, 2.0)")
     assert shown(session, "%why g(p, 2.0)").split() == "cached hit f: nothing would be traced".split()
@@ -311,8 +308,8 @@ def test_why_of_a_call_that_is_not_made(session: Session) -> None:
     assert "nothing has been recorded yet" in plain(Session(find, {}).run_line("%why").shown)
 
 
-def test_an_interrupt_while_tracing_leaves_no_guard_and_no_interpreter() -> None:
-    def interrupted(x: Any) -> Any:
+def test_an_interrupt_while_tracing_leaves_no_guard_and_no_interpreter():
+    def interrupted(x):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), no_recompile(allow=1):
@@ -326,7 +323,7 @@ def test_an_interrupt_while_tracing_leaves_no_guard_and_no_interpreter() -> None
     assert "nothing" in plain(made.run_line("%nan jnp.sin(1.0)").shown)
 
 
-def test_a_jaxpr_of_another_function_is_not_named_as_the_reason() -> None:
+def test_a_jaxpr_of_another_function_is_not_named_as_the_reason():
     jaxprs = (JaxprRecord(1, "linear", "g at m.py:3", 1), JaxprRecord(2, "staged", "f at m.py:1", 1))
     recording = Recording("summary", jaxprs=jaxprs, phases=(PhaseRecord(3, "compile", "f", 0.1, 0.1),))
     text = plain(why_document(recording), 80)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import minijax.numpy as jnp
-from minijax import checkpoint, custom_jvp, custom_vjp, errors, grad, jit, lax, make_jaxpr, vmap
+from minijax import custom_jvp, custom_vjp, errors, grad, jit, lax, make_jaxpr, vmap
 from minijax.core import observe
 from minijax.core.trace import stack_depth
 from minijax.tools.commands import find
@@ -24,12 +24,12 @@ from minijax.tools.session.session import Session
 
 
 @pytest.fixture(autouse=True)
-def _all_is_as_it_was() -> Any:
+def _all_is_as_it_was():
     yield
     assert stack_depth() == 0 and not observe.observers
 
 
-def f(x: Any) -> Any:
+def f(x):
     y = x - 1.0
     return jnp.log(y).sum()
 
@@ -38,7 +38,7 @@ LINE = f.__code__.co_firstlineno
 
 
 @custom_jvp
-def root(x: Any) -> Any:
+def root(x):
     return jnp.sqrt(x)
 
 
@@ -46,18 +46,18 @@ root.defjvp(lambda p, t: (root(p[0]), t[0] * 0.5 / root(p[0])))
 
 
 @custom_vjp
-def halved(x: Any) -> Any:
+def halved(x):
     return x * 0.5
 
 
 halved.defvjp(lambda x: (x * 0.5, x), lambda x, ct: (jnp.log(x - 2.0) * ct,))
 
 
-def body(c: Any, x: Any) -> Any:
+def body(c, x):
     return jnp.sqrt(c - x), c
 
 
-def turns(x: Any) -> Any:
+def turns(x):
     return lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + 1, jnp.sqrt(c[1]) - 1.0), (0, x))[1]
 
 
@@ -82,7 +82,6 @@ class Case(NamedTuple):
 ONE = np.float32(1.0)
 CASES = {
     "eager": Case(f, XS, "log", (), (1,)),
-    "jit": Case(jit(f), XS, "log", ("jit f",), (1,)),
     "jvp rule": Case(
         lambda x: jnp.sqrt(x).sum(), XS, "div", (), (1,), what="inf", level="jvp rule of sqrt", backward=True
     ),
@@ -100,8 +99,6 @@ CASES = {
     ),
     "while": Case(turns, ONE * 4.0, "sqrt", ("while, turn 3",)),
     "cond": Case(lambda x: lax.cond(x > 0, jnp.sin, jnp.log, x), -ONE, "log", ("cond, branch 0 (false)",)),
-    "checkpoint": Case(checkpoint(f), XS, "log", ("checkpoint",), (1,)),
-    "custom_jvp": Case(root, -ONE, "sqrt", ("custom_jvp_call",)),
     "custom_vjp backward": Case(halved, ONE, "log", level="transpose rule of custom_lin", backward=True),
     "vmap of vmap along other axes": Case(
         vmap(vmap(lambda x: jnp.sqrt(3.5 - x)), in_axes=1),
@@ -125,7 +122,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_first(name: str) -> None:
+def test_first(name):
     case = CASES[name]
     search = find_nonfinite(case.function, (case.argument,), {}, case.backward)
     found = search.nan if case.what == "nan" else search.inf
@@ -141,7 +138,7 @@ def test_first(name: str) -> None:
     assert f"made by {case.primitive}" in text and "advice" in text
 
 
-def test_line_inputs_and_extremes() -> None:
+def test_line_inputs_and_extremes():
     found = find_nonfinite(f, (XS,), {}).nan
     assert found is not None
     assert errors.summarize(found.source).startswith(f"{__file__}:{LINE + 2}:")
@@ -152,14 +149,14 @@ def test_line_inputs_and_extremes() -> None:
     assert (result.name, result.bad, result.size, result.element) == ("jnp.log(y)", 2, 4, "nan")
 
 
-def test_the_infinity_before_the_nan_is_shown_too() -> None:
+def test_the_infinity_before_the_nan_is_shown_too():
     search = find_nonfinite(lambda x: (1.0 / x) * x, (XS,), {})
     assert search.inf is not None and search.inf.primitive == "div"
     assert search.nan is not None and search.nan.primitive == "mul" and search.bad_result
 
 
 @pytest.mark.parametrize("run", [lambda f: f, jit, lambda f: lambda x: f(x) if bool(x[0] < 9) else x])
-def test_one_that_no_operation_made(run: Any) -> None:
+def test_one_that_no_operation_made(run):
     """It is written in the program: staged, inside of a call, and where Python looks at values."""
     search = find_nonfinite(run(lambda x: jnp.sin(x) * np.float32("nan") + 1.0), (XS,), {})
     assert search.nan is None and search.bad_result and search.read is not None and search.read.primitive == "mul"
@@ -175,7 +172,7 @@ def test_one_that_no_operation_made(run: Any) -> None:
     assert f"at {Path(__file__).name}:" in text.replace(str(Path(__file__).parent) + "/", "")
 
 
-def test_arguments_that_are_bad_to_begin_with() -> None:
+def test_arguments_that_are_bad_to_begin_with():
     x = np.array([1.0, np.nan, np.inf], np.float32)
     search = find_nonfinite(lambda tree: tree["k"] * 2.0, ({"k": x},), {})
     (given,) = search.given
@@ -188,7 +185,7 @@ def test_arguments_that_are_bad_to_begin_with() -> None:
     assert again is not None and again.primitive == "log"
 
 
-def test_an_infinity_beside_a_nan_is_not_the_first_problem() -> None:
+def test_an_infinity_beside_a_nan_is_not_the_first_problem():
     """The operation reads a NaN and makes an infinity of another element: the NaN came first."""
     search = find_nonfinite(lambda x: 1.0 / x, (np.array([np.nan, 0.0], np.float32),), {})
     assert search.nan is None and search.inf is None and search.bad_result
@@ -196,8 +193,8 @@ def test_an_infinity_beside_a_nan_is_not_the_first_problem() -> None:
     assert given.index == (0,) and given.element == "nan"
 
 
-def test_a_function_whose_python_depends_on_values() -> None:
-    def g(x: Any) -> Any:
+def test_a_function_whose_python_depends_on_values():
+    def g(x):
         if jnp.sin(x) > 0:
             return jit(lambda y: jnp.log(-y))(x)
         return x
@@ -208,10 +205,10 @@ def test_a_function_whose_python_depends_on_values() -> None:
     assert found is not None and found.primitive in ("log", "jit")
 
 
-def test_long_loops_are_run_as_a_whole_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_loops_are_run_as_a_whole_in_the_end(monkeypatch):
     monkeypatch.setattr(walk, "MOST_EQUATIONS", 50)
 
-    def g(x: Any) -> Any:
+    def g(x):
         x = lax.fori_loop(0, 100, lambda i, c: c * 0.5, x)
         return lax.fori_loop(0, 10, lambda i, c: c - 1.0, jnp.log(x - 1.0))
 
@@ -223,24 +220,24 @@ def test_long_loops_are_run_as_a_whole_in_the_end(monkeypatch: pytest.MonkeyPatc
 # --- at the prompt ------------------------------------------------------------------------------------------
 
 
-def shown(*lines: str) -> str:
+def shown(*lines):
     session = Session(find, {})
     for each in ("import minijax.numpy as jnp", "from minijax import *", "x = jnp.array([1.0, 0.0])", *lines):
         outcome = session.run_line(each)
     return " ".join(plain(outcome.shown, 100).split())
 
 
-def test_what_the_arguments_compute_is_looked_at_too() -> None:
+def test_what_the_arguments_compute_is_looked_at_too():
     text = shown("%nan jnp.sin(jnp.log(x - 1.0))")
     assert "first NaN made by log (forward)" in text and "<minijax-4>:1" in text
 
 
-def test_variables_are_named() -> None:
+def test_variables_are_named():
     text = shown("bad = jnp.log(x)", "%nan bad * 2.0")
     assert "given bad f32[2] is not finite to begin with:" in text and "before any operation" not in text
 
 
-def test_hints() -> None:
+def test_hints():
     assert "--grad looks at the derivative too" in shown("%nan jnp.sqrt(x).sum()")
     text = shown("%nan jnp.sqrt(x).sum() --grad")
     assert "jvp rule of sqrt" in text and "guard the argument before the operation" in text
@@ -250,7 +247,7 @@ def test_hints() -> None:
     assert "0 / 0 is nan: choose another divisor" in shown("%nan x / jnp.sum(x - x)")
 
 
-def test_what_other_threads_do_is_no_part_of_the_search() -> None:
+def test_what_other_threads_do_is_no_part_of_the_search():
     levels, walk = nan._Levels(), nan._JaxprWalk(nan._Levels())
     with observe.watching(levels), observe.watching(EvaluationWatch(walk)):
         other = threading.Thread(target=lambda: (make_jaxpr(grad(root))(1.0), jnp.log(jnp.zeros(2) - 1.0)))

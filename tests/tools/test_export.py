@@ -1,35 +1,31 @@
 """``%export``: what the files hold, and what is done to files that are there already."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
 import os
 import re
-from pathlib import Path
 
 import pytest
 
 from minijax.repl.batch import new_session
 from minijax.tools.documents.document import plain
 from minijax.tools.recording import storage
-from minijax.tools.session.session import Session
 
 
-def said(session: Session, line: str) -> str:
+def said(session, line):
     return plain(session.run_line(line).shown, 300)
 
 
 @pytest.fixture
-def session() -> Session:
+def session():
     made = new_session({})
     for line in ("def f(x): return sin(x) * 2. - x", "grad(f)(3.)", "%log grad(f)(3.)", "1 / 0", "'<b>&amp;'"):
         made.run_line(line)
     return made
 
 
-def test_the_page_holds_every_input_and_what_it_showed(session: Session, tmp_path: Path) -> None:
+def test_the_page_holds_every_input_and_what_it_showed(session, tmp_path):
     assert "wrote 5 inputs to" in said(session, f"%export {tmp_path}/it.html")
     page = (tmp_path / "it.html").read_text("utf-8")
     text = re.sub(r"<[^>]*>", "", page)
@@ -47,7 +43,7 @@ def test_the_page_holds_every_input_and_what_it_showed(session: Session, tmp_pat
     assert "linearize:1 begins for f" in text and text.count("class=") == 0
 
 
-def test_the_page_may_run_one_script_and_load_nothing(session: Session, tmp_path: Path) -> None:
+def test_the_page_may_run_one_script_and_load_nothing(session, tmp_path):
     said(session, f"%export {tmp_path}/it.html")
     page = (tmp_path / "it.html").read_text("utf-8")
     scripts = re.findall(r"<script>(.*?)</script>", page, re.S)
@@ -59,7 +55,7 @@ def test_the_page_may_run_one_script_and_load_nothing(session: Session, tmp_path
     assert not re.search(r"\bsrc=|\bhref=|url\(|@import|<link|<iframe", page)
 
 
-def test_the_data_of_a_session(session: Session, tmp_path: Path) -> None:
+def test_the_data_of_a_session(session, tmp_path):
     said(session, f"%export {tmp_path}/it.json")
     data = json.loads((tmp_path / "it.json").read_text("utf-8"))
     assert data["format"] == "minijax-session" and data["version"] == 1
@@ -71,10 +67,10 @@ def test_the_data_of_a_session(session: Session, tmp_path: Path) -> None:
     assert inputs[0]["panels"] is None and inputs[1]["recording"] is None
     loaded = storage.from_json(inputs[2]["recording"])
     assert plain(session.run_line("%log grad(f)(3.)").shown).split("took")[0] in plain(session.log[-1].shown)
-    assert loaded.bind_count == session.log[2].recording.bind_count  # type: ignore[union-attr]
+    assert loaded.bind_count == session.log[2].recording.bind_count
 
 
-def test_files_that_exist(session: Session, tmp_path: Path) -> None:
+def test_files_that_exist(session, tmp_path):
     path = tmp_path / "a name with spaces.html"
     path.write_text("mine")
     path.chmod(0o640)
@@ -89,7 +85,7 @@ def test_files_that_exist(session: Session, tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
-def test_home_and_folders(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_and_folders(session, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert "wrote" in said(session, "%export ~/it.json") and (tmp_path / "it.json").exists()
     (tmp_path / "folder.html").mkdir()
@@ -97,8 +93,8 @@ def test_home_and_folders(session: Session, tmp_path: Path, monkeypatch: pytest.
     assert "there is no folder" in said(session, "%export ~/none/it.html")
 
 
-def test_a_failure_leaves_nothing_behind(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(source: str, target: str) -> None:
+def test_a_failure_leaves_nothing_behind(session, tmp_path, monkeypatch):
+    def full(source, target):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
@@ -106,6 +102,6 @@ def test_a_failure_leaves_nothing_behind(session: Session, tmp_path: Path, monke
     assert os.listdir(tmp_path) == []
 
 
-def test_nothing_to_write(tmp_path: Path) -> None:
+def test_nothing_to_write(tmp_path):
     assert "nothing to write yet" in said(new_session({}), f"%export {tmp_path}/it.html")
     assert "nothing has been recorded in full yet" in said(new_session({}), f"%export {tmp_path}/it.html --recording")

@@ -1,7 +1,5 @@
 """The recordings that come with minijax: they are loaded, and shown, without the programs and their libraries."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from minijax.tools.recording.records import place_parts
 
 
 @pytest.mark.parametrize("page", gallery.PAGES)
-def test_a_page_is_opened_at_its_lines(page: str) -> None:
+def test_a_page_is_opened_at_its_lines(page):
     recording = gallery.recording(page)
     assert recording.level == "full" and not recording.truncated and not recording.errors
     text = gallery.program(recording)
@@ -32,13 +30,13 @@ def test_a_page_is_opened_at_its_lines(page: str) -> None:
     assert start(recording, at=str(min(lines)))[0] > 0
 
 
-def test_a_page_is_stepped_through() -> None:
+def test_a_page_is_stepped_through():
     outcome = batch.new_session({}).run_line("%gallery kalman")
     assert outcome.step is not None and outcome.step.recording.source == "tests/programs/kalman.py"
     assert "one step of the training of tests/programs/kalman.py" in plain(outcome.shown, 100)
 
 
-def test_compressed_files_are_read_back(tmp_path: Path) -> None:
+def test_compressed_files_are_read_back(tmp_path):
     recording = gallery.recording("mlp")
     storage.save(recording, tmp_path / "a.json.xz")
     assert storage.to_json(storage.load(tmp_path / "a.json.xz")) == storage.to_json(recording)

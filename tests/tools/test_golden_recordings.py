@@ -1,9 +1,6 @@
 """Recorded trees of programs, against golden texts; storing them; the names of operations beside their lines."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 
 import pytest
 
@@ -35,12 +32,12 @@ GOLDEN = (
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_recorded_tree(name: str, golden: Callable[[str, str], None]):
+def test_recorded_tree(name, golden):
     golden(f"recordings/{name}.txt", as_text(recording_of(name)))
     assert stack_depth() == 0
 
 
-def shown_at(cursor: Cursor) -> list[str]:
+def shown_at(cursor):
     """What the panes show, of sources only the marked line."""
     source = [line for line in plain(PANES["source"](cursor), 100).split("\n") if line.startswith("▶")]
     rule = plain(PANES["rule"](cursor), 100).partition("\nminijax/")[0]
@@ -48,7 +45,7 @@ def shown_at(cursor: Cursor) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["gradient", "cond_under_vmap"])
-def test_panes_before_and_after_an_operation(name: str, golden: Callable[[str, str], None]):
+def test_panes_before_and_after_an_operation(name, golden):
     cursor = Cursor(recording_of(name))
     shown = []
     for primitive, level in (("sin", "eval"), ("mul", "linearize"), ("select_n", "vmap")):
@@ -61,12 +58,12 @@ def test_panes_before_and_after_an_operation(name: str, golden: Callable[[str, s
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_names_of_operations(name: str, golden: Callable[[str, str], None]):
+def test_names_of_operations(name, golden):
     golden(f"names/{name}.txt", named_operations(NAMED[name]))
 
 
 @pytest.mark.parametrize("name", STAGED)
-def test_variables_of_jaxprs_have_user_names(name: str, golden: Callable[[str, str], None]):
+def test_variables_of_jaxprs_have_user_names(name, golden):
     function, args = STAGED[name]
     closed, known = recorded_names(lambda: make_jaxpr(function)(*args))
     names = names_within(closed, known)
@@ -78,7 +75,7 @@ def test_variables_of_jaxprs_have_user_names(name: str, golden: Callable[[str, s
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_loaded_shows_the_same(name: str):
+def test_what_is_loaded_shows_the_same(name):
     recording = recording_of(name)
     data = storage.to_json(recording)
     loaded = storage.from_json(json.loads(json.dumps(data)))
@@ -102,7 +99,7 @@ CONSTRUCTS = programs(minijax)
 
 
 @pytest.mark.parametrize("name", CONSTRUCTS)
-def test_a_recorded_construct(name: str) -> None:
+def test_a_recorded_construct(name):
     fun, args = CONSTRUCTS[name]
     for level in ("summary", "full"):
         closed, recording = record(minijax.make_jaxpr(fun), *args, level=level)

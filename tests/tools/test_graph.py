@@ -1,9 +1,6 @@
 """Graphs of jaxprs: what is joined to what, drawn in text and as SVG that nothing can escape from."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 from minijax import grad, jit, lax, make_jaxpr
 from minijax import numpy as jnp
@@ -18,12 +15,12 @@ def f(x):
     return jnp.sin(x) * 2.0 - x
 
 
-def text(fun, *args, width=80, most=100, depth=3) -> str:
+def text(fun, *args, width=80, most=100, depth=3):
     made = graph.build(make_jaxpr(fun)(*args), "title", ["x"], most)
     return plain(Document(graph_text.drawing(made, depth)), width)
 
 
-def test_a_drawing() -> None:
+def test_a_drawing():
     assert text(grad(f), 3.0).split("\n") == [
         "○        a:f32[]  x",
         "├─●      b:f32[] = sin a",
@@ -38,7 +35,7 @@ def test_a_drawing() -> None:
     ]
 
 
-def test_jaxprs_inside_stand_below_under_their_titles() -> None:
+def test_jaxprs_inside_stand_below_under_their_titles():
     shown = text(lambda x: lax.scan(lambda c, y: (jit(f)(c) * y, c), 1.0, x), jnp.ones(3))
     assert "◉" in shown and "\nscan · 3 equations\n" in shown and "\n  jit f · 3 equations\n    " in shown
     assert "jit f" not in text(lambda x: lax.scan(lambda c, y: (jit(f)(c) * y, c), 1.0, x), jnp.ones(3), depth=1)
@@ -46,23 +43,13 @@ def test_jaxprs_inside_stand_below_under_their_titles() -> None:
     assert "cond branches[0] · 1 equation" in branches and "cond branches[1] · 1 equation" in branches
 
 
-def test_narrow_pages_have_fewer_lanes_and_lose_no_equation() -> None:
-    def wide(x):
-        parts = [x * float(i) for i in range(60)]
-        return sum(parts[1:], parts[0])
-
-    shown = text(wide, 3.0, width=40, most=1000)
-    assert all(len(each) <= 40 for each in shown.split("\n"))
-    assert shown.count("= mul") == 60 and shown.count("= add") == 59
-
-
-def test_what_is_left_out_is_counted() -> None:
+def test_what_is_left_out_is_counted():
     assert text(f, 3.0, most=1).endswith("... 2 more equations (--most 3 shows them)")
     made = graph.build(make_jaxpr(f)(3.0), "t", (), 1)
     assert "... 2 more equations" in graph_svg.markup(made) and not any(n.kind == "output" for n in made.nodes)
 
 
-def test_the_svg_joins_what_the_jaxpr_joins() -> None:
+def test_the_svg_joins_what_the_jaxpr_joins():
     made = graph.build(make_jaxpr(f)(3.0), "f(3.0)", ["x"])
     root = ET.fromstring(graph_svg.page(made).encode())
     labels = [t.text for t in root.iter(f"{SVG}text")]
@@ -80,7 +67,7 @@ def test_the_svg_joins_what_the_jaxpr_joins() -> None:
     assert all(x >= 0 and x + w <= width and y + 38 <= height for x, y, w in boxes)
 
 
-def test_jaxprs_inside_fold_in_html_and_stand_below_each_other_in_a_file() -> None:
+def test_jaxprs_inside_fold_in_html_and_stand_below_each_other_in_a_file():
     made = graph.build(make_jaxpr(lambda x: jit(lambda y: jit(f)(y))(x))(3.0), "t")
     markup = graph_svg.markup(made)
     assert markup.count("<details>") == 2 and markup.count("<svg") == 3 and markup.count("<style>") == 1
@@ -88,7 +75,7 @@ def test_jaxprs_inside_fold_in_html_and_stand_below_each_other_in_a_file() -> No
     assert graph_svg.page(made).count("<svg") == 1 and "jit f · 3 equations" in graph_svg.page(made)
 
 
-def test_hostile_names_are_text() -> None:
+def test_hostile_names_are_text():
     def evil(x):
         return x + 1.0
 
@@ -99,7 +86,7 @@ def test_hostile_names_are_text() -> None:
         ET.fromstring(shown.encode())
 
 
-def test_a_file_is_written_and_not_written_over(tmp_path: Path) -> None:
+def test_a_file_is_written_and_not_written_over(tmp_path):
     session = batch.new_session({})
     session.run_line("def f(x): return jnp.sin(x) * 2.0 - x")
     path = tmp_path / "a picture.svg"

@@ -1,7 +1,5 @@
 """Documents as HTML: the blocks that only pages treat in a way of their own, and text that would do harm."""
 
-from __future__ import annotations
-
 import re
 
 from minijax.tools.documents.document import (
@@ -16,7 +14,7 @@ from minijax.tools.documents.document import (
     text,
     unbroken,
 )
-from minijax.tools.documents.html import markup, shown, stylesheet, to_html
+from minijax.tools.documents.html import markup, shown
 from minijax.tools.session.tracebacks import error_document
 
 
@@ -34,7 +32,7 @@ def test_pictures_and_interactive_parts_take_the_place_of_what_is_drawn():
     asked = []
     part = Interactive(lambda highlight: asked.append(highlight) or "<b>part</b>", drawn)
     assert str(document(part)) == "drawn" and asked == []
-    assert markup(document(part), len) == "<b>part</b>" and asked == [len]  # type: ignore[arg-type]
+    assert markup(document(part), len) == "<b>part</b>" and asked == [len]
 
 
 def test_long_lines_are_broken_and_go_on_further_in():
@@ -51,17 +49,3 @@ def test_control_characters_and_directions_are_written_out():
     made = markup(document(text(line(("value", "a\x1b[31m\u202eb\x00")))))
     assert "\\x1b[31m\\u202eb\\x00" in made and "\x1b" not in made and "\u202e" not in made
     assert shown(unbroken("0.2 ms")) == "0.2 ms"
-
-
-def test_colours_follow_the_page():
-    """The reader's system decides, unless the page says that it is light or dark itself."""
-    rules = stylesheet()
-    dark = rules.index("@media (prefers-color-scheme:dark)")
-    assert dark < rules.index('body[data-jp-theme-light="true"]') < rules.index('body[data-jp-theme-light="false"]')
-    used = set(re.findall(r"var\(--([\w-]+)\)", rules))
-    given = set(re.findall(r"--([\w-]+):", rules))
-    assert used <= given
-
-
-def test_jupyter_typesets_nothing_in_it():
-    assert re.match(r'<div class="minijax [^"]*\bmathjax_ignore"', to_html(document(text("$x$ and $y$"))))

@@ -1,13 +1,9 @@
 """The lexers: the printer's roles for jaxprs, no character lost, and StableHLO that is read as what it is."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +13,6 @@ from pygments.token import Error
 import minijax
 import minijax.numpy as jnp
 from minijax.ir import doc as pp
-from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools.documents.lexer import StableHLOLexer, highlight
 from tests.ir.constructs import programs
@@ -26,12 +21,12 @@ CONSTRUCTS = programs(minijax)
 GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("jaxpr_*.txt"))[::4]
 
 
-def roles(segments: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def roles(segments):
     """(character, role) for every character that is no white space."""
     return [(c, role) for role, piece in segments for c in piece if not c.isspace()]
 
 
-def assert_same_roles(closed: ClosedJaxpr, width: int, **options: Any) -> None:
+def assert_same_roles(closed, width, **options):
     printed = list(pp.segments(jaxpr_document(closed, **options), width))
     read = list(highlight("".join(text for _, text in printed), "jaxpr"))
     expected, found = roles(printed), roles(read)
@@ -41,7 +36,7 @@ def assert_same_roles(closed: ClosedJaxpr, width: int, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("name", CONSTRUCTS)
-def test_every_construct(name: str):
+def test_every_construct(name):
     function, args = CONSTRUCTS[name]
     closed = minijax.make_jaxpr(function)(*args)
     for width in (1, 80):
@@ -50,12 +45,12 @@ def test_every_construct(name: str):
 
 
 @given(st.text(st.sampled_from("{}[]()=:;,. \nabin_let 3.0lambda#<>-jaxpr"), max_size=80))
-def test_no_text_breaks_the_jaxpr_lexer(text: str):
+def test_no_text_breaks_the_jaxpr_lexer(text):
     assert "".join(piece for _, piece in highlight(text, "jaxpr")) == text.replace("\r\n", "\n")
 
 
 @given(st.text(max_size=60))
-def test_no_text_breaks_the_stablehlo_lexer(text: str):
+def test_no_text_breaks_the_stablehlo_lexer(text):
     pieces = "".join(piece for _, piece in highlight(text, "stablehlo"))
     assert pieces == text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
 
@@ -81,12 +76,12 @@ def test_stablehlo():
 
 
 @given(st.text(max_size=80), st.sampled_from(["llvm", "asm"]))
-def test_no_text_breaks_the_lexers_of_code(text: str, language: str):
+def test_no_text_breaks_the_lexers_of_code(text, language):
     pieces = "".join(piece for _, piece in highlight(text, language))
     assert pieces == text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
 
 
-def test_pygmentize(tmp_path: Path):
+def test_pygmentize(tmp_path):
     """Each of the three languages on the command line; what comes out is coloured, and is the text."""
     lowered = minijax.jit(jnp.sin).lower(jnp.ones(3))
     texts = {

@@ -1,7 +1,5 @@
 """The live stack: %push and %pop of every transformation, in any order, against the transformation of a function."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref
@@ -18,7 +16,6 @@ from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ir.typecheck import typecheck_jaxpr
 from minijax.repl import batch
 from minijax.tools.documents.document import plain
-from minijax.tools.session.session import Session
 from minijax.tools.usage import UsageError
 
 
@@ -30,7 +27,7 @@ def session():
     assert stack_depth() == 0 and state.axis_env == ()
 
 
-def run(session: Session, *lines: str):
+def run(session, *lines):
     """Run lines that must not fail; the outcome of the last."""
     for each in lines:
         outcome = session.run_line(each)
@@ -38,14 +35,14 @@ def run(session: Session, *lines: str):
     return outcome
 
 
-def text(outcome, width: int = 80) -> str:
+def text(outcome, width=80):
     return plain(outcome.shown, width) + "\n" + plain(outcome.summary, width)
 
 
 # --- what closing gives
 
 
-def same(found, expected) -> None:
+def same(found, expected):
     found, expected = (minijax.tree_util.tree_flatten(each) for each in (found, expected))
     assert found[1] == expected[1]
     for a, b in zip(map(jnp.asarray, found[0]), map(jnp.asarray, expected[0]), strict=True):
@@ -60,7 +57,7 @@ def f(x):
 LINES = ("y = sin(x) * x", "y + 2.0")
 
 
-def closed(session: Session, push: str, *lines: str):
+def closed(session, push, *lines):
     return run(session, push, *(lines or LINES), "%pop").value
 
 
@@ -202,11 +199,11 @@ NEST = {
 }
 
 
-def evaluated(closed: ClosedJaxpr, x):
+def evaluated(closed, x):
     return eval_closed(closed, x)[0]
 
 
-def nested(session: Session, kinds: tuple[str, ...]) -> None:
+def nested(session, kinds):
     """Push ``kinds`` in turn, each on the name of the one before; pop all; compare with nested functions."""
     run(session, "x0 = jnp.float32(0.7); one = jnp.float32(1.0)")
     session.namespace["evaluated"] = evaluated
@@ -290,7 +287,7 @@ def test_pop_alone_takes_what_was_last_assigned_or_shown(session):
     assert float(run(session, "%pop").value[0]) == 21.0
 
 
-def session_after(session: Session, *lines: str):
+def session_after(session, *lines):
     for each in lines:
         outcome = session.run_line(each)
     return outcome
@@ -367,9 +364,9 @@ def test_commands_under_levels(session):
 
 def test_levels_belong_to_their_thread(session):
     run(session, "%push jvp x=3.")
-    seen: list[object] = []
+    seen = []
 
-    def elsewhere() -> None:
+    def elsewhere():
         seen.append(stack_depth())
         seen.append(session.run_line("1 / 0").error)
         seen.append(session.run_line("%push jvp q=1.").error)

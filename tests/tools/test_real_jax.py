@@ -1,10 +1,7 @@
 """Commands on programs that compute with real JAX: carried over to minijax and watched, imported, or refused."""
 
-from __future__ import annotations
-
 import sys
 import types
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -14,7 +11,6 @@ import minijax
 from minijax.interop.uses import jax_use
 from minijax.repl import batch
 from minijax.tools.documents.document import plain
-from minijax.tools.session.session import Session
 
 PROGRAM = """\
 import functools, dataclasses, jax, jax.numpy as jnp, minijax, numpy as np
@@ -28,7 +24,6 @@ def late(x):
     import jax.numpy as other
     from jax.numpy import cos
     return other.sin(cos(x))
-def powers(x, n): return x if n == 0 else x * powers(x, n - 1)
 fast = jax.jit(lambda x: jnp.sin(x) * scale)
 @jax.custom_jvp
 def safe(x): return jnp.log1p(x)
@@ -50,21 +45,9 @@ class Pair:
     a: object
     b: object
     def dot(self, x): return jnp.dot(self.a, x) * self.b
-@jax.tree_util.register_pytree_node_class
-class Node:
-    def __init__(self, a): self.a = a
-    def tree_flatten(self): return (self.a,), None
-    @classmethod
-    def tree_unflatten(cls, aux, children): return cls(*children)
-    def dot(self, x): return jnp.dot(self.a, x)
-pair, node = Pair(weights, 2.0), Node(weights)
+pair = Pair(weights, 2.0)
 def step(p, x): return jax.tree.map(lambda a, b: a - 0.1 * b, p, jax.grad(loss)(p, x))
-def shrink(x): return lax.while_loop(lambda c: c > 1.0, lambda c: c / 2, x)
 def wrap(x): return jax.scipy.special.hyp1f1(1.5, 2.5, x)
-def pulled(x):
-    y, pull = jax.vjp(g, x)
-    return pull(y)[0]
-def told(x): return jnp.einsum('i,i->', x, x, precision=lax.Precision.HIGHEST)
 _, pull = jax.vjp(g, 2.0)
 @dataclasses.dataclass
 class Config:
@@ -83,46 +66,37 @@ def cube(x): return cube_p.bind(x)
 
 
 @pytest.fixture(scope="module")
-def session() -> Session:
+def session():
     made = batch.new_session({})
     outcome = made.run_line(PROGRAM)
     assert outcome.error is None, plain(outcome.shown)
     return made
 
 
-def shown(session: Session, line: str) -> str:
+def shown(session, line):
     return " ".join(plain(session.run_line(line).shown, 400).split())
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "jax.grad(g)(3.0)",
         "jax.jit(jax.vmap(jax.grad(g), in_axes=0))(weights)",
-        "jax.jit(jax.grad(jax.jit(g)))(3.0)",
         "jax.grad(safe)(2.0)",
         "jax.grad(back)(2.0)",
         "jax.checkpoint(fast, policy=policy)(2.0)",
         "Model(weights).sub()(weights)",
         "jax.grad(lambda q: q.dot(weights))(pair)",
-        "jax.grad(lambda q: q.dot(weights))(node)",
         "step(params, weights)",
         "late(1.0)",
-        "shrink(9.0)",
-        "pulled(2.0)",
-        "told(weights)",
         "wrap(weights)",
         "pull(1.0)",
         "jax.tree_util.Partial(loss, params)(weights)",
-        "lax.linalg.cholesky(jnp.eye(2) * 2.0)",
-        "(lambda q: {'a': [g(q['b']), 1.0], 'c': None})({'b': scale})",
-        "powers(scale, 3)",
         "configured(weights)",
         "(lambda x: minijax.interop.from_jax(g)(x) * jnp.sin(x))(2.0)",
     ],
 )
-def test_programs_written_for_jax_give_what_jax_gives(session: Session, line: str) -> None:
-    expected = session.evaluate(compile(line, "<line>", "eval", 0x400).body, {})  # type: ignore[attr-defined]
+def test_programs_written_for_jax_give_what_jax_gives(session, line):
+    expected = session.evaluate(compile(line, "<line>", "eval", 0x400).body, {})
     outcome = session.run_line(f"%log {line}")
     assert outcome.error is None and outcome.recording is not None and outcome.recording.events
     assert "carried over from JAX" in plain(outcome.shown, 400).split("\n")[-1]
@@ -137,24 +111,21 @@ def test_programs_written_for_jax_give_what_jax_gives(session: Session, line: st
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("%nan g(-1.0)", "first NaN made by log (forward) at <minijax-1>:5:17 (g)"),
-        ("%log jax.grad(g)(3.0)", "linearize:1 begins for g"),
         ("%log jax.grad(lambda x: jnp.dot(weights, x) * model.w[0])(weights + 1.0)", "dot_general(weights, x)"),
         ("%hlo loss(params, weights) --links", "<minijax-1>:6"),
         ("%check safe(0.5)", "safe_jvp at <minijax-1>"),
         ("%grad cube(2.0)", "gradient x Array(12."),
         ("%jaxpr jax.random.normal(jax.random.key(0), (3,)) --static 1", "random_bits"),
-        ("%%hlo x=weights\njnp.sin(x) * scale\n", "stablehlo.sine"),
     ],
 )
-def test_commands_watch_programs_written_for_jax(session: Session, line: str, said: str) -> None:
+def test_commands_watch_programs_written_for_jax(session, line, said):
     outcome = session.run_line(line)
     text = " ".join(plain(outcome.shown, 400).split())
     assert outcome.error is None and said in text, text
     assert text.endswith("carried over from JAX") or "carried over from JAX; kept whole" in text
 
 
-def test_results_are_jax_arrays_and_the_namespace_is_unchanged(session: Session) -> None:
+def test_results_are_jax_arrays_and_the_namespace_is_unchanged(session):
     names = dict(session.namespace["loss"].__globals__)
     value = session.run_line("%step jax.grad(lambda q: q.dot(weights))(pair) --text").value
     assert type(value) is session.namespace["Pair"] and isinstance(value.a, jax.Array)
@@ -165,7 +136,7 @@ def test_results_are_jax_arrays_and_the_namespace_is_unchanged(session: Session)
     assert isinstance(session.namespace["model"].w, jax.Array)
 
 
-def test_what_a_program_writes_is_written_where_it_would_be(session: Session) -> None:
+def test_what_a_program_writes_is_written_where_it_would_be(session):
     for code in (
         "count, held, notes = 0, {'last': weights}, [weights]",
         "class Layer:\n    n = 0\n    def __call__(self, x): self.n += 1; self.seen = jnp.sin(x); return self.seen",
@@ -186,7 +157,7 @@ def test_what_a_program_writes_is_written_where_it_would_be(session: Session) ->
     assert names["given"]["old"] is kept[1] and names["layer"] is kept[2] and type(kept[2]) is names["Layer"]
 
 
-def test_a_jitted_function_is_the_same_for_the_next_command(session: Session) -> None:
+def test_a_jitted_function_is_the_same_for_the_next_command(session):
     session.run_line("again = jax.jit(lambda x: jnp.sin(x) * scale)")
     for line, said in (
         ("%log again(2.0)", "miss: first call"),
@@ -201,7 +172,7 @@ def test_a_jitted_function_is_the_same_for_the_next_command(session: Session) ->
     session.run_line("scale = jnp.float32(2.0)")
 
 
-def test_a_program_of_other_precision_is_refused(session: Session) -> None:
+def test_a_program_of_other_precision_is_refused(session):
     with jax.enable_x64(True):
         text = shown(session, "%jaxpr g(2.0)")
         assert "%jaxpr sees what minijax computes, and cannot watch g(2.0): JAX computes with 64 bits" in text
@@ -213,15 +184,12 @@ def test_a_program_of_other_precision_is_refused(session: Session) -> None:
 @pytest.mark.parametrize(
     "fun",
     [
-        "lambda x: library.act(x)",
         "lambda x: library.Net()(x)",
         "functools.partial(lambda x, act: act(x), act=g)",
         "keyword_default",
     ],
 )
-def test_modules_and_objects_are_carried_over(
-    session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fun: str
-) -> None:
+def test_modules_and_objects_are_carried_over(session, monkeypatch, tmp_path, fun):
     library = types.ModuleType("library")
     code = (
         "import jax.numpy as rnp\n"
@@ -235,7 +203,7 @@ def test_modules_and_objects_are_carried_over(
     )
     library.__file__ = str(tmp_path / "library.py")
     exec(compile(code, library.__file__, "exec"), vars(library))
-    library.inner = library  # type: ignore[attr-defined]
+    library.inner = library
     monkeypatch.setitem(sys.modules, "library", library)
     session.run_line("import library, functools")
     session.run_line("def keyword_default(x, *, act=library.act): return act(x)")

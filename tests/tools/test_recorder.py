@@ -1,13 +1,9 @@
 """What the recorder keeps, what it must not keep, and what it costs."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import types
 import weakref
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +22,7 @@ def f(x):
     return jnp.sin(x) * 2.0 - x
 
 
-def watched(fun: Callable[[], Any], level: str = "summary"):
+def watched(fun, level="summary"):
     recorder = Recorder(level)
     with recorder:
         fun()
@@ -34,12 +30,12 @@ def watched(fun: Callable[[], Any], level: str = "summary"):
 
 
 @pytest.mark.parametrize("level", ["summary", "full"])
-def test_user_objects_are_not_kept_alive(level: str):
+def test_user_objects_are_not_kept_alive(level):
     """Tracers, arrays and functions die as if nobody had watched, though the recording lives: but for the constants of
     programs, which a full one keeps."""
-    seen: list[weakref.ref] = []
+    seen = []
 
-    def run() -> None:
+    def run():
         big = jnp.ones(1000) * 3.0
         host = np.ones(7)
 
@@ -65,7 +61,7 @@ def test_user_objects_are_not_kept_alive(level: str):
     assert len(recording.jaxprs) > 3
 
 
-def test_past_the_bound_events_are_only_counted(monkeypatch: pytest.MonkeyPatch):
+def test_past_the_bound_events_are_only_counted(monkeypatch):
     monkeypatch.setattr(summary, "MOST_EVENTS", 40)
 
     def long(x):
@@ -79,7 +75,7 @@ def test_past_the_bound_events_are_only_counted(monkeypatch: pytest.MonkeyPatch)
     assert sum(1 for _ in recording.walk()) < 60
 
 
-def test_all_is_counted_though_details_are_bounded(monkeypatch: pytest.MonkeyPatch):
+def test_all_is_counted_though_details_are_bounded(monkeypatch):
     """A program that passes every bound on what a summary keeps."""
     for bound, most in {
         "MOST_JAXPRS": 3,
@@ -98,7 +94,7 @@ def test_all_is_counted_though_details_are_bounded(monkeypatch: pytest.MonkeyPat
         rule.__name__ = f"rule{i}"
         each.defjvp(rule)
 
-    def run() -> None:
+    def run():
         for _ in range(3):
             for each in functions:
                 each(1.0)
@@ -122,10 +118,10 @@ def test_all_is_counted_though_details_are_bounded(monkeypatch: pytest.MonkeyPat
 
 
 def test_other_threads_are_counted_not_mixed_in():
-    def elsewhere() -> None:
+    def elsewhere():
         minijax.grad(f)(1.0)
 
-    def run() -> None:
+    def run():
         thread = threading.Thread(target=elsewhere)
         thread.start()
         thread.join()

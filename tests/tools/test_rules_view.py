@@ -1,7 +1,5 @@
 """``%rules`` and ``%check``: the matrix, one primitive's rules with their source, and the report of a check."""
 
-from __future__ import annotations
-
 import pytest
 
 from minijax.extend.rules import rule_matrix
@@ -9,7 +7,6 @@ from minijax.repl import batch
 from minijax.tools.documents.document import plain
 from minijax.tools.documents.html import to_html
 from minijax.tools.explain import rules
-from minijax.tools.session.session import Session
 from tests.extend.examples import ours
 
 CUBE = """from minijax.extend.core import Primitive
@@ -28,22 +25,22 @@ ad.primitive_jvps[cube_p] = cube_jvp
 
 
 @pytest.fixture
-def session() -> Session:
+def session():
     return batch.new_session({})
 
 
 @pytest.fixture
-def author(session: Session) -> Session:
+def author(session):
     assert session.run_line(CUBE).error is None
     return session
 
 
-def shown(session: Session, command: str, width: int = 80) -> str:
+def shown(session, command, width=80):
     return plain(session.run_line(command).shown, width)
 
 
 @pytest.mark.parametrize("width", [40, 200])
-def test_the_matrix_fits_the_page_and_says_what_the_tables_say(session: Session, width: int) -> None:
+def test_the_matrix_fits_the_page_and_says_what_the_tables_say(session, width):
     text = shown(session, "%rules", width)
     assert max(map(len, text.split("\n"))) <= width
     rows = {each.split()[0]: "".join(each.split()[1:]) for each in text.split("\n") if each[:1].isalpha()}
@@ -57,14 +54,14 @@ def test_the_matrix_fits_the_page_and_says_what_the_tables_say(session: Session,
     assert "partial_eval_jaxpr" in text
 
 
-def test_the_holes_come_with_their_reasons(session: Session) -> None:
+def test_the_holes_come_with_their_reasons(session):
     text = shown(session, "%rules sin max while --missing")
     assert "transpose\n  not linear (2)\n    sin max" in text.replace("max sin", "sin max")
     assert "every carry stays" in text
     assert "no hole" in shown(session, "%rules mul --missing")
 
 
-def test_a_primitive_s_rules_have_places_and_source(session: Session) -> None:
+def test_a_primitive_s_rules_have_places_and_source(session):
     text = shown(session, "%rules while", 120)
     assert "● jvp  while_jvp  minijax/ops/while_loop.py:" in text and "    def while_jvp(" in text
     assert "– dce  every carry stays" in text and "· partial_eval, " not in text
@@ -73,7 +70,7 @@ def test_a_primitive_s_rules_have_places_and_source(session: Session) -> None:
     assert "(--full shows them)" in cut and len(full) > len(cut) and "--full" not in full
 
 
-def test_primitives_made_at_the_prompt_are_shown(author: Session) -> None:
+def test_primitives_made_at_the_prompt_are_shown(author):
     assert any(each.startswith("cube ") for each in shown(author, "%rules").split("\n"))
     text = shown(author, "%rules cube_p", 120)
     assert "● evaluate  cube_impl  <minijax-1>:5" in text
@@ -85,7 +82,7 @@ def test_primitives_made_at_the_prompt_are_shown(author: Session) -> None:
     assert "✗ evaluate" in shown(author, "%rules bare_p")
 
 
-def test_a_wrong_rule_is_shown_at_the_smallest_operands(author: Session) -> None:
+def test_a_wrong_rule_is_shown_at_the_smallest_operands(author):
     text = shown(author, "%check cube_p(f32[3])", 120)
     assert "✗ jvp                      wrong; suspect cube_jvp at <minijax-1>:9" in text
     assert "smallest example cube_p.bind(float32[" in text
@@ -145,7 +142,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_the_rule_of_a_custom_function_is_checked_by_the_function(session: Session, name: str) -> None:
+def test_the_rule_of_a_custom_function_is_checked_by_the_function(session, name):
     session.run_line("from minijax import custom_jvp, custom_vjp")
     lines, commands, wrong = RULES[name]
     for line in lines:
@@ -159,7 +156,7 @@ def test_the_rule_of_a_custom_function_is_checked_by_the_function(session: Sessi
         assert len(outcome.value.outcomes) >= 6 and not outcome.value.skipped
 
 
-def test_rules_of_every_primitive_can_be_shown() -> None:
+def test_rules_of_every_primitive_can_be_shown():
     for primitive in ours():
         text = plain(rules.one(primitive))
         assert primitive.name in text and "● evaluate" in text

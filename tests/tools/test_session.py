@@ -1,7 +1,5 @@
 """Running lines: values, names, errors, interrupts, and what is left behind by none of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -12,15 +10,14 @@ from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import plain
 from minijax.tools.session import outputs, tracebacks
 from minijax.tools.session.result import NOTHING
-from minijax.tools.session.session import Session
 
 
 @pytest.fixture
-def session() -> Session:
+def session():
     return batch.new_session({})
 
 
-def shown(outcome) -> str:
+def shown(outcome):
     return plain(outcome.shown)
 
 

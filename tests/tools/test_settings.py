@@ -1,11 +1,8 @@
 """Settings: what each takes, the file they are kept in, and that nothing in that file can stop a session."""
 
-from __future__ import annotations
-
 import os
 import stat
 import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -31,7 +28,7 @@ from minijax.tools.session.settings_file import load, save, settings_path
         ("warm", True, True),
     ],
 )
-def test_a_setting_takes(name: str, written: object, value: object) -> None:
+def test_a_setting_takes(name, written, value):
     settings = Settings()
     settings.set(name, written)
     assert getattr(settings, name) == value
@@ -39,7 +36,7 @@ def test_a_setting_takes(name: str, written: object, value: object) -> None:
     assert getattr(settings, name) == value
 
 
-def test_where_the_file_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_where_the_file_lies(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert settings_path() == tmp_path / "minijax" / "config.toml"
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
@@ -47,7 +44,7 @@ def test_where_the_file_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert settings_path() == tmp_path / ".config" / "minijax" / "config.toml"
 
 
-def test_a_file_is_read(tmp_path: Path) -> None:
+def test_a_file_is_read(tmp_path):
     path = tmp_path / "config.toml"
     path.write_text(
         'panels = ["jaxpr", "time"]\nstyle = "tutorial"\nhistory = 5\nwarm = false\njax_enable_x64 = true\n'
@@ -76,7 +73,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         (b"#" * (1 << 21), "larger than"),
     ],
 )
-def test_what_is_wrong_costs_a_warning(tmp_path: Path, content: bytes, said: str) -> None:
+def test_what_is_wrong_costs_a_warning(tmp_path, content, said):
     path = tmp_path / "config.toml"
     path.write_bytes(content)
     settings = Settings()
@@ -85,7 +82,7 @@ def test_what_is_wrong_costs_a_warning(tmp_path: Path, content: bytes, said: str
     assert settings.changed() == {}
 
 
-def test_saving_keeps_what_else_is_there(tmp_path: Path) -> None:
+def test_saving_keeps_what_else_is_there(tmp_path):
     path = tmp_path / "minijax" / "config.toml"
     path.parent.mkdir()
     path.write_text('# mine\nstyle = "jax"  # as in the papers\nunknown = 3\n\n[table]\nstyle = "other"\n')
@@ -105,7 +102,7 @@ def test_saving_keeps_what_else_is_there(tmp_path: Path) -> None:
     assert again.changed() == settings.changed()
 
 
-def test_saving_into_nothing_and_back_to_defaults(tmp_path: Path) -> None:
+def test_saving_into_nothing_and_back_to_defaults(tmp_path):
     path = tmp_path / "new" / "config.toml"
     settings = Settings()
     settings.set("theme", "dark")
@@ -117,7 +114,7 @@ def test_saving_into_nothing_and_back_to_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["panels = [", 'panels = [\n  "jaxpr",\n]\n', "panels.x = 1\n"])
-def test_what_cannot_be_edited_stays(tmp_path: Path, content: str) -> None:
+def test_what_cannot_be_edited_stays(tmp_path, content):
     path = tmp_path / "config.toml"
     path.write_text(content)
     settings = Settings()
@@ -127,7 +124,7 @@ def test_what_cannot_be_edited_stays(tmp_path: Path, content: str) -> None:
     assert path.read_text() == content and os.listdir(tmp_path) == ["config.toml"]
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(tmp_path):
     session = batch.new_session({})
     session.settings.file = str(tmp_path / "config.toml")
     assert "saved in" not in plain(session.run_line("%config theme dark").shown)
@@ -142,6 +139,6 @@ def test_the_command(tmp_path: Path) -> None:
     assert "stays as it is" in plain(session.run_line("%config save").shown)
 
 
-def test_a_folder_in_its_place(tmp_path: Path) -> None:
+def test_a_folder_in_its_place(tmp_path):
     (warning,) = load(Settings(), tmp_path)
     assert "are not used" in warning

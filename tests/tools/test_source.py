@@ -1,7 +1,5 @@
 """When an input is complete, and how files split into inputs."""
 
-from __future__ import annotations
-
 import pytest
 
 from minijax.repl import batch
@@ -28,11 +26,11 @@ from minijax.tools.session import source
         ("%%jaxpr x=f32[3]\nx\n", "complete"),
     ],
 )
-def test_status(text: str, status: str) -> None:
+def test_status(text, status):
     assert source.status(text) == status
 
 
-def test_inputs_of_a_file() -> None:
+def test_inputs_of_a_file():
     text = '''\
 import math
 x = 1; y = 2
@@ -70,7 +68,7 @@ else:
     ]
 
 
-def test_indentation_of_the_next_line() -> None:
+def test_indentation_of_the_next_line():
     assert source.next_indent("if x:") == "    "
     assert source.next_indent("if x:\n    y = 1") == "    "
     assert source.next_indent("if x:\n    if y:") == "        "
@@ -105,12 +103,12 @@ PARAMS = (
         (r"f('\' --check')", {"check": False}),
     ],
 )
-def test_arguments(line: str, expected: dict[str, object]) -> None:
+def test_arguments(line, expected):
     found = parse("try", PARAMS, line)
     assert {name: found[name] for name in expected} == expected
 
 
-def test_what_is_nested_too_deeply_is_left_to_running_it() -> None:
+def test_what_is_nested_too_deeply_is_left_to_running_it():
     deep = "x = " + "-" * 20_000 + "1"
     assert source.status(deep) == "complete" and source.syntax_error(deep) is None
     assert list(source.inputs(deep + "\n%help\n2")) == [deep, "%help", "2"]
@@ -132,7 +130,7 @@ def test_what_is_nested_too_deeply_is_left_to_running_it() -> None:
         ("1?", "1?"),
     ],
 )
-def test_questions(asked: str, command: str) -> None:
+def test_questions(asked, command):
     assert source.as_command(asked) == command
     assert source.is_command(asked) == (asked != command)
 
@@ -148,7 +146,7 @@ def test_questions(asked: str, command: str) -> None:
         ("y\n    .z", "y\n    .z"),
     ],
 )
-def test_what_is_pasted_loses_its_prompts_and_its_indent(pasted: str, code: str) -> None:
+def test_what_is_pasted_loses_its_prompts_and_its_indent(pasted, code):
     assert source.cleaned(pasted) == code
     if "." not in code:
         assert source.status(pasted) == "complete"
@@ -162,14 +160,14 @@ def test_what_is_pasted_loses_its_prompts_and_its_indent(pasted: str, code: str)
         ("f('!ls')", None),
     ],
 )
-def test_lines_of_the_shell(typed: str, command: str | None) -> None:
+def test_lines_of_the_shell(typed, command):
     assert source.is_command(typed) == (command is not None)
     if command is not None:
         assert source.as_command(typed) == command
         assert list(source.inputs(f"a = 1\n{typed}\nb = 2")) == ["a = 1", typed, "b = 2"]
 
 
-def test_few_sources_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_sources_are_kept(monkeypatch):
     import linecache
 
     monkeypatch.setattr(source, "MOST_REGISTERED", 3)

@@ -1,13 +1,9 @@
 """Recordings as files: what is loaded is what was saved, and no file does any harm."""
 
-from __future__ import annotations
-
 import functools
 import json
 import lzma
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,7 +23,7 @@ from minijax.tools.recording.records import BindRecord, JaxprRecord, Recording, 
 
 
 @functools.cache
-def recorded() -> Recording:
+def recorded():
     def g(x):
         return jnp.sum(jnp.sin(x) * 2.0)
 
@@ -37,14 +33,14 @@ def recorded() -> Recording:
     return recorder.recording
 
 
-def through_json(recording: Recording) -> Recording:
+def through_json(recording):
     return storage.from_json(json.loads(json.dumps(storage.to_json(recording))))
 
 
 # --- there and back
 
 
-def test_what_lies_in_the_place_of_the_unfinished_file_is_not_written_to(tmp_path: Path):
+def test_what_lies_in_the_place_of_the_unfinished_file_is_not_written_to(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("untouched")
     (tmp_path / f".a.json.{os.getpid()}.tmp").symlink_to(victim)
@@ -54,7 +50,7 @@ def test_what_lies_in_the_place_of_the_unfinished_file_is_not_written_to(tmp_pat
 
 
 def test_a_deep_tree_and_a_deep_document_are_kept_without_recursion():
-    node: BindRecord | None = None
+    node = None
     doc = pp.text("x")
     for level in range(5_000, 0, -1):
         children = () if node is None else (node,)
@@ -85,7 +81,7 @@ def test_a_deep_tree_and_a_deep_document_are_kept_without_recursion():
         ('{"format": "minijax-recording", "version": 1}', "no fields and records"),
     ],
 )
-def test_what_is_no_recording_is_refused(text: str, said: str, tmp_path: Path):
+def test_what_is_no_recording_is_refused(text, said, tmp_path):
     path = tmp_path / "bad.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match="bad.json cannot be read as a recording: ") as caught:
@@ -93,7 +89,7 @@ def test_what_is_no_recording_is_refused(text: str, said: str, tmp_path: Path):
     assert said in str(caught.value)
 
 
-def test_a_file_that_was_cut_off_is_refused(tmp_path: Path):
+def test_a_file_that_was_cut_off_is_refused(tmp_path):
     text = json.dumps(storage.to_json(recorded()))
     path = tmp_path / "cut.json"
     for length in range(0, len(text), len(text) // 40):
@@ -105,7 +101,7 @@ def test_a_file_that_was_cut_off_is_refused(tmp_path: Path):
         storage.from_json({**data, "records": data["records"][:-1]})
 
 
-def refused(said: str, **changes: Any) -> None:
+def refused(said, **changes):
     data = {
         "format": "minijax-recording",
         "version": 1,
@@ -123,7 +119,7 @@ def refused(said: str, **changes: Any) -> None:
         storage.from_json(data)
 
 
-def scope(*children: int) -> list[Any]:
+def scope(*children):
     return ["ScopeRecord", 1, 2, "jvp:1", 1, "f", ["eval"], list(children), ""]
 
 
@@ -170,7 +166,7 @@ def test_a_file_that_would_unfold_to_a_giant_is_refused():
     refused("has more than 50,000,000 characters", documents=indented)
 
 
-def test_a_file_that_is_a_giant_or_unpacks_to_one_is_refused(tmp_path: Path):
+def test_a_file_that_is_a_giant_or_unpacks_to_one_is_refused(tmp_path):
     bomb = tmp_path / "bomb.json.xz"
     bomb.write_bytes(lzma.compress(b"[" + b" " * 20_000_000 + b"]"))
     most = 16_000_000 + 100 * bomb.stat().st_size
@@ -200,7 +196,7 @@ def test_what_later_minor_versions_add_is_passed_over():
         ({"meeting": Meeting("psum", "psum", "all", "", ("i",), ((0, 2),))}, "devices meet that there are not"),
     ],
 )
-def test_what_devices_have_is_kept_and_checked(change: dict[str, Any], said: str) -> None:
+def test_what_devices_have_is_kept_and_checked(change, said):
     texts = [DeviceTextRecord(((12, (("value", str(i)),)),)) for i in range(2)]
     column = DeviceValueRecord("x", "f32[]", ("i",), False, "", 1, texts[0], tuple(texts))
     meeting = Meeting("psum", "psum", "all", "", ("i",), ((0, 1),))

@@ -1,7 +1,5 @@
 """What a command works on: expressions as functions with arguments, static ones fixed, staged."""
 
-from __future__ import annotations
-
 import ast
 
 import jax  # noqa: F401  (once it is there, arguments are looked through for models of its libraries)
@@ -12,12 +10,11 @@ from minijax.repl import batch
 from minijax.tools.commands.arguments import Param, parse
 from minijax.tools.documents.document import plain
 from minijax.tools.session import targets
-from minijax.tools.session.session import Session
 from minijax.tools.usage import UsageError
 
 
 @pytest.fixture
-def session() -> Session:
+def session():
     made = batch.new_session({})
     for code in (
         "def f(x): return jnp.sin(x) * 2.0",
@@ -39,13 +36,13 @@ def session() -> Session:
         ("%jaxpr --source (lambda y: sin(y))(x)", ":1:27 (<lambda>)"),
     ],
 )
-def test_places_are_those_in_the_command_line(session: Session, line: str, told: str) -> None:
+def test_places_are_those_in_the_command_line(session, line, told):
     assert told in plain(session.run_line(line).shown, 400)
 
 
-def staged(session: Session, text: str, static: object = None) -> str:
+def staged(session, text, static=None):
     target = targets.from_expression(session, "jaxpr", text)
-    return str(targets.stage(targets.traceable("jaxpr", target, static)))  # type: ignore[arg-type]
+    return str(targets.stage(targets.traceable("jaxpr", target, static)))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +54,7 @@ def staged(session: Session, text: str, static: object = None) -> str:
         ("(lambda b, **more: sin(b))(v, z=x, k=v)", ["b", "k", "z"]),
     ],
 )
-def test_static_arguments_are_no_inputs(session: Session, call: str, names: list[str]) -> None:
+def test_static_arguments_are_no_inputs(session, call, names):
     """Else an argument would have the name of the one before it."""
     target = targets.from_expression(session, "passes", call)
     assert targets.input_names(target) == names
@@ -69,12 +66,12 @@ def test_static_arguments_are_no_inputs(session: Session, call: str, names: list
 
 
 @pytest.mark.parametrize("static", [1, -1, (1,)])
-def test_arguments_are_made_static_by_option(session: Session, static: object) -> None:
+def test_arguments_are_made_static_by_option(session, static):
     assert "integer_pow[y=4]" in staged(session, "power(x, 4)", static)
     assert "pow a b" in staged(session, "power(x, 4)")
 
 
-def test_what_is_worth_a_jaxpr_is_that_jaxpr(session: Session) -> None:
+def test_what_is_worth_a_jaxpr_is_that_jaxpr(session):
     session.run_line("def make(x): return make_jaxpr(f)(x)")
     session.run_line("def calls(x): return make_jaxpr(power, static_argnums=1)(x, 3)")
     plain = staged(session, "f(x)")
@@ -85,7 +82,7 @@ def test_what_is_worth_a_jaxpr_is_that_jaxpr(session: Session) -> None:
 
 
 @pytest.mark.parametrize("text", ['"f32[]"', "'f32[]'", '"\\"f32[]"', "'''a 'f32[]' b'''", "r'\\f32[]'"])
-def test_types_in_strings_are_text(session: Session, text: str) -> None:
+def test_types_in_strings_are_text(session, text):
     session.run_line("told = []")
     session.run_line("def g(s, x): told.append(s); return x")
     assert "a:f32[]" in staged(session, f"g({text}, f32[])  # f32[]")
@@ -93,12 +90,12 @@ def test_types_in_strings_are_text(session: Session, text: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["%grad f(x=3.0)", "%jvp f(x=3.0)", "%vjp f(x=3.0)", "%linearize f(x=3.0)"])
-def test_a_call_by_keywords_alone_is_a_function_of_them(session: Session, command: str) -> None:
+def test_a_call_by_keywords_alone_is_a_function_of_them(session, command):
     outcome = session.run_line(command)
     assert outcome.error is None and float(outcome.value[0]) == pytest.approx(0.28224, abs=1e-5)
 
 
-def test_bool_is_a_type_where_it_is_subscribed_and_python_s_elsewhere(session: Session) -> None:
+def test_bool_is_a_type_where_it_is_subscribed_and_python_s_elsewhere(session):
     assert "a:bool[2]" in staged(session, "jnp.sum(bool[2])") and "a:bool[]" in staged(session, "f(bool[])")
     assert "a:bool[]" in staged(session, "f(bool(x))")
     node = ast.parse("(bool[2], bool(1), (lambda bool: bool[0])([5]))", mode="eval").body
@@ -111,14 +108,14 @@ def test_bool_is_a_type_where_it_is_subscribed_and_python_s_elsewhere(session: S
     session.run_line("del bool")
 
 
-def test_values_that_hold_themselves_are_no_trees(session: Session) -> None:
+def test_values_that_hold_themselves_are_no_trees(session):
     """``Out`` holds itself once it has been shown; a container that only stands in two places does not."""
     for line in ("d = {}; d['d'] = d", "l = [[1.0]]; l.append((l,))", "Out", "twice = [v, v, [v, (v,)]] * 3"):
         assert session.run_line(line).error is None
     names = session.namespace
     assert all(targets.holds_itself(x) for x in (names["d"], names["l"], {"a": [names["d"]]}))
     assert not any(targets.holds_itself(x) for x in (names["twice"], [[]] * 2, 3, None))
-    deep: list[object] = []
+    deep = []
     for _ in range(10_000):
         deep = [deep, deep[:1]]
     assert not targets.holds_itself(deep)
@@ -129,7 +126,7 @@ def test_values_that_hold_themselves_are_no_trees(session: Session) -> None:
     assert "a:f32[3]" in staged(session, "twice[0] * 1.0")
 
 
-def test_a_dictionary_that_is_no_tree_disturbs_nothing_else(session: Session) -> None:
+def test_a_dictionary_that_is_no_tree_disturbs_nothing_else(session):
     """Its keys have no order; Python puts such a one where something was warned of."""
     names = session.namespace
     names["mixed"] = {1: 2.0, "a": 3.0}
@@ -141,10 +138,10 @@ def test_a_dictionary_that_is_no_tree_disturbs_nothing_else(session: Session) ->
     assert "dictionary keys" in str(session.run_line("%push jvp x=mixed dx=mixed").error)
 
 
-def test_a_word_with_spaces_stands_in_quotes() -> None:
+def test_a_word_with_spaces_stands_in_quotes():
     params = (Param("expr", "text", "an expression"), Param("file", "word", "a file"), Param("force", "flag", "over"))
     args = parse("graph", params, "f(x) --file 'my \"picture\\'s\".svg' --force")
-    assert (args["file"], args["force"], args["expr"]) == ("my \"picture's\".svg", True, "f(x)")
+    assert (args["file"], args["force"], args["expr"]) == ('my "picture\'s".svg', True, "f(x)")
     assert parse("graph", params, 'f(x) --file "a b.svg"')["file"] == "a b.svg"
     with pytest.raises(UsageError, match="quotes"):
         parse("graph", params, "f(x) --file 'open")

@@ -1,7 +1,5 @@
 """Themes: which one a terminal gets, and that every role can be read in each."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 
@@ -20,23 +18,23 @@ from minijax.tools.documents.theme import (
 LIGHT, DARK = "#ffffff", "#1e1e1e"
 
 
-def luminance(colour: str) -> float:
+def luminance(colour):
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(one, other):
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.parametrize("role", STYLES)
-def test_every_role_can_be_read_on_both_pages(role: str) -> None:
+def test_every_role_can_be_read_on_both_pages(role):
     assert contrast(STYLES[role].light, LIGHT) >= 4.5 and contrast(STYLES[role].dark, DARK) >= 4.5
 
 
-def test_the_colours_of_lines_differ() -> None:
+def test_the_colours_of_lines_differ():
     roles = [line_role(number) for number in range(LINE_COLOURS)]
     assert len(set(roles)) == LINE_COLOURS >= 8 and line_role(LINE_COLOURS) == roles[0]
     for theme, bits in (("terminal", 4), ("light", 24), ("light", 8), ("dark", 24), ("dark", 8), ("dark", 4)):
@@ -60,12 +58,12 @@ def test_the_colours_of_lines_differ() -> None:
         ("none", {}, "none"),
     ],
 )
-def test_which_theme(theme: str, environment: dict[str, str], expected: str) -> None:
+def test_which_theme(theme, environment, expected):
     assert resolved(theme, environment) == expected
 
 
 @pytest.mark.parametrize("theme", ["terminal", "light", "dark", "none"])
-def test_every_role_in_every_theme(theme: str) -> None:
+def test_every_role_in_every_theme(theme):
     from minijax.repl.style import style_for
 
     doc = document(Text(tuple(line((role, role)) for role in STYLES)))

@@ -1,7 +1,5 @@
 """The guided tour from beginning to end: every line runs, every figure is right, and the user's names come back."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -13,7 +11,6 @@ from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.repl import batch
 from minijax.tools.commands.tour_parts import PARTS
 from minijax.tools.documents.document import plain
-from minijax.tools.session.session import Session
 
 # What lines are worth, with 64 bits: the figures of the published tutorial, as in the project's acceptance list.
 FIGURES = {
@@ -54,7 +51,7 @@ PROGRAMS = {
 STOPS = [(p, s) for p, part in enumerate(PARTS) for s in range(len(part.stops))]
 
 
-def shown_text(outcome) -> str:
+def shown_text(outcome):
     assert outcome.error is None
     return plain(outcome.shown, 80)
 
@@ -94,7 +91,7 @@ def test_every_stop(walk):
         assert any(line.startswith(start) for line in lines), start
 
 
-def assert_close(value, expected) -> None:
+def assert_close(value, expected):
     leaves, tree = minijax.tree_util.tree_flatten(value)
     if isinstance(expected, list | np.ndarray) and not isinstance(value, list):
         np.testing.assert_allclose(value, expected, atol=1e-8)
@@ -109,7 +106,7 @@ def assert_close(value, expected) -> None:
 
 
 def test_the_words_compute_their_figures(walk):
-    def page(line: str) -> str:
+    def page(line):
         return next(text for stop, _, text in walk.values() if stop.line.startswith(line))
 
     assert "The tangent is the cosine of 3, -0.9899925" in page("y = sin(x)")
@@ -119,7 +116,7 @@ def test_the_words_compute_their_figures(walk):
     assert f"All have {8.0 * len(minijax.devices())}." in page("shard_map(ring")
 
 
-def namespace_of(session: Session) -> dict[str, object]:
+def namespace_of(session):
     return {name: value for name, value in session.namespace.items() if name.strip("_") and name not in ("In", "Out")}
 
 
@@ -153,7 +150,7 @@ def test_names_come_back_whatever_one_does_in_between():
 def test_moving_about():
     session = batch.new_session({})
 
-    def page(line: str) -> str:
+    def page(line):
         return shown_text(session.run_line(line))
 
     straight = [page("%tour") if i == 0 else page("%tour next") for i in range(7)]

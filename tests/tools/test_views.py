@@ -1,9 +1,6 @@
 """Views: functions of recordings alone."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 
 import minijax
 import minijax.numpy as jnp
@@ -48,7 +45,8 @@ MADE_UP = Recording(
     executions=1,
 )
 
-def test_a_summary(golden: Callable[[str, str], None]):
+
+def test_a_summary(golden):
     golden("panels.txt", plain(summary(MADE_UP), 80) + "\n")
 
 
@@ -58,6 +56,7 @@ def test_truncation_and_other_threads_are_shown():
 
 
 # --- reading programs -------------------------------------------------------------------------------------------
+
 
 def test_a_front_ends_keys_stand_where_something_is_left_out():
     shown = plain(summary(MADE_UP, keys={"tracers": "F3", "jaxpr": "F4"}), 80)
@@ -76,10 +75,10 @@ def test_a_summary_as_data():
 
 
 def test_programs_with_the_same_name_have_their_own_rows():
-    def module(at: int, ops: int) -> ModuleRecord:
+    def module(at, ops):
         return ModuleRecord(at, "g", ops, (("stablehlo.add", ops),), "")
 
-    def executable(at: int, fusions: int, name: str = "g") -> ExecutableRecord:
+    def executable(at, fusions, name="g"):
         return ExecutableRecord(at, name, fusions, fusions, (("fusion", fusions),), "")
 
     recording = Recording(

@@ -1,12 +1,9 @@
 """The widget's markup and data; what it does in a browser is tested in tests/browser."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,10 +32,10 @@ def short(x):
 class _Elements(HTMLParser):
     """Elements counted, and whether they are closed in order; scripts and styles are no markup, as in a browser."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.tags: dict[str, int] = {}
-        self.open: list[str] = []
+        self.tags = {}
+        self.open = []
         self.deepest = 0
 
     def handle_starttag(self, tag, attrs):
@@ -50,7 +47,7 @@ class _Elements(HTMLParser):
         assert self.open.pop() == tag
 
 
-def elements(markup: str) -> _Elements:
+def elements(markup):
     parser = _Elements()
     parser.feed(markup)
     parser.close()
@@ -58,11 +55,11 @@ def elements(markup: str) -> _Elements:
     return parser
 
 
-def parts_of(data: dict) -> list[dict]:
+def parts_of(data):
     return [part for _, part in data["parts"]]
 
 
-def test_a_recording_that_was_saved_shows_the_same(monkeypatch: pytest.MonkeyPatch):
+def test_a_recording_that_was_saved_shows_the_same(monkeypatch):
     _, recording = record(vmap(grad(short)), jnp.ones((2, 3)))
     loaded = storage.from_json(json.loads(json.dumps(storage.to_json(recording))))
     here = strings(payload(recording, highlight))
@@ -75,11 +72,11 @@ def test_a_recording_that_was_saved_shows_the_same(monkeypatch: pytest.MonkeyPat
     assert any(said.startswith("all ") for said in here - lacking)
 
 
-def strings(data: dict) -> set[str]:
+def strings(data):
     return {text for part in parts_of(data) for text in part["strings"]}
 
 
-def text_of(data: dict, line: int) -> str:
+def text_of(data, line):
     return "".join(data["strings"][number] for number in data["lines"][line][1::2])
 
 
@@ -100,7 +97,7 @@ def test_a_deep_tree_is_no_deep_markup():
         return x if depth == 0 else minijax.jvp(lambda y: nested(y, depth - 1), (x,), (1.0,))[0] * 2.0
 
     _, recording = record(nested, 1.0, 3)
-    deep: tuple = recording.tree
+    deep = recording.tree
     for _ in range(300):
         deep = (ScopeRecord(0, 1, "jvp:1", 1, "", ("eval", "jvp:1"), deep),)
     markup = widget_html(Recording("full", tree=deep, events=5))

@@ -1,9 +1,6 @@
 """The backward pass as it is recorded and shown: cotangents by name, at every moment."""
 
-from __future__ import annotations
-
 import functools
-from typing import Any
 
 import jax
 import numpy as np
@@ -16,29 +13,28 @@ from minijax.pytree import tree_leaves
 from minijax.tools.recording.backward import listed
 from minijax.tools.recording.naming import Naming
 from minijax.tools.recording.recorder import record
-from minijax.tools.recording.records import CotangentRecord, Recording
-from minijax.tools.stepper.backward import BackwardPass, passes_of
+from minijax.tools.stepper.backward import passes_of
 from minijax.tools.values.moment import Worth, ledger
 from tests.tools.values.test_moment import printed
 from tests.tools.values.watched_programs import PROGRAMS
 
 
 @functools.cache
-def recorded(name: str) -> tuple[Any, Recording]:
+def recorded(name):
     return record(lambda: PROGRAMS[name](minijax, jnp))
 
 
-def close(ours: Any, theirs: Any) -> None:
+def close(ours, theirs):
     np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["gradient", "loops_of_python", "custom_vjp"])
-def test_cotangents_are_what_jax_finds(name: str) -> None:
+def test_cotangents_are_what_jax_finds(name):
     """The cotangents of the variables of a program, and what has arrived of them at each step."""
     gradient, recording = recorded(name)
     wanted = printed(name, "cotangent")
     backward, naming, array = listed(recording.backward[-1], recording), Naming(recording), recording.kept.array
-    sums: dict[int, CotangentRecord] = {each.variable: each for each in backward.begins}
+    sums = {each.variable: each for each in backward.begins}
     for step in backward.steps:
         for part, total in zip(step.found, step.sums, strict=True):
             before = sums.get(part.variable)
@@ -82,7 +78,7 @@ def rnn_of_jax(w, xs, added_a, added_h):
     return jax.numpy.sum(ys) + h
 
 
-def last_sums(backward: BackwardPass) -> dict[str, int]:
+def last_sums(backward):
     """Name -> the number of the last sum."""
     record = backward.record
     found = {total.variable: total.number for total in record.begins}
@@ -90,13 +86,13 @@ def last_sums(backward: BackwardPass) -> dict[str, int]:
     return {name: found[variable] for variable, name in backward.names.items() if variable in found}
 
 
-def worth(recording: Recording, number: int) -> Any:
+def worth(recording, number):
     found = ledger(recording).primal(number)
     assert isinstance(found, Worth), found
     return found.array
 
 
-def test_a_scan_is_gone_back_over_by_iteration() -> None:
+def test_a_scan_is_gone_back_over_by_iteration():
     """The cotangents of what a step computes, in each iteration, are what JAX finds by what is added to it there."""
     xs = np.linspace(-0.4, 0.8, 4, dtype=np.float32)
     _, recording = record(minijax.grad(rnn), 0.3, xs)
@@ -112,7 +108,7 @@ def test_a_scan_is_gone_back_over_by_iteration() -> None:
         close(worth(recording, numbers["h"]), of_h[i])
 
 
-def test_programs_of_calls_have_the_values_of_their_run() -> None:
+def test_programs_of_calls_have_the_values_of_their_run():
     def inner(v):
         s = jnp.sin(v)
         return s * s

@@ -1,7 +1,5 @@
 """Wrong answers to each exercise, each with words of the hint that belongs to that mistake."""
 
-from __future__ import annotations
-
 _JVP = "def sinmul_jvp(primals, tangents):\n    x, y = primals\n    dx, dy = map(ad.instantiate_zeros, tangents)\n"
 _JVP_RETURN = _JVP + "    return sinmul(x, y), "
 _BATCH = "def overlap_batch(args, dims):\n    x, y = args\n    return "
@@ -12,7 +10,7 @@ _TRAIN = "def train(w):\n    total = {}\n    for epoch in range({}):\n        w,
 _BWD = "def softplus_bwd(x, ct):\n    return "
 
 # name of an exercise -> (code, words of the hint)
-WRONG: dict[str, tuple[tuple[str, str], ...]] = {
+WRONG = {
     "predict-the-jaxpr": (
         ("answer = 9", "two integers"),
         ("answer = (10, 7)", "numbers of Python's"),

@@ -1,7 +1,5 @@
 """Exercises: what is right is accepted, what is wrong gets the hint that belongs to it, and the names come back."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -34,7 +32,7 @@ def no_primitives_left():
     assert {each.name for each in left} <= {"sinmul", "steps", "overlap"} and known_primitives() == before
 
 
-def begun(exercise, *codes: str) -> dict:
+def begun(exercise, *codes):
     """The names after the start code and ``codes``, as a prompt would have them."""
     names = {**batch.new_session({}).namespace, **given_names(exercise)}
     for code in (exercise.start, *codes):
@@ -42,7 +40,7 @@ def begun(exercise, *codes: str) -> dict:
     return names
 
 
-def page(session, code: str) -> str:
+def page(session, code):
     return " ".join(plain(session.run_line(code).shown, 80).split())
 
 
@@ -219,7 +217,7 @@ def test_in_ipython_one_answers_in_cells(shell):
     shell.run_line_magic("load_ext", "minijax")
     shell.run_cell("norm = 'mine'")
 
-    def run(line: str) -> str:
+    def run(line):
         with capture_output() as captured:
             result = shell.run_cell(line)
         said = captured.stdout if result.result is None else repr(result.result)

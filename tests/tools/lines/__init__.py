@@ -5,8 +5,6 @@ Each area's lines stand in a file of their own, which has the name of the comman
 area of their own.
 """
 
-from __future__ import annotations
-
 from tests.tools.lines import (
     backward,
     compile,
@@ -61,7 +59,7 @@ AREAS = {
 }
 
 # area -> (line, texts that the output must hold), in the order in which one session runs them
-STORIES: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {name: area.GOOD for name, area in AREAS.items()}
+STORIES = {name: area.GOOD for name, area in AREAS.items()}
 
 GOOD = tuple(row for area in AREAS.values() for row in area.GOOD)
 

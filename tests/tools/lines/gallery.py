@@ -4,6 +4,4 @@ GOOD = (
     ("%gallery cnn --program", ("conv_general_dilated", "def step(")),
 )
 
-BAD = (
-    ("%gallery transformr", "no page 'transformr'. Did you mean %gallery transformer?"),
-)
+BAD = (("%gallery transformr", "no page 'transformr'. Did you mean %gallery transformer?"),)

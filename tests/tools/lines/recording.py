@@ -6,6 +6,4 @@ GOOD = (
     ("%panels --all", ("",)),
 )
 
-BAD = (
-    ("%panels stak", "not 'stak'"),
-)
+BAD = (("%panels stak", "not 'stak'"),)

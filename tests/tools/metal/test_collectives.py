@@ -1,7 +1,5 @@
 """``%hlo --partitioned``: groups are read in each of XLA's spellings, and what is shown is what the program does."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -26,12 +24,12 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize(("written", "axes"), SPELLINGS.items())
-def test_groups_are_read_in_every_spelling(written: str, axes: tuple[str, ...]) -> None:
+def test_groups_are_read_in_every_spelling(written, axes):
     groups = _groups(f"  %c = f32[2,4]{{1,0}} all-reduce(%a), {written}, to_apply=%add")
     assert _axes(groups, AbstractMesh((4, 2), ("x", "y"))) == axes
 
 
-def test_groups_along_a_factor_of_an_axis_of_devices_in_another_order() -> None:
+def test_groups_along_a_factor_of_an_axis_of_devices_in_another_order():
     """As XLA writes the all-to-all with which a value goes from P('x', 'y') to P('y', 'x') over 4 times 2 devices."""
     mesh = "mesh['axis_0'=2,'axis_1'=4], device_ids=([2,2,2]T(0,2,1)) {'axis_1':(2)2}"
     assert _groups(f"all-to-all(%a, %b), replica_groups={mesh}") == [[0, 2], [1, 3], [4, 6], [5, 7]]
@@ -58,7 +56,7 @@ ENTRY %main (p: f32[4]) -> f32[4] {
 """
 
 
-def test_turns_of_loops_are_counted() -> None:
+def test_turns_of_loops_are_counted():
     text = LOOPS.replace("body=%inner", 'body=%inner, backend_config={"known_trip_count":{"n":"3"}}')
     text = text.replace("body=%outer", 'body=%outer, backend_config={"known_trip_count":{"n":"5"},"x":"y"}')
     times = _times(hlo.instructions(LOOPS.splitlines()).values(), _turns(text))
@@ -165,7 +163,7 @@ TRANSPOSED = [
 OF_PVARY = ("all-reduce", "^transpose of pvary: what is the same along y ")
 TWICE = "^transpose of the transpose of "
 # Why the collectives of each program above are there.
-REASONS: dict[str, list[tuple[str, str]]] = {
+REASONS = {
     "constraint": [("all-gather", r"result of sin .* otherwise along x than with_sharding_constraint \(L\d+\) wants")],
     "its gradient": [],
     "out_shardings": [("all-gather", "result of sin .* the program's result is to be")],
@@ -185,7 +183,7 @@ REASONS: dict[str, list[tuple[str, str]]] = {
 }
 
 
-def test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for() -> None:
+def test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for():
     found, reasons = printed("-c", PROGRAM)
     ((kind, size, axes, count, primitive, reason),) = found["product"]
     assert (kind, size, axes, count, primitive) == ("all-reduce", 2, ["y"], 2 * 8 * 4, "dot_general")

@@ -1,15 +1,10 @@
 """What ``%passes`` shows, against what XLA wrote for the same programs; four of them were written for JAX."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re
 import tempfile
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as real
@@ -34,8 +29,8 @@ M = np.outer(V, V).astype(np.float32)
 LAYERS = [(M, V), (M, V)]
 
 
-def network(np_: Any) -> Callable[..., Any]:
-    def loss(layers: Any, x: Any) -> Any:
+def network(np_):
+    def loss(layers, x):
         for weight, bias in layers:
             x = np_.tanh(x @ weight + bias)
         return (x**2).mean()
@@ -43,8 +38,8 @@ def network(np_: Any) -> Callable[..., Any]:
     return loss
 
 
-def attention(np_: Any) -> Callable[..., Any]:
-    def attend(q: Any, k: Any, v: Any) -> Any:
+def attention(np_):
+    def attend(q, k, v):
         scores = q @ k.T / 8**0.5
         weights = np_.exp(scores - scores.max(-1, keepdims=True))
         return (weights / weights.sum(-1, keepdims=True)) @ v
@@ -52,18 +47,18 @@ def attention(np_: Any) -> Callable[..., Any]:
     return attend
 
 
-def recurrence(of: Any, np_: Any) -> Callable[..., Any]:
-    def run(c: Any, xs: Any) -> Any:
+def recurrence(of, np_):
+    def run(c, xs):
         return of.scan(lambda c, x: (np_.sin(c) * x, c), c, xs)[1].sum()
 
     return run
 
 
-def branches(x: Any) -> Any:
+def branches(x):
     return lax.cond(x.sum() > 1, lambda x: jnp.exp(x), lambda x: x * 2, x)
 
 
-PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+PROGRAMS = {
     "elementwise": (lambda x: jnp.sin(x) * 2.0 - x, (V,)),
     "reduction": (lambda x: jnp.exp(x).sum() / x.size, (V,)),
     "network": (minijax.grad(network(jnp)), (LAYERS, M)),
@@ -74,11 +69,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "JAX: network": (from_jax(jax.grad(network(real))), (LAYERS, M)),
     "JAX: attention": (from_jax(attention(real)), (M, M, M)),
     "JAX: scan": (from_jax(jax.grad(recurrence(jax.lax, real))), (np.float32(0.5), V)),
-    "JAX: hessian": (from_jax(jax.hessian(lambda x: (real.tanh(x) @ M @ x))), (V,)),
+    "JAX: hessian": (from_jax(jax.hessian(lambda x: real.tanh(x) @ M @ x)), (V,)),
 }
 
 
-def written(lowered: Any) -> tuple[str, list[str], str]:
+def written(lowered):
     """What XLA writes of the program in one more compilation: the first text, those of the passes, the last."""
     with tempfile.TemporaryDirectory() as folder:
         flags = (("xla_dump_to", folder), ("xla_dump_hlo_pass_re", ".*"))
@@ -95,7 +90,7 @@ def written(lowered: Any) -> tuple[str, list[str], str]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_passes_are_those_that_xla_wrote(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes_are_those_that_xla_wrote(name, tmp_path, monkeypatch):
     fun, args = PROGRAMS[name]
     lowered = minijax.jit(fun).lower(*args)
     # a folder for temporary files that no other process writes to
@@ -141,7 +136,7 @@ def test_passes_are_those_that_xla_wrote(name: str, tmp_path: Path, monkeypatch:
         assert any(one.symbol for one in operations)
 
 
-def stages_agree(found: stages.Stages) -> None:
+def stages_agree(found):
     """Every instruction of every stage is for a line of Python that is there, or says what it is; and a line of Python
     has the same equations in every stage.
     """
@@ -171,8 +166,8 @@ def stages_agree(found: stages.Stages) -> None:
         assert len(found.all[each.previous].lines) == len(found.descent.panes(one.before)[0].lines)
 
 
-def test_a_line_has_one_colour_in_every_text() -> None:
-    def loss(w: Any, x: Any) -> Any:
+def test_a_line_has_one_colour_in_every_text():
+    def loss(w, x):
         h = jnp.tanh(w * x)
         y = jnp.sin(h) * 2.0
         return (y - h).sum()
@@ -184,7 +179,7 @@ def test_a_line_has_one_colour_in_every_text() -> None:
     roles = {number: line_role(i) for i, (_, number) in enumerate(found.spots)}
     assert list(roles) == [first, first + 1, first + 2] and len(set(roles.values())) == 3
 
-    def coloured(doc: Any) -> set[tuple[str, str]]:
+    def coloured(doc):
         pieces = {piece for each in lay_out(doc, 120) for piece in each}
         return {(role, piece.strip()) for role, piece in pieces if role.startswith("line-") and piece.strip()}
 
@@ -213,7 +208,7 @@ def test_a_line_has_one_colour_in_every_text() -> None:
 
 
 @pytest.mark.parametrize("name", ["network", "scan", "JAX: attention"])
-def test_work_is_what_xla_counts_and_times_are_of_the_call(name: str) -> None:
+def test_work_is_what_xla_counts_and_times_are_of_the_call(name):
     fun, args = PROGRAMS[name]
     jitted = minijax.jit(fun)
     lowered = jitted.lower(*args)
@@ -227,8 +222,8 @@ def test_work_is_what_xla_counts_and_times_are_of_the_call(name: str) -> None:
         parts = [costs.get(one.name, {}).get(figure, 0.0) for one in known.values() if one.computation == entry]
         assert sum(parts) == whole.get(figure, 0.0)
 
-    calls: list[int] = []
-    found = roofline.measure(lowered, lambda: calls.append(0) or jitted(*args))  # type: ignore[func-returns-value]
+    calls = []
+    found = roofline.measure(lowered, lambda: calls.append(0) or jitted(*args))
     assert len(calls) == 1 + found.calls + found.traced
     assert {each.name for each in found.rows} <= {one.name for one in known.values()}
     assert all(each.seconds > 0 and each.runs == int(each.runs) >= 1 for each in found.rows)
@@ -237,7 +232,7 @@ def test_work_is_what_xla_counts_and_times_are_of_the_call(name: str) -> None:
     assert found.limits.flops > 1e8 and found.limits.bytes > 1e7
 
 
-def test_what_cannot_be_counted_is_not_told() -> None:
+def test_what_cannot_be_counted_is_not_told():
     # a small loop is one piece of machine code, which XLA's analysis goes through once and this goes through often
     jitted = minijax.jit(lambda x: lax.fori_loop(0, 100, lambda i, c: c * 1.5 + 2.0, x))
     counted = missed.total()
@@ -253,14 +248,12 @@ def test_what_cannot_be_counted_is_not_told() -> None:
     assert kept and all(__file__ in each.subject for each in kept)
 
 
-def test_the_folder_of_an_interrupted_compilation_goes_when_xla_has_left_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_of_an_interrupted_compilation_goes_when_xla_has_left_it(tmp_path, monkeypatch):
     threads = []
     let_go = threading.Event()
 
-    def elsewhere(work: Callable[[], Any]) -> Any:
-        def late() -> None:
+    def elsewhere(work):
+        def late():
             let_go.wait(60)
             work()
 
@@ -291,13 +284,13 @@ def test_the_folder_of_an_interrupted_compilation_goes_when_xla_has_left_it(
         (0.0, 0.0, 1.0, "–"),
     ],
 )
-def test_the_limit_of_an_instruction(flops: float, moved: float, runs: float, said: str) -> None:
+def test_the_limit_of_an_instruction(flops, moved, runs, said):
     each = roofline.Measured("dot", "dot", runs, 1e-3, 0.0, flops, 0.0, moved, ())
     assert roofline_view._limit(roofline.Limits(1e12, 1e11), each)[1] == said
 
 
-def test_programs_of_one_name_are_told_apart() -> None:
-    def made() -> Any:
+def test_programs_of_one_name_are_told_apart():
+    def made():
         return minijax.jit(lambda x: jnp.sin(x) * 3)
 
     jitted, other, third = made(), made(), made()
@@ -308,7 +301,7 @@ def test_programs_of_one_name_are_told_apart() -> None:
         roofline.measure(lowered, lambda: (third(jnp.zeros(9)), jitted(jnp.zeros(8))))
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
+def test_other_files_are_refused(tmp_path):
     assert machine.size(b"MZ") == 0
     with pytest.raises(ValueError, match="64-bit ELF"):
         list(machine.operations(b"MZ nothing"))

@@ -1,12 +1,9 @@
 """The page of a call's stages without a browser: how large it is, and what is there where scripts are off."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
 import zlib
-from typing import Any
 
 import numpy as np
 
@@ -18,31 +15,31 @@ from minijax.tools.documents.html import to_html
 from minijax.tools.documents.lexer import highlight
 from minijax.tools.documents.room import MOST_HTML_OF_BLOCK
 from minijax.tools.metal import pipeline
-from minijax.tools.metal.stages import Stages, stages
+from minijax.tools.metal.stages import stages
 from minijax.tools.metal.stages_page import stages_html
 
 V = np.linspace(0.1, 0.9, 8, dtype=np.float32)
 
 
-def of(fun: Any, *args: Any) -> Stages:
+def of(fun, *args):
     return stages(pipeline.descent(minijax.jit(fun).lower(*args)))
 
 
-def data(markup: str) -> dict[str, Any]:
+def data(markup):
     found = re.search(r'<script type="application/json">(.*?)</script>', markup, re.S)
     assert found is not None
-    made: dict[str, Any] = json.loads(found[1])
+    made = json.loads(found[1])
     made["packed"] = json.loads(zlib.decompress(base64.b64decode(made["packed"]), -15))
     return made
 
 
-def unrolled(x: Any) -> Any:
+def unrolled(x):
     for i in range(120):
         x = jnp.sin(x * (1 + i)) + jnp.cos(x)
     return x
 
 
-def test_a_page_is_no_larger_than_a_notebook_keeps_and_says_what_is_cut() -> None:
+def test_a_page_is_no_larger_than_a_notebook_keeps_and_says_what_is_cut():
     found = of(unrolled, V)
     markup = stages_html(found, highlight)
     assert len(markup) <= MOST_HTML_OF_BLOCK
@@ -66,7 +63,7 @@ def test_a_page_is_no_larger_than_a_notebook_keeps_and_says_what_is_cut() -> Non
     assert any(each.time for each in short.descent.passes)
 
 
-def test_the_command_shows_it_where_html_is_shown() -> None:
+def test_the_command_shows_it_where_html_is_shown():
     session = new_session({})
     session.run_line("def f(x): return jnp.sin(x) * 2")
     outcome = session.run_line("%passes f(jnp.ones(3))")

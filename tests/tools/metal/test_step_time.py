@@ -1,12 +1,8 @@
 """Where a call's time goes: the parts are the whole, the times those of a plain timing, the lines those that ran."""
 
-from __future__ import annotations
-
 import statistics
 import time
 import xml.dom.minidom
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as real
@@ -24,32 +20,32 @@ from minijax.repl import batch
 from minijax.tools.documents.document import Document, Picture, plain
 from minijax.tools.documents.html import to_html
 from minijax.tools.metal import step_time, step_time_view
-from minijax.tools.metal.step_time import StepRow, StepTime, Stretch, stretches
+from minijax.tools.metal.step_time import StepRow, Stretch, stretches
 from tests.tools.metal.events import Event, at_work
 
 LARGE = np.linspace(-1, 1, 90_000, dtype=np.float32).reshape(300, 300)
 
 
-def layers(np_: Any, repeat: Callable[..., Any]) -> Callable[..., Any]:
-    def run(x: Any) -> Any:
+def layers(np_, repeat):
+    def run(x):
         y = repeat(0, 4, lambda i, c: c @ x / 300, x)
         return np_.sin(y) + 1
 
     return run
 
 
-def seconds(call: Callable[[], Any]) -> float:
+def seconds(call):
     began = time.perf_counter()
     call()
     return time.perf_counter() - began
 
 
-def step_of(fun: Callable[..., Any], *args: Any, about: float = 1e-3) -> tuple[StepTime, list[float]]:
+def step_of(fun, *args, about=1e-3):
     """Where the time of a call goes, and how long each of the calls looked on took by Python's clock."""
     jitted = minijax.jit(fun)
-    took: list[float] = []
+    took = []
 
-    def call() -> Any:
+    def call():
         took.append(seconds(lambda: block_until_ready(jitted(*args))))
 
     call()
@@ -57,7 +53,7 @@ def step_of(fun: Callable[..., Any], *args: Any, about: float = 1e-3) -> tuple[S
     return step_time.timed_step(jitted.lower(*args), call, about), took
 
 
-def whole(step: StepTime) -> None:
+def whole(step):
     """The stretches of a call follow each other from its beginning to its end."""
     at = 0.0
     for each in step.stretches:
@@ -69,7 +65,7 @@ def whole(step: StepTime) -> None:
 @pytest.mark.parametrize(
     "run", [layers(jnp, lax.fori_loop), from_jax(layers(real, jax.lax.fori_loop))], ids=["ours", "JAX's"]
 )
-def test_the_parts_are_the_whole_and_the_whole_is_that_of_a_plain_timing(run: Callable[..., Any]) -> None:
+def test_the_parts_are_the_whole_and_the_whole_is_that_of_a_plain_timing(run):
     ratios = []
     for _ in range(3):
         step, took = step_of(run, LARGE, about=2e-3)
@@ -87,7 +83,7 @@ def test_the_parts_are_the_whole_and_the_whole_is_that_of_a_plain_timing(run: Ca
     assert all(around.begin <= when.begin and when.end <= around.end for each in inside for when in each.when)
 
 
-def traced(instructions: list[tuple[str, int, int]], transfers: Any = (), executions: Any = ()) -> TracedCall:
+def traced(instructions, transfers=(), executions=()):
     runs = [InstructionRun(name, 1000.0 + begin, float(end - begin), 0) for name, begin, end in instructions]
     moved = [[Interval(1000.0 + a, 1000.0 + b) for a, b in each] for each in (transfers, executions)]
     return TracedCall(Interval(1000.0, 2000.0), runs, *moved)
@@ -106,13 +102,13 @@ def traced(instructions: list[tuple[str, int, int]], transfers: Any = (), execut
         (traced([("a", 0, 400)], [(500, 600)]), {"compute": 400, "transfer": 100, "after": 500}),
     ],
 )
-def test_each_moment_belongs_to_one_part(call: TracedCall, expected: dict[str, int]) -> None:
+def test_each_moment_belongs_to_one_part(call, expected):
     since = step_time._since(1000.0)
     rows = [
         StepRow(one.instruction, (since(Interval(one.begin, one.begin + one.nanoseconds)),), 0.0)
         for one in call.instructions
     ]
-    found: dict[str, int] = {}
+    found = {}
     parts = [*stretches(call, rows)]
     for each in parts:
         found[each.kind] = found.get(each.kind, 0) + round((each.end - each.begin) * 1e9)
@@ -120,7 +116,7 @@ def test_each_moment_belongs_to_one_part(call: TracedCall, expected: dict[str, i
     assert all(a.end == pytest.approx(b.begin) for a, b in zip(parts, parts[1:], strict=False))
 
 
-def test_an_instruction_lasts_until_it_is_seen_done_or_the_next_begins() -> None:
+def test_an_instruction_lasts_until_it_is_seen_done_or_the_next_begins():
     said = {"hlo_module": "jit_f", "program_id": 1, "run_id": 2, "device_ordinal": 0}
     events = [
         [Event("sin", 0, 10, hlo_op="sin", _p=7, **said), Event("end: cos", 95, 96, _c=8)],
@@ -131,7 +127,7 @@ def test_an_instruction_lasts_until_it_is_seen_done_or_the_next_begins() -> None
     assert found == {"sin": (0, 20), "cos": (30, 30), "add": (60, 1)}
 
 
-def test_a_copy_goes_on_where_it_was_handed_to_another_thread() -> None:
+def test_a_copy_goes_on_where_it_was_handed_to_another_thread():
     handed, begun, ended = profiling._HANDED, profiling._BEGUN, profiling._ENDED
     events = [
         [Event("DevicePut", 0, 10), Event(handed, 5, 5, _p=3), Event(handed, 15, 15, _p=4)],
@@ -140,13 +136,13 @@ def test_a_copy_goes_on_where_it_was_handed_to_another_thread() -> None:
     assert profiling._transfers(events) == [(0, 10), (20, 50)]
 
 
-def test_a_lane_is_filled_by_what_was_at_work() -> None:
+def test_a_lane_is_filled_by_what_was_at_work():
     assert step_time_view.lane([(0.0, 1.0)], 4.0, 8) == "██      "
     assert step_time_view.lane([(1.0, 1.5), (1.5, 2.25), (3.99, 4.0)], 4.0, 4) == " █▎▏"
     assert step_time_view.lane([], 1.0, 3) == "   "
 
 
-def test_a_timeline_fits_and_is_drawn_small() -> None:
+def test_a_timeline_fits_and_is_drawn_small():
     many = tuple(Interval(2e-6 * i, 2e-6 * i + 1e-6) for i in range(10_000))
     step, _ = step_of(lambda x: jnp.sin(x), LARGE[0])
     rows = (StepRow("<while>", many[:1], 0.0, 10_000), StepRow("a" * 50, many, 1e-2, depth=1))
@@ -163,7 +159,7 @@ def test_a_timeline_fits_and_is_drawn_small() -> None:
     assert "script" not in to_html(Document(blocks))
 
 
-def test_the_command_says_why_it_cannot_tell() -> None:
+def test_the_command_says_why_it_cannot_tell():
     session = batch.new_session({})
     session.run_line("def f(x): return jnp.sin(x) * 2")
     outcome = session.run_line("%time f(jnp.ones(3)) --alone --lines --timeline")

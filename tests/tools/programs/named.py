@@ -6,9 +6,6 @@ What is told of them is in tests/golden/names, without line numbers: the names a
 
 # ruff: noqa: F841 - variables that nobody reads have names too
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 
 import minijax
@@ -26,7 +23,7 @@ settings.data.xs = jnp.ones((3, 2))
 settings.plan = SimpleNamespace(rate=jnp.float32(0.1))
 
 
-def mlp_gradient() -> None:
+def mlp_gradient():
     def layer(z, w, b):
         return jnp.tanh(z @ w + b)
 
@@ -45,7 +42,7 @@ def mlp_gradient() -> None:
     params = minijax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
 
 
-def scan_rnn() -> None:
+def scan_rnn():
     def loss(w, xs):
         def step(h, x):
             h = jnp.tanh(w * h + x)
@@ -58,7 +55,7 @@ def scan_rnn() -> None:
     minijax.grad(loss)(w, xs)
 
 
-def while_loop() -> None:
+def while_loop():
     def smaller(state):
         i, x = state
         return (i < 5) & (x > 0.1)
@@ -72,7 +69,7 @@ def while_loop() -> None:
     y = x * x
 
 
-def cond_of_branches() -> None:
+def cond_of_branches():
     def clip(x, limit):
         over = x > limit
         return lax.cond(over, lambda v: v - (v - limit) * 0.9, lambda v: v, x)
@@ -81,7 +78,7 @@ def cond_of_branches() -> None:
     total = clipped + lax.switch(1, [jnp.sin, jnp.cos], clipped)
 
 
-def vmap_of_grad() -> None:
+def vmap_of_grad():
     def loss(w, x, y):
         p = minijax.nn.sigmoid(x @ w)
         return -(y * jnp.log(p) + (1 - y) * jnp.log(1 - p))
@@ -91,7 +88,7 @@ def vmap_of_grad() -> None:
     grads = per_example(w, jnp.ones((3, 2)), jnp.arange(3.0))
 
 
-def with_custom_jvp() -> None:
+def with_custom_jvp():
     @minijax.custom_jvp
     def log1pexp(x):
         e = jnp.exp(x)
@@ -106,7 +103,7 @@ def with_custom_jvp() -> None:
     g = minijax.grad(lambda v: log1pexp(v) * 2.0)(jnp.float32(0.5))
 
 
-def with_custom_vjp() -> None:
+def with_custom_vjp():
     @minijax.custom_vjp
     def clipped(x):
         return x
@@ -122,7 +119,7 @@ def with_custom_vjp() -> None:
     g = minijax.grad(lambda x: clipped(jnp.sin(x)) * 2.0)(jnp.float32(2.0))
 
 
-def jit_in_jit() -> None:
+def jit_in_jit():
     @minijax.jit
     def double(a):
         twice = a * 2.0
@@ -138,7 +135,7 @@ def jit_in_jit() -> None:
     again = outer(out)
 
 
-def staged_alone() -> None:
+def staged_alone():
     def f(x, table):
         picked = table[2]
         rows = table[:, None] * x
@@ -148,7 +145,7 @@ def staged_alone() -> None:
 
 
 class Model:
-    def __init__(self) -> None:
+    def __init__(self):
         self.w = jnp.full(2, 0.5)
         self.h = jnp.zeros(2)
 
@@ -157,13 +154,13 @@ class Model:
         return self.h.sum()
 
 
-def model_with_state() -> None:
+def model_with_state():
     model = Model()
     for x in (1.0, 2.0):
         out = model(x)
 
 
-def closures_and_globals() -> None:
+def closures_and_globals():
     rate = jnp.float32(0.3)
 
     def outer(x):
@@ -177,7 +174,7 @@ def closures_and_globals() -> None:
     minijax.vmap(outer)(jnp.arange(2.0))
 
 
-def variables_of_modules() -> None:
+def variables_of_modules():
     def affine(inputs):
         rate = settings.plan.rate
         return inputs @ WEIGHTS["w"] * rate + WEIGHTS["b"][0]
@@ -188,7 +185,7 @@ def variables_of_modules() -> None:
     minijax.grad(loss)(1.0)
 
 
-def rebinding() -> None:
+def rebinding():
     x = jnp.float32(1.0)
     alias = x
     for _ in range(2):
@@ -205,7 +202,7 @@ def arguments(*args, scale=1.0, **others):
     return c * d * e
 
 
-def all_kinds_of_arguments() -> None:
+def all_kinds_of_arguments():
     one, two, three = jnp.float32(1.0), jnp.float32(2.0), jnp.float32(3.0)
     minijax.jvp(lambda x: arguments(x, two, scale=x, z=three), (one,), (one,))
 
@@ -223,7 +220,7 @@ def decorated(x):
     return x + 1.0
 
 
-def generators_and_decorators() -> None:
+def generators_and_decorators():
     def powers(x):
         power = x
         while True:
@@ -235,7 +232,7 @@ def generators_and_decorators() -> None:
     total = total - decorated(next(steps))
 
 
-def error_inside() -> None:
+def error_inside():
     def loss(w, x):
         h = jnp.tanh(x * w)
         try:
@@ -249,7 +246,7 @@ def error_inside() -> None:
     minijax.grad(loss)(jnp.ones(2), jnp.ones(2))
 
 
-def written_for_jax() -> None:
+def written_for_jax():
     import jax
 
     def energy(q, p):
@@ -267,7 +264,7 @@ def written_for_jax() -> None:
     total = q + p
 
 
-PROGRAMS: dict[str, Callable[[], object]] = {
+PROGRAMS = {
     program.__name__: program
     for program in (
         mlp_gradient,
@@ -291,7 +288,7 @@ PROGRAMS: dict[str, Callable[[], object]] = {
 }
 
 
-def named_operations(program: Callable[[], object]) -> str:
+def named_operations(program):
     """The operations that the lines of ``program`` asked for, with their names, under the lines."""
     recorder = Recorder("full", program.__name__, True)
     error = ""
@@ -302,7 +299,7 @@ def named_operations(program: Callable[[], object]) -> str:
         error = type(raised).__name__
     recording = recorder.recording
     naming = Naming(recording)
-    lines: list[str] = []
+    lines = []
     last = ""
     for bind, _ in operations(recording):
         if not bind.expression:
@@ -345,7 +342,7 @@ def _recurrent(w, xs):
 
 _PARAMS = [(jnp.ones((3, 4)), jnp.zeros(4)), (jnp.ones((4, 2)), jnp.zeros(2))]
 # what is staged, with what, by name
-STAGED: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
+STAGED = {
     "mlp": (_predict, (_PARAMS, jnp.ones(3))),
     "gradient of mlp": (minijax.grad(_loss), (_PARAMS, jnp.ones(3))),
     "scan of jit": (_recurrent, (jnp.float32(0.5), jnp.ones((3, 2)))),

@@ -1,10 +1,6 @@
 """After an error or Ctrl-C: a bare %step opens at the line that raised, recordings last, %debug finds the frame."""
 
-from __future__ import annotations
-
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +11,6 @@ from minijax.tools.documents.document import plain
 from minijax.tools.recording import full
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.recorder import Recorder
-from minijax.tools.session.session import Session
 from minijax.tools.stepper import panes
 
 PROGRAM = """
@@ -34,8 +29,6 @@ SETUP = (
     "@ruled.defjvp\ndef rule(p, t):\n    w = cos(p[0])\n    raise ValueError('in the rule')",
     "@minijax.custom_vjp\ndef halved(x): return sin(x)\ndef fwd(x): return sin(x), x\n"
     "def bwd(r, ct):\n    z = r * ct\n    raise ValueError('in bwd')\nhalved.defvjp(fwd, bwd)",
-    "def scanned(x):\n    def step(c, a):\n        b = c * a\n        return b @ jnp.ones(3), b\n"
-    "    return lax.scan(step, x, jnp.ones(3))",
     "def caused(x):\n    y = sin(x)\n    try: return y.nothing\n"
     "    except AttributeError as error: raise KeyError('wrapped') from error",
     "def failing(x):\n    y = sin(x)\n    return undefined(y)",
@@ -44,31 +37,25 @@ SETUP = (
 
 # input -> the line that the source pane marks at the opening
 FAILING = {
-    "grad(between)(1.)": "n = {}['k']",
     "vmap(grad(inside))(jnp.ones((3, 4)))": "z = jnp.dot(y, jnp.ones(7))",
-    "jit(inside)(jnp.ones(4))": "z = jnp.dot(y, jnp.ones(7))",
     "jit(forced)(1.)": "return y if y > 0 else x",
-    "grad(ruled)(1.)": "raise ValueError('in the rule')",
     "jit(grad(ruled))(1.)": "raise ValueError('in the rule')",
     "jit(grad(halved))(1.)": "raise ValueError('in bwd')",
-    "vmap(scanned)(jnp.ones(4))": "return b @ jnp.ones(3), b",
     "vmap(grad(minijax.checkpoint(failing)))(jnp.ones(2))": "return undefined(y)",
     "jit(caused)(1.)": "except AttributeError as error: raise KeyError('wrapped') from error",
     "jit(failing).lower(1.)": "return undefined(y)",
     "%grad between(1.)": "n = {}['k']",
-    "%jit inside(jnp.ones(4))": "z = jnp.dot(y, jnp.ones(7))",
     "%nan between(1.)": "n = {}['k']",
     "%%jaxpr x=f32[3]\ny = sin(x)\nz = y @ jnp.ones(4)\nz": "z = y @ jnp.ones(4)",
     "a = sin(1.)\nb = cos(a)\nq = jnp.ones(3) @ jnp.ones(4)\nr = 1": "q = jnp.ones(3) @ jnp.ones(4)",
     "for i in range(3):\n    a = sin(1. * i)\n    if i == 2: raise KeyError(i)": "if i == 2: raise KeyError(i)",
     "%step grad(between)(1.)": "n = {}['k']",
-    "%log grad(between)(1.)": "n = {}['k']",
     "%run program.py": "return jnp.reshape(y, (7,)).sum()",
 }
 
 
 @pytest.fixture
-def session() -> Iterator[Session]:
+def session():
     made = batch.new_session({})
     for line in SETUP:
         assert made.run_line(line).error is None
@@ -76,7 +63,7 @@ def session() -> Iterator[Session]:
     assert stack_depth() == 0
 
 
-def marked(session: Session) -> str:
+def marked(session):
     """The line that the source pane marks where a bare %step opens."""
     step = session.run_line("%step").step
     assert step is not None
@@ -85,9 +72,7 @@ def marked(session: Session) -> str:
 
 
 @pytest.mark.parametrize("code", FAILING)
-def test_a_bare_step_opens_at_the_line_that_raised(
-    session: Session, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_bare_step_opens_at_the_line_that_raised(session, code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "program.py").write_text(PROGRAM)
     outcome = session.run_line(code)
@@ -102,7 +87,7 @@ def test_a_bare_step_opens_at_the_line_that_raised(
 
 
 @pytest.mark.parametrize("code", ["1/0", "undefined", "%grad undefined(1.)", "sin('a')", "import nothing_at_all"])
-def test_what_failed_before_the_engine_did_anything_has_a_reason(session: Session, code: str):
+def test_what_failed_before_the_engine_did_anything_has_a_reason(session, code):
     outcome = session.run_line(code)
     assert not session.replay_hint(outcome.number)
     said = plain(session.run_line("%step").shown)
@@ -127,7 +112,7 @@ def stops(x):
 @pytest.mark.parametrize(
     "code", ["%step grad(stops)(1.)", "%log jit(stops)(1.)", "%step stops(1.)", "%values jit(stops)(1.)"]
 )
-def test_an_interrupt_keeps_what_was_recorded(session: Session, code: str):
+def test_an_interrupt_keeps_what_was_recorded(session, code):
     session.run_line(STOPS)
     outcome = session.run_line(code)
     assert isinstance(outcome.error, KeyboardInterrupt) and len(session.namespace["seen"]) == 1
@@ -137,8 +122,8 @@ def test_an_interrupt_keeps_what_was_recorded(session: Session, code: str):
     assert max(counts.values()) >= 13
     said = plain(outcome.shown, 100)
     # the line of the loop that ran then
-    assert ":9; recorded until then" in said and "\ninterrupted at <minijax-10>:9" in said
-    assert outcome.step is None or "interrupted at <minijax-10>:9" in outcome.step.note
+    assert ":9; recorded until then" in said and "\ninterrupted at <minijax-9>:9" in said
+    assert outcome.step is None or "interrupted at <minijax-9>:9" in outcome.step.note
     assert marked(session) == "signal.raise_signal(signal.SIGINT)"
     assert len(session.namespace["seen"]) == 1  # opened, not run again
     assert not observe.observers
@@ -146,7 +131,7 @@ def test_an_interrupt_keeps_what_was_recorded(session: Session, code: str):
 
 
 @pytest.mark.parametrize("command", ["origin", "backward"])
-def test_commands_that_record_keep_that_when_they_end_early(session: Session, command: str):
+def test_commands_that_record_keep_that_when_they_end_early(session, command):
     session.run_line(STOPS)
     for fun, line in (("stops", "signal.raise_signal(signal.SIGINT)"), ("failing", "return undefined(y)")):
         outcome = session.run_line(f"%{command} {fun}(1.)")
@@ -157,7 +142,7 @@ def test_commands_that_record_keep_that_when_they_end_early(session: Session, co
     assert len(session.namespace["seen"]) == 1
 
 
-def test_an_interrupted_command_shows_its_panels(session: Session):
+def test_an_interrupted_command_shows_its_panels(session):
     session.run_line(STOPS)
     outcome = session.run_line("%grad stops(1.)")
     assert plain(outcome.summary).startswith("until then:\n stack    eval ▸ linearize:1")
@@ -170,12 +155,12 @@ def test_an_interrupted_command_shows_its_panels(session: Session):
     assert outcome.error is session.namespace["old"] and outcome.recording is None
 
 
-def test_a_second_interrupt_does_not_take_the_recording(session: Session, monkeypatch: pytest.MonkeyPatch):
+def test_a_second_interrupt_does_not_take_the_recording(session, monkeypatch):
     """Not while the recording is being finished, whose end an interrupt waits for; nor in an observer's own work."""
     session.run_line(STOPS)
     finish = full.Full.finish
 
-    def interrupted(self: full.Full, error: BaseException | None) -> full.Finished:
+    def interrupted(self, error):
         signal.raise_signal(signal.SIGINT)
         return finish(self, error)
 
@@ -190,7 +175,7 @@ def test_a_second_interrupt_does_not_take_the_recording(session: Session, monkey
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_debug_tells_frames_and_variables(session: Session):
+def test_debug_tells_frames_and_variables(session):
     assert "nothing has failed" in plain(session.run_line("%debug").shown)
     session.run_line("jit(inside)(jnp.ones(4))")
     outcome = session.run_line("%debug")

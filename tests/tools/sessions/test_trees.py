@@ -6,7 +6,6 @@ import dataclasses
 import re
 import time
 from collections import namedtuple
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -39,7 +38,7 @@ class Config:
 class Boxed:
     """A registered node whose children have no names."""
 
-    def __init__(self, *parts: Any) -> None:
+    def __init__(self, *parts):
         self.parts = parts
 
 
@@ -50,14 +49,14 @@ class Broken:
     """One that cannot be taken apart."""
 
 
-def _fails(broken: Broken) -> Any:
+def _fails(broken):
     raise RuntimeError("no")
 
 
 tree_util.register_pytree_node(Broken, _fails, lambda aux, parts: Broken())
 
 
-def shown(value: Any, width: int = 80, **options: Any) -> str:
+def shown(value, width=80, **options):
     return plain(document(key_tree(Tree(taken_apart(value), **options))), width)
 
 
@@ -78,7 +77,7 @@ PARAMS = {f"l{i}": {"w": jnp.ones((4, 8)) * i, "b": jnp.zeros(8)} for i in range
         (None, False),
     ],
 )
-def test_what_becomes_a_tree(value: Any, is_tree: bool):
+def test_what_becomes_a_tree(value, is_tree):
     assert (value_tree(value, "_", 80) is not None) == is_tree
 
 
@@ -133,18 +132,18 @@ def test_a_leaf_of_every_kind_has_its_line():
 
 
 def test_a_traced_leaf_and_a_cycle():
-    seen: list[str] = []
+    seen = []
 
-    def f(x: Any) -> Any:
+    def f(x):
         seen.append(shown({"x": x, "y": [x]}))
         return x
 
     minijax.jvp(f, (jnp.ones(3),), (jnp.ones(3),))
     assert "['x']     f32[3]  jvp:1" in seen[0]
-    loop: dict[str, Any] = {"a": jnp.ones(2)}
+    loop = {"a": jnp.ones(2)}
     loop["again"] = {"inner": loop, "b": 1}
     assert "the dict of 2 around it, again" in shown(loop)
-    deep: Any = jnp.ones(2)
+    deep = jnp.ones(2)
     for _ in range(5000):
         deep = [deep, deep] if _ == 4998 else [deep]
     assert "too deep to be shown" in shown(deep) and "2 parts not counted" in shown(deep)
@@ -181,15 +180,13 @@ def test_folded_branches_that_are_built_alike_share_a_line():
 
 
 @pytest.mark.parametrize(("size", "said"), [(100, "norm 10"), (1_000_000, "on fake:0")])
-def test_an_accelerators_arrays_are_fetched_if_they_are_small(
-    size: int, said: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_accelerators_arrays_are_fetched_if_they_are_small(size, said, monkeypatch):
     """Stood in for by arrays whose memory cannot be read in place."""
 
     class Device:
         platform = "fake"
 
-        def __repr__(self) -> str:
+        def __repr__(self):
             return "fake:0"
 
     monkeypatch.setattr(trees_numbers, "host_value", lambda array, fetch: None)
@@ -239,7 +236,7 @@ def test_paths_lead_to_parts():
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint64", "bool", "complex128"])
 @pytest.mark.parametrize("shape", [(7,), (3, 5, 2), (1, 1)])
-def test_numbers_are_numpys(dtype: str, shape: tuple[int, ...]):
+def test_numbers_are_numpys(dtype, shape):
     x = (np.random.default_rng(0).standard_normal(shape) * 50).astype(dtype)
     found = numbers(x, Budget())
     assert found is not None and not found.sampled
@@ -265,14 +262,14 @@ def test_large_arrays_are_sampled_and_say_so():
 
 
 @pytest.fixture
-def session() -> Iterator[Session]:
+def session():
     made = Session(find, {"params": PARAMS, "jnp": jnp})
     made.settings.columns = 80
     yield made
 
 
-def test_values_and_results_of_commands_are_trees(session: Session):
-    def run(line: str) -> str:
+def test_values_and_results_of_commands_are_trees(session):
+    def run(line):
         return plain(session.run_line(line).shown, 80)
 
     run("def loss(p): return jnp.sum(p['l1']['w'] ** 2) + jnp.sum(p['l0']['b'])")
@@ -309,7 +306,7 @@ ARRAYS = (
 
 
 @pytest.mark.parametrize("options", [{}, {"linewidth": 40}, {"linewidth": 120, "precision": 3}, {"threshold": 10}])
-def test_arrays_are_printed_as_jax_prints_them(options: dict[str, Any]):
+def test_arrays_are_printed_as_jax_prints_them(options):
     with np.printoptions(**options):
         for text in ARRAYS:
             ours, theirs = eval(f"jnp.{text}"), eval(f"jax.numpy.{text}")

@@ -23,19 +23,19 @@ X = np.array([0.5, -1.25, 2.0], np.float32)
 M = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
 
 
-def straight(m: Any) -> Any:
-    def f(x: Any, y: Any) -> Any:
+def straight(m):
+    def f(x, y):
         h = m.numpy.sin(x) * y
         return m.numpy.sum(h * h + x), h
 
     return f
 
 
-def jit_in_jit(m: Any) -> Any:
+def jit_in_jit(m):
     inner = m.jit(lambda x, y: (m.numpy.tanh(x) @ y, x * 2))
 
     @m.jit
-    def outer(x: Any, y: Any) -> Any:
+    def outer(x, y):
         a, b = inner(x, y)
         c, _ = inner(b, y)
         return m.numpy.cos(a) + c
@@ -43,10 +43,10 @@ def jit_in_jit(m: Any) -> Any:
     return lambda x, y: m.numpy.sum(outer(x, y) * outer(y.T, x.T)[0, 0])
 
 
-def scan(reverse: bool) -> Any:
-    def build(m: Any) -> Any:
-        def f(w: Any, init: Any, xs: Any) -> Any:
-            def body(carry: Any, x: Any) -> Any:
+def scan(reverse):
+    def build(m):
+        def f(w, init, xs):
+            def body(carry, x):
                 h, n = carry
                 h = m.numpy.tanh(w * h + x)
                 return (h, n + 1), (h * x, n)
@@ -59,9 +59,9 @@ def scan(reverse: bool) -> Any:
     return build
 
 
-def while_loop(m: Any) -> Any:
-    def f(x: Any, limit: Any) -> Any:
-        def body(s: Any) -> Any:
+def while_loop(m):
+    def f(x, limit):
+        def body(s):
             return s[0] * 2.0 + m.numpy.sin(x), s[1] + 1
 
         y, n = m.lax.while_loop(lambda s: m.numpy.abs(s[0]) < limit, body, (x, 0))
@@ -70,8 +70,8 @@ def while_loop(m: Any) -> Any:
     return f
 
 
-def branches(m: Any) -> Any:
-    def f(i: Any, x: Any) -> Any:
+def branches(m):
+    def f(i, x):
         y = m.lax.cond(x[0] > 0, lambda v: m.numpy.sin(v) * 2, lambda v: v * v, x)
         z = m.lax.switch(i, [lambda v: v, lambda v: m.numpy.exp(v) * y, lambda v: v - 1], x)
         return m.numpy.sum(y * z)
@@ -79,9 +79,9 @@ def branches(m: Any) -> Any:
     return f
 
 
-def cond_in_scan(m: Any) -> Any:
-    def f(x: Any, xs: Any) -> Any:
-        def body(c: Any, a: Any) -> Any:
+def cond_in_scan(m):
+    def f(x, xs):
+        def body(c, a):
             c = m.lax.cond(a > 0, lambda v: m.numpy.sin(v) + a, lambda v: v * 0.5, c)
             return c, c * a
 
@@ -90,18 +90,18 @@ def cond_in_scan(m: Any) -> Any:
     return f
 
 
-def custom_jvp(m: Any) -> Any:
+def custom_jvp(m):
     @m.custom_jvp
-    def g(x: Any, y: Any) -> Any:
+    def g(x, y):
         return m.numpy.sin(x) * y
 
     @g.defjvp
-    def rule(primals: Any, tangents: Any) -> Any:
+    def rule(primals, tangents):
         (x, y), (dx, dy) = primals, tangents
         return g(x, y), 10.0 * dx * y + m.numpy.sin(x) * dy
 
-    def f(x: Any, y: Any) -> Any:
-        def body(c: Any, a: Any) -> Any:
+    def f(x, y):
+        def body(c, a):
             return g(c, a), c * a
 
         return g(x * 2, y) + m.lax.scan(body, x, m.numpy.arange(3.0))[0]
@@ -109,9 +109,9 @@ def custom_jvp(m: Any) -> Any:
     return f
 
 
-def custom_vjp(m: Any) -> Any:
+def custom_vjp(m):
     @m.custom_vjp
-    def g(x: Any, y: Any) -> Any:
+    def g(x, y):
         return m.numpy.sin(x) * y
 
     g.defvjp(
@@ -119,8 +119,8 @@ def custom_vjp(m: Any) -> Any:
         lambda res, ct: (10.0 * ct * res[0] * res[1], ct * 3.0),
     )
 
-    def f(x: Any, y: Any) -> Any:
-        def body(c: Any, a: Any) -> Any:
+    def f(x, y):
+        def body(c, a):
             return g(c, a), c * a
 
         return g(x * 2, y) * x + m.lax.scan(body, y, m.numpy.arange(3.0))[0]
@@ -128,8 +128,8 @@ def custom_vjp(m: Any) -> Any:
     return f
 
 
-def checkpoint(m: Any) -> Any:
-    def block(x: Any, w: Any) -> Any:
+def checkpoint(m):
+    def block(x, w):
         return m.numpy.tanh(m.numpy.sin(x) @ w)
 
     plain = m.checkpoint(block)
@@ -137,19 +137,19 @@ def checkpoint(m: Any) -> Any:
     return lambda x, w: m.numpy.sum(saving(plain(x, w), w) * x)
 
 
-def integers(m: Any) -> Any:
-    def f(n: Any, x: Any) -> Any:
+def integers(m):
+    def f(n, x):
         k = n * 3 + m.numpy.int32(x[0])
         return m.numpy.where(n > 2, x * k, x), k // 2, n % 2 == 0
 
     return f
 
 
-def derivative(m: Any) -> Any:
+def derivative(m):
     """What is replayed here is a backward pass."""
 
-    def loss(w: Any, x: Any) -> Any:
-        def body(h: Any, a: Any) -> Any:
+    def loss(w, x):
+        def body(h, a):
             h = m.numpy.tanh(w @ h + a)
             return h, m.numpy.sum(h)
 
@@ -158,30 +158,30 @@ def derivative(m: Any) -> Any:
     return m.grad(loss)
 
 
-def backward_rules(m: Any) -> Any:
+def backward_rules(m):
     """Programs in which what users wrote as derivative rules has been staged."""
     f, g = custom_vjp(m), custom_jvp(m)
     return lambda x, y: (m.grad(f, (0, 1))(x, y), m.jvp(g, (x, y), (y, x)))
 
 
-def while_under_vmap(m: Any) -> Any:
-    def f(x: Any) -> Any:
+def while_under_vmap(m):
+    def f(x):
         return m.lax.while_loop(lambda s: abs(s[0]) < 20.0, lambda s: (s[0] * (1.5 + x * x), s[1] + 1), (x, 0))
 
     return m.vmap(f)
 
 
-def mapped_gradient(m: Any) -> Any:
-    def loss(w: Any, x: Any) -> Any:
+def mapped_gradient(m):
+    def loss(w, x):
         y = m.lax.scan(lambda h, a: (m.numpy.tanh(w * h + a), h), x, m.numpy.arange(2.0))[0]
         return m.lax.pmean(y * x, "batch")
 
     return lambda w, xs: m.vmap(m.grad(loss), (None, 0), axis_name="batch")(w, xs)
 
 
-def linear_solve(m: Any) -> Any:
-    def f(a: Any, b: Any) -> Any:
-        def solve(_: Any, r: Any) -> Any:
+def linear_solve(m):
+    def f(a, b):
+        def solve(_, r):
             return m.numpy.array([a[1, 1] * r[0] - a[0, 1] * r[1], a[0, 0] * r[1] - a[1, 0] * r[0]]) / det
 
         det = a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]

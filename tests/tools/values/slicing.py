@@ -1,29 +1,25 @@
 """The slices of a recording's results beside what dead-code elimination leaves of the jaxpr for each result."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import minijax
 from minijax.interpreters.partial_eval import dce_jaxpr
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
+from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.pytree import tree_leaves
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import BindRecord
 from minijax.tools.values.origins import Origins
 
 
-def recorded(found: Any) -> Iterator[str]:
+def recorded(found):
     """The primitives of a slice, without calls and loops."""
     for use in found.uses:
         for each in use.innermost():
             yield each.primitive if isinstance(each, BindRecord) else each.primitive.name
 
 
-def equations(jaxpr: Jaxpr) -> Iterator[str]:
+def equations(jaxpr):
     """The primitives of a jaxpr, without calls and loops."""
     for eqn in jaxpr.eqns:
         params = [p if isinstance(p, tuple) else (p,) for p in eqn.params.values()]
@@ -35,7 +31,7 @@ def equations(jaxpr: Jaxpr) -> Iterator[str]:
             yield eqn.primitive.name
 
 
-def check_slices(fun: Callable[..., Any], staged: Callable[..., Any], args: Sequence[Any]) -> int:
+def check_slices(fun, staged, args):
     """Each result of ``fun`` reaches the arguments and the operations that it needs in the jaxpr of ``staged``; how
     many results there are.
     """

@@ -1,10 +1,6 @@
 """Programs whose traces came from a cache: what their values are called, and the letters of those without names."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -19,25 +15,25 @@ from minijax.tools.values.moment import ledger
 from minijax.tools.values.table import named_values
 
 
-def each(x: Any) -> Any:
+def each(x):
     y = jnp.sin(x)
     return lax.psum(y * 2.0, "i")
 
 
-def pmapped() -> Callable[[Any], Any]:
+def pmapped():
     return minijax.pmap(each, axis_name="i")
 
 
-def jitted() -> Callable[[Any], Any]:
+def jitted():
     mesh = minijax.make_mesh((1,), ("i",), axis_types=(AxisType.Auto,))
     mapped = minijax.shard_map(each, mesh=mesh, in_specs=PartitionSpec("i"), out_specs=PartitionSpec())
     return minijax.jit(mapped)
 
 
-def around() -> Callable[[Any], Any]:
+def around():
     inner = pmapped()
 
-    def outer(x: Any) -> Any:
+    def outer(x):
         w = inner(x)
         return w
 
@@ -45,7 +41,7 @@ def around() -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize("made, more", [(pmapped, []), (jitted, []), (around, ["w"])])
-def test_what_wraps_a_function_has_no_name_of_its_caller(made: Callable[[], Any], more: list[str]) -> None:
+def test_what_wraps_a_function_has_no_name_of_its_caller(made, more):
     program = made()
     x = jnp.ones((1, 3))
     result = program(x)
@@ -55,7 +51,7 @@ def test_what_wraps_a_function_has_no_name_of_its_caller(made: Callable[[], Any]
 
 
 @pytest.mark.parametrize("made", ["pmapped", "jitted"])
-def test_letters_are_those_of_the_printed_program(made: str) -> None:
+def test_letters_are_those_of_the_printed_program(made):
     session = batch.new_session({})
     session.run_line(f"from {__name__} import {made}; called = {made}(); u = called(jnp.ones((1, 3)))")
     shown = plain(session.run_line("%origin called(jnp.ones((1, 3)))").shown, 160)

@@ -1,7 +1,5 @@
 """Conditions are read as Python would evaluate them with NumPy, and nothing else of Python is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -35,12 +33,12 @@ class Bias:
         "i % 2 == 1",
     ],
 )
-def test_a_condition_has_the_value_that_numpy_gives(text: str) -> None:
+def test_a_condition_has_the_value_that_numpy_gives(text):
     asked = condition(text)
     assert truth(worth(asked.node, VALUES)) == bool(np.all(eval(text, {"h": H, "p": {"w": H[0]}, "i": 3, "m": Bias})))
 
 
-def test_figures_that_numpy_has_no_method_for() -> None:
+def test_figures_that_numpy_has_no_method_for():
     for text, expected in [
         ("nan(n)", True),
         ("nan(h)", False),
@@ -53,7 +51,7 @@ def test_figures_that_numpy_has_no_method_for() -> None:
         assert truth(worth(condition(text).node, VALUES)) is expected, text
 
 
-def test_loops_are_searched_iteration_by_iteration() -> None:
+def test_loops_are_searched_iteration_by_iteration():
     ran = []
 
     def body(c, t):
@@ -77,7 +75,7 @@ def test_loops_are_searched_iteration_by_iteration() -> None:
     assert len(ran) == calls and not known.iterations
 
 
-def test_unknown_values_are_reported() -> None:
+def test_unknown_values_are_reported():
     def f(x):
         y = x * 2.0
         return y

@@ -1,9 +1,6 @@
 """Programs over eight devices, which need a process of their own: what each device has, and why one compiles again."""
 
-from __future__ import annotations
-
 import functools
-from typing import Any
 
 import pytest
 
@@ -119,33 +116,33 @@ print(json.dumps(found))
 
 
 @functools.cache
-def shown_there() -> dict[str, Any]:
+def shown_there():
     """What the program prints."""
-    found: dict[str, Any] = printed("-c", PROGRAM, quickly=True)
+    found = printed("-c", PROGRAM, quickly=True)
     return found
 
 
 @pytest.mark.parametrize(("check_vma", "reduced"), [(True, "all"), (True, "model"), (False, "no")])
-def test_values_tangents_and_cotangents_through_a_shard_map_are_those_of_the_run(check_vma: bool, reduced: str) -> None:
+def test_values_tangents_and_cotangents_through_a_shard_map_are_those_of_the_run(check_vma, reduced):
     differences = shown_there()[f"{check_vma} {reduced}"]
     assert len(differences) == 5
     assert max(differences) < 1e-4
 
 
-def test_each_device_has_its_part() -> None:
+def test_each_device_has_its_part():
     found = shown_there()
     assert found["device 5 of the result"] < 1e-5
     assert "device 5 of 8 (data=2, model=1)" in found["values"]
     assert "no such turn" not in found["values"]
 
 
-def test_a_nan_is_found_on_the_device_that_makes_it() -> None:
+def test_a_nan_is_found_on_the_device_that_makes_it():
     said = shown_there()["nan"]
     assert "y = jnp.log(x - 3.)" in said
     assert "inside   shard_map, device 0 of 8" in said
 
 
-def test_an_origin_goes_through_the_program_of_the_devices() -> None:
+def test_an_origin_goes_through_the_program_of_the_devices():
     lines = [" ".join(line.split()) for line in shown_there()["origin"].splitlines()]
     row = next(line for line in lines if "y = log(" in line)
     # of all devices: log of 1 to log of 16
@@ -153,13 +150,13 @@ def test_an_origin_goes_through_the_program_of_the_devices() -> None:
     assert lines[0].endswith("5 of 5 operations · 1 of 1 argument"), lines[0]
 
 
-def test_keys_are_followed_into_the_program_of_a_device() -> None:
+def test_keys_are_followed_into_the_program_of_a_device():
     said = shown_there()["keys"]
     assert "used twice: key(0) → fold_in 0" in said
     assert "inside shard_map, device 0 of 8" in said
 
 
-def test_a_loop_inside_has_the_values_of_each_device() -> None:
+def test_a_loop_inside_has_the_values_of_each_device():
     lines = shown_there()["ring"].splitlines()
     blocks = [line.split(maxsplit=1)[1] for line in lines if line.split()[0] == "block"]
     assert blocks == ["[14.0, 15.0]", "[12.0, 13.0]"]
@@ -167,13 +164,13 @@ def test_a_loop_inside_has_the_values_of_each_device() -> None:
 
 
 @pytest.mark.parametrize("program", ["device", "constraint", "in_shardings"])
-def test_a_program_over_a_mesh_is_compared_with_jax(program: str) -> None:
+def test_a_program_over_a_mesh_is_compared_with_jax(program):
     said = shown_there()["compared " + program]
     assert "value    the same" in said, said
     assert "cannot be carried over" not in said
 
 
-def test_why_explains_a_miss_caused_by_another_sharding() -> None:
+def test_why_explains_a_miss_caused_by_another_sharding():
     found = shown_there()
     assert "first call" in found["first"]
     assert "p['w']: P('data',) became P(None, 'model')" in found["moved"]

@@ -1,10 +1,7 @@
 """The primals, tangents and cotangents of variables beside those that JAX prints in the same program."""
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
-from typing import Any
 
 import jax
 import jax.numpy
@@ -17,11 +14,10 @@ from minijax.tools.documents.document import Text, document, plain
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.recorder import Recorder
-from minijax.tools.recording.records import Recording
 from minijax.tools.session import real_jax
 from minijax.tools.values.brief import numpy_of
 from minijax.tools.values.moment import Ledger, Worth, ledger
-from minijax.tools.values.table import Named, named_values, rows_at, rows_of, table_lines, values_pane
+from minijax.tools.values.table import named_values, rows_at, rows_of, table_lines, values_pane
 from tests.tools.values.watched_programs import FOR_JAX, FORWARD, PROGRAMS, REVERSE, reported
 
 # A value has the name of the first variable that held it; these are second names.
@@ -30,15 +26,15 @@ OTHER_NAMES = {"res", "primals[0]", "tangents[0]", "start.speed"}
 Seen = dict[str, list[np.ndarray]]
 
 
-def printed(name: str, column: str) -> Seen:
+def printed(name, column):
     """The primal, tangent or cotangent of each variable in JAX, for each example and each time that its line runs."""
-    seen: Seen = defaultdict(list)
+    seen = defaultdict(list)
 
-    def show(variable: str, leaf: Any) -> None:
+    def show(variable, leaf):
         if jax.numpy.issubdtype(jax.dtypes.result_type(leaf), jax.numpy.inexact) or column == "primal":
             jax.debug.callback(lambda x: seen[variable].append(np.array(x)), leaf)
 
-    def identity(variable: str) -> Any:
+    def identity(variable):
         if column == "tangent":
             same = jax.custom_jvp(lambda x: x)
             same.defjvp(lambda primals, tangents: (primals[0], (show(variable, tangents[0]), tangents[0])[1]))
@@ -47,7 +43,7 @@ def printed(name: str, column: str) -> Seen:
             same.defvjp(lambda x: (x, None), lambda _, ct: ((show(variable, ct), ct)[1],))
         return same
 
-    def report(variable: str, value: Any) -> Any:
+    def report(variable, value):
         flat, tree = jax.tree_util.tree_flatten_with_path(value)
         out = []
         for path, leaf in flat:
@@ -66,14 +62,14 @@ def printed(name: str, column: str) -> Seen:
     return seen
 
 
-def record(name: str) -> Recording:
+def record(name):
     recorder = Recorder("full", name)
     with recorder:
         PROGRAMS[name](minijax, minijax.numpy)
     return recorder.recording
 
 
-def every_value(known: Ledger, named: Named, column: str = "primal") -> list[np.ndarray]:
+def every_value(known, named, column="primal"):
     """What the table shows of a value in every iteration and for every example; nothing where it says why not."""
     known.iterations = {}
     if not isinstance(getattr(known, column)(named.number), Worth):
@@ -81,7 +77,7 @@ def every_value(known: Ledger, named: Named, column: str = "primal") -> list[np.
     return list(_iterated(known, named.number, 0, column))
 
 
-def _iterated(known: Ledger, number: int, depth: int, column: str) -> Any:
+def _iterated(known, number, depth, column):
     loops = known.loops(number)
     if depth < len(loops):
         for index in range(loops[depth].count):
@@ -97,14 +93,14 @@ def _iterated(known: Ledger, number: int, depth: int, column: str) -> Any:
             yield value[index]
 
 
-def _rows(values: list[np.ndarray]) -> np.ndarray:
+def _rows(values):
     return np.array([np.asarray(x, np.float64).reshape(-1) for x in values])
 
 
-def agree(recording: Recording, expected: Seen, column: str = "primal") -> None:
+def agree(recording, expected, column="primal"):
     """Every variable that JAX prints is shown, with the values that JAX prints and no others."""
     known = Ledger(recording)
-    shown: dict[str, list[np.ndarray]] = defaultdict(list)
+    shown = defaultdict(list)
     for named in named_values(known):
         if named.variable and named.name in expected:
             shown[named.name] += every_value(known, named, column)
@@ -117,7 +113,7 @@ def agree(recording: Recording, expected: Seen, column: str = "primal") -> None:
     assert not missing, f"never shown: {missing}; there are {[n.name for n in named_values(known)]}"
 
 
-def _within(some: np.ndarray, others: np.ndarray) -> bool:
+def _within(some, others):
     return all(np.isclose(others, x, rtol=1e-4, atol=1e-5).all(axis=-1).any() for x in some)
 
 
@@ -129,13 +125,13 @@ COLUMNS = [
 
 
 @pytest.mark.parametrize(("name", "column"), COLUMNS)
-def test_each_variable_has_the_values_that_jax_prints(name: str, column: str) -> None:
+def test_each_variable_has_the_values_that_jax_prints(name, column):
     agree(record(name), printed(name, column), column)
 
 
 @pytest.mark.parametrize("name", FOR_JAX)
-def test_each_variable_of_a_program_for_jax_has_the_values_that_jax_prints(name: str) -> None:
-    def program() -> Any:
+def test_each_variable_of_a_program_for_jax_has_the_values_that_jax_prints(name):
+    def program():
         return PROGRAMS[name](jax, jax.numpy)
 
     carried = real_jax.carried("values", name, program, (), {})
@@ -147,7 +143,7 @@ def test_each_variable_of_a_program_for_jax_has_the_values_that_jax_prints(name:
 
 
 @pytest.mark.parametrize("name", ["gradient", "per_example", "remat_in_scan"])
-def test_a_pane_shows_a_value_when_it_is_made_and_in_the_end_what_the_command_shows(name: str) -> None:
+def test_a_pane_shows_a_value_when_it_is_made_and_in_the_end_what_the_command_shows(name):
     cursor = Cursor(record(name))
     known = ledger(cursor.recording)
     every = named_values(known)
@@ -161,7 +157,7 @@ def test_a_pane_shows_a_value_when_it_is_made_and_in_the_end_what_the_command_sh
     assert [line[2:] for line in table] == [line[2:] for line in pane] and len(pane) > 3
 
 
-def test_a_recording_from_a_file_has_no_arrays() -> None:
+def test_a_recording_from_a_file_has_no_arrays():
     loaded = storage.from_json(storage.to_json(record("gradient")))
     cursor = Cursor(loaded)
     cursor.last()
@@ -170,7 +166,7 @@ def test_a_recording_from_a_file_has_no_arrays() -> None:
     assert "total" in said and str(float(numpy_of(_total())))[:5] in said
 
 
-def _total() -> Any:
+def _total():
     known = Ledger(record("gradient"))
     number = next(named.number for named in named_values(known) if named.name == "total")
-    return known.primal(number).array  # type: ignore[union-attr]
+    return known.primal(number).array

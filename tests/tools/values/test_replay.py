@@ -1,10 +1,5 @@
 """Programs run again for the values of their variables, beside what JAX computes."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
@@ -21,24 +16,24 @@ from minijax.tools.values.replay import replay
 from tests.tools.values.programs import PROGRAMS, Replayed
 
 
-def _numbers(x: Any) -> np.ndarray:
+def _numbers(x):
     if hasattr(x, "dtype") and is_key(x.dtype):
         x = minijax.random.key_data(x)
     return np.asarray(x)
 
 
-def _agree(where: str, found: Any, expected: np.ndarray) -> None:
+def _agree(where, found, expected):
     assert not isinstance(found, Unknown), f"{where}: {found}"
     np.testing.assert_allclose(_numbers(found), expected, rtol=2e-5, atol=1e-5, err_msg=where)
 
 
-def _ones(closed: Any) -> list[Any]:
+def _ones(closed):
     """A cotangent for each output that has one."""
     inexact = [np.issubdtype(np.dtype(a.dtype), np.inexact) if not is_key(a.dtype) else False for a in closed.out_avals]
     return [np.ones(a.shape, a.dtype) if f else None for a, f in zip(closed.out_avals, inexact, strict=True)]
 
 
-def _tangents(args: Any) -> list[Any]:
+def _tangents(args):
     return [x * x - np.float32(0.25) if np.asarray(x).dtype.kind in "fc" else None for x in args]
 
 
@@ -48,9 +43,9 @@ IMPORTED = ("while", "cond in scan", "custom_vjp")
 @pytest.mark.parametrize(
     ("name", "imported"), [*[(name, False) for name in PROGRAMS], *[(name, True) for name in IMPORTED]]
 )
-def test_results_tangents_and_cotangents_are_those_of_jax(name: str, imported: bool) -> None:
+def test_results_tangents_and_cotangents_are_those_of_jax(name, imported):
     """``test_moment.py`` looks at the variables inside."""
-    program: Replayed = PROGRAMS[name]
+    program = PROGRAMS[name]
     args, of_jax = program.args, program.build(jax)
     closed = minijax.make_jaxpr(from_jax(of_jax) if imported else program.build(minijax))(*args)
     cts = _ones(closed) if program.reverse else None
@@ -60,7 +55,7 @@ def test_results_tangents_and_cotangents_are_those_of_jax(name: str, imported: b
     places = [i for i, x in enumerate(args) if x.dtype.kind == "f"]
     inexact = [v for v in frame.jaxpr.outvars if np.issubdtype(v.aval.dtype, np.inexact)]
 
-    def of_floats(*floats: Any) -> list[Any]:
+    def of_floats(*floats):
         given = [*args]
         for i, x in zip(places, floats, strict=True):
             given[i] = x
@@ -77,7 +72,7 @@ def test_results_tangents_and_cotangents_are_those_of_jax(name: str, imported: b
             _agree("cotangent", frame.cotangent(frame.jaxpr.invars[i]), expected)
 
 
-def looked_at(frame: Any) -> Iterator[tuple[str, Any, Any, Any]]:
+def looked_at(frame):
     """Where, value, tangent and cotangent of each variable, in the order in which it is computed."""
     for v in frame.jaxpr.invars:
         yield str(frame.path), frame.value(v), frame.tangent(v), frame.cotangent(v)
@@ -88,7 +83,7 @@ def looked_at(frame: Any) -> Iterator[tuple[str, Any, Any, Any]]:
             yield f"{frame.path} {eqn.primitive.name}", frame.value(v), frame.tangent(v), frame.cotangent(v)
 
 
-def inner_frames(frame: Any, eqn: Any) -> Iterator[Any]:
+def inner_frames(frame, eqn):
     name = eqn.primitive.name
     if name == "scan":
         n = frame.count(eqn)
@@ -104,12 +99,12 @@ def inner_frames(frame: Any, eqn: Any) -> Iterator[Any]:
 # ---------------------------------------------------------------------------------------------- examples side by side
 
 
-def _everything(frame: Any) -> list[Any]:
+def _everything(frame):
     return [x for _, *found in looked_at(frame) for x in found]
 
 
-def _per_example(m: Any) -> Any:
-    def f(x: Any) -> Any:
+def _per_example(m):
+    def f(x):
         y, n = m.lax.while_loop(lambda s: s[0] < 20.0, lambda s: (s[0] * x, s[1] + 1), (x, 0))
         return m.lax.cond(y > 25.0, lambda v: m.numpy.sin(v) * n, lambda v: v * v + 1, x)
 
@@ -122,14 +117,14 @@ VMAPPED = {
 }
 
 
-def _stacked(x: Any) -> Any:
+def _stacked(x):
     """Examples of an argument: two times three of them."""
     steps = np.arange(6).reshape(2, 3, *[1] * np.ndim(x))
     return np.asarray(x + (steps if np.asarray(x).dtype.kind in "iu" else steps * 0.4), np.asarray(x).dtype)
 
 
 @pytest.mark.parametrize("name", VMAPPED)
-def test_each_example_has_the_values_of_its_own_evaluation(name: str) -> None:
+def test_each_example_has_the_values_of_its_own_evaluation(name):
     program = VMAPPED[name]
     closed = minijax.make_jaxpr(program.build(minijax))(*program.args)
     args = list(map(_stacked, program.args))
@@ -139,14 +134,12 @@ def test_each_example_has_the_values_of_its_own_evaluation(name: str) -> None:
     for at in ((0, 0), (1, 2)):
         own = [x[at] for x in args]
         alone = replay(closed, own, _tangents(own), cts, rules=True)
-        for (where, *found), (_, *expected) in zip(
-            looked_at(frame.example(*at)), looked_at(alone), strict=True
-        ):
+        for (where, *found), (_, *expected) in zip(looked_at(frame.example(*at)), looked_at(alone), strict=True):
             for a, b in zip(found, expected, strict=True):
                 _same_example(where, a, b)
 
 
-def _same_example(where: str, a: Any, b: Any) -> None:
+def _same_example(where, a, b):
     if isinstance(a, Unknown):  # where branches differ nobody goes back through one of them
         assert isinstance(b, Unknown) or "examples take different branches" in a.reason, f"{where}: {a}"
     elif b is None:
@@ -158,8 +151,8 @@ def _same_example(where: str, a: Any, b: Any) -> None:
         _agree(where, a, _numbers(b))
 
 
-def test_a_value_has_batch_axes_and_a_loop_counts_per_example() -> None:
-    def f(x: Any, y: Any) -> Any:
+def test_a_value_has_batch_axes_and_a_loop_counts_per_example():
+    def f(x, y):
         n = lax.while_loop(lambda s: s < x, lambda s: s + 2, jnp.float32(0))
         return n + y, y * 2
 
@@ -184,26 +177,26 @@ def test_a_value_has_batch_axes_and_a_loop_counts_per_example() -> None:
 # ---------------------------------------------------------------------------------------------- what is left alone
 
 
-def test_a_replay_runs_no_user_code() -> None:
-    calls: list[str] = []
+def test_a_replay_runs_no_user_code():
+    calls = []
 
     @minijax.custom_jvp
-    def g(x: Any) -> Any:
+    def g(x):
         calls.append("g")
         return x * 2
 
     @g.defjvp
-    def rule(primals: Any, tangents: Any) -> Any:
+    def rule(primals, tangents):
         calls.append("rule")
         return g(primals[0]), tangents[0] * 3
 
-    def body(c: Any, a: Any) -> Any:
+    def body(c, a):
         calls.append("body")
         minijax.debug.print("{}", c)
         minijax.debug.callback(lambda v: calls.append("callback"), c)
         return g(c) + a, c
 
-    def f(x: Any) -> Any:
+    def f(x):
         calls.append("f")
         noise = minijax.pure_callback(lambda v: calls.append("pure") or v, x, x)
         y, ys = lax.scan(body, x, jnp.arange(3.0))
@@ -232,7 +225,7 @@ def test_a_replay_runs_no_user_code() -> None:
     assert calls == ["rule", "g"]
 
 
-def test_the_backward_pass_of_a_custom_vjp_can_be_looked_into() -> None:
+def test_the_backward_pass_of_a_custom_vjp_can_be_looked_into():
     closed = minijax.make_jaxpr(PROGRAMS["custom_vjp"].build(minijax))(0.5, 2.0)
     frame = replay(closed, [0.5, 2.0], None, [1.0], rules=True)
     call = next(e for e in frame.jaxpr.eqns if e.primitive.name == "custom_vjp_call")
@@ -247,11 +240,11 @@ def test_the_backward_pass_of_a_custom_vjp_can_be_looked_into() -> None:
     assert "staging it runs the user's Python" in refused.cotangent(refused.jaxpr.invars[0]).reason
 
 
-def test_values_that_cannot_be_found_say_why() -> None:
+def test_values_that_cannot_be_found_say_why():
     closed = minijax.make_jaxpr(lambda x, y: (x + y, jnp.sin(y)))(1.0, 1.0)
-    inside: list[Any] = []
+    inside = []
 
-    def looking(x: Any) -> Any:
+    def looking(x):
         frame = replay(closed, [x, 2.0])
         inside.extend(frame.value(v) for v in frame.jaxpr.outvars)
         return x * 2
@@ -272,8 +265,8 @@ def test_values_that_cannot_be_found_say_why() -> None:
 # ---------------------------------------------------------------------------------------------- costs
 
 
-def test_values_that_were_let_go_of_are_found_again() -> None:
-    def f(x: Any) -> Any:
+def test_values_that_were_let_go_of_are_found_again():
+    def f(x):
         for _ in range(20):
             x = jnp.sin(x) + 1
         return jnp.sum(x)
@@ -287,18 +280,18 @@ def test_values_that_were_let_go_of_are_found_again() -> None:
     assert small.root.keeper.dropped > 0
 
 
-def test_references_are_copies_of_the_replays_own() -> None:
-    def f(x: Any) -> Any:
+def test_references_are_copies_of_the_replays_own():
+    def f(x):
         r = minijax.new_ref(x)
         a = r[0]
         r[1] = a * 3
 
         @minijax.jit
-        def write(y: Any) -> Any:
+        def write(y):
             r[2] = y * r[1]
             return r[2] + 1
 
-        def body(c: Any, i: Any) -> Any:
+        def body(c, i):
             own = minijax.new_ref(c)
             own[...] = own[...] * 2
             r[0] += c
@@ -324,7 +317,7 @@ def test_references_are_copies_of_the_replays_own() -> None:
     assert "as a whole" in frame.inside(loop, 1).reason
 
 
-def test_a_loop_that_does_not_end_is_given_up_and_can_be_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_does_not_end_is_given_up_and_can_be_looked_into(monkeypatch):
     monkeypatch.setattr("minijax.tools.values.courses.PATIENCE", 0.0)
     closed = minijax.make_jaxpr(lambda x: lax.while_loop(lambda s: s >= 0, lambda s: (s + 3) % 1000, x))(1)
     frame = replay(closed, [1], [None])
@@ -337,17 +330,17 @@ def test_a_loop_that_does_not_end_is_given_up_and_can_be_looked_into(monkeypatch
         frame.inside(loop, 4096)
 
 
-def test_observers_see_no_replay_and_caches_stay() -> None:
+def test_observers_see_no_replay_and_caches_stay():
     class Counting(observe.Observer):
         seen = 0
 
-        def bind_enter(self, *args: Any) -> None:
+        def bind_enter(self, *args):
             self.seen += 1
 
-        def jaxpr(self, *args: Any) -> None:
+        def jaxpr(self, *args):
             self.seen += 1
 
-        def compiled(self, *args: Any) -> None:
+        def compiled(self, *args):
             self.seen += 1
 
     f = minijax.jit(PROGRAMS["scan"].build(minijax))
@@ -367,8 +360,8 @@ def test_observers_see_no_replay_and_caches_stay() -> None:
 
 
 @pytest.mark.parametrize("imported", [False, True])
-def test_library_rules_are_staged_and_user_rules_are_not(imported: bool) -> None:
-    def f(x: Any) -> Any:
+def test_library_rules_are_staged_and_user_rules_are_not(imported):
+    def f(x):
         return minijax.nn.relu(minijax.nn.softplus(x))
 
     fun = from_jax(lambda x: jax.nn.relu(jax.nn.softplus(x))) if imported else f
@@ -377,11 +370,11 @@ def test_library_rules_are_staged_and_user_rules_are_not(imported: bool) -> None
     expected = pytest.approx(1 / (1 + np.exp(-0.5)), rel=1e-5)
     assert float(frame.tangent(frame.jaxpr.outvars[0])) == expected
     assert float(frame.cotangent(frame.jaxpr.invars[0])) == expected
-    calls: list[int] = []
-    m: Any = jax if imported else minijax
+    calls = []
+    m = jax if imported else minijax
 
     @m.custom_jvp
-    def g(x: Any) -> Any:
+    def g(x):
         return x * 2
 
     g.defjvps(lambda t, ans, x: calls.append(1) or t * 3)
@@ -391,7 +384,7 @@ def test_library_rules_are_staged_and_user_rules_are_not(imported: bool) -> None
     assert not calls
 
 
-def test_each_device_of_a_pmap_can_be_looked_into() -> None:
+def test_each_device_of_a_pmap_can_be_looked_into():
     mapped = minijax.pmap(lambda a, b: a * 2 / lax.psum(a, "i") + b, axis_name="i", in_axes=(0, None))
     xs = np.float32([1.0])
     closed = minijax.make_jaxpr(mapped)(xs, 3.0)

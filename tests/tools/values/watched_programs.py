@@ -21,7 +21,7 @@ class Ball(NamedTuple):
     speed: Any
 
 
-def forward(lib: Any, np_: Any) -> Any:
+def forward(lib, np_):
     def f(x):
         y = np_.sin(x)
         z = y * 2.0
@@ -31,7 +31,7 @@ def forward(lib: Any, np_: Any) -> Any:
     return lib.jvp(f, (3.0,), (1.5,))
 
 
-def gradient(lib: Any, np_: Any) -> Any:
+def gradient(lib, np_):
     def loss(params, x):
         h = np_.tanh(x @ params["w"])
         out = h @ params["v"]
@@ -43,7 +43,7 @@ def gradient(lib: Any, np_: Any) -> Any:
     return lib.grad(loss)(params, np_.array(rng.randn(5, 3).astype("f")))
 
 
-def per_example(lib: Any, np_: Any) -> Any:
+def per_example(lib, np_):
     def f(a, b):
         p = a * b
         q = np_.sum(p)
@@ -53,7 +53,7 @@ def per_example(lib: Any, np_: Any) -> Any:
     return lib.vmap(lib.grad(f), in_axes=(0, None))(np_.arange(6.0).reshape(3, 2), np_.array([0.5, -1.0]))
 
 
-def scan_in_vmap_in_jit(lib: Any, np_: Any) -> Any:
+def scan_in_vmap_in_jit(lib, np_):
     def step(carry, x):
         z = carry + np_.sin(x)
         return z, z * x
@@ -66,7 +66,7 @@ def scan_in_vmap_in_jit(lib: Any, np_: Any) -> Any:
     return lib.jit(lib.vmap(cell, (0, None)))(np_.arange(3.0), np_.arange(4.0))
 
 
-def while_loop(lib: Any, np_: Any) -> Any:
+def while_loop(lib, np_):
     def more(state):
         ahead = state[1] > 1.0
         return ahead
@@ -83,7 +83,7 @@ def while_loop(lib: Any, np_: Any) -> Any:
     return lib.jvp(f, (9.0,), (1.0,))
 
 
-def custom_vjp(lib: Any, np_: Any) -> Any:
+def custom_vjp(lib, np_):
     def clipped(a):
         return a
 
@@ -106,7 +106,7 @@ def custom_vjp(lib: Any, np_: Any) -> Any:
     return lib.grad(f)(2.0)
 
 
-def custom_jvp(lib: Any, np_: Any) -> Any:
+def custom_jvp(lib, np_):
     def g(x):
         return np_.cos(x)
 
@@ -127,7 +127,7 @@ def custom_jvp(lib: Any, np_: Any) -> Any:
     return lib.jvp(f, (0.5,), (1.0,))
 
 
-def remat_in_scan(lib: Any, np_: Any) -> Any:
+def remat_in_scan(lib, np_):
     def block(s):
         t = np_.cos(s)
         u = t * s
@@ -144,7 +144,7 @@ def remat_in_scan(lib: Any, np_: Any) -> Any:
     return lib.grad(f)(np_.float32(0.75))
 
 
-def custom_vjp_in_vmap_in_jit(lib: Any, np_: Any) -> Any:
+def custom_vjp_in_vmap_in_jit(lib, np_):
     wrapped = lib.custom_vjp(lambda a: np_.sin(a))
 
     def forward(u):
@@ -165,7 +165,7 @@ def custom_vjp_in_vmap_in_jit(lib: Any, np_: Any) -> Any:
     return lib.jit(lib.vmap(lib.grad(f)))(np_.array([0.25, 0.5]))
 
 
-def branches_backwards(lib: Any, np_: Any) -> Any:
+def branches_backwards(lib, np_):
     def f(x):
         y = lib.lax.cond(x > 1.0, lambda v: np_.sin(v) * v, lambda v: v * 2.0, x)
         z = y * 3.0
@@ -174,7 +174,7 @@ def branches_backwards(lib: Any, np_: Any) -> Any:
     return lib.grad(f)(1.5), lib.grad(f)(0.5)
 
 
-def loops_of_python(lib: Any, np_: Any) -> Any:
+def loops_of_python(lib, np_):
     def f(x):
         total = x * 0.0
         for i in range(3):
@@ -185,7 +185,7 @@ def loops_of_python(lib: Any, np_: Any) -> Any:
     return lib.grad(f)(0.75)
 
 
-def state_in_a_named_tuple(lib: Any, np_: Any) -> Any:
+def state_in_a_named_tuple(lib, np_):
     def step(ball, dt):
         ball = Ball(ball.at + dt * ball.speed, ball.speed - dt)
         return ball, ball.at
@@ -199,7 +199,7 @@ def state_in_a_named_tuple(lib: Any, np_: Any) -> Any:
     return lib.grad(f)(2.0)
 
 
-PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
+PROGRAMS = {
     program.__name__: program
     for program in (
         forward,
@@ -235,27 +235,27 @@ REVERSE = (
 class _Reporting(ast.NodeTransformer):
     """Puts ``x = _report_("x", x)`` behind each assignment, and at the beginning for each argument."""
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+    def visit_FunctionDef(self, node):
         self.generic_visit(node)
         names = [each.arg for each in node.args.args]
         node.body = [*[_report(name) for name in names], *node.body]
         return node
 
-    def visit_Assign(self, node: ast.Assign) -> Any:
+    def visit_Assign(self, node):
         targets = [each for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)]
         return [node, *[_report(each.id) for each in targets if each.id != "_"]]
 
 
-def _report(name: str) -> ast.stmt:
+def _report(name):
     return ast.parse(f"{name} = _report_({name!r}, {name})").body[0]
 
 
-def reported(name: str, lib: Any, np_: Any, report: Report) -> Any:
+def reported(name, lib, np_, report):
     """Run the program; each variable of its functions becomes ``report(name, value)``."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(PROGRAMS[name])))
     outer = tree.body[0]
     assert isinstance(outer, ast.FunctionDef)
     outer.body = [_Reporting().visit(each) if isinstance(each, ast.FunctionDef) else each for each in outer.body]
-    scope: dict[str, Any] = {**globals(), "_report_": report}
+    scope = {**globals(), "_report_": report}
     exec(compile(ast.fix_missing_locations(tree), "<reported>", "exec", dont_inherit=True), scope)
     return scope[name](lib, np_)
