@@ -5,7 +5,6 @@ import json
 import random
 import re
 import zlib
-from typing import Any
 
 import pytest
 
@@ -126,9 +125,6 @@ def test_what_was_cut_off_or_damaged_is_refused_when_it_is_opened(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"bad.rec cannot be read as a recording: "):
             storage.load(path)
-
-
-Parts = tuple[list[bytes], dict[str, Any], list[list[int]]]
 
 
 def opened(data):

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 
 import jax
 import pytest
@@ -22,9 +21,6 @@ from minijax.tools.documents.document import plain
 from minijax.tools.session.session import Session
 from tests.repl.screen import RecordingOutput
 from tests.tools.lines import BAD, GOOD, SETUP, STORIES
-
-# A front end: takes inputs, returns what it showed for the last of them.
-Run = Callable[[str], str]
 
 
 def in_session():

@@ -1,7 +1,6 @@
 """Linked views: every equation to its Python line, its StableHLO and its instructions, and back."""
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from minijax.ir.jaxpr import count_eqns
 from minijax.lowering import bindings
 from minijax.tools.documents.document import document, plain
 from minijax.tools.programs import hlo, link_views, links
-from minijax.tools.programs.links import GONE, INLINED, NO_OPERATION, UNUSED, WRITTEN_INSIDE, LinkedPrograms
+from minijax.tools.programs.links import GONE, INLINED, NO_OPERATION, UNUSED, WRITTEN_INSIDE
 
 VECTOR = ShapeDtypeStruct((8,), "float32")
 
@@ -94,9 +93,6 @@ def linked():
         return made[name]
 
     return get
-
-
-Linked = Callable[[str], LinkedPrograms]
 
 
 def source_of(programs, file, line):

@@ -8,12 +8,9 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-
-Report = Callable[[str, Any], Any]
 
 
 class Ball(NamedTuple):
