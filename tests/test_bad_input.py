@@ -208,27 +208,6 @@ def test_an_interrupt_in_a_callback_that_is_evaluated(wrap: Callable[[Any], Any]
             wrap(program)(1.0)
 
 
-@pytest.mark.parametrize(
-    "text, words",
-    [
-        ("{ lambda ; a:f32[]. let b:f32[] = sine a in (b,) }", ("line 1, column 35", "'sine'", "did you mean 'sin'")),
-        ("{ lambda ; a:f32[]. let b:f32[] = sin c in (b,) }", ("line 1, column 39", "variable 'c' is not defined")),
-        ("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,)", ("expected '}'", "the end of the text")),
-        ("{ lambda ; a:f33[]. let b:f32[] = sin a in (b,) }", ("column 14", "'f33'")),
-        ("{ lambda ; a:f32[]. let\n b:f32[] = sin a\n b:f32[] = cos a in (b,) }", ("line 3", "'b' is bound already")),
-        ("f(x)", ("line 1, column 1", "expected '{'")),
-    ],
-)
-def test_text_that_is_no_jaxpr(text: str, words: tuple[str, ...]) -> None:
-    """A ValueError that shows the place. JAX reads no jaxprs."""
-    if mj is not jax:
-        parse = importlib.import_module(mj.__name__ + ".extend.core").parse_jaxpr
-        error = raised(lambda ns: parse(text), mj)
-        assert kind(error) == "ValueError"
-        missing = [word for word in words if word not in str(error)]
-        assert not missing, f"{missing} is missing from\n{error}"
-
-
 def test_an_outer_transformation_survives_an_error_that_is_caught_inside() -> None:
     """The stack returns to where it was, not to the bottom."""
 

@@ -431,6 +431,7 @@ def test_every_package_has_an_init() -> None:
     bare = {path.parent for path in MODULES.values() if not (path.parent / "__init__.py").exists()}
     report([f"{folder.relative_to(ROOT)} has no __init__.py" for folder in sorted(bare)])
 
+
 def defined_classes() -> dict[str, list[str]]:
     """The places at which each name of a class is defined."""
     places: dict[str, list[str]] = {}
@@ -520,4 +521,3 @@ def test_every_role_is_needed_and_had() -> None:
     assert late._higher.keys() == roles().keys()
     named = [(role, name) for role, had in late._higher.items() for name in had]
     report([f"{role}: {name} does not exist" for role, name in named if name not in MODULES])
-

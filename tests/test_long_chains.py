@@ -7,7 +7,6 @@ from __future__ import annotations
 import gc
 import sys
 import time
-import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -91,28 +90,6 @@ def test_time_is_linear(name: str) -> None:
         if ratios[-1] <= TIME_RATIO:
             return
     pytest.fail(f"{name}: ten times the operations take {ratios} times as long")
-
-
-def peak(work: Callable[[int], Any], n: int) -> int:
-    """The most memory that one run holds at a time, in bytes, as tracemalloc counts it."""
-    gc.collect()
-    tracemalloc.start()
-    try:
-        result = work(n)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-        del result
-
-
-@pytest.mark.parametrize("name", list(WORK))
-def test_memory_is_linear(name: str) -> None:
-    """Shorter than above, for tracemalloc is slow. Tables grow fourfold: sixteen times as long, they are as full."""
-    work = WORK[name]
-    work(100)
-    small, large = peak(work, LONG // 400), peak(work, LONG // 25)
-    # a run that keeps nothing per operation has no ratio to speak of
-    assert large < 100_000 or large / small <= MEMORY_RATIO, f"{name}: {small} -> {large} bytes"
 
 
 def test_a_long_graph_can_be_dropped_and_printed() -> None:

@@ -80,10 +80,6 @@ def test_an_eager_derivative_needs_neither_jax_nor_scipy() -> None:
     assert run(code).strip() == "[]"
 
 
-def test_py_typed_stands_beside_the_package() -> None:
-    assert (ROOT / "minijax" / "py.typed").exists()
-
-
 @pytest.mark.skipif(
     not Path(sys.executable).with_name("minijax-repl").exists(),
     reason="minijax is not installed in this environment; README's test command installs it",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import jax
-import jax.test_util
 import numpy as np
 import pytest
 
@@ -117,12 +115,6 @@ def test_tolerances() -> None:
         check_grads(slightly, (0.5,), 1, atol={np.float64: 1e-2}, rtol={np.float64: 1e-2})
     with pytest.raises(ValueError, match="'fwd', 'rev' and 'lin', got \\['sideways'\\]"):
         check_grads(jnp.sin, (0.5,), 1, modes=("sideways",))
-
-
-def test_the_public_names_are_jaxs() -> None:
-    """Whoever uses jax.test_util finds it here."""
-    for name in ("check_grads", "check_jvp", "check_vjp"):
-        assert name in minijax.test_util.__all__ and hasattr(jax.test_util, name)
 
 
 def test_a_function_is_no_primitive() -> None:

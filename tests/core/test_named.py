@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from minijax import tree_util
 from minijax.core.named import Frozen, NamedTuple
 
 
@@ -56,17 +55,6 @@ def test_what_does_not_fit_is_refused(args: tuple[Any, ...], named: dict[str, An
     for kind in (Cheap, Typing):
         with pytest.raises(TypeError):
             kind(*args, **named)
-
-
-def test_it_is_a_tree_and_a_pattern() -> None:
-    leaves, treedef = tree_util.tree_flatten(Cheap(1, "a", (2, 3)))
-    assert leaves == [1, "a", 2, 3]
-    assert type(tree_util.tree_unflatten(treedef, leaves)) is Cheap
-    match Cheap(1, "a"):
-        case Cheap(x, y, None):
-            assert (x, y) == (1, "a")
-        case _:
-            pytest.fail("the pattern does not match")
 
 
 class Point(Frozen):
