@@ -20,12 +20,10 @@ F3 = np.zeros(3, np.float32)
 
 
 def io_callback(ns: Any) -> Any:
-    """``io_callback`` of this library."""
     return importlib.import_module(ns.__name__ + ".experimental").io_callback
 
 
 def raising(x: Any) -> Any:
-    """A callback that fails."""
     raise ValueError("the callback says no")
 
 wrong("pure_callback_of_a_number", lambda ns: ns.pure_callback(3, F3, X3), ours="TypeError",
@@ -70,7 +68,6 @@ wrong("debug_callback_of_a_number", lambda ns: ns.debug.callback(3, 1.0),
 
 
 def divided(matvec: Any, b: Any) -> Any:
-    """The solution of a diagonal system whose diagonal is constant."""
     return b / 2.0
 
 wrong("linear_solve_of_a_nonlinear_function",
@@ -108,13 +105,11 @@ wrong("psum_over_a_misspelt_name", lambda ns: ns.vmap(lambda x: ns.lax.psum(x, "
 
 
 def over_devices(ns: Any, divided: str | None = None, **said: Any) -> tuple[Any, Any]:
-    """A mesh of one device along ``data``, and a spec: ``divided`` is of the first dimension, ``said`` of sums."""
     sharding = importlib.import_module(ns.__name__ + ".sharding")
     return ns.make_mesh((1,), ("data",)), sharding.PartitionSpec(divided, **said)
 
 
 def named_sharding(ns: Any, mesh: Any, spec: Any) -> Any:
-    """``NamedSharding`` of this library."""
     return importlib.import_module(ns.__name__ + ".sharding").NamedSharding(mesh, spec)
 
 wrong("sharding_along_a_misspelt_axis", lambda ns: named_sharding(ns, *over_devices(ns, divided="dta")),

@@ -14,17 +14,14 @@ ONE = np.float32(1.0)
 
 
 def vector(x: Any) -> Any:
-    """A carry of another shape."""
     return x * np.ones(2, np.float32)
 
 
 def pair(x: Any) -> Any:
-    """A carry of another tree."""
     return x, x
 
 
 def truth(x: Any) -> Any:
-    """The truth value of what is traced."""
     if x > 0:
         return x
     return -x

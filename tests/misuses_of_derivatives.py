@@ -20,8 +20,6 @@ BACKWARD = (
 
 
 def with_jvp(ns: Any, rule: Callable[..., Any], **options: Any) -> Any:
-    """A squaring function with this rule."""
-
     @functools.partial(ns.custom_jvp, **options)
     def squared(x: Any) -> Any:
         return x * x
@@ -89,8 +87,6 @@ def defjvps_with_nondiff_argnums(ns):
 
 
 def with_vjp(ns: Any, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> Any:
-    """A product with these rules."""
-
     @ns.custom_vjp
     def product(x: Any, y: Any) -> Any:
         return x * y
@@ -100,12 +96,10 @@ def with_vjp(ns: Any, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> Any:
 
 
 def forward(x: Any, y: Any) -> Any:
-    """A forward rule as it should be."""
     return x * y, (x, y)
 
 
 def backward(residuals: Any, ct: Any) -> Any:
-    """A backward rule as it should be."""
     x, y = residuals
     return ct * y, ct * x
 

@@ -19,12 +19,10 @@ OPERAND = (
 
 
 def tables(ns: Any, name: str) -> Any:
-    """The module where rules are registered."""
     return importlib.import_module(f"{ns.__name__}.interpreters.{name}")
 
 
 def complete(ns: Any) -> Any:
-    """A new primitive that can be evaluated and staged."""
     return new_primitive(ns, evaluation=True, abstract=True)
 
 wrong("primitive_given_text", lambda ns: complete(ns).bind("a", 1.0, 2.0), *OPERAND, "at position 0",

@@ -26,7 +26,6 @@ def tree(x: Any, y: Any) -> Any:
 
 
 def test_right_derivatives_pass() -> None:
-    """Of every mode, up to the third order; of trees, numbers and complex arrays."""
     with minijax.enable_x64(True):
         check_grads(tree, (X, {"k": 1.5}), 2, modes=("fwd", "rev", "lin"))
         check_grads(jnp.sin, (0.5,), 3)
@@ -82,7 +81,6 @@ wrong_second.defjvp(lambda primals, tangents: (wrong_second(*primals), cosine(pr
     ],
 )
 def test_wrong_derivatives_are_found(function: Any, order: int, modes: Any, words: str) -> None:
-    """An AssertionError that names the mode and order; the order below is not to blame."""
     with minijax.enable_x64(True):
         if order > 1:
             check_grads(function, (0.5,), order - 1, modes=modes)
@@ -92,7 +90,6 @@ def test_wrong_derivatives_are_found(function: Any, order: int, modes: Any, word
 
 
 def test_the_parts() -> None:
-    """``check_jvp`` and ``check_vjp`` take any implementation; a wrong primal or dtype is found too."""
     with minijax.enable_x64(True):
         check_jvp(jnp.sin, partial(minijax.jvp, jnp.sin), (X,))
         check_vjp(jnp.sin, partial(minijax.vjp, jnp.sin), (X,))
@@ -105,7 +102,6 @@ def test_the_parts() -> None:
 
 
 def test_tolerances() -> None:
-    """Numbers, or dicts from dtypes; per element."""
     with minijax.enable_x64(True):
         slightly = custom_jvp(lambda x: x * x)
         slightly.defjvp(lambda primals, tangents: (slightly(*primals), 2.001 * primals[0] * tangents[0]))

@@ -149,7 +149,6 @@ def test_float0_tangents_come_out_of_jit():
 
 
 def test_a_jitted_function_is_copied_after_a_call() -> None:
-    """What it has compiled stays behind; its options go along."""
     jitted = minijax.jit(jnp.roll, static_argnums=1)
     assert jitted(jnp.arange(3), 1).tolist() == [2, 0, 1]
     for again in (copy.copy(jitted), copy.deepcopy(jitted), pickle.loads(pickle.dumps(jitted))):

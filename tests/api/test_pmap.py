@@ -135,7 +135,6 @@ def test_jvp_and_second_derivatives() -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_vmap_of_pmap(name: str) -> None:
-    """The batch axis before, between and behind; each example by itself is the reference."""
     source, destination = [(0, 0), (1, -1), (2, 1)][len(name) % 3]
     x = argument(name)
     batch = np.stack([x, 2 * x, x + 1, x * x, -x], source)
@@ -152,7 +151,6 @@ def test_vmap_of_pmap(name: str) -> None:
 
 
 def test_vmap_with_an_axis_of_the_same_name() -> None:
-    """Inside, the name means the inner axis; a vmap's own name goes through."""
     x = np.arange(12, dtype=np.float32).reshape(3, 2, 2)
 
     def instance(v: Any) -> Any:
@@ -185,8 +183,6 @@ def test_where_there_is_a_mesh_already_it_must_be_that_of_pmap() -> None:
 
 
 def test_pbroadcast_between_devices() -> None:
-    """JAX has no such collective for CPUs; the vmapped one is the reference."""
-
     def loss_of(transform: Callable[..., Any]) -> Callable[[Any], Any]:
         mapped = transform(lambda v: v * lax.pbroadcast(v, "i", 1), axis_name="i")
         return lambda x: (mapped(x) ** 2).sum()
@@ -254,7 +250,6 @@ def test_the_next_pmap_takes_the_shards_where_they_are(monkeypatch: pytest.Monke
 
 
 def test_arguments_that_lie_otherwise() -> None:
-    """Committed ones must be divided so over some devices; others are brought there."""
     columns = minijax.pmap(lambda x: x + 1, out_axes=1)(X)
     back = minijax.devices()[1::-1]
     found = minijax.pmap(lambda x: x * 2, devices=back)(minijax.pmap(lambda x: x, in_axes=1)(columns))
@@ -336,7 +331,6 @@ def test_closing_over_values_of_other_transformations() -> None:
 
 
 def test_a_call_is_repeated_by_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever arguments lie where: a second call of a kind asks for no signature, and gives what the first gave."""
     mapped = minijax.pmap(lambda x, w: {"out": x * w}, in_axes=(0, None))
     there = minijax.pmap(lambda x: x)(X)
     kinds = [(X, np.float32(2)), (jnp.asarray(X) + 0, 2.0), (there, 2.0), (there, np.ones(3, np.float32))]
@@ -468,13 +462,11 @@ print(len(FUNCTIONS))
 
 
 def test_four_devices() -> None:
-    """Groups of some of the devices, as JAX; pmap and vmap in each other; arguments from elsewhere."""
     assert printed("-c", FOUR_DEVICES, devices=4) == 7
 
 
 @pytest.mark.parametrize("shape", [(2, 0), (0, 2)])
 def test_arrays_without_elements_are_divided_and_read_back(shape: tuple[int, ...]) -> None:
-    """XLA keeps all of them on every device; JAX, asked for their value, raises."""
     mesh = Mesh(minijax.devices()[:2], ("x",))
     spec = PartitionSpec(*["x" if size else None for size in shape])
     doubled = minijax.shard_map(lambda x: x * 2, mesh=mesh, in_specs=spec, out_specs=spec)(jnp.zeros(shape))

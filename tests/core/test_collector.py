@@ -41,7 +41,6 @@ def test_an_error_gives_the_setting_back() -> None:
 
 
 def test_passes_over_everything_do_not_grow_with_the_program() -> None:
-    """Counted: the collector tells when it begins."""
     generations: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:

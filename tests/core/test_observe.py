@@ -136,8 +136,6 @@ def test_a_staging_cache_looks_empty_once_while_retracing():
 
 
 def test_what_a_rule_of_ours_prepares_is_not_observed():
-    """The programs of words that random functions are made of are staged at their first use, in no recording."""
-
     class Seen(Observer):
         def __init__(self):
             self.primitives, self.jaxprs = [], []

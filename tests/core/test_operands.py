@@ -26,14 +26,6 @@ A, B = np.ones((8, 3), np.float32), np.ones((8, 4), np.float32)
 
 # name -> (call, JAX's words, lines of the note after the first)
 CASES: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
-    "vmap": (
-        lambda: vmap(add)(A, B),
-        "add got incompatible shapes for broadcasting: (8, 3), (8, 4).",
-        [
-            "  a: f32[3]; vmap:1 maps axis 0 of size 8, physically f32[8,3]",
-            "  b: f32[4]; vmap:1 maps axis 0 of size 8, physically f32[8,4]",
-        ],
-    ),
     "vmap of vmap": (
         lambda: vmap(vmap(add, in_axes=(0, None)), in_axes=(1, 0))(np.ones((5, 8, 3), np.float32), B),
         "add got incompatible shapes",

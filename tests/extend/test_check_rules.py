@@ -78,7 +78,6 @@ def rule(name: str) -> Callable[..., Any]:
 
 
 def test_right_rules_pass() -> None:
-    """Nothing is found where nothing is wrong; every check ran."""
     report = assert_rules(scaled_product(), X, Y, scale=3.0)
     assert report.ok and not report.failures
     every = {"evaluate", "abstract", "jvp", "linearize", "vjp", "transpose", "second order", "vmap", "lower"}
@@ -97,36 +96,17 @@ def _wrong_product(ct: Any, x: Any, y: Any, *, scale: float) -> Any:
     return rule("pulled")(ct, x, y, scale=2 * scale)
 
 
-def _forgets_an_operand(primals: Any, tangents: Any, *, scale: float) -> Any:
-    (x, y), (dx, dy) = primals, tangents
-    out = rule("pushed")((x, y), (dx, ad.Zero(dy.aval)), scale=scale) if type(dx) is not ad.Zero else None
-    return out or (rule("pushed")((x, y), (x, dy), scale=scale)[0], ad.Zero(x.aval))
-
-
 def _wrong_axis(args: Any, dims: Any, *, scale: float) -> Any:
     out, _ = rule("batch")(args, dims, scale=scale)
     return out, 1
-
-
-def _ignores_axes(args: Any, dims: Any, *, scale: float) -> Any:
-    (x, y), dim = args, dims[0] if dims[0] is not None else dims[1]
-    return x * y * scale, dim
 
 
 def _wrong_dtype(x: Any, y: Any, *, scale: float) -> Any:
     return ShapedArray(x.shape, np.float16)
 
 
-def _wrong_shape(x: Any, y: Any, *, scale: float) -> Any:
-    return ShapedArray((*x.shape, 1), x.dtype)
-
-
 def _lowers_to_a_sum(ctx: Any, x: Any, y: Any, *, scale: float) -> Any:
     return [mlir.hlo.add(x, y)]
-
-
-def _lowers_to_nothing(ctx: Any, x: Any, y: Any, *, scale: float) -> Any:
-    return []
 
 
 def _wrong_value(x: Any, y: Any, *, scale: float) -> Any:
@@ -139,17 +119,12 @@ def _crashes(*args: Any, **params: Any) -> Any:
 
 FAULTS: dict[str, tuple[dict[str, Any], set[str], str]] = {
     "sign of the jvp": ({"pushed": _wrong_sign}, {"jvp"}, "finite differences say"),
-    "jvp ignores an operand": ({"pushed": _forgets_an_operand}, {"jvp"}, "finite differences say"),
     "factor of the transpose": ({"pulled": _wrong_product}, {"vjp", "transpose"}, "backwards is"),
     "batch axis": ({"batch": _wrong_axis}, {"vmap"}, "vmap with in_axes="),
-    "axes not aligned": ({"batch": _ignores_axes}, {"vmap"}, "shapes"),
     "abstract dtype": ({"aval": _wrong_dtype}, {"abstract"}, "abstract evaluation says float16"),
-    "abstract shape": ({"aval": _wrong_shape}, {"abstract"}, "abstract evaluation says float32"),
     "lowering": ({"lower": _lowers_to_a_sum}, {"lower"}, "evaluation says"),
-    "lowering without a result": ({"lower": _lowers_to_nothing}, {"lower"}, "abstract evaluation says"),
     "value": ({"value": _wrong_value}, {"lower", "jvp"}, "finite differences say"),
     "crash in the transpose": ({"pulled": _crashes}, {"vjp", "transpose"}, "a slip of the author's"),
-    "crash in the batching": ({"batch": _crashes}, {"vmap"}, "a slip of the author's"),
 }
 
 
@@ -167,7 +142,6 @@ def test_a_rule_given_to_defjvp_is_the_one_under_suspicion() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_planted_fault(name: str) -> None:
-    """The check of the wrong rule reports it, with a small example and the rule's line; the stack stays clean."""
     rules, checks, text = FAULTS[name]
     report = check_rules(scaled_product(**rules), X, Y, scale=3.0)
     assert not report.ok
@@ -184,7 +158,6 @@ def test_planted_fault(name: str) -> None:
 
 
 def test_all_faults_are_reported_at_once() -> None:
-    """One run shows everything that is wrong, and nothing else."""
     report = check_rules(scaled_product(pushed=_wrong_sign, batch=_wrong_axis, lower=_lowers_to_a_sum), X, Y, scale=3.0)
     assert {"jvp", "vmap", "lower"} <= {o.check for o in report.failures}
     assert {"evaluate", "abstract", "transpose"}.isdisjoint(o.check for o in report.failures)
@@ -196,8 +169,6 @@ def test_all_faults_are_reported_at_once() -> None:
 
 
 def test_the_example_is_small() -> None:
-    """A fault that shows only in the second column needs two columns, and is shown with no more."""
-
     def wrong_column(x: Any, y: Any, *, scale: float) -> Any:
         out = np.array(x * y * scale, x.dtype)
         out[..., 1:] = 0
@@ -211,8 +182,6 @@ def test_the_example_is_small() -> None:
 
 
 def test_a_rule_that_soils_the_stack() -> None:
-    """It is reported, and the stack is as before."""
-
     def leaves_an_interpreter(x: Any, y: Any, *, scale: float) -> Any:
         push_main(JaxprTrace, "left behind", JaxprBuilder(), dynamic=True)
         return np.asarray(np.asarray(x) * y * scale, np.float32)
@@ -224,7 +193,6 @@ def test_a_rule_that_soils_the_stack() -> None:
 
 
 def test_missing_rules() -> None:
-    """A missing rule is wrong, and said once; a stated reason excuses it."""
     p = Primitive("half_made")
     p.def_impl(lambda x: np.asarray(x * 2, x.dtype))
     p.def_abstract_eval(lambda x: ShapedArray(x.shape, x.dtype))
@@ -247,20 +215,7 @@ def test_missing_rules() -> None:
     }
 
 
-def test_missing_evaluation_and_type() -> None:
-    """Without a value there is nothing to compare with; that is all that is said."""
-    p = Primitive("nothing_yet")
-    report = check_rules(p, X)
-    assert [o.check for o in report.failures] == ["evaluate"]
-    assert report.failures[0].detail.startswith("Evaluation rule for 'nothing_yet' not implemented")
-    p.def_impl(lambda x: x)
-    report = check_rules(p, X)
-    assert "Abstract evaluation for 'nothing_yet' not implemented" in str(report)
-    assert stack_depth() == 0
-
-
 def test_nothing_is_claimed_where_nothing_can_be_known() -> None:
-    """At a kink finite differences tell nothing: the check says so and does not fail."""
     p = Primitive("ramp")
     p.def_impl(lambda x: np.maximum(np.asarray(x), 0).astype(x.dtype))
     p.def_abstract_eval(lambda x: ShapedArray(x.shape, x.dtype))
@@ -274,8 +229,6 @@ def test_nothing_is_claimed_where_nothing_can_be_known() -> None:
 
 
 def test_integers_and_several_results() -> None:
-    """Integer operands and results have float0 tangents; a rule that says otherwise is wrong."""
-
     def split(good: bool) -> Primitive:
         p = Primitive("split_sign")
         p.multiple_results = True
@@ -348,7 +301,6 @@ def table() -> dict[Primitive, list[Call]]:
 
 @pytest.mark.parametrize("name", sorted({p.name for p in ours()}))
 def test_own_primitive(name: str) -> None:
-    """Every rule of every primitive agrees with the others, but for what is so on purpose."""
     calls = [call for p, found in table().items() if p.name == name for call in found]
     if not calls:
         assert name in NO_EXAMPLE, f"give {name} an example in tests/extend/examples.py, or a reason here"

@@ -7,7 +7,6 @@ import importlib
 import subprocess
 import sys
 import textwrap
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -70,8 +69,6 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
     "staged": lambda lib, f: str(lib.make_jaxpr(f)(1.0, 2.0)),
     "jvp": lambda lib, f: str(lib.make_jaxpr(lambda x, y: lib.jvp(f, (x, y), (x, y)))(1.0, 2.0)),
     "vmap": lambda lib, f: str(lib.make_jaxpr(lib.vmap(f))(VECTOR, VECTOR)),
-    "grad": lambda lib, f: lib.grad(lambda x, y: f(x, y)[0])(1.0, 2.0),
-    "vmap of grad": lambda lib, f: lib.vmap(lib.grad(lambda x, y: f(x, y)[0], (0, 1)))(VECTOR, VECTOR),
 }
 
 
@@ -160,8 +157,6 @@ INTERPRETED: dict[str, Callable[[Any, Any], Any]] = {
     "under vmap": lambda lib, log: lib.vmap(lambda x: log(chain(lib))(x)[0])(VECTOR),
     "around jit": lambda lib, log: log(lib.jit(chain(lib)))(0.5),
     "around cond": lambda lib, log: log(lambda x: lib.lax.cond(lib.lax.gt(x, 0.0), chain(lib), lambda x: x, x))(0.5),
-    "staged": lambda lib, log: str(lib.make_jaxpr(lambda x: log(chain(lib))(x)[0])(0.5)),
-    "constants": lambda lib, log: log(lambda x: lib.lax.add(lib.lax.sin(1.0), x))(0.5),
 }
 
 
@@ -182,22 +177,6 @@ def test_an_interpreter_that_has_ended_cannot_be_set() -> None:
     mj.jvp(lambda x: (traces.append(x._trace), x)[1], (1.0,), (1.0,))
     with pytest.raises(RuntimeError, match="has ended"), mj.extend.core.set_current_trace(traces[0]):
         pass
-
-
-def test_evaluating_inside_of_a_staged_function() -> None:
-    for lib in BOTH:
-        core, seen = part(lib, "core"), []
-
-        def staged(x: Any, lib: Any = lib, core: Any = core, seen: Any = seen) -> Any:
-            with core.eval_context():
-                seen.append(float(lib.numpy.sin(1.0)))
-            names = core.unsafe_get_axis_names_DO_NOT_USE()
-            return x, seen.append(names)
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            lib.make_jaxpr(lib.vmap(lambda x: staged(x)[0], axis_name="i"))(VECTOR)
-        assert seen == [pytest.approx(np.sin(1.0)), ["i"]]
 
 
 # --- partial evaluation -------------------------------------------------------------------------------------

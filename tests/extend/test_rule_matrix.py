@@ -15,7 +15,6 @@ from .examples import ours
 
 
 def test_every_hole_has_a_reason() -> None:
-    """A primitive of minijax's own either has a rule, needs none, or says why it has none."""
     assert callable(minijax.shard_map)  # its primitives are made when somebody asks for it
     assert "psum_invariant" in {p.name for p in ours()}
     missing = rule_matrix(ours()).missing()
@@ -23,7 +22,6 @@ def test_every_hole_has_a_reason() -> None:
 
 
 def test_reasons_are_words() -> None:
-    """No reason is empty, and none is given for a rule that exists."""
     for table in RuleTable.tables:
         for p, reason in table.holes.items():
             assert len(reason) > 5, f"{table.name} of {p}: {reason!r}"
@@ -33,14 +31,7 @@ def test_reasons_are_words() -> None:
             assert (cell.rule is not None) == (cell.status == YES), f"{p}, {name}"
 
 
-def test_one_name_per_primitive() -> None:
-    """Two primitives of one name would be one in every jaxpr."""
-    names = [p.name for p in ours()]
-    assert sorted(names) == sorted(set(names))
-
-
 def test_what_it_shows() -> None:
-    """A row per primitive, with the reasons below the table."""
     text = str(rule_matrix([sin_p, argmax_p]))
     header, sine, arg, _, *legend = text.splitlines()
     columns = header.split("  ")
@@ -53,7 +44,6 @@ def test_what_it_shows() -> None:
 
 
 def test_a_new_primitive_appears_rule_by_rule() -> None:
-    """An outsider's primitive is in the matrix as soon as it has one rule."""
     p = Primitive("appearing")
     assert p not in known_primitives()
 
@@ -75,7 +65,6 @@ def test_a_new_primitive_appears_rule_by_rule() -> None:
 
 @pytest.mark.parametrize("name", ["evaluate", "abstract", "jvp", "vmap", "transpose", "lower"])
 def test_the_reason_is_in_the_error(name: str) -> None:
-    """Using a rule that does not exist tells the stated reason too."""
     table = next(t for t in RuleTable.tables if t.name == name)
     p = Primitive("reasoned")
     table.holes[p] = "there is none on purpose"

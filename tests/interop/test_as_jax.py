@@ -94,7 +94,6 @@ REPL = ("-m", "minijax.repl", "--no-config", "--panels", "off")
 
 
 def test_it_prints_and_ends_as_on_jax(program: Path) -> None:
-    """Arguments, ``__main__``, neighbouring modules, what is printed and the exit code; jax itself is not loaded."""
     ours = run(*REPL, "--as-jax", program, "--steps", 3)
     theirs = run(program, "--steps", 3)
     assert ours.stderr == theirs.stderr == ""
@@ -106,7 +105,6 @@ def test_it_prints_and_ends_as_on_jax(program: Path) -> None:
 
 
 def test_its_traceback_points_at_its_lines(program: Path) -> None:
-    """Each line of the user's that Python's own traceback shows on JAX."""
     failed = run(*REPL, "--as-jax", program, "--fail")
     assert failed.returncode == 1
     lines = program.read_text().splitlines()
@@ -118,7 +116,6 @@ def test_its_traceback_points_at_its_lines(program: Path) -> None:
 
 
 def test_afterwards_the_panels_are_shown(program: Path) -> None:
-    """jaxlib, which the class of devices brings, logs nothing."""
     program.write_text("import jax\njax.Device\nprint(jax.jit(lambda x: x * 2)(3.))\n")
     shown = run("-m", "minijax.repl", "--no-config", "--as-jax", program)
     assert shown.stderr == "" and shown.returncode == 0
@@ -138,7 +135,6 @@ def test_misuses_are_told(words: tuple[str, ...], capsys: pytest.CaptureFixture[
 
 
 def test_a_session_goes_on_with_the_programs_names(program: Path) -> None:
-    """What the program defined is there, its import statements go on meaning minijax, the session's mean JAX."""
     program.write_text("import jax\ndef late():\n    import jax.numpy as jnp\n    return jnp.sin\nkept = late()\n")
     session = Session(find, {})
     outcome = session.run_line(f"%run --as-jax {program}")

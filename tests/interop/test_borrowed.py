@@ -23,7 +23,6 @@ import minijax.numpy
 from minijax.extend.core import parse_jaxpr
 from minijax.interop.borrowed import borrowed, params_of_jax, params_of_ours
 from minijax.ir.typecheck import typecheck_jaxpr
-from minijax.lowering.lower import lower_closed
 from minijax.repl import batch
 from minijax.test_util import check_rules
 from minijax.tools.documents.document import plain
@@ -261,13 +260,6 @@ def test_integers_have_no_tangents_and_collectives_know_their_axis():
     assert_same(mj.vmap(lambda x: total(x) + total(1.0), axis_name="i")(x), np.full(4, 10, np.float32))
     with pytest.raises(NameError, match="unbound axis name"):
         total(x)
-
-
-def test_lowering_is_for_the_platform_of_the_program():
-    closed = mj.make_jaxpr(lambda x: borrowed(CHOLESKY).bind(borrowed(CHOLESKY).bind(x)))(MATRIX)
-    on_cpu, on_gpu = (lower_closed(closed, "f", platform=lambda name=name: name) for name in ("cpu", "cuda"))
-    assert "lapack_spotrf_ffi" in on_cpu and "cusolver_potrf_ffi" in on_gpu and "lapack" not in on_gpu
-    assert on_cpu.count("func.func private") == 1 and on_cpu.count("call @cholesky") == 2
 
 
 # ------------------------------------------------------------------------------------------------ third parties

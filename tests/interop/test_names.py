@@ -167,15 +167,6 @@ def test_what_a_function_of_the_users_reads_may_change_and_nothing_keeps_it() ->
     assert reference() is None
 
 
-def test_indexers_functions_of_functions_and_records() -> None:
-    np.testing.assert_array_equal(jnp.mgrid[0:3, 0:2], np.mgrid[0:3, 0:2])
-    windows = mj.lax.reduce_window(jnp.asarray(SQUARE), 0.0, mj.lax.add, (2, 1), (1, 1), "VALID")
-    np.testing.assert_array_equal(windows, SQUARE.sum(0, keepdims=True))
-    np.testing.assert_array_equal(jnp.r_[jnp.asarray(X), 5.0], np.r_[X, 5.0])
-    assert jnp.s_[1:2, ...] == np.s_[1:2, ...]
-    assert mj.lax.RaggedDotDimensionNumbers is jax.lax.RaggedDotDimensionNumbers
-
-
 if __name__ == "__main__":
     for each in PUBLIC:
         sys.stdout.write(f"{each}: {' '.join(public_names(each))}\n")

@@ -14,7 +14,6 @@ from jax.experimental import io_callback
 
 import minijax as mj
 from minijax import errors
-from minijax import numpy as jnp
 from minijax.core.names import names_of
 from minijax.interop import from_jax, to_jax
 from minijax.interop.borrowed import BorrowedPrimitive
@@ -190,33 +189,6 @@ def test_collectives_find_the_axes_that_minijax_names():
         mine(X)
 
 
-def test_pmap_is_taken_over_and_goes_back():
-    n = jax.local_device_count()
-    mapped = jax.pmap(
-        lambda x, y: (jax.lax.psum(x * y, "i"), x + jax.lax.axis_index("i")),
-        axis_name="i",
-        in_axes=(1, None),
-        out_axes=(None, 0),
-    )
-    x, y = np.arange(3.0 * n, dtype=np.float32).reshape(3, n), X
-    mine = from_jax(mapped)
-    assert named(mj.make_jaxpr(mine)(x, y), "shard_map").params["mesh"].size == n  # as JAX has it today
-    for run in (mine, mj.jit(mine), to_jax(mine), jax.jit(to_jax(from_jax(to_jax(mine))))):
-        for found, wanted in zip(run(x, y), mapped(x, y), strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-6)
-    gradient = jax.grad(lambda x: mapped(x, y)[1].sum())(x)
-    np.testing.assert_allclose(mj.grad(lambda x: mine(x, y)[1].sum())(x), gradient, rtol=1e-6)
-
-
-def test_linear_solves_are_ours():
-    def fun(b):
-        return jax.scipy.sparse.linalg.cg(lambda v: 3 * v + v[::-1], b)[0].sum()
-
-    mine = from_jax(fun)
-    assert not isinstance(named(mj.make_jaxpr(mine)(X), "custom_linear_solve").primitive, BorrowedPrimitive)
-    np.testing.assert_allclose(mj.grad(mine)(X), jax.grad(fun)(X), rtol=1e-5)
-
-
 OUTER = jax.new_ref(X)
 
 
@@ -228,11 +200,6 @@ def closing_over_a_reference(x):
 def test_what_cannot_be_taken_over_is_refused_with_the_reason():
     with pytest.raises(NotImplementedError, match="closes over a mutable"):
         from_jax(closing_over_a_reference)(X)
-
-
-def test_closed_jaxprs_are_taken():
-    closed = from_jax(jax.make_jaxpr(lambda x: rnp.sin(x) * 2)(X))
-    assert str(closed) == str(mj.make_jaxpr(lambda x: jnp.sin(x) * 2)(X))
 
 
 # ------------------------------------------------------------------------------------------------ lowerings

@@ -154,20 +154,6 @@ def test_numbers_trees_and_64_bits_are_as_jax_has_them():
     assert jax.jit(lambda w, rate: theirs({"w": w}, rate, mode="x")["w"])(w, 0.5).dtype == np.float32
 
 
-def test_a_function_of_minijax_is_itself_where_minijax_traces():
-    theirs = to_jax(of_sums)
-    np.testing.assert_allclose(mj.jit(theirs)(X), of_sums(jnp.asarray(X)), **NEAR)
-
-
-def test_named_scopes_go_along():
-    def fun(x):
-        with mj.named_scope("inside"):
-            return jnp.sin(x)
-
-    (eqn,) = jax.make_jaxpr(to_jax(fun))(X).eqns
-    assert str(eqn.source_info.name_stack) == "inside"
-
-
 def test_policies_of_checkpoint_go_along():
     def own(primitive, *avals, **params):
         return primitive is lax.dot_general_p

@@ -35,10 +35,7 @@ RULES = {
     "dot_general": dot_general_params,
     "mul": hide(trivial=["out_dtype"]),
     "custom_jvp_call": custom_jvp_params,
-    **{
-        name: hide(trivial=["accuracy"])
-        for name in "exp exp2 log log1p expm1 tanh logistic sin cos tan sqrt".split()
-    },
+    **{name: hide(trivial=["accuracy"]) for name in "exp exp2 log log1p expm1 tanh logistic sin cos tan sqrt".split()},
 }
 
 
@@ -49,7 +46,6 @@ def primitive(name: str) -> Primitive:
     if name in RULES:
         pp_rules[p] = RULES[name]
     return p
-
 
 
 def convert(closed: Any) -> ClosedJaxpr:

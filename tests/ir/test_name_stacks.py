@@ -37,8 +37,6 @@ def programs(ns):
             y = jnp.sin(x)
         return y * jnp.cos(x)
 
-    program(ones)(f)
-
     @program(1.0)
     def grad(x):
         return ns.grad(f)(x)
@@ -50,14 +48,6 @@ def programs(ns):
     @program(1.0)
     def jit(x):
         return ns.jit(f)(x)
-
-    @program(1.0)
-    def grad_of_jit(x):
-        return ns.grad(ns.jit(f))(x)
-
-    @program(ones)
-    def vmap_of_jit(x):
-        return ns.vmap(ns.jit(f))(x)
 
     @program(1.0)
     def grad_of_scan_in_a_scope(x):
@@ -77,18 +67,6 @@ def programs(ns):
         return ns.grad(lambda x: vmap_in_a_scope(x).sum())(x)
 
     @program(1.0)
-    def jvp(x):
-        return ns.jvp(f, (x,), (x,))
-
-    @program(1.0)
-    def linearize(x):
-        return ns.linearize(f, x)[1](x)
-
-    @program(1.0)
-    def grad_of_grad(x):
-        return ns.grad(ns.grad(f))(x)
-
-    @program(1.0)
     def cond(x):
         with ns.named_scope("c"):
             return lax.cond(x > 0, f, jnp.cos, x)
@@ -96,11 +74,6 @@ def programs(ns):
     @program(1.0)
     def named_call(x):
         return ns.named_call(lambda x: jnp.sin(x), name="inner")(x) + ns.named_call(f)(x)
-
-    @program(1.0)
-    def grad_in_a_scope(x):
-        with ns.named_scope("out"):
-            return ns.grad(jnp.sin)(x)
 
     return found
 

@@ -115,11 +115,6 @@ def constants(x):
     return x + np.arange(3.0, dtype=f32) * jnp.array([2, 3, 4]) + np.float32(2) + jnp.asarray(3, "bfloat16")
 
 
-@program(*[ones((2, 3), f32)] * 40)
-def forty_arguments(*xs):
-    return sum(xs) / 3
-
-
 @program([1.0] * 30)
 def wide_call(xs):
     return lax.cond(xs[0] > 0, lambda *xs: xs[1:], lambda *xs: xs[:-1], *xs)
@@ -340,14 +335,6 @@ def test_jaxprs_shared_over_and_over_print_once():
         jaxpr = Jaxpr([], [x], [z], eqns)
     text = str(jaxpr)
     assert text.count(" = { lambda") == 40 and text.count("sin") == 1
-
-
-def test_documents_nested_ten_thousand_deep():
-    doc = pp.text("x")
-    for _ in range(10_000):
-        doc = pp.group(pp.nest(0, pp.text("(") + pp.brk("") + doc))
-    text = pp.to_string(doc)
-    assert text.count("(") == 10_000 and text.endswith("((x") and text.startswith("(\n(")
 
 
 def test_align_and_fill():
