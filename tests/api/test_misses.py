@@ -6,7 +6,6 @@ import collections
 import functools
 import gc
 import re
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +17,6 @@ import minijax
 import minijax.numpy as jnp
 from minijax import enable_x64, grad, jit, lax, vmap
 from minijax.api import compile as api_compile
-from minijax.api import misses
 from minijax.api.differences import CallSignature, Miss, nearest, type_advice
 from minijax.config import trace_key
 from minijax.core import dtypes, missed, observe
@@ -144,18 +142,6 @@ def test_reason(name: str) -> None:
     assert str(miss) == reason
     assert advice in miss.advice
     assert miss.earlier == 1 and miss.differences
-
-
-def test_keyword_arguments_go_by_their_names() -> None:
-    def scaled(x: Any, *, factor: Any = 1.0) -> Any:
-        return x * factor
-
-    f = jit(scaled)
-    f.trace(1.0)
-    assert str(f.explain_cache_miss(1.0, factor=2.0)) == "factor: it is new"
-    f.trace(1.0, factor=2.0)
-    miss = f.explain_cache_miss(1.0, factor=jnp.ones(2))
-    assert str(miss) == "factor: f32[] (weak_type) became f32[2]" and miss.earlier == 2
 
 
 def aval(text: str) -> Any:
@@ -355,20 +341,6 @@ def test_pmap() -> None:
     f = minijax.pmap(lambda x, n: x, static_broadcasted_argnums=1)
     with pytest.raises(ValueError, match="Non-hashable static arguments"):
         f.explain_cache_miss(jnp.ones((1, 3)), [1])
-
-
-def test_choosing_among_many_signatures_is_quick() -> None:
-    f = jit(lambda tree, n: tree["a"])
-    trees = [minijax.tree_util.tree_structure((({"a": 1.0, f"b{i}": 1.0}, 1.0), {})) for i in range(300)]
-    aval = jnp.ones(3).aval
-    old = [CallSignature(tree, (aval,) * 3, (), trace_key(), ()) for tree in trees]
-    new = CallSignature(trees[7], (aval, aval, jnp.ones(4).aval), (), trace_key(), ())
-    began = time.process_time()
-    miss = misses.explain(f.fun, "key", new, old, "jit")
-    assert time.process_time() - began < 0.5
-    assert miss.earlier == misses.MOST_COMPARED  # the latest are compared, and the 7th is not among them
-    new = CallSignature(trees[290], (aval, aval, jnp.ones(4).aval), (), trace_key(), ())
-    assert str(misses.explain(f.fun, "key", new, old, "jit")) == "n: f32[3] became f32[4]"
 
 
 def test_a_function_that_comes_again_is_no_new_one() -> None:

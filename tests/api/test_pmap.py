@@ -292,20 +292,6 @@ def test_arguments_may_be_written_to_afterwards() -> None:
 # ------------------------------------------------------------------------------------------------ calling it
 
 
-def test_traced_once_for_each_signature() -> None:
-    traced = []
-
-    def function(x: Any) -> Any:
-        traced.append(x.shape)
-        return x + 1
-
-    for _ in range(2):
-        minijax.pmap(function)(X)
-        minijax.pmap(function)(X + 1)
-    minijax.pmap(function)(X.astype(np.int32))
-    assert traced == [(3,), (3,)]
-
-
 def test_trees_keywords_and_static_arguments() -> None:
     @functools.partial(minijax.pmap, static_broadcasted_argnums=(1,), in_axes=({"a": 0, "b": None}, None, 1))
     def function(tree: Any, power: int, y: Any, *, z: Any) -> Any:

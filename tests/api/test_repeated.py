@@ -1,7 +1,6 @@
 """Calls of a jitted function after the first: the shortcuts give what the ordinary way gives, and are really taken."""
 
 import collections
-import functools
 import gc
 import subprocess
 import sys
@@ -24,7 +23,6 @@ from minijax.core.array import Array, MeshArray
 from minijax.core.trace import stack_depth
 from minijax.lowering import lower
 from minijax.tree_util import register_pytree_node, register_pytree_node_class
-from tests.threads import at_once
 
 
 class Pair(NamedTuple):
@@ -226,17 +224,6 @@ def test_settings_are_looked_at_in_every_call():
             seen = []
             minijax.jit(seen.append)(1)
             assert seen == [1]
-
-
-def test_threads_have_settings_of_their_own():
-    jitted = minijax.jit(lambda x: x * 2)
-
-    def work(x64):
-        with minijax.enable_x64(x64):
-            for _ in range(300):
-                assert jitted(np.ones(2)).dtype == (np.float64 if x64 else np.float32)
-
-    at_once(*[functools.partial(work, i % 2 == 0) for i in range(4)])
 
 
 @pytest.mark.parametrize("where", [np.asarray, minijax.device_put])

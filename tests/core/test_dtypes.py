@@ -74,18 +74,6 @@ def test_result_type_agrees_with_jax_on_every_pair(x64, strict):
             assert outcome(dtypes.lattice_result, a, b, x64=x64, strict=strict) == expected, (a, b)
 
 
-@X64
-def test_result_type_of_three_is_a_join_of_all(x64):
-    some = ["bool", "uint8", "int8", "uint32", "int32", "float16", "bfloat16", "float32", "complex64"]
-    pairs = [(dtypes.as_dtype(n), False) for n in some]
-    pairs += [dtypes.dtype_and_weak_type(t, x64) for t in (int, float, complex)]
-    with jax.enable_x64(x64):
-        for triple in itertools.combinations_with_replacement(pairs, 3):
-            values = [jnp.zeros((), d) if not w else jnp.asarray(d.type(0).item()) for d, w in triple]
-            expected = jax_dtypes.result_type(*values, return_weak_type_flag=True)
-            assert dtypes.result_type(*triple, x64=x64) == expected, triple
-
-
 def test_result_type_needs_arguments():
     with pytest.raises(ValueError, match="at least one array or dtype is required"):
         dtypes.result_type()

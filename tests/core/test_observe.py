@@ -52,22 +52,6 @@ def test_jvp_of_sin_announces_each_step_in_order():
     ]
 
 
-def test_staging_announces_equations_and_the_jaxpr():
-    class Staging(Observer):
-        def __init__(self):
-            self.seen = []
-
-        def equation(self, main, eqn):
-            self.seen.append(eqn.primitive.name)
-
-        def jaxpr(self, kind, closed, name):
-            self.seen.append((kind, len(closed.eqns)))
-
-    with watching(Staging()) as seen:
-        minijax.make_jaxpr(lambda x: lax.sin(x) * x)(1.0)
-    assert seen.seen == ["sin", "mul", ("staged", 2)]
-
-
 def test_jit_announces_its_phases_once():
     class Phases(Observer):
         def __init__(self):

@@ -209,15 +209,6 @@ def test_errors_name_the_rule(name: str) -> None:
     np.testing.assert_allclose(compiled(X), np.sin(X), rtol=1e-5)
 
 
-def test_an_error_inside_a_rule_is_the_users() -> None:
-    def slips(ctx: Any, x: Any) -> Any:
-        raise KeyError("a slip")
-
-    p = new(slips)
-    with pytest.raises(KeyError, match="a slip"):
-        run(p, X)
-
-
 # ------------------------------------------------------------------------------------ helpers, against JAX's
 
 CONSTANTS = [

@@ -252,16 +252,6 @@ def test_precision_is_that_of_the_call_and_threads_may_share():
         assert_same(one, found[0])
 
 
-def test_integers_have_no_tangents_and_collectives_know_their_axis():
-    x = mj.numpy.arange(4.0)
-    _, (_, of_indices) = mj.jvp(functools.partial(borrowed(jax.lax.top_k_p).bind, k=2, axis=0), (x,), (x,))
-    assert of_indices.dtype == [("float0", "V")]
-    total = functools.partial(borrowed(jax.lax.psum_p).bind, axes=("i",), axis_index_groups=None)
-    assert_same(mj.vmap(lambda x: total(x) + total(1.0), axis_name="i")(x), np.full(4, 10, np.float32))
-    with pytest.raises(NameError, match="unbound axis name"):
-        total(x)
-
-
 # ------------------------------------------------------------------------------------------------ third parties
 
 

@@ -190,14 +190,6 @@ def test_a_block_is_its_threads_and_its_files_own(ours: Any) -> None:
     assert code["onit"].State is ours.State  # imports JAX through another package only
 
 
-def test_a_module_that_does_not_use_jax_is_not_loaded_twice(folder: Path) -> None:
-    with replacing_jax():
-        import json
-
-        import besides
-    assert besides is sys.modules["besides"] and json is sys.modules["json"]
-
-
 def test_import_errors_name_what_is_missing(folder: Path) -> None:
     with replacing_jax():
         with pytest.raises(ModuleNotFoundError, match=r"No module named 'jax\.no_such'"):
@@ -249,22 +241,6 @@ def test_pickled_by_name_and_loaded_elsewhere(ours: Any, folder: Path, tmp_path:
         env={"PYTHONPATH": f"{folder}:{Path(minijax.__file__).parents[1]}"},
     ).stdout
     assert said == "State(count=3) minijax.interop.replaced.overjax._src.base False\n"
-
-
-def test_reloaded_it_is_still_on_minijax(ours: Any) -> None:
-    layers = importlib.reload(ours.layers)
-    assert layers is ours.layers and layers.lax.mul is minijax.lax.mul
-
-
-def test_packages_can_be_named(folder: Path) -> None:
-    """For what takes JAX's arrays and does not import JAX."""
-    with replacing_jax("plistlib_like"):
-        pass
-    (folder / "plistlib_like.py").write_text("def f(): return 1\n")
-    with replacing_jax("plistlib_like"):
-        import plistlib_like  # type: ignore[import-not-found]
-    assert plistlib_like.__name__ == "minijax.interop.replaced.plistlib_like"
-    assert "plistlib_like" not in sys.modules
 
 
 @pytest.mark.parametrize("on_minijax", [True, False], ids=["minijax", "jax"])

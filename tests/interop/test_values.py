@@ -75,26 +75,6 @@ def test_trees_that_only_jax_knows_are_taken_apart_as_by_jax():
         tree_util.tree_map(lambda a, b: a, tree["layer"], Layer(1, 2, jnp.cos))
 
 
-def test_minijax_transforms_functions_of_such_trees():
-    def loss(tree, x):
-        layer = tree["layer"]
-        return (layer.act(x * layer.w + layer.b) * tree["more"].rest.parts[0]).sum()
-
-    def plain(w, b, scale, x):
-        return (jnp.sin(x * w + b) * scale).sum()
-
-    tree = model()
-    expected = mj.grad(plain, (0, 1, 2))(X, np.float32(2), np.float32(1), X)
-    step = mj.jit(mj.grad(loss))
-    for _ in range(3):  # staged, learnt, repeated
-        found = step(tree, X)
-        assert isinstance(found["layer"], Layer)
-        np.testing.assert_allclose(found["layer"].w, expected[0], rtol=1e-6)
-        np.testing.assert_allclose(found["more"].rest.parts[0], expected[2], rtol=1e-6)
-    batched = mj.vmap(loss, in_axes=(None, 0))(tree, jnp.stack([X, X + 1]))
-    np.testing.assert_allclose(batched, [loss(tree, X), loss(tree, X + 1)], rtol=1e-6)
-
-
 def test_a_class_of_both_libraries_is_taken_apart_as_minijax_was_told():
     class Both:
         def __init__(self, x, y):

@@ -268,22 +268,6 @@ def test_reading_takes_linear_time(small_heap: None):
         assert any(seconds(8_000, width) < 16 * small + 0.5 for _ in range(3))
 
 
-def test_more_results_called_underscore_than_variables():
-    text = (
-        "{ lambda ; a:f32[]. let\n"
-        "    _:f32[] _:f32[] _:f32[] b:f32[] = jit[\n"
-        "      name=f\n"
-        "      jaxpr={ lambda ; a:f32[]. let\n"
-        "          _:f32[] = sin a\n"
-        "          _:f32[] = cos a\n"
-        "          b:f32[] = neg a\n"
-        "        in (_, _, _, b) }\n"
-        "    ] a\n"
-        "  in (b,) }"
-    )
-    assert_same_text(text, str(parse_jaxpr(text)))
-
-
 def test_results_called_underscore():
     """A call whose results are dropped shows them as ``_`` inside, several times over."""
     text = (

@@ -225,11 +225,6 @@ def test_tutorial_style_of_nested_jaxprs_params_and_constants():
     )
 
 
-def test_tutorial_names_are_arrangements_of_distinct_letters():
-    text = format_jaxpr(straight_line(30), style="tutorial")
-    assert " y:float32[] " in text and "ab:float32[] = sin z" in text and "ac:float32[] = sin ab" in text
-
-
 def here():
     """A source position in this test file, as ``errors.source_info`` would note it for a user's line."""
     return errors.source_info()
