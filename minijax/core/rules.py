@@ -7,10 +7,18 @@ The tables know each other, so the matrix primitive x interpreter can be shown.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+# Types in the signatures of rules. ``Dims`` are batch axes; ``Axes`` numbers of dimensions, or a number for each dimension.
 Rule = Callable[..., Any]
+Values = Sequence[Any]
+Dims = Sequence[int | None]
+Flags = Sequence[bool]
+Ints = Sequence[int]
+Shape = tuple[int, ...]
+Axes = tuple[int, ...]
+Params = dict[str, Any]
 
 
 class RuleTable(dict):  # type: ignore[type-arg]

@@ -10,7 +10,7 @@ only declared there. Functions that it defines are printed and spliced into the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,13 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.named import Frozen
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Params, Rule, Values
 from minijax.errors import source_line
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.lowering import bindings
 from minijax.lowering.lower import ModuleWriter, lowering_rules
 from minijax.lowering.text import FunctionWriter, dense_text, mlir_type
-
-Rule = Callable[..., Any]
 
 # A rule for an alias serves the platforms that the alias names, as in JAX.
 PLATFORM_ALIASES = {"gpu": ("cuda", "rocm")}
@@ -140,7 +139,7 @@ class AuthorsRule:
         results = ctx.call(symbol, names, avals, out_avals)
         return results if self.primitive.multiple_results else results[0]
 
-    def _function(self, module: ModuleWriter, rule: Rule, avals: Any, out_avals: Any, params: dict[str, Any]) -> str:
+    def _function(self, module: ModuleWriter, rule: Rule, avals: Any, out_avals: Any, params: Params) -> str:
         """The symbol of the function that ``rule`` makes for this signature; made at the first call."""
         key = (self.primitive, rule, avals, out_avals, *params.items())
         try:
@@ -174,9 +173,7 @@ def register(primitive: Primitive, rule: Rule, platform: str | None = None) -> N
         entry.by_platform[name] = rule
 
 
-def _build(
-    module: ModuleWriter, primitive: Primitive, rule: Rule, avals: Any, out_avals: Any, params: dict[str, Any]
-) -> str:
+def _build(module: ModuleWriter, primitive: Primitive, rule: Rule, avals: Any, out_avals: Any, params: Params) -> str:
     if isinstance(rule, LoweredFun):  # text all the way: the bindings are not needed
         return module.function(rule.staged(avals, params, out_avals, primitive), primitive.name)
     ir, func = bindings.ir(), bindings.dialect("func")
@@ -251,10 +248,10 @@ class LoweredFun:
         self.multiple_results = multiple_results
         self.__name__ = f"lower_fun({getattr(fun, '__name__', 'fun')})"
 
-    def staged(self, avals: Any, params: dict[str, Any], out_avals: Any, primitive: Primitive | None) -> ClosedJaxpr:
+    def staged(self, avals: Any, params: Params, out_avals: Any, primitive: Primitive | None) -> ClosedJaxpr:
         """The jaxpr of the function; ValueError if its results have not the types ``out_avals`` (unless None)."""
 
-        def flat(*args: Any) -> Sequence[Any]:
+        def flat(*args: Any) -> Values:
             out = self.fun(*args, **params)
             return out if self.multiple_results else (out,)
 
@@ -275,7 +272,7 @@ class LoweredFun:
         return called(ctx, closed, getattr(self.fun, "__name__", "fun"), args)
 
 
-def called(ctx: LoweringRuleContext, closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> list[Any]:
+def called(ctx: LoweringRuleContext, closed: ClosedJaxpr, name: str, args: Values) -> list[Any]:
     """The values of a call of ``closed``, which becomes a function ``name`` of the module, on MLIR values."""
     ir, func = bindings.ir(), bindings.dialect("func")
     shared = ctx.module_context

@@ -22,7 +22,7 @@ from minijax.core.avals import physical_aval
 from minijax.core.collector import collecting_new_objects
 from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Rule, RuleTable
+from minijax.core.rules import Flags, Rule, RuleTable, Values
 from minijax.interpreters.partial_eval import dce_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from minijax.lowering.text import FunctionWriter, Line, line_rules, mlir_type
@@ -104,9 +104,7 @@ class ModuleWriter:
             self._meshes = late.public("minijax.lowering.shardings", "MeshTable")()
         return self._meshes
 
-    def function(
-        self, closed: ClosedJaxpr, name: str, ins: Sequence[Any] | None = None, outs: Sequence[Any] | None = None
-    ) -> str:
+    def function(self, closed: ClosedJaxpr, name: str, ins: Values | None = None, outs: Values | None = None) -> str:
         """The symbol of a private function for ``closed``, its constants inside; written at the first call.
 
         ``ins`` and ``outs`` are the shardings of its arguments and results, if they are given.
@@ -145,7 +143,7 @@ def _constrained(writer: FunctionWriter, names: list[str], avals: Sequence[Any],
     return [constrained(writer, *each) for each in zip(names, avals, shardings, strict=True)]
 
 
-def _attributes(module: ModuleWriter, shardings: Sequence[Any] | None, avals: Sequence[Any]) -> list[str]:
+def _attributes(module: ModuleWriter, shardings: Values | None, avals: Sequence[Any]) -> list[str]:
     """The sharding attributes of the arguments or the results of ``@main``, one text for each."""
     if not shardings:
         return [""] * len(avals)
@@ -160,7 +158,7 @@ def _function_text(
     writer: FunctionWriter,
     jaxpr: Jaxpr,
     outs: Sequence[str],
-    shardings: Sequence[Any] | None = None,
+    shardings: Values | None = None,
 ) -> str:
     types = [mlir_type(a) for a in jaxpr.out_avals]
     said = _attributes(writer.module, shardings, jaxpr.out_avals)
@@ -274,7 +272,7 @@ def _const_names(writer: FunctionWriter, closed: ClosedJaxpr, jaxpr: Jaxpr, argu
 def lower_closed(
     closed: ClosedJaxpr,
     name: str,
-    donated: Sequence[bool] = (),
+    donated: Flags = (),
     placement: Any = None,
     platform: Callable[[], str] = lambda: "unknown",
     host_callbacks: list[Callable[..., Any]] | None = None,
@@ -317,15 +315,12 @@ def lower_closed(
     main = _function_text("public", "main", signature, writer, jaxpr, outs, shardings)
     partitions = 1 if placement is None else len(placement.devices)
     header = (
-        f"module @{module.name} attributes {{mhlo.num_partitions = {partitions} : i32, "
-        "mhlo.num_replicas = 1 : i32} {"
+        f"module @{module.name} attributes {{mhlo.num_partitions = {partitions} : i32, mhlo.num_replicas = 1 : i32}} {{"
     )
     return module.text(main, header)
 
 
-def lower_places(
-    closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), **options: Any
-) -> ModulePlaces:
+def lower_places(closed: ClosedJaxpr, name: str, donated: Flags = (), **options: Any) -> ModulePlaces:
     """The text that ``lower_closed`` gives for the same arguments, and the equation of each of its lines."""
     places = late.public("minijax.lowering.places", "Places")(name)
     module_places = late.public("minijax.lowering.places", "ModulePlaces")

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core.avals import ShapedArray
+from minijax.core.rules import Ints
 from minijax.lowering.text import array_text, mlir_type
 
 
-def block_text(
-    ctx: Any, types: Sequence[str], build: Callable[..., Sequence[str]], out_types: Sequence[str]
-) -> str:
+def block_text(ctx: Any, types: Sequence[str], build: Callable[..., Sequence[str]], out_types: Sequence[str]) -> str:
     """``{...}``: a block with arguments of ``types``, whose results ``build(ctx, *names)`` names."""
     inner = ctx.region()
     start = ctx.counter[0]
@@ -25,9 +24,7 @@ def block_text(
     return "{\n" + "\n".join(lines) + f"\n{ctx.indent}}}"
 
 
-def region_text(
-    ctx: Any, types: Sequence[str], build: Callable[..., Sequence[str]], out_types: Sequence[str]
-) -> str:
+def region_text(ctx: Any, types: Sequence[str], build: Callable[..., Sequence[str]], out_types: Sequence[str]) -> str:
     """``({...})``: the region of an operation that has one, see ``block_text``."""
     return f"({block_text(ctx, types, build, out_types)})"
 
@@ -36,14 +33,11 @@ def monoid_region(ctx: Any, op: str, dtype: Any) -> str:
     """The region that combines two scalars by the StableHLO ``op``."""
     scalar = mlir_type(ShapedArray((), dtype))
     return region_text(
-        ctx,
-        [scalar, scalar],
-        lambda inner, a, b: [inner.emit(f"stablehlo.{op} {a}, {b} : {scalar}")],
-        [scalar],
+        ctx, [scalar, scalar], lambda inner, a, b: [inner.emit(f"stablehlo.{op} {a}, {b} : {scalar}")], [scalar]
     )
 
 
-def pads_text(padding: Sequence[Sequence[int]]) -> str:
+def pads_text(padding: Sequence[Ints]) -> str:
     """The attribute ``padding`` of operations on windows."""
     pairs = [list(pair) for pair in padding]
     return f"padding = dense<{pairs if pairs else ''}> : tensor<{len(pairs)}x2xi64>"
@@ -51,11 +45,11 @@ def pads_text(padding: Sequence[Sequence[int]]) -> str:
 
 def window_text(
     *,
-    window_dimensions: Sequence[int],
-    window_strides: Sequence[int],
-    padding: Sequence[Sequence[int]],
-    base_dilation: Sequence[int],
-    window_dilation: Sequence[int],
+    window_dimensions: Ints,
+    window_strides: Ints,
+    padding: Sequence[Ints],
+    base_dilation: Ints,
+    window_dilation: Ints,
 ) -> str:
     """The attributes of ``stablehlo.reduce_window``."""
     return (

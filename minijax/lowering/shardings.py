@@ -15,6 +15,7 @@ import numpy as np
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.explicit import common_mesh, mesh_of_type, type_with_sharding, whole_spec
 from minijax.core.meshes import AbstractMesh
+from minijax.core.rules import Shape
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding, axes_of_part
 from minijax.ir.jaxpr import JaxprEqn
 from minijax.lowering.text import FunctionWriter, mlir_type
@@ -55,9 +56,7 @@ def dimension_text(axes: Sequence[str], is_open: bool = False) -> str:
     return "{" + ", ".join([*(f'"{name}"' for name in axes), *["?"] * is_open]) + "}"
 
 
-def spec_text(
-    meshes: MeshTable, mesh: AbstractMesh, spec: PartitionSpec, ndim: int, is_open: bool = False
-) -> str:
+def spec_text(meshes: MeshTable, mesh: AbstractMesh, spec: PartitionSpec, ndim: int, is_open: bool = False) -> str:
     """``<@mesh, [{"x"}, {}]>``: a value of ``ndim`` dimensions, sharded over ``mesh``.
 
     With ``is_open`` the compiler may shard any dimension over axes that ``spec`` does not name: ``[{"x", ?}, {?}]``.
@@ -133,7 +132,7 @@ def sums_constrained(ctx: FunctionWriter, avals: Sequence[ShapedArray], names: S
     ]
 
 
-def repeated_sum(ctx: FunctionWriter, x: str, aval: ShapedArray, shape: tuple[int, ...]) -> str:
+def repeated_sum(ctx: FunctionWriter, x: str, aval: ShapedArray, shape: Shape) -> str:
     """``x`` of the unreduced type ``aval``, repeated to ``shape`` along dimensions of size 1.
 
     XLA turns a repeated dimension of size 1 into a reshape of its own and takes the sum there, so this writes the
@@ -143,7 +142,7 @@ def repeated_sum(ctx: FunctionWriter, x: str, aval: ShapedArray, shape: tuple[in
     assert mesh is not None, "the type of a sum over devices names their mesh"
     kept = [d for d in range(aval.ndim) if aval.shape[d] == shape[d]]
 
-    def summed(name: str, shape: tuple[int, ...], parts: Sequence[Any]) -> tuple[str, ShapedArray]:
+    def summed(name: str, shape: Shape, parts: Sequence[Any]) -> tuple[str, ShapedArray]:
         made = type_with_sharding(aval.update(shape=shape), NamedSharding(mesh, spec.update(parts)))
         return _constrained(ctx, mesh, made, name), made
 

@@ -15,6 +15,7 @@ from minijax.core import dtypes
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.keys import is_key, words_of
 from minijax.core.late import HigherModule
+from minijax.core.rules import Ints, Shape
 
 _shardings = HigherModule("sharding_texts")
 
@@ -29,12 +30,12 @@ def mlir_type(aval: ShapedArray) -> str:
     return text
 
 
-def dims_text(dims: Sequence[int]) -> str:
+def dims_text(dims: Ints) -> str:
     """``[0, 2]``, as attributes of StableHLO spell dimensions."""
     return f"[{', '.join(map(str, dims))}]"
 
 
-def array_text(dims: Sequence[int]) -> str:
+def array_text(dims: Ints) -> str:
     """``array<i64: 0, 2>``."""
     return f"array<i64: {', '.join(map(str, dims))}>" if dims else "array<i64>"
 
@@ -184,28 +185,23 @@ class FunctionWriter:
         name = self.constant(np.asarray(value, aval.dtype), scalar)
         return self.broadcast(name, scalar, aval.shape, ()) if aval.shape or scalars else name
 
-    def broadcast(self, x: str, source: ShapedArray, shape: tuple[int, ...], dims: Sequence[int]) -> str:
+    def broadcast(self, x: str, source: ShapedArray, shape: Shape, dims: Ints) -> str:
         """``x`` broadcast to ``shape``; its dimensions become ``dims``."""
         target = mlir_type(ShapedArray(shape, source.dtype))
         return self.emit(
             f"stablehlo.broadcast_in_dim {x}, dims = {dims_text(dims)} : ({mlir_type(source)}) -> {target}"
         )
 
-    def broadcast_operands(
-        self, args: Sequence[str], avals: Sequence[ShapedArray], shape: tuple[int, ...]
-    ) -> Sequence[str]:
+    def broadcast_operands(self, args: Sequence[str], avals: Sequence[ShapedArray], shape: Shape) -> Sequence[str]:
         """Operands of an elementwise operation, each broadcast to ``shape``."""
         for a in avals:
             if a.shape != shape:
                 break
         else:
             return args
-        return [
-            x if a.shape == shape else self._repeated(x, a, shape)
-            for x, a in zip(args, avals, strict=True)
-        ]
+        return [x if a.shape == shape else self._repeated(x, a, shape) for x, a in zip(args, avals, strict=True)]
 
-    def _repeated(self, x: str, aval: ShapedArray, shape: tuple[int, ...]) -> str:
+    def _repeated(self, x: str, aval: ShapedArray, shape: Shape) -> str:
         if aval.unreduced:
             return _shardings.repeated_sum(self, x, aval, shape)  # type: ignore[no-any-return]
         return self.broadcast(x, aval, shape, range(aval.ndim))

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from minijax.core.rules import Axes
+
 CHAIN = 32
 # NumPy's own order will do for so few terms.
 SHORT = 128
@@ -18,14 +20,14 @@ SHORT = 128
 _WIDTH = 1024
 
 
-def sum_of(x: Any, axes: tuple[int, ...], dtype: np.dtype) -> Any:
+def sum_of(x: Any, axes: Axes, dtype: np.dtype) -> Any:
     """The sum of the floats (or complex numbers) ``x`` over ``axes`` (at least one), formed in ``dtype``."""
     while not _is_exact_enough(x, axes):
         x = _partial_sums(x, max(axes, key=x.shape.__getitem__), dtype)
     return np.add.reduce(x, axes, dtype)
 
 
-def _is_exact_enough(x: Any, axes: tuple[int, ...]) -> bool:
+def _is_exact_enough(x: Any, axes: Axes) -> bool:
     """Whether each sum has few terms, or NumPy adds pairwise since they are one run of memory."""
     shape, first = x.shape, axes[0]
     if len(axes) == 1:

@@ -18,21 +18,14 @@ import numpy as np
 from minijax.backend import pjrt
 from minijax.config import context_mesh, preferred_device, while_on
 from minijax.core import dtypes, missed, observe
-from minijax.core.array import (
-    Array,
-    CommittedArray,
-    as_array,
-    common_device,
-    device_array,
-    get_aval,
-    uncommitted,
-)
+from minijax.core.array import Array, CommittedArray, as_array, common_device, device_array, get_aval, uncommitted
 from minijax.core.guards import check, check_transfer, guards, transfer_guards
 from minijax.core.late import HigherModule
 from minijax.core.lists import partition, split_list
 from minijax.core.meshes import context
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Flags, Params, Values
 from minijax.core.structural import UNSPECIFIED, Unspecified, Zero, batched_sharding
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import commits_itself
@@ -113,13 +106,7 @@ class Compiled:
     placement: Any = None
 
     def __init__(
-        self,
-        closed: ClosedJaxpr,
-        name: str,
-        donated: Sequence[bool],
-        keep_unused: bool,
-        text: str,
-        host_callbacks: Sequence[Any] = (),
+        self, closed: ClosedJaxpr, name: str, donated: Flags, keep_unused: bool, text: str, host_callbacks: Values = ()
     ) -> None:
         self.name = name
         # for compiling it again, for another device; the jaxpr keeps this program, not the reverse
@@ -158,7 +145,7 @@ class Compiled:
         """The buffer of a constant that the program takes."""
         return to_buffer(uncommitted(x))
 
-    def _taken(self, args: Sequence[Any]) -> Sequence[Any]:
+    def _taken(self, args: Values) -> Values:
         """What belongs to the inputs that the program takes, of one thing for each."""
         return args if self.kept is None else [args[i] for i in self.kept]
 
@@ -188,7 +175,7 @@ class Compiled:
             self._forget_donated(args)
         return self._results(outs)
 
-    def device_of(self, args: Sequence[Any]) -> Any:
+    def device_of(self, args: Values) -> Any:
         """The device that the arguments which the program takes are committed to; None if they may be anywhere.
 
         Over a mesh, the tuple of its devices. ValueError if they do not agree.
@@ -203,7 +190,7 @@ class Compiled:
             program = self.elsewhere[device] = OnDevice(device, closed(), *others)
         return program
 
-    def _results(self, buffers: Sequence[Any]) -> list[Any]:
+    def _results(self, buffers: Values) -> list[Any]:
         outs: list[Any] = list(map(device_array, buffers, self.out_avals))
         for i in self.float0s:
             outs[i] = np.zeros(self.out_avals[i].shape, dtypes.float0)
@@ -215,7 +202,7 @@ class Compiled:
             return self.executable.execute_and_wait(leaves)
         return self.executable.execute(leaves)
 
-    def _watched_call(self, leaves: list[Any], args: Sequence[Any]) -> list[Array]:
+    def _watched_call(self, leaves: list[Any], args: Values) -> list[Array]:
         with observe.timed("run", self.name):
             outs = self._execute(leaves)
             for buffer in outs:
@@ -226,7 +213,7 @@ class Compiled:
             observe.emit(observe.on_executed, self.name, self.executable, len(leaves), len(outs))
         return self._results(outs)
 
-    def _forget_donated(self, args: Sequence[Any]) -> None:
+    def _forget_donated(self, args: Values) -> None:
         for i in self.donated:
             if isinstance(args[i], Array):
                 args[i].forget_host_copy()
@@ -298,7 +285,7 @@ class OnDevice(Compiled):
             check_transfer("device_to_device", x.aval)
         return pjrt.transfer(buffer, self.device)
 
-    def _results(self, buffers: Sequence[Any]) -> list[Any]:
+    def _results(self, buffers: Values) -> list[Any]:
         outs = super()._results(buffers)
         return [CommittedArray(x._buffer, x.aval, self.device) if type(x) is Array else x for x in outs]
 
@@ -356,7 +343,7 @@ def set_without_refs(form: Callable[[ClosedJaxpr], ClosedJaxpr]) -> None:
 
 
 def lowered(
-    closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_unused: bool = False, placement: Any = None
+    closed: ClosedJaxpr, name: str, donated: Flags = (), keep_unused: bool = False, placement: Any = None
 ) -> Module:
     """The StableHLO module of ``closed``, written once; divided as ``placement`` says, if it is given."""
     key = ("stablehlo", name, tuple(donated), keep_unused, placement)
@@ -373,9 +360,7 @@ def lowered(
     return module
 
 
-def _lowering_options(
-    closed: ClosedJaxpr, keep_unused: bool, callbacks: list[Any], placement: Any = None
-) -> dict[str, Any]:
+def _lowering_options(closed: ClosedJaxpr, keep_unused: bool, callbacks: list[Any], placement: Any = None) -> Params:
     return {
         "placement": placement,
         "platform": pjrt.platform,
@@ -385,7 +370,7 @@ def _lowering_options(
 
 
 def lowered_places(
-    closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_unused: bool = False, placement: Any = None
+    closed: ClosedJaxpr, name: str, donated: Flags = (), keep_unused: bool = False, placement: Any = None
 ) -> ModulePlaces:
     """Which equation each line of the module comes from: see ``lowering.places``. Found once."""
     key = ("places", name, tuple(donated), keep_unused, placement)
@@ -403,7 +388,7 @@ def _origin(closed: weakref.ref[ClosedJaxpr], *how: Any) -> Any:
     return None if alive is None else (alive, lowered_places(alive, *how))
 
 
-def compiled(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_unused: bool = False) -> Compiled:
+def compiled(closed: ClosedJaxpr, name: str, donated: Flags = (), keep_unused: bool = False) -> Compiled:
     """``closed``, compiled once."""
     program = known_program(closed, donated, keep_unused)
     if program is None:
@@ -421,7 +406,7 @@ def _named_program(name: str, compute: Any, avals: tuple[Any, ...], static: tupl
         return stage(lambda *values: compute(*values, *static), avals, name)
 
 
-def named_call(name: str, compute: Any, args: Sequence[Any], static: tuple[Any, ...] = ()) -> list[Any]:
+def named_call(name: str, compute: Any, args: Values, static: tuple[Any, ...] = ()) -> list[Any]:
     """``compute(*args, *static)``, a list of arrays, as a call of a function ``name``, staged once for a signature."""
     closed = _named_program(name, compute, tuple(map(get_aval, args)), static)
     said = {} if context_mesh() is None else {"ctx_mesh": context.named}
@@ -453,19 +438,19 @@ def compiled_impl(p: Primitive) -> Any:
     return run_compiled
 
 
-def one_equation(p: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
+def one_equation(p: Primitive, avals: Sequence[Any], params: Params) -> ClosedJaxpr:
     """The program that binds ``p`` to operands of these types, and no more."""
     found = p.abstract_eval(*avals, **params)
     ins, outs = list(map(Var, avals)), list(map(Var, found if p.multiple_results else [found]))
     return ClosedJaxpr(Jaxpr([], ins, outs, [JaxprEqn(p, ins, params, outs)], p.name))
 
 
-def known_program(closed: ClosedJaxpr, donated: Sequence[bool] = (), keep_unused: bool = False) -> Compiled | None:
+def known_program(closed: ClosedJaxpr, donated: Flags = (), keep_unused: bool = False) -> Compiled | None:
     """What ``compiled`` gives, if it has been asked for."""
     return closed.memo.get(_program_key(donated, keep_unused))
 
 
-def _program_key(donated: Sequence[bool], keep_unused: bool) -> Any:
+def _program_key(donated: Flags, keep_unused: bool) -> Any:
     return "executable", tuple(donated), keep_unused
 
 
@@ -502,10 +487,10 @@ def jit_impl(
     *args: Any,
     jaxpr: ClosedJaxpr,
     name: str,
-    donated_invars: Sequence[bool] = (),
+    donated_invars: Flags = (),
     keep_unused: bool = False,
-    in_shardings: Sequence[Any] = (),
-    out_shardings: Sequence[Any] = (),
+    in_shardings: Values = (),
+    out_shardings: Values = (),
     **params: Any,
 ) -> list[Array]:
     if not (jaxpr.jaxpr.outvars or any(map(is_effectful, jaxpr.eqns))):
@@ -531,9 +516,7 @@ def jit_stage(trace: Any, *args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list
 staging_rules[jit_p] = jit_stage
 
 
-def _handed_on(
-    params: dict[str, Any], ins: Sequence[Sequence[Any]] = (), outs: Sequence[Sequence[Any]] = ()
-) -> dict[str, Any]:
+def _handed_on(params: Params, ins: Sequence[Values] = (), outs: Sequence[Values] = ()) -> Params:
     """What the user said of a call that holds for its transformed forms too.
 
     Where shardings were named, ``ins`` and ``outs`` are those of the form's operands and results, in groups.
@@ -550,16 +533,16 @@ def _names_one(sharding: Any) -> bool:
     return type(sharding) is not Unspecified
 
 
-def _named(params: dict[str, Any], key: str, count: int) -> Sequence[Any]:
+def _named(params: Params, key: str, count: int) -> Values:
     """The shardings of ``count`` operands or results of a call, as far as they were named."""
     return params.get(key) or (UNSPECIFIED,) * count
 
 
-def _chosen(named: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+def _chosen(named: Values, flags: Flags) -> list[Any]:
     return [sharding for sharding, flag in zip(named, flags, strict=True) if flag]
 
 
-def jit_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, name: str, **params: Any) -> Any:
+def jit_jvp(primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, name: str, **params: Any) -> Any:
     nonzero = [type(t) is not Zero for t in tangents]
     jvp_of, nonzero_out = jvp_jaxpr(jaxpr, nonzero)
     given = [t for t in tangents if type(t) is not Zero]
@@ -573,7 +556,7 @@ jvp_rules[jit_p] = jit_jvp
 
 
 def jit_batch(
-    axis: Any, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, name: str, **params: Any
+    axis: Any, args: Values, dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, name: str, **params: Any
 ) -> Any:
     batched, out_dims = vmap_jaxpr(jaxpr, axis, dims)
     ins = [*map(batched_sharding, _named(params, "in_shardings", len(args)), dims)]
@@ -584,7 +567,7 @@ def jit_batch(
 axis_rules[jit_p] = jit_batch
 
 
-def split_call(jaxpr: ClosedJaxpr, unknown_in: Sequence[bool]) -> Any:
+def split_call(jaxpr: ClosedJaxpr, unknown_in: Flags) -> Any:
     """The known jaxpr, the unknown one, the unknown outputs; and of each residual which known input it is, if any.
 
     Only the other residuals are outputs of the known jaxpr.
@@ -604,7 +587,7 @@ def split_call(jaxpr: ClosedJaxpr, unknown_in: Sequence[bool]) -> Any:
     return jaxpr.memo[key]
 
 
-def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
+def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     name = eqn.params["name"]
     known_jaxpr, unknown_jaxpr, unknown_out, inputs = split_call(eqn.params["jaxpr"], unknown_in)
     known_in, unknown_args = partition(unknown_in, eqn.invars)
@@ -642,7 +625,7 @@ class _Linearized(NamedTuple):
     places: list[tuple[str, Any]]
 
 
-def _linearized(jaxpr: ClosedJaxpr, nonzero: Sequence[bool]) -> _Linearized:
+def _linearized(jaxpr: ClosedJaxpr, nonzero: Flags) -> _Linearized:
     key = ("linearized call", tuple(nonzero))
     found: _Linearized | None = jaxpr.memo.get(key)
     if found is not None:
@@ -675,9 +658,7 @@ def _linearized(jaxpr: ClosedJaxpr, nonzero: Sequence[bool]) -> _Linearized:
     return found
 
 
-def jit_linearize(
-    is_vjp: bool, nonzero: Sequence[bool], *primals: Any, jaxpr: ClosedJaxpr, name: str, **params: Any
-) -> Any:
+def jit_linearize(is_vjp: bool, nonzero: Flags, *primals: Any, jaxpr: ClosedJaxpr, name: str, **params: Any) -> Any:
     known, linear, nonzero_out, places = _linearized(jaxpr, nonzero)
     ins, named = _named(params, "in_shardings", len(primals)), _named(params, "out_shardings", len(nonzero_out))
     where: dict[int, Any] = {}
@@ -689,7 +670,7 @@ def jit_linearize(
     values = [x if kind == "constant" else (made if kind == "made" else primals)[x] for kind, x in places]
     outs, residuals = split_list(values, len(nonzero_out))
 
-    def linear_call(residuals: Sequence[Any], *tangents: Any) -> list[Any]:
+    def linear_call(residuals: Values, *tangents: Any) -> list[Any]:
         given = [t for t in tangents if type(t) is not Zero]
         tangent_ins = [UNSPECIFIED] * len(residuals), _chosen(ins, nonzero)
         said = _handed_on(params, tangent_ins, [_chosen(named, nonzero_out)])
@@ -709,14 +690,14 @@ recompute_rules[jit_p] = call_recompute(
 )
 
 
-def jit_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
+def jit_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     return dce_call(eqn, used, ["donated_invars", "in_shardings"], ["out_shardings"])
 
 
 dce_rules[jit_p] = jit_dce
 
 
-def jit_transpose(cts: Sequence[Any], *args: Any, jaxpr: ClosedJaxpr, name: str, **params: Any) -> list[Any]:
+def jit_transpose(cts: Values, *args: Any, jaxpr: ClosedJaxpr, name: str, **params: Any) -> list[Any]:
     linear, nonzero, known, given = call_operands(cts, args)
     transposed, arrives = transpose_jaxpr(jaxpr, linear, nonzero, [get_aval(ct) for ct in given])
     ins, linear_ins = partition(linear, _named(params, "in_shardings", len(args)))

@@ -21,6 +21,7 @@ from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.late import HigherModule
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Dims, Params, Rule, Values
 from minijax.core.structural import broadcast, moveaxis
 from minijax.core.trace import check_alive, under
 from minijax.errors import JaxRuntimeError
@@ -76,9 +77,7 @@ class FlatCallback:
         return f"_FlatCallback(callback_func={self.callback_func}, in_tree={self.in_tree})"
 
 
-def call_host(
-    function: Callable[..., Sequence[Any]], result_avals: Sequence[ShapedArray], values: Sequence[Any]
-) -> Any:
+def call_host(function: Callable[..., Values], result_avals: Sequence[ShapedArray], values: Values) -> Any:
     """NumPy results of ``function`` on arrays, evaluated whatever this thread is tracing, and checked."""
     outs = under(EvalTrace, "callback", lambda main: function(*values), dynamic=True)
     if len(outs) != len(result_avals):
@@ -101,7 +100,7 @@ def call_host(
 
 
 def _evaluated(
-    name: str, function: Callable[..., Sequence[Any]], result_avals: Sequence[ShapedArray], args: Sequence[Any]
+    name: str, function: Callable[..., Values], result_avals: Sequence[ShapedArray], args: Values
 ) -> list[Any]:
     values = [as_array(check_alive(x)) for x in args]
     for x in values:
@@ -116,7 +115,7 @@ def _evaluated(
 
 def _emit(
     ctx: Any,
-    function: Callable[..., Sequence[Any]],
+    function: Callable[..., Values],
     avals: Sequence[ShapedArray],
     out_avals: Sequence[ShapedArray],
     names: Sequence[str],
@@ -164,7 +163,7 @@ def _emit(
 # ------------------------------------------------------------------------------------------ results: pure and io
 
 
-def _no_derivative(what: str, how: str) -> Callable[..., Any]:
+def _no_derivative(what: str, how: str) -> Rule:
     def refuse(*args: Any, **params: Any) -> Any:
         raise ValueError(f"{what} do not support {how}.")
 
@@ -206,8 +205,8 @@ VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_a
 
 def pure_callback_batch(
     axis: AxisData,
-    args: Sequence[Any],
-    dims: Sequence[int | None],
+    args: Values,
+    dims: Dims,
     *,
     callback: FlatCallback,
     result_avals: Sequence[ShapedArray],
@@ -222,12 +221,7 @@ def pure_callback_batch(
             "Pass vmap_method='sequential' to pure_callback to call the function once for each element."
         )
     if vmap_method.startswith("sequential"):
-        params = {
-            "callback": callback,
-            "result_avals": result_avals,
-            "sharding": sharding,
-            "vmap_method": vmap_method,
-        }
+        params = {"callback": callback, "result_avals": result_avals, "sharding": sharding, "vmap_method": vmap_method}
         unroll = axis.size if vmap_method == "sequential_unrolled" else 1
         return _one_by_one(pure_callback_p, axis, args, dims, params, max(unroll, 1))
     front = [x if d is None else moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True)]
@@ -247,9 +241,7 @@ def pure_callback_batch(
 axis_rules[pure_callback_p] = pure_callback_batch
 
 
-def io_callback_batch(
-    axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, ordered: bool, **params: Any
-) -> Any:
+def io_callback_batch(axis: AxisData, args: Values, dims: Dims, *, ordered: bool, **params: Any) -> Any:
     """One call per element; an order among calls would not survive."""
     if ordered:
         raise ValueError("Cannot `vmap` ordered IO callbacks. Pass ordered=False, or loop with lax.scan.")
@@ -259,9 +251,7 @@ def io_callback_batch(
 axis_rules[io_callback_p] = io_callback_batch
 
 
-def _one_by_one(
-    p: Primitive, axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any], unroll: int
-) -> Any:
+def _one_by_one(p: Primitive, axis: AxisData, args: Values, dims: Dims, params: Params, unroll: int) -> Any:
     """A scan over the batch axis whose cell is one call."""
     shared = [x for x, d in zip(args, dims, strict=True) if d is None]
     xs = [moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True) if d is not None]
@@ -289,7 +279,7 @@ def _one_by_one(
 # ------------------------------------------------------------------------------------------------ debugging
 
 
-def _declare_debug(name: str, function_of: Callable[..., Callable[..., Sequence[Any]]]) -> Primitive:
+def _declare_debug(name: str, function_of: Callable[..., Callable[..., Values]]) -> Primitive:
     """A primitive without results that calls ``function_of(**params)``; ``ordered`` or ``effect`` may ask for order."""
     p = Primitive(name, multiple_results=True)
     p.effectful = True
@@ -303,10 +293,10 @@ def _declare_debug(name: str, function_of: Callable[..., Callable[..., Sequence[
     def debug_impl(*args: Any, **params: Any) -> list[Any]:
         return _evaluated(name, function_of(**params), (), args)
 
-    def debug_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def debug_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         return p.bind(*primals, **params), []
 
-    def debug_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    def debug_batch(axis: AxisData, args: Values, dims: Dims, **params: Any) -> Any:
         for i in range(axis.size):
             elements = [
                 x if d is None else squeeze(slice_in_dim(x, i, i + 1, axis=d), (d,))
@@ -339,7 +329,7 @@ def _declare_debug(name: str, function_of: Callable[..., Callable[..., Sequence[
 UNORDERED, ORDERED = "Debug", "OrderedDebug"
 
 
-def _debug_callback_function(*, callback: FlatCallback, effect: str) -> Callable[..., Sequence[Any]]:
+def _debug_callback_function(*, callback: FlatCallback, effect: str) -> Callable[..., Values]:
     def call(*leaves: Any) -> tuple[()]:
         callback(*leaves)
         return ()
@@ -358,7 +348,7 @@ def _debug_print_function(
     np_printoptions: tuple[tuple[str, Any], ...],
     logging_record: Any,
     **params: Any,
-) -> Callable[..., Sequence[Any]]:
+) -> Callable[..., Values]:
     def write(*args: Any, **kwargs: Any) -> None:
         with _print_options(dict(np_printoptions)):
             text = fmt.format(*args, **kwargs)
@@ -377,7 +367,7 @@ def _debug_print_function(
 
 
 @contextlib.contextmanager
-def _print_options(options: dict[str, Any]) -> Iterator[None]:
+def _print_options(options: Params) -> Iterator[None]:
     legacy = options.pop("legacy", False)
     with np.printoptions(**options, legacy=legacy):
         yield

@@ -16,6 +16,7 @@ from minijax.core import dtypes, late
 from minijax.core.array import as_value, get_aval
 from minijax.core.lists import merge, partition
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Flags, Params, Values
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
 from minijax.interpreters.named_axes import AxisPrimitive
@@ -51,9 +52,7 @@ def _name_jvp(primals: Any, tangents: Any, *, name: str) -> Any:
     return name_p.bind(primals[0], name=name), tangents[0]
 
 
-name_p = declare(
-    "name", abstract=same_aval, numpy=unchanged, lower=operand_lower, jvp=_name_jvp, takes_keys=True
-)
+name_p = declare("name", abstract=same_aval, numpy=unchanged, lower=operand_lower, jvp=_name_jvp, takes_keys=True)
 transpose_rules.holes[name_p] = "tangents carry no name"
 
 
@@ -62,7 +61,7 @@ transpose_rules.holes[name_p] = "tangents carry no name"
 optimization_barrier_p = Primitive("optimization_barrier", multiple_results=True)
 
 
-def _barrier_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+def _barrier_jvp(primals: Values, tangents: Values) -> Any:
     has_tangent = [dtypes.is_inexact(get_aval(x).dtype) for x in primals]
     none, given = partition(has_tangent, tangents)
     outs = optimization_barrier_p.bind(*primals)
@@ -91,7 +90,7 @@ declare(
 )
 
 
-def _barrier_transpose(cts: Sequence[Any], *args: Any) -> list[Any]:
+def _barrier_transpose(cts: Values, *args: Any) -> list[Any]:
     return optimization_barrier_p.bind(*map(instantiate_zeros, cts))
 
 
@@ -122,7 +121,7 @@ def remat_impl(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
     return [*map(as_value, eval_closed(jaxpr, *args))]
 
 
-def _bind(closed: ClosedJaxpr, args: Sequence[Any], prevent_cse: Any, params: dict[str, Any]) -> list[Any]:
+def _bind(closed: ClosedJaxpr, args: Values, prevent_cse: Any, params: Params) -> list[Any]:
     """The call of ``closed``, its constants among the operands; ``prevent_cse`` is of ``args``."""
     jaxpr, consts = hoist_consts(closed)
     if isinstance(prevent_cse, tuple):
@@ -130,14 +129,12 @@ def _bind(closed: ClosedJaxpr, args: Sequence[Any], prevent_cse: Any, params: di
     return remat_p.bind(*consts, *args, jaxpr=jaxpr, prevent_cse=prevent_cse, **params)
 
 
-def _select(flags: Sequence[bool], prevent_cse: Any) -> Any:
+def _select(flags: Flags, prevent_cse: Any) -> Any:
     """The entries of ``prevent_cse`` whose flag is true; one boolean means all."""
     return tuple(partition(flags, prevent_cse)[1]) if isinstance(prevent_cse, tuple) else prevent_cse
 
 
-def remat_jvp(
-    primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
-) -> Any:
+def remat_jvp(primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any) -> Any:
     nonzero = [type(t) is not Zero for t in tangents]
     jvp_of, nonzero_out = jvp_jaxpr(jaxpr, nonzero)
     given = [t for t in tangents if type(t) is not Zero]
@@ -151,7 +148,7 @@ jvp_rules[remat_p] = remat_jvp
 
 
 def remat_batch(
-    axis: Any, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
+    axis: Any, args: Values, dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
 ) -> Any:
     batched, out_dims = vmap_jaxpr(jaxpr, axis, dims)
     if any(d not in (None, 0) for d in out_dims):
@@ -162,7 +159,7 @@ def remat_batch(
 axis_rules[remat_p] = remat_batch
 
 
-def remat_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
+def remat_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     return dce_call(eqn, used, ["prevent_cse"], [])
 
 
@@ -212,7 +209,7 @@ def _round_residuals(known: ClosedJaxpr, n_res: int) -> ClosedJaxpr:
     return ClosedJaxpr(jaxpr.replace(eqns=eqns), known.consts)
 
 
-def _later_params(split: Split, prevent_cse: Any, params: dict[str, Any]) -> dict[str, Any]:
+def _later_params(split: Split, prevent_cse: Any, params: Params) -> Params:
     """The parameters of the unknown side's call."""
     if isinstance(prevent_cse, tuple):
         prevent_cse = (True,) * split.n_res + _select(split.staged_used, prevent_cse)
@@ -235,7 +232,7 @@ def remat_partial_eval(trace: Any, *args: Any, jaxpr: ClosedJaxpr, prevent_cse: 
 partial_eval_rules[remat_p] = remat_partial_eval
 
 
-def remat_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
+def remat_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     params = eqn.params
     split = split_by_policy(params["jaxpr"], unknown_in, params["policy"] or nothing_saveable)
     known_in = partition(split.known_used, partition(unknown_in, eqn.invars)[0])[1]
@@ -252,7 +249,7 @@ def remat_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
 partial_eval_jaxpr_rules[remat_p] = remat_partial_eval_jaxpr
 
 
-def _inlined(closed: ClosedJaxpr, ins: Sequence[Any], outs: Sequence[Var], call: JaxprEqn) -> list[JaxprEqn]:
+def _inlined(closed: ClosedJaxpr, ins: Values, outs: Sequence[Var], call: JaxprEqn) -> list[JaxprEqn]:
     """The equations of ``closed`` from ``ins`` to ``outs``, with variables of their own.
 
     An output that is an input, a constant or another output has no equation to define it: then it stays a call.
@@ -277,7 +274,7 @@ def _inlined(closed: ClosedJaxpr, ins: Sequence[Any], outs: Sequence[Var], call:
     return eqns
 
 
-def _remat_known_params(eqn: JaxprEqn, unknown_in: Sequence[bool], split: Split) -> dict[str, Any]:
+def _remat_known_params(eqn: JaxprEqn, unknown_in: Flags, split: Split) -> Params:
     prevent_cse = eqn.params["prevent_cse"]
     if isinstance(prevent_cse, tuple):
         prevent_cse = _select(split.known_used, tuple(partition(unknown_in, prevent_cse)[0]))
@@ -285,9 +282,7 @@ def _remat_known_params(eqn: JaxprEqn, unknown_in: Sequence[bool], split: Split)
 
 
 recompute_rules[remat_p] = call_recompute(
-    remat_p,
-    _remat_known_params,
-    lambda eqn, split: _later_params(split, eqn.params["prevent_cse"], eqn.params),
+    remat_p, _remat_known_params, lambda eqn, split: _later_params(split, eqn.params["prevent_cse"], eqn.params)
 )
 
 
@@ -295,7 +290,7 @@ recompute_rules[remat_p] = call_recompute(
 
 
 def _transposed(
-    closed: ClosedJaxpr, linear: Sequence[bool], nonzero_cts: Sequence[bool], ct_avals: Sequence[Any]
+    closed: ClosedJaxpr, linear: Flags, nonzero_cts: Flags, ct_avals: Sequence[Any]
 ) -> tuple[ClosedJaxpr, list[bool]]:
     """(Known inputs, nonzero cotangents) -> nonzero cotangents of the linear inputs; and which those are.
 
@@ -325,9 +320,7 @@ def _transposed(
     return closed.memo[key]
 
 
-def remat_transpose(
-    cts: Sequence[Any], *args: Any, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
-) -> list[Any]:
+def remat_transpose(cts: Values, *args: Any, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any) -> list[Any]:
     linear, nonzero, known, given = call_operands(cts, args)
     transposed, arrives = _transposed(jaxpr, linear, nonzero, [get_aval(ct) for ct in given])
     if isinstance(prevent_cse, tuple):

@@ -7,6 +7,7 @@ from typing import Any
 
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, sharding_of_type
+from minijax.core.rules import Shape
 from minijax.core.structural import broadcast_in_dim_p, zeros
 from minijax.interpreters.vmap import bdim_at_front
 from minijax.lowering.text import mlir_type
@@ -80,7 +81,7 @@ def _clamp_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
     return clamp_p.bind(bounds[0], _to_shape(x, shape), bounds[1]), 0
 
 
-def _to_shape(x: Any, shape: tuple[int, ...]) -> Any:
+def _to_shape(x: Any, shape: Shape) -> Any:
     """``x``, a scalar or an array of leading dimensions, repeated to ``shape``."""
     own = get_aval(x).shape
     if own == shape:

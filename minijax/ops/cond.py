@@ -20,6 +20,7 @@ from minijax.core.avals import ShapedArray, cotangent_type, sharding_of_type
 from minijax.core.keys import storage
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Dims, Flags, Params, Values
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, full, moveaxis, zeros
 from minijax.core.trace import Tracer
 from minijax.interpreters.evaluate import compiled_over_meshes, numpy_rules
@@ -65,7 +66,7 @@ def cond_abstract(*avals: ShapedArray, branches: Branches) -> list[ShapedArray]:
     return branches[0].out_avals
 
 
-def _any(rows: Sequence[Sequence[bool]]) -> list[bool]:
+def _any(rows: Sequence[Flags]) -> list[bool]:
     """For each column, whether a row has it."""
     return [any(column) for column in zip(*rows, strict=True)]
 
@@ -98,7 +99,7 @@ def _empty2_shown(eqn: JaxprEqn, printer: Any) -> Any:
     return [("dtype", eqn.params["dtype"]), ("memory_space", "MemorySpace.Device")]
 
 
-def _empty2_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
+def _empty2_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
     return {"dtype": params["dtype"]}
 
 
@@ -145,11 +146,11 @@ def _forwarded(closed: ClosedJaxpr) -> list[int | None]:
     return [None if type(v) is Literal else position.get(v) for v in closed.jaxpr.outvars]
 
 
-def _where(outvars: Sequence[Any], forwards: Sequence[int | None]) -> list[Any]:
+def _where(outvars: Values, forwards: Dims) -> list[Any]:
     return [v for v, f in zip(outvars, forwards, strict=True) if f is None]
 
 
-def _completed(closed: ClosedJaxpr, outs: Sequence[Any], avals: Sequence[ShapedArray], fill: Any) -> ClosedJaxpr:
+def _completed(closed: ClosedJaxpr, outs: Values, avals: Sequence[ShapedArray], fill: Any) -> ClosedJaxpr:
     """``closed`` with ``outs`` for outputs, in which None is filled with ``fill`` of its entry in ``avals``."""
     jaxpr = closed.jaxpr
     missing = [aval for atom, aval in zip(outs, avals, strict=True) if atom is None]
@@ -187,7 +188,7 @@ def _cond_program(*, branches: Branches) -> Any:
     programs = [program(branch) for branch in branches]
     last = len(programs) - 1
 
-    def chosen(index: Any, *values: Any) -> Sequence[Any]:
+    def chosen(index: Any, *values: Any) -> Values:
         return programs[index if 0 <= index <= last else last].function(*values)
 
     return chosen, 1 + max(p.weight for p in programs)
@@ -199,7 +200,7 @@ program_makers[cond_p] = _cond_program
 # ---------------------------------------------------------------------------------------------- jvp
 
 
-def cond_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, branches: Branches) -> Any:
+def cond_jvp(primals: Values, tangents: Values, *, branches: Branches) -> Any:
     nonzero = [type(t) is not Zero for t in tangents[1:]]
     out_nonzero = _any([jvp_jaxpr(branch, nonzero)[1] for branch in branches])
     pushed = tuple(
@@ -218,7 +219,7 @@ jvp_rules[cond_p] = cond_jvp
 # ---------------------------------------------------------------------------------------------- batching
 
 
-def cond_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, branches: Branches) -> Any:
+def cond_batch(axis: AxisData, args: Values, dims: Dims, *, branches: Branches) -> Any:
     if any(e.primitive.name == "io_callback" for branch in branches for e in all_eqns(branch.jaxpr)):
         raise NotImplementedError(
             "IO effect not supported in vmap-of-cond: a branch has an io_callback. Call it outside of the cond, or "
@@ -242,7 +243,7 @@ def cond_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], 
 axis_rules[cond_p] = cond_batch
 
 
-def _batch_index(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], branches: Branches) -> Any:
+def _batch_index(axis: AxisData, args: Values, dims: Dims, branches: Branches) -> Any:
     """Every branch on everything, and a selection among their results."""
     index, *operands = [bdim_at_front(x, d, axis.size, axis.division) for x, d in zip(args, dims, strict=True)]
     in_dims = [0] * len(operands)
@@ -269,7 +270,7 @@ def _select(which: Any, *cases: Any) -> Any:
 # ---------------------------------------------------------------------------------------------- partial evaluation
 
 
-def cond_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
+def cond_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     index_unknown, *unknown = unknown_in
     if index_unknown:
         return [], [eqn]
@@ -285,7 +286,7 @@ def cond_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
     return ([now] if matters(now) else []), [then]
 
 
-def _split(branches: Branches, unknown: Sequence[bool]) -> tuple[Branches, Branches, list[bool]]:
+def _split(branches: Branches, unknown: Flags) -> tuple[Branches, Branches, list[bool]]:
     """The known and the unknown part of each branch, and the outputs that are unknown in any of them."""
     parts = [partial_eval_jaxpr(branch, unknown) for branch in branches]
     unknown_out = _any([part[2] for part in parts])
@@ -327,9 +328,7 @@ def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tu
     return tuple(producers), tuple(consumers)
 
 
-def _with_residuals(
-    closed: ClosedJaxpr, outs: Sequence[Any], atoms: Sequence[Any], avals: Sequence[ShapedArray]
-) -> ClosedJaxpr:
+def _with_residuals(closed: ClosedJaxpr, outs: Values, atoms: Values, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
     """``closed`` with ``outs`` and residuals of types ``avals`` for outputs: ``atoms``, placeholders where it is None.
 
     As in JAX there is a placeholder for each of them, and the unused ones are dead.
@@ -344,7 +343,7 @@ partial_eval_jaxpr_rules[cond_p] = cond_partial_eval_jaxpr
 partial_eval_rules[cond_p] = split_now(cond_p)
 
 
-def cond_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Policy) -> Any:
+def cond_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Policy) -> Any:
     """Under a checkpoint's policy: what it saves inside of the branches are residuals, the rest is computed again."""
     index_unknown, *unknown = unknown_in
     if index_unknown:
@@ -366,7 +365,7 @@ def cond_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Policy) ->
 
 
 def _whole_parts(
-    branch: ClosedJaxpr, unknown: Sequence[bool], split: Split, unknown_out: Sequence[bool], later_out: Sequence[bool]
+    branch: ClosedJaxpr, unknown: Flags, split: Split, unknown_out: Flags, later_out: Flags
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, int]:
     """The parts of a branch that was split by a policy, with all inputs and the outputs that are asked for.
 
@@ -397,11 +396,7 @@ def _whole_parts(
     res_in, own_in = staged.invars[: split.n_res], staged.invars[split.n_res :]
     rest = merge(split.staged_used, partition(split.staged_used, all_in)[0], own_in)
     later = staged.replace(invars=[*res_in, *[var for _, var in saved], *rest], outvars=outs)
-    return (
-        ClosedJaxpr(now, split.known.consts),
-        ClosedJaxpr(later, split.staged.consts),
-        split.n_res + len(saved),
-    )
+    return (ClosedJaxpr(now, split.known.consts), ClosedJaxpr(later, split.staged.consts), split.n_res + len(saved))
 
 
 recompute_rules[cond_p] = cond_recompute
@@ -410,13 +405,13 @@ recompute_rules[cond_p] = cond_recompute
 # ---------------------------------------------------------------------------------------------- linearization
 
 
-def cond_linearize(is_vjp: bool, nonzero: Sequence[bool], index: Any, *operands: Any, branches: Branches) -> Any:
+def cond_linearize(is_vjp: bool, nonzero: Flags, index: Any, *operands: Any, branches: Branches) -> Any:
     key = ("cond linearized", tuple(nonzero))
     known, linear, nonzero_out = keep_together(branches, key, lambda: _linearized(branches, nonzero[1:]))
     made = cond_p.bind(index, *operands, branches=known)
     outs, residuals = split_list(made, len(nonzero_out))
 
-    def linear_cond(residuals: Sequence[Any], *tangents: Any) -> list[Any]:
+    def linear_cond(residuals: Values, *tangents: Any) -> list[Any]:
         given = [t for t in tangents if type(t) is not Zero]
         found = iter(cond_p.bind(*residuals, *given, branches=linear))
         return [next(found) if nz else None for nz in nonzero_out]
@@ -424,7 +419,7 @@ def cond_linearize(is_vjp: bool, nonzero: Sequence[bool], index: Any, *operands:
     return outs, nonzero_out, [index, *residuals], linear_cond
 
 
-def _linearized(branches: Branches, nonzero: Sequence[bool]) -> tuple[Branches, Branches, list[bool]]:
+def _linearized(branches: Branches, nonzero: Flags) -> tuple[Branches, Branches, list[bool]]:
     """The known and the linear part of each branch, and the results that have a tangent in any of them."""
     nonzero_out = _any([linearize_jaxpr(branch, nonzero).nonzero_out for branch in branches])
     parts = [linearize_jaxpr(branch, nonzero, nonzero_out) for branch in branches]
@@ -438,7 +433,7 @@ linearize_rules[cond_p] = cond_linearize
 # ---------------------------------------------------------------------------------------------- dead code
 
 
-def cond_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
+def cond_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     branches = eqn.params["branches"]
     pruned, used_in = keep_together(branches, ("cond dce", tuple(used)), lambda: _prune(branches, used))
     if pruned is None:  # nothing is unused
@@ -450,7 +445,7 @@ def cond_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
     )
 
 
-def _prune(branches: Branches, used: Sequence[bool]) -> tuple[Branches | None, list[bool]]:
+def _prune(branches: Branches, used: Flags) -> tuple[Branches | None, list[bool]]:
     """The branches with the ``used`` outputs only and the inputs that any of them still reads; which those are.
 
     None in place of the branches if nothing of them is unused.
@@ -470,7 +465,7 @@ dce_rules[cond_p] = cond_dce
 # ---------------------------------------------------------------------------------------------- transposition
 
 
-def cond_transpose(cts: Sequence[Any], index: Any, *operands: Any, branches: Branches) -> list[Any]:
+def cond_transpose(cts: Values, index: Any, *operands: Any, branches: Branches) -> list[Any]:
     assert type(index) is not UndefinedPrimal, "cond is not linear in its index"
     linear, nonzero, known, given = call_operands(cts, operands)
     ct_avals = [get_aval(ct) for ct in given]
@@ -484,7 +479,7 @@ def cond_transpose(cts: Sequence[Any], index: Any, *operands: Any, branches: Bra
 
 
 def _transpose(
-    branches: Branches, linear: Sequence[bool], nonzero: Sequence[bool], ct_avals: Sequence[ShapedArray]
+    branches: Branches, linear: Flags, nonzero: Flags, ct_avals: Sequence[ShapedArray]
 ) -> tuple[Branches, list[bool]]:
     """The transposed branches, and for which linear inputs a cotangent arrives in any of them."""
     parts = [transpose_jaxpr(branch, linear, nonzero, ct_avals) for branch in branches]
@@ -538,7 +533,7 @@ lowering_rules[cond_p] = cond_lower
 # ---------------------------------------------------------------------------------------------- typechecking
 
 
-def cond_typecheck(in_avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Sequence[ShapedArray]:
+def cond_typecheck(in_avals: tuple[ShapedArray, ...], params: Params) -> Sequence[ShapedArray]:
     branches = params["branches"]
     if type(branches) is not tuple or not branches or not all(type(b) is ClosedJaxpr for b in branches):
         raise TypeError(f"cond requires a tuple of at least one ClosedJaxpr as its branches, got {branches!r}")

@@ -174,9 +174,7 @@ def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = F
                 "its .real or .imag."
             )
         warnings.warn(
-            "Casting complex values to real discards the imaginary part",
-            np.exceptions.ComplexWarning,
-            stacklevel=3,
+            "Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning, stacklevel=3
         )
     if isinstance(operand, (Array, Tracer)):
         if aval.dtype == new_dtype and aval.weak_type == weak_type:
@@ -244,11 +242,7 @@ def _bitcast_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, new_dtype: n
 
 
 bitcast_convert_type_p = declare(
-    "bitcast_convert_type",
-    abstract=_bitcast_abstract,
-    numpy=_bitcast_numpy,
-    lower=_bitcast_lower,
-    derivative=ZERO,
+    "bitcast_convert_type", abstract=_bitcast_abstract, numpy=_bitcast_numpy, lower=_bitcast_lower, derivative=ZERO
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,14 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Rule, Values
 from minijax.core.structural import full, instantiate_zeros
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp
 from minijax.lowering.regions import region_text, window_text
 from minijax.lowering.text import mlir_type
 from minijax.ops.accumulate import SHORT, accumulated
-from minijax.ops.declare import Rule, declare
+from minijax.ops.declare import declare
 from minijax.ops.elementwise import add_p, complex_extremum_text, max_p, min_p, mul_p, or_p
 from minijax.ops.elementwise_numpy import complex_numpy, maximum_numpy, with_zeros
 from minijax.ops.logaddexp import logaddexp
@@ -43,17 +44,17 @@ __all__ = [
 ]
 
 # Rules call bind itself: see ops.elementwise.
-add: Callable[..., Any] = add_p.bind
-max: Callable[..., Any] = max_p.bind
-min: Callable[..., Any] = min_p.bind
-mul: Callable[..., Any] = mul_p.bind
+add = add_p.bind
+max = max_p.bind
+min = min_p.bind
+mul = mul_p.bind
 
 # -------------------------------------------------------------------------------- the parallel scan
 
-Combine = Callable[[list[Any], list[Any]], Sequence[Any]]
+Combine = Callable[[list[Any], list[Any]], Values]
 
 
-def associative_scan(combine: Combine, elems: Sequence[Any], axis: int, reverse: bool = False) -> list[Any]:
+def associative_scan(combine: Combine, elems: Values, axis: int, reverse: bool = False) -> list[Any]:
     """All prefixes of the arrays ``elems`` along ``axis``, combined by the associative ``combine``.
 
     Takes ``2 log2(n)`` rounds (Blelloch, "Prefix sums and their applications", 1990): neighbours are
@@ -71,10 +72,7 @@ def _scan(combine: Combine, elems: list[Any], axis: int) -> list[Any]:
     if n < 2:
         return elems
     pairs = list(
-        combine(
-            [slice_in_dim(x, 0, -1, 2, axis) for x in elems],
-            [slice_in_dim(x, 1, None, 2, axis) for x in elems],
-        )
+        combine([slice_in_dim(x, 0, -1, 2, axis) for x in elems], [slice_in_dim(x, 1, None, 2, axis) for x in elems])
     )
     odd = _scan(combine, pairs, axis)
     before = [slice_in_dim(x, 0, -1, 1, axis) for x in odd] if n % 2 == 0 else odd
@@ -124,7 +122,7 @@ def _cumulative_numpy(accumulates: Callable[[int, np.dtype], Accumulator]) -> Ru
     """The rule of a running reduction; ``accumulates`` gives its function for so many elements of a dtype."""
 
     @by_type
-    def cumulative_numpy(x: Any, axis: int, reverse: bool) -> Callable[..., Any]:
+    def cumulative_numpy(x: Any, axis: int, reverse: bool) -> Rule:
         dtype = x.dtype
         wide = accumulator(dtype)
         accumulate = accumulates(x.shape[axis], wide)
@@ -141,16 +139,14 @@ def _cumulative_numpy(accumulates: Callable[[int, np.dtype], Accumulator]) -> Ru
 
 
 def _cumulative_batch(primitive: Primitive) -> Rule:
-    def cumulative_batch(args: Sequence[Any], dims: Sequence[Any], *, axis: int, reverse: bool) -> Any:
+    def cumulative_batch(args: Values, dims: Values, *, axis: int, reverse: bool) -> Any:
         (x,), (dim,) = args, dims
         return primitive.bind(x, axis=axis if axis < dim else axis + 1, reverse=reverse), dim
 
     return cumulative_batch
 
 
-def _cumulative_lower(
-    combine: Callable[[Any, str, str, np.dtype], str], identity: Callable[[np.dtype], Any]
-) -> Rule:
+def _cumulative_lower(combine: Callable[[Any, str, str, np.dtype], str], identity: Callable[[np.dtype], Any]) -> Rule:
     """A window as long as the axis, padded so that it begins (or ends) at every element."""
 
     def cumulative_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis: int, reverse: bool) -> str:
@@ -164,15 +160,9 @@ def _cumulative_lower(
         padding[axis] = [0, n - 1] if reverse else [n - 1, 0]
         scalar, ty = mlir_type(ShapedArray((), aval.dtype)), mlir_type(aval)
         start = ctx.scalar(identity(aval.dtype), aval.dtype)
-        region = region_text(
-            ctx, [scalar, scalar], lambda inner, a, b: [combine(inner, a, b, aval.dtype)], [scalar]
-        )
+        region = region_text(ctx, [scalar, scalar], lambda inner, a, b: [combine(inner, a, b, aval.dtype)], [scalar])
         attributes = window_text(
-            window_dimensions=window,
-            window_strides=ones,
-            padding=padding,
-            base_dilation=ones,
-            window_dilation=ones,
+            window_dimensions=window, window_strides=ones, padding=padding, base_dilation=ones, window_dilation=ones
         )
         return ctx.emit(
             f'"stablehlo.reduce_window"({x}, {start}) <{{{attributes}}}> {region} : ({ty}, {scalar}) -> {ty}'
@@ -215,7 +205,7 @@ def _extrema(ufunc: np.ufunc, negative: bool) -> Callable[[int, np.dtype], Accum
 def _scan_jvp(combine: Callable[[Any, Any], Any]) -> Rule:
     """The jvp of the parallel scan that computes the same: windows cannot be differentiated at will."""
 
-    def cumulative_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, reverse: bool) -> Any:
+    def cumulative_jvp(primals: Values, tangents: Values, *, axis: int, reverse: bool) -> Any:
         def scan(x: Any) -> list[Any]:
             return associative_scan(lambda a, b: [combine(a[0], b[0])], [x], axis, reverse)
 
@@ -247,18 +237,12 @@ def _cumsum_transpose(ct: Any, x: Any, *, axis: int, reverse: bool) -> list[Any]
     return [cumsum_p.bind(ct, axis=axis, reverse=not reverse)]
 
 
-cumsum_p = _cumulative(
-    "cumsum", _sums(np.add), _one_op("add"), zero_of_dtype, transpose=_cumsum_transpose
-)
+cumsum_p = _cumulative("cumsum", _sums(np.add), _one_op("add"), zero_of_dtype, transpose=_cumsum_transpose)
 cumprod_p = _cumulative(
     "cumprod", lambda n, dtype: np.multiply.accumulate, _one_op("multiply"), one_of_dtype, jvp=_scan_jvp(mul)
 )
 cummax_p = _cumulative(
-    "cummax",
-    _extrema(np.maximum, False),
-    _one_op("maximum", "GT"),
-    dtypes.min_value,
-    jvp=_scan_jvp(max),
+    "cummax", _extrema(np.maximum, False), _one_op("maximum", "GT"), dtypes.min_value, jvp=_scan_jvp(max)
 )
 cummin_p = _cumulative(
     "cummin", _extrema(np.minimum, True), _one_op("minimum", "LT"), dtypes.max_value, jvp=_scan_jvp(min)

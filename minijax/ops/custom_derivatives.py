@@ -21,6 +21,7 @@ from minijax.core import dtypes, observe
 from minijax.core.array import as_value, get_aval
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, bind_at
+from minijax.core.rules import Flags, Values
 from minijax.core.structural import Zero, instantiate_zeros
 from minijax.core.trace import (
     HALF_LEVEL,
@@ -131,9 +132,7 @@ class StagedFunction(Function):
     take these, but may close over the same tracers: for those in ``closed_over`` it then gets the equation's operands.
     """
 
-    def __init__(
-        self, inner: Function, avals_for: Callable[[Any], Sequence[Any]], closed_over: Sequence[Any] = ()
-    ) -> None:
+    def __init__(self, inner: Function, avals_for: Callable[[Any], Values], closed_over: Values = ()) -> None:
         self.inner = inner
         self.about = inner.about
         self.avals_for = avals_for
@@ -161,7 +160,7 @@ class OutDims:
         self.name = name
         self.dims = None if dims is None else list(dims)
 
-    def settle(self, values: Sequence[Any], found: Dims, axis: AxisData) -> list[Any]:
+    def settle(self, values: Values, found: Dims, axis: AxisData) -> list[Any]:
         """``values``, batched along ``found``, as agreed."""
         if self.dims is None:
             self.dims = list(found)
@@ -278,7 +277,7 @@ def _without_axis(aval: Any, dim: int | None) -> Any:
     return aval if dim is None else aval.part(dim)
 
 
-def levels_below(values: Sequence[Any], level: float) -> bool:
+def levels_below(values: Values, level: float) -> bool:
     """Whether no tracer among ``values`` belongs to an interpreter of ``level`` or above."""
     return all(not isinstance(x, Tracer) or x._trace.level < level for x in values)
 
@@ -367,7 +366,7 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
     def custom_abstract(*avals: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
         return call_jaxpr.out_avals
 
-    def custom_transpose(cts: Sequence[Any], *args: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+    def custom_transpose(cts: Values, *args: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
         return backward_pass_closed(call_jaxpr, args, cts)
 
     def custom_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, call_jaxpr: ClosedJaxpr, **params: Any) -> Any:
@@ -392,7 +391,7 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
     return primitive
 
 
-def _next_trace(args: Sequence[Any], level: float) -> Trace:
+def _next_trace(args: Values, level: float) -> Trace:
     """The innermost interpreter below ``level`` that has to do with a call on ``args``.
 
     A vmap always has: the functions may close over its tracers.
@@ -413,7 +412,7 @@ def mapped_by(level: int) -> Mapped:
     return Mapped(trace, state.axis_env)
 
 
-def check_closed_over(values: Sequence[Any], level: float, name: str, kind: str) -> None:
+def check_closed_over(values: Values, level: float, name: str, kind: str) -> None:
     """UnexpectedTracerError for a value that depends on a tracer of ``level`` or above, which ``name`` closes over."""
     if not levels_below(values, level):
         raise UnexpectedTracerError("Encountered an unexpected tracer. " + closed_over_message(name, kind))
@@ -434,14 +433,14 @@ def closed_over_message(name: str, kind: str) -> str:
 # ------------------------------------------------------------------------------------------------ the equation form
 
 
-def stage_call(trace: Any, fun: Function, args: Sequence[Any], kind: str) -> tuple[list[Any], ClosedJaxpr]:
+def stage_call(trace: Any, fun: Function, args: Values, kind: str) -> tuple[list[Any], ClosedJaxpr]:
     """``fun`` staged at ``args``: what it closes over, which are the equation's first operands, and its jaxpr."""
     closed = fun.close(None, [get_aval(x) for x in args])
     check_closed_over(closed.consts, trace.level + HALF_LEVEL, fun.about.subject, kind)
     return closed.consts, closed.jaxpr
 
 
-def pruned_call(closed: ClosedJaxpr, used: Sequence[bool]) -> ClosedJaxpr:
+def pruned_call(closed: ClosedJaxpr, used: Flags) -> ClosedJaxpr:
     """``closed`` with the ``used`` outputs only; all inputs stay, as the rules may read them. Kept with ``closed``."""
     key = ("dce, inputs kept", tuple(used))
     if key not in closed.memo:
@@ -457,7 +456,7 @@ def function_name(program: ClosedJaxpr | Jaxpr) -> str:
     return jaxpr.debug_name.partition(" at ")[0]
 
 
-def zero_flags(tangents: Sequence[Any], symbolic_zeros: bool) -> tuple[bool, ...]:
+def zero_flags(tangents: Values, symbolic_zeros: bool) -> tuple[bool, ...]:
     """Which (co)tangents a rule gets as symbolic zeros; it gets the others, arrays of zeros included, as arrays.
 
     Those of integers always: they are of type float0, which no program computes with.
@@ -465,6 +464,6 @@ def zero_flags(tangents: Sequence[Any], symbolic_zeros: bool) -> tuple[bool, ...
     return tuple(type(t) is Zero and (symbolic_zeros or t.aval.dtype == dtypes.float0) for t in tangents)
 
 
-def given(tangents: Sequence[Any], zeros: Sequence[bool]) -> list[Any]:
+def given(tangents: Values, zeros: Flags) -> list[Any]:
     """The (co)tangents that ``zeros`` does not mark, as arrays."""
     return [instantiate_zeros(t) for t, zero in zip(tangents, zeros, strict=True) if not zero]

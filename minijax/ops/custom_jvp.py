@@ -16,6 +16,7 @@ from typing import Any
 
 from minijax.core import observe
 from minijax.core.array import get_aval
+from minijax.core.rules import Flags, Rule, Values
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import state
 from minijax.errors import UnexpectedTracerError
@@ -47,7 +48,7 @@ from minijax.ops.custom_derivatives import (
 custom_jvp_call_p = custom_call("custom_jvp_call", "jvp", jvp="jvp_jaxpr_fun")
 
 
-def with_jvp_rule(name: str, fun: Callable[..., Any], jvp: Callable[..., Any], *args: Any) -> Any:
+def with_jvp_rule(name: str, fun: Callable[..., Any], jvp: Rule, *args: Any) -> Any:
     """``fun(*args)`` for arrays and one array as the result, differentiated by ``jvp(*args, *tangents)``.
 
     That is what ``custom_jvp`` does for trees; this is for functions of this package that are made of primitives.
@@ -59,7 +60,7 @@ def with_jvp_rule(name: str, fun: Callable[..., Any], jvp: Callable[..., Any], *
     def run(side: None, *xs: Any) -> Any:
         return [fun(*xs)], None
 
-    def run_rule(zeros: Sequence[bool], *values: Any) -> Any:
+    def run_rule(zeros: Flags, *values: Any) -> Any:
         return list(jvp(*values)), (False,)
 
     (out,) = custom_jvp_call_p.bind(
@@ -91,12 +92,10 @@ def custom_jvp_stage(trace: Any, *args: Any, **params: Any) -> list[Any]:
 staging_rules[custom_jvp_call_p] = custom_jvp_stage
 
 
-def staged_rule(
-    jvp: Function, avals: Sequence[Any], num_consts: int, closed_over: Sequence[Any] = ()
-) -> StagedFunction:
+def staged_rule(jvp: Function, avals: Sequence[Any], num_consts: int, closed_over: Values = ()) -> StagedFunction:
     """``jvp`` for primals of ``avals``, the first ``num_consts`` of them closed over, staged when first needed."""
 
-    def avals_for(zeros: Sequence[bool]) -> list[Any]:
+    def avals_for(zeros: Flags) -> list[Any]:
         with_tangents = zip(avals[num_consts:], zeros, strict=True)
         return [*avals, *[a.to_tangent_aval() for a, zero in with_tangents if not zero]]
 
@@ -106,7 +105,7 @@ def staged_rule(
 # ------------------------------------------------------------------------------------------------ differentiation
 
 
-def custom_jvp_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+def custom_jvp_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
     symbolic_zeros = params["symbolic_zeros"]
     if "call_jaxpr" not in params:
         jvp = params["jvp"]
@@ -119,7 +118,7 @@ def custom_jvp_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: An
     return _apply_rule(params["jvp_jaxpr_fun"], primals, tangents[n:], symbolic_zeros)
 
 
-def _apply_rule(jvp: Function, primals: Sequence[Any], tangents: Sequence[Any], symbolic_zeros: bool) -> Any:
+def _apply_rule(jvp: Function, primals: Values, tangents: Values, symbolic_zeros: bool) -> Any:
     zeros = zero_flags(tangents, symbolic_zeros)
     results, zeros_out = jvp.call(zeros, *primals, *given(tangents, zeros))
     outs, nonzero = results[: len(zeros_out)], iter(results[len(zeros_out) :])
@@ -166,7 +165,7 @@ class BatchedRule(Batched):
         return [*outs, *[t for t, zero in zip(moved, side_out, strict=True) if not zero]], side_out
 
 
-def custom_jvp_batch(axis: Any, args: Sequence[Any], dims: Dims, **params: Any) -> Any:
+def custom_jvp_batch(axis: Any, args: Values, dims: Dims, **params: Any) -> Any:
     if "call_jaxpr" in params:
         return _batch_equation(axis, args, dims, **params)
     mapped = mapped_by(params["level"])
@@ -183,7 +182,7 @@ def custom_jvp_batch(axis: Any, args: Sequence[Any], dims: Dims, **params: Any) 
 
 def _batch_equation(
     axis: Any,
-    args: Sequence[Any],
+    args: Values,
     dims: Dims,
     *,
     call_jaxpr: ClosedJaxpr,
@@ -213,12 +212,12 @@ axis_rules[custom_jvp_call_p] = custom_jvp_batch
 class PrunedRule(Function):
     """A jvp rule without the results that nobody uses."""
 
-    def __init__(self, inner: Function, used: Sequence[bool]) -> None:
+    def __init__(self, inner: Function, used: Flags) -> None:
         self.inner = inner
         self.about = inner.about
         self.used = used
 
-    def _side_out(self, zeros_out: Sequence[bool]) -> tuple[list[bool], tuple[bool, ...]]:
+    def _side_out(self, zeros_out: Flags) -> tuple[list[bool], tuple[bool, ...]]:
         used_tangents = [u for u, zero in zip(self.used, zeros_out, strict=True) if not zero]
         return [*self.used, *used_tangents], tuple(z for z, u in zip(zeros_out, self.used, strict=True) if u)
 
@@ -233,7 +232,7 @@ class PrunedRule(Function):
         return Closed(pruned_call(closed.jaxpr, kept), closed.consts, side_out)
 
 
-def custom_jvp_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
+def custom_jvp_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     params = dict(eqn.params)
     params["call_jaxpr"] = pruned_call(params["call_jaxpr"], used)
     if params["call_jaxpr"] is eqn.params["call_jaxpr"]:

@@ -23,6 +23,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Flags, Values
 from minijax.core.structural import Zero, zero_of
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.partial_eval import dce_rules
@@ -86,7 +87,7 @@ staging_rules[custom_vjp_call_p] = custom_vjp_stage
 # ------------------------------------------------------------------------------------------------ differentiation
 
 
-def custom_vjp_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+def custom_vjp_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
     symbolic_zeros = params["symbolic_zeros"]
     if "call_jaxpr" not in params:
         return _run_forward(params["fwd"], params["bwd"], primals, tangents, symbolic_zeros, params["level"])
@@ -97,12 +98,7 @@ def custom_vjp_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: An
 
 
 def _run_forward(
-    fwd: Function,
-    bwd: Function,
-    primals: Sequence[Any],
-    tangents: Sequence[Any],
-    symbolic_zeros: bool,
-    level: int | None = None,
+    fwd: Function, bwd: Function, primals: Values, tangents: Values, symbolic_zeros: bool, level: int | None = None
 ) -> Any:
     """Results and their tangents. ``level`` is that of the jvp, where ``fwd`` may close over tracers."""
     in_zeros = [type(t) is Zero for t in tangents]
@@ -143,7 +139,7 @@ class Backward(NamedTuple):
 
 
 @custom_lin_p.def_abstract_eval
-def custom_lin_abstract(*avals: Any, out_avals: Sequence[Any], **params: Any) -> Sequence[Any]:
+def custom_lin_abstract(*avals: Any, out_avals: Sequence[Any], **params: Any) -> Values:
     return out_avals
 
 
@@ -167,13 +163,13 @@ pp_rules[custom_lin_p] = custom_lin_params
 
 
 def custom_lin_transpose(
-    cts: Sequence[Any],
+    cts: Values,
     *args: Any,
     num_res: int,
     bwd: Backward,
     out_avals: Sequence[Any],
     symbolic_zeros: bool,
-    in_zeros: Sequence[bool],
+    in_zeros: Flags,
 ) -> list[Any]:
     zeros = zero_flags(cts, symbolic_zeros)
     found, zeros_out = bwd.function.call((bwd.side, zeros), *args[:num_res], *given(cts, zeros))
@@ -223,7 +219,7 @@ class BatchedBackward(Batched):
         return [sum_to_axis(x, d, to, self.axis) for x, d, to in zip(values, dims, wanted, strict=True)], side_out
 
 
-def custom_vjp_batch(axis: Any, args: Sequence[Any], dims: Dims, **params: Any) -> Any:
+def custom_vjp_batch(axis: Any, args: Values, dims: Dims, **params: Any) -> Any:
     if "call_jaxpr" in params:
         return _batch_equation(axis, args, dims, **params)
     mapped = mapped_by(params["level"])
@@ -240,7 +236,7 @@ def custom_vjp_batch(axis: Any, args: Sequence[Any], dims: Dims, **params: Any) 
 
 def _batch_equation(
     axis: Any,
-    args: Sequence[Any],
+    args: Values,
     dims: Dims,
     *,
     call_jaxpr: ClosedJaxpr,
@@ -279,7 +275,7 @@ class PrunedSide(NamedTuple):
 class PrunedForward(Function):
     """A forward pass without the results that nobody uses."""
 
-    def __init__(self, inner: Function, used: Sequence[bool]) -> None:
+    def __init__(self, inner: Function, used: Flags) -> None:
         self.inner = inner
         self.about = inner.about
         self.used = used
@@ -299,7 +295,7 @@ class PrunedForward(Function):
 class PrunedBackward(Function):
     """A backward pass that gives zeros as the cotangents of unused results."""
 
-    def __init__(self, inner: Function, used: Sequence[bool], out_avals: Sequence[Any], symbolic_zeros: bool) -> None:
+    def __init__(self, inner: Function, used: Flags, out_avals: Sequence[Any], symbolic_zeros: bool) -> None:
         self.inner = inner
         self.about = inner.about
         self.used = used
@@ -318,7 +314,7 @@ class PrunedBackward(Function):
         return self.inner.call((forward.inner, all_zeros), *residuals, *given(all_cts, all_zeros))
 
 
-def custom_vjp_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
+def custom_vjp_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     params = dict(eqn.params)
     closed = params["call_jaxpr"]
     params["call_jaxpr"] = pruned_call(closed, used)

@@ -6,20 +6,18 @@ or because it has no derivative, follows from which of ``transpose``, ``jvp`` an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
-from minijax.core.rules import depends_on_types
+from minijax.core.rules import Axes, Rule, depends_on_types
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import batching_rules
 from minijax.lowering.lower import lowering_rules, physical_rules
 from minijax.ops.nary import NO_DERIVATIVE, NONE_IN_JAX, ZERO, deflinear, nary_jvp, zero_jvp
-
-Rule = Callable[..., Any]
 
 
 def declare(
@@ -91,7 +89,7 @@ def lower_words(lower: Rule, words: Rule) -> Rule:
     return words_lower
 
 
-def trailing(dims: Sequence[int], ndim: int, last: int) -> tuple[int, ...]:
+def trailing(dims: Sequence[int], ndim: int, last: int) -> Axes:
     """``dims``, extended by dimensions of words to ``ndim`` entries; the last ones end at ``last``."""
     return (*dims, *range(last - (ndim - len(dims)), last))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name, sharded_part, sharding_of_type
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Axes, Dims, Ints, Rule, Values
 from minijax.core.structural import batched_sharding
 from minijax.interpreters.evaluate import by_type
 from minijax.ir.jaxpr import JaxprEqn
@@ -40,8 +41,8 @@ __all__ = [
 ]
 
 # ((lhs contracting, rhs contracting), (lhs batch, rhs batch))
-DotDimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
-_Numbers = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
+DotDimensionNumbers = tuple[tuple[Ints, Ints], tuple[Ints, Ints]]
+_Numbers = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
 
 
 class Precision(enum.Enum):
@@ -220,7 +221,7 @@ def canonical_precision(precision: Any) -> Any:
 # -------------------------------------------------------------------------------- types
 
 
-def _check_side(side: str, ndim: int, contracting: tuple[int, ...], batch: tuple[int, ...]) -> None:
+def _check_side(side: str, ndim: int, contracting: Axes, batch: Axes) -> None:
     if any(not 0 <= d < ndim for d in (*contracting, *batch)):
         raise TypeError(
             f"dot_general requires {side} dimension numbers to be nonnegative and less than the number of "
@@ -228,13 +229,10 @@ def _check_side(side: str, ndim: int, contracting: tuple[int, ...], batch: tuple
             f"for {side} of rank {ndim}"
         )
     if len(set(batch)) != len(batch):
-        raise TypeError(
-            f"dot_general requires {side} batch dimensions to be distinct, got {side}_batch {batch}."
-        )
+        raise TypeError(f"dot_general requires {side} batch dimensions to be distinct, got {side}_batch {batch}.")
     if len(set(contracting)) != len(contracting):
         raise TypeError(
-            f"dot_general requires {side} contracting dimensions to be distinct, got {side}_contracting "
-            f"{contracting}."
+            f"dot_general requires {side} contracting dimensions to be distinct, got {side}_contracting {contracting}."
         )
     if set(contracting) & set(batch):
         raise TypeError(
@@ -243,7 +241,7 @@ def _check_side(side: str, ndim: int, contracting: tuple[int, ...], batch: tuple
         )
 
 
-def _kept(ndim: int, contracting: Sequence[int], batch: Sequence[int]) -> tuple[int, ...]:
+def _kept(ndim: int, contracting: Ints, batch: Ints) -> Axes:
     return tuple(d for d in range(ndim) if d not in contracting and d not in batch)
 
 
@@ -273,8 +271,7 @@ def _dot_abstract(
     summed = [tuple(a.shape[d] for d in dims) for a, dims in ((lhs, lhs_contract), (rhs, rhs_contract))]
     if summed[0] != summed[1]:
         raise TypeError(
-            f"dot_general requires contracting dimensions to have the same shape, got {summed[0]} and "
-            f"{summed[1]}."
+            f"dot_general requires contracting dimensions to have the same shape, got {summed[0]} and {summed[1]}."
         )
     left = tuple(lhs.shape[d] for d in _kept(lhs.ndim, lhs_contract, lhs_batch))
     right = tuple(rhs.shape[d] for d in _kept(rhs.ndim, rhs_contract, rhs_batch))
@@ -316,7 +313,7 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
 # -------------------------------------------------------------------------------- evaluation
 
 
-def _product(lhs: Any, rhs: Any, dimension_numbers: _Numbers) -> Callable[..., Any]:
+def _product(lhs: Any, rhs: Any, dimension_numbers: _Numbers) -> Rule:
     """The product of values with the shapes of ``lhs`` and ``rhs``, in their own type: how NumPy gets at it."""
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     if lhs_contract == (lhs.ndim - 1,) and rhs_contract == (0,) and not lhs_batch and 1 <= rhs.ndim <= 2:
@@ -354,7 +351,7 @@ def _matmul(lhs: Any, rhs: Any) -> Any:
 @by_type
 def _dot_numpy(
     lhs: Any, rhs: Any, dimension_numbers: _Numbers, precision: Any, preferred_element_type: Any, out_sharding: Any
-) -> Callable[..., Any]:
+) -> Rule:
     dtype = wide = lhs.dtype
     if dtype != rhs.dtype or preferred_element_type is not None or dtype.itemsize < 4:
         dtype = _result_dtype(dtype, rhs.dtype, preferred_element_type)
@@ -387,7 +384,7 @@ def _given(algorithm: DotAlgorithmPreset, lhs: np.dtype, dtype: np.dtype) -> np.
     return dtype if small else np.dtype(algorithm.accumulation_type)
 
 
-def _by_algorithm(algorithm: DotAlgorithmPreset, product: Callable[..., Any], dtype: np.dtype) -> Callable[..., Any]:
+def _by_algorithm(algorithm: DotAlgorithmPreset, product: Rule, dtype: np.dtype) -> Rule:
     def algorithm_dot(lhs: Any, rhs: Any) -> Any:
         taken = [x.astype(_taken(algorithm, x.dtype)) for x in (lhs, rhs)]
         out = product(*[x.astype(accumulator(x.dtype), copy=False) for x in taken])
@@ -441,24 +438,22 @@ def _dot_left(ct: Any, x: Any, y: Any, **params: Any) -> Any:
 
 def _dot_right(ct: Any, x: Any, y: Any, **params: Any) -> Any:
     (x_contract, y_contract), (x_batch, y_batch) = params.pop("dimension_numbers")
-    return _dot_cotangent(
-        ct, y, x, True, dimension_numbers=((y_contract, x_contract), (y_batch, x_batch)), **params
-    )
+    return _dot_cotangent(ct, y, x, True, dimension_numbers=((y_contract, x_contract), (y_batch, x_batch)), **params)
 
 
-def _bumped(dims: Sequence[int], new: int) -> tuple[int, ...]:
+def _bumped(dims: Ints, new: int) -> Axes:
     return tuple(d + 1 if d >= new else d for d in dims)
 
 
-def _batch_part(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+def _batch_part(args: Values, dims: Dims) -> Any:
     """The axes of a mesh that divide the batch axis, as types say."""
     parts = [sharded_part(get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None]
     return next((part for part in parts if part is not None), None)
 
 
 def _dot_batch(
-    args: Sequence[Any],
-    dims: Sequence[int | None],
+    args: Values,
+    dims: Dims,
     *,
     dimension_numbers: _Numbers,
     precision: Any,
@@ -536,12 +531,7 @@ def _algorithm_text(algorithm: DotAlgorithmPreset) -> str:
 
 dot_general_p = Primitive("dot_general")
 declare(
-    dot_general_p,
-    abstract=_dot_abstract,
-    numpy=_dot_numpy,
-    lower=_dot_lower,
-    batch=_dot_batch,
-    sharding="out_sharding",
+    dot_general_p, abstract=_dot_abstract, numpy=_dot_numpy, lower=_dot_lower, batch=_dot_batch, sharding="out_sharding"
 )
 defbilinear(dot_general_p, _dot_left, _dot_right)
 
@@ -607,7 +597,7 @@ def _preferred(dtype: Any) -> np.dtype | None:
     return None if dtype is None else dtypes.check_user_dtype(dtype, "dot_general", x64_enabled())
 
 
-def _ints(dims: Sequence[int]) -> tuple[int, ...]:
+def _ints(dims: Ints) -> Axes:
     return tuple(map(operator.index, dims))
 
 

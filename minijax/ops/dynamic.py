@@ -16,14 +16,8 @@ from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import as_array, check_int, get_aval
 from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
-from minijax.core.structural import (
-    UndefinedPrimal,
-    Zero,
-    broadcast_in_dim_p,
-    full,
-    instantiate_zeros,
-    zero_tangent,
-)
+from minijax.core.rules import Dims, Flags, Ints, Shape, Values
+from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, full, instantiate_zeros, zero_tangent
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import batching_rules
 from minijax.lowering.lower import physical_rules
@@ -60,13 +54,13 @@ def _check_starts(name: str, starts: Sequence[ShapedArray]) -> None:
         raise TypeError(f"index arguments to {name} must be integers of the same type, got: {found}")
 
 
-def _window(shape: Sequence[int], starts: Sequence[Any], sizes: Sequence[int]) -> tuple[builtins.slice, ...]:
+def _window(shape: Ints, starts: Values, sizes: Ints) -> tuple[builtins.slice, ...]:
     """The slice of ``sizes`` as NumPy indexes it, moved inside ``shape``."""
     places = [builtins.max(0, min(int(s), n - k)) for s, n, k in zip(starts, shape, sizes, strict=True)]
     return tuple(builtins.slice(p, p + k) for p, k in zip(places, sizes, strict=True))
 
 
-def _index_vector(starts: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, int | None]:
+def _index_vector(starts: Values, dims: Dims) -> tuple[Any, int | None]:
     """Scalars, some with a batch axis, as one array of index vectors for ``gather``; and its batch axis."""
     if not starts:
         return np.array([], np.int32), None
@@ -83,9 +77,7 @@ def _index_vector(starts: Sequence[Any], dims: Sequence[int | None]) -> tuple[An
 # -------------------------------------------------------------------------------- dynamic_slice
 
 
-def _dynamic_slice_abstract(
-    x: ShapedArray, *starts: ShapedArray, slice_sizes: tuple[int, ...]
-) -> ShapedArray:
+def _dynamic_slice_abstract(x: ShapedArray, *starts: ShapedArray, slice_sizes: Shape) -> ShapedArray:
     if not x.ndim == len(starts) == len(slice_sizes):
         raise TypeError(
             "dynamic_slice needs one start index and one slice size for each dimension of the operand, "
@@ -97,18 +89,16 @@ def _dynamic_slice_abstract(
             f"got slice_sizes {slice_sizes} for operand shape {x.shape}."
         )
     if any(k < 0 for k in slice_sizes):
-        raise TypeError(
-            f"slice slice_sizes must be greater than or equal to zero, got slice_sizes of {slice_sizes}."
-        )
+        raise TypeError(f"slice slice_sizes must be greater than or equal to zero, got slice_sizes of {slice_sizes}.")
     _check_starts("dynamic_slice", starts)
     return ShapedArray(slice_sizes, x.dtype, x.weak_type)
 
 
-def _dynamic_slice_numpy(x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> Any:
+def _dynamic_slice_numpy(x: Any, *starts: Any, slice_sizes: Shape) -> Any:
     return np.asarray(x)[_window(x.shape, starts, slice_sizes)]
 
 
-def _dynamic_slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+def _dynamic_slice_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
     x, *starts = primals
     t = tangents[0]
     moved = dynamic_slice_p.bind(t, *starts, **params) if type(t) is not Zero else None
@@ -116,7 +106,7 @@ def _dynamic_slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params
     return out, zero_tangent(out) if moved is None else moved
 
 
-def _dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> list[Any]:
+def _dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: Shape) -> list[Any]:
     assert type(x) is UndefinedPrimal, "a dynamic slice is linear in its operand only"
     rest = [None] * len(starts)
     if type(ct) is Zero:
@@ -125,9 +115,7 @@ def _dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[i
     return [dynamic_update_slice_p.bind(zeros, ct, *starts), *rest]
 
 
-def _dynamic_slice_batch(
-    args: Sequence[Any], dims: Sequence[int | None], *, slice_sizes: tuple[int, ...]
-) -> Any:
+def _dynamic_slice_batch(args: Values, dims: Dims, *, slice_sizes: Shape) -> Any:
     every = tuple(range(len(slice_sizes)))
     indices, dim = _index_vector(args[1:], dims[1:])
     return batching_rules[gather_p](
@@ -142,9 +130,7 @@ def _dynamic_slice_batch(
     )
 
 
-def _dynamic_slice_lower(
-    ctx: Any, avals: Any, out_avals: Any, *names: str, slice_sizes: tuple[int, ...]
-) -> str:
+def _dynamic_slice_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, slice_sizes: Shape) -> str:
     types = ", ".join(map(mlir_type, avals))
     return ctx.emit(
         f"stablehlo.dynamic_slice {', '.join(names)}, sizes = {dims_text(slice_sizes)} : "
@@ -208,7 +194,7 @@ def _dynamic_update_slice_numpy(x: Any, update: Any, *starts: Any) -> Any:
     return out
 
 
-def _dynamic_update_slice_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+def _dynamic_update_slice_jvp(primals: Values, tangents: Values) -> Any:
     out = dynamic_update_slice_p.bind(*primals)
     t_x, t_update = tangents[:2]
     if type(t_x) is Zero and type(t_update) is Zero:
@@ -231,7 +217,7 @@ def _dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) 
     return [ct_x, ct_update, *rest]
 
 
-def _dynamic_update_slice_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+def _dynamic_update_slice_batch(args: Values, dims: Dims) -> Any:
     x, update, *starts = args
     every = tuple(range(len(starts)))
     indices, dim = _index_vector(starts, dims[2:])
@@ -249,9 +235,7 @@ def _dynamic_update_slice_batch(args: Sequence[Any], dims: Sequence[int | None])
 
 def _dynamic_update_slice_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> str:
     types = ", ".join(map(mlir_type, avals))
-    return ctx.emit(
-        f"stablehlo.dynamic_update_slice {', '.join(names)} : ({types}) -> {mlir_type(out_avals[0])}"
-    )
+    return ctx.emit(f"stablehlo.dynamic_update_slice {', '.join(names)} : ({types}) -> {mlir_type(out_avals[0])}")
 
 
 def _dynamic_update_slice_words(ctx: Any, avals: Any, out_avals: Any, *names: str) -> str:
@@ -284,7 +268,7 @@ def wrap_negative(index: Any, size: int) -> Any:
     return select(negative, add_p.bind(convert(index, aval.dtype), full((), size, aval.dtype)), index)
 
 
-def _starts(x: Any, start_indices: Any, allow_negative: bool | Sequence[bool]) -> list[Any]:
+def _starts(x: Any, start_indices: Any, allow_negative: bool | Flags) -> list[Any]:
     """The start indices, negative ones counted from the end where that is allowed."""
     shape = shape_of(x)
     if is_array(start_indices) or isinstance(start_indices, np.ndarray):
@@ -294,8 +278,7 @@ def _starts(x: Any, start_indices: Any, allow_negative: bool | Sequence[bool]) -
         start_indices = [index_in_dim(vector, i, 0, keepdims=False) for i in range(vector.shape[0])]
     if len(start_indices) != len(shape):
         raise ValueError(
-            f"Length of slice indices must match number of operand dimensions ({len(start_indices)} vs "
-            f"{shape})"
+            f"Length of slice indices must match number of operand dimensions ({len(start_indices)} vs {shape})"
         )
     allowed = [allow_negative] * len(shape) if isinstance(allow_negative, bool) else allow_negative
     return [_start(i, n, a) for i, n, a in zip(start_indices, shape, allowed, strict=True)]
@@ -305,19 +288,13 @@ def _start(index: Any, size: int, allow_negative: bool) -> Any:
     if isinstance(index, (int, np.integer)):
         dtype = get_aval(index).dtype
         if index < 0 and not allow_negative:
-            raise ValueError(
-                f"Index {index} is out of bounds for dimension {size} if allow_negative_indices=False"
-            )
+            raise ValueError(f"Index {index} is out of bounds for dimension {size} if allow_negative_indices=False")
         return convert(index + size if index < 0 else index, dtype)
     return wrap_negative(index, size) if allow_negative else index
 
 
 def dynamic_slice(
-    operand: Any,
-    start_indices: Any,
-    slice_sizes: Sequence[int],
-    *,
-    allow_negative_indices: bool | Sequence[bool] = True,
+    operand: Any, start_indices: Any, slice_sizes: Ints, *, allow_negative_indices: bool | Flags = True
 ) -> Any:
     """The slice of ``operand`` of static ``slice_sizes`` that begins at ``start_indices``, moved inside if it
     must be.
@@ -330,12 +307,10 @@ def dynamic_slice(
 
 
 def dynamic_update_slice(
-    operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: bool | Sequence[bool] = True
+    operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: bool | Flags = True
 ) -> Any:
     """``operand`` with ``update``, of its rank and dtype, put at ``start_indices``: see ``dynamic_slice``."""
-    return dynamic_update_slice_p.bind(
-        operand, update, *_starts(operand, start_indices, allow_negative_indices)
-    )
+    return dynamic_update_slice_p.bind(operand, update, *_starts(operand, start_indices, allow_negative_indices))
 
 
 def _along(x: Any, index: Any, axis: int, allow_negative: bool) -> tuple[list[Any], list[bool]]:
@@ -386,6 +361,4 @@ def dynamic_update_index_in_dim(
         check_int(index)
     if len(shape_of(update)) != len(shape_of(operand)):
         update = expand_dims(update, (axis,))
-    return dynamic_update_slice_in_dim(
-        operand, update, index, axis, allow_negative_indices=allow_negative_indices
-    )
+    return dynamic_update_slice_in_dim(operand, update, index, axis, allow_negative_indices=allow_negative_indices)

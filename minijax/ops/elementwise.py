@@ -24,7 +24,7 @@ from minijax.core import dtypes, structural
 from minijax.core.array import LiteralArray, get_aval
 from minijax.core.avals import ShapedArray, dtype_name, over_mesh_of, sharding_of_type
 from minijax.core.primitive import Primitive
-from minijax.core.rules import depends_on_types
+from minijax.core.rules import Rule, depends_on_types
 from minijax.core.structural import UndefinedPrimal, Zero
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp_rules
@@ -131,12 +131,12 @@ def _full_like(x: Any, value: Any) -> Any:
 
 neg, neg_p = unary("neg", NUM, np.negative, "negate", None, "The negative.")
 deflinear(neg_p, lambda ct, x: [_neg(ct)])
-_neg: Callable[..., Any] = neg_p.bind
+_neg: Rule = neg_p.bind
 
-_mul: Callable[..., Any] = mul_p.bind
+_mul = mul_p.bind
 
 
-def _sum_jvp(primitive: Any, right: Callable[[Any], Any]) -> Callable[..., Any]:
+def _sum_jvp(primitive: Any, right: Callable[[Any], Any]) -> Rule:
     @depends_on_types
     def sum_or_difference_jvp(primals: Any, tangents: Any) -> Any:
         ans = primitive.bind(*primals)
@@ -150,7 +150,7 @@ def _sum_jvp(primitive: Any, right: Callable[[Any], Any]) -> Callable[..., Any]:
     return sum_or_difference_jvp
 
 
-def _sum_transpose(right: Callable[[Any], Any]) -> Callable[..., Any]:
+def _sum_transpose(right: Callable[[Any], Any]) -> Rule:
     def sum_or_difference_transpose(ct: Any, x: Any, y: Any) -> Any:
         return [
             unbroadcast(x.aval, ct) if type(x) is UndefinedPrimal else None,
@@ -167,12 +167,12 @@ def _same(x: Any) -> Any:
 add, add_p = binary("add", NUM, np.add, "add", [None, None], "The sum.")
 jvp_rules[add_p] = _sum_jvp(add_p, _same)
 transpose_rules[add_p] = _sum_transpose(_same)
-_add: Callable[..., Any] = add_p.bind
+_add = add_p.bind
 
 sub, sub_p = binary("sub", NUM, np.subtract, "subtract", [None, None], "The difference.")
 jvp_rules[sub_p] = _sum_jvp(sub_p, _neg)
 transpose_rules[sub_p] = _sum_transpose(_neg)
-_sub: Callable[..., Any] = sub_p.bind
+_sub = sub_p.bind
 
 # The sum of two cotangents, declared where the interpreters need it.
 elementwise("add_any", [ANY, ANY], np.add, "add", [None, None], primitive=structural.add_any_p)
@@ -208,7 +208,7 @@ div, div_p = binary(
     [lambda g, ans, x, y: _div(g, y), lambda g, ans, x, y: _mul(_mul(_neg(g), x), integer_pow(y, -2))],
     "The quotient; of integers, rounded towards zero.",
 )
-_div: Callable[..., Any] = div_p.bind
+_div: Rule = div_p.bind
 
 
 def div_transpose(ct: Any, x: Any, y: Any) -> Any:
@@ -245,7 +245,7 @@ _extremum_derivatives = [
 ]
 
 
-def _extremum_lower(op: str, direction: str) -> Callable[..., Any]:
+def _extremum_lower(op: str, direction: str) -> Rule:
     def extremum_lower(ctx: Any, avals: Any, out_avals: Any, x: str, y: str) -> str:
         x, y = ctx.broadcast_operands([x, y], avals, out_avals[0].shape)
         return complex_extremum_text(ctx, direction, x, y, out_avals[0])
@@ -291,10 +291,10 @@ abs, abs_p = unary(
     "abs", "ifc", abs_numpy, "abs",
     abs_derivative, "The absolute value; of complex numbers, as real numbers.", out=dtypes.real_dtype,
 )
-_abs: Callable[..., Any] = abs_p.bind
+_abs: Rule = abs_p.bind
 
 sign, sign_p = unary("sign", NUM, sign_numpy, "sign", ZERO, "-1, 0 or 1; of complex numbers, ``x / abs(x)``.")
-_sign: Callable[..., Any] = sign_p.bind
+_sign: Rule = sign_p.bind
 
 
 def _sign_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
@@ -316,11 +316,9 @@ def _square_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
 
 
 square, square_p = unary(
-    "square", NUM, np.square,
-    _square_lower,
-    lambda g, ans, x: _mul(g, _mul(const(x, 2), x)), "The square.",
+    "square", NUM, np.square, _square_lower, lambda g, ans, x: _mul(g, _mul(const(x, 2), x)), "The square."
 )
-_square: Callable[..., Any] = square_p.bind
+_square = square_p.bind
 
 
 def integer_pow_derivative(g: Any, ans: Any, x: Any, *, y: int) -> Any:
@@ -356,7 +354,7 @@ def _integer_pow_check(x: ShapedArray, *, y: int) -> None:
 
 
 @by_type
-def _integer_pow_numpy(x: Any, y: int) -> Callable[..., Any]:
+def _integer_pow_numpy(x: Any, y: int) -> Rule:
     # NumPy wants an exponent of the type of an integer x, and takes complex powers by logarithms, which loses signs of
     # zeros.
     complex_or_large = dtypes.is_complex(x.dtype) or dtypes.is_integer(x.dtype) and y > dtypes.iinfo(x.dtype).max
@@ -378,12 +376,7 @@ def _power_by_squaring(x: Any, y: int) -> Any:
 
 
 integer_pow_p = elementwise(
-    "integer_pow",
-    [NUM],
-    _integer_pow_numpy,
-    _integer_pow_lower,
-    [integer_pow_derivative],
-    check=_integer_pow_check,
+    "integer_pow", [NUM], _integer_pow_numpy, _integer_pow_lower, [integer_pow_derivative], check=_integer_pow_check
 )
 
 
@@ -446,16 +439,10 @@ def _pow_check(x: np.dtype, y: np.dtype) -> np.dtype:
 
 
 pow_p = elementwise(
-    "pow",
-    [INEXACT, NUM],
-    pow_numpy,
-    _pow_lower,
-    [pow_left, pow_right],
-    out=_pow_check,
-    same_dtypes=False,
+    "pow", [INEXACT, NUM], pow_numpy, _pow_lower, [pow_left, pow_right], out=_pow_check, same_dtypes=False
 )
 pow = binary_function(pow_p, "pow", "``x`` to the power ``y``; ``y`` may be of an integer dtype.")
-_pow: Callable[..., Any] = pow_p.bind
+_pow = pow_p.bind
 
 nextafter, nextafter_p = binary(
     "nextafter", FLOAT, nextafter_numpy, "chlo.next_after",
@@ -493,7 +480,7 @@ is_finite, is_finite_p = unary(
     "is_finite", FLOAT, np.isfinite, "is_finite",
     ZERO, "Whether floats are neither infinite nor nan.", out=lambda dtype: np.dtype(bool),
 )
-_floor: Callable[..., Any] = floor_p.bind
+_floor: Rule = floor_p.bind
 
 
 def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
@@ -506,7 +493,7 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
 exp, exp_p = unary(
     "exp", INEXACT, zero_signs(np.exp, "i"), "exponential", lambda g, ans, x: _mul(g, ans), "The exponential function."
 )
-_exp: Callable[..., Any] = exp_p.bind
+_exp = exp_p.bind
 
 
 def _exp2_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
@@ -520,7 +507,7 @@ exp2, exp2_p = unary(
     lambda g, ans, x: _mul(_log(const(x, 2)), _mul(g, ans)), "Two to the power ``x``.",
 )
 log, log_p = unary("log", INEXACT, np.log, "log", lambda g, ans, x: _div(g, x), "The natural logarithm.")
-_log: Callable[..., Any] = log_p.bind
+_log: Rule = log_p.bind
 
 expm1, expm1_p = unary(
     "expm1", INEXACT, zero_signs(np.expm1, "i", "r"), "exponential_minus_one",
@@ -560,7 +547,7 @@ rsqrt, rsqrt_p = unary(
     "rsqrt", INEXACT, rsqrt_numpy, "rsqrt",
     lambda g, ans, x: _mul(g, _mul(const(x, -0.5), _div(ans, x))), "One over the square root.",
 )
-_rsqrt: Callable[..., Any] = rsqrt_p.bind
+_rsqrt = rsqrt_p.bind
 
 cbrt, cbrt_p = unary(
     "cbrt", FLOAT, np.cbrt, "cbrt",
@@ -571,7 +558,7 @@ cbrt, cbrt_p = unary(
 # ---------------------------------------------------------------------------------------------- trigonometry
 
 
-def _circular_lower(op: str, is_sine: bool) -> Callable[..., Any]:
+def _circular_lower(op: str, is_sine: bool) -> Rule:
     """The op for real operands; of complex ones by parts, where a real part of zero leaves a part of zero."""
 
     def circular_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
@@ -608,8 +595,8 @@ sin, sin_p = unary(
 cos, cos_p = unary(
     "cos", INEXACT, cos_numpy, _circular_lower("cosine", False), lambda g, ans, x: _neg(_mul(g, _sin(x))), "The cosine."
 )
-_sin: Callable[..., Any] = sin_p.bind
-_cos: Callable[..., Any] = cos_p.bind
+_sin: Rule = sin_p.bind
+_cos: Rule = cos_p.bind
 
 tan, tan_p = unary(
     "tan", INEXACT, zero_signs(np.tan, "r"), "tan",
@@ -653,8 +640,8 @@ cosh, cosh_p = unary(
     "cosh", INEXACT, zero_signs(np.cosh, "", "i"), "chlo.cosh",
     lambda g, ans, x: _mul(g, _sinh(x)), "The hyperbolic cosine."
 )
-_sinh: Callable[..., Any] = sinh_p.bind
-_cosh: Callable[..., Any] = cosh_p.bind
+_sinh: Rule = sinh_p.bind
+_cosh: Rule = cosh_p.bind
 asinh, asinh_p = unary(
     "asinh", INEXACT, zero_signs(np.arcsinh, "r"), "chlo.asinh",
     lambda g, ans, x: _mul(g, _rsqrt(_add(_square(x), _one(x)))), "The inverse hyperbolic sine.",
@@ -703,10 +690,10 @@ complex, complex_p = binary(
     [None, None], "The complex number ``x + iy``, of float32 or float64 parts.",
     out=complex_dtype_of, check=_complex_check,
 )
-_real: Callable[..., Any] = real_p.bind
-_imag: Callable[..., Any] = imag_p.bind
+_real = real_p.bind
+_imag = imag_p.bind
 
-_complex: Callable[..., Any] = complex_p.bind
+_complex = complex_p.bind
 
 
 def conj(x: Any) -> Any:
@@ -788,8 +775,8 @@ le_to, le_to_p = _comparison(
 lt_to, lt_to_p = _comparison(
     "lt_to", ORDERED, less_in_total_order, "LT", "``x < y`` in the total order.", None, "TOTALORDER"
 )
-_eq: Callable[..., Any] = eq_p.bind
-_ge: Callable[..., Any] = ge_p.bind
+_eq = eq_p.bind
+_ge = ge_p.bind
 # in the total order of floats, in which nan is equal to itself
 _eq_to, eq_to_p = _comparison("eq_to", ORDERED, in_total_order(np.equal), "EQ", "", None, "TOTALORDER")
 
@@ -823,14 +810,10 @@ shift_right_logical, shift_right_logical_p = binary(
     ZERO, "``x`` shifted right by ``y`` bits, zeros coming in.",
 )
 population_count, population_count_p = unary(
-    "population_count", INT,
-    population_count_numpy, "popcnt",
-    NO_DERIVATIVE, "The number of bits set in integers.",
+    "population_count", INT, population_count_numpy, "popcnt", NO_DERIVATIVE, "The number of bits set in integers."
 )
 clz, clz_p = unary(
-    "clz", INT,
-    clz_numpy, "count_leading_zeros",
-    NO_DERIVATIVE, "The number of leading zero bits of integers.",
+    "clz", INT, clz_numpy, "count_leading_zeros", NO_DERIVATIVE, "The number of leading zero bits of integers."
 )
 
 # ---------------------------------------------------------------------------------------------- special functions
@@ -855,8 +838,8 @@ polygamma, polygamma_p = binary(
     [_polygamma_by_order, lambda g, ans, m, x: _mul(*alike(g, _polygamma(_add(m, const(m, 1)), x)))],
     "The derivative of order ``x`` of the digamma function, at ``y``.",
 )
-_digamma: Callable[..., Any] = digamma_p.bind
-_polygamma: Callable[..., Any] = polygamma_p.bind
+_digamma: Rule = digamma_p.bind
+_polygamma: Rule = polygamma_p.bind
 erf, erf_p = unary(
     "erf", FLOAT, scipy_special("erf"), "chlo.erf",
     lambda g, ans, x: _mul(const(x, 2.0 / float(np.sqrt(np.pi))), _mul(g, _exp(_neg(_square(x))))),

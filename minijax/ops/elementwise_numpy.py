@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
+from minijax.core.rules import Rule
 from minijax.interpreters.evaluate import by_type
 
 
-def scipy_special(name: str) -> Callable[..., Any]:
+def scipy_special(name: str) -> Rule:
     """``scipy.special.<name>``, imported at the first call, keeping its first argument's dtype."""
     found: list[Any] = []
 
@@ -76,7 +77,7 @@ def _unsigned_zeros(x: Any, parts: str) -> Any:
     return out
 
 
-def zero_signs(ufunc: Callable[..., Any], before: str, after: str = "") -> Callable[..., Any]:
+def zero_signs(ufunc: Callable[..., Any], before: str, after: str = "") -> Rule:
     """``ufunc`` with XLA's choice at the signs of zeros, which decide the side of a branch cut.
 
     XLA's formulas for complex numbers lose the sign of a zero in some parts of the operand (``before``) or of the
@@ -89,10 +90,10 @@ def zero_signs(ufunc: Callable[..., Any], before: str, after: str = "") -> Calla
     return by_kind("c", with_zero_signs, ufunc)
 
 
-def by_kind(kinds: str, special: Callable[..., Any], usual: Callable[..., Any]) -> Callable[..., Any]:
+def by_kind(kinds: str, special: Rule, usual: Callable[..., Any]) -> Rule:
     """The NumPy rule that is ``special`` of operands of these kinds, otherwise ``usual``, whose name it has."""
 
-    def choose(x: Any, *others: Any) -> Callable[..., Any]:
+    def choose(x: Any, *others: Any) -> Rule:
         return special if dtypes.kind(x.dtype) in kinds else usual
 
     # what is shown as the rule is what computes
@@ -164,7 +165,7 @@ def with_zeros(x: Any) -> bool:
     return bool(_count(x) != x.size if x.size <= _FEW else _count(x == 0))
 
 
-def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Callable[[Any, Any], Any]) -> Rule:
     """The larger or smaller operand: of 0 and -0 as ``at_zeros`` says, of complex numbers in the order of their parts.
 
     NumPy takes either zero (of float32 the second operand's), so its answer is mended where it is a zero.
@@ -189,7 +190,7 @@ def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Callable[[Any, Any], A
             return out
         return np.where((x == 0) & (y == 0), at_zeros(x, y), out)
 
-    def choose(x: Any, y: Any) -> Callable[..., Any]:
+    def choose(x: Any, y: Any) -> Rule:
         kind = dtypes.kind(x.dtype)
         if kind != "f":
             return of_complex if kind == "c" else ufunc
@@ -230,7 +231,7 @@ def _sign_complex(x: Any) -> Any:
 
 
 @by_type
-def sign_numpy(x: Any) -> Callable[..., Any]:
+def sign_numpy(x: Any) -> Rule:
     kind = dtypes.kind(x.dtype)
     if kind == "f":
         return _sign_floats if x.dtype.itemsize >= 4 else _sign_small_floats
@@ -290,7 +291,7 @@ def clz_numpy(x: Any) -> Any:
     return (bits - count).astype(x.dtype)
 
 
-def in_total_order(ufunc: np.ufunc) -> Callable[..., Any]:
+def in_total_order(ufunc: np.ufunc) -> Rule:
     """``ufunc``, a comparison, of floats in the order -nan, -inf, ..., -0, 0, ..., inf, nan: that of their bits."""
 
     def order(x: Any) -> Any:

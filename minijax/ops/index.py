@@ -19,6 +19,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import WORD, is_key
 from minijax.core.named import NamedTuple
+from minijax.core.rules import Axes, Ints, Params, Shape
 from minijax.core.structural import moveaxis
 from minijax.ir.pretty import readable
 from minijax.lowering.text import array_text, dims_text, mlir_type
@@ -77,11 +78,11 @@ class GatherDimensionNumbers(NamedTuple):
       start_indices_batching_dims: ... these of the indices.
     """
 
-    offset_dims: tuple[int, ...]
-    collapsed_slice_dims: tuple[int, ...]
-    start_index_map: tuple[int, ...]
-    operand_batching_dims: tuple[int, ...] = ()
-    start_indices_batching_dims: tuple[int, ...] = ()
+    offset_dims: Axes
+    collapsed_slice_dims: Axes
+    start_index_map: Axes
+    operand_batching_dims: Axes = ()
+    start_indices_batching_dims: Axes = ()
 
 
 readable(GatherScatterMode, GatherDimensionNumbers)
@@ -93,7 +94,7 @@ readable(GatherScatterMode, GatherDimensionNumbers)
 # batching).
 
 
-def _check_dims(op: str, name: str, dims: Sequence[int], rank: int, in_order: bool) -> None:
+def _check_dims(op: str, name: str, dims: Ints, rank: int, in_order: bool) -> None:
     if in_order and list(dims) != sorted(dims):
         raise TypeError(f"{name} in {op} op must be sorted; got {dims}")
     if len(set(dims)) != len(dims):
@@ -103,9 +104,7 @@ def _check_dims(op: str, name: str, dims: Sequence[int], rank: int, in_order: bo
             raise TypeError(f"Invalid {name} set in {op} op; valid range is [0, {rank}); got: {d}.")
 
 
-def check_numbers(
-    op: str, operand: ShapedArray, indices: ShapedArray, numbers: Any, window_rank: int
-) -> None:
+def check_numbers(op: str, operand: ShapedArray, indices: ShapedArray, numbers: Any, window_rank: int) -> None:
     """TypeError, in JAX's words, unless the dimension numbers of ``op`` ('gather') fit the operand and the
     indices.
 
@@ -137,13 +136,11 @@ def check_numbers(
             raise TypeError(f"{name} and {names[3]} in {op} op must be disjoint; got: {dims} and {batching}.")
     if indices.ndim - 1 in index_batching:
         raise TypeError(
-            f"{title} op cannot have the index vector dimension as a batching dimension; got "
-            f"{index_batching}."
+            f"{title} op cannot have the index vector dimension as a batching dimension; got {index_batching}."
         )
     if len(batching) != len(index_batching):
         raise TypeError(
-            f"{title} op requires equal numbers of {names[3]} and {names[4]}, got {batching} and "
-            f"{index_batching}."
+            f"{title} op requires equal numbers of {names[3]} and {names[4]}, got {batching} and {index_batching}."
         )
     ours = tuple(operand.shape[d] for d in batching)
     theirs = tuple(indices.shape[d] for d in index_batching)
@@ -174,17 +171,17 @@ def batched_numbers(numbers: Any, operand_batched: bool, indices_batched: bool) 
     return type(numbers)(window, collapsed, index_map, batching, index_batching)
 
 
-def start_bounds(shape: Sequence[int], numbers: Any, slice_sizes: Sequence[int]) -> list[int]:
+def start_bounds(shape: Ints, numbers: Any, slice_sizes: Ints) -> list[int]:
     """The last place where a slice can start, for each element of an index vector."""
     return [shape[d] - slice_sizes[d] for d in numbers[2]]
 
 
-def batch_positions(window: Sequence[int], rank: int) -> list[int]:
+def batch_positions(window: Ints, rank: int) -> list[int]:
     """The dimensions of the result (or the updates), of ``rank``, that enumerate slices."""
     return [d for d in range(rank) if d not in window]
 
 
-def _placed(array: Any, positions: Sequence[int], rank: int) -> Any:
+def _placed(array: Any, positions: Ints, rank: int) -> Any:
     """``array`` with its dimensions at ``positions`` among ``rank`` and size 1 elsewhere."""
     shape = [1] * rank
     for position, size in zip(positions, array.shape, strict=True):
@@ -192,9 +189,7 @@ def _placed(array: Any, positions: Sequence[int], rank: int) -> Any:
     return array.reshape(shape)
 
 
-def _start_indices(
-    shape: Sequence[int], indices: Any, numbers: Any, slice_sizes: Sequence[int], clip: bool
-) -> tuple[Any, Any]:
+def _start_indices(shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, clip: bool) -> tuple[Any, Any]:
     """``indices`` moved into bounds, and, unless ``clip``, which index vectors were inside before (None: "
     "all)."""
     if indices.dtype == np.uint64:
@@ -209,7 +204,7 @@ def _start_indices(
 
 
 def flat_positions(
-    shape: Sequence[int], indices: Any, numbers: Any, slice_sizes: Sequence[int], rank: int, clip: bool
+    shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, rank: int, clip: bool
 ) -> tuple[Any, Any]:
     """Where the elements of all slices stand in an operand of ``shape`` read in row-major order.
 
@@ -228,9 +223,7 @@ def flat_positions(
         if d in index_map:
             total = total + stride * _placed(starts[..., index_map.index(d)], outer, rank)
         if d in batching:
-            total = total + stride * _placed(
-                np.arange(size), [outer[index_batching[batching.index(d)]]], rank
-            )
+            total = total + stride * _placed(np.arange(size), [outer[index_batching[batching.index(d)]]], rank)
         elif d not in collapsed:
             total = total + stride * _placed(np.arange(slice_sizes[d]), [next(inner)], rank)
     return total, None if inside is None else _placed(inside, outer, rank)
@@ -250,7 +243,7 @@ def _gather_abstract(
     indices: ShapedArray,
     *,
     dimension_numbers: GatherDimensionNumbers,
-    slice_sizes: tuple[int, ...],
+    slice_sizes: Shape,
     **params: Any,
 ) -> ShapedArray:
     window, collapsed, _, batching, _ = dimension_numbers
@@ -271,17 +264,13 @@ def _gather_abstract(
     for i, (size, limit) in enumerate(zip(slice_sizes, operand.shape, strict=True)):
         if indices.size and not 0 <= size <= limit:
             raise TypeError(
-                f"Slice size at index {i} in gather op is out of range, must be within [0, {limit} + 1), "
-                f"got {size}."
+                f"Slice size at index {i} in gather op is out of range, must be within [0, {limit} + 1), got {size}."
             )
         if i in collapsed and size != 1:
-            raise TypeError(
-                f"Gather op can only collapse slice dims with bound 1, but bound is {size} for index {i}."
-            )
+            raise TypeError(f"Gather op can only collapse slice dims with bound 1, but bound is {size} for index {i}.")
         if i in batching and size > 1:
             raise TypeError(
-                f"Gather op can only have operand batching dims with bound 0/1, but bound is {size} for "
-                f"index {i}."
+                f"Gather op can only have operand batching dims with bound 0/1, but bound is {size} for index {i}."
             )
     slices = iter(n for d, n in enumerate(slice_sizes) if d not in collapsed and d not in batching)
     outer = iter(indices.shape)
@@ -293,7 +282,7 @@ def _gather_numpy(
     operand: Any,
     indices: Any,
     dimension_numbers: GatherDimensionNumbers,
-    slice_sizes: tuple[int, ...],
+    slice_sizes: Shape,
     mode: GatherScatterMode,
     fill_value: Any,
     **params: Any,
@@ -359,7 +348,7 @@ def _gather_lower(
     indices: str,
     *,
     dimension_numbers: GatherDimensionNumbers,
-    slice_sizes: tuple[int, ...],
+    slice_sizes: Shape,
     indices_are_sorted: bool,
     mode: GatherScatterMode,
     fill_value: Any,
@@ -386,12 +375,10 @@ def _gather_lower(
     if out.shape != inside_aval.shape:
         inside = ctx.broadcast(inside, inside_aval, out.shape, positions)
     flags = mlir_type(out.update(dtype=np.dtype(bool)))
-    return ctx.emit(
-        f"stablehlo.select {inside}, {taken}, {ctx.full(fill_value, out)} : {flags}, {mlir_type(out)}"
-    )
+    return ctx.emit(f"stablehlo.select {inside}, {taken}, {ctx.full(fill_value, out)} : {flags}, {mlir_type(out)}")
 
 
-def _inside_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Sequence[int]) -> tuple[str, ShapedArray]:
+def _inside_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Ints) -> tuple[str, ShapedArray]:
     """Write which vectors of ``indices`` are between 0 and ``bounds``; returns the name and the type."""
     ty, flags = mlir_type(aval), mlir_type(aval.update(dtype=np.dtype(bool)))
     vector = ShapedArray((len(bounds),), aval.dtype)
@@ -400,9 +387,7 @@ def _inside_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Sequence[int
         row = ShapedArray((1,) * (aval.ndim - 1) + vector.shape, aval.dtype)
         last = ctx.broadcast(last, vector, row.shape, [aval.ndim - 1])
         (last,) = ctx.broadcast_operands([last], [row], aval.shape)
-    above = ctx.emit(
-        f"stablehlo.compare GE, {indices}, {ctx.full(0, aval)}, SIGNED : ({ty}, {ty}) -> {flags}"
-    )
+    above = ctx.emit(f"stablehlo.compare GE, {indices}, {ctx.full(0, aval)}, SIGNED : ({ty}, {ty}) -> {flags}")
     below = ctx.emit(f"stablehlo.compare LE, {indices}, {last}, SIGNED : ({ty}, {ty}) -> {flags}")
     both = ctx.emit(f"stablehlo.and {above}, {below} : {flags}")
     out = ShapedArray(aval.shape[:-1], np.dtype(bool))
@@ -415,7 +400,7 @@ def _inside_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Sequence[int
     return reduced, out
 
 
-def _gather_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
+def _gather_words(avals: Any, out_avals: Any, params: Params) -> Params:
     """Every word of the keys in each slice."""
     operand, out, sizes = avals[0], out_avals[0], params["slice_sizes"]
     words = operand.shape[len(sizes) :]
@@ -436,7 +421,7 @@ gather_p = declare(
 )
 
 
-def index_dtype(shape: Sequence[int], signed: bool = True) -> np.dtype:
+def index_dtype(shape: Ints, signed: bool = True) -> np.dtype:
     """The integer type that holds every index into ``shape``: of 32 bits if they suffice."""
     narrow, wide = (INT32, INT64) if signed else (np.dtype(np.uint32), np.dtype(np.uint64))
     return wide if any(d > dtypes.iinfo(narrow).max for d in shape) else narrow
@@ -457,7 +442,7 @@ def gather(
     operand: Any,
     start_indices: Any,
     dimension_numbers: GatherDimensionNumbers,
-    slice_sizes: Sequence[int],
+    slice_sizes: Ints,
     *,
     unique_indices: bool = False,
     indices_are_sorted: bool = False,

@@ -14,6 +14,7 @@ from minijax.core.array import as_array
 from minijax.core.avals import AnyArray
 from minijax.core.lists import split_list
 from minijax.core.named import NamedTuple
+from minijax.core.rules import Flags, Values
 from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, zero_of
 from minijax.interpreters.jvp import jvp, jvp_rules
 from minijax.interpreters.named_axes import AxisPrimitive
@@ -50,7 +51,7 @@ linear_solve_p = AxisPrimitive("custom_linear_solve", multiple_results=True)
 linear_solve_p.keeps_signatures = False
 
 
-def bind_linear_solve(jaxprs: Sequence[ClosedJaxpr | None], consts: Sequence[Sequence[Any]], b: Sequence[Any]) -> Any:
+def bind_linear_solve(jaxprs: Sequence[ClosedJaxpr | None], consts: Sequence[Values], b: Values) -> Any:
     """The leaves of x, and of the auxiliary output of ``solve``.
 
     ``jaxprs`` are those of matvec, vecmat, solve and transpose_solve (the second and fourth may be None); ``consts``
@@ -70,7 +71,7 @@ def bind_linear_solve(jaxprs: Sequence[ClosedJaxpr | None], consts: Sequence[Seq
     )
 
 
-def _split(operands: Sequence[Any], const_lengths: Any) -> tuple[_LinearSolveTuple, list[Any]]:
+def _split(operands: Values, const_lengths: Any) -> tuple[_LinearSolveTuple, list[Any]]:
     """The constants of each function, and the leaves of b."""
     *groups, b = split_list(operands, *const_lengths)
     return _LinearSolveTuple(*groups), b
@@ -107,7 +108,7 @@ def linear_solve_impl(*args: Any, const_lengths: Any, jaxprs: Any) -> list[Any]:
     return [x if isinstance(x, AnyArray) else as_array(x) for x in found]
 
 
-def linear_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, const_lengths: Any, jaxprs: Any) -> Any:
+def linear_solve_jvp(primals: Values, tangents: Values, *, const_lengths: Any, jaxprs: Any) -> Any:
     outs = linear_solve_p.bind(*primals, const_lengths=const_lengths, jaxprs=jaxprs)
     consts, b = _split(primals, const_lengths)
     consts_dot, rhs = _split(tangents, const_lengths)
@@ -129,7 +130,7 @@ def linear_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, const_l
 jvp_rules[linear_solve_p] = linear_solve_jvp
 
 
-def linear_solve_transpose(cts: Sequence[Any], *args: Any, const_lengths: Any, jaxprs: Any) -> list[Any]:
+def linear_solve_transpose(cts: Values, *args: Any, const_lengths: Any, jaxprs: Any) -> list[Any]:
     if jaxprs.transpose_solve is None:
         raise TypeError(
             "transpose_solve required for backwards mode automatic differentiation of custom_linear_solve: pass "
@@ -152,9 +153,7 @@ def linear_solve_transpose(cts: Sequence[Any], *args: Any, const_lengths: Any, j
 transpose_rules[linear_solve_p] = linear_solve_transpose
 
 
-def linear_solve_batch(
-    axis: Any, args: Sequence[Any], dims: Sequence[int | None], *, const_lengths: Any, jaxprs: Any
-) -> Any:
+def linear_solve_batch(axis: Any, args: Values, dims: Sequence[int | None], *, const_lengths: Any, jaxprs: Any) -> Any:
     consts, b = _split(args, const_lengths)
     const_dims, b_dims = _split(dims, const_lengths)
     n_aux = len(jaxprs.solve.out_avals) - len(b)
@@ -191,9 +190,7 @@ def linear_solve_batch(
 axis_rules[linear_solve_p] = linear_solve_batch
 
 
-def _batch_in_front(
-    closed: ClosedJaxpr, axis: Any, batched_in: Sequence[bool], forced: Sequence[bool]
-) -> tuple[ClosedJaxpr, list[bool]]:
+def _batch_in_front(closed: ClosedJaxpr, axis: Any, batched_in: Flags, forced: Flags) -> tuple[ClosedJaxpr, list[bool]]:
     """``closed`` batched along first axes, at least in the outputs ``forced``; and which outputs are."""
     dims = [0 if b else None for b in batched_in]
     made, out_dims = vmap_jaxpr(closed, axis, dims, forced)
@@ -203,9 +200,7 @@ def _batch_in_front(
     return made, out
 
 
-def linear_solve_lower(
-    ctx: Any, avals: Any, out_avals: Any, *names: str, const_lengths: Any, jaxprs: Any
-) -> list[str]:
+def linear_solve_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, const_lengths: Any, jaxprs: Any) -> list[str]:
     consts, b = _split(names, const_lengths)
     return lower_eqns(ctx, jaxprs.solve.jaxpr, [], [*consts.solve, *b])
 

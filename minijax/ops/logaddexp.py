@@ -35,17 +35,17 @@ from minijax.ops.select import select
 from minijax.ops.shape import full_like
 
 # Rules call bind itself: see ops.elementwise.
-add: Callable[..., Any] = add_p.bind
-complex: Callable[..., Any] = complex_p.bind
-eq: Callable[..., Any] = eq_p.bind
-exp: Callable[..., Any] = exp_p.bind
-imag: Callable[..., Any] = imag_p.bind
-max: Callable[..., Any] = max_p.bind
-mul: Callable[..., Any] = mul_p.bind
-neg: Callable[..., Any] = neg_p.bind
-real: Callable[..., Any] = real_p.bind
-rem: Callable[..., Any] = rem_p.bind
-sub: Callable[..., Any] = sub_p.bind
+add = add_p.bind
+complex = complex_p.bind
+eq = eq_p.bind
+exp = exp_p.bind
+imag = imag_p.bind
+max = max_p.bind
+mul = mul_p.bind
+neg = neg_p.bind
+real = real_p.bind
+rem = rem_p.bind
+sub = sub_p.bind
 
 Scale = Callable[[Any], Any]
 

@@ -21,7 +21,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
 from minijax.core.primitive import Primitive
-from minijax.core.rules import depends_on_types
+from minijax.core.rules import Shape, Values, depends_on_types
 from minijax.core.structural import (
     UndefinedPrimal,
     Zero,
@@ -89,7 +89,7 @@ def check_same_dtypes(name: str, avals: Sequence[ShapedArray]) -> None:
         )
 
 
-def broadcast_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def broadcast_shape(name: str, shapes: Sequence[Shape]) -> Shape:
     """The common shape of elementwise operands: scalars and sizes of 1 give way. TypeError if there is none."""
     first = shapes[0]
     if all(s == first for s in shapes):
@@ -123,7 +123,7 @@ def unbroadcast(aval: ShapedArray, ct: Any) -> Any:
     return reshape_p.bind(summed, new_sizes=aval.shape, dimensions=None, sharding=sharding)
 
 
-def maybe_broadcast(shape: tuple[int, ...], x: Any, sharding: Any = None) -> Any:
+def maybe_broadcast(shape: Shape, x: Any, sharding: Any = None) -> Any:
     """``x`` broadcast to ``shape`` like an elementwise operand, with ``sharding`` if one is given."""
     own = get_aval(x).shape
     if own == shape:
@@ -144,7 +144,7 @@ eq_p = Primitive("eq")
 def nary_batching(primitive: Primitive) -> Callable[..., Any]:
     """The batching rule of an elementwise primitive."""
 
-    def nary_batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    def nary_batch(args: Values, dims: Sequence[int | None], **params: Any) -> Any:
         if len(args) == 1:
             return primitive.bind(args[0], **params), dims[0]
         shape, dim = next((get_aval(x).shape, d) for x, d in zip(args, dims, strict=True) if d is not None)
@@ -171,14 +171,14 @@ def nary_jvp(primitive: Primitive, derivatives: Sequence[Derivative | None]) -> 
     if len(derivatives) == 1 and derivatives[0] is not None:
         derivative = derivatives[0]
 
-        def unary_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        def unary_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
             (x,) = primals
             ans = primitive.bind(x, **params)
             return ans, derivative(tangents[0], ans, x, **params)
 
         return unary_jvp
 
-    def sum_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def sum_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         ans = primitive.bind(*primals, **params)
         parts = [
             d(t, ans, *primals, **params)
@@ -194,7 +194,7 @@ def zero_jvp(primitive: Primitive) -> Callable[..., Any]:
     """The jvp rule of a piecewise constant function."""
 
     @depends_on_types
-    def constant_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def constant_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         ans = primitive.bind(*primals, **params)
         return ans, zero_of(get_aval(ans))
 
@@ -365,7 +365,7 @@ def deflinear(primitive: Primitive, transpose: Callable[..., Any], by_types: boo
     ``by_types`` says that ``transpose`` depends on types alone: see ``core.rules.depends_on_types``.
     """
 
-    def linear_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def linear_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         ans = primitive.bind(*primals, **params)
         if all(type(t) is Zero for t in tangents):
             return ans, zero_tangent(ans)

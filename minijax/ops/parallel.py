@@ -17,7 +17,7 @@ import numpy as np
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Rule
+from minijax.core.rules import Axes, Ints, Params, Rule, Values
 from minijax.core.structural import full, moveaxis
 from minijax.core.varying import mesh_axes, varies_along, vma_rules
 from minijax.interpreters.evaluate import numpy_rules
@@ -53,7 +53,7 @@ __all__ = [
     "reduce_scatter_p",
 ]
 
-Groups = tuple[tuple[int, ...], ...] | None
+Groups = tuple[Axes, ...] | None
 INT32 = np.dtype(np.int32)
 
 
@@ -81,12 +81,7 @@ def _no_groups(primitive: Primitive, groups: Groups) -> None:
 
 
 def declare_collective(
-    name: str,
-    users: Callable[[dict[str, Any]], Any],
-    abstract: Rule,
-    batch: Rule,
-    lower: Rule,
-    transpose: Rule | None = None,
+    name: str, users: Callable[[Params], Any], abstract: Rule, batch: Rule, lower: Rule, transpose: Rule | None = None
 ) -> Primitive:
     """A collective with all its rules.
 
@@ -101,7 +96,7 @@ def declare_collective(
         axes_size(users(params))
         return abstract(*avals, **params)
 
-    def typecheck(avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> list[ShapedArray]:
+    def typecheck(avals: tuple[ShapedArray, ...], params: Params) -> list[ShapedArray]:
         return [abstract(*avals, **params)]
 
     def unmapped_impl(*args: Any, **params: Any) -> Any:
@@ -125,18 +120,18 @@ def declare_collective(
     return p
 
 
-def _names(params: dict[str, Any]) -> tuple[Any, ...]:
+def _names(params: Params) -> tuple[Any, ...]:
     return names_tuple(params["axis_name"])
 
 
-def _still_varies(vma: frozenset[Any], params: dict[str, Any]) -> frozenset[Any]:
+def _still_varies(vma: frozenset[Any], params: Params) -> frozenset[Any]:
     return vma
 
 
 # ------------------------------------------------------------------------------------------------ replica groups
 
 
-def replica_groups(mesh: Sequence[tuple[Any, int]], names: Sequence[Any], groups: Groups = None) -> list[list[int]]:
+def replica_groups(mesh: Sequence[tuple[Any, int]], names: Values, groups: Groups = None) -> list[list[int]]:
     """Which devices of ``mesh``, the names and sizes of its axes, talk to each other along ``names``."""
     ids = np.arange(int(np.prod([size for _, size in mesh]))).reshape([size for _, size in mesh])
     known = [name for name, _ in mesh]
@@ -149,7 +144,7 @@ def replica_groups(mesh: Sequence[tuple[Any, int]], names: Sequence[Any], groups
     return rows if groups is None else [[row[i] for i in group] for row in rows for group in groups]
 
 
-def _dense(rows: Sequence[Sequence[int]]) -> str:
+def _dense(rows: Sequence[Ints]) -> str:
     """Rows of integers as an attribute; short rows are filled up with -1."""
     width = max(map(len, rows), default=0)
     filled = [[*row, *[-1] * (width - len(row))] for row in rows]
@@ -179,12 +174,12 @@ def all_reduce_text(ctx: Any, op: str, aval: ShapedArray, x: str, names: Any, gr
 # ------------------------------------------------------------------------------------------------ reductions
 
 
-def _split_axes(axes: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+def _split_axes(axes: Values) -> tuple[tuple[Any, ...], Axes]:
     """Names and positions."""
     return tuple(a for a in axes if type(a) is not int), tuple(a for a in axes if type(a) is int)
 
 
-def _named(params: dict[str, Any]) -> tuple[Any, ...]:
+def _named(params: Params) -> tuple[Any, ...]:
     return _split_axes(params["axes"])[0]
 
 
@@ -258,7 +253,7 @@ def psum_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...], axis_index_groups:
     return [psum_p.bind(ct, axes=names, axis_index_groups=axis_index_groups)]
 
 
-def _all_equal(vma: frozenset[Any], params: dict[str, Any]) -> frozenset[Any]:
+def _all_equal(vma: frozenset[Any], params: Params) -> frozenset[Any]:
     """Along the axes of a reduction all devices get the same."""
     return vma.difference(_named(params))
 
@@ -325,7 +320,7 @@ def _same(x: ShapedArray, **params: Any) -> ShapedArray:
     return x
 
 
-def _take(x: Any, indices: Sequence[int], axis: int) -> Any:
+def _take(x: Any, indices: Ints, axis: int) -> Any:
     """``x`` at constant ``indices`` along ``axis``; zeros for an index out of bounds."""
     shape = get_aval(x).shape
     offsets = tuple(i for i in range(len(shape)) if i != axis)
@@ -536,9 +531,7 @@ def reduce_scatter_abstract(
         shape[scatter_dimension] = size // axis_size
     else:
         if size != axis_size:
-            raise ValueError(
-                f"reduce_scatter operand scatter dimension size {size} must match shard count {axis_size}"
-            )
+            raise ValueError(f"reduce_scatter operand scatter dimension size {size} must match shard count {axis_size}")
         del shape[scatter_dimension]
     return x.update(shape=tuple(shape))
 
@@ -677,7 +670,7 @@ all_to_all_p = declare_collective(
 pp_rules[all_to_all_p] = hide("axis_size")
 
 
-def all_to_all_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
+def all_to_all_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
     """Restore ``axis_size``, which is not printed, from the types. KeyError if they do not determine it."""
     split = params["split_axis"]
     if split == params["concat_axis"]:

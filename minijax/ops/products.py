@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import abstract_rules
+from minijax.core.rules import Rule
 from minijax.interpreters.evaluate import by_type
 from minijax.lowering.text import line_rules
 from minijax.ops.convert import convert_numpy, convert_text
@@ -25,7 +25,7 @@ def _product_for(to: Any, x: Any, y: Any, **params: Any) -> Any:
 
 
 @by_type
-def mul_numpy(x: Any, y: Any, out_dtype: Any = None) -> Callable[..., Any]:
+def mul_numpy(x: Any, y: Any, out_dtype: Any = None) -> Rule:
     if out_dtype is None:
         return np.multiply
     dtype = dtypes.canonicalize_dtype(dtypes.as_dtype(out_dtype), x64_enabled())
@@ -47,7 +47,7 @@ defbilinear(
     lambda ct, x, y, **params: _product_for(x, ct, y, **params),
     lambda ct, x, y, **params: _product_for(y, x, ct, **params),
 )
-_mul: Callable[..., Any] = mul_p.bind
+_mul = mul_p.bind
 _same_types = abstract_rules[mul_p]
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from minijax.core import observe
 from minijax.core.avals import ShapedArray, physical_aval
+from minijax.core.rules import Values
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr
 
-Program = Callable[..., Sequence[Any]]
+Program = Callable[..., Values]
 
 
 def program_of(compute: Program, avals: Sequence[ShapedArray]) -> ClosedJaxpr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name, sharded_part, sharding_of_type
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Axes, Ints, Rule, Shape, Values
 from minijax.core.structural import batched_sharding, full, instantiate_zeros
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp
@@ -21,7 +22,7 @@ from minijax.lowering.regions import region_text
 from minijax.lowering.text import array_text, dims_text, mlir_type
 from minijax.ops.accumulate import SHORT, sum_of
 from minijax.ops.convert import convert
-from minijax.ops.declare import Rule, declare
+from minijax.ops.declare import declare
 from minijax.ops.elementwise import complex_extremum_text, div_p, mul_p
 from minijax.ops.elementwise_numpy import with_zeros
 from minijax.ops.nary import BOOL_OR_INT, NO_DERIVATIVE, NUM, ZERO, eq_p, reduce_sum_p
@@ -50,8 +51,8 @@ __all__ = [
 ]
 
 # Rules call bind itself: see ops.elementwise.
-div: Callable[..., Any] = div_p.bind
-mul: Callable[..., Any] = mul_p.bind
+div = div_p.bind
+mul = mul_p.bind
 
 _FLOAT32 = np.dtype(np.float32)
 
@@ -61,7 +62,7 @@ def accumulator(dtype: np.dtype) -> np.dtype:
     return _FLOAT32 if dtype.itemsize < 4 and dtypes.kind(dtype) == "f" else dtype
 
 
-def reduced_shape(x: ShapedArray, axes: tuple[int, ...]) -> tuple[int, ...]:
+def reduced_shape(x: ShapedArray, axes: Axes) -> Shape:
     """The shape of ``x`` without ``axes``. ValueError if it has no such axes."""
     if len(set(axes)) != len(axes):
         raise ValueError(f"duplicate value in 'axes' of reduction: {axes}")
@@ -71,11 +72,9 @@ def reduced_shape(x: ShapedArray, axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _reduce_abstract(name: str, accepts: str | None) -> Rule:
-    def reduce_abstract(x: ShapedArray, *, axes: tuple[int, ...], out_sharding: Any = None) -> ShapedArray:
+    def reduce_abstract(x: ShapedArray, *, axes: Axes, out_sharding: Any = None) -> ShapedArray:
         if accepts == BOOL_OR_INT and dtypes.kind(x.dtype) not in accepts:
-            raise TypeError(
-                f"logical reduction requires operand dtype bool or int, got {dtype_name(x.dtype)}."
-            )
+            raise TypeError(f"logical reduction requires operand dtype bool or int, got {dtype_name(x.dtype)}.")
         shape = reduced_shape(x, axes)
         if accepts == NUM and dtypes.kind(x.dtype) not in accepts:
             raise TypeError(
@@ -91,14 +90,14 @@ def _itself(x: Any) -> Any:
     return x
 
 
-def _arithmetic_numpy(ufunc: np.ufunc, of_many: Callable[..., Any] | None = None) -> Rule:
+def _arithmetic_numpy(ufunc: np.ufunc, of_many: Rule | None = None) -> Rule:
     """Sums and products, in the operand's dtype (NumPy would widen small integers).
 
     ``of_many(x, axes, dtype)`` is for more floats than NumPy adds exactly enough.
     """
 
     @by_type
-    def reduce_numpy(x: Any, axes: tuple[int, ...], out_sharding: Any = None) -> Callable[..., Any]:
+    def reduce_numpy(x: Any, axes: Axes, out_sharding: Any = None) -> Rule:
         if not axes:
             return _itself
         dtype = x.dtype
@@ -116,7 +115,7 @@ def _extremum_numpy(ufunc: np.ufunc, identity: Callable[[np.dtype], Any], negati
     """Maxima and minima; of nothing, the identity; of zeros of two signs ``negative`` says which prevails."""
 
     @by_type
-    def reduce_numpy(x: Any, axes: tuple[int, ...]) -> Callable[..., Any]:
+    def reduce_numpy(x: Any, axes: Axes) -> Rule:
         if not axes:
             return _itself
         if x.size == 0:
@@ -138,16 +137,14 @@ def _extremum_numpy(ufunc: np.ufunc, identity: Callable[[np.dtype], Any], negati
 
 
 def _bitwise_numpy(ufunc: np.ufunc) -> Rule:
-    def reduce_numpy(x: Any, axes: tuple[int, ...]) -> Any:
+    def reduce_numpy(x: Any, axes: Axes) -> Any:
         return ufunc.reduce(x, axes, x.dtype) if axes else x
 
     return reduce_numpy
 
 
 def _reduce_batch(primitive: Primitive) -> Rule:
-    def reduce_batch(
-        args: Sequence[Any], dims: Sequence[Any], *, axes: tuple[int, ...], **params: Any
-    ) -> Any:
+    def reduce_batch(args: Values, dims: Values, *, axes: Axes, **params: Any) -> Any:
         (x,), (dim,) = args, dims
         out_dim = dim - len([a for a in axes if a < dim])
         moved = tuple(a if a < dim else a + 1 for a in axes)
@@ -164,9 +161,7 @@ _COMPLEX_ORDER = {"maximum": "GT", "minimum": "LT"}
 
 
 def _reduce_lower(op: str, identity: Callable[[np.dtype], Any]) -> Rule:
-    def reduce_lower(
-        ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[int, ...], out_sharding: Any = None
-    ) -> str:
+    def reduce_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: Axes, out_sharding: Any = None) -> str:
         (aval,), (out,) = avals, out_avals
         start = ctx.scalar(identity(aval.dtype), aval.dtype)
         types = f"({mlir_type(aval)}, {mlir_type(ShapedArray((), aval.dtype))}) -> {mlir_type(out)}"
@@ -192,12 +187,7 @@ def _reduce_lower(op: str, identity: Callable[[np.dtype], Any]) -> Rule:
 
 
 def _reducer(
-    primitive: Primitive,
-    accepts: str | None,
-    numpy: Rule,
-    op: str,
-    identity: Callable[[np.dtype], Any],
-    **rules: Any,
+    primitive: Primitive, accepts: str | None, numpy: Rule, op: str, identity: Callable[[np.dtype], Any], **rules: Any
 ) -> Primitive:
     """A reduction with parameter ``axes``: ``op`` is the StableHLO operation, ``rules`` how it is
     differentiated."""
@@ -228,7 +218,7 @@ def _all_ones(dtype: np.dtype) -> Any:
 # -------------------------------------------------------------------------------- sum
 
 
-def _reduce_sum_transpose(ct: Any, x: Any, *, axes: tuple[int, ...], out_sharding: Any) -> list[Any]:
+def _reduce_sum_transpose(ct: Any, x: Any, *, axes: Axes, out_sharding: Any) -> list[Any]:
     shape = x.aval.shape
     if not axes and out_sharding is None:
         return [ct]
@@ -249,7 +239,7 @@ _reducer(
 # -------------------------------------------------------------------------------- product
 
 
-def _product_by_halves(x: Any, one: Any, shape: tuple[int, ...]) -> Any:
+def _product_by_halves(x: Any, one: Any, shape: Shape) -> Any:
     """The product along axis 0, multiplying the first half by the second until one element is left."""
     while get_aval(x).shape[0] > 1:
         n = get_aval(x).shape[0]
@@ -263,7 +253,7 @@ def _product_by_halves(x: Any, one: Any, shape: tuple[int, ...]) -> Any:
     return squeeze(x, (0,))
 
 
-def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[int, ...]) -> Any:
+def _reduce_prod_jvp(primals: Values, tangents: Values, *, axes: Axes) -> Any:
     (x,), (t,) = primals, map(instantiate_zeros, tangents)
     shape = get_aval(x).shape
     kept = [d for d in range(len(shape)) if d not in axes]
@@ -276,18 +266,13 @@ def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: t
 
 
 reduce_prod_p = _reducer(
-    Primitive("reduce_prod"),
-    NUM,
-    _arithmetic_numpy(np.multiply),
-    "multiply",
-    one_of_dtype,
-    jvp=_reduce_prod_jvp,
+    Primitive("reduce_prod"), NUM, _arithmetic_numpy(np.multiply), "multiply", one_of_dtype, jvp=_reduce_prod_jvp
 )
 
 # -------------------------------------------------------------------------------- maximum, minimum
 
 
-def _extremum_derivative(g: Any, ans: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _extremum_derivative(g: Any, ans: Any, x: Any, *, axes: Axes) -> Any:
     """The mean of the tangents of the elements that attain the extremum."""
     kept = tuple(1 if d in axes else n for d, n in enumerate(get_aval(x).shape))
     attained = convert(eq_p.bind(x, reshape(ans, kept)), get_aval(g).dtype)
@@ -321,18 +306,13 @@ reduce_or_p = _reducer(
     Primitive("reduce_or"), BOOL_OR_INT, _bitwise_numpy(np.bitwise_or), "or", zero_of_dtype, derivative=NO_DERIVATIVE
 )
 reduce_xor_p = _reducer(
-    Primitive("reduce_xor"),
-    BOOL_OR_INT,
-    _bitwise_numpy(np.bitwise_xor),
-    "xor",
-    zero_of_dtype,
-    derivative=NO_DERIVATIVE,
+    Primitive("reduce_xor"), BOOL_OR_INT, _bitwise_numpy(np.bitwise_xor), "xor", zero_of_dtype, derivative=NO_DERIVATIVE
 )
 
 # -------------------------------------------------------------------------------- argmax, argmin
 
 
-def _arg_abstract(x: ShapedArray, *, axes: tuple[int, ...], index_dtype: np.dtype) -> ShapedArray:
+def _arg_abstract(x: ShapedArray, *, axes: Axes, index_dtype: np.dtype) -> ShapedArray:
     (axis,) = axes
     if dtypes.is_complex(x.dtype):
         raise TypeError(
@@ -342,16 +322,14 @@ def _arg_abstract(x: ShapedArray, *, axes: tuple[int, ...], index_dtype: np.dtyp
     if not 0 <= axis < x.ndim:
         raise ValueError(f"Invalid axis {axis} for operand shape {x.shape}")
     if x.shape[axis] < 1:
-        raise ValueError(
-            f"argmin and argmax require non-empty reduced dimension. operand.shape={x.shape} axis={axis}"
-        )
+        raise ValueError(f"argmin and argmax require non-empty reduced dimension. operand.shape={x.shape} axis={axis}")
     if not dtypes.is_integer(index_dtype):
         raise TypeError(f"index_dtype must be an integer type, but got {dtype_name(index_dtype)}")
     return ShapedArray((*x.shape[:axis], *x.shape[axis + 1 :]), index_dtype)
 
 
-def _arg_numpy(find: Callable[..., Any]) -> Rule:
-    def arg_numpy(x: Any, axes: tuple[int, ...], index_dtype: np.dtype) -> Any:
+def _arg_numpy(find: Rule) -> Rule:
+    def arg_numpy(x: Any, axes: Axes, index_dtype: np.dtype) -> Any:
         if accumulator(x.dtype) is not x.dtype:
             x = x.astype(_FLOAT32)  # the small floats' own argmax overlooks nan
         return find(x, axes[0]).astype(index_dtype)
@@ -362,21 +340,11 @@ def _arg_numpy(find: Callable[..., Any]) -> Rule:
 def _arg_lower(better: str, identity: Callable[[np.dtype], Any]) -> Rule:
     """A reduction of pairs (value, index): the better value, nan before all, and of equals the first."""
 
-    def arg_lower(
-        ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[int, ...], index_dtype: np.dtype
-    ) -> str:
+    def arg_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: Axes, index_dtype: np.dtype) -> str:
         (aval,), (out,) = avals, out_avals
         indices = aval.update(dtype=index_dtype)
-        value, index, flag = (
-            mlir_type(ShapedArray((), d)) for d in (aval.dtype, index_dtype, np.dtype(bool))
-        )
-        kind = (
-            "FLOAT"
-            if dtypes.is_inexact(aval.dtype)
-            else "SIGNED"
-            if dtypes.is_signed(aval.dtype)
-            else "UNSIGNED"
-        )
+        value, index, flag = (mlir_type(ShapedArray((), d)) for d in (aval.dtype, index_dtype, np.dtype(bool)))
+        kind = "FLOAT" if dtypes.is_inexact(aval.dtype) else "SIGNED" if dtypes.is_signed(aval.dtype) else "UNSIGNED"
         index_kind = "SIGNED" if dtypes.is_signed(index_dtype) else "UNSIGNED"
 
         def compare(inner: Any, direction: str, a: str, b: str, how: str, ty: str) -> str:
@@ -407,7 +375,7 @@ def _arg_lower(better: str, identity: Callable[[np.dtype], Any]) -> Rule:
     return arg_lower
 
 
-def _index_of_extremum(name: str, find: Callable[..., Any], better: str, identity: Any) -> Primitive:
+def _index_of_extremum(name: str, find: Rule, better: str, identity: Any) -> Primitive:
     primitive = Primitive(name)
     return declare(
         primitive,
@@ -425,11 +393,11 @@ argmin_p = _index_of_extremum("argmin", np.argmin, "LT", dtypes.max_value)
 # -------------------------------------------------------------------------------- functions
 
 
-def _axes(axes: Sequence[int]) -> tuple[int, ...]:
+def _axes(axes: Ints) -> Axes:
     return tuple(map(operator.index, axes))
 
 
-def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
+def reduce_sum(operand: Any, axes: Ints, *, out_sharding: Any = None) -> Any:
     """The sum over ``axes`` (counted from the front), in ``operand``'s dtype; TypeError for booleans.
 
     ``out_sharding`` says how it is to lie over a mesh with explicit axes.
@@ -439,32 +407,32 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -
     return reduce_sum_p.bind(operand, axes=_axes(axes), out_sharding=out_sharding)
 
 
-def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:
+def reduce_prod(operand: Any, axes: Ints) -> Any:
     """The product over ``axes``, in ``operand``'s dtype; TypeError for booleans."""
     return reduce_prod_p.bind(operand, axes=_axes(axes))
 
 
-def reduce_max(operand: Any, axes: Sequence[int]) -> Any:
+def reduce_max(operand: Any, axes: Ints) -> Any:
     """The maximum over ``axes``; nan if there is one; of no elements, the least value of the dtype."""
     return reduce_max_p.bind(operand, axes=_axes(axes))
 
 
-def reduce_min(operand: Any, axes: Sequence[int]) -> Any:
+def reduce_min(operand: Any, axes: Ints) -> Any:
     """The minimum over ``axes``; nan if there is one; of no elements, the greatest value of the dtype."""
     return reduce_min_p.bind(operand, axes=_axes(axes))
 
 
-def reduce_and(operand: Any, axes: Sequence[int]) -> Any:
+def reduce_and(operand: Any, axes: Ints) -> Any:
     """The bitwise and (for booleans: all) over ``axes``; TypeError for floats."""
     return reduce_and_p.bind(operand, axes=_axes(axes))
 
 
-def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
+def reduce_or(operand: Any, axes: Ints) -> Any:
     """The bitwise or (for booleans: any) over ``axes``; TypeError for floats."""
     return reduce_or_p.bind(operand, axes=_axes(axes))
 
 
-def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
+def reduce_xor(operand: Any, axes: Ints) -> Any:
     """The bitwise exclusive or over ``axes``; TypeError for floats."""
     return reduce_xor_p.bind(operand, axes=_axes(axes))
 

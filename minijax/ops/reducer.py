@@ -14,6 +14,7 @@ from typing import Any
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Axes, Params, Values
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.interpreters.evaluate import commits_itself
 from minijax.interpreters.jvp import jvp, jvp_rules
@@ -37,14 +38,14 @@ reduce_p = Primitive("reduce", multiple_results=True)
 reduce_p.keeps_signatures = False
 
 
-def halves(args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+def halves(args: Values) -> tuple[Values, Values]:
     """Of as many operands as initial values, or accumulators as elements: the former and the latter."""
     n = len(args) // 2
     return args[:n], args[n:]
 
 
 @reduce_p.def_abstract_eval
-def reduce_abstract(*avals: ShapedArray, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], **params: Any) -> list[Any]:
+def reduce_abstract(*avals: ShapedArray, jaxpr: ClosedJaxpr, dimensions: Axes, **params: Any) -> list[Any]:
     operands, inits = halves(avals)
     shapes = {a.shape for a in operands}
     if len(shapes) > 1:
@@ -67,7 +68,7 @@ def reduce_abstract(*avals: ShapedArray, jaxpr: ClosedJaxpr, dimensions: tuple[i
 
 
 @reduce_p.def_impl
-def reduce_impl(*args: Any, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], computation: Any) -> list[Any]:
+def reduce_impl(*args: Any, jaxpr: ClosedJaxpr, dimensions: Axes, computation: Any) -> list[Any]:
     avals = tuple([get_aval(x) for x in args])
     key = ("reduce", avals, dimensions)
     closed = jaxpr.memo.get(key)
@@ -83,9 +84,7 @@ def reduce_impl(*args: Any, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], com
 commits_itself.add(reduce_p)
 
 
-def reduce_batch(
-    args: Sequence[Any], dims: Sequence[Any], *, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], **params: Any
-) -> Any:
+def reduce_batch(args: Values, dims: Values, *, jaxpr: ClosedJaxpr, dimensions: Axes, **params: Any) -> Any:
     operands, inits = halves(args)
     operand_dims, init_dims = halves(dims)
     size, _ = mapped_axis(args, dims)
@@ -102,7 +101,7 @@ def reduce_batch(
 batching_rules[reduce_p] = reduce_batch
 
 
-def _combine(jaxpr: ClosedJaxpr, lefts: Sequence[Any], rights: Sequence[Any]) -> list[Any]:
+def _combine(jaxpr: ClosedJaxpr, lefts: Values, rights: Values) -> list[Any]:
     """The computation, element by element."""
     shape = get_aval(lefts[0]).shape
     size = math.prod(shape)
@@ -111,9 +110,7 @@ def _combine(jaxpr: ClosedJaxpr, lefts: Sequence[Any], rights: Sequence[Any]) ->
     return [reshape(match_axis(x, d, size, 0), shape) for x, d in zip(outs, dims, strict=True)]
 
 
-def _reduce_by_pairs(
-    jaxpr: ClosedJaxpr, operands: Sequence[Any], inits: Sequence[Any], dimensions: tuple[int, ...]
-) -> list[Any]:
+def _reduce_by_pairs(jaxpr: ClosedJaxpr, operands: Values, inits: Values, dimensions: Axes) -> list[Any]:
     """The reduction by operations that can all be transformed: of neighbours, until one element is left."""
     shape = get_aval(operands[0]).shape
     kept = [d for d in range(len(shape)) if d not in dimensions]
@@ -131,9 +128,7 @@ def _reduce_by_pairs(
     return [reshape(x, rest) for x in xs]
 
 
-def reduce_jvp(
-    primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], **params: Any
-) -> Any:
+def reduce_jvp(primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, dimensions: Axes, **params: Any) -> Any:
     outs = reduce_p.bind(*primals, jaxpr=jaxpr, dimensions=dimensions, **params)
     _, found = jvp(lambda *xs: _reduce_by_pairs(jaxpr, *halves(xs), dimensions), primals, tangents, "reduce")
     return outs, [
@@ -146,7 +141,7 @@ transpose_rules.holes[reduce_p] = "not linear"
 
 
 def reduce_lower(
-    ctx: Any, avals: Any, out_avals: Any, *names: str, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], **params: Any
+    ctx: Any, avals: Any, out_avals: Any, *names: str, jaxpr: ClosedJaxpr, dimensions: Axes, **params: Any
 ) -> list[str]:
     scalars = [mlir_type(ShapedArray((), a.dtype)) for a in out_avals]
 
@@ -163,7 +158,7 @@ def reduce_lower(
 lowering_rules[reduce_p] = reduce_lower
 
 
-def _reduce_read(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
+def _reduce_read(params: Params, in_avals: Sequence[Any], out_avals: Sequence[Any]) -> Params:
     return {**params, "computation": Unread(str(params["computation"]))}
 
 

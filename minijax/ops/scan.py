@@ -21,15 +21,8 @@ from minijax.core.avals import ShapedArray, cotangent_type
 from minijax.core.keys import storage
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.named import NamedTuple
-from minijax.core.structural import (
-    UndefinedPrimal,
-    Zero,
-    broadcast,
-    instantiate_zeros,
-    moveaxis,
-    zero_of,
-    zeros,
-)
+from minijax.core.rules import Params, Values
+from minijax.core.structural import UndefinedPrimal, Zero, broadcast, instantiate_zeros, moveaxis, zero_of, zeros
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import compiled_over_meshes
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
@@ -73,7 +66,7 @@ class ScanParts(NamedTuple):
     xs: list[Any]
 
     @staticmethod
-    def of(items: Sequence[Any], num_consts: int, num_carry: int) -> ScanParts:
+    def of(items: Values, num_consts: int, num_carry: int) -> ScanParts:
         """``items``, one for each input of the body, by what the inputs are."""
         return ScanParts(*split_list(items, num_consts, num_carry))
 
@@ -97,7 +90,7 @@ class ScanResults(NamedTuple):
     ys: list[Any]
 
     @staticmethod
-    def of(items: Sequence[Any], num_carry: int) -> ScanResults:
+    def of(items: Values, num_carry: int) -> ScanResults:
         """``items``, one for each result of the body, by what the results are."""
         return ScanResults(*split_list(items, num_carry))
 
@@ -118,7 +111,7 @@ def _listed(avals: Sequence[ShapedArray]) -> str:
     return "[" + ", ".join(a.str_short(short_dtypes=False) for a in avals) + "]"
 
 
-def scan_typecheck(in_avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> list[ShapedArray]:
+def scan_typecheck(in_avals: tuple[ShapedArray, ...], params: Params) -> list[ShapedArray]:
     """The operands must be what the body takes, and the carry what it gives."""
     body, length = params["jaxpr"], params["length"]
     sizes = (params["num_consts"], params["num_carry"])
@@ -177,7 +170,7 @@ class _Evaluated:
 
     __slots__ = ("call", "run", "weight", "spent", "executable", "out_avals")
 
-    def __init__(self, in_avals: Sequence[ShapedArray], params: dict[str, Any]) -> None:
+    def __init__(self, in_avals: Sequence[ShapedArray], params: Params) -> None:
         self.out_avals = scan_abstract(*in_avals, **params)
         invars, outvars = list(map(Var, in_avals)), list(map(Var, self.out_avals))
         self.call = ClosedJaxpr(Jaxpr([], invars, outvars, [JaxprEqn(scan_p, invars, params, outvars)], "scan"))
@@ -185,7 +178,7 @@ class _Evaluated:
         self.spent = 0
         self.executable: Any = None
 
-    def __call__(self, args: Sequence[Any]) -> list[Any]:
+    def __call__(self, args: Values) -> list[Any]:
         if self.executable is not None:
             return self.executable(*args)
         limit = AGAIN_WORTH_COMPILING if self.spent else SCAN_WORTH_COMPILING
@@ -236,13 +229,7 @@ def _scan_jvp_jaxpr(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_ca
 
 
 def scan_jvp(
-    primals: Sequence[Any],
-    tangents: Sequence[Any],
-    *,
-    jaxpr: ClosedJaxpr,
-    num_consts: int,
-    num_carry: int,
-    **params: Any,
+    primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **params: Any
 ) -> Any:
     nonzero = [type(t) is not Zero for t in tangents]
     made, in_nz, out_nz = _scan_jvp_jaxpr(jaxpr, nonzero, num_consts, num_carry)
@@ -287,7 +274,7 @@ def _scan_vmap_jaxpr(closed: ClosedJaxpr, axis: Any, batched: Flags, num_consts:
 
 def scan_batch(
     axis: Any,
-    args: Sequence[Any],
+    args: Values,
     dims: Sequence[int | None],
     *,
     jaxpr: ClosedJaxpr,
@@ -489,7 +476,7 @@ def scan_linearize(
     same = [i.val if kind == "literal" else found[kind][i] for kind, i in split.same_residuals]
     each = [found[kind][i] for kind, i in split.each_residuals]
 
-    def linear_scan(residuals: Sequence[Any], *tangents: Any) -> list[Any]:
+    def linear_scan(residuals: Values, *tangents: Any) -> list[Any]:
         same, each = residuals
         given = [instantiate_zeros(t) for t, nz in zip(tangents, split.later.flat(), strict=True) if nz]
         results = iter(scan_p.bind(*same, *given, *each, jaxpr=split.later_loop, **split.counts(), **params))
@@ -536,10 +523,7 @@ def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tu
         ]
         first = body.jaxpr.invars[: len(more)]
         jaxpr = body.jaxpr.replace(invars=[*[v for _, v in ins], *first])
-        counts = {
-            "num_consts": sum(i < n_consts for i, _ in ins),
-            "num_carry": sum(is_carry[i] for i, _ in ins),
-        }
+        counts = {"num_consts": sum(i < n_consts for i, _ in ins), "num_carry": sum(is_carry[i] for i, _ in ins)}
         new = {**params, **counts, "jaxpr": ClosedJaxpr(jaxpr, body.consts)}
         return JaxprEqn(scan_p, [*[eqn.invars[i] for i, _ in ins], *more], new, [], eqn.source)
 
@@ -608,7 +592,7 @@ class LinearParts(NamedTuple):
     slices: list[Any]
 
     @staticmethod
-    def of(items: Sequence[Any], counts: LinearCounts) -> LinearParts:
+    def of(items: Values, counts: LinearCounts) -> LinearParts:
         """``items``, one for each input of the body, by what the inputs are."""
         return LinearParts(*split_list(items, *counts))
 
@@ -654,7 +638,7 @@ def _retyped(jaxpr: Jaxpr, in_avals: Sequence[ShapedArray]) -> Jaxpr:
     if not new:
         return jaxpr
 
-    def renamed(atoms: Sequence[Any]) -> list[Any]:
+    def renamed(atoms: Values) -> list[Any]:
         return [v if type(v) is Literal else new.get(v, v) for v in atoms]
 
     eqns = [eqn.replace(invars=renamed(eqn.invars)) for eqn in jaxpr.eqns]
@@ -673,7 +657,7 @@ def _is_linear_form(linear: Flags, closed: ClosedJaxpr, num_consts: int, num_car
 
 
 def scan_transpose(
-    cts: Sequence[Any], *args: Any, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **params: Any
+    cts: Values, *args: Any, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **params: Any
 ) -> list[Any]:
     linear = [type(x) is UndefinedPrimal for x in args]
     params.update(jaxpr=jaxpr, num_consts=num_consts, num_carry=num_carry)
@@ -694,14 +678,7 @@ def scan_transpose(
 
 
 def _transpose_linear(
-    cts: Sequence[Any],
-    args: Sequence[Any],
-    *,
-    jaxpr: ClosedJaxpr,
-    num_consts: int,
-    num_carry: int,
-    reverse: bool,
-    **params: Any,
+    cts: Values, args: Values, *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, reverse: bool, **params: Any
 ) -> list[Any]:
     linear = ScanParts.of([type(x) is UndefinedPrimal for x in args], num_consts, num_carry)
     n_consts = sum(linear.consts)

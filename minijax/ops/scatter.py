@@ -18,6 +18,7 @@ from minijax.core.array import as_array, get_aval
 from minijax.core.avals import ShapedArray, sharding_of_type
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, abstract_eval
+from minijax.core.rules import Axes, Ints, Params, Rule, Shape, Values
 from minijax.core.structural import UndefinedPrimal, Zero, full, instantiate_zeros, zero_tangent
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import transpose_rules
@@ -64,11 +65,11 @@ __all__ = [
 ]
 
 # Rules call bind itself: see ops.elementwise.
-add: Callable[..., Any] = add_p.bind
-div: Callable[..., Any] = div_p.bind
-eq: Callable[..., Any] = eq_p.bind
-mul: Callable[..., Any] = mul_p.bind
-neg: Callable[..., Any] = neg_p.bind
+add = add_p.bind
+div = div_p.bind
+eq = eq_p.bind
+mul = mul_p.bind
+neg = neg_p.bind
 
 
 class ScatterDimensionNumbers(NamedTuple):
@@ -83,11 +84,11 @@ class ScatterDimensionNumbers(NamedTuple):
       ... these of the indices.
     """
 
-    update_window_dims: tuple[int, ...]
-    inserted_window_dims: tuple[int, ...]
-    scatter_dims_to_operand_dims: tuple[int, ...]
-    operand_batching_dims: tuple[int, ...] = ()
-    scatter_indices_batching_dims: tuple[int, ...] = ()
+    update_window_dims: Axes
+    inserted_window_dims: Axes
+    scatter_dims_to_operand_dims: Axes
+    operand_batching_dims: Axes = ()
+    scatter_indices_batching_dims: Axes = ()
 
 
 readable(ScatterDimensionNumbers)
@@ -95,7 +96,7 @@ readable(ScatterDimensionNumbers)
 # -------------------------------------------------------------------------------- types
 
 
-def _slice_sizes(shape: Sequence[int], numbers: ScatterDimensionNumbers, updates: Sequence[int]) -> tuple[int, ...]:
+def _slice_sizes(shape: Ints, numbers: ScatterDimensionNumbers, updates: Ints) -> Shape:
     """The size of one slice in each dimension of an operand of ``shape``, given the updates' shape."""
     sizes = iter(updates[d] for d in numbers.update_window_dims)
     skipped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
@@ -147,7 +148,7 @@ def _scatter_abstract(
 Combine = Callable[[Any, Any, Any], None]
 
 
-def _scatter_numpy(combine: Combine | None) -> Callable[..., Any]:
+def _scatter_numpy(combine: Combine | None) -> Rule:
     """The NumPy rule where ``combine(out, positions, updates)`` updates the flat ``out`` in place.
 
     None is for ``scatter`` itself: it puts the updates there, or applies ``update_jaxpr`` if there is one.
@@ -160,7 +161,7 @@ def _scatter_numpy(combine: Combine | None) -> Callable[..., Any]:
         dimension_numbers: ScatterDimensionNumbers,
         mode: GatherScatterMode,
         update_jaxpr: Jaxpr | None,
-        update_consts: Sequence[Any],
+        update_consts: Values,
         **params: Any,
     ) -> Any:
         shape = operand.shape
@@ -205,14 +206,14 @@ def _apply_numpy(out: Any, positions: Any, closed: ClosedJaxpr) -> None:
 # -------------------------------------------------------------------------------- differentiation
 
 
-def _sizes_of(x: Any) -> tuple[int, ...]:
+def _sizes_of(x: Any) -> Shape:
     return x.aval.shape if type(x) is UndefinedPrimal else shape_of(x)
 
 
-def _linear_jvp(primitive: Primitive) -> Callable[..., Any]:
+def _linear_jvp(primitive: Primitive) -> Rule:
     """The jvp of a scatter that is linear in operand and updates together."""
 
-    def scatter_linear_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def scatter_linear_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         operand, indices, updates = primals
         t_operand, _, t_updates = tangents
         out = primitive.bind(operand, indices, updates, **params)
@@ -224,7 +225,7 @@ def _linear_jvp(primitive: Primitive) -> Callable[..., Any]:
     return scatter_linear_jvp
 
 
-def _transposer(to_operand: Callable[..., Any], to_updates: Callable[..., Any]) -> Callable[..., list[Any]]:
+def _transposer(to_operand: Rule, to_updates: Rule) -> Callable[..., list[Any]]:
     """The transpose rule of a scatter.
 
     ``to_operand(ct, indices, updates, **params)`` and
@@ -236,11 +237,7 @@ def _transposer(to_operand: Callable[..., Any], to_updates: Callable[..., Any]) 
         assert type(indices) is not UndefinedPrimal, "a scatter is not linear in its indices"
         linear = [type(x) is UndefinedPrimal for x in (operand, updates)]
         if type(ct) is Zero:
-            return [
-                Zero(operand.aval) if linear[0] else None,
-                None,
-                Zero(updates.aval) if linear[1] else None,
-            ]
+            return [Zero(operand.aval) if linear[0] else None, None, Zero(updates.aval) if linear[1] else None]
         ct_operand = to_operand(ct, indices, updates, **params) if linear[0] else None
         ct_updates = to_updates(ct, operand, indices, _sizes_of(updates), **params) if linear[1] else None
         return [ct_operand, None, ct_updates]
@@ -251,7 +248,7 @@ def _transposer(to_operand: Callable[..., Any], to_updates: Callable[..., Any]) 
 def _gather_slices(
     x: Any,
     indices: Any,
-    updates: Sequence[int],
+    updates: Ints,
     numbers: ScatterDimensionNumbers,
     mode: GatherScatterMode | None = None,
     fill_value: Any = None,
@@ -262,14 +259,7 @@ def _gather_slices(
 
 
 def _gathered_ct(
-    ct: Any,
-    operand: Any,
-    indices: Any,
-    updates: Sequence[int],
-    *,
-    dimension_numbers: Any,
-    mode: Any,
-    **params: Any,
+    ct: Any, operand: Any, indices: Any, updates: Ints, *, dimension_numbers: Any, mode: Any, **params: Any
 ) -> Any:
     return _gather_slices(ct, indices, updates, dimension_numbers, mode, 0)
 
@@ -302,7 +292,7 @@ transpose_rules[gather_p] = _gather_transpose
 transpose_rules.holes.pop(gather_p)
 
 
-def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+def _scatter_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
     """Of several updates of one element only the one that wins has a tangent, and only XLA knows which that
     is.
 
@@ -340,10 +330,7 @@ def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any)
 
     kept, put = masked(operand, updates)
     t_kept, t_put = masked(t_operand, t_updates)
-    return (
-        scatter_add(kept, indices, put, numbers, **keep),
-        scatter_add(t_kept, indices, t_put, numbers, **keep),
-    )
+    return (scatter_add(kept, indices, put, numbers, **keep), scatter_add(t_kept, indices, t_put, numbers, **keep))
 
 
 def _zeroed_ct(ct: Any, indices: Any, updates: Any, *, unique_indices: bool, **params: Any) -> Any:
@@ -397,10 +384,10 @@ def _factor_derivative(
     return mul(operand, scatter_add(zeros, indices, g, dimension_numbers, **flags))
 
 
-def _extremum_jvp(primitive: Primitive) -> Callable[..., Any]:
+def _extremum_jvp(primitive: Primitive) -> Rule:
     """All that attain the extremum at a place, the updates and the old value, share its tangent equally."""
 
-    def scatter_extremum_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def scatter_extremum_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         operand, indices, updates = primals
         t_operand, _, t_updates = tangents
         out = primitive.bind(operand, indices, updates, **params)
@@ -438,8 +425,8 @@ def _extremum_jvp(primitive: Primitive) -> Callable[..., Any]:
 # -------------------------------------------------------------------------------- batching, lowering
 
 
-def _scatter_batch(primitive: Primitive) -> Callable[..., Any]:
-    def scatter_batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+def _scatter_batch(primitive: Primitive) -> Rule:
+    def scatter_batch(args: Values, dims: Sequence[int | None], **params: Any) -> Any:
         operand, indices, updates = args
         axis = mapped_axis(args, dims)
         operand, updates = bdim_at_front(operand, dims[0], *axis), bdim_at_front(updates, dims[2], *axis)
@@ -460,7 +447,7 @@ _STABLEHLO_FIELDS = (
 )
 
 
-def _clamp_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Sequence[int]) -> str:
+def _clamp_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Ints) -> str:
     """Write ``indices`` moved to between 0 and ``bounds``; returns the name."""
     most = dtypes.iinfo(aval.dtype).max
     vector, ty = ShapedArray((len(bounds),), aval.dtype), mlir_type(aval)
@@ -472,7 +459,7 @@ def _clamp_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Sequence[int]
     return ctx.emit(f"stablehlo.clamp {ctx.full(0, aval)}, {indices}, {high} : ({ty}, {ty}, {ty}) -> {ty}")
 
 
-def _scatter_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
+def _scatter_words(avals: Any, out_avals: Any, params: Params) -> Params:
     """Every word of the keys that are put in."""
     updates, numbers = avals[2], params["dimension_numbers"]
     window, *others = numbers
@@ -494,7 +481,7 @@ def _scatter_lower(
     unique_indices: bool,
     mode: GatherScatterMode,
     update_jaxpr: Jaxpr | None,
-    update_consts: Sequence[Any],
+    update_consts: Values,
 ) -> str:
     aval, index_aval, update_aval = avals
     if mode == GatherScatterMode.CLIP:
@@ -542,8 +529,7 @@ def _scatter_primitive(name: str, combine: Combine | None, jvp: Any, transpose: 
 
 def _mul_jvp(primitive: Primitive) -> Any:
     return nary_jvp(
-        primitive,
-        [lambda g, ans, x, i, y, **params: primitive.bind(g, i, y, **params), None, _factor_derivative],
+        primitive, [lambda g, ans, x, i, y, **params: primitive.bind(g, i, y, **params), None, _factor_derivative]
     )
 
 
@@ -701,7 +687,7 @@ def scatter_apply(
     func: Callable[[Any], Any],
     dimension_numbers: ScatterDimensionNumbers,
     *,
-    update_shape: Sequence[int] = (),
+    update_shape: Ints = (),
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,

@@ -11,16 +11,8 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
-from minijax.core.structural import (
-    UndefinedPrimal,
-    Zero,
-    broadcast,
-    broadcast_in_dim_p,
-    full,
-    moveaxis,
-    zero_of,
-    zeros,
-)
+from minijax.core.rules import Values
+from minijax.core.structural import UndefinedPrimal, Zero, broadcast, broadcast_in_dim_p, full, moveaxis, zero_of, zeros
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import bdim_at_front, mapped_axis
 from minijax.lowering.lower import physical_rules
@@ -36,9 +28,7 @@ def _select_abstract(which: ShapedArray, *cases: ShapedArray) -> ShapedArray:
         raise TypeError("select must have at least one case")
     shape = cases[0].shape
     if any(c.shape != shape for c in cases):
-        raise TypeError(
-            f"select cases must have the same shapes, got [{', '.join(str(c.shape) for c in cases)}]."
-        )
+        raise TypeError(f"select cases must have the same shapes, got [{', '.join(str(c.shape) for c in cases)}].")
     if which.shape and which.shape != shape:
         raise TypeError(
             "select `which` must be scalar or have the same shape as cases, "
@@ -68,7 +58,7 @@ def _select_numpy(which: Any, *cases: Any) -> Any:
     return out
 
 
-def _select_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+def _select_jvp(primals: Values, tangents: Values) -> Any:
     which, *cases = primals
     out = select_n_p.bind(which, *cases)
     moved = tangents[1:]
@@ -88,9 +78,7 @@ def _select_transpose(ct: Any, which: Any, *cases: Any) -> Any:
     zero = zeros(get_aval(ct))
     if dtypes.is_bool(get_aval(which).dtype):
         order = [(zero, ct), (ct, zero)]
-        parts = [
-            select(which, *order[i]) if type(c) is UndefinedPrimal else None for i, c in enumerate(cases)
-        ]
+        parts = [select(which, *order[i]) if type(c) is UndefinedPrimal else None for i, c in enumerate(cases)]
     else:
         parts = [
             select(eq_p.bind(which, full((), i, get_aval(which).dtype)), ct, zero)
@@ -101,7 +89,7 @@ def _select_transpose(ct: Any, which: Any, *cases: Any) -> Any:
     return [None, *parts]
 
 
-def _select_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+def _select_batch(args: Values, dims: Sequence[int | None]) -> Any:
     which, *cases = args
     which_dim, *case_dims = dims
     shapes = [get_aval(c).shape for c in cases]
@@ -113,9 +101,7 @@ def _select_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
     if not which_shape and all(d is not None for d in case_dims):
         dim: Any = case_dims[0]
         if all(d == dim for d in case_dims) or all(s == shapes[0] for s in shapes):
-            moved = [
-                moveaxis(c, d, dim) if d is not None else c for c, d in zip(cases, case_dims, strict=True)
-            ]
+            moved = [moveaxis(c, d, dim) if d is not None else c for c, d in zip(cases, case_dims, strict=True)]
             return select_n_p.bind(which, *moved), dim
     size, division = mapped_axis(args, dims)
     if which_shape:

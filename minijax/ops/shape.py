@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from minijax.core import dtypes, late
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name, sharded_part, sharding_of_type
 from minijax.core.keys import is_key
+from minijax.core.rules import Axes, Ints, Params, Rule, Shape, Values
 from minijax.core.structural import (
     batched_sharding,
     broadcast_in_dim_p,
@@ -82,7 +83,7 @@ def canonical_axis(axis: Any, ndim: int) -> int:
     return axis % ndim
 
 
-def canonical_shape(shape: Any, context: str = "") -> tuple[int, ...]:
+def canonical_shape(shape: Any, context: str = "") -> Shape:
     """``shape`` (a sequence, or one integer) as a tuple of ints. TypeError if the sizes are not known
     integers."""
     if isinstance(shape, int):
@@ -95,12 +96,10 @@ def canonical_shape(shape: Any, context: str = "") -> tuple[int, ...]:
     hint = ""
     if is_array(shape) or any(isinstance(d, Tracer) for d in shape):
         hint = "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
-    raise TypeError(
-        f"Shapes must be 1D sequences of concrete values of integer type, got {shape}{where}.{hint}"
-    )
+    raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {shape}{where}.{hint}")
 
 
-def shape_of(x: Any) -> tuple[int, ...]:
+def shape_of(x: Any) -> Shape:
     """The shape of anything array-like."""
     return get_aval(x).shape
 
@@ -110,7 +109,7 @@ def meant_sharding(said: Any, function: str) -> Any:
     return late.public("minijax.core.explicit", "meant_sharding")(said, function)
 
 
-def _without(sequence: Sequence[int], positions: Iterable[int]) -> tuple[int, ...]:
+def _without(sequence: Ints, positions: Iterable[int]) -> Axes:
     dropped = set(positions)
     return tuple(x for i, x in enumerate(sequence) if i not in dropped)
 
@@ -118,9 +117,7 @@ def _without(sequence: Sequence[int], positions: Iterable[int]) -> tuple[int, ..
 # -------------------------------------------------------------------------------- broadcast_in_dim
 
 
-def _broadcast_abstract(
-    x: ShapedArray, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...], sharding: Any
-) -> ShapedArray:
+def _broadcast_abstract(x: ShapedArray, *, shape: Shape, broadcast_dimensions: Axes, sharding: Any) -> ShapedArray:
     dims = broadcast_dimensions
     if x.ndim != len(dims):
         raise TypeError(
@@ -145,16 +142,13 @@ def _broadcast_abstract(
         )
     if len(set(dims)) != len(dims):
         raise TypeError(
-            f"broadcast_in_dim broadcast_dimensions must not contain duplicates, got broadcast_dimensions "
-            f"{dims}"
+            f"broadcast_in_dim broadcast_dimensions must not contain duplicates, got broadcast_dimensions {dims}"
         )
     return ShapedArray(shape, x.dtype, x.weak_type)
 
 
 @by_type
-def _broadcast_numpy(
-    x: Any, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...], sharding: Any
-) -> Callable[..., Any]:
+def _broadcast_numpy(x: Any, shape: Shape, broadcast_dimensions: Axes, sharding: Any) -> Rule:
     aligned = [1] * len(shape)
     for d, n in zip(broadcast_dimensions, x.shape, strict=True):
         aligned[d] = n
@@ -165,7 +159,7 @@ def _broadcast_numpy(
     return spread if align is None or not x.ndim else lambda x: spread(align(x))
 
 
-def _spread(shape: tuple[int, ...], size: int, x: Any) -> Any:
+def _spread(shape: Shape, size: int, x: Any) -> Any:
     """``x`` repeated to ``shape``, which has ``size`` elements, as NumPy broadcasts."""
     if size > _COPIED_BROADCAST:
         if size > _CERTAINLY_FITS:
@@ -176,9 +170,7 @@ def _spread(shape: tuple[int, ...], size: int, x: Any) -> Any:
     return out
 
 
-def arranged(
-    shape: tuple[int, ...], permutation: tuple[int, ...], wanted: tuple[int, ...]
-) -> Callable[..., Any] | None:
+def arranged(shape: Shape, permutation: Axes, wanted: Axes) -> Rule | None:
     """What permutes a NumPy value of this shape and reshapes it to ``wanted``; None where there is nothing to do."""
     transposed = None if permutation == (*range(len(shape)),) else operator.methodcaller("transpose", permutation)
     if tuple([shape[d] for d in permutation]) == wanted:
@@ -187,9 +179,7 @@ def arranged(
     return reshaped if transposed is None else lambda x: reshaped(transposed(x))
 
 
-def _broadcast_transpose(
-    ct: Any, x: Any, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...], sharding: Any
-) -> list[Any]:
+def _broadcast_transpose(ct: Any, x: Any, *, shape: Shape, broadcast_dimensions: Axes, sharding: Any) -> list[Any]:
     ones = [i for i, n in enumerate(x.aval.shape) if n == 1]
     kept = _without(broadcast_dimensions, ones)
     out_sharding = None
@@ -204,14 +194,7 @@ def _broadcast_transpose(
     return [expand_dims(summed, ones)]
 
 
-def _broadcast_batch(
-    args: Sequence[Any],
-    dims: Sequence[Any],
-    *,
-    shape: tuple[int, ...],
-    broadcast_dimensions: tuple[int, ...],
-    sharding: Any,
-) -> Any:
+def _broadcast_batch(args: Values, dims: Values, *, shape: Shape, broadcast_dimensions: Axes, sharding: Any) -> Any:
     x = moveaxis(args[0], dims[0], 0)
     bumped = (0, *[d + 1 for d in broadcast_dimensions])
     wide = batched_sharding(sharding, 0, sharded_part(get_aval(x), 0))
@@ -219,19 +202,12 @@ def _broadcast_batch(
 
 
 def _broadcast_lower(
-    ctx: Any,
-    avals: Any,
-    out_avals: Any,
-    x: str,
-    *,
-    shape: tuple[int, ...],
-    broadcast_dimensions: tuple[int, ...],
-    sharding: Any,
+    ctx: Any, avals: Any, out_avals: Any, x: str, *, shape: Shape, broadcast_dimensions: Axes, sharding: Any
 ) -> str:
     return ctx.broadcast(x, avals[0], shape, broadcast_dimensions)
 
 
-def _broadcast_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
+def _broadcast_words(avals: Any, out_avals: Any, params: Params) -> Params:
     (x,), (out,) = avals, out_avals
     dims = trailing(params["broadcast_dimensions"], x.ndim, out.ndim)
     return {**params, "shape": out.shape, "broadcast_dimensions": dims}
@@ -251,7 +227,7 @@ declare(
 pp_rules[broadcast_in_dim_p] = hide("shape", "sharding", trivial=["broadcast_dimensions"])
 
 
-def _broadcast_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
+def _broadcast_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
     """What that leaves out of a printed jaxpr, from the type of the result."""
     return {"shape": out_avals[0].shape, "broadcast_dimensions": (), **params}
 
@@ -259,9 +235,7 @@ def _broadcast_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> di
 parse_rules[broadcast_in_dim_p] = _broadcast_read
 
 
-def broadcast_in_dim(
-    operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
-) -> Any:
+def broadcast_in_dim(operand: Any, shape: Ints, broadcast_dimensions: Ints, *, out_sharding: Any = None) -> Any:
     """``operand`` repeated to ``shape``; its dimension ``i`` becomes ``broadcast_dimensions[i]`` of the
     result, which lies as ``out_sharding`` says.
 
@@ -273,14 +247,14 @@ def broadcast_in_dim(
     return repeated(operand, shape, dims, out_sharding)
 
 
-def repeated(operand: Any, shape: tuple[int, ...], dims: tuple[int, ...], sharding: Any) -> Any:
+def repeated(operand: Any, shape: Shape, dims: Axes, sharding: Any) -> Any:
     """``broadcast_in_dim`` where everything is known to be right; nothing for an operand that has this shape."""
     if sharding is None and is_array(operand) and operand.shape == shape and dims == tuple(range(len(shape))):
         return operand
     return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=sharding)
 
 
-def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
+def broadcast(operand: Any, sizes: Ints, *, out_sharding: Any = None) -> Any:
     """``operand`` repeated along new leading dimensions of ``sizes``. TypeError for sizes that are no sequence."""
     sizes = canonical_shape(tuple(sizes))
     if not sizes and out_sharding is None:
@@ -295,7 +269,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
     return broadcast(x, (1,) * (rank - get_aval(x).ndim))
 
 
-def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Ints) -> Shape:
     """The shape to which NumPy's rules broadcast ``shapes``. Raises ValueError if there is none, TypeError for negative
     sizes.
     """
@@ -314,7 +288,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     return tuple(out)
 
 
-def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
+def expand_dims(array: Any, dimensions: Ints) -> Any:
     """``array`` with new dimensions of size 1 at ``dimensions`` of the result. ValueError for repeated or
     bad ones."""
     ndim = get_aval(array).ndim + len(dimensions)
@@ -329,15 +303,11 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
 # -------------------------------------------------------------------------------- reshape
 
 
-def _reshape_abstract(
-    x: ShapedArray, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, sharding: Any
-) -> ShapedArray:
+def _reshape_abstract(x: ShapedArray, *, new_sizes: Shape, dimensions: Axes | None, sharding: Any) -> ShapedArray:
     if any(d < 0 for d in new_sizes):
         raise TypeError(f"reshape new_sizes must all be positive, got {new_sizes}.")
     if math.prod(new_sizes) != x.size:
-        raise TypeError(
-            f"reshape total size must be unchanged, got new_sizes {new_sizes} for shape {x.shape}."
-        )
+        raise TypeError(f"reshape total size must be unchanged, got new_sizes {new_sizes} for shape {x.shape}.")
     if dimensions is not None and sorted(dimensions) != list(range(x.ndim)):
         raise TypeError(
             "reshape dimensions must be a permutation of operand dimensions, "
@@ -347,29 +317,18 @@ def _reshape_abstract(
 
 
 @by_type
-def _reshape_numpy(
-    x: Any, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, sharding: Any
-) -> Callable[..., Any]:
+def _reshape_numpy(x: Any, new_sizes: Shape, dimensions: Axes | None, sharding: Any) -> Rule:
     return arranged(x.shape, (*range(x.ndim),) if dimensions is None else dimensions, new_sizes) or unchanged
 
 
-def _reshape_transpose(
-    ct: Any, x: Any, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, sharding: Any
-) -> list[Any]:
+def _reshape_transpose(ct: Any, x: Any, *, new_sizes: Shape, dimensions: Axes | None, sharding: Any) -> list[Any]:
     shape = x.aval.shape
     if dimensions is None:
         return [reshape(ct, shape, out_sharding=sharding_of_type(x.aval, get_aval(ct)))]
     return [transpose(reshape(ct, [shape[d] for d in dimensions]), inverse_permutation(dimensions))]
 
 
-def _reshape_batch(
-    args: Sequence[Any],
-    dims: Sequence[Any],
-    *,
-    new_sizes: tuple[int, ...],
-    dimensions: tuple[int, ...] | None,
-    sharding: Any,
-) -> Any:
+def _reshape_batch(args: Values, dims: Values, *, new_sizes: Shape, dimensions: Axes | None, sharding: Any) -> Any:
     x = moveaxis(args[0], dims[0], 0)
     if dimensions is not None:
         dimensions = (0, *[d + 1 for d in dimensions])
@@ -378,7 +337,7 @@ def _reshape_batch(
 
 
 def _reshape_lower(
-    ctx: Any, avals: Any, out_avals: Any, x: str, *, new_sizes: tuple[int, ...], dimensions: Any, sharding: Any
+    ctx: Any, avals: Any, out_avals: Any, x: str, *, new_sizes: Shape, dimensions: Any, sharding: Any
 ) -> str:
     aval = avals[0]
     if dimensions is not None:
@@ -388,14 +347,14 @@ def _reshape_lower(
     return ctx.emit(f"stablehlo.reshape {x} : ({mlir_type(aval)}) -> {mlir_type(out_avals[0])}")
 
 
-def reshape_text(ctx: Any, x: str, aval: ShapedArray, shape: tuple[int, ...]) -> str:
+def reshape_text(ctx: Any, x: str, aval: ShapedArray, shape: Shape) -> str:
     """Write the reshape of ``x``, of type ``aval``, to ``shape``; returns its name."""
     if aval.shape == shape:
         return x
     return ctx.emit(f"stablehlo.reshape {x} : ({mlir_type(aval)}) -> {mlir_type(aval.update(shape=shape))}")
 
 
-def _reshape_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
+def _reshape_words(avals: Any, out_avals: Any, params: Params) -> Params:
     (x,), (out,), dims = avals, out_avals, params["dimensions"]
     return {**params, "new_sizes": out.shape, "dimensions": dims and trailing(dims, x.ndim, x.ndim)}
 
@@ -412,9 +371,7 @@ declare(
 )
 
 
-def reshape(
-    operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, *, out_sharding: Any = None
-) -> Any:
+def reshape(operand: Any, new_sizes: Ints, dimensions: Ints | None = None, *, out_sharding: Any = None) -> Any:
     """``operand``'s elements in row-major order (after permuting by ``dimensions``, if given) in shape
     ``new_sizes``, which lies as ``out_sharding`` says.
 
@@ -437,16 +394,14 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
     shape = shape_of(operand)
     low, high, _ = slice(start_dimension, stop_dimension).indices(len(shape))
     if high < low:
-        raise ValueError(
-            f"Invalid dimension range passed to collapse: {shape}[{start_dimension}:{stop_dimension}]"
-        )
+        raise ValueError(f"Invalid dimension range passed to collapse: {shape}[{start_dimension}:{stop_dimension}]")
     return reshape(operand, (*shape[:low], math.prod(shape[low:high]), *shape[high:]))
 
 
 # -------------------------------------------------------------------------------- squeeze
 
 
-def _squeeze_abstract(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedArray:
+def _squeeze_abstract(x: ShapedArray, *, dimensions: Axes) -> ShapedArray:
     if len(set(dimensions)) != len(dimensions):
         raise ValueError(f"dimensions are not unique: {dimensions}")
     if any(not 0 <= d < x.ndim for d in dimensions):
@@ -459,19 +414,19 @@ def _squeeze_abstract(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedA
     return ShapedArray(_without(x.shape, dimensions), x.dtype, x.weak_type)
 
 
-def _squeeze_numpy(x: Any, dimensions: tuple[int, ...]) -> Any:
+def _squeeze_numpy(x: Any, dimensions: Axes) -> Any:
     return x.squeeze(dimensions)
 
 
-def _squeeze_transpose(ct: Any, x: Any, *, dimensions: tuple[int, ...]) -> list[Any]:
+def _squeeze_transpose(ct: Any, x: Any, *, dimensions: Axes) -> list[Any]:
     return [expand_dims(ct, dimensions)]
 
 
-def _squeeze_batch(args: Sequence[Any], dims: Sequence[Any], *, dimensions: tuple[int, ...]) -> Any:
+def _squeeze_batch(args: Values, dims: Values, *, dimensions: Axes) -> Any:
     return squeeze(moveaxis(args[0], dims[0], 0), [d + 1 for d in dimensions]), 0
 
 
-def _squeeze_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, dimensions: tuple[int, ...]) -> str:
+def _squeeze_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, dimensions: Axes) -> str:
     return reshape_text(ctx, x, avals[0], out_avals[0].shape)
 
 
@@ -486,7 +441,7 @@ declare(
 )
 
 
-def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
+def squeeze(array: Any, dimensions: Ints) -> Any:
     """``array`` without its ``dimensions``, which must have size 1 (ValueError otherwise)."""
     ndim = get_aval(array).ndim
     dims = tuple(sorted(canonical_axis(d, ndim) for d in dimensions))
@@ -498,12 +453,12 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
 # -------------------------------------------------------------------------------- transpose
 
 
-def inverse_permutation(permutation: Sequence[int]) -> tuple[int, ...]:
+def inverse_permutation(permutation: Ints) -> Axes:
     """The permutation that undoes ``permutation``."""
     return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
 
-def _transpose_abstract(x: ShapedArray, *, permutation: tuple[int, ...]) -> ShapedArray:
+def _transpose_abstract(x: ShapedArray, *, permutation: Axes) -> ShapedArray:
     if not isinstance(permutation, (tuple, list, np.ndarray)):
         raise TypeError(f"transpose permutation must be a tuple/list/ndarray, got {type(permutation)}.")
     if sorted(permutation) != list(range(x.ndim)):
@@ -515,32 +470,30 @@ def _transpose_abstract(x: ShapedArray, *, permutation: tuple[int, ...]) -> Shap
 
 
 @by_type
-def _transpose_numpy(x: Any, permutation: tuple[int, ...]) -> Callable[..., Any]:
+def _transpose_numpy(x: Any, permutation: Axes) -> Rule:
     return operator.methodcaller("transpose", permutation)
 
 
-def _transpose_transpose(ct: Any, x: Any, *, permutation: tuple[int, ...]) -> list[Any]:
+def _transpose_transpose(ct: Any, x: Any, *, permutation: Axes) -> list[Any]:
     return [transpose(ct, inverse_permutation(permutation))]
 
 
-def _transpose_batch(args: Sequence[Any], dims: Sequence[Any], *, permutation: tuple[int, ...]) -> Any:
+def _transpose_batch(args: Values, dims: Values, *, permutation: Axes) -> Any:
     (x,), (dim,) = args, dims
     return transpose(x, (dim, *[d if d < dim else d + 1 for d in permutation])), 0
 
 
-def _transpose_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, permutation: tuple[int, ...]) -> str:
+def _transpose_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, permutation: Axes) -> str:
     return transpose_text(ctx, x, avals[0], permutation)
 
 
-def transpose_text(ctx: Any, x: str, aval: ShapedArray, permutation: Sequence[int]) -> str:
+def transpose_text(ctx: Any, x: str, aval: ShapedArray, permutation: Ints) -> str:
     """Write the transpose of ``x``, of type ``aval``; returns its name."""
     out = mlir_type(aval.update(shape=tuple(aval.shape[d] for d in permutation)))
-    return ctx.emit(
-        f"stablehlo.transpose {x}, dims = {dims_text(permutation)} : ({mlir_type(aval)}) -> {out}"
-    )
+    return ctx.emit(f"stablehlo.transpose {x}, dims = {dims_text(permutation)} : ({mlir_type(aval)}) -> {out}")
 
 
-def _transpose_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
+def _transpose_words(avals: Any, out_avals: Any, params: Params) -> Params:
     (x,) = avals
     return {"permutation": trailing(params["permutation"], x.ndim, x.ndim)}
 
@@ -556,7 +509,7 @@ declare(
 )
 
 
-def transpose(operand: Any, permutation: Sequence[int]) -> Any:
+def transpose(operand: Any, permutation: Ints) -> Any:
     """``operand`` with its dimensions permuted: dimension ``i`` of the result is ``permutation[i]`` of the
     operand."""
     order = tuple(map(operator.index, permutation))
@@ -568,31 +521,30 @@ def transpose(operand: Any, permutation: Sequence[int]) -> Any:
 # -------------------------------------------------------------------------------- rev
 
 
-def _rev_abstract(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedArray:
+def _rev_abstract(x: ShapedArray, *, dimensions: Axes) -> ShapedArray:
     if len(set(dimensions)) != len(dimensions):
         raise TypeError(f"rev dimensions must be unique, got {dimensions}.")
     if any(not 0 <= d < x.ndim for d in dimensions):
         raise TypeError(
-            "rev dimensions must all be less than operand ndim, "
-            f"got dimensions {dimensions} for operand ndim {x.ndim}."
+            f"rev dimensions must all be less than operand ndim, got dimensions {dimensions} for operand ndim {x.ndim}."
         )
     return x
 
 
-def _rev_numpy(x: Any, dimensions: tuple[int, ...]) -> Any:
+def _rev_numpy(x: Any, dimensions: Axes) -> Any:
     return x[tuple(slice(None, None, -1) if d in dimensions else slice(None) for d in range(x.ndim))]
 
 
-def _rev_transpose(ct: Any, x: Any, *, dimensions: tuple[int, ...]) -> list[Any]:
+def _rev_transpose(ct: Any, x: Any, *, dimensions: Axes) -> list[Any]:
     return [rev(ct, dimensions)]
 
 
-def _rev_batch(args: Sequence[Any], dims: Sequence[Any], *, dimensions: tuple[int, ...]) -> Any:
+def _rev_batch(args: Values, dims: Values, *, dimensions: Axes) -> Any:
     (x,), (dim,) = args, dims
     return rev(x, [d + 1 if d >= dim else d for d in dimensions]), dim
 
 
-def _rev_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, dimensions: tuple[int, ...]) -> str:
+def _rev_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, dimensions: Axes) -> str:
     return ctx.emit(f"stablehlo.reverse {x}, dims = {dims_text(dimensions)} : {mlir_type(avals[0])}")
 
 
@@ -607,7 +559,7 @@ rev_p = declare(
 )
 
 
-def rev(operand: Any, dimensions: Sequence[int]) -> Any:
+def rev(operand: Any, dimensions: Ints) -> Any:
     """``operand`` with the order of elements along ``dimensions`` reversed."""
     return rev_p.bind(operand, dimensions=tuple(map(operator.index, dimensions)))
 
@@ -615,19 +567,17 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Any:
 # -------------------------------------------------------------------------------- tile
 
 
-def _tile_abstract(x: ShapedArray, *, reps: tuple[int, ...]) -> ShapedArray:
+def _tile_abstract(x: ShapedArray, *, reps: Axes) -> ShapedArray:
     if x.ndim != len(reps):
-        raise TypeError(
-            f"reps length must be equal to the ndim of x, got len(reps)={len(reps)} and x.ndim={x.ndim}."
-        )
+        raise TypeError(f"reps length must be equal to the ndim of x, got len(reps)={len(reps)} and x.ndim={x.ndim}.")
     return ShapedArray(tuple(n * r for n, r in zip(x.shape, reps, strict=True)), x.dtype, x.weak_type)
 
 
-def _interleave(first: Sequence[Any], second: Sequence[Any]) -> tuple[Any, ...]:
+def _interleave(first: Values, second: Values) -> tuple[Any, ...]:
     return tuple(n for pair in zip(first, second, strict=True) for n in pair)
 
 
-def _tile_transpose(ct: Any, x: Any, *, reps: tuple[int, ...]) -> list[Any]:
+def _tile_transpose(ct: Any, x: Any, *, reps: Axes) -> list[Any]:
     shape = x.aval.shape
     axes = tuple(range(0, 2 * len(shape), 2))
     wide = sharding_of_type(x.aval, get_aval(ct))
@@ -637,19 +587,19 @@ def _tile_transpose(ct: Any, x: Any, *, reps: tuple[int, ...]) -> list[Any]:
     return [reduce_sum_p.bind(parts, axes=axes, out_sharding=None)]
 
 
-def _tile_batch(args: Sequence[Any], dims: Sequence[Any], *, reps: tuple[int, ...]) -> Any:
+def _tile_batch(args: Values, dims: Values, *, reps: Axes) -> Any:
     (x,), (dim,) = args, dims
     return tile(x, (*reps[:dim], 1, *reps[dim:])), dim
 
 
-def _tile_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, reps: tuple[int, ...]) -> str:
+def _tile_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, reps: Axes) -> str:
     aval = avals[0]
     wide = aval.update(shape=_interleave(reps, aval.shape))
     repeated = ctx.broadcast(x, aval, wide.shape, range(1, 2 * aval.ndim, 2))
     return reshape_text(ctx, repeated, wide, out_avals[0].shape)
 
 
-def _tile_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
+def _tile_words(avals: Any, out_avals: Any, params: Params) -> Params:
     reps = params["reps"]
     return {"reps": (*reps, *[1] * (avals[0].ndim - len(reps)))}
 
@@ -665,7 +615,7 @@ tile_p = declare(
 )
 
 
-def tile(operand: Any, reps: Sequence[int]) -> Any:
+def tile(operand: Any, reps: Ints) -> Any:
     """``operand`` laid ``reps[i]`` times side by side along each dimension ``i``."""
     return tile_p.bind(operand, reps=tuple(map(operator.index, reps)))
 
@@ -673,7 +623,7 @@ def tile(operand: Any, reps: Sequence[int]) -> Any:
 # -------------------------------------------------------------------------------- iota and constants
 
 
-def _iota_abstract(*, dtype: np.dtype, shape: tuple[int, ...], dimension: int, sharding: Any) -> ShapedArray:
+def _iota_abstract(*, dtype: np.dtype, shape: Shape, dimension: int, sharding: Any) -> ShapedArray:
     if dtypes.kind(dtype) not in NUM:
         raise TypeError(
             f"iota does not accept dtype {dtype_name(dtype)}. Accepted dtypes are subtypes of integer, "
@@ -688,7 +638,7 @@ def _iota_abstract(*, dtype: np.dtype, shape: tuple[int, ...], dimension: int, s
     return ShapedArray(shape, dtype)
 
 
-def _iota_numpy(dtype: np.dtype, shape: tuple[int, ...], dimension: int, sharding: Any) -> Any:
+def _iota_numpy(dtype: np.dtype, shape: Shape, dimension: int, sharding: Any) -> Any:
     counts = np.arange(shape[dimension]).astype(dtype)
     if len(shape) == 1:
         return counts
@@ -706,7 +656,7 @@ iota_p = declare(
 )
 
 
-def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding: Any = None) -> Any:
+def broadcasted_iota(dtype: Any, shape: Ints, dimension: int, *, out_sharding: Any = None) -> Any:
     """An array of ``shape`` whose elements are their own index along ``dimension``, lying as ``out_sharding`` says."""
     dtype = dtypes.check_user_dtype(dtype, "broadcasted_iota", x64_enabled())
     if out_sharding is not None:
@@ -720,7 +670,7 @@ def iota(dtype: Any, size: int) -> Any:
     return broadcasted_iota(dtype, (size,), 0)
 
 
-def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
+def full(shape: Ints, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
     """An array of ``shape`` filled with the scalar ``fill_value``; by default of its dtype and weakness.
 
     ``sharding`` says how it is to lie over a mesh with explicit axes.
@@ -737,7 +687,7 @@ def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, sharding: 
     return broadcast(value, shape, out_sharding=sharding)
 
 
-def _full_of_keys(shape: tuple[int, ...], fill_value: Any, dtype: Any) -> Any:
+def _full_of_keys(shape: Shape, fill_value: Any, dtype: Any) -> Any:
     """Keys of ``shape``: ``fill_value`` repeated, if it is a key itself, otherwise those all of whose words it is."""
     if not is_key(get_aval(fill_value).dtype):
         return full_of(shape, fill_value, dtype)
@@ -748,9 +698,7 @@ def _full_of_keys(shape: tuple[int, ...], fill_value: Any, dtype: Any) -> Any:
     )
 
 
-def full_like(
-    x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] | None = None, sharding: Any = None
-) -> Any:
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Ints | None = None, sharding: Any = None) -> Any:
     """An array of ``x``'s shape and dtype (or those given) filled with the scalar ``fill_value``.
 
     It is weakly typed if ``x`` is and no dtype is given; inside ``shard_map`` it varies as ``x`` does.

@@ -12,17 +12,10 @@ import numpy as np
 from minijax.core.array import as_array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
-from minijax.core.structural import (
-    UndefinedPrimal,
-    Zero,
-    instantiate_zeros,
-)
-from minijax.core.structural import (
-    broadcast as broadcast_axis,
-)
-from minijax.core.structural import (
-    full as full_of,
-)
+from minijax.core.rules import Axes, Ints, Params, Shape, Values
+from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros
+from minijax.core.structural import broadcast as broadcast_axis
+from minijax.core.structural import full as full_of
 from minijax.interpreters.vmap import bdim_at_front, mapped_axis
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.declare import all_weak, declare
@@ -51,13 +44,7 @@ __all__ = [
 # -------------------------------------------------------------------------------- slice
 
 
-def _slice_abstract(
-    x: ShapedArray,
-    *,
-    start_indices: tuple[int, ...],
-    limit_indices: tuple[int, ...],
-    strides: tuple[int, ...] | None,
-) -> ShapedArray:
+def _slice_abstract(x: ShapedArray, *, start_indices: Axes, limit_indices: Axes, strides: Axes | None) -> ShapedArray:
     starts, limits = start_indices, limit_indices
     if x.ndim != len(starts):
         raise TypeError(
@@ -75,9 +62,7 @@ def _slice_abstract(
             f"got limit_indices {limits} for operand shape {x.shape}."
         )
     if any(a < 0 for a in starts):
-        raise TypeError(
-            f"slice start_indices must be greater than or equal to zero, got start_indices of {starts}."
-        )
+        raise TypeError(f"slice start_indices must be greater than or equal to zero, got start_indices of {starts}.")
     if any(b < a for a, b in zip(starts, limits, strict=True)):
         raise TypeError(
             "slice limit_indices must be greater than or equal to start_indices, "
@@ -122,13 +107,11 @@ def zero_like(x: Any) -> Any:
     return full_of((), 0, get_aval(x).dtype)
 
 
-def _inserted(sequence: Sequence[Any], position: int, item: Any) -> tuple[Any, ...]:
+def _inserted(sequence: Values, position: int, item: Any) -> tuple[Any, ...]:
     return (*sequence[:position], item, *sequence[position:])
 
 
-def _slice_batch(
-    args: Sequence[Any], dims: Sequence[Any], *, start_indices: Any, limit_indices: Any, strides: Any
-) -> Any:
+def _slice_batch(args: Values, dims: Values, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
     (x,), (dim,) = args, dims
     out = slice_p.bind(
         x,
@@ -150,13 +133,11 @@ def slice_text(
 ) -> str:
     """Write a slice of ``x``, of type ``aval``, giving type ``out``; returns its name."""
     steps = (1,) * aval.ndim if strides is None else strides
-    ranges = ", ".join(
-        f"{a}:{b}" + (f":{s}" if s != 1 else "") for a, b, s in zip(starts, limits, steps, strict=True)
-    )
+    ranges = ", ".join(f"{a}:{b}" + (f":{s}" if s != 1 else "") for a, b, s in zip(starts, limits, steps, strict=True))
     return ctx.emit(f"stablehlo.slice {x} [{ranges}] : ({mlir_type(aval)}) -> {mlir_type(out)}")
 
 
-def _slice_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
+def _slice_words(avals: Any, out_avals: Any, params: Params) -> Params:
     """Every word of the keys that are taken."""
     starts, limits, strides = params["start_indices"], params["limit_indices"], params["strides"]
     words = avals[0].shape[len(starts) :]
@@ -178,21 +159,16 @@ slice_p = declare(
 )
 
 
-def _ints(sequence: Sequence[Any]) -> tuple[int, ...]:
+def _ints(sequence: Values) -> Axes:
     return tuple(map(operator.index, sequence))
 
 
-def _kept_ints(sequence: Sequence[Any]) -> tuple[Any, ...]:
+def _kept_ints(sequence: Values) -> tuple[Any, ...]:
     """The same, but NumPy's integers stay what they are, as in JAX."""
     return tuple([n if isinstance(n, np.integer) else operator.index(n) for n in sequence])
 
 
-def slice(
-    operand: Any,
-    start_indices: Sequence[int],
-    limit_indices: Sequence[int],
-    strides: Sequence[int] | None = None,
-) -> Any:
+def slice(operand: Any, start_indices: Ints, limit_indices: Ints, strides: Ints | None = None) -> Any:
     """The elements of ``operand`` from ``start_indices`` up to ``limit_indices``, by ``strides``: all static.
 
     Indices are within bounds and not negative; TypeError otherwise.
@@ -205,9 +181,7 @@ def slice(
     )
 
 
-def slice_in_dim(
-    operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
-) -> Any:
+def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Any:
     """``slice`` along one ``axis``; negative indices count from the end and None means the end."""
     shape = shape_of(operand)
     axis, size = operator.index(axis), shape[axis]
@@ -239,7 +213,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
 PaddingConfig = tuple[tuple[int, int, int], ...]
 
 
-def _check_axes(padding_config: Sequence[Any], shape: tuple[int, ...]) -> None:
+def _check_axes(padding_config: Values, shape: Shape) -> None:
     if len(padding_config) != len(shape):
         raise ValueError(
             "length of padding_config must equal the number of axes of operand, "
@@ -257,9 +231,7 @@ def _pad_abstract(x: ShapedArray, value: ShapedArray, *, padding_config: Padding
         raise ValueError(f"padding_value must be a scalar; got np.shape(padding_value)={value.shape}")
     _check_axes(padding_config, x.shape)
     if any(i < 0 for _, _, i in padding_config):
-        raise ValueError(
-            f"interior padding in padding_config must be nonnegative, got padding_config {padding_config}"
-        )
+        raise ValueError(f"interior padding in padding_config must be nonnegative, got padding_config {padding_config}")
     shape = _padded_shape(x.shape, padding_config)
     if any(d < 0 for d in shape):
         raise ValueError(
@@ -269,7 +241,7 @@ def _pad_abstract(x: ShapedArray, value: ShapedArray, *, padding_config: Padding
     return ShapedArray(shape, x.dtype, x.weak_type and value.weak_type)
 
 
-def _padded_shape(shape: tuple[int, ...], padding_config: PaddingConfig) -> tuple[int, ...]:
+def _padded_shape(shape: Shape, padding_config: PaddingConfig) -> Shape:
     return tuple(
         int(low + high) + (n + (n - 1) * int(i) if n else 0)
         for n, (low, high, i) in zip(shape, padding_config, strict=True)
@@ -315,7 +287,7 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: PaddingConfig
     return [ct_x if type(x) is UndefinedPrimal else None, ct_value]
 
 
-def _pad_batch(args: Sequence[Any], dims: Sequence[Any], *, padding_config: PaddingConfig) -> Any:
+def _pad_batch(args: Values, dims: Values, *, padding_config: PaddingConfig) -> Any:
     x, value = args
     dim, value_dim = dims
     if dim is None:
@@ -332,9 +304,7 @@ def _pad_batch(args: Sequence[Any], dims: Sequence[Any], *, padding_config: Padd
     return select(inside, padded, broadcast_in_dim(value, shape_of(padded), (dim,))), dim
 
 
-def _pad_lower(
-    ctx: Any, avals: Any, out_avals: Any, x: str, value: str, *, padding_config: PaddingConfig
-) -> str:
+def _pad_lower(ctx: Any, avals: Any, out_avals: Any, x: str, value: str, *, padding_config: PaddingConfig) -> str:
     low, high, interior = zip(*padding_config, strict=True) if padding_config else ((), (), ())
     types = f"({mlir_type(avals[0])}, {mlir_type(avals[1])}) -> {mlir_type(out_avals[0])}"
     return ctx.emit(
@@ -344,16 +314,11 @@ def _pad_lower(
 
 
 pad_p = declare(
-    "pad",
-    abstract=_pad_abstract,
-    numpy=_pad_numpy,
-    lower=_pad_lower,
-    batch=_pad_batch,
-    transpose=_pad_transpose,
+    "pad", abstract=_pad_abstract, numpy=_pad_numpy, lower=_pad_lower, batch=_pad_batch, transpose=_pad_transpose
 )
 
 
-def pad(operand: Any, padding_value: Any, padding_config: Sequence[Sequence[int]]) -> Any:
+def pad(operand: Any, padding_value: Any, padding_config: Sequence[Ints]) -> Any:
     """``operand`` with ``padding_value``, a scalar of its dtype, around and between its elements.
 
     ``padding_config`` has ``(low, high, interior)`` for each dimension; negative low and high remove
@@ -396,7 +361,7 @@ def _concatenate_abstract(*operands: ShapedArray, dimension: int) -> ShapedArray
     return ShapedArray(_resized(first.shape, dimension, size), first.dtype, all_weak(operands))
 
 
-def _resized(shape: Sequence[int], dimension: int, size: int) -> tuple[int, ...]:
+def _resized(shape: Ints, dimension: int, size: int) -> Shape:
     return (*shape[:dimension], size, *shape[dimension + 1 :])
 
 
@@ -404,7 +369,7 @@ def _concatenate_numpy(*operands: Any, dimension: int) -> Any:
     return np.concatenate(operands, dimension)
 
 
-def _linear_only(cts: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
+def _linear_only(cts: Values, operands: Values) -> list[Any]:
     return [ct if type(x) is UndefinedPrimal else None for ct, x in zip(cts, operands, strict=True)]
 
 
@@ -413,7 +378,7 @@ def _concatenate_transpose(ct: Any, *operands: Any, dimension: int) -> list[Any]
     return _linear_only(split(ct, sizes, dimension), operands)
 
 
-def _concatenate_batch(args: Sequence[Any], dims: Sequence[Any], *, dimension: int) -> Any:
+def _concatenate_batch(args: Values, dims: Values, *, dimension: int) -> Any:
     axis = mapped_axis(args, dims)
     fronted = [bdim_at_front(x, d, *axis) for x, d in zip(args, dims, strict=True)]
     return concatenate(fronted, dimension + 1), 0
@@ -428,9 +393,7 @@ def concatenate_text(
 ) -> str:
     """Write a concatenation giving type ``out``; returns its name."""
     types = ", ".join(map(mlir_type, avals))
-    return ctx.emit(
-        f"stablehlo.concatenate {', '.join(operands)}, dim = {dimension} : ({types}) -> {mlir_type(out)}"
-    )
+    return ctx.emit(f"stablehlo.concatenate {', '.join(operands)}, dim = {dimension} : ({types}) -> {mlir_type(out)}")
 
 
 concatenate_p = declare(
@@ -444,7 +407,7 @@ concatenate_p = declare(
 )
 
 
-def concatenate(operands: Sequence[Any], dimension: int) -> Any:
+def concatenate(operands: Values, dimension: int) -> Any:
     """``operands``, of one dtype and equal but for ``dimension``, one after the other along it. TypeError
     otherwise."""
     if not len(operands):
@@ -457,18 +420,17 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Any:
 # -------------------------------------------------------------------------------- split
 
 
-def _split_abstract(x: ShapedArray, *, sizes: tuple[int, ...], axis: int) -> list[ShapedArray]:
+def _split_abstract(x: ShapedArray, *, sizes: Shape, axis: int) -> list[ShapedArray]:
     if any(s < 0 for s in sizes):
         raise ValueError(f"Sizes passed to split must be nonnegative, got {list(sizes)}")
     if sum(sizes) != x.shape[axis]:
         raise ValueError(
-            f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape "
-            f"{list(x.shape)}"
+            f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape {list(x.shape)}"
         )
     return [ShapedArray(_resized(x.shape, axis, int(s)), x.dtype, x.weak_type) for s in sizes]
 
 
-def _cuts(sizes: Sequence[int]) -> list[tuple[int, int]]:
+def _cuts(sizes: Ints) -> list[tuple[int, int]]:
     """Where each part begins and ends."""
     out, start = [], 0
     for size in sizes:
@@ -477,25 +439,23 @@ def _cuts(sizes: Sequence[int]) -> list[tuple[int, int]]:
     return out
 
 
-def _split_numpy(x: Any, sizes: tuple[int, ...], axis: int) -> list[Any]:
+def _split_numpy(x: Any, sizes: Shape, axis: int) -> list[Any]:
     before = (builtins.slice(None),) * axis
     return [x[(*before, builtins.slice(a, b))] for a, b in _cuts(sizes)]
 
 
-def _split_transpose(cts: Sequence[Any], x: Any, *, sizes: tuple[int, ...], axis: int) -> list[Any]:
+def _split_transpose(cts: Values, x: Any, *, sizes: Shape, axis: int) -> list[Any]:
     if all(type(ct) is Zero for ct in cts):
         return [Zero(x.aval)]
     return [concatenate([instantiate_zeros(ct) for ct in cts], axis)]
 
 
-def _split_batch(args: Sequence[Any], dims: Sequence[Any], *, sizes: tuple[int, ...], axis: int) -> Any:
+def _split_batch(args: Values, dims: Values, *, sizes: Shape, axis: int) -> Any:
     (x,), (dim,) = args, dims
     return split(x, sizes, axis + 1 if axis >= dim else axis), [dim] * len(sizes)
 
 
-def _split_lower(
-    ctx: Any, avals: Any, out_avals: Any, x: str, *, sizes: tuple[int, ...], axis: int
-) -> list[str]:
+def _split_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, sizes: Shape, axis: int) -> list[str]:
     aval = avals[0]
     zeros = (0,) * aval.ndim
     return [
@@ -516,7 +476,7 @@ split_p = declare(
 )
 
 
-def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
+def split(operand: Any, sizes: Ints, axis: int = 0) -> list[Any]:
     """``operand`` cut along ``axis`` into parts of ``sizes``, which must add up. ValueError otherwise."""
     operand = operand if is_array(operand) else as_array(operand)
     return split_p.bind(operand, sizes=_kept_ints(sizes), axis=canonical_axis(axis, operand.ndim))
@@ -530,9 +490,7 @@ def _stack_abstract(*operands: ShapedArray, axis: int) -> ShapedArray:
         raise ValueError("stack expects at least one operand, got 0.")
     first = operands[0]
     if any(o.ndim != first.ndim for o in operands):
-        raise ValueError(
-            f"Cannot stack arrays with different numbers of dimensions: got {_shapes_text(operands)}."
-        )
+        raise ValueError(f"Cannot stack arrays with different numbers of dimensions: got {_shapes_text(operands)}.")
     if any(o.shape != first.shape for o in operands):
         raise ValueError(f"All input arrays must have the same shape. Got {_shapes_text(operands)}.")
     check_same_dtypes("stack", operands)
@@ -547,15 +505,13 @@ def _stack_transpose(ct: Any, *operands: Any, axis: int) -> list[Any]:
     return _linear_only(unstack_p.bind(ct, axis=axis), operands)
 
 
-def _stack_batch(args: Sequence[Any], dims: Sequence[Any], *, axis: int) -> Any:
+def _stack_batch(args: Values, dims: Values, *, axis: int) -> Any:
     dim = dims[0]
     if dim is not None and all(d == dim for d in dims):
         after = axis <= dim
         return stack_p.bind(*args, axis=axis if after else axis + 1), dim + 1 if after else dim
     size, _ = mapped_axis(args, dims)
-    return stack_p.bind(
-        *[bdim_at_front(x, d, size) for x, d in zip(args, dims, strict=True)], axis=axis + 1
-    ), 0
+    return stack_p.bind(*[bdim_at_front(x, d, size) for x, d in zip(args, dims, strict=True)], axis=axis + 1), 0
 
 
 def _stack_lower(ctx: Any, avals: Any, out_avals: Any, *operands: str, axis: int) -> str:
@@ -577,7 +533,7 @@ stack_p = declare(
 )
 
 
-def stack(operands: Sequence[Any], axis: int = 0) -> Any:
+def stack(operands: Values, axis: int = 0) -> Any:
     """``operands``, of one shape and dtype, side by side along a new ``axis``. ValueError otherwise."""
     arrays = [x if is_array(x) else as_array(x) for x in operands]
     if not arrays:
@@ -599,13 +555,13 @@ def _unstack_numpy(x: Any, axis: int) -> list[Any]:
     return [x[(*before, i)] for i in range(x.shape[axis])]
 
 
-def _unstack_transpose(cts: Sequence[Any], x: Any, *, axis: int) -> list[Any]:
+def _unstack_transpose(cts: Values, x: Any, *, axis: int) -> list[Any]:
     if all(type(ct) is Zero for ct in cts):
         return [Zero(x.aval)]
     return [stack_p.bind(*[instantiate_zeros(ct) for ct in cts], axis=axis)]
 
 
-def _unstack_batch(args: Sequence[Any], dims: Sequence[Any], *, axis: int) -> Any:
+def _unstack_batch(args: Values, dims: Values, *, axis: int) -> Any:
     (x,), (dim,) = args, dims
     inner = axis < dim
     outs = unstack_p.bind(x, axis=axis if inner else axis + 1)

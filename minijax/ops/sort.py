@@ -13,6 +13,7 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, sharding_of_type
+from minijax.core.rules import Values
 from minijax.core.structural import Zero, broadcast_in_dim_p, moveaxis, zero_of, zero_tangent
 from minijax.lowering.regions import region_text
 from minijax.lowering.text import mlir_type
@@ -57,7 +58,7 @@ def _moved_along(x: Any, indices: Any, axis: int) -> Any:
     return gather(x, indices, GatherDimensionNumbers((), (axis,), (axis,), others, others), (1,) * rank)
 
 
-def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int, **params: Any) -> Any:
+def _sort_jvp(primals: Values, tangents: Values, *, dimension: int, **params: Any) -> Any:
     shape = shape_of(primals[0])
     said = sharding_of_type(get_aval(primals[0]))
     places = broadcasted_iota(index_dtype(shape, signed=False), shape, dimension, out_sharding=said)
@@ -66,7 +67,7 @@ def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int
     return outs, [t if type(t) is Zero else _moved_along(t, indices, dimension) for t in tangents]
 
 
-def _sort_batch(args: Sequence[Any], dims: Sequence[Any], *, dimension: int, **params: Any) -> Any:
+def _sort_batch(args: Values, dims: Values, *, dimension: int, **params: Any) -> Any:
     aval, dim = next((get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None)
     kept = tuple(i for i in range(aval.ndim) if i != dim)
     repeated = {"shape": aval.shape, "broadcast_dimensions": kept, "sharding": sharding_of_type(aval)}
@@ -163,7 +164,7 @@ def _top_k_numpy(x: Any, k: int, axis: int) -> list[Any]:
     return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
 
 
-def _top_k_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, k: int, axis: int) -> Any:
+def _top_k_jvp(primals: Values, tangents: Values, *, k: int, axis: int) -> Any:
     (x,), (t,) = primals, tangents
     values, places = top_k_p.bind(x, k=k, axis=axis)
     still = zero_of(get_aval(places))
@@ -173,7 +174,7 @@ def _top_k_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, k: int, axis:
     return [values, places], [_moved_along(t, indices, axis), still]
 
 
-def _top_k_batch(args: Sequence[Any], dims: Sequence[Any], *, k: int, axis: int) -> Any:
+def _top_k_batch(args: Values, dims: Values, *, k: int, axis: int) -> Any:
     (x,), (dim,) = args, dims
     return top_k_p.bind(x, k=k, axis=axis + (dim <= axis)), [dim, dim]
 

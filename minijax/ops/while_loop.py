@@ -18,6 +18,7 @@ from minijax.core.array import Array, as_array
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.named import NamedTuple
+from minijax.core.rules import Flags, Values
 from minijax.core.structural import Zero, instantiate_zeros
 from minijax.core.trace import check_alive, state
 from minijax.errors import summarize
@@ -64,7 +65,7 @@ class WhileParts(NamedTuple):
     carry: list[Any]
 
     @staticmethod
-    def of(items: Sequence[Any], cond_nconsts: int, body_nconsts: int) -> WhileParts:
+    def of(items: Values, cond_nconsts: int, body_nconsts: int) -> WhileParts:
         """``items``, one for each operand, by what the operands are."""
         return WhileParts(*split_list(items, cond_nconsts, body_nconsts))
 
@@ -108,9 +109,7 @@ class Loop:
 
     __slots__ = ("closed", "cond_nconsts", "body_nconsts", "batched", "cond", "body", "spent", "executable")
 
-    def __init__(
-        self, cond_jaxpr: ClosedJaxpr, cond_nconsts: int, body_jaxpr: ClosedJaxpr, body_nconsts: int
-    ) -> None:
+    def __init__(self, cond_jaxpr: ClosedJaxpr, cond_nconsts: int, body_jaxpr: ClosedJaxpr, body_nconsts: int) -> None:
         avals = [*cond_jaxpr.in_avals[:cond_nconsts], *body_jaxpr.in_avals]
         invars, outvars = list(map(Var, avals)), list(map(Var, body_jaxpr.out_avals))
         params = {
@@ -155,10 +154,10 @@ class Loop:
             self.executable = compiled(self.closed, "while_loop")
         return self.executable
 
-    def _interpret(self, values: Sequence[Any]) -> tuple[list[Any], bool]:
+    def _interpret(self, values: Values) -> tuple[list[Any], bool]:
         """The operands after some rounds, and whether those were all."""
         n_consts, n_cond = self.cond_nconsts + self.body_nconsts, self.cond_nconsts
-        carry: Sequence[Any] = values[n_consts:]
+        carry: Values = values[n_consts:]
         cond_consts, body_consts = values[:n_cond], values[n_cond:n_consts]
         cond, body, batched = self.cond.function, self.body.function, self.batched
         rounds = max(1, (WHILE_WORTH_COMPILING - self.spent) // self.round_weight)
@@ -220,8 +219,8 @@ def _with_inputs(closed: ClosedJaxpr, invars: Sequence[Var]) -> ClosedJaxpr:
 
 
 def while_jvp(
-    primals: Sequence[Any],
-    tangents: Sequence[Any],
+    primals: Values,
+    tangents: Values,
     *,
     cond_jaxpr: ClosedJaxpr,
     cond_nconsts: int,
@@ -268,7 +267,7 @@ jvp_rules[while_p] = while_jvp
 
 def while_batch(
     axis: Any,
-    args: Sequence[Any],
+    args: Values,
     dims: Sequence[int | None],
     *,
     cond_jaxpr: ClosedJaxpr,
@@ -281,7 +280,7 @@ def while_batch(
     axes = WhileParts.of(dims, cond_nconsts, body_nconsts)
     given = WhileParts.of(args, cond_nconsts, body_nconsts)
 
-    def in_front(flags: Sequence[bool]) -> list[int | None]:
+    def in_front(flags: Flags) -> list[int | None]:
         return [0 if b else None for b in flags]
 
     def carries(flags: list[bool]) -> tuple[None, list[bool]]:
@@ -323,7 +322,7 @@ def while_batch(
 axis_rules[while_p] = while_batch
 
 
-def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
+def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     """The known carries are computed now. The unknown ones later, by the whole loop: it makes the known ones again.
 
     Nothing can be handed from each round of one loop to that of the other, for nobody knows how many there will be.
@@ -348,9 +347,7 @@ def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
     return [now], [eqn.replace(outvars=later_out)]
 
 
-def _known_part(
-    closed: ClosedJaxpr, unknown_in: Sequence[bool], instantiate: Sequence[bool]
-) -> tuple[ClosedJaxpr, list[bool]]:
+def _known_part(closed: ClosedJaxpr, unknown_in: Flags, instantiate: Flags) -> tuple[ClosedJaxpr, list[bool]]:
     """``closed`` from its known inputs to its known outputs, without residuals; and which outputs are unknown."""
     key = ("known part", tuple(unknown_in), tuple(instantiate))
     if key not in closed.memo:
@@ -365,7 +362,7 @@ partial_eval_jaxpr_rules[while_p] = while_partial_eval_jaxpr
 partial_eval_rules[while_p] = split_now(while_p)
 
 
-def while_transpose(cts: Sequence[Any], *args: Any, **params: Any) -> Any:
+def while_transpose(cts: Values, *args: Any, **params: Any) -> Any:
     """ValueError: running a loop backwards takes the values of every round, and their number is not known."""
     where = "" if state.source is None else f"\nThe loop is at {summarize(state.source)}."
     raise ValueError(
@@ -509,6 +506,6 @@ def _forwarding(jaxpr: Jaxpr) -> list[int | None]:
     return [position.get(source.get(v, v)) if isinstance(v, Var) else None for v in jaxpr.outvars]
 
 
-def while_outputs(outs: Sequence[Any], moved: Sequence[bool], init: Sequence[Any]) -> list[Any]:
+def while_outputs(outs: Values, moved: Flags, init: Values) -> list[Any]:
     """The final carry, from the results of the loop and the initial values that did not go round."""
     return merge(moved, outs, [x for x, m in zip(init, moved, strict=True) if m])

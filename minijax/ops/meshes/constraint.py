@@ -133,6 +133,4 @@ def _constrained(x: Any, wanted: Any) -> Any:
     spec = getattr(sharding, "spec", ())
     free = frozenset(i for i, part in enumerate(spec) if part is PartitionSpec.UNCONSTRAINED)
     mesh = NO_MESH if context.mesh is None else context.mesh.abstract_mesh
-    return sharding_constraint_p.bind(
-        x, sharding=sharding, layout=None, context_mesh=mesh, unconstrained_dims=free
-    )
+    return sharding_constraint_p.bind(x, sharding=sharding, layout=None, context_mesh=mesh, unconstrained_dims=free)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from minijax.core import observe
@@ -17,6 +17,7 @@ from minijax.core.array import Array, CommittedArray, LiteralArray, MeshArray, p
 from minijax.core.keys import is_key
 from minijax.core.meshes import Mesh, context
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Params, Values
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding
 from minijax.core.trace import Tracer, state
 from minijax.ops import custom_jvp, custom_vjp
@@ -60,9 +61,7 @@ def laying() -> Mesh | None:
     return mesh if isinstance(mesh, Mesh) and not _laying.host and state.dynamic.level == 0 else None
 
 
-def evaluate(
-    usual: Callable[..., Any], trace: Any, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
-) -> Any:
+def evaluate(usual: Callable[..., Any], trace: Any, primitive: Primitive, args: Values, params: Params) -> Any:
     """The result or results of an operation, which ``usual(trace, primitive, args, params)`` evaluates."""
     mesh = laying()
     if mesh is None or primitive in _apart:
@@ -79,7 +78,7 @@ def evaluate(
     return [laid(x, mesh, known) for x, known in zip(out, named(primitive, ins, params, len(out)), strict=True)]
 
 
-def _check_devices(args: Sequence[Any], mesh: Mesh, name: str) -> None:
+def _check_devices(args: Values, mesh: Mesh, name: str) -> None:
     """ValueError if one of ``args`` is committed to other devices than those of ``mesh``."""
     devices = tuple(mesh.devices.flat)
     for i, x in enumerate(args):
@@ -87,7 +86,7 @@ def _check_devices(args: Sequence[Any], mesh: Mesh, name: str) -> None:
             raise other_devices(placed_text(x, f"args[{i}]", name), devices)
 
 
-def _on_host(args: Sequence[Any], mesh: Mesh, params: dict[str, Any]) -> Sequence[Any] | None:
+def _on_host(args: Values, mesh: Mesh, params: Params) -> Values | None:
     """``args`` as arrays on the host; None if the operation must be compiled, since one is committed to devices."""
     if any(isinstance(said, Sharding) for said in params.values()):
         return None
@@ -120,7 +119,7 @@ def made(x: Any) -> Any:
     return x if mesh is None else laid(x, mesh)
 
 
-def called(jitted: Any, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def called(jitted: Any, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Params) -> Any:
     """``fun(*args, **kwargs)`` of a library function that JAX jits; ``jitted`` is the jitted function."""
     mesh = laying()
     leaves = tree_leaves((args, kwargs))

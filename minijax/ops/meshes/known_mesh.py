@@ -7,11 +7,11 @@ Our plain types do not tell the two apart, so this module goes through the progr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from minijax.core.array import MeshArray
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Flags, Params
 from minijax.core.shardings import NamedSharding
 from minijax.ir.jaxpr import ClosedJaxpr, Var
 from minijax.ops import cond, nary, while_loop
@@ -27,7 +27,7 @@ _followed = {"clamp": 1, "select_and_scatter_add": 1, "linear_solve": -1}
 _never = ("pure_callback", "io_callback")
 
 
-def named(primitive: Primitive, ins: Sequence[bool], params: dict[str, Any], outs: int) -> list[bool]:
+def named(primitive: Primitive, ins: Flags, params: Params, outs: int) -> list[bool]:
     """Whether each of ``outs`` results of an operation has a type that names a mesh, given which operands have one."""
     if primitive in nary.elementwise_primitives:
         return [len(ins) > 1 or any(ins)] * outs
@@ -47,9 +47,7 @@ def named(primitive: Primitive, ins: Sequence[bool], params: dict[str, Any], out
     return [ins[at] if -len(ins) <= at < len(ins) else ins[0]] * outs
 
 
-def _program(
-    primitive: Primitive, ins: Sequence[bool], params: dict[str, Any]
-) -> tuple[ClosedJaxpr, list[bool]] | None:
+def _program(primitive: Primitive, ins: Flags, params: Params) -> tuple[ClosedJaxpr, list[bool]] | None:
     """The program that computes the results of an operation, and which of its inputs name a mesh."""
     if primitive is cond.cond_p:
         return params["branches"][0], [*ins[1:]]
@@ -61,7 +59,7 @@ def _program(
     return None
 
 
-def named_by(closed: ClosedJaxpr, ins: Sequence[bool]) -> list[bool]:
+def named_by(closed: ClosedJaxpr, ins: Flags) -> list[bool]:
     """Whether each result of a program has a type that names a mesh; computed once for each ``ins``."""
     key = ("names a mesh", *ins)
     found: list[bool] | None = closed.memo.get(key)

@@ -33,6 +33,7 @@ from minijax.core.guards import check_transfer, transfer_guards
 from minijax.core.keys import is_key
 from minijax.core.meshes import Mesh, context, simulated_devices
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Flags, Params, Values
 from minijax.core.shardings import NamedSharding, PartitionSpec, Placement, Sharding, SingleDeviceSharding, mesh_of
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import check_alive
@@ -47,7 +48,7 @@ from minijax.ops.sharded import over_mesh
 _MOST_DIFFERENCES = 6
 
 # primitive -> the shardings that an equation with these parameters names itself
-names_shardings: dict[Primitive, Callable[[dict[str, Any]], Sequence[Sharding]]] = {}
+names_shardings: dict[Primitive, Callable[[Params], Sequence[Sharding]]] = {}
 
 
 class Partitioned(Compiled):
@@ -121,10 +122,10 @@ class Partitioned(Compiled):
 
         return move
 
-    def device_of(self, args: Sequence[Any]) -> Any:
+    def device_of(self, args: Values) -> Any:
         return None  # the placement has the devices
 
-    def _results(self, buffers: Sequence[Any]) -> list[Any]:
+    def _results(self, buffers: Values) -> list[Any]:
         outs: list[Any] = self.arrays(buffers)
         for i in self.float0s:
             outs[i] = np.zeros(self.out_avals[i].shape, dtypes.float0)
@@ -157,7 +158,7 @@ class Simulated(Partitioned):
         )
 
 
-def _maker(avals: Sequence[ShapedArray], shardings: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
+def _maker(avals: Sequence[ShapedArray], shardings: Values) -> Callable[[Values], list[Any]]:
     """A function from buffers with these ``shardings`` to arrays of these types."""
     pjrt.note_committed()
     if any([type(each) is SingleDeviceSharding for each in shardings]):
@@ -166,7 +167,7 @@ def _maker(avals: Sequence[ShapedArray], shardings: Sequence[Any]) -> Callable[[
     if len(kinds) == 1:
         (kind,) = kinds
 
-        def only(buffers: Sequence[Any]) -> list[Any]:
+        def only(buffers: Values) -> list[Any]:
             out: MeshArray = _new(MeshArray)
             (out._buffer,) = buffers
             out.kind = kind
@@ -174,7 +175,7 @@ def _maker(avals: Sequence[ShapedArray], shardings: Sequence[Any]) -> Callable[[
 
         return only
 
-    def arrays(buffers: Sequence[Any]) -> list[Any]:
+    def arrays(buffers: Values) -> list[Any]:
         # inlined: a call for each takes a tenth of a small program's call, strict=True a seventh of this loop
         outs: list[Any] = []
         for buffer, kind in zip(buffers, kinds):  # noqa: B905
@@ -216,7 +217,7 @@ def _named_in(eqns: Sequence[JaxprEqn]) -> Iterator[tuple[str, Sharding]]:
             yield from _named_in_programs(eqn.params)
 
 
-def _named_in_programs(params: dict[str, Any]) -> Iterator[tuple[str, Sharding]]:
+def _named_in_programs(params: Params) -> Iterator[tuple[str, Sharding]]:
     for value in params.values():
         for item in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(item, ClosedJaxpr):
@@ -225,7 +226,7 @@ def _named_in_programs(params: dict[str, Any]) -> Iterator[tuple[str, Sharding]]
                 yield from _named_in(item.eqns)
 
 
-def names_any(params: dict[str, Any]) -> bool:
+def names_any(params: Params) -> bool:
     """Whether a program among ``params`` names a sharding."""
     return bool([*_named_in_programs(params)])
 
@@ -288,10 +289,10 @@ def _devices_text(what: str, sharding: Sharding) -> str:
 
 def placement_of(
     closed: ClosedJaxpr,
-    args: Sequence[Any],
+    args: Values,
     name: str,
-    ins: Sequence[Any] = (),
-    outs: Sequence[Any] = (),
+    ins: Values = (),
+    outs: Values = (),
     keep_unused: bool = False,
     label: Callable[[int], str] = "args[{}]".format,
 ) -> Placement | None:
@@ -355,7 +356,7 @@ def placement_of(
     return Placement(found, mesh, tuple(chosen), tuple(results))
 
 
-def _over(sharding: Sharding | None, devices: Sequence[Any]) -> Sharding | None:
+def _over(sharding: Sharding | None, devices: Values) -> Sharding | None:
     """``sharding``; over ``devices`` if its mesh is abstract."""
     return sharding.over(devices) if isinstance(sharding, NamedSharding) else sharding
 
@@ -400,7 +401,7 @@ def _said_of(
 
 
 def partitioned(
-    closed: ClosedJaxpr, name: str, placement: Placement, donated: Sequence[bool] = (), keep_unused: bool = False
+    closed: ClosedJaxpr, name: str, placement: Placement, donated: Flags = (), keep_unused: bool = False
 ) -> Partitioned:
     """``closed``, compiled once for ``placement``."""
     key = ("executable", tuple(donated), keep_unused, placement)
@@ -424,7 +425,7 @@ class Moved(str):
     )
 
 
-def why_again(closed: ClosedJaxpr, placement: Placement, donated: Sequence[bool], keep_unused: bool) -> str:
+def why_again(closed: ClosedJaxpr, placement: Placement, donated: Flags, keep_unused: bool) -> str:
     """Why ``partitioned`` would compile again; '' if it would not, or for the first time."""
     key = ("executable", tuple(donated), keep_unused, placement)
     return "" if key in closed.memo else _differences_text(closed, key)
@@ -480,7 +481,7 @@ _equations: dict[Any, Partitioned] = {}
 MAX_EQUATIONS = 4096
 
 
-def _kept_equations(params: dict[str, Any]) -> dict[Any, Any]:
+def _kept_equations(params: Params) -> dict[Any, Any]:
     """The cache of an equation: the memo of a jaxpr among its parameters, or else the table of all equations."""
     for value in params.values():
         for item in value if isinstance(value, tuple) else (value,):
@@ -489,9 +490,7 @@ def _kept_equations(params: dict[str, Any]) -> dict[Any, Any]:
     return _equations
 
 
-def evaluate_over_mesh(
-    p: Primitive, args: Sequence[Any], params: dict[str, Any], outs: Sequence[Sharding] = ()
-) -> Any:
+def evaluate_over_mesh(p: Primitive, args: Values, params: Params, outs: Sequence[Sharding] = ()) -> Any:
     """The result or results of ``p`` on operands over a mesh, by a compiled program of this one equation.
 
     ``outs`` are the shardings of the results, if ``params`` name them.
@@ -518,7 +517,7 @@ def evaluate_over_mesh(
     return found if p.multiple_results else found[0]
 
 
-def call_over_mesh(program: Compiled, args: Sequence[Any]) -> list[Any]:
+def call_over_mesh(program: Compiled, args: Values) -> list[Any]:
     """The results of ``program`` on ``args``, some of them over a mesh."""
     ref, name, donated, keep_unused, *_ = program.made_of
     closed = ref()
@@ -547,7 +546,7 @@ def shardings_of(program: Partitioned) -> tuple[list[Sharding], list[Sharding]]:
     return ins, [each for each in program.partitioning.outs if each is not None]
 
 
-def check_lies(program: Partitioned, args: Sequence[Any]) -> None:
+def check_lies(program: Partitioned, args: Values) -> None:
     """ValueError if one of ``args`` is committed to another sharding than the program was compiled for."""
     for i, (x, sharding) in enumerate(zip(program._taken(args), program.ins, strict=True)):
         own = sharding_of_operand(x)

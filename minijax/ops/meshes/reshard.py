@@ -19,6 +19,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.explicit import common_mesh, meant_sharding, mesh_of_type, sharding_like, spec_of
 from minijax.core.meshes import AbstractMesh, Mesh, context
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Params, Values
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, mesh_of
 from minijax.core.structural import batched_sharding
 from minijax.core.trace import Tracer
@@ -42,7 +43,7 @@ commits_itself.add(reshard_p)
 constraints.append(reshard_p)
 
 
-def _placed(params: dict[str, Any]) -> list[Sharding]:
+def _placed(params: Params) -> list[Sharding]:
     """The sharding over devices that an equation names. Empty if no mesh of devices is known."""
     sharding, mesh = params["dst_sharding"], params["concrete_mesh"] or context.mesh
     return [] if mesh is None else [NamedSharding(mesh, sharding.spec)]
@@ -83,9 +84,7 @@ def reshard_transpose(
 deflinear(reshard_p, reshard_transpose)
 
 
-def reshard_batch(
-    axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, dst_sharding: Any, **meshes: Any
-) -> Any:
+def reshard_batch(axis: AxisData, args: Values, dims: Sequence[int | None], *, dst_sharding: Any, **meshes: Any) -> Any:
     """The mapped axis keeps its sharding from the call of vmap, which the operand's type may not name."""
     (x,), (dim,) = args, dims
     assert dim is not None, "one operand, which is mapped"
@@ -100,7 +99,7 @@ axis_rules[reshard_p] = reshard_batch
 lowering_rules[reshard_p] = operand_lower
 
 
-def resharded_to_mesh_of(scalar: Any, examples: Sequence[Any]) -> Any:
+def resharded_to_mesh_of(scalar: Any, examples: Values) -> Any:
     """The constant ``scalar``, resharded to the explicit mesh of ``examples``, or else to the mesh that is set.
 
     ``scalar`` itself without such a mesh, or if all examples are known values: a constant fits every array.
@@ -130,7 +129,7 @@ def resharded_if_over_no_mesh(x: Any, aval: ShapedArray) -> Any:
     return reshard_p.bind(x, dst_sharding=sharding_like(aval), concrete_mesh=None)
 
 
-def reduced_scalars(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
+def reduced_scalars(primitive: Primitive, args: tuple[Any, ...], params: Params) -> tuple[Any, ...]:
     """``args`` of an operation, as a hook of ``bind``: a number beside a reduced value is reduced too, as in JAX."""
     if len(args) != 2 or primitive not in elementwise_primitives:
         return args

@@ -24,6 +24,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, cotangent_type
 from minijax.core.explicit import plain_type, resharded_type, spec_of
 from minijax.core.lists import partition
+from minijax.core.rules import Dims, Flags, Params, Shape, Values
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, axes_of_part, axes_of_spec
 from minijax.core.structural import Zero, full
 from minijax.core.trace import state
@@ -63,7 +64,7 @@ axis_binders[shard_map_p] = lambda params: params["newly_manual_axes"]
 batching_rules.holes[shard_map_p] = "its rule must know the mapped axis"
 
 
-def _scaled(aval: ShapedArray, spec: PartitionSpec, mesh: Any, divide: bool) -> tuple[int, ...]:
+def _scaled(aval: ShapedArray, spec: PartitionSpec, mesh: Any, divide: bool) -> Shape:
     shape = list(aval.shape)
     for i, part in enumerate(spec):
         count = mesh.count(axes_of_part(part))
@@ -107,7 +108,7 @@ def on_each_device(mesh: Any, axes: frozenset[Any], check_vma: bool) -> Iterator
         yield
 
 
-def inside(params: dict[str, Any]) -> Any:
+def inside(params: Params) -> Any:
     """``on_each_device`` for an equation with these parameters."""
     return on_each_device(params["mesh"], params["newly_manual_axes"], params["check_vma"])
 
@@ -124,7 +125,7 @@ def shard_map_impl(*args: Any, **params: Any) -> list[Any]:
     return evaluate_over_mesh(shard_map_p, args, params)  # type: ignore[no-any-return]
 
 
-def named_by_shard_map(params: dict[str, Any]) -> list[Sharding]:
+def named_by_shard_map(params: Params) -> list[Sharding]:
     """The sharding that names the devices of the program."""
     mesh = params["mesh"]
     return [NamedSharding(mesh, PartitionSpec())]
@@ -133,7 +134,7 @@ def named_by_shard_map(params: dict[str, Any]) -> list[Sharding]:
 names_shardings[shard_map_p] = named_by_shard_map
 
 
-def shard_map_typecheck(avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> list[ShapedArray]:
+def shard_map_typecheck(avals: tuple[ShapedArray, ...], params: Params) -> list[ShapedArray]:
     with inside(params):
         for aval, spec, inner in zip(avals, params["in_specs"], params["jaxpr"].in_avals, strict=True):
             if not same_type(inner_aval(aval, spec, params["mesh"], params["check_vma"]), inner):
@@ -147,15 +148,15 @@ typecheck_rules[shard_map_p] = shard_map_typecheck
 # ---------------------------------------------------------------------------------------------- transformations
 
 
-def _bind(args: Sequence[Any], params: dict[str, Any], **changes: Any) -> list[Any]:
+def _bind(args: Values, params: Params, **changes: Any) -> list[Any]:
     return shard_map_p.bind(*args, **{**params, **changes})
 
 
-def _chosen(flags: Sequence[bool], items: Sequence[Any]) -> tuple[Any, ...]:
+def _chosen(flags: Flags, items: Values) -> tuple[Any, ...]:
     return tuple(partition(flags, items)[1])
 
 
-def shard_map_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+def shard_map_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
     in_specs, out_specs = params["in_specs"], params["out_specs"]
     nonzero = [type(t) is not Zero for t in tangents]
     with inside(params):
@@ -183,7 +184,7 @@ def _with_dimension(spec: PartitionSpec, at: int | None, part: Any = None) -> Pa
     return spec.update([*parts[:at], part, *parts[at:]])
 
 
-def shard_map_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+def shard_map_batch(axis: AxisData, args: Values, dims: Dims, **params: Any) -> Any:
     """Each device maps its part: the batch axis is one more dimension, sharded if vmap has ``spmd_axis_name``."""
     sharded = [name for name in axis.spmd if name in params["newly_manual_axes"]]
     part = None if not sharded else sharded[0] if len(sharded) == 1 else tuple(sharded)
@@ -205,7 +206,7 @@ def shard_map_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | No
     return outs, out_dims
 
 
-def _varying_inputs(jaxpr: ClosedJaxpr, dims: Sequence[int | None], axes: Sequence[Any]) -> ClosedJaxpr:
+def _varying_inputs(jaxpr: ClosedJaxpr, dims: Dims, axes: Values) -> ClosedJaxpr:
     """The program for operands that vary along ``axes`` where they are mapped."""
     avals = [
         aval if d is None else varying(aval, aval.vma.union(axes)) for aval, d in zip(jaxpr.in_avals, dims, strict=True)
@@ -216,7 +217,7 @@ def _varying_inputs(jaxpr: ClosedJaxpr, dims: Sequence[int | None], axes: Sequen
 axis_rules[shard_map_p] = shard_map_batch
 
 
-def _residual_spec(aval: ShapedArray, params: dict[str, Any]) -> PartitionSpec:
+def _residual_spec(aval: ShapedArray, params: Params) -> PartitionSpec:
     """The spec of a residual. The residuals of devices that may differ are stacked along the first dimension."""
     mesh, axes = params["mesh"], params["newly_manual_axes"]
     over = [name for name in mesh.axis_names if name in (aval.vma & axes if params["check_vma"] else axes)]
@@ -224,7 +225,7 @@ def _residual_spec(aval: ShapedArray, params: dict[str, Any]) -> PartitionSpec:
     return PartitionSpec(*[over[0] if len(over) == 1 else tuple(over)] * bool(over), **states)
 
 
-def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
+def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     """Two equations. The residuals are the first results of one and the last operands of the other.
 
     If a residual is an operand of the first equation, the second equation takes that operand instead.
@@ -257,9 +258,7 @@ def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> A
     return ([now] if now.outvars else []), [then]
 
 
-def _split(
-    closed: ClosedJaxpr, unknown_in: Sequence[bool]
-) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], list[int | None]]:
+def _split(closed: ClosedJaxpr, unknown_in: Flags) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], list[int | None]]:
     """``closed`` in two: known inputs to residuals and known outputs; unknown inputs and residuals to unknown outputs.
 
     Also which outputs are unknown, and for each residual the number of the known input that it is, or None. A computed
@@ -294,14 +293,14 @@ partial_eval_jaxpr_rules[shard_map_p] = shard_map_partial_eval_jaxpr
 partial_eval_rules[shard_map_p] = split_now(shard_map_p)
 
 
-def shard_map_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
+def shard_map_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     return dce_call(eqn, used, ["in_specs"], ["out_specs"])
 
 
 dce_rules[shard_map_p] = shard_map_dce
 
 
-def shard_map_transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
+def shard_map_transpose(cts: Values, *args: Any, **params: Any) -> list[Any]:
     """The transposed program of each device, on its part of the cotangents."""
     linear, nonzero, known, given = call_operands(cts, args)
     jaxpr = params["jaxpr"]
@@ -325,11 +324,11 @@ def shard_map_transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[A
 
 def _transposed(
     jaxpr: ClosedJaxpr,
-    linear: Sequence[bool],
-    nonzero: Sequence[bool],
+    linear: Flags,
+    nonzero: Flags,
     linear_specs: Sequence[PartitionSpec],
     ct_specs: Sequence[PartitionSpec],
-    params: dict[str, Any],
+    params: Params,
 ) -> tuple[ClosedJaxpr, list[bool]]:
     """The program from cotangents and known operands to cotangents, and at which linear operands one arrives."""
     ct_avals = tuple(map(cotangent_type, _chosen(nonzero, jaxpr.out_avals)))

@@ -26,6 +26,7 @@ from typing import Any
 
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Params
 from minijax.core.varying import makes_sums, pvary_p, reduced_vary_cast_p, varies_along, vma_rules
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.named_axes import AxisPrimitive, axes_size, axis_users
@@ -66,7 +67,7 @@ ELEMENTWISE: dict[Primitive, tuple[str, str, Primitive]] = {
 }
 
 
-def axes_of(params: dict[str, Any]) -> tuple[Any, ...]:
+def axes_of(params: Params) -> tuple[Any, ...]:
     """The axes along which an equation of these primitives changes the state of a value."""
     return params["axes"] if "axes" in params else params["axis_name"]  # type: ignore[no-any-return]
 
@@ -87,7 +88,7 @@ def state_of(aval: ShapedArray, axes: tuple[Any, ...], function: str) -> str:
 def _vma_rule(before: str, after: str) -> Any:
     """The rule for the axes along which the result varies."""
 
-    def rule(vma: frozenset[Any], params: dict[str, Any]) -> frozenset[Any]:
+    def rule(vma: frozenset[Any], params: Params) -> frozenset[Any]:
         axes = axes_of(params)
         return vma.difference(axes) if before == "varying" else vma.union(axes) if after == "varying" else vma
 
@@ -149,7 +150,7 @@ def _one_type(x: ShapedArray, *, axes: tuple[Any, ...]) -> ShapedArray:
     return x
 
 
-def _typecheck(avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> list[ShapedArray]:
+def _typecheck(avals: tuple[ShapedArray, ...], params: Params) -> list[ShapedArray]:
     return [avals[0]]
 
 

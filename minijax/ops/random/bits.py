@@ -20,6 +20,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.keys import RBG, THREEFRY, WORD, KeyType, PRNGImpl, is_key, keys_of, words_of
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Rule, Shape
 from minijax.core.structural import full
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.program import program
@@ -45,10 +46,10 @@ class PRNG(NamedTuple):
     unsigned integers; the dimensions of the operands stand before those that are new. ``bits`` may be missing.
     """
 
-    seed: Callable[..., Any]
-    split: Callable[..., Any]
-    fold_in: Callable[..., Any]
-    bits: Callable[..., Any] | None
+    seed: Rule
+    split: Rule
+    fold_in: Rule
+    bits: Rule | None
 
 
 def _seed_fry(seeds: Any) -> Any:
@@ -70,7 +71,7 @@ def _key_words(words: Any, new: int) -> list[Any]:
     return [reshape(index_in_dim(words, i, len(lead), keepdims=False), (*lead, *[1] * new)) for i in (0, 1)]
 
 
-def _counted(words: Any, shape: tuple[int, ...]) -> list[Any]:
+def _counted(words: Any, shape: Shape) -> list[Any]:
     """The hashes of 0, 1, 2, ... in ``shape``, for each key."""
     size = math.prod(shape)
     if size > 1 << 32:
@@ -81,7 +82,7 @@ def _counted(words: Any, shape: tuple[int, ...]) -> list[Any]:
     return threefry2x32_p.bind(first, second, full((1,) * len(shape_of(counts)), 0, WORD), counts)
 
 
-def _split_fry(words: Any, shape: tuple[int, ...]) -> Any:
+def _split_fry(words: Any, shape: Shape) -> Any:
     parts = _counted(words, shape)
     return stack(parts, len(shape_of(parts[0])))
 
@@ -92,7 +93,7 @@ def _fold_in_fry(words: Any, data: Any) -> Any:
     return stack(parts, len(shape_of(parts[0])))
 
 
-def _bits_fry(words: Any, width: int, shape: tuple[int, ...]) -> Any:
+def _bits_fry(words: Any, width: int, shape: Shape) -> Any:
     high, low = _counted(words, shape)
     dtype = np.dtype(f"uint{width}")
     if width == 64:
@@ -107,7 +108,7 @@ def _halves(words: Any) -> tuple[Any, Any]:
     return tuple(index_in_dim(pairs, i, len(shape) - 1, keepdims=False) for i in (0, 1))  # type: ignore[return-value]
 
 
-def _of_halves(compute: Callable[..., Any]) -> Callable[..., Any]:
+def _of_halves(compute: Callable[..., Any]) -> Rule:
     """What ``compute`` makes of both halves of keys, side by side."""
 
     def each(words: Any, *args: Any) -> Any:
@@ -157,12 +158,12 @@ def _seed(seeds: Any, impl: PRNGImpl) -> list[Any]:
     return [IMPLEMENTATIONS[impl].seed(seeds)]
 
 
-def _split_abstract(keys: ShapedArray, *, shape: tuple[int, ...]) -> ShapedArray:
+def _split_abstract(keys: ShapedArray, *, shape: Shape) -> ShapedArray:
     _implementation("random_split", implementation_of("random_split", keys))
     return ShapedArray(keys.shape + shape, keys.dtype)
 
 
-def _split(words: Any, impl: PRNGImpl, shape: tuple[int, ...]) -> list[Any]:
+def _split(words: Any, impl: PRNGImpl, shape: Shape) -> list[Any]:
     return [IMPLEMENTATIONS[impl].split(words, shape)]
 
 
@@ -177,14 +178,14 @@ def _fold_in(words: Any, data: Any, impl: PRNGImpl) -> list[Any]:
     return [IMPLEMENTATIONS[impl].fold_in(words, data)]
 
 
-def _bits_abstract(keys: ShapedArray, *, bit_width: int, shape: tuple[int, ...]) -> ShapedArray:
+def _bits_abstract(keys: ShapedArray, *, bit_width: int, shape: Shape) -> ShapedArray:
     _implementation("random_bits", implementation_of("random_bits", keys), bits=True)
     if bit_width not in (8, 16, 32, 64):
         raise TypeError(f"random_bits requires 8-, 16-, 32- or 64-bit field width, got {bit_width}.")
     return ShapedArray(keys.shape + shape, np.dtype(f"uint{bit_width}"))
 
 
-def _bits(words: Any, impl: PRNGImpl, width: int, shape: tuple[int, ...]) -> list[Any]:
+def _bits(words: Any, impl: PRNGImpl, width: int, shape: Shape) -> list[Any]:
     return [IMPLEMENTATIONS[impl].bits(words, width, shape)]  # type: ignore[misc]
 
 
@@ -197,7 +198,7 @@ def _seed_program(seeds: Any, *, impl: PRNGImpl) -> Program:
 
 
 @functools.lru_cache(maxsize=1024)
-def _split_program(keys: Any, *, shape: tuple[int, ...]) -> Program:
+def _split_program(keys: Any, *, shape: Shape) -> Program:
     return functools.partial(_split, impl=keys.dtype.impl, shape=shape)
 
 
@@ -207,11 +208,11 @@ def _fold_in_program(keys: Any, data: Any) -> Program:
 
 
 @functools.lru_cache(maxsize=1024)
-def _bits_program(keys: Any, *, bit_width: int, shape: tuple[int, ...]) -> Program:
+def _bits_program(keys: Any, *, bit_width: int, shape: Shape) -> Program:
     return functools.partial(_bits, impl=keys.dtype.impl, width=bit_width, shape=shape)
 
 
-def _split_few(keys: Any, *, shape: tuple[int, ...]) -> Callable[..., Any] | None:
+def _split_few(keys: Any, *, shape: Shape) -> Rule | None:
     """How one key of Threefry is split to a few, if it is one and they are few: half of all random calls are that."""
     count = math.prod(shape)
     if keys.shape or keys.dtype is not THREEFRY.dtype or count > FEW:
@@ -226,7 +227,7 @@ def _split_few(keys: Any, *, shape: tuple[int, ...]) -> Callable[..., Any] | Non
     return split
 
 
-def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> Callable[..., Any]:
+def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> Rule:
     """``compute`` as a function of NumPy values, keys among them as they are kept; ``out``: its result are keys."""
     run = program(staged(compute, tuple(avals))).function
     kinds = [aval.dtype if is_key(aval.dtype) else None for aval in avals]
@@ -244,7 +245,7 @@ def _declare(
     abstract: Any,
     compute: Callable[..., Program],
     batch: Any = None,
-    few: Callable[..., Callable[..., Any] | None] | None = None,
+    few: Callable[..., Rule | None] | None = None,
 ) -> Primitive:
     """A primitive that is ``compute(*avals, **params)`` of the words of its operands.
 
@@ -252,7 +253,7 @@ def _declare(
     """
     p = Primitive(name)
 
-    def random_numpy(*avals: Any, **params: Any) -> Callable[..., Any]:
+    def random_numpy(*avals: Any, **params: Any) -> Rule:
         out = p.abstract_eval(*avals, **params).dtype
         quick = few(*avals, **params) if few is not None else None
         if quick is not None:

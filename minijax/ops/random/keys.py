@@ -15,6 +15,7 @@ import numpy as np
 from minijax.core.avals import ShapedArray, dtype_name, physical_aval
 from minijax.core.keys import WORD, PRNGImpl, is_key, keys_of, words_of
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Params
 from minijax.core.structural import moveaxis, random_unwrap_p, random_wrap_p
 from minijax.interpreters.evaluate import by_type, numpy_rules
 from minijax.ir.pretty import parse_rules
@@ -60,7 +61,7 @@ declare(
 )
 
 
-def impl_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
+def impl_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
     """The implementation of which a printed jaxpr tells the tag, from the type of the result."""
     return {**params, "impl": out_avals[0].dtype.impl}
 

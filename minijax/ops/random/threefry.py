@@ -5,7 +5,7 @@ It is that of J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel random number
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import WORD
+from minijax.core.rules import Values
 from minijax.core.structural import zero_tangent
 from minijax.ops.convert import convert
 from minijax.ops.declare import declare
@@ -23,8 +24,8 @@ from minijax.ops.shape import shape_of
 from minijax.ops.slicing import index_in_dim
 from minijax.ops.while_loop import while_p
 
-add: Callable[..., Any] = add_p.bind
-xor: Callable[..., Any] = xor_p.bind
+add = add_p.bind
+xor = xor_p.bind
 
 # Rotations of the rounds, four at a time; between these the key is mixed in.
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -118,12 +119,12 @@ def _threefry_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> list[s
     return call_program(ctx, _threefry, avals, names)
 
 
-def _threefry_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+def _threefry_batch(args: Values, dims: Sequence[int | None]) -> Any:
     outs, dim = nary_batching(threefry2x32_p)(args, dims)
     return outs, [dim] * 2
 
 
-def _threefry_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+def _threefry_jvp(primals: Values, tangents: Values) -> Any:
     outs = threefry2x32_p.bind(*primals)
     return outs, [zero_tangent(x) for x in outs]
 

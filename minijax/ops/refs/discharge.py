@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from minijax.core.array import get_aval
 from minijax.core.primitive import Primitive
 from minijax.core.refs import AbstractRef, AccumEffect, WriteEffect, is_ref
+from minijax.core.rules import Ints, Params, Values
 from minijax.core.trace import find_top_trace
 from minijax.interpreters.stage import JaxprTrace, stage
 from minijax.ir.evaluate import bind_eqn, eval_by
@@ -73,7 +74,7 @@ class Held:
         self.aval = aval
 
 
-def discharge(closed: ClosedJaxpr, finals: Sequence[int] = ()) -> ClosedJaxpr:
+def discharge(closed: ClosedJaxpr, finals: Ints = ()) -> ClosedJaxpr:
     """The form without references: its inputs are their contents; the final contents of ``finals`` are results too.
 
     Those come behind the results, in order. Made once and kept with ``closed``.
@@ -109,7 +110,7 @@ def lowerable(closed: ClosedJaxpr) -> ClosedJaxpr:
 set_without_refs(lowerable)
 
 
-def _run(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+def _run(closed: ClosedJaxpr, args: Values) -> list[Any]:
     """The results of ``closed`` on ``args``, in which places stand for references."""
     return eval_by(_run_eqn, closed, args)
 
@@ -162,7 +163,7 @@ def _write(ref: Any, value: Any) -> None:
         swap_p.bind(ref, value, index=None)
 
 
-def _written_back(args: Sequence[Any], positions: Sequence[int], outs: Sequence[Any]) -> list[Any]:
+def _written_back(args: Values, positions: Ints, outs: Values) -> list[Any]:
     """The results of a discharged call. Its last results are written to the references at ``positions``."""
     n = len(outs) - len(positions)
     for i, value in zip(positions, outs[n:], strict=True):
@@ -170,7 +171,7 @@ def _written_back(args: Sequence[Any], positions: Sequence[int], outs: Sequence[
     return list(outs[:n])
 
 
-def _call_without(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def _call_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
     """``jit`` and ``remat2``: the operands are the inputs of the jaxpr."""
     closed = params["jaxpr"]
     finals = written(closed)
@@ -178,7 +179,7 @@ def _call_without(primitive: Primitive, args: Sequence[Any], params: dict[str, A
     return _written_back(args, finals, outs)
 
 
-def _cond_without(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def _cond_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
     branches = params["branches"]
     finals = sorted({i for branch in branches for i in written(branch)})
     made = tuple(discharge(branch, finals) for branch in branches)
@@ -186,13 +187,13 @@ def _cond_without(primitive: Primitive, args: Sequence[Any], params: dict[str, A
     return _written_back(args[1:], finals, outs)
 
 
-def _rearranged(closed: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[Any], key: Any) -> ClosedJaxpr:
+def _rearranged(closed: ClosedJaxpr, invars: Values, outvars: Values, key: Any) -> ClosedJaxpr:
     if key not in closed.memo:
         closed.memo[key] = ClosedJaxpr(closed.jaxpr.replace(invars=invars, outvars=outvars), closed.consts)
     return closed.memo[key]
 
 
-def _scan_without(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def _scan_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
     """Constants that are written references are carried. Slices of scanned references are stacked."""
     n, m = params["num_consts"], params["num_carry"]
     finals = written(params["jaxpr"])
@@ -211,7 +212,7 @@ def _scan_without(primitive: Primitive, args: Sequence[Any], params: dict[str, A
     return _written_back(args, [*stacked, *carried], [*found[k:], *found[:k]])
 
 
-def _while_without(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def _while_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
     """References that the body writes are carried, and the condition reads the carried content."""
     n, m = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts, carry = args[:n], args[n : n + m], args[n + m :]
@@ -252,7 +253,7 @@ _RULES: dict[Primitive, Callable[..., list[Any]]] = {
 }
 
 
-def call_without(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def call_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
     """The results of a call of a program that works on references, by a call of the form without.
 
     ``args`` may hold references, which are read before and written after. NotImplementedError for primitives that take
@@ -276,7 +277,7 @@ def call_without(primitive: Primitive, args: Sequence[Any], params: dict[str, An
     return outs if primitive.multiple_results else [outs]
 
 
-def check_aliases(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:
+def check_aliases(primitive: Primitive, args: Values, params: Params) -> None:
     """ValueError if one reference is given to a program twice: a write through one would be one through the other."""
     groups = [args]
     if primitive is while_p:

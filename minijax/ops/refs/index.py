@@ -8,7 +8,7 @@ first of them, or in front if a slice stands between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from minijax.core.array import get_aval
 from minijax.core.named import NamedTuple
 from minijax.core.refs import Index, Slice
+from minijax.core.rules import Rule, Shape, Values
 from minijax.ops.convert import convert
 from minijax.ops.dynamic import dynamic_slice, dynamic_update_slice, wrap_negative
 from minijax.ops.elementwise import add_p, mul_p
@@ -56,12 +57,12 @@ def layout(index: tuple[Slice | None, ...], integer_rank: int) -> list[Label]:
     return slices[:before] + of_integers + slices[before:]
 
 
-def integer_shape(index: tuple[Slice | None, ...], shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def integer_shape(index: tuple[Slice | None, ...], shapes: Sequence[Shape]) -> Shape:
     """The shape of the integer operands, whose ``shapes`` are in the order of all operands.
 
     ValueError unless they are all of one shape, and those that slices begin at scalars.
     """
-    found: tuple[int, ...] | None = None
+    found: Shape | None = None
     given = iter(shapes)
     for entry in index:
         if entry is None:
@@ -74,7 +75,7 @@ def integer_shape(index: tuple[Slice | None, ...], shapes: Sequence[tuple[int, .
     return found or ()
 
 
-def part_shape(shape: tuple[int, ...], index: Index, operand_shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def part_shape(shape: Shape, index: Index, operand_shapes: Sequence[Shape]) -> Shape:
     """The shape of the part of an array of ``shape``. ValueError if the index does not fit."""
     if index is None:
         if operand_shapes:
@@ -105,7 +106,7 @@ class _Block(NamedTuple):
     traced: list[bool]
 
 
-def _block(shape: tuple[int, ...], index: tuple[Slice | None, ...], operands: Sequence[Any]) -> _Block | None:
+def _block(shape: Shape, index: tuple[Slice | None, ...], operands: Values) -> _Block | None:
     """The index as a block of neighbouring elements, or None."""
     given = iter(operands)
     starts: list[Any] = []
@@ -131,13 +132,13 @@ def _converted(x: Any, dtype: np.dtype) -> Any:
     return x if get_aval(x).dtype == dtype else convert(x, dtype)
 
 
-def _is_whole(shape: tuple[int, ...], index: Index) -> bool:
+def _is_whole(shape: Shape, index: Index) -> bool:
     return index is None or all(
         entry is not None and entry == Slice(0, size, 1) for entry, size in zip(index, shape, strict=True)
     )
 
 
-def _positions(shape: tuple[int, ...], index: tuple[Slice | None, ...], operands: Sequence[Any]) -> Any:
+def _positions(shape: Shape, index: tuple[Slice | None, ...], operands: Values) -> Any:
     """The coordinates of each element of the part, along one more dimension."""
     integers = integer_shape(index, [get_aval(x).shape for x in operands])
     labels = layout(index, len(integers))
@@ -162,7 +163,7 @@ def _positions(shape: tuple[int, ...], index: tuple[Slice | None, ...], operands
     return stack(coordinates, len(out))
 
 
-def read(x: Any, index: Index, operands: Sequence[Any]) -> Any:
+def read(x: Any, index: Index, operands: Values) -> Any:
     """The part of the array ``x``. Integers out of bounds are moved inside, as in JAX."""
     shape = get_aval(x).shape
     if index is None or _is_whole(shape, index):
@@ -185,7 +186,7 @@ def read(x: Any, index: Index, operands: Sequence[Any]) -> Any:
     )
 
 
-def write(x: Any, index: Index, operands: Sequence[Any], value: Any) -> Any:
+def write(x: Any, index: Index, operands: Values, value: Any) -> Any:
     """The array ``x`` with ``value`` as the part. Elements out of bounds of integer arrays are dropped."""
     shape = get_aval(x).shape
     if index is None or _is_whole(shape, index):
@@ -198,7 +199,7 @@ def write(x: Any, index: Index, operands: Sequence[Any], value: Any) -> Any:
     return _scattered(scatter, x, index, operands, value, unique_indices=True)
 
 
-def accumulate(x: Any, index: Index, operands: Sequence[Any], value: Any, add: Any = add_p) -> Any:
+def accumulate(x: Any, index: Index, operands: Values, value: Any, add: Any = add_p) -> Any:
     """The array ``x`` with ``value`` added to the part; an element that is named twice gets both."""
     shape = get_aval(x).shape
     if index is None or _is_whole(shape, index):
@@ -211,9 +212,7 @@ def accumulate(x: Any, index: Index, operands: Sequence[Any], value: Any, add: A
     return _scattered(scatter_add, x, index, operands, value)
 
 
-def _scattered(
-    scatter_with: Callable[..., Any], x: Any, index: Any, operands: Sequence[Any], value: Any, **told: bool
-) -> Any:
+def _scattered(scatter_with: Rule, x: Any, index: Any, operands: Values, value: Any, **told: bool) -> Any:
     dims = tuple(range(get_aval(x).ndim))
     numbers = ScatterDimensionNumbers((), dims, dims)
     return scatter_with(x, _positions(get_aval(x).shape, index, operands), value, numbers, mode="drop", **told)
@@ -244,12 +243,7 @@ class BatchedIndex(NamedTuple):
 
 
 def batched_index(
-    ndim: int,
-    index: Index,
-    operands: Sequence[Any],
-    ref_dim: int | None,
-    operand_dims: Sequence[int | None],
-    size: int,
+    ndim: int, index: Index, operands: Values, ref_dim: int | None, operand_dims: Sequence[int | None], size: int
 ) -> BatchedIndex:
     """The index of a physical reference, of logical rank ``ndim``, for a batch of ``size`` elements.
 
@@ -264,7 +258,7 @@ def batched_index(
     given = iter(zip(operands, operand_dims, strict=True))
     by_integers = any(d is not None for d in operand_dims)
     new_operands: list[list[Any]] = []
-    shape: tuple[int, ...] = ()
+    shape: Shape = ()
     for entry in entries:
         if entry is not None and entry.start is not None:
             new_operands.append([])
@@ -301,4 +295,3 @@ def batched_index(
     ]
     order = [labels.index(k) for k in [batch, *renamed]]
     return BatchedIndex(tuple(entries), [x for group in new_operands for x in group], order)
-

@@ -17,6 +17,7 @@ from minijax.core.array import as_array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive, bind_at
 from minijax.core.refs import AbstractRef, AccumEffect, Index, ReadEffect, Ref, Slice, WriteEffect, is_ref
+from minijax.core.rules import Dims, Params, Values
 from minijax.core.structural import Zero, add_any_p, instantiate_zeros, zero_of
 from minijax.core.trace import state
 from minijax.interpreters.jvp import JVPTrace, JVPTracer, jvp_rules
@@ -117,7 +118,7 @@ def addupdate_abstract(ref: Any, value: ShapedArray, *operands: ShapedArray, ind
 # ------------------------------------------------------------------------------------------------ making one
 
 
-def new_ref_at(init: Any, level: int, params: dict[str, Any]) -> Any:
+def new_ref_at(init: Any, level: int, params: Params) -> Any:
     """A reference at ``level`` of the interpreter stack, of which the interpreters up to there each hold their part.
 
     It is made by the innermost interpreter, whatever ``init`` is made of: what is written to it later may be traced.
@@ -238,7 +239,7 @@ def _hold(tangent: Any, value: Any) -> None:
         swap_p.bind(tangent, instantiate_zeros(value), index=None)
 
 
-def _part(tangent: Any, index: Index, operands: Sequence[Any], aval: ShapedArray) -> Any:
+def _part(tangent: Any, index: Index, operands: Values, aval: ShapedArray) -> Any:
     held = _held(tangent)
     return zero_of(aval) if type(held) is Zero else read(held, index, operands)
 
@@ -251,22 +252,22 @@ def _undifferentiated(operation: str, ref: Any) -> NoReturn:
     )
 
 
-def freeze_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+def freeze_jvp(primals: Values, tangents: Values) -> Any:
     return freeze_p.bind(*primals), _held(tangents[0])
 
 
-def free_ref_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+def free_ref_jvp(primals: Values, tangents: Values) -> Any:
     return free_ref_p.bind(*primals), []
 
 
-def get_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: Index) -> Any:
+def get_jvp(primals: Values, tangents: Values, *, index: Index) -> Any:
     out = get_p.bind(*primals, index=index)
     if type(tangents[0]) is Zero:  # what has a tangent is an integer that indexes it
         return out, zero_of(get_aval(out))
     return out, _part(tangents[0], index, primals[1:], get_aval(out))
 
 
-def swap_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: Index) -> Any:
+def swap_jvp(primals: Values, tangents: Values, *, index: Index) -> Any:
     ref, _, *operands = primals
     if type(tangents[0]) is Zero and type(tangents[1]) is not Zero:
         _undifferentiated("a set/swap", ref)
@@ -280,7 +281,7 @@ def swap_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: Index) -
     return out, old
 
 
-def addupdate_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: Index) -> Any:
+def addupdate_jvp(primals: Values, tangents: Values, *, index: Index) -> Any:
     ref, _, *operands = primals
     if type(tangents[1]) is not Zero and type(tangents[0]) is Zero:
         _undifferentiated("an addupdate", ref)
@@ -309,11 +310,11 @@ def _unbatched(operation: str, ref: Any) -> NoReturn:
     )
 
 
-def freeze_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+def freeze_batch(axis: AxisData, args: Values, dims: Dims) -> Any:
     return freeze_p.bind(*args), dims[0]
 
 
-def free_ref_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+def free_ref_batch(axis: AxisData, args: Values, dims: Dims) -> Any:
     return free_ref_p.bind(*args), []
 
 
@@ -328,7 +329,7 @@ def _batched(axis: AxisData, ref: Any, ref_dim: int | None, index: Index, operan
     return batched_index(ndim, index, front, ref_dim, [None if d is None else 0 for d in dims], axis.size)
 
 
-def get_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, index: Index) -> Any:
+def get_batch(axis: AxisData, args: Values, dims: Dims, *, index: Index) -> Any:
     ref, *operands = args
     found = _batched(axis, ref, dims[0], index, operands, dims[1:])
     out = get_p.bind(ref, *found.operands, index=found.entries)
@@ -336,7 +337,7 @@ def get_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *
 
 
 def _write_batch(primitive: Primitive, operation: str) -> Any:
-    def rule(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, index: Index) -> Any:
+    def rule(axis: AxisData, args: Values, dims: Dims, *, index: Index) -> Any:
         ref, value, *operands = args
         if dims[0] is None:
             _unbatched(operation, ref)
@@ -364,7 +365,7 @@ def _new_ref_shown(eqn: JaxprEqn, printer: Any) -> Any:
 pp_rules[new_ref_p] = _new_ref_shown
 
 
-def _new_ref_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
+def _new_ref_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
     """JAX's parameters say which memory it is in; there is one here."""
     return {}
 
@@ -382,7 +383,7 @@ def _slice_doc(entry: Slice, start: Any, size: int, printer: Printer) -> Doc:
     return pp.text(f"{first or ''}:{'' if end == size else end}", "literal")
 
 
-def _place_doc(ref: Any, operands: Sequence[Any], index: Index, printer: Printer) -> Doc:
+def _place_doc(ref: Any, operands: Values, index: Index, printer: Printer) -> Doc:
     """``r[i,:2]``: a reference and the part of it that is meant."""
     if index is None:
         return pp.concat((printer.atom(ref), pp.text("[...]", "punctuation")))

@@ -22,6 +22,7 @@ from minijax.core.array import Array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Axes, Ints, Params, Rule, Values
 from minijax.core.structural import zero_of
 from minijax.interpreters.evaluate import by_type
 from minijax.ir.pretty import parse_rules
@@ -43,10 +44,10 @@ __all__ = ["conv_general_dilated", "conv_general_dilated_p"]
 class ConvParameters(NamedTuple):
     """The parameters of ``conv_general_dilated``, see there."""
 
-    window_strides: tuple[int, ...]
+    window_strides: Axes
     padding: Pads
-    lhs_dilation: tuple[int, ...]
-    rhs_dilation: tuple[int, ...]
+    lhs_dilation: Axes
+    rhs_dilation: Axes
     dimension_numbers: ConvDimensionNumbers
     feature_group_count: int
     batch_group_count: int
@@ -62,10 +63,10 @@ def _conv_abstract(
     lhs: ShapedArray,
     rhs: ShapedArray,
     *,
-    window_strides: tuple[int, ...],
+    window_strides: Axes,
     padding: Pads,
-    lhs_dilation: tuple[int, ...],
-    rhs_dilation: tuple[int, ...],
+    lhs_dilation: Axes,
+    rhs_dilation: Axes,
     dimension_numbers: ConvDimensionNumbers,
     feature_group_count: int,
     batch_group_count: int,
@@ -170,7 +171,7 @@ _LARGE = 1 << 24
 
 
 @by_type
-def _conv_numpy(lhs: Any, rhs: Any, **params: Any) -> Callable[..., Any]:
+def _conv_numpy(lhs: Any, rhs: Any, **params: Any) -> Rule:
     given = ConvParameters(**params)
     lhs_spec, rhs_spec, out_spec = given.dimension_numbers
     dtype = _result_dtype(lhs.dtype, rhs.dtype, given.preferred_element_type)
@@ -219,12 +220,12 @@ def _product(view: Any, kernel: Any, groups: int, rank: int) -> Any:
 # -------------------------------------------------------------------------------- derivatives
 
 
-def _spatial(shape: Sequence[int], spec: Sequence[int], dilation: Sequence[int]) -> list[int]:
+def _spatial(shape: Ints, spec: Ints, dilation: Ints) -> list[int]:
     """How far the spatial dimensions of ``shape`` reach, dilated."""
     return [dilated(shape[d], step) for d, step in zip(spec[2:], dilation, strict=True)]
 
 
-def _swapped(spec: Sequence[int]) -> tuple[int, ...]:
+def _swapped(spec: Ints) -> Axes:
     """``spec`` with its first two dimensions taken for each other."""
     return (spec[1], spec[0], *spec[2:])
 
@@ -330,7 +331,7 @@ def _as(aval: ShapedArray, ct: Any) -> Any:
 
 
 def _conv_batch(
-    args: Sequence[Any],
+    args: Values,
     dims: Sequence[int | None],
     *,
     dimension_numbers: ConvDimensionNumbers,
@@ -379,7 +380,7 @@ def _into_groups(x: Any, dim: int, target: int, groups: int) -> Any:
 # -------------------------------------------------------------------------------- lowering
 
 
-def _spec_text(spec: Sequence[int], first: str, second: str) -> str:
+def _spec_text(spec: Ints, first: str, second: str) -> str:
     letters = {spec[0]: first, spec[1]: second, **{d: str(i) for i, d in enumerate(spec[2:])}}
     return f"[{', '.join(letters[d] for d in range(len(spec)))}]"
 
@@ -446,7 +447,7 @@ defbilinear(conv_general_dilated_p, _conv_left, _conv_right)
 _compiled = compiled_impl(conv_general_dilated_p)
 
 
-def _conv_params_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
+def _conv_params_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
     return {**params, "precision": read_precision(params["precision"])}
 
 
@@ -458,10 +459,10 @@ parse_rules[conv_general_dilated_p] = _conv_params_read
 def conv_general_dilated(
     lhs: Any,
     rhs: Any,
-    window_strides: Sequence[int],
+    window_strides: Ints,
     padding: str | Sequence[tuple[int, int]],
-    lhs_dilation: Sequence[int] | None = None,
-    rhs_dilation: Sequence[int] | None = None,
+    lhs_dilation: Ints | None = None,
+    rhs_dilation: Ints | None = None,
     dimension_numbers: Any = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,

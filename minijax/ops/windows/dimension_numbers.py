@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minijax.core.named import NamedTuple
+from minijax.core.rules import Axes, Ints
 from minijax.ir.pretty import readable
 
 __all__ = [
@@ -25,9 +26,9 @@ class ConvDimensionNumbers(NamedTuple):
       out_spec: of the result: batch, feature, then the spatial ones.
     """
 
-    lhs_spec: Sequence[int]
-    rhs_spec: Sequence[int]
-    out_spec: Sequence[int]
+    lhs_spec: Ints
+    rhs_spec: Ints
+    out_spec: Ints
 
 
 readable(ConvDimensionNumbers)
@@ -38,9 +39,7 @@ ConvGeneralDilatedDimensionNumbers = None | ConvDimensionNumbers | tuple[str, st
 _LETTERS = (("N", "C"), ("O", "I"), ("N", "C"))
 
 
-def conv_dimension_numbers(
-    lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
-) -> ConvDimensionNumbers:
+def conv_dimension_numbers(lhs_shape: Ints, rhs_shape: Ints, dimension_numbers: Any) -> ConvDimensionNumbers:
     """``dimension_numbers`` as ``ConvDimensionNumbers``.
 
     Args:
@@ -81,7 +80,7 @@ def conv_dimension_numbers(
     return ConvDimensionNumbers(*conv_general_permutations(dimension_numbers))
 
 
-def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Axes, ...]:
     """For each of three strings of letters, where batch, feature and the spatial dimensions are.
 
     Spatial dimensions are in the order that the kernel's string has them. Raises TypeError if a letter is missing,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minijax.core.named import NamedTuple
+from minijax.core.rules import Params
 
 __all__ = ["padtype_to_pads", "reduce_window_shape_tuple"]
 
@@ -134,7 +135,7 @@ def check_windows(
     return reduce_window_shape_tuple(shape, window_dimensions, window_strides, padding, base_dilation, window_dilation)
 
 
-def with_window_of_one(dim: int, params: dict[str, Any]) -> dict[str, Any]:
+def with_window_of_one(dim: int, params: Params) -> Params:
     """The parameters of windows that are one element long in the new dimension ``dim``."""
 
     def at(values: tuple[Any, ...], new: Any) -> tuple[Any, ...]:

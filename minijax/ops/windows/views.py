@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minijax.core.rules import Ints
 from minijax.ops.windows.shapes import count, dilated
 
 
@@ -23,7 +24,7 @@ def _placed(size: int, low: int, high: int, dilation: int) -> tuple[int, slice, 
     )
 
 
-def padded(x: Any, fill: Any, padding: Sequence[tuple[int, int]], dilation: Sequence[int]) -> Any:
+def padded(x: Any, fill: Any, padding: Sequence[tuple[int, int]], dilation: Ints) -> Any:
     """``x`` with ``fill`` around it and between elements ``dilation`` apart; negative padding takes away."""
     if all(p == (0, 0) for p in padding) and all(d == 1 for d in dilation):
         return x
@@ -35,7 +36,7 @@ def padded(x: Any, fill: Any, padding: Sequence[tuple[int, int]], dilation: Sequ
     return out
 
 
-def windows_of(x: Any, window: Sequence[int], strides: Sequence[int], dilation: Sequence[int]) -> Any:
+def windows_of(x: Any, window: Ints, strides: Ints, dilation: Ints) -> Any:
     """A view of ``x``, for the last dimensions: first where windows begin, then the places in a window."""
     lead = x.ndim - len(window)
     counts = [
