@@ -282,9 +282,6 @@ def called(ctx: LoweringRuleContext, closed: ClosedJaxpr, name: str, args: Value
     return list(func.CallOp(outs, ir.FlatSymbolRefAttr.get(symbol), list(args)).results)
 
 
-# ------------------------------------------------------------------------------------ what rules are written with
-
-
 def aval_to_ir_type(*args: Any) -> Any:
     """The MLIR type of an aval; called with a module context in front, as JAX does now, or without."""
     (aval,) = args[-1:]

@@ -29,29 +29,21 @@ from minijax.core.rules import Flags, Params, Values
 from minijax.core.structural import UNSPECIFIED, Unspecified, Zero, batched_sharding
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import commits_itself
-from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
-from minijax.interpreters.linear_parts import linearize_jaxpr, linearize_rules
+from minijax.interpreters.jvp import jvp_jaxpr, with_zeros
+from minijax.interpreters.linear_parts import linearize_jaxpr
 from minijax.interpreters.named_axes import AxisPrimitive
-from minijax.interpreters.partial_eval import (
-    dce_call,
-    dce_closed,
-    dce_jaxpr,
-    dce_rules,
-    partial_eval_jaxpr,
-    partial_eval_jaxpr_rules,
-    partial_eval_rules,
-    split_now,
-)
+from minijax.interpreters.partial_eval import dce_call, dce_closed, dce_jaxpr, partial_eval_jaxpr, split_now
 from minijax.interpreters.program import called_jaxprs
 from minijax.interpreters.recompute import call_recompute, recompute_rules
-from minijax.interpreters.stage import stage, staging_rules
-from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
-from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
+from minijax.interpreters.stage import stage
+from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr
+from minijax.interpreters.vmap import vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effectful, matters
-from minijax.ir.pretty import jit_params, jit_read, parse_rules, pp_rules
-from minijax.ir.typecheck import call_rule, typecheck_rules
-from minijax.lowering.lower import lower_closed, lower_places, lowering_rules, passed_consts
+from minijax.ir.pretty import jit_params, jit_read
+from minijax.ir.typecheck import call_rule
+from minijax.lowering.lower import lower_closed, lower_places, passed_consts
+from minijax.ops.declare import set_rules
 
 if TYPE_CHECKING:
     from minijax.lowering.places import ModulePlaces
@@ -65,14 +57,10 @@ def jit_abstract(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
     return jaxpr.out_avals
 
 
-pp_rules[jit_p] = jit_params
-parse_rules[jit_p] = jit_read
-typecheck_rules[jit_p] = call_rule("jaxpr")
 called_jaxprs[jit_p] = "jaxpr"
 
 
 # ---------------------------------------------------------------------------------------------- evaluation
-
 commits_itself.add(jit_p)
 
 
@@ -505,15 +493,10 @@ def jit_impl(
 
 
 # ---------------------------------------------------------------------------------------------- transformations
-
-
 def jit_stage(trace: Any, *args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
     if params.get("inline"):
         return eval_closed(jaxpr, *args)
     return trace.record(jit_p, args, {"jaxpr": jaxpr, **params})
-
-
-staging_rules[jit_p] = jit_stage
 
 
 def _handed_on(params: Params, ins: Sequence[Values] = (), outs: Sequence[Values] = ()) -> Params:
@@ -552,9 +535,6 @@ def jit_jvp(primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, name: str,
     return with_zeros(outs, nonzero_out)
 
 
-jvp_rules[jit_p] = jit_jvp
-
-
 def jit_batch(
     axis: Any, args: Values, dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, name: str, **params: Any
 ) -> Any:
@@ -562,9 +542,6 @@ def jit_batch(
     ins = [*map(batched_sharding, _named(params, "in_shardings", len(args)), dims)]
     outs = [*map(batched_sharding, _named(params, "out_shardings", len(out_dims)), out_dims)]
     return jit_p.bind(*args, jaxpr=batched, name=name, **_handed_on(params, [ins], [outs])), out_dims
-
-
-axis_rules[jit_p] = jit_batch
 
 
 def split_call(jaxpr: ClosedJaxpr, unknown_in: Flags) -> Any:
@@ -606,10 +583,6 @@ def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     ins = [*residuals, *unknown_args]
     then = JaxprEqn(jit_p, ins, {**then_params, "jaxpr": unknown_jaxpr}, later_out, eqn.source)
     return ([now] if matters(now) else []), [then]
-
-
-partial_eval_jaxpr_rules[jit_p] = jit_partial_eval_jaxpr
-partial_eval_rules[jit_p] = split_now(jit_p)
 
 
 class _Linearized(NamedTuple):
@@ -680,9 +653,6 @@ def jit_linearize(is_vjp: bool, nonzero: Flags, *primals: Any, jaxpr: ClosedJaxp
     return outs, nonzero_out, residuals, linear_call
 
 
-linearize_rules[jit_p] = jit_linearize
-
-
 recompute_rules[jit_p] = call_recompute(
     jit_p,
     lambda eqn, unknown_in, split: {"jaxpr": split.known, "name": eqn.params["name"]},
@@ -692,9 +662,6 @@ recompute_rules[jit_p] = call_recompute(
 
 def jit_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     return dce_call(eqn, used, ["donated_invars", "in_shardings"], ["out_shardings"])
-
-
-dce_rules[jit_p] = jit_dce
 
 
 def jit_transpose(cts: Values, *args: Any, jaxpr: ClosedJaxpr, name: str, **params: Any) -> list[Any]:
@@ -707,9 +674,6 @@ def jit_transpose(cts: Values, *args: Any, jaxpr: ClosedJaxpr, name: str, **para
     return operand_cotangents(args, arrives, found)
 
 
-transpose_rules[jit_p] = jit_transpose
-
-
 def jit_lower(
     ctx: Any, avals: Any, out_avals: Any, *names: str, jaxpr: ClosedJaxpr, name: str, **params: Any
 ) -> list[str]:
@@ -717,4 +681,18 @@ def jit_lower(
     return ctx.call(symbol, names, avals, out_avals)
 
 
-lowering_rules[jit_p] = jit_lower
+set_rules(
+    jit_p,
+    jvp=jit_jvp,
+    linearize=jit_linearize,
+    axis_batch=jit_batch,
+    transpose=jit_transpose,
+    stage=jit_stage,
+    partial_eval=split_now(jit_p),
+    partial_eval_jaxpr=jit_partial_eval_jaxpr,
+    dce=jit_dce,
+    lower=jit_lower,
+    typecheck=call_rule("jaxpr"),
+    shown=jit_params,
+    parse=jit_read,
+)

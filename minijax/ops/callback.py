@@ -160,9 +160,6 @@ def _emit(
     return results
 
 
-# ------------------------------------------------------------------------------------------ results: pure and io
-
-
 def _no_derivative(what: str, how: str) -> Rule:
     def refuse(*args: Any, **params: Any) -> Any:
         raise ValueError(f"{what} do not support {how}.")
@@ -274,9 +271,6 @@ def _one_by_one(p: Primitive, axis: AxisData, args: Values, dims: Dims, params: 
         unroll=unroll,
     )
     return outs, [0] * len(outs)
-
-
-# ------------------------------------------------------------------------------------------------ debugging
 
 
 def _declare_debug(name: str, function_of: Callable[..., Callable[..., Values]]) -> Primitive:

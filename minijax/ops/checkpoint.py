@@ -18,33 +18,24 @@ from minijax.core.lists import merge, partition
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Flags, Params, Values
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of
-from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
+from minijax.interpreters.jvp import jvp_jaxpr, with_zeros
 from minijax.interpreters.named_axes import AxisPrimitive
-from minijax.interpreters.partial_eval import (
-    dce_call,
-    dce_jaxpr,
-    dce_rules,
-    partial_eval_jaxpr,
-    partial_eval_jaxpr_rules,
-    partial_eval_rules,
-)
+from minijax.interpreters.partial_eval import dce_call, dce_jaxpr, partial_eval_jaxpr
 from minijax.interpreters.recompute import Split, call_recompute, recompute_rules, split_by_policy
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import backward_pass_closed, call_operands, operand_cotangents, transpose_rules
-from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
+from minijax.interpreters.vmap import vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, matters
-from minijax.ir.typecheck import call_rule, typecheck_rules
-from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.ir.typecheck import call_rule
+from minijax.lowering.lower import lower_eqns
 from minijax.lowering.text import mlir_type
 from minijax.ops.convert import reduce_precision_p
-from minijax.ops.declare import declare, operand_lower, same_aval, unchanged
+from minijax.ops.declare import declare, operand_lower, same_aval, set_rules, unchanged
 from minijax.ops.subjaxprs import hoist_consts
 from minijax.pytree import tree_flatten, tree_unflatten
 
 __all__ = ["optimization_barrier", "optimization_barrier_p"]
-
-# ------------------------------------------------------------------------------------------------ name
 
 
 def _name_jvp(primals: Any, tangents: Any, *, name: str) -> Any:
@@ -55,8 +46,6 @@ def _name_jvp(primals: Any, tangents: Any, *, name: str) -> Any:
 name_p = declare("name", abstract=same_aval, numpy=unchanged, lower=operand_lower, jvp=_name_jvp, takes_keys=True)
 transpose_rules.holes[name_p] = "tangents carry no name"
 
-
-# ------------------------------------------------------------------------------------------------ optimization_barrier
 
 optimization_barrier_p = Primitive("optimization_barrier", multiple_results=True)
 
@@ -103,12 +92,9 @@ def optimization_barrier(operand: Any) -> Any:
     return tree_unflatten(tree, optimization_barrier_p.bind(*leaves))
 
 
-# ------------------------------------------------------------------------------------------------ checkpoint
-
 # called as JAX calls it in printed jaxprs
 remat_p = AxisPrimitive("remat2", multiple_results=True)
 remat_p.keeps_signatures = False
-typecheck_rules[remat_p] = call_rule("jaxpr")
 
 
 @remat_p.def_abstract_eval
@@ -144,9 +130,6 @@ def remat_jvp(primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, prevent_
     return with_zeros(outs, nonzero_out)
 
 
-jvp_rules[remat_p] = remat_jvp
-
-
 def remat_batch(
     axis: Any, args: Values, dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
 ) -> Any:
@@ -156,17 +139,8 @@ def remat_batch(
     return _bind(batched, args, prevent_cse, params), out_dims
 
 
-axis_rules[remat_p] = remat_batch
-
-
 def remat_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     return dce_call(eqn, used, ["prevent_cse"], [])
-
-
-dce_rules[remat_p] = remat_dce
-
-
-# ------------------------------------------------------------------------------------------------ partial evaluation
 
 
 def nothing_saveable(*args: Any, **params: Any) -> bool:
@@ -229,9 +203,6 @@ def remat_partial_eval(trace: Any, *args: Any, jaxpr: ClosedJaxpr, prevent_cse: 
     return merge(split.unknown_out, known_outs, unknown_outs)
 
 
-partial_eval_rules[remat_p] = remat_partial_eval
-
-
 def remat_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     params = eqn.params
     split = split_by_policy(params["jaxpr"], unknown_in, params["policy"] or nothing_saveable)
@@ -244,9 +215,6 @@ def remat_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     later_params = _later_params(split, params["prevent_cse"], params)
     later = JaxprEqn(remat_p, later_in, later_params, later_out, eqn.source)
     return now, [e for e in (later,) if matters(e)]
-
-
-partial_eval_jaxpr_rules[remat_p] = remat_partial_eval_jaxpr
 
 
 def _inlined(closed: ClosedJaxpr, ins: Values, outs: Sequence[Var], call: JaxprEqn) -> list[JaxprEqn]:
@@ -284,9 +252,6 @@ def _remat_known_params(eqn: JaxprEqn, unknown_in: Flags, split: Split) -> Param
 recompute_rules[remat_p] = call_recompute(
     remat_p, _remat_known_params, lambda eqn, split: _later_params(split, eqn.params["prevent_cse"], eqn.params)
 )
-
-
-# ------------------------------------------------------------------------------------------------ transposition
 
 
 def _transposed(
@@ -328,12 +293,6 @@ def remat_transpose(cts: Values, *args: Any, jaxpr: ClosedJaxpr, prevent_cse: An
     return operand_cotangents(args, arrives, _bind(transposed, [*known, *given], prevent_cse, params))
 
 
-transpose_rules[remat_p] = remat_transpose
-
-
-# ------------------------------------------------------------------------------------------------ lowering
-
-
 def remat_lower(
     ctx: Any, avals: Any, out_avals: Any, *names: str, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
 ) -> list[str]:
@@ -347,4 +306,14 @@ def remat_lower(
     return lower_eqns(ctx, jaxpr.jaxpr, [], operands)
 
 
-lowering_rules[remat_p] = remat_lower
+set_rules(
+    remat_p,
+    jvp=remat_jvp,
+    axis_batch=remat_batch,
+    transpose=remat_transpose,
+    partial_eval=remat_partial_eval,
+    partial_eval_jaxpr=remat_partial_eval_jaxpr,
+    dce=remat_dce,
+    lower=remat_lower,
+    typecheck=call_rule("jaxpr"),
+)

@@ -23,31 +23,24 @@ from minijax.core.primitive import Primitive
 from minijax.core.rules import Dims, Flags, Params, Values
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, full, moveaxis, zeros
 from minijax.core.trace import Tracer
-from minijax.interpreters.evaluate import compiled_over_meshes, numpy_rules
+from minijax.interpreters.evaluate import compiled_over_meshes
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
-from minijax.interpreters.linear_parts import linearize_jaxpr, linearize_rules
+from minijax.interpreters.linear_parts import linearize_jaxpr
 from minijax.interpreters.named_axes import AxisPrimitive
-from minijax.interpreters.partial_eval import (
-    dce_jaxpr,
-    dce_rules,
-    partial_eval_jaxpr,
-    partial_eval_jaxpr_rules,
-    partial_eval_rules,
-    split_now,
-)
-from minijax.interpreters.program import program, program_makers
-from minijax.interpreters.recompute import Policy, Split, recompute_rules, split_by_policy
+from minijax.interpreters.partial_eval import dce_jaxpr, partial_eval_jaxpr, split_now
+from minijax.interpreters.program import program
+from minijax.interpreters.recompute import Policy, Split, split_by_policy
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
-from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules, bdim_at_front, vmap_jaxpr
+from minijax.interpreters.vmap import AxisData, batching_rules, bdim_at_front, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, all_eqns, keep_together, matters
-from minijax.ir.pretty import parse_rules, pp_rules
-from minijax.ir.typecheck import call_rule, same_type, typecheck_rules
-from minijax.lowering.lower import lower_inline, lowering_rules
+from minijax.ir.typecheck import call_rule, same_type
+from minijax.lowering.lower import lower_inline
 from minijax.lowering.regions import block_text
 from minijax.lowering.text import mlir_type
 from minijax.ops.convert import stop_gradient
+from minijax.ops.declare import set_rules
 from minijax.ops.nary import eq_p
 from minijax.ops.select import select_n_p
 from minijax.ops.subjaxprs import join_consts
@@ -72,7 +65,6 @@ def _any(rows: Sequence[Flags]) -> list[bool]:
 
 
 # ---------------------------------------------------------------------------------------------- what is left open
-
 # A scalar whose value nobody will read, which is how JAX fills the places that a branch leaves open.
 empty2_p = Primitive("empty2")
 
@@ -90,10 +82,6 @@ def _empty2_lower(ctx: Any, avals: Any, out_avals: Any, *, dtype: np.dtype) -> s
     return ctx.full(0, out_avals[0])
 
 
-numpy_rules[empty2_p] = _empty2_numpy
-lowering_rules[empty2_p] = _empty2_lower
-
-
 def _empty2_shown(eqn: JaxprEqn, printer: Any) -> Any:
     """JAX says which memory it is in; there is one here."""
     return [("dtype", eqn.params["dtype"]), ("memory_space", "MemorySpace.Device")]
@@ -103,8 +91,7 @@ def _empty2_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
     return {"dtype": params["dtype"]}
 
 
-pp_rules[empty2_p] = _empty2_shown
-parse_rules[empty2_p] = _empty2_read
+set_rules(empty2_p, lower=_empty2_lower, numpy=_empty2_numpy, shown=_empty2_shown, parse=_empty2_read)
 for table in (jvp_rules, transpose_rules, batching_rules):
     table.holes[empty2_p] = "it has no operands, hence nothing to transform"
 
@@ -118,8 +105,6 @@ def empty_of(aval: ShapedArray) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------- making branches
-
-
 def join_branches(closeds: Sequence[ClosedJaxpr]) -> tuple[Branches, list[Any], list[int | None]]:
     """Staged functions as branches: ``(branches, constants, forwards)``.
 
@@ -161,8 +146,6 @@ def _completed(closed: ClosedJaxpr, outs: Values, avals: Sequence[ShapedArray], 
 
 
 # ---------------------------------------------------------------------------------------------- evaluation
-
-
 def _branch(index: Any, branches: Branches) -> ClosedJaxpr:
     position = int(index)
     return branches[position if 0 <= position < len(branches) else -1]
@@ -194,12 +177,7 @@ def _cond_program(*, branches: Branches) -> Any:
     return chosen, 1 + max(p.weight for p in programs)
 
 
-program_makers[cond_p] = _cond_program
-
-
 # ---------------------------------------------------------------------------------------------- jvp
-
-
 def cond_jvp(primals: Values, tangents: Values, *, branches: Branches) -> Any:
     nonzero = [type(t) is not Zero for t in tangents[1:]]
     out_nonzero = _any([jvp_jaxpr(branch, nonzero)[1] for branch in branches])
@@ -213,12 +191,7 @@ def cond_jvp(primals: Values, tangents: Values, *, branches: Branches) -> Any:
     return with_zeros(outs, out_nonzero)
 
 
-jvp_rules[cond_p] = cond_jvp
-
-
 # ---------------------------------------------------------------------------------------------- batching
-
-
 def cond_batch(axis: AxisData, args: Values, dims: Dims, *, branches: Branches) -> Any:
     if any(e.primitive.name == "io_callback" for branch in branches for e in all_eqns(branch.jaxpr)):
         raise NotImplementedError(
@@ -238,9 +211,6 @@ def cond_batch(axis: AxisData, args: Values, dims: Dims, *, branches: Branches) 
         for branch, (closed, own) in zip(branches, found, strict=True)
     )
     return cond_p.bind(index, *front, branches=mapped), out_dims
-
-
-axis_rules[cond_p] = cond_batch
 
 
 def _batch_index(axis: AxisData, args: Values, dims: Dims, branches: Branches) -> Any:
@@ -268,8 +238,6 @@ def _select(which: Any, *cases: Any) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------- partial evaluation
-
-
 def cond_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     index_unknown, *unknown = unknown_in
     if index_unknown:
@@ -339,10 +307,6 @@ def _with_residuals(closed: ClosedJaxpr, outs: Values, atoms: Values, avals: Seq
     return ClosedJaxpr(jaxpr, closed.consts)
 
 
-partial_eval_jaxpr_rules[cond_p] = cond_partial_eval_jaxpr
-partial_eval_rules[cond_p] = split_now(cond_p)
-
-
 def cond_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Policy) -> Any:
     """Under a checkpoint's policy: what it saves inside of the branches are residuals, the rest is computed again."""
     index_unknown, *unknown = unknown_in
@@ -399,12 +363,7 @@ def _whole_parts(
     return (ClosedJaxpr(now, split.known.consts), ClosedJaxpr(later, split.staged.consts), split.n_res + len(saved))
 
 
-recompute_rules[cond_p] = cond_recompute
-
-
 # ---------------------------------------------------------------------------------------------- linearization
-
-
 def cond_linearize(is_vjp: bool, nonzero: Flags, index: Any, *operands: Any, branches: Branches) -> Any:
     key = ("cond linearized", tuple(nonzero))
     known, linear, nonzero_out = keep_together(branches, key, lambda: _linearized(branches, nonzero[1:]))
@@ -427,12 +386,7 @@ def _linearized(branches: Branches, nonzero: Flags) -> tuple[Branches, Branches,
     return known, linear, nonzero_out
 
 
-linearize_rules[cond_p] = cond_linearize
-
-
 # ---------------------------------------------------------------------------------------------- dead code
-
-
 def cond_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     branches = eqn.params["branches"]
     pruned, used_in = keep_together(branches, ("cond dce", tuple(used)), lambda: _prune(branches, used))
@@ -459,12 +413,7 @@ def _prune(branches: Branches, used: Flags) -> tuple[Branches | None, list[bool]
     return tuple(ClosedJaxpr(jaxpr.replace(invars=v), branch.consts) for jaxpr, v, branch in parts), used_in
 
 
-dce_rules[cond_p] = cond_dce
-
-
 # ---------------------------------------------------------------------------------------------- transposition
-
-
 def cond_transpose(cts: Values, index: Any, *operands: Any, branches: Branches) -> list[Any]:
     assert type(index) is not UndefinedPrimal, "cond is not linear in its index"
     linear, nonzero, known, given = call_operands(cts, operands)
@@ -494,12 +443,7 @@ def _transpose(
     return tuple(whole), arrives
 
 
-transpose_rules[cond_p] = cond_transpose
-
-
 # ---------------------------------------------------------------------------------------------- lowering
-
-
 def cond_lower(
     ctx: Any, avals: Any, out_avals: Sequence[ShapedArray], index: str, *operands: str, branches: Branches
 ) -> list[str]:
@@ -527,12 +471,7 @@ def cond_lower(
     return names
 
 
-lowering_rules[cond_p] = cond_lower
-
-
 # ---------------------------------------------------------------------------------------------- typechecking
-
-
 def cond_typecheck(in_avals: tuple[ShapedArray, ...], params: Params) -> Sequence[ShapedArray]:
     branches = params["branches"]
     if type(branches) is not tuple or not branches or not all(type(b) is ClosedJaxpr for b in branches):
@@ -563,4 +502,17 @@ def _short(avals: Sequence[ShapedArray]) -> str:
     return " ".join(aval.str_short() for aval in avals)
 
 
-typecheck_rules[cond_p] = cond_typecheck
+set_rules(
+    cond_p,
+    jvp=cond_jvp,
+    linearize=cond_linearize,
+    axis_batch=cond_batch,
+    transpose=cond_transpose,
+    partial_eval=split_now(cond_p),
+    partial_eval_jaxpr=cond_partial_eval_jaxpr,
+    dce=cond_dce,
+    recompute=cond_recompute,
+    lower=cond_lower,
+    typecheck=cond_typecheck,
+    program=_cond_program,
+)

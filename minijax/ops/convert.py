@@ -35,8 +35,6 @@ __all__ = [
     "stop_gradient_p",
 ]
 
-# -------------------------------------------------------------------------------- convert_element_type
-
 
 def _convert_abstract(x: ShapedArray, *, new_dtype: np.dtype, weak_type: bool, sharding: Any) -> ShapedArray:
     if (is_key(x.dtype) or is_key(new_dtype)) and x.dtype is not new_dtype:
@@ -206,9 +204,6 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     return convert(operand, dtypes.check_user_dtype(new_dtype, "convert_element_type", x64_enabled()))
 
 
-# -------------------------------------------------------------------------------- bits
-
-
 def _bitcast_abstract(x: ShapedArray, *, new_dtype: np.dtype) -> ShapedArray:
     old, new = dtypes.bits(x.dtype), dtypes.bits(new_dtype)
     size = x.shape[-1] if x.shape else 1
@@ -306,8 +301,6 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
         operand, exponent_bits=operator.index(exponent_bits), mantissa_bits=operator.index(mantissa_bits)
     )
 
-
-# -------------------------------------------------------------------------------- values handed on
 
 copy_p = Primitive("copy")
 declare(

@@ -49,7 +49,6 @@ max = max_p.bind
 min = min_p.bind
 mul = mul_p.bind
 
-# -------------------------------------------------------------------------------- the parallel scan
 
 Combine = Callable[[list[Any], list[Any]], Values]
 
@@ -91,9 +90,6 @@ def _interleaved(a: Any, b: Any, axis: int) -> Any:
         config[axis] = (low, high, 1)
         spread.append(pad(x, full((), 0, aval.dtype), config))
     return or_p.bind(*spread) if dtypes.is_bool(aval.dtype) else add(*spread)
-
-
-# -------------------------------------------------------------------------------- the primitives
 
 
 NEGATIVE = "XLA operations do not allow negative axes"
@@ -248,8 +244,6 @@ cummin_p = _cumulative(
     "cummin", _extrema(np.minimum, True), _one_op("minimum", "LT"), dtypes.max_value, jvp=_scan_jvp(min)
 )
 
-# -------------------------------------------------------------------------------- cumlogsumexp
-
 
 def _logaddexp_text(ctx: Any, a: str, b: str, ty: str) -> str:
     """Write ``log(exp(a) + exp(b))`` without overflow, for scalars of MLIR type ``ty``; returns its name."""
@@ -331,8 +325,6 @@ def _logaddexp_complex(x: Any, y: Any) -> Any:
 cumlogsumexp_p = _cumulative(
     "cumlogsumexp", _sums_of_exponentials, _logaddexp_combine, _log_of_zero, jvp=_scan_jvp(logaddexp)
 )
-
-# -------------------------------------------------------------------------------- functions
 
 
 def _from_front(axis: Any) -> int:

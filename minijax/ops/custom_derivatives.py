@@ -37,15 +37,16 @@ from minijax.core.trace import (
 )
 from minijax.errors import UnexpectedTracerError
 from minijax.interpreters.named_axes import AxisPrimitive
-from minijax.interpreters.partial_eval import dce_jaxpr, partial_eval_rules
+from minijax.interpreters.partial_eval import dce_jaxpr
 from minijax.interpreters.stage import stage
-from minijax.interpreters.transpose import backward_pass_closed, transpose_rules
+from minijax.interpreters.transpose import backward_pass_closed
 from minijax.interpreters.vmap import AxisData, BatchTrace, batch, match_axis
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
-from minijax.ir.pretty import Params, Printer, parse_rules, pp_rules, unread_functions
-from minijax.ir.typecheck import call_rule, typecheck_rules
-from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.ir.pretty import Params, Printer, unread_functions
+from minijax.ir.typecheck import call_rule
+from minijax.lowering.lower import lower_eqns
+from minijax.ops.declare import set_rules
 from minijax.ops.reduce import reduce_sum
 from minijax.ops.subjaxprs import hoist_consts
 
@@ -53,8 +54,6 @@ Dims = Sequence[int | None]
 
 
 # ------------------------------------------------------------------------------------------------ functions
-
-
 class Closed(NamedTuple):
     """A function as a jaxpr: the values it closes over are its leading inputs; and what it gave on the side."""
 
@@ -151,8 +150,6 @@ class StagedFunction(Function):
 
 
 # ------------------------------------------------------------------------------------------------ batching
-
-
 class OutDims:
     """The batch axes of a batched call's results: whichever of its functions runs first decides, the others follow."""
 
@@ -329,8 +326,6 @@ def _resumed(mapped: Mapped, body: Callable[[], Result]) -> Result:
 
 
 # ------------------------------------------------------------------------------------------------ binding
-
-
 class CustomCallPrimitive(AxisPrimitive):
     """A call of a function with a derivative rule: in function form its ``bind`` goes down the stack step by step."""
 
@@ -382,12 +377,15 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
 
     primitive.def_impl(custom_impl)
     primitive.def_abstract_eval(custom_abstract)
-    typecheck_rules[primitive] = call_rule("call_jaxpr")
-    partial_eval_rules[primitive] = custom_partial_eval
-    transpose_rules[primitive] = custom_transpose
-    lowering_rules[primitive] = custom_lower
-    pp_rules[primitive] = custom_params
-    parse_rules[primitive] = unread_functions(**rules)
+    set_rules(
+        primitive,
+        transpose=custom_transpose,
+        partial_eval=custom_partial_eval,
+        lower=custom_lower,
+        typecheck=call_rule("call_jaxpr"),
+        shown=custom_params,
+        parse=unread_functions(**rules),
+    )
     return primitive
 
 
@@ -431,8 +429,6 @@ def closed_over_message(name: str, kind: str) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ the equation form
-
-
 def stage_call(trace: Any, fun: Function, args: Values, kind: str) -> tuple[list[Any], ClosedJaxpr]:
     """``fun`` staged at ``args``: what it closes over, which are the equation's first operands, and its jaxpr."""
     closed = fun.close(None, [get_aval(x) for x in args])

@@ -20,10 +20,8 @@ from minijax.core.rules import Flags, Rule, Values
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import state
 from minijax.errors import UnexpectedTracerError
-from minijax.interpreters.jvp import jvp_rules
-from minijax.interpreters.partial_eval import PartialEvalTracer, custom_rule_calls, dce_rules
-from minijax.interpreters.stage import staging_rules
-from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
+from minijax.interpreters.partial_eval import PartialEvalTracer, custom_rule_calls
+from minijax.interpreters.vmap import vmap_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
 from minijax.ops.custom_derivatives import (
     About,
@@ -44,6 +42,7 @@ from minijax.ops.custom_derivatives import (
     stage_call,
     zero_flags,
 )
+from minijax.ops.declare import set_rules
 
 custom_jvp_call_p = custom_call("custom_jvp_call", "jvp", jvp="jvp_jaxpr_fun")
 
@@ -73,9 +72,6 @@ def with_jvp_rule(name: str, fun: Callable[..., Any], jvp: Rule, *args: Any) -> 
     return out
 
 
-# ------------------------------------------------------------------------------------------------ staging
-
-
 def custom_jvp_stage(trace: Any, *args: Any, **params: Any) -> list[Any]:
     if "call_jaxpr" in params:
         return trace.record(custom_jvp_call_p, args, params)
@@ -89,9 +85,6 @@ def custom_jvp_stage(trace: Any, *args: Any, **params: Any) -> list[Any]:
     return trace.record(custom_jvp_call_p, [*consts, *args], equation)
 
 
-staging_rules[custom_jvp_call_p] = custom_jvp_stage
-
-
 def staged_rule(jvp: Function, avals: Sequence[Any], num_consts: int, closed_over: Values = ()) -> StagedFunction:
     """``jvp`` for primals of ``avals``, the first ``num_consts`` of them closed over, staged when first needed."""
 
@@ -100,9 +93,6 @@ def staged_rule(jvp: Function, avals: Sequence[Any], num_consts: int, closed_ove
         return [*avals, *[a.to_tangent_aval() for a, zero in with_tangents if not zero]]
 
     return StagedFunction(jvp, avals_for, closed_over)
-
-
-# ------------------------------------------------------------------------------------------------ differentiation
 
 
 def custom_jvp_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
@@ -133,13 +123,7 @@ def _apply_rule(jvp: Function, primals: Values, tangents: Values, symbolic_zeros
     return outs, [zero_of(get_aval(x)) if zero else next(nonzero) for x, zero in zip(outs, zeros_out, strict=True)]
 
 
-jvp_rules[custom_jvp_call_p] = custom_jvp_jvp
-
-
 custom_rule_calls[custom_jvp_call_p] = "call_jaxpr"
-
-
-# ------------------------------------------------------------------------------------------------ batching
 
 
 class BatchedRule(Batched):
@@ -203,12 +187,6 @@ def _batch_equation(
     return outs, out_dims
 
 
-axis_rules[custom_jvp_call_p] = custom_jvp_batch
-
-
-# ------------------------------------------------------------------------------------------------ dead code
-
-
 class PrunedRule(Function):
     """A jvp rule without the results that nobody uses."""
 
@@ -244,4 +222,6 @@ def custom_jvp_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     return eqn.replace(params=params, outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u])
 
 
-dce_rules[custom_jvp_call_p] = custom_jvp_dce
+set_rules(
+    custom_jvp_call_p, jvp=custom_jvp_jvp, axis_batch=custom_jvp_batch, stage=custom_jvp_stage, dce=custom_jvp_dce
+)

@@ -26,13 +26,9 @@ from minijax.core.primitive import Primitive
 from minijax.core.rules import Flags, Values
 from minijax.core.structural import Zero, zero_of
 from minijax.interpreters.jvp import jvp_rules
-from minijax.interpreters.partial_eval import dce_rules
-from minijax.interpreters.stage import staging_rules
-from minijax.interpreters.transpose import transpose_rules
-from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
+from minijax.interpreters.vmap import vmap_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
-from minijax.ir.pretty import Params, Printer, pp_rules
-from minijax.lowering.lower import lowering_rules
+from minijax.ir.pretty import Params, Printer
 from minijax.ops.custom_derivatives import (
     Batched,
     BatchedFunction,
@@ -51,6 +47,7 @@ from minijax.ops.custom_derivatives import (
     sum_to_axis,
     zero_flags,
 )
+from minijax.ops.declare import set_rules
 
 custom_vjp_call_p = custom_call("custom_vjp_call", "vjp", fwd="fwd_jaxpr_thunk", bwd="bwd")
 custom_lin_p = Primitive("custom_lin", multiple_results=True)
@@ -61,9 +58,6 @@ FORWARD_MODE = "can't apply forward-mode autodiff (jvp) to a custom_vjp function
 
 class CustomVJPException(Exception):
     """A ``custom_vjp`` function was differentiated with respect to something that it closes over."""
-
-
-# ------------------------------------------------------------------------------------------------ staging
 
 
 def custom_vjp_stage(trace: Any, *args: Any, **params: Any) -> list[Any]:
@@ -79,12 +73,6 @@ def custom_vjp_stage(trace: Any, *args: Any, **params: Any) -> list[Any]:
         "symbolic_zeros": params["symbolic_zeros"],
     }
     return trace.record(custom_vjp_call_p, [*consts, *args], equation)
-
-
-staging_rules[custom_vjp_call_p] = custom_vjp_stage
-
-
-# ------------------------------------------------------------------------------------------------ differentiation
 
 
 def custom_vjp_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
@@ -122,12 +110,6 @@ def _run_forward(
     ]
 
 
-jvp_rules[custom_vjp_call_p] = custom_vjp_jvp
-
-
-# ------------------------------------------------------------------------------------------------ the linear side
-
-
 class Backward(NamedTuple):
     """A backward pass, and what its forward pass said on the side."""
 
@@ -149,17 +131,12 @@ def refuse_forward_mode(*args: Any, **params: Any) -> Any:
 
 
 custom_lin_p.def_impl(refuse_forward_mode)
-lowering_rules[custom_lin_p] = refuse_forward_mode
-axis_rules[custom_lin_p] = refuse_forward_mode
 # differentiated again: no rule, as in JAX
 jvp_rules.holes[custom_lin_p] = "a custom_vjp function has no forward-mode derivative: take grad where jvp was taken"
 
 
 def custom_lin_params(eqn: JaxprEqn, printer: Printer) -> Params:
     return [(k, v) for k, v in sorted(eqn.params.items()) if k != "out_avals"]
-
-
-pp_rules[custom_lin_p] = custom_lin_params
 
 
 def custom_lin_transpose(
@@ -178,10 +155,13 @@ def custom_lin_transpose(
     return [None] * num_res + [ct for ct, was_zero in zip(all_cts, in_zeros, strict=True) if not was_zero]
 
 
-transpose_rules[custom_lin_p] = custom_lin_transpose
-
-
-# ------------------------------------------------------------------------------------------------ batching
+set_rules(
+    custom_lin_p,
+    axis_batch=refuse_forward_mode,
+    transpose=custom_lin_transpose,
+    lower=refuse_forward_mode,
+    shown=custom_lin_params,
+)
 
 
 class BatchedSide(NamedTuple):
@@ -259,12 +239,6 @@ def _batch_equation(
     return outs, out_dims
 
 
-axis_rules[custom_vjp_call_p] = custom_vjp_batch
-
-
-# ------------------------------------------------------------------------------------------------ dead code
-
-
 class PrunedSide(NamedTuple):
     """What a forward pass without the unused results tells the backward pass."""
 
@@ -328,4 +302,6 @@ def custom_vjp_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     return eqn.replace(params=params, outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u])
 
 
-dce_rules[custom_vjp_call_p] = custom_vjp_dce
+set_rules(
+    custom_vjp_call_p, jvp=custom_vjp_jvp, axis_batch=custom_vjp_batch, stage=custom_vjp_stage, dce=custom_vjp_dce
+)

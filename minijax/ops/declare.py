@@ -14,10 +14,45 @@ from minijax.core.primitive import Primitive
 from minijax.core.rules import Axes, Rule, depends_on_types
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.jvp import jvp_rules
+from minijax.interpreters.linear_parts import linearize_rules
+from minijax.interpreters.partial_eval import dce_rules, partial_eval_jaxpr_rules, partial_eval_rules
+from minijax.interpreters.program import program_makers
+from minijax.interpreters.recompute import recompute_rules
+from minijax.interpreters.stage import staging_rules
 from minijax.interpreters.transpose import transpose_rules
-from minijax.interpreters.vmap import batching_rules
+from minijax.interpreters.vmap import axis_rules, batching_rules
+from minijax.ir.pretty import eqn_rules, parse_rules, pp_rules
+from minijax.ir.typecheck import typecheck_rules
 from minijax.lowering.lower import lowering_rules, physical_rules
 from minijax.ops.nary import NO_DERIVATIVE, NONE_IN_JAX, ZERO, deflinear, nary_jvp, zero_jvp
+
+# The tables of rules, by the names that ``set_rules`` has for them.
+TABLES: dict[str, dict[Any, Any]] = {
+    "numpy": numpy_rules,
+    "stage": staging_rules,
+    "jvp": jvp_rules,
+    "linearize": linearize_rules,
+    "batch": batching_rules,
+    "axis_batch": axis_rules,
+    "partial_eval": partial_eval_rules,
+    "partial_eval_jaxpr": partial_eval_jaxpr_rules,
+    "recompute": recompute_rules,
+    "dce": dce_rules,
+    "transpose": transpose_rules,
+    "lower": lowering_rules,
+    "lower_keys": physical_rules,
+    "program": program_makers,
+    "typecheck": typecheck_rules,
+    "shown": pp_rules,
+    "shown_eqn": eqn_rules,
+    "parse": parse_rules,
+}
+
+
+def set_rules(primitive: Primitive, **rules: Any) -> None:
+    """Put rules of ``primitive`` into the tables that ``TABLES`` names."""
+    for name, rule in rules.items():
+        TABLES[name][primitive] = rule
 
 
 def declare(

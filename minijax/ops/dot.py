@@ -20,10 +20,10 @@ from minijax.core.rules import Axes, Dims, Ints, Rule, Values
 from minijax.core.structural import batched_sharding
 from minijax.interpreters.evaluate import by_type
 from minijax.ir.jaxpr import JaxprEqn
-from minijax.ir.pretty import Params, parse_rules, pp_rules, readable
+from minijax.ir.pretty import Params, readable
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.convert import convert, convert_text
-from minijax.ops.declare import declare
+from minijax.ops.declare import declare, set_rules
 from minijax.ops.nary import defbilinear
 from minijax.ops.reduce import accumulator
 from minijax.ops.shape import arranged, inverse_permutation, meant_sharding, transpose
@@ -219,8 +219,6 @@ def canonical_precision(precision: Any) -> Any:
 
 
 # -------------------------------------------------------------------------------- types
-
-
 def _check_side(side: str, ndim: int, contracting: Axes, batch: Axes) -> None:
     if any(not 0 <= d < ndim for d in (*contracting, *batch)):
         raise TypeError(
@@ -311,8 +309,6 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
 
 
 # -------------------------------------------------------------------------------- evaluation
-
-
 def _product(lhs: Any, rhs: Any, dimension_numbers: _Numbers) -> Rule:
     """The product of values with the shapes of ``lhs`` and ``rhs``, in their own type: how NumPy gets at it."""
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
@@ -394,8 +390,6 @@ def _by_algorithm(algorithm: DotAlgorithmPreset, product: Rule, dtype: np.dtype)
 
 
 # -------------------------------------------------------------------------------- rules
-
-
 def _dot_cotangent(
     ct: Any,
     x: Any,
@@ -558,8 +552,7 @@ def read_precision(value: Any) -> Any:
 
 
 readable(Precision)
-pp_rules[dot_general_p] = _dot_shown
-parse_rules[dot_general_p] = _dot_read
+set_rules(dot_general_p, shown=_dot_shown, parse=_dot_read)
 
 
 def dot_general(

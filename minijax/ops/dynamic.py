@@ -20,10 +20,9 @@ from minijax.core.rules import Dims, Flags, Ints, Shape, Values
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, full, instantiate_zeros, zero_tangent
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import batching_rules
-from minijax.lowering.lower import physical_rules
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.convert import convert
-from minijax.ops.declare import all_weak, declare
+from minijax.ops.declare import all_weak, declare, set_rules
 from minijax.ops.elementwise import add_p, lt_p
 from minijax.ops.index import GatherDimensionNumbers, GatherScatterMode, gather_p
 from minijax.ops.nary import check_same_dtypes
@@ -42,8 +41,6 @@ __all__ = [
     "dynamic_update_slice_in_dim",
     "dynamic_update_slice_p",
 ]
-
-# -------------------------------------------------------------------------------- shared
 
 
 def _check_starts(name: str, starts: Sequence[ShapedArray]) -> None:
@@ -72,9 +69,6 @@ def _index_vector(starts: Values, dims: Dims) -> tuple[Any, int | None]:
         for x, d in zip(starts, dims, strict=True)
     ]
     return concatenate(columns, 1), 0
-
-
-# -------------------------------------------------------------------------------- dynamic_slice
 
 
 def _dynamic_slice_abstract(x: ShapedArray, *starts: ShapedArray, slice_sizes: Shape) -> ShapedArray:
@@ -160,11 +154,8 @@ dynamic_slice_p = declare(
     jvp=_dynamic_slice_jvp,
     takes_keys=True,
 )
-transpose_rules[dynamic_slice_p] = _dynamic_slice_transpose
 transpose_rules.holes.pop(dynamic_slice_p)
-physical_rules[dynamic_slice_p] = _dynamic_slice_words
-
-# -------------------------------------------------------------------------------- dynamic_update_slice
+set_rules(dynamic_slice_p, transpose=_dynamic_slice_transpose, lower_keys=_dynamic_slice_words)
 
 
 def _dynamic_update_slice_abstract(x: ShapedArray, update: ShapedArray, *starts: ShapedArray) -> ShapedArray:
@@ -252,11 +243,8 @@ dynamic_update_slice_p = declare(
     jvp=_dynamic_update_slice_jvp,
     takes_keys=True,
 )
-transpose_rules[dynamic_update_slice_p] = _dynamic_update_slice_transpose
 transpose_rules.holes.pop(dynamic_update_slice_p)
-physical_rules[dynamic_update_slice_p] = _dynamic_update_slice_words
-
-# -------------------------------------------------------------------------------- functions
+set_rules(dynamic_update_slice_p, transpose=_dynamic_update_slice_transpose, lower_keys=_dynamic_update_slice_words)
 
 
 def wrap_negative(index: Any, size: int) -> Any:

@@ -128,7 +128,6 @@ def _full_like(x: Any, value: Any) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic
-
 neg, neg_p = unary("neg", NUM, np.negative, "negate", None, "The negative.")
 deflinear(neg_p, lambda ct, x: [_neg(ct)])
 _neg: Rule = neg_p.bind
@@ -449,9 +448,8 @@ nextafter, nextafter_p = binary(
     NO_DERIVATIVE, "The float next to ``x`` in the direction of ``y``."
 )
 
+
 # ---------------------------------------------------------------------------------------------- rounding
-
-
 class RoundingMethod(enum.IntEnum):
     """How ``round`` treats halves."""
 
@@ -489,7 +487,6 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
 
 
 # ---------------------------------------------------------------------------------------------- exponentials
-
 exp, exp_p = unary(
     "exp", INEXACT, zero_signs(np.exp, "i"), "exponential", lambda g, ans, x: _mul(g, ans), "The exponential function."
 )
@@ -555,9 +552,8 @@ cbrt, cbrt_p = unary(
     "The cube root of real numbers.",
 )
 
+
 # ---------------------------------------------------------------------------------------------- trigonometry
-
-
 def _circular_lower(op: str, is_sine: bool) -> Rule:
     """The op for real operands; of complex ones by parts, where a real part of zero leaves a part of zero."""
 
@@ -656,9 +652,8 @@ atanh, atanh_p = unary(
     "The inverse hyperbolic tangent.",
 )
 
+
 # ---------------------------------------------------------------------------------------------- complex numbers
-
-
 def _generic(op: str) -> Callable[..., str]:
     def generic_lower(ctx: Any, avals: Any, out_avals: Any, *args: str) -> str:
         (out,) = out_avals
@@ -736,9 +731,8 @@ deflinear(imag_p, lambda ct, x: [_complex(structural.full((), 0, get_aval(ct).dt
 deflinear(complex_p, complex_transpose)
 deflinear(conj_p, lambda ct, x, input_dtype: [conj(ct) if dtypes.is_complex(input_dtype) else _real(ct)])
 
+
 # ---------------------------------------------------------------------------------------------- comparisons
-
-
 def _comparison(
     name: str,
     accepts: str,
@@ -780,8 +774,8 @@ _ge = ge_p.bind
 # in the total order of floats, in which nan is equal to itself
 _eq_to, eq_to_p = _comparison("eq_to", ORDERED, in_total_order(np.equal), "EQ", "", None, "TOTALORDER")
 
-# ---------------------------------------------------------------------------------------------- bits
 
+# ---------------------------------------------------------------------------------------------- bits
 bitwise_not, not_p = unary(
     "not", BOOL_OR_INT, np.invert, "not",
     ZERO, "The complement of integers' bits; logical not of booleans.", function="bitwise_not",
@@ -816,8 +810,8 @@ clz, clz_p = unary(
     "clz", INT, clz_numpy, "count_leading_zeros", NO_DERIVATIVE, "The number of leading zero bits of integers."
 )
 
-# ---------------------------------------------------------------------------------------------- special functions
 
+# ---------------------------------------------------------------------------------------------- special functions
 lgamma, lgamma_p = unary(
     "lgamma", FLOAT, lgamma_numpy, "chlo.lgamma",
     lambda g, ans, x: _mul(g, _digamma(x)),

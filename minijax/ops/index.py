@@ -87,11 +87,8 @@ class GatherDimensionNumbers(NamedTuple):
 
 readable(GatherScatterMode, GatherDimensionNumbers)
 
-# -------------------------------------------------------------------------------- shared with scatter
-#
-# The dimension numbers of a gather and of a scatter differ only in what their fields are called:
-# (window dims of the result or the updates, dims without a window, dims of an index vector, and two of
-# batching).
+
+# Shared with scatter: its dimension numbers have other names for the same fields.
 
 
 def _check_dims(op: str, name: str, dims: Ints, rank: int, in_order: bool) -> None:
@@ -236,8 +233,6 @@ def numbers_text(kind: str, names: Sequence[str], numbers: Any, index_vector_dim
 
 
 # -------------------------------------------------------------------------------- gather
-
-
 def _gather_abstract(
     operand: ShapedArray,
     indices: ShapedArray,

@@ -16,15 +16,15 @@ from minijax.core.lists import split_list
 from minijax.core.named import NamedTuple
 from minijax.core.rules import Flags, Values
 from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, zero_of
-from minijax.interpreters.jvp import jvp, jvp_rules
+from minijax.interpreters.jvp import jvp
 from minijax.interpreters.named_axes import AxisPrimitive
-from minijax.interpreters.transpose import transpose_rules
-from minijax.interpreters.vmap import axis_rules, match_axis, vmap_jaxpr
+from minijax.interpreters.vmap import match_axis, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ir.pretty import readable
-from minijax.ir.typecheck import same_type, typecheck_rules
-from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.ir.typecheck import same_type
+from minijax.lowering.lower import lower_eqns
+from minijax.ops.declare import set_rules
 from minijax.ops.elementwise import neg_p
 from minijax.ops.subjaxprs import hoist_consts
 
@@ -98,9 +98,6 @@ def linear_solve_typecheck(in_avals: Sequence[Any], params: dict[str, Any]) -> l
     return linear_solve_abstract(*in_avals, **params)
 
 
-typecheck_rules[linear_solve_p] = linear_solve_typecheck
-
-
 @linear_solve_p.def_impl
 def linear_solve_impl(*args: Any, const_lengths: Any, jaxprs: Any) -> list[Any]:
     consts, b = _split(args, const_lengths)
@@ -127,9 +124,6 @@ def linear_solve_jvp(primals: Values, tangents: Values, *, const_lengths: Any, j
     return outs, [*x_dot, *zeros[len(b) :]]
 
 
-jvp_rules[linear_solve_p] = linear_solve_jvp
-
-
 def linear_solve_transpose(cts: Values, *args: Any, const_lengths: Any, jaxprs: Any) -> list[Any]:
     if jaxprs.transpose_solve is None:
         raise TypeError(
@@ -148,9 +142,6 @@ def linear_solve_transpose(cts: Values, *args: Any, const_lengths: Any, jaxprs: 
     found = bind_linear_solve(jaxprs.transpose(), consts.transpose(), x_cts)[: len(b)]
     b_cts = [ct if type(x) is UndefinedPrimal else None for ct, x in zip(found, b, strict=True)]
     return [*[None] * sum(const_lengths), *b_cts]
-
-
-transpose_rules[linear_solve_p] = linear_solve_transpose
 
 
 def linear_solve_batch(axis: Any, args: Values, dims: Sequence[int | None], *, const_lengths: Any, jaxprs: Any) -> Any:
@@ -187,9 +178,6 @@ def linear_solve_batch(axis: Any, args: Values, dims: Sequence[int | None], *, c
     return outs, [*[0 if bat else None for bat in batched], *[0] * n_aux]
 
 
-axis_rules[linear_solve_p] = linear_solve_batch
-
-
 def _batch_in_front(closed: ClosedJaxpr, axis: Any, batched_in: Flags, forced: Flags) -> tuple[ClosedJaxpr, list[bool]]:
     """``closed`` batched along first axes, at least in the outputs ``forced``; and which outputs are."""
     dims = [0 if b else None for b in batched_in]
@@ -205,4 +193,11 @@ def linear_solve_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, const_
     return lower_eqns(ctx, jaxprs.solve.jaxpr, [], [*consts.solve, *b])
 
 
-lowering_rules[linear_solve_p] = linear_solve_lower
+set_rules(
+    linear_solve_p,
+    jvp=linear_solve_jvp,
+    axis_batch=linear_solve_batch,
+    transpose=linear_solve_transpose,
+    lower=linear_solve_lower,
+    typecheck=linear_solve_typecheck,
+)

@@ -25,12 +25,13 @@ from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.named_axes import AxisPrimitive, axes_size, axis_users
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules
-from minijax.ir.pretty import hide, parse_rules, pp_rules
+from minijax.ir.pretty import hide
 from minijax.ir.typecheck import typecheck_rules
 from minijax.lowering.lower import lowering_rules
 from minijax.lowering.regions import monoid_region
 from minijax.lowering.text import mlir_type
 from minijax.ops.convert import convert
+from minijax.ops.declare import set_rules
 from minijax.ops.dynamic import dynamic_slice_in_dim
 from minijax.ops.elementwise import add_p, mul_p
 from minijax.ops.index import GatherDimensionNumbers, GatherScatterMode, gather
@@ -129,8 +130,6 @@ def _still_varies(vma: frozenset[Any], params: Params) -> frozenset[Any]:
 
 
 # ------------------------------------------------------------------------------------------------ replica groups
-
-
 def replica_groups(mesh: Sequence[tuple[Any, int]], names: Values, groups: Groups = None) -> list[list[int]]:
     """Which devices of ``mesh``, the names and sizes of its axes, talk to each other along ``names``."""
     ids = np.arange(int(np.prod([size for _, size in mesh]))).reshape([size for _, size in mesh])
@@ -172,8 +171,6 @@ def all_reduce_text(ctx: Any, op: str, aval: ShapedArray, x: str, names: Any, gr
 
 
 # ------------------------------------------------------------------------------------------------ reductions
-
-
 def _split_axes(axes: Values) -> tuple[tuple[Any, ...], Axes]:
     """Names and positions."""
     return tuple(a for a in axes if type(a) is not int), tuple(a for a in axes if type(a) is int)
@@ -266,8 +263,6 @@ for _p in (psum_p, pmax_p, pmin_p):
 
 
 # ------------------------------------------------------------------------------------------------ axis_index
-
-
 def _axis_index_abstract(*, axis_name: Any) -> ShapedArray:
     return ShapedArray((), INT32)
 
@@ -314,8 +309,6 @@ vma_rules[axis_index_p] = lambda vma, params: mesh_axes(_names(params))
 
 
 # ------------------------------------------------------------------------------------------------ permutations
-
-
 def _same(x: ShapedArray, **params: Any) -> ShapedArray:
     return x
 
@@ -416,8 +409,6 @@ pbroadcast_p = declare_collective("pbroadcast", _names, _same, pbroadcast_batch,
 
 
 # ------------------------------------------------------------------------------------------------ all_gather
-
-
 def _split_dim(x: Any, axis: int, factor: int) -> Any:
     shape = get_aval(x).shape
     return reshape(x, (*shape[:axis], factor, shape[axis] // factor, *shape[axis + 1 :]))
@@ -515,8 +506,6 @@ vma_rules[all_gather_invariant_p] = lambda vma, params: vma.difference(_names(pa
 
 
 # ------------------------------------------------------------------------------------------------ reduce_scatter
-
-
 def reduce_scatter_abstract(
     x: ShapedArray, *, scatter_dimension: int, axis_size: int, tiled: bool, **params: Any
 ) -> ShapedArray:
@@ -587,8 +576,6 @@ reduce_scatter_p.refuses_keys = True
 
 
 # ------------------------------------------------------------------------------------------------ all_to_all
-
-
 def all_to_all_abstract(
     x: ShapedArray, *, split_axis: int, concat_axis: int, axis_size: int, **params: Any
 ) -> ShapedArray:
@@ -667,7 +654,6 @@ all_to_all_p = declare_collective(
     "all_to_all", _names, all_to_all_abstract, all_to_all_batch, all_to_all_lower, all_to_all_transpose
 )
 # JAX has no such parameter
-pp_rules[all_to_all_p] = hide("axis_size")
 
 
 def all_to_all_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
@@ -678,4 +664,4 @@ def all_to_all_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
     return {**params, "axis_size": in_avals[0].shape[split] // max(out_avals[0].shape[split], 1)}
 
 
-parse_rules[all_to_all_p] = all_to_all_read
+set_rules(all_to_all_p, shown=hide("axis_size"), parse=all_to_all_read)

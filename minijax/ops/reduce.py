@@ -215,9 +215,6 @@ def _all_ones(dtype: np.dtype) -> Any:
     return np.bool_(True) if dtypes.is_bool(dtype) else np.array(-1).astype(dtype)[()]
 
 
-# -------------------------------------------------------------------------------- sum
-
-
 def _reduce_sum_transpose(ct: Any, x: Any, *, axes: Axes, out_sharding: Any) -> list[Any]:
     shape = x.aval.shape
     if not axes and out_sharding is None:
@@ -235,8 +232,6 @@ _reducer(
     transpose=_reduce_sum_transpose,
     sharding="out_sharding",
 )
-
-# -------------------------------------------------------------------------------- product
 
 
 def _product_by_halves(x: Any, one: Any, shape: Shape) -> Any:
@@ -269,8 +264,6 @@ reduce_prod_p = _reducer(
     Primitive("reduce_prod"), NUM, _arithmetic_numpy(np.multiply), "multiply", one_of_dtype, jvp=_reduce_prod_jvp
 )
 
-# -------------------------------------------------------------------------------- maximum, minimum
-
 
 def _extremum_derivative(g: Any, ans: Any, x: Any, *, axes: Axes) -> Any:
     """The mean of the tangents of the elements that attain the extremum."""
@@ -297,7 +290,6 @@ reduce_min_p = _reducer(
     derivative=_extremum_derivative,
 )
 
-# -------------------------------------------------------------------------------- bits
 
 reduce_and_p = _reducer(
     Primitive("reduce_and"), BOOL_OR_INT, _bitwise_numpy(np.bitwise_and), "and", _all_ones, derivative=NO_DERIVATIVE
@@ -308,8 +300,6 @@ reduce_or_p = _reducer(
 reduce_xor_p = _reducer(
     Primitive("reduce_xor"), BOOL_OR_INT, _bitwise_numpy(np.bitwise_xor), "xor", zero_of_dtype, derivative=NO_DERIVATIVE
 )
-
-# -------------------------------------------------------------------------------- argmax, argmin
 
 
 def _arg_abstract(x: ShapedArray, *, axes: Axes, index_dtype: np.dtype) -> ShapedArray:
@@ -389,8 +379,6 @@ def _index_of_extremum(name: str, find: Rule, better: str, identity: Any) -> Pri
 
 argmax_p = _index_of_extremum("argmax", np.argmax, "GT", dtypes.min_value)
 argmin_p = _index_of_extremum("argmin", np.argmin, "LT", dtypes.max_value)
-
-# -------------------------------------------------------------------------------- functions
 
 
 def _axes(axes: Ints) -> Axes:

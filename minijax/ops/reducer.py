@@ -17,17 +17,18 @@ from minijax.core.primitive import Primitive
 from minijax.core.rules import Axes, Params, Values
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.interpreters.evaluate import commits_itself
-from minijax.interpreters.jvp import jvp, jvp_rules
+from minijax.interpreters.jvp import jvp
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import transpose_rules
-from minijax.interpreters.vmap import AxisData, batch, batching_rules, bdim_at_front, mapped_axis, match_axis
+from minijax.interpreters.vmap import AxisData, batch, bdim_at_front, mapped_axis, match_axis
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
-from minijax.ir.pretty import Unread, parse_rules
-from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.ir.pretty import Unread
+from minijax.lowering.lower import lower_eqns
 from minijax.lowering.regions import region_text
 from minijax.lowering.text import array_text, mlir_type
 from minijax.ops.call import jit_p
+from minijax.ops.declare import set_rules
 from minijax.ops.reduce import reduced_shape
 from minijax.ops.shape import broadcast_in_dim, reshape
 from minijax.ops.slicing import concatenate, slice_in_dim
@@ -98,9 +99,6 @@ def reduce_batch(args: Values, dims: Values, *, jaxpr: ClosedJaxpr, dimensions: 
     return outs, [0] * len(outs)
 
 
-batching_rules[reduce_p] = reduce_batch
-
-
 def _combine(jaxpr: ClosedJaxpr, lefts: Values, rights: Values) -> list[Any]:
     """The computation, element by element."""
     shape = get_aval(lefts[0]).shape
@@ -136,7 +134,6 @@ def reduce_jvp(primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, dimensi
     ]
 
 
-jvp_rules[reduce_p] = reduce_jvp
 transpose_rules.holes[reduce_p] = "not linear"
 
 
@@ -155,11 +152,8 @@ def reduce_lower(
     return ctx.emit_many(f"{op} {region} : ({ins}) -> ({outs})", len(out_avals))
 
 
-lowering_rules[reduce_p] = reduce_lower
-
-
 def _reduce_read(params: Params, in_avals: Sequence[Any], out_avals: Sequence[Any]) -> Params:
     return {**params, "computation": Unread(str(params["computation"]))}
 
 
-parse_rules[reduce_p] = _reduce_read
+set_rules(reduce_p, jvp=reduce_jvp, batch=reduce_batch, lower=reduce_lower, parse=_reduce_read)

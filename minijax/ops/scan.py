@@ -25,29 +25,20 @@ from minijax.core.rules import Params, Values
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast, instantiate_zeros, moveaxis, zero_of, zeros
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import compiled_over_meshes
-from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
-from minijax.interpreters.linear_parts import LinearizedJaxpr, linearize_jaxpr, linearize_rules
+from minijax.interpreters.jvp import jvp_jaxpr, with_zeros
+from minijax.interpreters.linear_parts import LinearizedJaxpr, linearize_jaxpr
 from minijax.interpreters.named_axes import AxisPrimitive
-from minijax.interpreters.partial_eval import (
-    dce_jaxpr,
-    dce_rules,
-    live_eqns,
-    partial_eval_jaxpr,
-    partial_eval_jaxpr_rules,
-    partial_eval_rules,
-    split_now,
-    without_custom_rules,
-)
-from minijax.interpreters.program import AGAIN_WORTH_COMPILING, SCAN_WORTH_COMPILING, program, program_makers
-from minijax.interpreters.recompute import allows, recompute_rules, split_by_policy
+from minijax.interpreters.partial_eval import dce_jaxpr, live_eqns, partial_eval_jaxpr, split_now, without_custom_rules
+from minijax.interpreters.program import AGAIN_WORTH_COMPILING, SCAN_WORTH_COMPILING, program
+from minijax.interpreters.recompute import allows, split_by_policy
 from minijax.interpreters.stage import stage
-from minijax.interpreters.transpose import backward_pass_closed, transpose_rules
-from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
+from minijax.interpreters.transpose import backward_pass_closed
+from minijax.interpreters.vmap import vmap_jaxpr
 from minijax.ir.evaluate import bind_eqn, eval_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, inlined, is_effectful, matters
-from minijax.ir.typecheck import same_type, typecheck_rules
-from minijax.lowering.lower import lowering_rules
+from minijax.ir.typecheck import same_type
 from minijax.ops.call import compiled
+from minijax.ops.declare import set_rules
 from minijax.ops.scan_lowering import scan_lower, slice_aval
 from minijax.ops.subjaxprs import Flags, fixpoint
 
@@ -134,12 +125,7 @@ def scan_typecheck(in_avals: tuple[ShapedArray, ...], params: Params) -> list[Sh
     return out_avals
 
 
-typecheck_rules[scan_p] = scan_typecheck
-
-
 # ---------------------------------------------------------------------------------------------- evaluation
-
-
 def _looped(
     jaxpr: ClosedJaxpr, length: int, reverse: bool, num_consts: int, num_carry: int, **params: Any
 ) -> tuple[Callable[..., list[Any]], int]:
@@ -162,8 +148,6 @@ def _looped(
 
     return run, length * (body.weight + n_xs + len(ys_avals)) + 1
 
-
-program_makers[scan_p] = _looped
 
 class _Evaluated:
     """A scan that is evaluated outside ``jit``: the NumPy function at first, then the executable."""
@@ -204,8 +188,6 @@ def scan_impl(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
 
 
 # ---------------------------------------------------------------------------------------------- jvp and vmap
-
-
 def _scan_jvp_jaxpr(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_carry: int) -> Any:
     """The body's jvp with tangents beside their primals; the nonzero flags of the inputs, in parts, and results."""
     key = ("scan_jvp", tuple(nonzero), num_consts, num_carry)
@@ -247,9 +229,6 @@ def scan_jvp(
     carry, carry_dot = split_list(both.carry, len(xs.carry))
     ys, ys_dot = split_list(both.ys, len(jaxpr.out_avals) - len(carry))
     return with_zeros([*carry, *ys, *carry_dot, *ys_dot], out_nz)
-
-
-jvp_rules[scan_p] = scan_jvp
 
 
 def _scan_vmap_jaxpr(closed: ClosedJaxpr, axis: Any, batched: Flags, num_consts: int, num_carry: int) -> Any:
@@ -295,12 +274,7 @@ def scan_batch(
     return outs, [*[0 if b else None for b in carry_b], *[1 if b else None for b in ys_b]]
 
 
-axis_rules[scan_p] = scan_batch
-
-
 # ---------------------------------------------------------------------------------------------- partial evaluation
-
-
 class _Split:
     """How a body that is in two parts becomes two loops: what is computed before the loops, and in either of them.
 
@@ -453,10 +427,6 @@ def scan_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> tuple[
     return [*before, *([now] if matters(now) else [])], [then]
 
 
-partial_eval_jaxpr_rules[scan_p] = scan_partial_eval_jaxpr
-partial_eval_rules[scan_p] = split_now(scan_p)
-
-
 def scan_linearize(
     is_vjp: bool,
     nonzero: Sequence[bool],
@@ -483,9 +453,6 @@ def scan_linearize(
         return [next(results) if nz else None for nz in split.later_out]
 
     return outs, split.later_out, (same, each), linear_scan
-
-
-linearize_rules[scan_p] = scan_linearize
 
 
 def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
@@ -535,9 +502,6 @@ def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tu
     return [e for e in (first,) if matters(e)], [e for e in (staged,) if matters(e)]
 
 
-recompute_rules[scan_p] = scan_recompute
-
-
 def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
     closed, num_consts, num_carry = (eqn.params[k] for k in ("jaxpr", "num_consts", "num_carry"))
     key = ("scan_dce", tuple(used), num_consts, num_carry)
@@ -567,12 +531,7 @@ def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
     )
 
 
-dce_rules[scan_p] = scan_dce
-
-
 # ---------------------------------------------------------------------------------------------- transposition
-
-
 class LinearCounts(NamedTuple):
     """How many of each part a linear scan's body takes, but for the last."""
 
@@ -701,7 +660,17 @@ def _transpose_linear(
     return [ct if type(x) is UndefinedPrimal else None for x, ct in zip(args, found, strict=True)]
 
 
-transpose_rules[scan_p] = scan_transpose
-
-
-lowering_rules[scan_p] = scan_lower
+set_rules(
+    scan_p,
+    jvp=scan_jvp,
+    linearize=scan_linearize,
+    axis_batch=scan_batch,
+    transpose=scan_transpose,
+    partial_eval=split_now(scan_p),
+    partial_eval_jaxpr=scan_partial_eval_jaxpr,
+    dce=scan_dce,
+    recompute=scan_recompute,
+    lower=scan_lower,
+    typecheck=scan_typecheck,
+    program=_looped,
+)

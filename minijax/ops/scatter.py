@@ -93,9 +93,8 @@ class ScatterDimensionNumbers(NamedTuple):
 
 readable(ScatterDimensionNumbers)
 
+
 # -------------------------------------------------------------------------------- types
-
-
 def _slice_sizes(shape: Ints, numbers: ScatterDimensionNumbers, updates: Ints) -> Shape:
     """The size of one slice in each dimension of an operand of ``shape``, given the updates' shape."""
     sizes = iter(updates[d] for d in numbers.update_window_dims)
@@ -143,8 +142,6 @@ def _scatter_abstract(
 
 
 # -------------------------------------------------------------------------------- evaluation
-
-
 Combine = Callable[[Any, Any, Any], None]
 
 
@@ -204,8 +201,6 @@ def _apply_numpy(out: Any, positions: Any, closed: ClosedJaxpr) -> None:
 
 
 # -------------------------------------------------------------------------------- differentiation
-
-
 def _sizes_of(x: Any) -> Shape:
     return x.aval.shape if type(x) is UndefinedPrimal else shape_of(x)
 
@@ -423,8 +418,6 @@ def _extremum_jvp(primitive: Primitive) -> Rule:
 
 
 # -------------------------------------------------------------------------------- batching, lowering
-
-
 def _scatter_batch(primitive: Primitive) -> Rule:
     def scatter_batch(args: Values, dims: Sequence[int | None], **params: Any) -> Any:
         operand, indices, updates = args
@@ -506,8 +499,6 @@ def _scatter_lower(
 
 
 # -------------------------------------------------------------------------------- the primitives
-
-
 def _scatter_primitive(name: str, combine: Combine | None, jvp: Any, transpose: Any) -> Primitive:
     """A scatter. ``jvp`` makes its rule from the primitive; ``transpose`` is the rule itself, or None."""
     p = Primitive(name)
@@ -540,9 +531,8 @@ scatter_mul_p = _scatter_primitive("scatter-mul", np.multiply.at, _mul_jvp, _tra
 scatter_min_p = _scatter_primitive("scatter-min", np.minimum.at, _extremum_jvp, None)
 scatter_max_p = _scatter_primitive("scatter-max", np.maximum.at, _extremum_jvp, None)
 
+
 # -------------------------------------------------------------------------------- functions
-
-
 @functools.lru_cache(maxsize=256)
 def _update_jaxpr(primitive: Primitive, dtype: np.dtype) -> Jaxpr:
     """The jaxpr that combines two scalars by ``primitive``. TypeError if it does not take ``dtype``."""

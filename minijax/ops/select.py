@@ -15,9 +15,8 @@ from minijax.core.rules import Values
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast, broadcast_in_dim_p, full, moveaxis, zero_of, zeros
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import bdim_at_front, mapped_axis
-from minijax.lowering.lower import physical_rules
 from minijax.lowering.text import mlir_type
-from minijax.ops.declare import all_weak, declare
+from minijax.ops.declare import all_weak, declare, set_rules
 from minijax.ops.nary import check_same_dtypes, eq_p
 
 __all__ = ["select", "select_n", "select_n_p"]
@@ -155,9 +154,8 @@ declare(
     jvp=_select_jvp,
     takes_keys=True,
 )
-transpose_rules[select_n_p] = _select_transpose
 transpose_rules.holes.pop(select_n_p)
-physical_rules[select_n_p] = _select_words
+set_rules(select_n_p, transpose=_select_transpose, lower_keys=_select_words)
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:

@@ -31,10 +31,10 @@ from minijax.core.structural import full as full_of
 from minijax.core.trace import Tracer
 from minijax.core.varying import varying_like
 from minijax.interpreters.evaluate import by_type
-from minijax.ir.pretty import hide, parse_rules, pp_rules
+from minijax.ir.pretty import hide
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.convert import convert
-from minijax.ops.declare import declare, trailing, unchanged
+from minijax.ops.declare import declare, set_rules, trailing, unchanged
 from minijax.ops.nary import NUM, ZERO, reduce_sum_p, reshape_p
 
 __all__ = [
@@ -115,8 +115,6 @@ def _without(sequence: Ints, positions: Iterable[int]) -> Axes:
 
 
 # -------------------------------------------------------------------------------- broadcast_in_dim
-
-
 def _broadcast_abstract(x: ShapedArray, *, shape: Shape, broadcast_dimensions: Axes, sharding: Any) -> ShapedArray:
     dims = broadcast_dimensions
     if x.ndim != len(dims):
@@ -224,7 +222,6 @@ declare(
     sharding="sharding",
 )
 # shape and sharding are those of the result, written before it
-pp_rules[broadcast_in_dim_p] = hide("shape", "sharding", trivial=["broadcast_dimensions"])
 
 
 def _broadcast_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
@@ -232,7 +229,7 @@ def _broadcast_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
     return {"shape": out_avals[0].shape, "broadcast_dimensions": (), **params}
 
 
-parse_rules[broadcast_in_dim_p] = _broadcast_read
+set_rules(broadcast_in_dim_p, shown=hide("shape", "sharding", trivial=["broadcast_dimensions"]), parse=_broadcast_read)
 
 
 def broadcast_in_dim(operand: Any, shape: Ints, broadcast_dimensions: Ints, *, out_sharding: Any = None) -> Any:
@@ -301,8 +298,6 @@ def expand_dims(array: Any, dimensions: Ints) -> Any:
 
 
 # -------------------------------------------------------------------------------- reshape
-
-
 def _reshape_abstract(x: ShapedArray, *, new_sizes: Shape, dimensions: Axes | None, sharding: Any) -> ShapedArray:
     if any(d < 0 for d in new_sizes):
         raise TypeError(f"reshape new_sizes must all be positive, got {new_sizes}.")
@@ -399,8 +394,6 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
 
 
 # -------------------------------------------------------------------------------- squeeze
-
-
 def _squeeze_abstract(x: ShapedArray, *, dimensions: Axes) -> ShapedArray:
     if len(set(dimensions)) != len(dimensions):
         raise ValueError(f"dimensions are not unique: {dimensions}")
@@ -451,8 +444,6 @@ def squeeze(array: Any, dimensions: Ints) -> Any:
 
 
 # -------------------------------------------------------------------------------- transpose
-
-
 def inverse_permutation(permutation: Ints) -> Axes:
     """The permutation that undoes ``permutation``."""
     return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
@@ -519,8 +510,6 @@ def transpose(operand: Any, permutation: Ints) -> Any:
 
 
 # -------------------------------------------------------------------------------- rev
-
-
 def _rev_abstract(x: ShapedArray, *, dimensions: Axes) -> ShapedArray:
     if len(set(dimensions)) != len(dimensions):
         raise TypeError(f"rev dimensions must be unique, got {dimensions}.")
@@ -565,8 +554,6 @@ def rev(operand: Any, dimensions: Ints) -> Any:
 
 
 # -------------------------------------------------------------------------------- tile
-
-
 def _tile_abstract(x: ShapedArray, *, reps: Axes) -> ShapedArray:
     if x.ndim != len(reps):
         raise TypeError(f"reps length must be equal to the ndim of x, got len(reps)={len(reps)} and x.ndim={x.ndim}.")
@@ -621,8 +608,6 @@ def tile(operand: Any, reps: Ints) -> Any:
 
 
 # -------------------------------------------------------------------------------- iota and constants
-
-
 def _iota_abstract(*, dtype: np.dtype, shape: Shape, dimension: int, sharding: Any) -> ShapedArray:
     if dtypes.kind(dtype) not in NUM:
         raise TypeError(

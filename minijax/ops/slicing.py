@@ -41,9 +41,8 @@ __all__ = [
     "unstack_p",
 ]
 
+
 # -------------------------------------------------------------------------------- slice
-
-
 def _slice_abstract(x: ShapedArray, *, start_indices: Axes, limit_indices: Axes, strides: Axes | None) -> ShapedArray:
     starts, limits = start_indices, limit_indices
     if x.ndim != len(starts):
@@ -209,7 +208,6 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
 
 
 # -------------------------------------------------------------------------------- pad
-
 PaddingConfig = tuple[tuple[int, int, int], ...]
 
 
@@ -333,8 +331,6 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[Ints]) -> Any
 
 
 # -------------------------------------------------------------------------------- concatenate
-
-
 def _shapes_text(avals: Sequence[ShapedArray]) -> str:
     return ", ".join(str(a.shape) for a in avals)
 
@@ -418,8 +414,6 @@ def concatenate(operands: Values, dimension: int) -> Any:
 
 
 # -------------------------------------------------------------------------------- split
-
-
 def _split_abstract(x: ShapedArray, *, sizes: Shape, axis: int) -> list[ShapedArray]:
     if any(s < 0 for s in sizes):
         raise ValueError(f"Sizes passed to split must be nonnegative, got {list(sizes)}")
@@ -483,8 +477,6 @@ def split(operand: Any, sizes: Ints, axis: int = 0) -> list[Any]:
 
 
 # -------------------------------------------------------------------------------- stack and unstack
-
-
 def _stack_abstract(*operands: ShapedArray, axis: int) -> ShapedArray:
     if not operands:
         raise ValueError("stack expects at least one operand, got 0.")

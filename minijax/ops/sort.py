@@ -138,9 +138,6 @@ sort_p = declare(
 )
 
 
-# -------------------------------------------------------------------------------- top_k
-
-
 def _top_k_abstract(x: ShapedArray, *, k: int, axis: int) -> list[ShapedArray]:
     if dtypes.is_complex(x.dtype):
         raise ValueError("top_k is not compatible with complex inputs.")
@@ -206,8 +203,6 @@ top_k_p = declare(
     jvp=_top_k_jvp,
     multiple_results=True,
 )
-
-# -------------------------------------------------------------------------------- functions
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:

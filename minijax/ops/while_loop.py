@@ -23,31 +23,18 @@ from minijax.core.structural import Zero, instantiate_zeros
 from minijax.core.trace import check_alive, state
 from minijax.errors import summarize
 from minijax.interpreters.evaluate import compiled_over_meshes
-from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
+from minijax.interpreters.jvp import jvp_jaxpr, with_zeros
 from minijax.interpreters.named_axes import AxisPrimitive
-from minijax.interpreters.partial_eval import (
-    dce_jaxpr,
-    dce_rules,
-    partial_eval_jaxpr,
-    partial_eval_jaxpr_rules,
-    partial_eval_rules,
-    split_now,
-)
-from minijax.interpreters.program import (
-    AGAIN_WORTH_COMPILING,
-    ASSUMED_ROUNDS,
-    WHILE_WORTH_COMPILING,
-    program,
-    program_makers,
-)
-from minijax.interpreters.transpose import transpose_rules
-from minijax.interpreters.vmap import axis_rules, match_axis, vmap_jaxpr
+from minijax.interpreters.partial_eval import dce_jaxpr, dce_rules, partial_eval_jaxpr, split_now
+from minijax.interpreters.program import AGAIN_WORTH_COMPILING, ASSUMED_ROUNDS, WHILE_WORTH_COMPILING, program
+from minijax.interpreters.vmap import match_axis, vmap_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Var, all_eqns, is_effectful, keep_together
-from minijax.ir.typecheck import same_type, typecheck_rules
-from minijax.lowering.lower import lower_inline, lowering_rules
+from minijax.ir.typecheck import same_type
+from minijax.lowering.lower import lower_inline
 from minijax.lowering.regions import block_text, monoid_region
 from minijax.lowering.text import mlir_type
 from minijax.ops.call import compiled
+from minijax.ops.declare import set_rules
 from minijax.ops.subjaxprs import fixpoint
 
 __all__ = ["while_p"]
@@ -95,12 +82,7 @@ def _check_types(what: str, found: Sequence[ShapedArray], expected: Sequence[Sha
             raise TypeError(f"{what}: number {k} has type {a.str_short()}, expected {b.str_short()}")
 
 
-typecheck_rules[while_p] = _while_typecheck
-
-
 # ---------------------------------------------------------------------------------------------- evaluation
-
-
 class Loop:
     """A loop to evaluate outside ``jit``: on NumPy, until that has cost as much as compiling it would.
 
@@ -201,12 +183,7 @@ def _inner_loop(**params: Any) -> tuple[Callable[..., list[Any]], int]:
     return loop.on_values, ASSUMED_ROUNDS * loop.round_weight
 
 
-program_makers[while_p] = _inner_loop
-
-
 # ---------------------------------------------------------------------------------------------- transformations
-
-
 def _remember(closed: ClosedJaxpr, key: Any, make: Callable[[], ClosedJaxpr]) -> ClosedJaxpr:
     """A jaxpr derived from ``closed``, made once: what is executed twice must be the same jaxpr."""
     if key not in closed.memo:
@@ -260,9 +237,6 @@ def while_jvp(
         body_nconsts=body_nconsts + len(const_dots),
     )
     return with_zeros(outs, nonzero)
-
-
-jvp_rules[while_p] = while_jvp
 
 
 def while_batch(
@@ -319,9 +293,6 @@ def while_batch(
     return outs, carry_dims
 
 
-axis_rules[while_p] = while_batch
-
-
 def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     """The known carries are computed now. The unknown ones later, by the whole loop: it makes the known ones again.
 
@@ -358,10 +329,6 @@ def _known_part(closed: ClosedJaxpr, unknown_in: Flags, instantiate: Flags) -> t
     return closed.memo[key]
 
 
-partial_eval_jaxpr_rules[while_p] = while_partial_eval_jaxpr
-partial_eval_rules[while_p] = split_now(while_p)
-
-
 def while_transpose(cts: Values, *args: Any, **params: Any) -> Any:
     """ValueError: running a loop backwards takes the values of every round, and their number is not known."""
     where = "" if state.source is None else f"\nThe loop is at {summarize(state.source)}."
@@ -371,13 +338,10 @@ def while_transpose(cts: Values, *args: Any, **params: Any) -> Any:
     )
 
 
-transpose_rules[while_p] = while_transpose
 dce_rules.holes[while_p] = "every carry stays, as in JAX: the loop has the same operands wherever it is printed"
 
 
 # ---------------------------------------------------------------------------------------------- lowering
-
-
 def while_lower(
     ctx: Any,
     avals: Sequence[ShapedArray],
@@ -460,12 +424,20 @@ def _select(ctx: Any, pred: str, pred_aval: ShapedArray, new: str, old: str, ava
     return ctx.emit(f"stablehlo.select {pred}, {new}, {old} : {bools}, {mlir_type(aval)}")
 
 
-lowering_rules[while_p] = while_lower
+set_rules(
+    while_p,
+    jvp=while_jvp,
+    axis_batch=while_batch,
+    transpose=while_transpose,
+    partial_eval=split_now(while_p),
+    partial_eval_jaxpr=while_partial_eval_jaxpr,
+    lower=while_lower,
+    typecheck=_while_typecheck,
+    program=_inner_loop,
+)
 
 
 # ---------------------------------------------------------------------------------------------- making loops
-
-
 def carry_to_consts(
     cond: ClosedJaxpr, cond_nconsts: int, body: ClosedJaxpr, body_nconsts: int
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool]]:

@@ -18,9 +18,8 @@ from minijax.core.primitive import Primitive
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, as_sharding, axes_of_spec
 from minijax.core.trace import Tracer
 from minijax.interpreters.evaluate import commits_itself, constraints
-from minijax.interpreters.vmap import batching_rules
-from minijax.lowering.lower import lowering_rules
 from minijax.lowering.shardings import constrained
+from minijax.ops.declare import set_rules
 from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
 from minijax.ops.nary import deflinear
 from minijax.pytree import prefix_leaves, tree_flatten, tree_unflatten
@@ -65,14 +64,11 @@ def constraint_batch(args: Sequence[Any], dims: Sequence[int | None], **params: 
     return sharding_constraint_p.bind(x, **{**params, "sharding": sharding, "unconstrained_dims": free}), dim
 
 
-batching_rules[sharding_constraint_p] = constraint_batch
-
-
 def constraint_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, sharding: Any, **params: Any) -> str:
     return constrained(ctx, x, avals[0], sharding)
 
 
-lowering_rules[sharding_constraint_p] = constraint_lower
+set_rules(sharding_constraint_p, batch=constraint_batch, lower=constraint_lower)
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:

@@ -25,11 +25,10 @@ from minijax.core.structural import batched_sharding
 from minijax.core.trace import Tracer
 from minijax.core.varying import current_mesh
 from minijax.interpreters.evaluate import commits_itself, constraints
-from minijax.interpreters.vmap import AxisData, axis_rules
+from minijax.interpreters.vmap import AxisData
 from minijax.ir.parse_meshes import read_resharded
-from minijax.ir.pretty import hide, parse_rules, pp_rules
-from minijax.lowering.lower import lowering_rules
-from minijax.ops.declare import operand_lower
+from minijax.ir.pretty import hide
+from minijax.ops.declare import operand_lower, set_rules
 from minijax.ops.meshes.known_mesh import is_over_mesh
 from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
 from minijax.ops.nary import deflinear, elementwise_primitives
@@ -92,11 +91,7 @@ def reshard_batch(axis: AxisData, args: Values, dims: Sequence[int | None], *, d
     return reshard_p.bind(x, dst_sharding=batched_sharding(dst_sharding, dim, part), **meshes), dim
 
 
-axis_rules[reshard_p] = reshard_batch
-
-
 # lowering constrains the result of every operation to its type; reshard needs nothing more
-lowering_rules[reshard_p] = operand_lower
 
 
 def resharded_to_mesh_of(scalar: Any, examples: Values) -> Any:
@@ -148,8 +143,13 @@ def reduced_scalars(primitive: Primitive, args: tuple[Any, ...], params: Params)
 
 
 # the types of operand and result show them
-pp_rules[reshard_p] = hide("dst_sharding", "concrete_mesh", "operand_mesh")
-parse_rules[reshard_p] = read_resharded
+set_rules(
+    reshard_p,
+    axis_batch=reshard_batch,
+    lower=operand_lower,
+    shown=hide("dst_sharding", "concrete_mesh", "operand_mesh"),
+    parse=read_resharded,
+)
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:

@@ -29,25 +29,19 @@ from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, axes_
 from minijax.core.structural import Zero, full
 from minijax.core.trace import state
 from minijax.core.varying import CHECKED, manual, ordered, pvary, summed, varying
-from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
+from minijax.interpreters.jvp import jvp_jaxpr, with_zeros
 from minijax.interpreters.named_axes import AxisPrimitive, axis_binders, bound_axes
-from minijax.interpreters.partial_eval import (
-    dce_call,
-    dce_rules,
-    partial_eval_jaxpr,
-    partial_eval_jaxpr_rules,
-    partial_eval_rules,
-    split_now,
-)
+from minijax.interpreters.partial_eval import dce_call, partial_eval_jaxpr, split_now
 from minijax.interpreters.stage import stage
-from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
-from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules, vmap_jaxpr
+from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr
+from minijax.interpreters.vmap import AxisData, batching_rules, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
-from minijax.ir.typecheck import same_type, typecheck_rules
-from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.ir.typecheck import same_type
+from minijax.lowering.lower import lower_eqns
 from minijax.lowering.shardings import spec_text
 from minijax.lowering.text import mlir_type
+from minijax.ops.declare import set_rules
 from minijax.ops.elementwise import div_p
 from minijax.ops.meshes import sums  # noqa: F401  (the rules of pvary and psum_invariant)
 from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
@@ -56,7 +50,6 @@ from minijax.ops.shape import broadcast_in_dim, squeeze
 
 __all__ = ["shard_map_p"]
 
-# --------------------------------------------------------------------------------------------------- the primitive
 
 shard_map_p = AxisPrimitive("shard_map", multiple_results=True)
 shard_map_p.keeps_signatures = False
@@ -142,12 +135,6 @@ def shard_map_typecheck(avals: tuple[ShapedArray, ...], params: Params) -> list[
     return shard_map_abstract(*avals, **params)
 
 
-typecheck_rules[shard_map_p] = shard_map_typecheck
-
-
-# ---------------------------------------------------------------------------------------------- transformations
-
-
 def _bind(args: Values, params: Params, **changes: Any) -> list[Any]:
     return shard_map_p.bind(*args, **{**params, **changes})
 
@@ -170,9 +157,6 @@ def shard_map_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         out_specs=(*out_specs, *_chosen(nonzero_out, out_specs)),
     )
     return with_zeros(outs, nonzero_out)
-
-
-jvp_rules[shard_map_p] = shard_map_jvp
 
 
 def _with_dimension(spec: PartitionSpec, at: int | None, part: Any = None) -> PartitionSpec:
@@ -212,9 +196,6 @@ def _varying_inputs(jaxpr: ClosedJaxpr, dims: Dims, axes: Values) -> ClosedJaxpr
         aval if d is None else varying(aval, aval.vma.union(axes)) for aval, d in zip(jaxpr.in_avals, dims, strict=True)
     ]
     return stage(lambda *values: eval_closed(jaxpr, *values), avals, jaxpr.jaxpr.debug_name)
-
-
-axis_rules[shard_map_p] = shard_map_batch
 
 
 def _residual_spec(aval: ShapedArray, params: Params) -> PartitionSpec:
@@ -289,15 +270,8 @@ def _split(closed: ClosedJaxpr, unknown_in: Flags) -> tuple[ClosedJaxpr, ClosedJ
     return now, then, unknown_out, passed_on
 
 
-partial_eval_jaxpr_rules[shard_map_p] = shard_map_partial_eval_jaxpr
-partial_eval_rules[shard_map_p] = split_now(shard_map_p)
-
-
 def shard_map_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     return dce_call(eqn, used, ["in_specs"], ["out_specs"])
-
-
-dce_rules[shard_map_p] = shard_map_dce
 
 
 def shard_map_transpose(cts: Values, *args: Any, **params: Any) -> list[Any]:
@@ -369,12 +343,6 @@ def _transposed(
     return stage(of_checked if params["check_vma"] else of_unchecked, ins, jaxpr.jaxpr.debug_name, "transpose"), arrives
 
 
-transpose_rules[shard_map_p] = shard_map_transpose
-
-
-# ---------------------------------------------------------------------------------------------- inside a program
-
-
 def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> list[str]:
     """``sdy.manual_computation``, whose region is the program of one device."""
     mesh, axes, jaxpr = params["mesh"], params["newly_manual_axes"], params["jaxpr"]
@@ -415,4 +383,14 @@ def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params:
     )
 
 
-lowering_rules[shard_map_p] = shard_map_lower
+set_rules(
+    shard_map_p,
+    jvp=shard_map_jvp,
+    axis_batch=shard_map_batch,
+    transpose=shard_map_transpose,
+    partial_eval=split_now(shard_map_p),
+    partial_eval_jaxpr=shard_map_partial_eval_jaxpr,
+    dce=shard_map_dce,
+    lower=shard_map_lower,
+    typecheck=shard_map_typecheck,
+)

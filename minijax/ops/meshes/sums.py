@@ -31,8 +31,8 @@ from minijax.core.varying import makes_sums, pvary_p, reduced_vary_cast_p, varie
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.named_axes import AxisPrimitive, axes_size, axis_users
 from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules
-from minijax.ir.typecheck import typecheck_rules
 from minijax.lowering.lower import lowering_rules
+from minijax.ops.declare import set_rules
 from minijax.ops.nary import deflinear
 from minijax.ops.parallel import (
     all_gather_abstract,
@@ -130,9 +130,8 @@ def _declare_elementwise(p: Primitive, before: str, after: str, transposed: Prim
 
     p.keeps_signatures = False
     p.def_abstract_eval(_one_type)
-    typecheck_rules[p] = _typecheck
     batching_rules.holes[p] = "its rule must know the mapped axis"
-    axis_rules[p] = batch
+    set_rules(p, axis_batch=batch, typecheck=_typecheck)
     vma_rules[p] = _vma_rule(before, after)
     deflinear(p, transpose)
     if makes_sum:
@@ -166,9 +165,6 @@ makes_sums.update((unreduced_psum_p, preduced_p, vary_unreduced_cast_p, reduced_
 varies_along[psum_invariant_p] = axes_of
 for _p, _about in ELEMENTWISE.items():
     _declare_elementwise(_p, *_about)
-
-
-# ------------------------------------------------------------------------------------------- pieces
 
 
 def all_gather_reduced_transpose(ct: Any, x: Any, *, all_gather_dimension: int, **params: Any) -> list[Any]:

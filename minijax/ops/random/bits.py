@@ -36,8 +36,6 @@ from minijax.ops.random.threefry import FEW, hash_one, threefry2x32_p
 from minijax.ops.shape import iota, reshape, shape_of
 from minijax.ops.slicing import concatenate, index_in_dim, stack
 
-# -------------------------------------------------------------------------------- implementations
-
 
 class PRNG(NamedTuple):
     """What an implementation computes, of arrays of words and by operations of ``minijax.ops``.
@@ -135,9 +133,6 @@ def _implementation(name: str, impl: PRNGImpl, bits: bool = False) -> PRNG:
     if found is None or (bits and found.bits is None):
         raise NotImplementedError(f"{name} of {impl.dtype.name} is borrowed from JAX: call minijax.random's functions")
     return found
-
-
-# -------------------------------------------------------------------------------- the primitives
 
 
 def implementation_of(name: str, keys: ShapedArray) -> PRNGImpl:

@@ -17,17 +17,15 @@ from minijax.core.keys import WORD, PRNGImpl, is_key, keys_of, words_of
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Params
 from minijax.core.structural import moveaxis, random_unwrap_p, random_wrap_p
-from minijax.interpreters.evaluate import by_type, numpy_rules
+from minijax.interpreters.evaluate import by_type
 from minijax.ir.pretty import parse_rules
-from minijax.lowering.lower import lowering_rules, physical_rules
+from minijax.lowering.lower import lowering_rules
 from minijax.lowering.text import mlir_type
-from minijax.ops.declare import axis_stays, declare, operand_lower, trailing
+from minijax.ops.declare import axis_stays, declare, operand_lower, set_rules, trailing
 from minijax.ops.elementwise import eq_p, ne_p
 from minijax.ops.nary import ZERO
 
 __all__ = ["random_unwrap_p", "random_wrap_p"]
-
-# -------------------------------------------------------------------------------- words to keys
 
 
 def _wrap_abstract(words: ShapedArray, *, impl: PRNGImpl) -> ShapedArray:
@@ -68,8 +66,6 @@ def impl_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
 
 parse_rules[random_wrap_p] = impl_read
 
-# -------------------------------------------------------------------------------- keys to words
-
 
 def _unwrap_abstract(keys: ShapedArray) -> ShapedArray:
     if not is_key(keys.dtype):
@@ -90,8 +86,6 @@ declare(
     derivative=ZERO,
     takes_keys=True,
 )
-
-# -------------------------------------------------------------------------------- comparing keys
 
 
 def _compare_words(primitive: Primitive, join: str, identity: bool) -> Any:
@@ -127,7 +121,5 @@ def _compare_numpy(of_numbers: Any, of_keys: Any) -> Any:
     return by_type(compare)
 
 
-physical_rules[eq_p] = _compare_words(eq_p, "and", True)
-physical_rules[ne_p] = _compare_words(ne_p, "or", False)
-numpy_rules[eq_p] = _compare_numpy(np.equal, operator.eq)
-numpy_rules[ne_p] = _compare_numpy(np.not_equal, operator.ne)
+set_rules(eq_p, lower_keys=_compare_words(eq_p, "and", True), numpy=_compare_numpy(np.equal, operator.eq))
+set_rules(ne_p, lower_keys=_compare_words(ne_p, "or", False), numpy=_compare_numpy(np.not_equal, operator.ne))

@@ -37,7 +37,6 @@ from minijax.ops.while_loop import while_p
 
 REF_PRIMITIVES = frozenset((new_ref_p, freeze_p, free_ref_p, get_p, swap_p, addupdate_p))
 
-# ------------------------------------------------------------------------------------------------ what it works on
 
 _uses: weakref.WeakKeyDictionary[Jaxpr, bool] = weakref.WeakKeyDictionary()
 
@@ -59,9 +58,6 @@ def written(closed: ClosedJaxpr) -> list[int]:
         targets = {e.variable for e in closed.effects if type(e) in (WriteEffect, AccumEffect)}
         closed.memo["written"] = [i for i, v in enumerate(closed.jaxpr.invars) if v in targets]
     return closed.memo["written"]
-
-
-# ------------------------------------------------------------------------------------------------ of a jaxpr
 
 
 class Held:
@@ -144,9 +140,6 @@ def _on_place(primitive: Primitive, place: Held, *args: Any, index: Any) -> list
         return []
     place.held = write(held, index, operands, value)
     return [read(held, index, operands)]
-
-
-# ------------------------------------------------------------------------------------------------ of a call
 
 
 def _read(x: Any) -> Any:

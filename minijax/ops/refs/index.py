@@ -218,9 +218,6 @@ def _scattered(scatter_with: Rule, x: Any, index: Any, operands: Values, value: 
     return scatter_with(x, _positions(get_aval(x).shape, index, operands), value, numbers, mode="drop", **told)
 
 
-# ------------------------------------------------------------------------------------------------ batching
-
-
 class BatchedIndex(NamedTuple):
     """An index into a batched reference, or by batched integers.
 

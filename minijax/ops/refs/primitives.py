@@ -28,8 +28,9 @@ from minijax.interpreters.vmap import AxisData, BatchTrace, BatchTracer, axis_ru
 from minijax.ir import doc as pp
 from minijax.ir.doc import Doc
 from minijax.ir.jaxpr import DropVar, JaxprEqn, Literal
-from minijax.ir.pretty import Printer, eqn_rules, parse_rules, pp_rules
+from minijax.ir.pretty import Printer
 from minijax.lowering.lower import lowering_rules
+from minijax.ops.declare import set_rules
 from minijax.ops.refs.index import accumulate, batched_index, part_shape, read, write
 
 
@@ -49,8 +50,6 @@ free_ref_p = _declared("free_ref", multiple_results=True)
 get_p = _declared("get", ReadEffect)
 swap_p = _declared("swap", WriteEffect)
 addupdate_p = _declared("addupdate", AccumEffect, multiple_results=True)
-
-# ------------------------------------------------------------------------------------------------ types
 
 
 def _checked(name: str, aval: Any) -> AbstractRef:
@@ -115,9 +114,6 @@ def addupdate_abstract(ref: Any, value: ShapedArray, *operands: ShapedArray, ind
     return []
 
 
-# ------------------------------------------------------------------------------------------------ making one
-
-
 def new_ref_at(init: Any, level: int, params: Params) -> Any:
     """A reference at ``level`` of the interpreter stack, of which the interpreters up to there each hold their part.
 
@@ -145,9 +141,6 @@ def new_ref_impl(init: Any, **params: Any) -> Ref:
     if is_ref(init):
         new_ref_abstract(init.aval)
     return Ref(as_array(init))
-
-
-# ------------------------------------------------------------------------------------------------ evaluation
 
 
 def _place(name: str, ref: Any) -> Ref:
@@ -192,9 +185,6 @@ def addupdate_impl(ref: Any, value: Any, *operands: Any, index: Index) -> list[A
     addupdate_abstract(place.aval, get_aval(value), *map(get_aval, operands), index=index)
     place.hold(as_array(accumulate(place.held, index, operands, value)))
     return []
-
-
-# ------------------------------------------------------------------------------------------------ derivatives
 
 
 class RefTangent:
@@ -292,15 +282,8 @@ def addupdate_jvp(primals: Values, tangents: Values, *, index: Index) -> Any:
     return [], []
 
 
-jvp_rules[freeze_p] = freeze_jvp
-jvp_rules[free_ref_p] = free_ref_jvp
-jvp_rules[get_p] = get_jvp
-jvp_rules[swap_p] = swap_jvp
-jvp_rules[addupdate_p] = addupdate_jvp
 for _table in (jvp_rules, axis_rules, batching_rules):
     _table.holes[new_ref_p] = "it is made at every level at once, by new_ref_at"
-
-# ------------------------------------------------------------------------------------------------ batching
 
 
 def _unbatched(operation: str, ref: Any) -> NoReturn:
@@ -349,20 +332,12 @@ def _write_batch(primitive: Primitive, operation: str) -> Any:
     return rule
 
 
-axis_rules[freeze_p] = freeze_batch
-axis_rules[free_ref_p] = free_ref_batch
-axis_rules[get_p] = get_batch
-axis_rules[swap_p] = _write_batch(swap_p, "a set/swap")
-axis_rules[addupdate_p] = _write_batch(addupdate_p, "an addupdate")
-
-# ------------------------------------------------------------------------------------------------ on the page
+set_rules(freeze_p, jvp=freeze_jvp, axis_batch=freeze_batch)
+set_rules(free_ref_p, jvp=free_ref_jvp, axis_batch=free_ref_batch)
 
 
 def _new_ref_shown(eqn: JaxprEqn, printer: Any) -> Any:
     return [("kind", eqn.params.get("kind")), ("memory_space", eqn.params.get("memory_space"))]
-
-
-pp_rules[new_ref_p] = _new_ref_shown
 
 
 def _new_ref_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
@@ -370,7 +345,7 @@ def _new_ref_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
     return {}
 
 
-parse_rules[new_ref_p] = _new_ref_read
+set_rules(new_ref_p, shown=_new_ref_shown, parse=_new_ref_read)
 
 
 def _slice_doc(entry: Slice, start: Any, size: int, printer: Printer) -> Doc:
@@ -430,6 +405,8 @@ def _addupdate_shown(eqn: JaxprEqn, printer: Printer) -> Doc:
     return pp.concat((place, _arrow(eqn, printer, "+="), printer.atom(value)))
 
 
-eqn_rules[get_p] = _get_shown
-eqn_rules[swap_p] = _swap_shown
-eqn_rules[addupdate_p] = _addupdate_shown
+set_rules(get_p, jvp=get_jvp, axis_batch=get_batch, shown_eqn=_get_shown)
+set_rules(swap_p, jvp=swap_jvp, axis_batch=_write_batch(swap_p, "a set/swap"), shown_eqn=_swap_shown)
+set_rules(
+    addupdate_p, jvp=addupdate_jvp, axis_batch=_write_batch(addupdate_p, "an addupdate"), shown_eqn=_addupdate_shown
+)

@@ -57,8 +57,6 @@ class ConvParameters(NamedTuple):
 
 
 # -------------------------------------------------------------------------------- types
-
-
 def _conv_abstract(
     lhs: ShapedArray,
     rhs: ShapedArray,
@@ -163,7 +161,6 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
 
 
 # -------------------------------------------------------------------------------- evaluation
-
 # So many numbers of windows are gathered at a time: they stay in the processor's cache.
 _GATHERED = 1 << 18
 # From so many products on XLA is that much faster that compiling pays at once.
@@ -218,8 +215,6 @@ def _product(view: Any, kernel: Any, groups: int, rank: int) -> Any:
 
 
 # -------------------------------------------------------------------------------- derivatives
-
-
 def _spatial(shape: Ints, spec: Ints, dilation: Ints) -> list[int]:
     """How far the spatial dimensions of ``shape`` reach, dilated."""
     return [dilated(shape[d], step) for d, step in zip(spec[2:], dilation, strict=True)]
@@ -328,8 +323,6 @@ def _as(aval: ShapedArray, ct: Any) -> Any:
 
 
 # -------------------------------------------------------------------------------- batching
-
-
 def _conv_batch(
     args: Values,
     dims: Sequence[int | None],
@@ -378,8 +371,6 @@ def _into_groups(x: Any, dim: int, target: int, groups: int) -> Any:
 
 
 # -------------------------------------------------------------------------------- lowering
-
-
 def _spec_text(spec: Ints, first: str, second: str) -> str:
     letters = {spec[0]: first, spec[1]: second, **{d: str(i) for i, d in enumerate(spec[2:])}}
     return f"[{', '.join(letters[d] for d in range(len(spec)))}]"
@@ -453,9 +444,8 @@ def _conv_params_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
 
 parse_rules[conv_general_dilated_p] = _conv_params_read
 
+
 # -------------------------------------------------------------------------------- the function
-
-
 def conv_general_dilated(
     lhs: Any,
     rhs: Any,
