@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# Types in the signatures of rules. ``Dims`` are batch axes; ``Axes`` numbers of dimensions, or a number for each dimension.
+# Types in the signatures of rules. ``Dims`` are batch axes; ``Axes`` numbers of dimensions, or a number for each.
 Rule = Callable[..., Any]
 Values = Sequence[Any]
 Dims = Sequence[int | None]
