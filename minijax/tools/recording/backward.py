@@ -1,8 +1,8 @@
-"""Linear programs run backwards, as a full recorder notes them: which equation, what arrived at its results, what its
-rule gave each operand, and the sum that the operand has by then.
+"""The backward pass of a linear program, as a full recorder records it.
+For each equation: the cotangents of its results, what its transpose rule gave each operand, and the operand's sum.
 
-Variables are told by their indices in the program (see ``BackwardRecord``); letters and texts of equations are made of
-the kept copy when somebody looks (``listed``).
+Variables are recorded as indices into the program (see ``BackwardRecord``). ``listed`` makes letters and the texts of
+equations from the kept copy when they are shown.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from minijax.tools.recording.records import (
 from minijax.tools.recording.sources import Sources
 from minijax.tools.recording.summary import Scope
 
-# What an equation of a linear program counts towards the bound of a recording.
+# What one equation of a linear program costs of a recording's bound.
 PASS_CHARACTERS = 200
-# How far it is followed what tracers hold.
+# The deepest nesting of tracers that is followed.
 MOST_LEVELS = 8
-# Digits of a number, and characters that all elements of an array may take.
+# The digits of a number, and the most characters that the elements of an array may take.
 DIGITS = 5
 MOST_ELEMENTS = 30
 
 
-# A cotangent: the index of its variable, its number, or without one its text.
+# A cotangent: the index of its variable and its number, or its text if it has no number.
 _Noted = tuple[int, int, str]
 _WIDTH = 3
 
 
 class _Steps(Lazy):
-    """The equations that were gone back over.
+    """The equations that were transposed.
 
-    Of each there are noted: event before and after, its index, how many cotangents arrived and how many were found;
-    then those that arrived, those found, and the sums of these.
+    Each has: the events before and after it, its index, the numbers of cotangents received and found, then those
+    received, those found, and their sums.
     """
 
     def __init__(self, steps: Sequence[Any], lives: LifeTable) -> None:
@@ -80,33 +80,33 @@ def _records(noted: Sequence[Any], lives: LifeTable) -> tuple[CotangentRecord, .
 
 
 class _OpenTransposition:
-    """A linear program while it is run backwards."""
+    """A linear program during its backward pass."""
 
     __slots__ = ("scopes", "jaxpr", "index", "equations", "noted", "steps", "pending", "ended")
 
     def __init__(self, scopes: Sequence[Scope], jaxpr: Jaxpr) -> None:
         self.scopes = scopes
         self.jaxpr = jaxpr
-        # variable -> its index; first result of an equation -> the equation's
+        # variable -> its index; first result of an equation -> the index of the equation
         self.index: dict[Any, int] = {}
         self.equations: dict[Any, int] = {}
-        # the fields of its record but for the steps, cotangents as they are noted
+        # the fields of its record except the steps; cotangents as they are recorded
         self.noted: Any = ()
-        # those of each step, one after the other (``_Steps``)
+        # the fields of each step, one after the other (``_Steps``)
         self.steps: list[Any] = []
-        # the equation whose rule is at work
+        # the equation whose rule is running
         self.pending: tuple[Any, ...] | None = None
         self.ended = -1
 
 
 class Transpositions:
-    """Collects them while a recorder watches."""
+    """Collects backward passes while a recorder watches."""
 
     def __init__(self, lives: Lives, sources: Sources) -> None:
         self.lives = lives
         self.sources = sources
         self.all: list[_OpenTransposition] = []
-        # those that have not ended, and None for each that is not recorded
+        # those that are running; None for one that is not recorded
         self.open: list[_OpenTransposition | None] = []
 
     def begin(
@@ -119,7 +119,7 @@ class Transpositions:
         cts: Sequence[Any],
         sums: Sequence[tuple[Any, Any]],
     ) -> None:
-        """``jaxpr`` begins to be run backwards; None if that is not to be recorded."""
+        """The backward pass of ``jaxpr`` begins; None if it is not to be recorded."""
         if jaxpr is None:
             self.open.append(None)
             return
@@ -130,7 +130,7 @@ class Transpositions:
         new.equations = {eqn.outvars[0]: i for i, eqn in enumerate(jaxpr.eqns) if eqn.outvars}
         primals = self.lives.primals
         numbers = [primals.get(v, 0) for v in variables]
-        if not any(numbers):  # a program of the user's, which is linear itself
+        if not any(numbers):  # the user's program, which is linear itself
             staged = self.lives.staged()
             numbers = [staged.get(v, 0) for v in variables]
         for i, v in enumerate(jaxpr.constvars):
@@ -175,7 +175,7 @@ class Transpositions:
         now.pending = at, number, len(cts), given
 
     def after(self, at: int, eqn: JaxprEqn, found: Sequence[tuple[Any, Any, Any]]) -> None:
-        """It has been applied, and given ``found``: variables, what each was given, and what it has in all."""
+        """The rule has returned. ``found`` has variables, what each received, and its sum."""
         now = self.open[-1] if self.open else None
         if now is None or now.pending is None:
             return
@@ -190,7 +190,7 @@ class Transpositions:
         now.steps += (begun, at, number, count, len(found), *given, *parts, *sums)
 
     def end(self, at: int) -> None:
-        """What began last has ended."""
+        """The innermost backward pass has ended."""
         if not self.open:
             return
         ended = self.open.pop()
@@ -204,7 +204,7 @@ class Transpositions:
             ended.steps += (begun, -1, number, count, 0, *given)
 
     def records(self, at: int, lives: LifeTable) -> tuple[BackwardRecord, ...]:
-        """All of them, told with what is known of ``lives``; what has not ended does so now."""
+        """The records of all backward passes, with the names from ``lives``. Passes that are still running end now."""
         while self.open:
             self.end(at)
         return tuple([_record(each, lives) for each in self.all])
@@ -218,7 +218,7 @@ def _record(each: _OpenTransposition, lives: LifeTable) -> BackwardRecord:
 
 
 def array_of(recording: Recording, number: int) -> Array | None:
-    """The array of this number, or what the tracer holds whose number it is; None if it was not kept."""
+    """The array with this number, or the array inside the tracer with this number; None if it was not kept."""
     lives = naming_of(recording).lives
     for _ in range(MOST_LEVELS):
         found = recording.kept.array(number)
@@ -230,7 +230,7 @@ def array_of(recording: Recording, number: int) -> Array | None:
 
 
 def brief(array: Array) -> str:
-    """``0.25``, ``[1.0, 2.5]``; ``f32[4,8] norm 0.31`` of what has more elements."""
+    """``0.25``, ``[1.0, 2.5]``; ``f32[4,8] norm 0.31`` if there are more elements."""
     kind = preview.aval_text(array.aval)
     held = None if is_key(array.aval.dtype) else preview.host_value(array, fetch=True)
     if held is None:
@@ -260,7 +260,7 @@ def _elements(values: np.ndarray) -> str:
 
 
 def listed(record: BackwardRecord, recording: Recording) -> BackwardRecord:
-    """``record`` with its program as equations and variables, in place of the copy, and with values in brief."""
+    """``record`` with equations and variables in place of the copied program, and with short texts of values."""
     program = record.program
     if program is None:
         return record
@@ -303,7 +303,7 @@ def _text(ct: CotangentRecord, recording: Recording) -> str:
 
 
 def _names(program: Jaxpr) -> Callable[[Any], str]:
-    """What the variables are called in the printed program."""
+    """The names of the variables in the printed program."""
     printer = Printer(program)
     printer.document()
 
@@ -316,7 +316,7 @@ def _names(program: Jaxpr) -> Callable[[Any], str]:
 
 
 def equation_text(eqn: JaxprEqn, name: Callable[[Any], str]) -> str:
-    """``c:f32[] = mul a b``, parameters in brief, variables called as ``name`` says."""
+    """``c:f32[] = mul a b``, with short parameters and the variable names that ``name`` gives."""
 
     def binder(var: Var) -> str:
         return f"{name(var)}:{preview.aval_text(var.aval)}"

@@ -1,17 +1,17 @@
-"""Recordings in files of chunks, of which what is looked at is loaded: one of a million events opens at once.
+"""Recordings in files of chunks. Only the chunks that are shown are read, so a million events open at once.
 
-    the line "minijax recording 2"
-    chunks: rows of records (``storage_rows``), as JSON, compressed, some two thousand each
-    documents; the signs of the moments (``timeline``); columns of what a cursor needs of all records; names
-    the directory: JSON, compressed, which says where all this is
-    where the directory is, and a checksum of everything before it
+the line "minijax recording 2"
+chunks: rows of records (``storage_rows``), as compressed JSON, about two thousand each
+documents; the signs of the moments (``timeline``); the columns of all records that a cursor needs; names
+the directory: compressed JSON, with the address of each part
+the address of the directory, and a checksum of everything before it
 
-Records have numbers: first those of the tree, in the order in which they begin, then those that other records hold, at
-last the recording itself. A row has neither the children of its record nor the recording's tree: the signs tell them.
-Long lists of records are loaded item by item.
+Records have numbers: first those of the tree, in the order in which they begin, then the records inside other records,
+and last the recording itself. A row has neither the children of its record nor the recording's tree; the signs encode
+them. Long lists of records are loaded item by item.
 
-The checksum is looked at when a file is opened, so one that is cut off or damaged is refused at once. What it says is
-checked when it is unpacked and when a record is made of it: ValueError, whoever wrote it. Nothing in it is run.
+The checksum is compared when a file is opened, so a truncated or damaged file is refused at once. The contents are
+checked when they are unpacked and when records are made. They raise ValueError. Nothing in a file is executed.
 """
 
 from __future__ import annotations
@@ -50,33 +50,33 @@ from minijax.tools.recording.timeline import (
 
 MAGIC = b"minijax recording 2\n"
 VERSION = 2
-# Where the directory begins, and its length packed and unpacked; then the checksum of all that comes before.
+# The address of the directory, its length packed and unpacked, and the checksum of all bytes before it.
 _END = struct.Struct("<QQQ")
 _SUM = struct.Struct("<I")
-# A chunk is closed after so many rows, or so many characters of them.
+# A chunk ends after this many rows, or this many characters.
 ROWS = 2048
 CHARACTERS = 500_000
-# Rows that become text together.
+# The number of rows that are turned into text together.
 TOGETHER = 128
-# Chunks that are kept unpacked.
+# The number of chunks that stay unpacked.
 MOST_CHUNKS = 24
-# No part of a file unpacks to more bytes than this,
+# No part of a file unpacks to more bytes than this.
 MOST_BYTES = 1_000_000_000
-# and none tells of more moments: a recorder stops at a million events.
+# No file has more moments than this: a recorder stops at a million events.
 MOST_MOMENTS = 20_000_000
-# JSON becomes objects of many times its bytes, so past the first number of bytes it may have so many to a packed one:
-# recordings of nothing but equal steps have 35, and in .xz files 41.
+# JSON becomes objects of many times its size. Above the first number of bytes, a file may unpack to this many bytes per
+# packed byte. Recordings of only equal steps have 35; those in .xz files have 41.
 MOST_JSON = 16_000_000
 MOST_JSON_TO_PACKED = 100
-# Longer lists of records are loaded item by item, and all those of the recording itself.
+# Longer lists of records, and all lists of the recording itself, are loaded item by item.
 FEW = 16
-# The fields that the signs tell.
+# The fields that the signs encode.
 _TOLD = {BindRecord: "children", ScopeRecord: "children", Recording: "tree"}
 _COLUMNS = ("ats", "equations", "lives", "births", "deaths")
 
 
 def most_json(packed: int) -> int:
-    """The bytes of JSON that so many packed ones may hold."""
+    """The most bytes of JSON that this number of packed bytes may give."""
     return min(MOST_JSON + MOST_JSON_TO_PACKED * packed, MOST_BYTES)
 
 
@@ -102,7 +102,7 @@ class _ChunkWriter(Writer):
 
 
 class _Parts:
-    """The parts of a file, one after the other. A part's address is where it begins, its length there and unpacked."""
+    """The parts of a file in order. The address of a part is its start, its packed length and its unpacked length."""
 
     def __init__(self) -> None:
         self.parts = [MAGIC]
@@ -119,12 +119,12 @@ class _Parts:
         return self.add(_bytes(_as_json(value)))
 
     def add_column(self, values: Any) -> list[int]:
-        """Integers, each as its difference to the one before."""
+        """Integers, each as the difference from the one before."""
         return self.add(np.diff(np.asarray(values, "<i8"), prepend=0).astype("<i8").tobytes())
 
 
 class _RowsToWrite:
-    """Rows of records on their way into chunks."""
+    """Rows of records that are collected into chunks."""
 
     def __init__(self, parts: _Parts, writer: _ChunkWriter) -> None:
         self.parts = parts
@@ -153,7 +153,7 @@ class _RowsToWrite:
         self._waiting = []
 
     def close(self) -> None:
-        """The chunk ends here."""
+        """End the current chunk."""
         if self._waiting:
             self._to_text()
         if self._count:
@@ -175,7 +175,7 @@ def written(recording: Recording) -> bytes:
     writer, parts = _ChunkWriter(), _Parts()
     writer.numbers.update((id(node), number) for number, node in enumerate(nodes))
     rows = _RowsToWrite(parts, writer)
-    # what the records of the tree hold has numbers before any row is written, and so has what that holds
+    # records inside the tree's records get their numbers before any row is written, at every depth
     rest: list[Frozen] = []
     for node in nodes:
         if node is not None:
@@ -211,7 +211,7 @@ def written(recording: Recording) -> bytes:
 
 
 def _number_held(record: Frozen, rest: list[Frozen], numbers: dict[int, int], nodes: int) -> None:
-    """Number the records that ``record`` holds and that have no number yet, those inside others first."""
+    """Number the records inside ``record`` that have no number yet, the inner ones first."""
     for each in held(record, _TOLD.get(type(record), "")):
         if id(each) not in numbers:
             _number_held(each, rest, numbers, nodes)
@@ -224,7 +224,7 @@ def _number_held(record: Frozen, rest: list[Frozen], numbers: dict[int, int], no
 
 
 class Listed(LikeTuple):
-    """Records that a field holds, by their numbers, each of which ``one`` reads when it is asked for."""
+    """The records in a field, by number; ``one`` reads each when it is used."""
 
     __slots__ = ("store", "numbers", "one")
 
@@ -244,7 +244,7 @@ class Listed(LikeTuple):
 
 
 class _Chunk:
-    """Rows that have been unpacked, and the records that were made of them."""
+    """Unpacked rows, and the records made from them."""
 
     __slots__ = ("first", "rows", "made")
 
@@ -255,12 +255,12 @@ class _Chunk:
 
 
 class _Store(Reader, Sequence[Any]):
-    """The records of a file by their numbers. As a sequence it is the records of the tree.
+    """The records of a file by number. As a sequence, it has the records of the tree.
 
     Attributes:
-      data: the file.
-      unpacked: how many chunks were unpacked so far.
-      records_made: how many records were made.
+    data: the file.
+    unpacked: the number of chunks unpacked so far.
+    records_made: the number of records made.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -276,12 +276,12 @@ class _Store(Reader, Sequence[Any]):
         self._nodes, end = _known(directory, "nodes", int), _known(directory, "end", int)
         if any(type(chunk) is not list or len(chunk) != 4 or type(chunk[3]) is not int for chunk in self._chunks):
             raise ValueError("it does not say where its records are")
-        # the number after the last of each chunk
+        # the number after the last record of each chunk
         self._ends = list(accumulate([chunk[3] for chunk in self._chunks]))
         if any(chunk[3] < 1 for chunk in self._chunks) or not 0 <= self._nodes < (self._ends or [0])[-1]:
             raise ValueError("its records are not counted as they are")
         self._open: OrderedDict[int, _Chunk] = OrderedDict()
-        # so that a record is one object as long as anybody has it
+        # a record is one object while anything refers to it
         self._alive: WeakValueDictionary[int, Frozen] = WeakValueDictionary()
         self._documents: Sequence[Any] | None = None
         self._names_told: ToldNames | None = None
@@ -314,7 +314,7 @@ class _Store(Reader, Sequence[Any]):
         return directory  # type: ignore[no-any-return]
 
     def _part(self, address: Any, most: int = MOST_BYTES) -> bytes:
-        """A part of the file, unpacked, of at most so many bytes."""
+        """A part of the file, unpacked. ValueError if it has more bytes than that."""
         begin, length, size = address[:3] if type(address) is list and len(address) > 2 else (-1, -1, -1)
         if any(type(each) is not int or each < 0 for each in (begin, length, size)):
             raise ValueError("it does not say where a part of it is")
@@ -322,7 +322,7 @@ class _Store(Reader, Sequence[Any]):
             raise ValueError("a part of it is larger than any recording's")
         unpacking = zlib.decompressobj()
         try:
-            # one more than there are to be: zlib takes 0 for no bound
+            # one more than allowed: zlib takes 0 as no limit
             found = unpacking.decompress(memoryview(self.data)[begin : begin + length], size + 1)
         except zlib.error as error:
             raise ValueError(f"it is damaged: {error}") from None
@@ -350,7 +350,7 @@ class _Store(Reader, Sequence[Any]):
 
     @property
     def docs(self) -> Sequence[Any]:  # type: ignore[override]
-        """The documents, which few moments show."""
+        """The documents. Few moments show one."""
         if self._documents is None:
             self._documents = read_table(self._json(self._addresses["documents"]))
         return self._documents
@@ -448,7 +448,7 @@ class _Store(Reader, Sequence[Any]):
         return self.record(number % self._nodes)
 
     def mentions(self, number: int, words: str) -> bool:
-        """False if the chunk of a record of the tree lacks one of the words, so that it lacks it too."""
+        """False if the chunk of a tree's record lacks one of the words, since then the record lacks it too."""
         pieces = tuple(re.findall(r"\w+", words.lower()))
         if pieces != self._said[0]:
             self._said = pieces, {}
@@ -456,14 +456,14 @@ class _Store(Reader, Sequence[Any]):
         found = self._said[1].get(index)
         if found is None:
             text = self._part(self._chunks[index]).decode("utf-8", "surrogatepass").lower()
-            # of a jaxpr it is also its title, which is no text of its record
+            # the kind of a jaxpr is its title too, which is not a text of its record
             found = '["jaxprrecord"' in text or all(piece in text for piece in pieces)
             self._said[1][index] = found
         return found
 
 
 class _ByNumber:
-    """All the records of a file, as a reader asks for them."""
+    """All records of a file, made when they are read."""
 
     __slots__ = ("store",)
 
@@ -493,5 +493,5 @@ def _known(directory: dict[str, Any], name: str, kind: type) -> Any:
 
 
 def read(data: bytes) -> Recording:
-    """The recording in a file. ValueError if it is none."""
+    """The recording in a file. ValueError if the file holds none."""
     return _Store(data).recording

@@ -1,4 +1,4 @@
-"""Copies of jaxprs for recordings: they print like the originals and hold nothing of the user's."""
+"""Copies of jaxprs for recordings: they print like the originals and refer to no object of the user."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
 from minijax.tools.documents.words import shortened
 
 MOST_PARAMETER = 300
-# A parameter that is a tuple of more tuples than this is kept as so much text.
+# A longer tuple of tuples among the parameters is kept as text.
 MOST_IN_TUPLE = 8
 MOST_TABLE = 60
 
-# Parameters of these types hold no value of the user's.
+# Parameters of these types hold no values of the user's program.
 _PLAIN = {int, str, bool, float, complex, type(None), np.dtype, frozenset}
 
 
 class Copier:
-    """Copies jaxprs without what could keep something alive: constants of inner jaxprs, functions, objects.
+    """Copies jaxprs without constants of inner jaxprs, functions and objects, which would stay alive.
 
-    ``equations`` counts what was copied, inner jaxprs included.
+    ``equations`` is the number of copied equations, inner jaxprs included.
     """
 
     def __init__(self) -> None:
         self.equations = 0
-        # inner jaxprs that occur twice are one object in the copy too: the printer names them
+        # an inner jaxpr that occurs twice is one object in the copy too, because the printer names it
         self.copies: dict[int, Jaxpr] = {}
 
     def copy(self, jaxpr: Jaxpr) -> Jaxpr:
-        """The copy. Equations whose parameters are plain are shared with the original."""
+        """The copy. Equations with only plain parameters are shared with the original."""
         known = self.copies.get(id(jaxpr))
         if known is not None:
             return known
@@ -49,7 +49,7 @@ class Copier:
         return copy
 
     def value(self, value: Any, inside: bool = False) -> Any:
-        """A parameter: what is not plain as text that prints the same, as it does ``inside`` a tuple or by itself."""
+        """A parameter; if it is not plain, a text that prints the same, ``inside`` a tuple or alone."""
         kind = type(value)
         if kind in _PLAIN or isinstance(value, (np.dtype, enum.Enum)):
             return value
@@ -59,16 +59,16 @@ class Copier:
             return self.copy(value)
         if kind is tuple or kind is list:
             if len(value) > MOST_IN_TUPLE and all(type(each) is tuple for each in value):
-                # a table, such as all of NumPy's print options
+                # such as NumPy's print options
                 return _Printed(shortened(printed(value), MOST_TABLE))
             return kind([self.value(each, True) for each in value])
-        if isinstance(value, tuple) and kind.__module__.startswith("minijax."):  # a named one of the engine's own
+        if isinstance(value, tuple) and kind.__module__.startswith("minijax."):  # a named table of the engine
             return kind(*[self.value(each, True) for each in value])
         return _Printed(shortened(printed(value, repr if inside else str), MOST_PARAMETER))
 
 
 class _Printed:
-    """A parameter's text in the place of the parameter."""
+    """Stands for a parameter by its text."""
 
     __slots__ = ("text",)
 
@@ -80,7 +80,7 @@ class _Printed:
 
 
 def printed(value: Any, text: Callable[[Any], str] = str) -> str:
-    """``text(value)``; the class's name if that raises."""
+    """``text(value)``, or the class's name if that raises."""
     try:
         return text(value)
     except Exception:

@@ -1,8 +1,7 @@
-"""A place in a full recording, and the moves that a stepper makes: forwards and backwards cost the same, for nothing is
-run again.
+"""A position in a full recording, and the moves of a stepper. Moving back costs the same, since nothing runs again.
 
-A recording is a sequence of *moments*: the beginning, the entering and leaving of each bind and scope, every other
-record once, and the end. A cursor stands at one of them; ``state`` is what held there.
+A recording is a sequence of *moments*: the beginning, the entry and exit of each bind and scope, every other record
+once, and the end. A cursor stands at one moment. ``state`` describes that moment.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from minijax.tools.recording.timeline import (
 __all__ = ["BEGIN", "END", "ENTER", "EVENT", "LEAVE", "Cursor", "Moment", "State", "moments", "texts", "ways"]
 
 class Prefix(Sequence[EquationRecord]):
-    """The first ``length`` of ``known``, without a copy: each moment of a long jaxpr has one."""
+    """The first ``length`` items of ``known``, without a copy, since each moment of a long jaxpr has one."""
 
     __slots__ = ("known", "length")
 
@@ -79,7 +78,7 @@ class Prefix(Sequence[EquationRecord]):
 
 
 class JaxprSoFar(Frozen):
-    """A jaxpr as far as it is built: whose it is, and its equations so far."""
+    """A jaxpr under construction: its interpreter, and its equations so far."""
 
     level: str
     scope: int
@@ -87,19 +86,19 @@ class JaxprSoFar(Frozen):
 
 
 class State(Frozen):
-    """What held at a moment.
+    """The state at one moment.
 
     Attributes:
       moment: the moment.
       stack: labels of the interpreters, evaluation first.
-      path: the binds and scopes that were open, outermost first; the current one is among them when it has just been
-        entered or is just being left.
+      path: the open binds and scopes, outermost first. The current one is included when it has just been entered or is
+          about to be left.
       bind: the innermost open bind, or None.
-      tracers: for each interpreter of ``stack``, the live tracers; for evaluation the arrays in variables.
-      programs: for each interpreter that records equations, what it has recorded.
+      tracers: for each interpreter of ``stack``, the live tracers; for evaluation, the arrays in variables.
+      programs: for each interpreter that records equations, the equations so far.
       place: the user's line, ``file:line (function)``, or ''.
-      rule: the rule that is being applied: of the innermost open bind that has one, or of the backward pass.
-      forced: why the interpreter of ``bind`` was given it.
+      rule: the rule being applied: of the innermost open bind that has one, or of the backward pass.
+      forced: why this interpreter processes ``bind``.
     """
 
     moment: Moment
@@ -113,18 +112,18 @@ class State(Frozen):
     forced: str = ""
 
 
-# After so many moments a search tells how far it has come.
+# A search reports its progress after this many moments.
 HEEDED = 256
 
 
 class SearchProgress:
-    """How many of how many a search has looked at."""
+    """The progress of a search: moments searched, and moments in all."""
 
     def __init__(self) -> None:
         self.done = self.total = 0
 
     def told(self, done: int, total: int) -> None:
-        """It has come so far."""
+        """Report the progress."""
         self.done, self.total = done, total
 
     def text(self, what: str = "moments") -> str:
@@ -138,9 +137,9 @@ def moments(recording: Recording) -> Sequence[Moment]:
 
 
 def ways(known: Sequence[Moment]) -> list[Any]:
-    """For each moment what finds it again in another recording of the same call: the way to it from outside.
+    """A key for each moment, which finds it again in another recording of the same call: the path from the outside.
 
-    A step of it is what the record is, and which of those that are the same and lie in the same record.
+    Each step of the path is the kind of the record, and its index among the equal records inside the same record.
     """
     counts: Counter[Any] = Counter()
     out: list[Any] = []
@@ -157,8 +156,8 @@ def ways(known: Sequence[Moment]) -> list[Any]:
 
 
 class Alive(Sequence[LifeRecord]):
-    """The tracers of a scope that are alive at one moment, in the order of their births; they are looked for when they
-    are asked for, the newest first: of thousands a pane shows some, and counts the others.
+    """The live tracers of a scope at one moment, in order of birth. They are looked up when read, newest first,
+    because a pane shows a few of thousands and counts the rest.
     """
 
     __slots__ = ("at", "length", "lives")
@@ -174,7 +173,7 @@ class Alive(Sequence[LifeRecord]):
     def __getitem__(self, index: Any) -> Any:
         first = index.start if isinstance(index, slice) else index
         if first is not None and first < 0:
-            # counted from the end: no more are looked for than that
+            # counted from the end: the search stops there
             return self.lives.newest(self.at, -first)[index]
         return self.lives.newest(self.at, self.length)[index]
 
@@ -194,10 +193,10 @@ class Alive(Sequence[LifeRecord]):
 
 
 class ScopeLives:
-    """The tracers of one scope, in the order of their births; tells which are alive in time that grows with how many
-    are asked for. ``births`` and ``deaths`` (-1: none) are theirs, if they are at hand without the records.
+    """The tracers of one scope in order of birth. Finding the live ones takes time in proportion to the number found.
+    ``births`` and ``deaths`` (-1: none) are the tracers' times, if they are known without the records.
 
-    ``_latest`` is a binary tree over them as a list (children of i at 2i and 2i + 1): the latest death below each node.
+    ``_latest`` is a binary tree stored as a list (children of i at 2i and 2i + 1): the latest death below each node.
     """
 
     def __init__(self, known: Sequence[LifeRecord], births: Any = None, deaths: Any = None) -> None:
@@ -217,18 +216,18 @@ class ScopeLives:
         self._latest = integers(latest)
 
     def at(self, at: int) -> Alive:
-        """Those alive at event ``at``."""
+        """The tracers alive at event ``at``."""
         return Alive(self, at, bisect_right(self.births, at) - bisect_right(self.deaths, at))
 
     def newest(self, at: int, most: int) -> tuple[LifeRecord, ...]:
-        """The last ``most`` of those alive at event ``at``."""
+        """The last ``most`` tracers alive at event ``at``."""
         born = bisect_right(self.births, at)
-        # most moments are neither a birth nor a death here
+        # most moments are neither a birth nor a death of this scope
         key = (born, bisect_right(self.deaths, at), most)
         if self._last is not None and self._last[0] == key:
             return self._last[1]
         out: list[LifeRecord] = []
-        todo = [(1, 0, self.size)]  # (node, the first below it, how many)
+        todo = [(1, 0, self.size)]  # (node, the index of its first leaf, the number of its leaves)
         while todo and len(out) < most:
             node, first, count = todo.pop()
             if first >= born or self._latest[node] <= at:
@@ -244,31 +243,31 @@ class ScopeLives:
 
 
 class Cursor:
-    """A place in ``recording``. Moves return whether the cursor moved.
+    """A position in ``recording``. Moves return whether the cursor moved.
 
     Attributes:
       position: the index of the current moment, from 0.
-      moments: all of them.
+      moments: all moments.
       bookmarks: name -> position.
-      named: whether jaxprs are shown with names of the user's in place of JAX's letters.
+      named: whether jaxprs show the user's names in place of JAX's letters.
     """
 
     def __init__(self, recording: Recording, position: int = 0) -> None:
         self.recording = recording
         self.moments = timeline(recording)
-        # what to say at its end if the call went on
+        # the note shown at the end if the call continued
         self.cut = recording.stopped
         self.position = min(max(position, 0), len(self.moments) - 1)
         self.bookmarks: dict[str, int] = {}
         self.named = False
-        # told how many of how many moments a search has looked at; an exception of its ends the search
+        # called with the progress of a search; an exception from it ends the search
         self.heed: Callable[[int, int], None] | None = None
-        # what was asked for of the equations and the tracers of a scope
+        # the equations and tracers of a scope that were read
         self._equations: dict[int, Picked] = {}
         self._lives: dict[int, ScopeLives] = {}
         self._by_scope: tuple[Indices, Any, Any] | None = None
         self._equations_by_scope: tuple[Indices, Any] | None = None
-        # the state that was asked for last, and where that was: panes ask for the same one
+        # the last state that was read, and its position: several panes read the same one
         self._last: tuple[int, State] | None = None
 
     @property
@@ -280,51 +279,51 @@ class Cursor:
     # ------------------------------------------------------------------------------------------------------
 
     def go(self, position: int) -> bool:
-        """To the moment with this index, or the nearest that there is."""
+        """Move to the moment with this index, or to the nearest one."""
         before = self.position
         self.position = min(max(position, 0), len(self.moments) - 1)
         return self.position != before
 
     def first(self) -> bool:
-        """To the beginning."""
+        """Move to the beginning."""
         return self.go(0)
 
     def last(self) -> bool:
-        """To the end."""
+        """Move to the end."""
         return self.go(len(self.moments) - 1)
 
     def into(self) -> bool:
-        """To the next moment, whatever it is."""
+        """Move to the next moment."""
         return self.go(self.position + 1)
 
     def back(self) -> bool:
-        """To the moment before."""
+        """Move to the moment before."""
         return self.go(self.position - 1)
 
     def over(self) -> bool:
-        """Past everything inside the bind or scope just entered, to where it is left; else to the next moment."""
+        """Move past everything inside the bind or scope just entered, to its exit; else to the next moment."""
         return self.go(self.moment.other if self.moment.kind == ENTER else self.position + 1)
 
     def back_over(self) -> bool:
-        """From where a bind or scope is left to where it was entered; else to the moment before."""
+        """Move from the exit of a bind or scope to its entry; else to the moment before."""
         return self.go(self.moment.other if self.moment.kind == LEAVE else self.position - 1)
 
     def out(self) -> bool:
-        """To where the enclosing bind or scope is left; at the top, to the end."""
+        """Move to the exit of the enclosing bind or scope; at the top, to the end."""
         parent = self.moment.parent
         return self.go(self.moments[parent].other) if parent >= 0 else self.last()
 
     def back_out(self) -> bool:
-        """To where the enclosing bind or scope was entered; at the top, to the beginning."""
+        """Move to the entry of the enclosing bind or scope; at the top, to the beginning."""
         return self.go(max(self.moment.parent, 0))
 
     def find(
         self, wanted: Callable[[Moment], bool], backwards: bool = False, signs: Sequence[int] = (), said: str = ""
     ) -> bool:
-        """To the next moment (before this one if ``backwards``) that is ``wanted``; stays if there is none.
+        """Move to the next moment (the previous one if ``backwards``) that is ``wanted``; stay if there is none.
 
-        Only moments with one of these ``signs`` are looked at, if any are given; of a recording in a file only those of
-        chunks in which there is ``said``.
+        If ``signs`` are given, only moments with one of them are tested. In a recording from a file, only chunks that
+        contain ``said`` are searched.
         """
         moments = self.moments
         mentions = getattr(moments.nodes, "mentions", None) if said else None
@@ -350,13 +349,13 @@ class Cursor:
     def to_bind(
         self, primitive: str = "", level: str = "", place: str = "", shape: str = "", backwards: bool = False
     ) -> bool:
-        """To the next entering of a bind that fits everything given.
+        """Move to the next entry of a bind that matches all given arguments.
 
         Args:
           primitive: its name.
           level: the interpreter, 'jvp:2', or its name alone, 'jvp'.
           place: the user's line: its number, or ``file:line``.
-          shape: a type such as 'f32[3]', or a shape '[3]', that an argument or result has.
+          shape: a type such as 'f32[3]', or a shape '[3]', of an argument or result.
         """
 
         def wanted(moment: Moment) -> bool:
@@ -373,28 +372,28 @@ class Cursor:
         return self.find(wanted, backwards, (BIND,), primitive or level or shape.lstrip("["))
 
     def to_nonfinite(self, backwards: bool = False) -> bool:
-        """To the next leaving of a bind whose result holds a NaN or an infinity."""
+        """Move to the next exit of a bind whose result holds a NaN or an infinity."""
         return self.find(lambda m: True, backwards, (LEFT + NONFINITE, LEFT + NONFINITE + RAISED))
 
     def to_error(self, backwards: bool = False) -> bool:
-        """To the next leaving of a bind by an exception, or record of one."""
+        """Move to the next exit of a bind by an exception, or to the next record of an exception."""
         return self.find(lambda m: True, backwards, (ERROR, LEFT + RAISED, LEFT + RAISED + NONFINITE))
 
     def search(self, words: str, backwards: bool = False) -> bool:
-        """To the next moment whose record holds ``words`` in a text of its own, upper or lower case."""
+        """Move to the next moment whose record has ``words`` in one of its own texts. Case does not matter."""
         words = words.lower()
         naming = naming_of(self.recording)
-        # to find out what a record's values are called takes longer than to look at its own texts
+        # finding the names of a record's values takes longer than reading its own texts
         own = naming.unnamed(words)
 
         def wanted(moment: Moment) -> bool:
             node = moment.node
             said: Iterable[str] = texts(node)
             if isinstance(node, JaxprRecord):
-                # what it is a jaxpr of is a word of its kind, which nobody sees
+                # the kind of a jaxpr is not shown, so it is not searched
                 said = (*said, "".join(piece for _, piece in jaxpr_title(node)))
             if moment.kind == LEAVE:
-                # with nothing inside it is left on the line on which it was entered
+                # a bind with nothing inside is left on the line where it was entered
                 own_line = isinstance(node, BindRecord) and bool(node.children)
                 name = naming.assigned(node) if own_line else ""  # type: ignore[arg-type]
                 said = (node.primitive, name, node.out, node.error) if own_line else ()  # type: ignore[union-attr]
@@ -414,11 +413,13 @@ class Cursor:
         self.bookmarks[name] = self.position
 
     def to_mark(self, name: str) -> bool:
-        """To a bookmark; stays if there is none of this name."""
+        """Move to a bookmark; stay if no bookmark has this name."""
         return self.go(self.bookmarks.get(name, self.position))
 
     def take_marks(self, earlier: Cursor) -> list[str]:
-        """Take over the bookmarks of ``earlier``, which recorded the same call; the names of those without a place."""
+        """Copy the bookmarks of ``earlier``, a recording of the same call. Returns the names of those without a
+        match.
+        """
         if not earlier.bookmarks:
             return []
         here = {way: index for index, way in enumerate(ways(self.moments))}
@@ -431,7 +432,7 @@ class Cursor:
     # ---------------------------------------------------------------------------------------------
 
     def _open(self) -> list[int]:
-        """The moments at which the open binds and scopes were entered, innermost first."""
+        """The entry moments of the open binds and scopes, innermost first."""
         moment = self.moment
         out = [moment.other if moment.kind == LEAVE else self.position] if moment.kind in (ENTER, LEAVE) else []
         parent = moment.parent
@@ -441,11 +442,11 @@ class Cursor:
         return out
 
     def path(self) -> tuple[BindRecord | ScopeRecord, ...]:
-        """The open binds and scopes, outermost first, the current one among them."""
+        """The open binds and scopes, outermost first, with the current one."""
         return tuple([self.moments.node(i) for i in reversed(self._open())])  # type: ignore[misc]
 
     def state(self) -> State:
-        """What held at the current moment."""
+        """The state at the current moment."""
         if self._last is None or self._last[0] != self.position:
             self._last = self.position, self._state()
         return self._last[1]
@@ -480,7 +481,7 @@ class Cursor:
         )
 
     def _rule(self) -> RuleRecord | None:
-        """The rule that is being applied."""
+        """The rule being applied."""
         for index in (self.position, *self._open()):
             node = self.moments.node(index)
             if rule := node.rule if isinstance(node, BindRecord) else self.moments.loose_rule(index):
@@ -488,7 +489,7 @@ class Cursor:
         return None
 
     def _equations_of(self, scope: int) -> Picked:
-        """The equations that the interpreter of a scope records, as records of the moments at which it does."""
+        """The equations that the interpreter of a scope records, as records of their moments."""
         known = self._equations.get(scope)
         if known is None:
             if self._equations_by_scope is None:
@@ -498,7 +499,7 @@ class Cursor:
         return known
 
     def _lives_of(self, scope: int) -> ScopeLives:
-        """The tracers of a scope, and of evaluation the arrays that variables of the user's hold."""
+        """The tracers of a scope; for evaluation, the arrays that the user's variables hold."""
         known = self._lives.get(scope)
         if known is None:
             if self._by_scope is None:
@@ -525,7 +526,7 @@ def _at_place(place: str, wanted: str) -> bool:
 
 
 def texts(node: Node | None) -> Iterator[str]:
-    """The texts of a record that a search looks at, those of the records inside it left out."""
+    """The texts of a record that a search reads, without the texts of the records inside it."""
     if node is None:
         return
     for value in node.values():

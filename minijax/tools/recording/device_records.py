@@ -1,5 +1,5 @@
-"""Records of what every device of a mesh has at the moments of a recording, as a file keeps it: texts, in the room that
-there may be for them. They are made when a recording is saved; in the process that recorded, values are looked up.
+"""Records of the values that each device of a mesh has at each moment, as a file keeps them: texts, bounded in size.
+They are made when a recording is saved. In the process that recorded, the values are looked up instead.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from minijax.core.named import Frozen
 
 
 class Meeting(Frozen):
-    """Devices that give each other something.
+    """A collective: devices that exchange values.
 
     Attributes:
-      name: what the user calls it; ``primitive``: what the jaxpr does.
-      way: 'all', 'pieces', 'one' or 'source'; ``said``: what comes of it, ``{x}`` being what is given.
-      axes: the axes of the mesh along which they meet.
-      groups: who meets whom: the numbers of devices, in order.
-      pairs: of 'one' and 'source', who gives to whom, by the numbers of devices.
-      split: of 'pieces', the axis along which they are cut.
+      name: the user's name for it; ``primitive``: the primitive in the jaxpr.
+      way: 'all', 'pieces', 'one' or 'source'; ``said``: a text of the result, with ``{x}`` for the operand.
+      axes: the mesh axes along which devices exchange values.
+      groups: the groups of devices, as numbers in order.
+      pairs: for 'one' and 'source', the sender and receiver of each value.
+      split: for 'pieces', the array axis along which values are cut.
     """
 
     name: str
@@ -31,39 +31,37 @@ class Meeting(Frozen):
     split: int = 0
 
     def group(self, device: int) -> tuple[int, ...]:
-        """Who a device meets, itself among them."""
+        """The group of a device, the device included."""
         return next((each for each in self.groups if device in each), (device,))
 
     def to(self, device: int) -> tuple[int, ...]:
-        """Whom a device gives to."""
+        """The devices that a device sends to."""
         if self.way in ("one", "source"):
             return tuple(target for source, target in self.pairs if source == device)
         return self.group(device)
 
     def by(self, device: int) -> tuple[int, ...]:
-        """Whom a device is given something by."""
+        """The devices that a device receives from."""
         if self.way in ("one", "source"):
             return tuple(source for source, target in self.pairs if target == device)
         return self.group(device)
 
 
 class DeviceTextRecord(Frozen):
-    """A value as it is shown: for so many characters and more, what is said of it, the widest first; ``reason`` says
-    why it is not known, where it is not.
-    """
+    """A value as it is shown: texts for several widths, the widest first. ``reason`` says why a value is not known."""
 
     texts: tuple[tuple[int, tuple[tuple[str, str], ...]], ...] = ()
     reason: str = ""
 
     def fitting(self, room: int) -> tuple[tuple[str, str], ...]:
-        """What is said in so many characters."""
+        """The widest text of at most this many characters."""
         found = (said for least, said in self.texts if least <= room)
         return next(found, self.texts[-1][1] if self.texts else ())
 
 
 class DeviceValueRecord(Frozen):
-    """A value that every device has, as ``values.on_devices.DeviceColumn`` tells it: of ``parts`` there is one for each
-    device, or one for all. ``number`` is the recording's number of it, 0 if it has none.
+    """A value on every device, as ``values.on_devices.DeviceColumn`` has it. ``parts`` has one entry for each device,
+    or one for all. ``number`` is the value's number in the recording, 0 if it has none.
     """
 
     name: str
@@ -77,9 +75,8 @@ class DeviceValueRecord(Frozen):
 
 
 class DevicesRecord(Frozen):
-    """What there is to see of the devices of a mesh: ``axes`` are its axes' names and sizes, ``key`` stands for it,
-    ``said`` is what else there is to say. ``pieces`` are what each device is given by those that it meets, device after
-    device, where they give each other pieces.
+    """What a pane shows of the devices of a mesh. ``axes`` are the names and sizes of the mesh axes, ``key`` identifies
+    the mesh, ``said`` is further text. ``pieces`` are the pieces that each device receives, device after device.
     """
 
     key: tuple[int, ...]
@@ -93,14 +90,12 @@ class DevicesRecord(Frozen):
 
     @property
     def count(self) -> int:
-        """How many devices the mesh has."""
+        """The number of devices of the mesh."""
         return math.prod([size for _, size in self.axes])
 
 
 class DeviceMomentRecord(Frozen):
-    """From the moment with this index on there is this to see of devices: None for nothing, and then ``said`` tells why
-    if there might be something.
-    """
+    """The moment from which a view of the devices holds. None stands for no view; ``said`` then gives the reason."""
 
     position: int
     shown: DevicesRecord | None

@@ -1,7 +1,7 @@
-"""Why an interpreter was given an operation: the argument that forced it, in words.
+"""Why an interpreter processed an operation: the argument that forced it, in words.
 
-``bind`` hands an operation to the interpreter of the highest level among its arguments, or to the one that stages
-everything. What ``forced_by`` says is what a stepper shows beside the rule that fires.
+``bind`` gives the operation to the interpreter of the highest level among its arguments, or to the one that stages
+everything. A stepper shows the text of ``forced_by`` beside the rule.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from typing import Any
 from minijax import errors
 from minijax.core.trace import Trace, Tracer
 
-# Variables of the user's frame that are looked at for an argument's name.
+# The most variables of the user's frame that are searched for an argument's name.
 _MOST_NAMES = 200
 
 
 def forced_by(trace: Trace, args: Sequence[Any]) -> tuple[int, str]:
     """The index of the argument that makes ``trace`` process an operation on ``args``, and the reason as text.
 
-    The index is -1 where no argument is the reason: at evaluation, where everything is staged, and where an operation
-    concerns a mapped axis. To be called while the operation is under way: arguments get the names that the user's
-    innermost frame has for them.
+    The index is -1 if no argument is the reason: in evaluation, if everything is staged, and if an operation depends on
+    a mapped axis. Call this during the operation: arguments are named by the variables of the user's innermost frame.
     """
     main = trace.main
     if not trace.level:
@@ -40,8 +39,8 @@ def forced_by(trace: Trace, args: Sequence[Any]) -> tuple[int, str]:
 
 
 def reason(index: int, name: str, kind: str, level: str, lower: Sequence[str]) -> str:
-    """What ``forced_by`` says of the argument at ``index``, which the user calls ``name``: it is of this ``kind``
-    ('tracer', 'tangent') and ``level``, others are of these ``lower`` ones, whose interpreters get their turn later.
+    """The text of ``forced_by`` for the argument at ``index``, which the user calls ``name``. The argument has this
+    ``kind`` ('tracer', 'tangent') and ``level``. The interpreters of the ``lower`` arguments run later.
     """
     named = f" ({name})" if name else ""
     above = f", a higher level than {', '.join(lower)}" if lower else ""
@@ -55,14 +54,14 @@ def lower_levels(trace: Trace, args: Sequence[Any]) -> tuple[str, ...]:
 
 
 def names_in(frame: FrameType | None) -> dict[int, str]:
-    """By the id of a value the first variable of ``frame`` that it is in."""
+    """id of a value -> the first variable of ``frame`` that contains it."""
     if frame is None:
         return {}
-    # the newest: a notebook's namespace begins with what was imported
+    # the newest: a notebook's namespace begins with imports
     found = list(frame.f_locals.items())[-_MOST_NAMES:]
     return {id(value): name for name, value in reversed(found)}
 
 
 def _named(x: Any) -> str:
-    """What the user's innermost frame calls ``x``; '' if it has no variable that is."""
+    """The variable of the user's innermost frame that holds ``x``; '' if none does."""
     return names_in(errors.user_frame()).get(id(x), "")

@@ -1,11 +1,10 @@
-"""The user's frames that operations are seen in, and what the variables in them hold: so values get their names.
+"""The user's frames in which operations run, and the values of their variables: values get their names from them.
 
-What a function uses of its module's variables, and of modules that these are, is looked at when its frame is first
-seen: they have names before anything that the function calls so itself.
+When a frame is first seen, the module variables that its function uses are read, and the variables of modules among
+them. So they have names before a function called from there names them otherwise.
 
-A variable that is set after the last operation of its function is only seen when that function has ended. So the frames
-that an operation was called from are kept until the next operation, and those that have ended by then are looked at
-once more.
+A variable that is set after the last operation of its function is seen only when the function has ended. So the frames
+of an operation are kept until the next operation, and frames that have ended by then are read once more.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from minijax.core.trace import Tracer
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.forcing import names_in
 
-# Variables of one frame that are looked at. Of a module's (a prompt has hundreds) the newest are.
+# The most variables of one frame that are read. Of a module (a prompt has hundreds), the newest are read.
 MOST_NAMES = 100
-# Frames of the user's that are followed at a time, from the innermost on.
+# The most frames of the user that are followed at a time, from the innermost.
 MOST_FRAMES = 64
-# Leaves of one container that get a name, and how deep they may lie in it.
+# The most leaves of one container that get a name, and their greatest depth.
 MOST_LEAVES = 1000
 MOST_DEPTH = 6
 _LONGEST_KEY = 40
-# Containers that are looked into from one variable of a module, and modules that are gone through to it.
+# The most containers that are searched from one variable of a module, and the most modules on the way to it.
 MOST_OF_GLOBAL = 1000
 MOST_MODULES = 3
-# Of code whose frames are gone on with from more than one place: generators and the like.
+# Flags of resumable code: generators and coroutines.
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-# Containers of more items are not looked into again when another than the first has changed.
+# Larger containers are not searched again if only an item other than the first has changed.
 MOST_COMPARED = 64
 
-# Called with a value and what it is called.
+# Called with a value and its name.
 See = Callable[[Any, str], None]
 
 
@@ -46,28 +45,28 @@ class Frames:
     """Follows the user's frames from operation to operation."""
 
     def __init__(self) -> None:
-        # the frames that the last operation was called from, outermost first, and where each of them stood
+        # the frames of the last operation, outermost first, and the instruction of each
         self.known: list[FrameType] = []
         self.stood: list[int] = []
         # the innermost of them
         self.last: FrameType | None = None
         self.last_stood = -1
-        # how often variables have been looked at
+        # how often variables have been read
         self.looks = 0
-        # containers that have been looked into, as far as that can be told without keeping them
+        # containers that have been searched, recognised without keeping them alive
         self.containers: set[tuple[int, int, int]] = set()
-        # what the innermost frame's variables hold, by its id -> the variable; None until somebody asks
+        # id of a value -> the variable of the innermost frame that holds it; None until it is read
         self.named: dict[int, str] | None = None
 
     def look(self, see: See, frame: FrameType | None = None) -> None:
-        """Tell ``see`` what the variables hold: of frames that have ended since, then of those that have gone on, the
-        callers first: what a caller calls a value is what its function is given it as. ``frame`` is the innermost, if
-        it is known.
+        """Call ``see`` with the values of variables: first those of frames that have ended, then those of frames that
+        have run on, callers first, because a caller's name for a value comes before a function's name for its argument.
+        ``frame`` is the innermost frame, if it is known.
         """
         self.named = None
         self.looks += 1
         if frame is not None and self.known and self.known[-1] is frame and not frame.f_code.co_flags & _RESUMED:
-            # nobody can have gone on among those that wait for it
+            # frames that wait for this one cannot have run on
             self.stood[-1] = self.last_stood = frame.f_lasti
             self._variables(frame, see)
             return
@@ -86,18 +85,18 @@ class Frames:
         for i, each in enumerate(chain):
             if i >= common:
                 self._globals(each, see)
-            # the innermost that is still there may stand where it stood because it loops over a call
+            # the innermost frame that is still there may be at the same instruction because it loops over a call
             if i >= common - 1 or stood[i] != stands[i]:
                 self._variables(each, see)
 
     def called(self, x: Any) -> str:
-        """The variable of the innermost frame that holds ``x``, since variables were looked at; '' if none does."""
+        """The variable of the innermost frame that holds ``x``, as of the last reading; '' if none does."""
         if self.named is None:
             self.named = names_in(self.known[-1] if self.known else None)
         return self.named.get(id(x), "")
 
     def finish(self, see: See) -> None:
-        """Look at all that is still followed, and let go of it."""
+        """Read all frames that are still followed, and release them."""
         for each in reversed(self.known):
             self._variables(each, see)
         self.known = []
@@ -111,15 +110,15 @@ class Frames:
             named = list(variables.items())[-MOST_NAMES:]
         else:
             named = list(variables.items())[:MOST_NAMES]
-        # in the order in which the function sets its variables: after ``w = params["w"]`` it is params["w"], and after
-        # ``p = {"w": w}`` it is w; but after ``x, t = dual``, a tuple, it is x
+        # in the order in which the function sets its variables: after ``w = params["w"]`` the name is params["w"], and
+        # after ``p = {"w": w}`` it is w; but after ``x, t = dual``, a tuple, it is x
         tuples = []
         for name, value in named:
             if isinstance(value, (Tracer, Array)):
                 if name[0] != "_" or not _is_nobodys(name):
                     see(value, name)
             elif type(value) is tuple:
-                # nobody asks for what ``_, y = f(x)`` throws away
+                # the ``_`` of ``_, y = f(x)`` is no name
                 if name[0] != "_" or not _is_nobodys(name):
                     tuples.append((name, value))
             elif type(value) not in _NEVER and _may_hold(value):
@@ -128,8 +127,8 @@ class Frames:
             self._container(value, name, see)
 
     def _globals(self, frame: FrameType, see: See) -> None:
-        """Tell ``see`` what the variables of its module hold that the function of ``frame`` speaks of. Among the words
-        it speaks of are attributes too: what one of its module's variables holds is so called all the same.
+        """Call ``see`` with the module variables that the code of ``frame`` mentions. The code's names include
+        attributes; a module variable of the same name is read too.
         """
         words = frame.f_code.co_names
         known = frame.f_globals
@@ -165,7 +164,7 @@ class Frames:
             see(leaf, path)
 
     def _new(self, value: Any, items: Mapping[Any, Any]) -> bool:
-        """Whether ``value`` has not been looked into, or has changed since, as far as that is easily told."""
+        """Whether ``value`` has not been searched, or has visibly changed since."""
         if len(items) <= MOST_COMPARED:
             key = (id(value), len(items), hash(tuple(map(id, items.values()))))
         else:
@@ -179,21 +178,21 @@ class Frames:
 
 
 def _is_nobodys(name: str) -> bool:
-    """Whether a variable says nothing: ``_``, and what a prompt calls its last results, ``__`` and ``_3``."""
+    """Whether a variable's name says nothing: ``_``, or a prompt's last results ``__`` and ``_3``."""
     return name[:1] == "_" and not name.strip("_0123456789")
 
 
 _CONTAINERS = {dict, list, tuple}
-# What has attributes that are no data of the user's.
+# Objects whose attributes are not the user's data.
 _OPAQUE = (type, ModuleType, type(len), type(_CONTAINERS.add), type(lambda: None))
-# What most variables of modules are, which holds no arrays.
+# Common types in modules that hold no arrays.
 _NEVER = frozenset((type, type(len), type(lambda: None), str, bytes, bool, int, float, complex))
-# Packages whose objects and modules hold nothing of the user's.
+# Packages whose objects and modules hold nothing of the user.
 _ENGINES = frozenset(("builtins", "minijax", "jax", "numpy"))
 
 
 def _is_engines(module: ModuleType) -> bool:
-    name = vars(module).get("__name__")  # a module of the user's may have lost it
+    name = vars(module).get("__name__")  # a user's module may lack it
     return type(name) is str and name.partition(".")[0] in _ENGINES
 
 
@@ -203,9 +202,10 @@ def _may_hold(value: Any) -> bool:
 
 
 def _items(value: Any) -> tuple[Mapping[Any, Any], Callable[[Any], str]] | None:
-    """What a container holds by key, and how a key is written after its name; None for what is no container.
+    """The items of a container by key, and how a key is written after the container's name; None if ``x`` is no
+    container.
 
-    Nothing of the user's is run: attributes are read from the instance's dictionary.
+    No code of the user runs: attributes are read from the instance's dictionary.
     """
     kind = type(value)
     if kind is dict:
@@ -234,8 +234,8 @@ def _attribute(key: Any) -> str:
 def _leaves(
     value: Any, name: str, new: Callable[[Any, Mapping[Any, Any]], bool], most: int | None = None
 ) -> Iterator[tuple[Any, str]]:
-    """The arrays and tracers in a container, with the paths to them; ``new`` says which containers to look into, of
-    which there are ``most``.
+    """The arrays and tracers in a container, with their paths. ``new`` says which inner containers to search, ``most``
+    limits their number.
     """
     count = 0
     todo = [(value, name, 0)]

@@ -1,4 +1,4 @@
-"""Records that are made when somebody asks for them, in the place of a tuple of them."""
+"""A sequence of records that are made when they are read. It stands in place of a tuple."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class LikeTuple(Sequence[Any]):
-    """Records that are made or read one by one; a tuple of them is the same."""
+    """Records that are made or read one by one. It equals a tuple of them."""
 
     __slots__ = ()
 
@@ -30,13 +30,13 @@ class LikeTuple(Sequence[Any]):
 
 
 class Lazy(LikeTuple):
-    """So many records, of which ``make`` makes one; each is one object from then on."""
+    """``count`` records, made by ``make``; each is one object from its first use on."""
 
     def __init__(self, size: int) -> None:
         self._made: list[Any] = [None] * size
 
     def make(self, index: int) -> Any:
-        """The record at this place."""
+        """The record at this index."""
         raise NotImplementedError
 
     def __len__(self) -> int:

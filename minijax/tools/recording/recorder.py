@@ -1,9 +1,9 @@
-"""The recorder: an observer of the engine that ends up as an immutable ``Recording``.
+"""The recorder: an observer of the engine that produces an immutable ``Recording``.
 
-Two levels. 'summary' counts, keeps the deepest stack, the first tracers, the jaxprs and the phases, and is
-cheap enough to run at every line of a prompt. 'full' also keeps the tree of binds, rules and equations, the lives of
-the tracers and the source of all that ran. Only types, short strings and numbers are kept, from the first moment on:
-while a recorder watches it keeps no tracer, array or jaxpr alive either.
+Two levels. 'summary' counts, and keeps the deepest stack, the first tracers, the jaxprs and the phases. It is cheap
+enough for every line of a prompt. 'full' also keeps the tree of binds, rules and equations, the lifetimes of tracers,
+and the source of all code that ran. Only types, short strings and numbers are kept. While a recorder watches, it keeps
+no tracer, array or jaxpr alive.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from minijax.tools.recording.summary import Summary
 
 
 class Recorder:
-    """Context manager: watches the engine on this thread; afterwards ``recording`` is what happened.
+    """Context manager that watches the engine on this thread. Afterwards ``recording`` has the result.
 
     Args:
       level: 'summary' or 'full'.
       source: the text of what is run, for the recording.
-      retrace: let functions that were traced before be traced again, as far as calls in the block need them. What is
-        made so is kept until the end of the block; the caches that calls outside of it use stay as they are.
+      retrace: trace functions again whose traces are cached, if calls in the block need them. The new traces are kept
+          until the end of the block. The caches of other calls do not change.
     """
 
     def __init__(self, level: str = "summary", source: str = "", retrace: bool = False) -> None:
@@ -50,20 +50,20 @@ class Recorder:
     def _new_observer(self) -> Summary:
         if self.level == "summary":
             return Summary()
-        # here, not above: every session starts with summaries, and few come to record a tree
+        # imported here: every session starts with summaries, and few record a tree
         from minijax.tools.recording.full import Full
 
         return Full()
 
     def numbers(self, values: Iterable[Any]) -> list[int]:
-        """The numbers of arrays and tracers in a full recording, which follows them from now on if it has not before; 0
-        of anything else. Only while it watches.
+        """The numbers of arrays and tracers in a full recording, which follows them from now on; 0 for other objects.
+        Call this only while it watches.
         """
         observer = self._observer
         return [] if observer is None else [observer.number(value) for value in values]
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        # a second Ctrl-C must not take away what the first one leaves
+        # a second Ctrl-C must not remove what the first one leaves
         with _Uninterrupted(isinstance(error, KeyboardInterrupt)):
             self._finish(error)
             if error is not None:
@@ -73,7 +73,7 @@ class Recorder:
         seconds = time.perf_counter() - self._began
         observer, self._observer = self._observer, None
         assert observer is not None
-        # an observer that raised was taken off, with a warning: what it has is only the beginning
+        # an observer that raised was removed with a warning, so it has only the beginning
         removed = all(each is not observer for each, _ in observe.observers)
         observe.unsubscribe(observer)
         if self._retracing is not None:
@@ -109,19 +109,21 @@ class Recorder:
         ).holding(rest.kept, rest.moments)
 
 
-# The attribute of an exception that keeps what was recorded until it was raised, and since when.
+# The attribute of an exception with the recording until it was raised, and its start time.
 _KEPT = "_minijax_recording"
 
 
 def recorded_until(error: BaseException, since: float) -> Recording | None:
-    """What a recorder that began after ``since`` (of ``time.perf_counter``) has of the call that ``error`` ended."""
+    """The recording of the call that ``error`` ended, by a recorder that began after ``since``
+    (``time.perf_counter``).
+    """
     began, recording = vars(error).get(_KEPT, (-1.0, None))
     return recording if began >= since else None
 
 
 class _Uninterrupted:
-    """Context manager: an interrupt in the block waits for its end. ``dropped``: the block is itself what follows an
-    interrupt, and another one is heard no more.
+    """Context manager that delays an interrupt to the end of the block. ``dropped``: the block handles an interrupt
+    already, and ignores another one.
     """
 
     def __init__(self, dropped: bool) -> None:
@@ -147,10 +149,10 @@ class _Uninterrupted:
 def record(
     fun: Callable[..., Any], *args: Any, level: str = "full", retrace: bool = False, **kwargs: Any
 ) -> tuple[Any, Recording]:
-    """Call ``fun(*args, **kwargs)`` and watch: its result, and the ``Recording``.
+    """Call ``fun(*args, **kwargs)`` and record it. Returns its result and the ``Recording``.
 
-    ``level`` and ``retrace`` are those of ``Recorder``. An exception of the call is raised as it is; use ``Recorder``
-    to have the recording of a call that fails.
+    ``level`` and ``retrace`` are those of ``Recorder``. An exception of the call is raised unchanged; use ``Recorder``
+    for the recording of a call that fails.
     """
     recorder = Recorder(level, getattr(fun, "__name__", ""), retrace)
     with recorder:
