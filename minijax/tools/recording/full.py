@@ -1,5 +1,5 @@
-"""What a recorder of level 'full' notes besides: the tree of binds, scopes, rules and equations, the lives of tracers,
-and the source of all that ran.
+"""The full recorder: besides the summary, the tree of binds, scopes, rules and equations, the lifetimes of tracers, and
+the source of all code that ran.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from minijax.tools.recording.summary import FULL, Finished, Summary, error_text
 from minijax.tools.recording.timeline import BIND, EQUATION, LEFT, RULE, SCOPE
 from minijax.tools.recording.values import RunRecord, holds_program
 
-# Past so many characters of previews and equations too, a recorder only counts.
+# After this many characters of previews and equations, a recorder only counts.
 MOST_CHARACTERS = 100_000_000
-# Arguments and results of one operation that are described.
+# The most arguments and results of one operation that are described.
 MOST_OPERANDS = 40
-# Functions that one operation found in caches that are named, and compiled programs that are linked to their lines.
+# Max cache hits named per bind; max executables that are linked to their lines.
 MOST_HITS = 16
 MOST_LINKED = 20
 _LONGEST_ERROR = 200
@@ -44,16 +44,16 @@ _NONE: tuple[Any, ...] = ()
 
 
 class _Begun(NamedTuple):
-    """A bind or scope that has begun and not ended."""
+    """A bind or scope that is open."""
 
-    # which note it begins with
+    # the note that it begins with
     first: int
     # the primitive, or the scope's level
     kind: Any
     place: str
-    # whether an operation is under way here: the next one is a rule's
+    # whether an operation runs here, so that the next one belongs to a rule
     within: bool
-    # where the note ends that it begins with
+    # the end of the note that it begins with
     after: int
 
 
@@ -62,7 +62,7 @@ _new_tuple = tuple.__new__
 
 
 def _own_work(hook: Callable[..., None]) -> Callable[..., None]:
-    """``hook`` with its time noted, to be taken off the phases around it."""
+    """``hook``, timed, so that its time can be subtracted from the phases around it."""
 
     def noted(self: Full, *args: Any) -> None:
         began = perf_counter()
@@ -80,53 +80,53 @@ class Full(Summary):
 
     def __init__(self) -> None:
         super().__init__()
-        self.counting_thread = None  # it is to see all
+        self.counting_thread = None  # it must see all binds
         self.lives = Lives()
         self.sources = Sources()
-        # what happened so far (``noted``)
+        # the events so far (``noted``)
         self.notes: list[Any] = []
         self.open: list[_Begun] = []
-        # of what is open, by the note that it begins with (-1: outside of all): functions whose traces were found in a
-        # cache for the next operation, and the id of the exception that was being handled when a scope began
+        # by the note of an open bind or scope (-1: outside of all): functions whose traces were found in a cache for
+        # the next operation, and the id of the exception that was being handled when a scope began
         self.found: dict[int, list[str]] = {}
         self.handled: dict[int, int] = {}
         self.characters = 0
-        # the last event that is recorded, as far as that is known
+        # the last recorded event, as far as it is known
         self.last_event = summary.MOST_EVENTS
         self.stopped = False
-        # the last event before that
+        # the last event before that one
         self.stopped_at = 0
-        # ids of the executables that have been noted
+        # ids of the executables that have been recorded
         self.linked: set[int] = set()
-        # the phases one by one, as long as there is a tree
+        # the phases one by one, while there is a tree
         self.each_phase: list[PhaseRecord] = []
-        # operations that have begun and not ended and are not recorded
+        # open operations that are not recorded
         self.unrecorded = 0
         self.transpositions = Transpositions(self.lives, self.sources)
         # id of the exception that is passing through operations
         self.passing = 0
         self.frames = Frames()
-        # what the last equation noted as its source, and the line that it is
+        # the source of the last equation, and its line
         self.last_source: Any = None
         self.last_place = ""
-        # of the imported programs that are evaluated: how many scopes there were when they began
+        # imported programs being evaluated: the number of open scopes when each began
         self.importing: list[int] = []
-        # Of each that is open, and of the equation that is transposed: how often variables had been looked at when a
-        # rule of the engine's own began to work on plain parameters. As long as that is so nothing of the user's has
-        # run since. Otherwise -1; -2 until the rule is told.
+        # for each open bind, and for the equation being transposed: the count of variable readings when a rule of the
+        # engine began to work on plain parameters. While the count stays the same, no code of the user has run.
+        # Otherwise -1, or -2 until the rule is known.
         self.trusted: list[int] = []
         self.transposing_trusted = -1
-        # the user's frames that linear programs are run backwards for
+        # the user's frames for which linear programs run backwards
         self.pass_frames: list[FrameType | None] = []
-        # whether variables have been looked at since the last linear program began to be run backwards
+        # whether variables have been read since the last backward pass began
         self.looked = False
-        # how long the recorder has worked since that was last noted
+        # the recorder's own time since it was last subtracted
         self.own_since = 0.0
         self.own_when = array("d", self.own_when)  # type: ignore[assignment]
         self.own_total = array("d", self.own_total)  # type: ignore[assignment]
 
     def next_event(self) -> bool:
-        """Number an event of this thread, which has been counted; whether it is to be recorded."""
+        """Number an event of this thread, which has been counted. Returns whether to record it."""
         self.lives.known.now = self.events
         if self.events > self.last_event:
             self.stopped_at = self.stopped_at or self.events - 1
@@ -134,7 +134,7 @@ class Full(Summary):
         return not self.stopped
 
     def take_room(self, characters: int) -> None:
-        """Count what an event takes; without room for it, it is the last that is recorded."""
+        """Add the cost of an event. If it exceeds the bound, the event is the last recorded one."""
         self.characters += characters
         if self.characters > MOST_CHARACTERS:
             self.last_event = min(self.last_event, self.events)
@@ -185,7 +185,7 @@ class Full(Summary):
             self.close()
 
     def note_passing(self, opened: _Begun, main: Any) -> None:
-        """Keep an exception that ends an interpreter, with the whole stack still there, if no operation has kept it."""
+        """Keep an exception that ends an interpreter, while the whole stack is there, if no operation has kept it."""
         error = sys.exc_info()[1]
         if error is not None and id(error) not in (self.handled.get(opened.first), self.passing):
             self.passing = id(error)
@@ -206,10 +206,10 @@ class Full(Summary):
         frames = self.frames
         frame = frames.last
         trusted = self.trusted[-1] if within else self.transposing_trusted
-        alone = trusted == frames.looks and (within or self.looked)  # nothing of the user's has run since
+        alone = trusted == frames.looks and (within or self.looked)  # no code of the user has run since
         if not alone and not self.stopped:
-            # before this event begins: what only frames that have ended held dies with them
-            frame = errors.user_frame(5)  # this, the hook's guard, and two of ``bind`` are no user's
+            # before this event begins: values that only ended frames held die with them
+            frame = errors.user_frame(5)  # this frame, the hook's guard, and two of ``bind`` are not the user's
             if (
                 frame is not None
                 and (frame is not frames.last or frame.f_lasti != frames.last_stood)
@@ -224,7 +224,7 @@ class Full(Summary):
             self.unrecorded += 1
             return
         if self.importing:
-            # within an operation, and in bodies of loops, rules compute something else of a line
+            # inside an operation, and in bodies of loops, rules compute other values for a line
             self.sources.asking = self.importing[-1] == len(self.scopes) and not within
         place, expression = self.sources.spot(frame)
         level = trace.main.level
@@ -290,14 +290,14 @@ class Full(Summary):
         )
         self.trusted.append(-2 if is_plain else -1)
         self.open.append(_new_tuple(_Begun, (first, primitive, place, True, len(notes))))
-        if alone:  # hardly a phase begins in a rule of the engine's own
+        if alone:  # few phases begin inside a rule of the engine
             self.own_since += perf_counter() - began
         else:
             self.note_own(began)
 
     def going_back(self) -> bool:
-        """Whether a linear program is run backwards, in whose course variables have been looked at: what called for it
-        waits for its end.
+        """Whether variables have been read during the backward pass of a linear program; its caller waits for it to
+        end.
         """
         return self.looked and state.source is not None and bool(self.transpositions.open)
 
@@ -306,7 +306,7 @@ class Full(Summary):
         return 0 if life is None else life.number
 
     def name_variable(self, value: Any, name: str) -> None:
-        """Note what a variable of the user's holds."""
+        """Record the value of a variable of the user."""
         life = self.lives.known.get(id(value))
         if life is not None:
             self.lives.names.setdefault(life.number, name)
@@ -316,7 +316,7 @@ class Full(Summary):
     def note_run(
         self, primitive: Any, level: str, args: tuple[Any, ...], operands: list[Any], params: dict[str, Any]
     ) -> None:
-        """Keep the programs that the operation which begins runs, with its operands, of which there may be many."""
+        """Keep the programs that the operation runs, with its operands, of which there may be many."""
         numbers = [each if type(each) is int else 0 for each in operands]
         if len(args) > len(operands):
             more = [self.lives.see(x, self.scopes, self.birth_place()) for x in args[len(operands) :]]
@@ -330,11 +330,11 @@ class Full(Summary):
         self.lives.values.keep_run(run)
 
     def birth_place(self) -> str:
-        """The line that made what is seen for the first time as an operand: that of the innermost open record."""
+        """The line that made a value first seen as an operand: that of the innermost open record."""
         return self.open[-1].place if self.open else ""
 
     def taken_hits(self) -> str:
-        """The functions whose traces were taken from caches for the call which begins."""
+        """The functions whose traces were taken from caches for this call."""
         hits = self.found.pop(self.open[-1].first if self.open else -1, None)
         if not hits:
             return ""
@@ -385,11 +385,11 @@ class Full(Summary):
                 life = self.lives.begin(out, self.scopes, o.place)
             if life is None:
                 self.notes.extend(self.closed_bind(o, "", out if primitive.multiple_results else (out,)))
-            else:  # ``closed_bind``, written out for the one result that most have
+            else:  # ``closed_bind``, written out for operations with one result
                 if life.bad is None:
                     life.bad = preview.nonfinite(out)
                 self.notes += (LEFT, o.first, self.events, 1, life.bad, "", 1, life.number)
-            # only now: an interrupt until here leaves the record open, with all that is in it
+            # only now: an interrupt before this leaves the record open with its contents
             del opened[-1]
             del self.trusted[len(opened) :]
             if self.found:
@@ -427,7 +427,7 @@ class Full(Summary):
             note: Note = (LEFT, o.first, self.events, 0, False, "", 0)
         else:
             note = self.closed_bind(o, error, values)
-        # only now: an interrupt until here leaves the record open, with all that is in it
+        # only now: an interrupt before this leaves the record open with its contents
         self.notes.extend(note)
         del self.open[-1]
         del self.trusted[len(self.open) :]
@@ -435,7 +435,7 @@ class Full(Summary):
             self.found.pop(o.first, None)
 
     def closed_bind(self, o: _Begun, error: str, values: Sequence[Any]) -> Note:
-        """The note that the bind ``o`` ends."""
+        """The note for the end of the bind ``o``."""
         shown = values if len(values) <= MOST_OPERANDS else values[:MOST_OPERANDS]
         results: list[Any] = []
         bad = False
@@ -578,7 +578,7 @@ class Full(Summary):
     def executed(self, name: str, executable: Any, n_in: int, n_out: int) -> None:
         super().executed(name, executable, n_in, n_out)
         if get_ident() == self.thread and id(executable) not in self.linked and self.next_event():
-            # compiled before the recording began: what ran can be shown all the same
+            # compiled before the recording began; it can be shown since it ran
             self.note_executable(name, executable, reused=True)
 
     def programs_of(self, executable: Any) -> links.LinkedPrograms | None:
@@ -588,14 +588,14 @@ class Full(Summary):
             return None
         try:
             return links.of_executable(executable)
-        except Exception:  # such as an operation that cannot be lowered again: the rest of the recording goes on
+        except Exception:  # such as an operation that cannot be lowered again; the recording goes on
             return None
 
     def truncated(self) -> bool:
         return self.stopped
 
     def left_out(self) -> dict[str, int]:
-        # a full recording has the lives of all
+        # a full recording has all lives
         rest = {kind: count for kind, count in super().left_out().items() if kind != "tracers"}
         if self.stopped:
             rest["events"] = self.events - self.stopped_at

@@ -1,10 +1,10 @@
-"""The values that a full recorder sees, tracers and arrays: numbered, and followed until they die.
+"""The lifetimes of the tracers and arrays that a full recorder sees. Each is numbered and followed until it dies.
 
-They are held weakly: one dies when it would die unwatched, but for what is said in ``frames``: a frame, and what
-variables in it hold, lives until the next operation. What an array holds is kept on (``values``).
+They are held weakly: a value dies when it would die unwatched. The exception is in ``frames``: a frame, and the values
+of its variables, live until the next operation. The elements of an array are kept (``values``).
 
-What is noted of one is a row of integers and strings, most of which many rows share; the records are made of them when
-somebody looks (``LifeTable``).
+The notes of a value are a row of integers and strings, most of them shared by many rows. ``LifeTable`` makes records
+from them when they are read.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from minijax.tools.recording.summary import Scope
 from minijax.tools.recording.timeline import HIDDEN
 from minijax.tools.recording.values import Values
 
-# Arrays in variables whose names are remembered until they are used.
+# The most arrays in variables whose names are remembered until an operation uses them.
 MOST_NAMED = 20_000
 
-# What a row is about: an array, or a tracer of one of these classes.
+# The subject of a row: an array, or a tracer of one of these classes.
 ARRAY, TWO, DUAL, BATCHED, STAGED, UNKNOWN, OTHER = range(7)
 _KINDS = ((JVPTracer, TWO), (DualTracer, DUAL), (BatchTracer, BATCHED), (JaxprTracer, STAGED))
 _shapes: dict[type, int] = {}
 
-# (event, interpreter, its scope, type, physical type, what it is about, whether it is a tangent, what is inside: the
-# number of the value or its text, 0 for nothing, a tuple of these for several; the variable's letter or the batch axis
-# or what an array is worth; the line that made it). All rows are one list.
+# (event, interpreter, its scope, type, physical type, subject, whether it is a tangent, what is inside: a number or a
+# text, 0 for nothing, a tuple for several; the variable's letter, the batch axis or the array's value; the line that
+# made it). All rows are one list.
 Row = tuple[Any, ...]
 _AT, _LEVEL, _SCOPE, _TYPE, _PHYSICAL, _SHAPE, _TANGENT, _INSIDE, _WORTH, _PLACE = range(10)
 _WIDTH = 10
@@ -59,9 +59,7 @@ def _shape_of(kind: type) -> int:
 
 
 class Life(weakref.ref):  # type: ignore[type-arg]
-    """A tracer or an array while it is followed. ``bad`` tells whether it holds a NaN or an infinity, None if that has
-    not been looked at.
-    """
+    """A tracer or an array that is followed. ``bad``: whether it holds a NaN or an infinity; None if not yet tested."""
 
     __slots__ = ("key", "number", "shape", "physical", "bad")
     key: int
@@ -72,7 +70,7 @@ class Life(weakref.ref):  # type: ignore[type-arg]
 
 
 class Followed(dict[int, Life]):
-    """id of a living tracer or array -> its life. ``now`` is the event that is being recorded."""
+    """id of a living tracer or array -> its life. ``now`` is the event being recorded."""
 
     __slots__ = ("now", "deaths")
 
@@ -81,7 +79,7 @@ class Followed(dict[int, Life]):
         self.deaths = array("q")
 
     def gone(self, life: Life) -> None:
-        """What was alive at this event is not any more at the next."""
+        """Record that a value that was alive at this event is not alive at the next."""
         self.deaths[life.number - 1] = self.now + 1
         self.pop(life.key, None)
 
@@ -94,29 +92,29 @@ class Lives:
         self.gone = self.known.gone
         self.rows: list[Any] = []
         self.count = 0
-        # number -> what the first variable that held it is called
+        # number -> the name of the first variable that held it
         self.names: dict[int, str] = {}
-        # id of an array in a variable that no operation has been given yet -> the array, held weakly, and its name
+        # id of an array in a variable that no operation has used yet -> the array, held weakly, and its name
         self.named: dict[int, tuple[weakref.ref[Array], str]] = {}
-        # ids of the first of those whose names were not kept, and the event from which on; whether there are no dead
-        # ones among those whose names are
+        # ids of the first arrays whose names were not kept, and the event since then; whether no array with a kept name
+        # has died
         self.unnamed: set[int] = set()
         self.unnamed_since = -1
         self.packed = False
         self.values = Values()
-        # the variable of a tangent -> the number of the first value seen whose tangent it is
+        # the variable of a tangent -> the number of the first value seen with that tangent
         self.primals: dict[Var, int] = {}
-        # the variable of a staged program -> the number of the first tracer that stands for it, as far as it was asked
+        # the variable of a staged program -> the number of its first tracer, as far as it was looked up
         self._staged: dict[Var, int] = {}
         self._asked = 0
-        # number of a tracer -> the variable of a program, run under interpreters, that it is worth
+        # number of a tracer -> the program variable that it stands for in a program run under interpreters
         self.ran: dict[int, Var] = {}
 
     def see(
         self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False
     ) -> Life | None:
-        """The life of ``x``, which begins now if it has not been seen before; None if it has none: a tracer whose
-        interpreter has ended, a number that somebody wrote inline (unless a tracer has ``held`` it), what is no array.
+        """The life of ``x``, which begins now if ``x`` is new. None for a tracer whose interpreter has ended, for an
+        inline number (unless a tracer has ``held`` it), and for anything that is no array.
         """
         life = self.known.get(id(x))
         if life is not None:
@@ -128,7 +126,7 @@ class Lives:
     def begin(
         self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False
     ) -> Life | None:
-        """``see``, of what has not been seen before."""
+        """``see``, for a value that is new."""
         bad: bool | None = False
         if isinstance(x, Tracer):
             trace = x._trace
@@ -155,7 +153,7 @@ class Lives:
             aval = x.aval
             physical = preview.type_texts.get(aval) or preview.aval_text(aval)
             if type(getattr(x, "_np", None)) is np.float32:
-                # the number itself, which becomes text when somebody looks
+                # the number itself, which becomes text when it is shown
                 worth = x._np.item()
                 bad = worth - worth != 0
             else:
@@ -173,7 +171,7 @@ class Lives:
         return life
 
     def note_run(self, variables: Sequence[Var], values: Sequence[Any], scopes: Sequence[Scope], place: str) -> None:
-        """A program is run under interpreters: these are worth what its variables are there."""
+        """A program runs under interpreters: these values stand for its variables."""
         ran = self.ran
         for variable, x in zip(variables, values, strict=True):
             if isinstance(x, Tracer):
@@ -182,8 +180,7 @@ class Lives:
                     ran.setdefault(life.number, variable)
 
     def name(self, x: Any, scopes: Sequence[Scope], place: str, name: str) -> None:
-        """A variable of the user's holds ``x``, a tracer or an array; one that is never used is no value of the
-        recording's."""
+        """A variable of the user holds ``x``, a tracer or an array. An array that no operation uses gets no number."""
         if id(x) in self.known or isinstance(x, Tracer):
             self.see(x, scopes, place, name)
         else:
@@ -195,24 +192,24 @@ class Lives:
                 if len(self.unnamed) < MOST_NAMED:
                     self.unnamed.add(id(x))
                 return
-            self.named[id(x)] = weakref.ref(x), name  # the id of one that has died is used again
+            self.named[id(x)] = weakref.ref(x), name  # the id of a dead array is used again
 
     def _forget_dead(self) -> bool:
-        """Forget names of arrays that have died unused; whether that made room for more."""
+        """Forget the names of unused arrays that have died. Returns whether that made room."""
         if self.packed:
             return False
         self.named = {key: each for key, each in self.named.items() if each[0]() is not None}
-        # so few that the next search would come too soon
+        # so few that the next search would follow too soon
         self.packed = len(self.named) > MOST_NAMED * 9 // 10
         return len(self.named) < MOST_NAMED
 
     def nameless(self) -> dict[str, int]:
-        """How many names were not kept, and from when on; nothing if all were."""
+        """The number of names that were not kept, and the event since then; nothing if all were kept."""
         more = "or more " if len(self.unnamed) == MOST_NAMED else ""
         return {f"{more}{NAMES_PAST} {self.unnamed_since:,}": len(self.unnamed)} if self.unnamed else {}
 
     def staged(self) -> dict[Var, int]:
-        """The variables of staged programs, each with the number of the first tracer that stands for it."""
+        """The variables of staged programs, each with the number of its first tracer."""
         variables = self.values.variables
         for number, variable in itertools.islice(variables.items(), self._asked, None):
             self._staged.setdefault(variable, number)
@@ -220,8 +217,8 @@ class Lives:
         return self._staged
 
     def _begin_around(self, x: Any, scopes: Sequence[Scope], place: str, name: str, shape: int) -> Life:
-        """``begin`` of a tracer that holds values."""
-        # what it holds comes first: it was made first
+        """``begin``, for a tracer that holds values."""
+        # the values inside come first, since they were made first
         values = (x.val,) if shape == BATCHED else (x.primal,) if shape == DUAL else (x.primal, x.tangent)
         known = self.known
         within = [known.get(id(each)) or self.begin(each, scopes, place, held=True) for each in values]
@@ -272,7 +269,7 @@ class Lives:
     def _inside(
         self, shape: int, values: Sequence[Any], within: Sequence[Life | None]
     ) -> tuple[tuple[Any, ...], bool | None]:
-        """What is inside a tracer, each by its number or as text; and whether one of them is not finite."""
+        """The values inside a tracer, each as its number or text, and whether one of them is not finite."""
         bad: bool | None = False
         inside: list[Any] = []
         for value, life in zip(values, within, strict=True):
@@ -299,7 +296,7 @@ class Lives:
         return life
 
     def table(self) -> LifeTable:
-        """All of them, and an end of following them."""
+        """All lives. Nothing is followed after this."""
         deaths = array("q", self.known.deaths)
         self.known.clear()
         self.named.clear()
@@ -311,19 +308,19 @@ class Lives:
 
 
 class LifeTable(Lazy):
-    """The lives of a recording, in the order in which they began; the record of one is made when it is asked for."""
+    """The lives of a recording, in order of birth. A record is made when it is read."""
 
     def __init__(self, rows: list[Any], names: dict[int, str], deaths: Any, again: dict[int, int]) -> None:
         super().__init__(len(rows) // _WIDTH)
         self.again = again
         self.rows = rows
-        # what tracers are as operands: few texts
+        # the texts of tracers as operands, of which there are few
         self._texts: dict[str, str] = {}
         self.names = names
         self.deaths = deaths
 
     def row(self, index: int) -> Row:
-        """What was noted of a value."""
+        """The row of a value."""
         return tuple(self.rows[index * _WIDTH : (index + 1) * _WIDTH])
 
     def make(self, index: int) -> LifeRecord:
@@ -343,9 +340,9 @@ class LifeTable(Lazy):
         return LifeRecord(tracer, row[_SCOPE], row[_AT], self.deaths[index], name, row[_PLACE], again)
 
     def text(self, number: int) -> str:
-        """What a value is as an operand."""
+        """The text of a value as an operand."""
         row = self.row(number - 1)
-        if row[_SHAPE] == ARRAY:  # one text for all who tell of it
+        if row[_SHAPE] == ARRAY:  # one shared text
             text: str = self.tracer(number).fields[0][1]
             return text
         text = f"{row[_LEVEL]} {'tangent ' if row[_TANGENT] else ''}{row[_TYPE]}"
@@ -357,12 +354,12 @@ class LifeTable(Lazy):
         return kind
 
     def tracer(self, number: int) -> TracerRecord:
-        """What is recorded of a value."""
+        """The record of a value."""
         record: LifeRecord = self[number - 1]
         return record.tracer
 
     def _fields(self, row: Row) -> tuple[tuple[str, str], ...]:
-        """What a value holds, by name, as ``preview.fields`` tells it."""
+        """The values inside a value, by name, as in ``preview.fields``."""
         shape, inside, worth = row[_SHAPE], _several(row[_INSIDE]), row[_WORTH]
         if shape == ARRAY:
             return (("value", _worth(worth)),)
@@ -381,7 +378,7 @@ class LifeTable(Lazy):
         return ()
 
     def columns(self) -> tuple[Any, Any, Any]:
-        """Of each life its scope, when it began and when it ended, without the records."""
+        """The scope, birth and death of each life, without making records."""
         names, rows = self.names, self.rows
         scopes = [
             scope if number in names or ":" in level else HIDDEN

@@ -1,4 +1,4 @@
-"""Records on one line each, and the tree of a full recording as an indented log."""
+"""Records as single lines, and the tree of a full recording as an indented log."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from minijax.tools.recording.records import (
 from minijax.tools.recording.repeats import repeats_of
 from minijax.tools.recording.timeline import LEAVE, Timeline, timeline
 
-# Beyond so many levels lines are not set in further, so that something of them stays in sight.
+# Deeper lines are not indented further, so that they stay in sight.
 MOST_INDENT = 30
-# A brief line tells so much of an operation's parameters.
+# A brief line has this many characters of an operation's parameters.
 _MOST_PARAMETERS = 24
 
 
 def log_document(
     recording: Recording, most: int = 200, start: int = 0, verbose: bool = False, whole: str = ""
 ) -> Document:
-    """The tree of a full recording as an indented log: ``most`` lines of it, from the event ``start`` on. Steps that do
-    the same are one line, below which ``whole`` says how to see each; if it is ``verbose``, every record has a line,
-    with places, parameters and rules.
+    """The tree of a full recording as an indented log: ``most`` lines, from event ``start``. Equal steps are one line,
+    with a line below it that says how to see each (``whole``). With ``verbose``, every record has a line with its
+    place, parameters and rule.
     """
     lines: list[Line] = []
     naming = naming_of(recording)
@@ -83,17 +83,17 @@ def log_document(
 
 
 def repeated_line(moments: Timeline, position: int, following: int, naming: Naming, label: str) -> Line:
-    """What a step is called that is repeated: it begins at ``position``, the next one at ``following``."""
+    """The name of a repeated step that begins at ``position``; the next one begins at ``following``."""
     node = moments.node(position)
     if isinstance(node, BindRecord) and moments.other(position) + 1 == following:
-        # a step is one operation: that says more than where it is
+        # a step of one operation is called by the operation rather than by its place
         around = moments.node(moments.parent(position)) if moments.parent(position) >= 0 else None
         return record_line(node, False, naming=naming, around=around)
     return line(("primitive", label or "step"))
 
 
 def outcome(node: BindRecord, naming: Naming | None = None) -> Line:
-    """What a bind came to: `` = 0.14112``, `` : f32[3]`` or `` raised ...``; nothing if it has no results."""
+    """The result of a bind: `` = 0.14112``, `` : f32[3]`` or `` raised ...``; '' if it has no results."""
     if node.error:
         return (("error", f" raised {node.error}"),)
     if naming is None:
@@ -105,7 +105,7 @@ def outcome(node: BindRecord, naming: Naming | None = None) -> Line:
 
 
 def left_line(node: BindRecord, naming: Naming, around: Node | None, done: bool = True) -> Line:
-    """The line on which a bind is left: ``└ h = 0.14112``, ``└ tanh = 0.14112`` if no variable holds its result."""
+    """The line for the exit of a bind: ``└ h = 0.14112``, or ``└ tanh = 0.14112`` if no variable holds its result."""
     name = naming.assigned(node, around)
     what = ("var", name) if name else ("primitive", node.primitive)
     came = outcome(node, naming) if done else ()
@@ -120,14 +120,14 @@ def record_line(
     around: Node | None = None,
     with_level: bool = False,
 ) -> Line:
-    """One record on one line.
+    """A record as one line.
 
     Args:
-      done: whether the line tells what a bind came to.
-      brief: leaves out places, rules and long parameters.
-      naming: the names of the recording's values: then a brief line of a bind is ``h = tanh(a @ w1)``.
-      around: the record around it, whose level need not be told again.
-      with_level: tells the level all the same.
+      done: whether the line includes the result of a bind.
+      brief: leave out places, rules and long parameters.
+      naming: the names of the recording's values; a brief line of a bind is then ``h = tanh(a @ w1)``.
+      around: the enclosing record, whose level is not repeated.
+      with_level: repeat the level all the same.
     """
     if isinstance(node, ScopeRecord):
         subject = node.subject.partition(" at ")[0] if brief else node.subject
@@ -158,7 +158,7 @@ def record_line(
 
 
 def without_parameters(text: str, primitive: str) -> str:
-    """An equation's text without what stands in brackets after the primitive."""
+    """An equation's text without the bracketed parameters after the primitive."""
     head = f" = {primitive}["
     start = text.find(head) + len(head)
     if start < len(head):
@@ -172,12 +172,12 @@ def without_parameters(text: str, primitive: str) -> str:
 
 
 def linearizes(bind: BindRecord) -> bool:
-    """Whether the operation is one of ``linearize``, derived from a jvp rule."""
+    """Whether the operation belongs to ``linearize`` and was derived from a jvp rule."""
     return bind.rule is not None and bind.rule.table == "jvp" and bind.level.startswith("linearize:")
 
 
 def _named_line(node: BindRecord, done: bool, naming: Naming, around: Node | None, with_level: bool) -> Line:
-    """``h = tanh(a @ w1) : f32[3]``, the level before it where it is another than that of ``around``."""
+    """``h = tanh(a @ w1) : f32[3]``, preceded by the level if it differs from that of ``around``."""
     same = node.level == (around.level if isinstance(around, (BindRecord, ScopeRecord)) else naming.recording.base[-1])
     out: list[Segment] = [("level", node.level), ("", " ")] if with_level or not same else []
     assigned = naming.assigned(node, around)
@@ -196,7 +196,7 @@ def _named_line(node: BindRecord, done: bool, naming: Naming, around: Node | Non
 def _bind_line(node: BindRecord, done: bool, brief: bool) -> Line:
     out: list[Segment] = [("level", node.level), ("", " "), ("primitive", node.primitive)]
     if node.params:
-        # a name says more than the rest
+        # a name is more useful than the other parts
         params = sorted(node.params, key=lambda pair: pair[0] != "name") if brief else node.params
         said = " ".join(f"{name}={value}" for name, value in params)
         if brief and len(said) > _MOST_PARAMETERS:

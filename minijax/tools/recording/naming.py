@@ -1,14 +1,13 @@
-"""What the values of a full recording are called: by the user's variables, or by the part of the program that computes
-them.
+"""The names of the values in a full recording: the user's variables, or the expressions that compute the values.
 
-An operation is the *user's* if no other operation asked for it on the same line: the operations inside it are its
-rules'. Of a value that no variable ever held, the name is the expression whose result it is: ``a @ w1``; of what is
-inside a tracer, ``primal of h``. Where an expression takes several operations, the others are called by what computes
-them, ``reduce_sum(e ** 2)``, or by their number, ``reduce_sum #12``.
+An operation is the *user's* if no other operation called it on the same line; the operations inside it belong to rules.
+A value that no variable held is named by the expression whose result it is, ``a @ w1``, and the value inside a tracer
+by the tracer, ``primal of h``. If an expression takes several operations, the others are named by what computes them,
+``reduce_sum(e ** 2)``, or by number, ``reduce_sum #12``.
 
-A name is never guessed. A variable's was seen to hold the value. An expression's result is the one value that other
-parts of the program take from the operations that the expression asked for in a row; where they take several, or where
-functions of the user's ran in between, none of them gets its name.
+A name is never guessed. A variable was seen to hold the value. The result of an expression is the one value that other
+parts of the program use, of those from a run of consecutive operations of the expression. If they use several, or if
+the user's functions ran in between, none of them gets the expression as its name.
 """
 
 from __future__ import annotations
@@ -25,29 +24,29 @@ from minijax.tools.recording.timeline import timeline
 MOST_NAME = 40
 _NAME = LifeRecord._names.index("name")
 _PRIMITIVE = BindRecord._names.index("primitive")
-# Words of values and types, which names of what has no name have in them.
+# Words that occur in the texts of types and values, and so in names made of them.
 _FIXED = "true false nan inf none bool key fry rbg unsafe token"
-# A value without a name is called by what computes it if that takes no more characters.
+# A value without a name is shown as its computation, if that has no more characters than this.
 MOST_COMPUTED = 32
-# Longer texts of values are left to the panes: an operation's line has the type instead.
+# Longer texts of values are left to the panes; the operation's line shows the type instead.
 MOST_VALUE = 32
-# How far ``primal of primal of h`` is followed.
+# The longest chain of ``primal of primal of h``.
 MOST_LEVELS = 4
-# Among so many tracers after a value what holds it is looked for.
+# The number of tracers after a value that are searched for the one that holds it.
 MOST_AFTER = 64
-# Tracers whose variables are known by their letters, and events of a recording that is looked through for expressions.
+# The most tracers whose variables are known by letters, and the most events that are searched for expressions.
 MOST_LETTERED = 200_000
 MOST_PASSED = 200_000
-# What a field of a tracer is called before the tracer's name.
+# How the name of a value inside a tracer begins.
 _PRIMAL, _COTANGENT, _PART = "primal of ", "ct of ", "part of "
 _ROLES = {"primal": _PRIMAL, "tangent": "tangent of ", "batched": "batched "}
-# Operations that functions like those of ``jnp`` put before an operand so that it fits: the user wrote the operand.
+# Operations that functions such as those of ``jnp`` apply to an operand so that it fits; the user wrote the operand.
 _FITTING = frozenset(("broadcast_in_dim", "convert_element_type", "reshape", "squeeze", "copy"))
 
 
 def operations(recording: Recording) -> Iterator[tuple[BindRecord, int]]:
-    """The user's operations in order, each with the number of binds and scopes around it."""
-    # (record, how many enclose it, the place of the innermost operation around it)
+    """The user's operations in order, each with its depth in binds and scopes."""
+    # (record, depth, the place of the innermost operation around it)
     todo: list[tuple[Node, int, str | None]] = [(node, 0, None) for node in reversed(recording.tree)]
     while todo:
         node, depth, place = todo.pop()
@@ -60,7 +59,7 @@ def operations(recording: Recording) -> Iterator[tuple[BindRecord, int]]:
 
 
 def naming_of(recording: Recording) -> Naming:
-    """The names of a recording's values: one object for each recording."""
+    """The names of a recording's values. There is one object for each recording."""
     found = recording.__dict__.get("_naming")
     if not isinstance(found, Naming):
         found = recording.__dict__["_naming"] = Naming(recording)
@@ -68,7 +67,7 @@ def naming_of(recording: Recording) -> Naming:
 
 
 class _LivesByNumber(Mapping[int, LifeRecord]):
-    """The lives of a recording by the numbers of what lived, without a table of them."""
+    """The lives of a recording by number, without a table."""
 
     def __init__(self, naming: Naming) -> None:
         self._naming = naming
@@ -87,12 +86,11 @@ class _LivesByNumber(Mapping[int, LifeRecord]):
 
 
 class Naming:
-    """The names of a recording's values, by number. What takes a pass over the recording is made at first need, and
-    only of one that is not very long.
-
+    """The names of a recording's values, by number. Work that reads the whole recording is done at first use, and only
+    if the recording is not too long.
     Attributes:
       recording: the recording.
-      names: number -> what ``name`` gave.
+      names: number -> the result of ``name``.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -112,8 +110,8 @@ class Naming:
         return None
 
     def held_by(self, number: int) -> tuple[str, int]:
-        """What holds a value, and as what: ('primal', the tracer). It is looked for among the tracers seen after it;
-        ('', 0) if none does.
+        """The tracer that holds a value, and as which field: ('primal', the tracer). Only the tracers seen after the
+        value are searched; ('', 0) if none holds it.
         """
         known = self.recording.lives
         for life in known[number : number + MOST_AFTER] if number > 0 else ():
@@ -123,8 +121,8 @@ class Naming:
 
     @cached_property
     def lettered(self) -> dict[tuple[int, str], int]:
-        """The scope of an interpreter and a variable of what it records -> the first tracer that stands for it; of a
-        tangent's, the one whose tangent it is.
+        """The scope of an interpreter and a variable of its program -> the first tracer of that variable; for a
+        tangent's variable, the tracer with that tangent.
         """
         told = timeline(self.recording).names
         if told is not None:
@@ -139,16 +137,16 @@ class Naming:
 
     @property
     def missing(self) -> str:
-        """What has no name because there is a bound; '' if none was met."""
+        """The names that are missing because of a bound; '' if no bound was reached."""
         said = [f"{count:,} {kind} were not kept" for kind, count in self.recording.cut if NAMES_PAST in kind]
         if self.recording.events > MOST_PASSED:
             said.append(f"of more than {MOST_PASSED:,} events only variables have names, expressions have none")
         return "; ".join(said)
 
     def maker(self, number: int) -> BindRecord | None:
-        """The outermost operation whose result it is, of the user's or of a rule; None if it came from outside."""
+        """The outermost operation that returned the value, of the user or of a rule; None if it came from outside."""
         life = self.life(number)
-        # what is seen first as a result is seen when the operation ends
+        # a result that is new is seen when the operation ends
         for node in timeline(self.recording).begun(life.born) if life is not None else ():
             if isinstance(node, BindRecord) and number in node.results:
                 return node
@@ -156,9 +154,7 @@ class Naming:
 
     @cached_property
     def expressions(self) -> dict[int, str]:
-        """Number -> the expression that it is the result of. Of a very long recording none is known: to find them takes
-        a pass over it.
-        """
+        """Number -> the expression whose result it is. Empty for a very long recording, since this reads all of it."""
         told = timeline(self.recording).names
         if told is not None:
             return told().expressions
@@ -166,7 +162,7 @@ class Naming:
 
     @cached_property
     def words(self) -> str:
-        """What names are made of, in lower case: variables, expressions and primitives, each once."""
+        """The words of all names in lower case, each once: variables, expressions and primitives."""
         told = timeline(self.recording).names
         if told is not None:
             return told().words
@@ -177,15 +173,15 @@ class Naming:
         return " ".join([_FIXED, *_ROLES.values(), _COTANGENT, _PART, *known, *primitives, *expressions]).lower()
 
     def unnamed(self, words: str) -> list[str]:
-        """Those of the words, in lower case, that no name has in it: a text with all of them has these of its own.
-        Numbers and types are in any name.
+        """The given words (in lower case) that occur in no name, so a text with all words must contain these itself.
+        Numbers and types may occur in any name.
         """
         pieces = re.findall(r"\w+", words)
         return [each for each in pieces if each not in self.words and not any(map(str.isdigit, each))]
 
     @cached_property
     def cotangents(self) -> dict[int, str]:
-        """Number -> whose cotangent an array is, as backward passes added them up: ``ct of h``, ``part of ct of h``."""
+        """Number -> the name of a cotangent from the backward passes: ``ct of h``, ``part of ct of h``."""
         told = timeline(self.recording).names
         if told is not None:
             return told().cotangents
@@ -205,7 +201,7 @@ class Naming:
 
     @cached_property
     def duals(self) -> dict[tuple[int, str], list[int]]:
-        """The scope of a linearization and a variable of its -> the numbers of the values whose tangent that is."""
+        """The scope of a linearization and one of its variables -> the numbers of the values with that tangent."""
         out: dict[tuple[int, str], list[int]] = {}
         if timeline(self.recording).names is None:
             for life in self.recording.lives[:MOST_LETTERED]:
@@ -214,13 +210,13 @@ class Naming:
         return out
 
     def sharing(self, number: int) -> Sequence[int]:
-        """The values that have the tangent of this one, it among them, in the order in which they were made."""
+        """The values with the same tangent as this one, itself included, in the order in which they were made."""
         life = self.life(number)
         letter = "" if life is None else _tangent_letter(life)
         return self.duals.get((life.scope, letter), ()) if life is not None and letter else ()
 
     def together(self, number: int) -> str:
-        """The name of a value with those of the user's variables that have its tangent too: ``y and err`` after
+        """The value's name, joined with the names of variables that have the same tangent: ``y and err`` after
         ``err = y - 1.0``; '' if it has none.
         """
         own = own_name(self._forward(number))
@@ -231,13 +227,13 @@ class Naming:
         return " and ".join([own, *others] if own else others)
 
     def variable(self, number: int) -> str:
-        """What the user's variable is called that held the value first; '' if none did."""
+        """The user's variable that first held the value; '' if none did."""
         life = self.life(number)
         return "" if life is None else life.name or self.again(number)[0]
 
     def again(self, number: int) -> tuple[str, str]:
-        """What the variable of a program is called that the value is of, where the engine runs the program again: as a
-        variable of the user's, and as an expression.
+        """The name of the value's variable in a program that the engine runs again: the user's variable, and the
+        expression.
         """
         for _ in range(MOST_LEVELS):
             life = self.life(number)
@@ -251,14 +247,14 @@ class Naming:
         return "", ""
 
     def known(self, number: int) -> str:
-        """The name of a value that a variable, an expression or a named tracer has; '' if none does."""
+        """The name of a value by a variable, an expression or a named tracer; '' if it has none."""
         found = self.names.get(number)
         if found is None:
             found = self.names[number] = self._known(number)
         return found
 
     def path(self, number: int) -> Iterator[tuple[str, int]]:
-        """The value, and what holds it, and what holds that: ('', 4), ('primal', 6), ('batched', 7)."""
+        """The value, the tracer that holds it, the tracer that holds that: ('', 4), ('primal', 6), ('batched', 7)."""
         role = ""
         for _ in range(MOST_LEVELS):
             yield role, number
@@ -270,13 +266,13 @@ class Naming:
         return self._forward(number) or self.cotangents.get(number, "")
 
     def _forward(self, number: int) -> str:
-        """The name, if the forward pass gave it any."""
+        """The value's name from the forward pass, if it has one."""
         roles = ""
         for role, each in self.path(number):
             roles += _ROLES.get(role, "")
             found = self.variable(each) or self.expressions.get(each, "") or self.again(each)[1]
             if found:
-                # ``tangent of (a @ b)``: what is within is one thing
+                # ``tangent of (a @ b)``: brackets keep the name together
                 return roles + (f"({found})" if roles and not _is_one(found) else found)
         return ""
 
@@ -285,7 +281,7 @@ class Naming:
         return found if found[1] else self._tangent_of(number)
 
     def _tangent_of(self, number: int) -> tuple[str, int]:
-        """('tangent', the tracer) if the value is a place on the tape of linearize: which tracer's tangent it is."""
+        """('tangent', the tracer) if the value is a place on the tape of linearize: the tracer with that tangent."""
         life = self.life(number)
         if life is None or len(life.tracer.fields) != 1 or life.tracer.fields[0][0] != "tangent":
             return "", 0
@@ -311,11 +307,11 @@ class Naming:
         return f"{maker.primitive} #{number}"
 
     def operands(self, bind: BindRecord, fitted: bool = False) -> list[str]:
-        """The operands of an operation: their names, and of what has none its value.
+        """The operands of an operation: their names; the value of an operand without a name.
 
         Args:
-          fitted: an operand that was only made to fit, in the same expression, is called by what it was made of:
-            ``b`` for the ``broadcast_in_dim(b)`` of ``h + b``.
+          fitted: name an operand that was only made to fit, in the same expression, by its source: ``b`` for the
+              ``broadcast_in_dim(b)`` of ``h + b``.
         """
         numbers = (*bind.operands, *[0] * (len(bind.args) - len(bind.operands)))
         if fitted:
@@ -326,7 +322,7 @@ class Naming:
         return text if self._from_outside(number) else self.name(number) or text
 
     def _from_outside(self, number: int) -> bool:
-        """Whether it is an array that no operation made, and that nobody has named: it is called by its value."""
+        """Whether it is an array that no operation made and no variable holds; it is shown as its value."""
         life = self.life(number)
         if life is None or ":" in life.tracer.level or self.known(number):
             return False
@@ -343,8 +339,8 @@ class Naming:
         return number
 
     def results(self, bind: BindRecord, around: Node | None = None) -> list[str]:
-        """The results of an operation that variables or named tracers hold: their names; '' for the others. What the
-        results of ``around`` hold is ``primal`` in place of ``primal of h``.
+        """The names of an operation's results that variables or named tracers hold; '' for the others. A value inside a
+        result of ``around`` is ``primal`` instead of ``primal of h``.
         """
         outer = around.results if isinstance(around, BindRecord) else ()
         return [self._result(number, outer) for number in bind.results]
@@ -358,12 +354,14 @@ class Naming:
         return shortened(self.variable(number) or (self.known(number) if inside else ""), MOST_NAME)
 
     def assigned(self, bind: BindRecord, around: Node | None = None) -> str:
-        """``h`` of ``h = tanh(a @ w1)``, ``h, _`` of an operation with two results; '' if no variable holds any."""
+        """``h`` of ``h = tanh(a @ w1)``, ``h, _`` of an operation with two results; '' if no variable holds a
+        result.
+        """
         results = self.results(bind, around)
         return ", ".join(each or "_" for each in results) if any(results) else ""
 
     def outcome(self, bind: BindRecord) -> tuple[str, str]:
-        """What an operation gave: its result's value if it is short, and '', else '' and the types of its results."""
+        """The result of an operation: its value and '' if the value is short, else '' and the types."""
         if len(bind.results) == 1 and bind.types:
             value = self.value(bind.results[0]) or (bind.out if not bind.results[0] else "")
             if value and value != bind.types[0] and len(value) <= MOST_VALUE:
@@ -371,7 +369,7 @@ class Naming:
         return "", ", ".join(bind.types)
 
     def value(self, number: int) -> str:
-        """The value of an array, or of the primal that a tracer holds; '' if it is not known or was not kept short."""
+        """The value of an array, or of the primal inside a tracer; '' if it is unknown or too long."""
         for _ in range(MOST_LEVELS):
             life = self.life(number)
             if life is None or not life.tracer.fields:
@@ -385,34 +383,34 @@ class Naming:
         return ""
 
     def operation(self, bind: BindRecord) -> str:
-        """An operation on one short line: ``h = tanh(a @ w1)``."""
+        """An operation as one short line: ``h = tanh(a @ w1)``."""
         assigned = self.assigned(bind)
         said = f"{called(bind)}({', '.join(self.operands(bind, fitted=True))})"
         return f"{assigned} = {said}" if assigned else said
 
 
 def own_name(name: str) -> str:
-    """``h`` of ``primal of h``: the value is the same."""
+    """``h`` of ``primal of h``, since the value is the same."""
     while name.startswith(_PRIMAL):
         name = name.removeprefix(_PRIMAL)
     return name[1:-1] if name.startswith("(") and name.endswith(")") else name
 
 
 def called(bind: BindRecord) -> str:
-    """What an operation applies: its primitive, with the function of the user's that it runs: ``jit[loss]``."""
+    """The applied primitive, with the user's function that it runs: ``jit[loss]``."""
     name = next((value for key, value in bind.params if key in ("name", "fun")), "")
     return f"{bind.primitive}[{name}]" if name and name.isidentifier() else bind.primitive
 
 
 def _tangent_letter(life: LifeRecord) -> str:
-    """The variable of its tangent, of a tracer of linearize; else ''."""
+    """The variable of the tangent of a linearize tracer; else ''."""
     fields = life.tracer.fields
     dual = len(fields) == 2 and fields[0][0] == "primal" and fields[1][0] == "tangent" and not _holds_two(life)
     return fields[1][1] if dual else ""
 
 
 def _holds_two(life: LifeRecord) -> bool:
-    """Whether a tracer holds its tangent, which then is no variable."""
+    """Whether a tracer holds its tangent as a value rather than as a variable."""
     return len(life.tracer.holds) == 2
 
 
@@ -429,16 +427,16 @@ def _is_one(name: str) -> bool:
 
 
 def _results(recording: Recording) -> Iterator[tuple[int, str]]:
-    """The values that are results of expressions, with these."""
-    # lines on which interpreters began: an expression there may have run functions of the user's
+    """Number -> the expression, for the values that are results of expressions."""
+    # lines on which interpreters began: an expression there may have run the user's functions
     places = {node.place for _, node in recording.walk() if isinstance(node, ScopeRecord)}
-    # number -> the expressions whose operations, of the user's, were given it
+    # number -> the expressions whose operations (of the user) used it
     used: dict[int, set[tuple[str, str]]] = {}
     runs: list[list[BindRecord]] = []
     spot = ("", "")
     for bind, _ in operations(recording):
         if not bind.expression:
-            # the engine runs over equations, for some expression of the user's that goes on
+            # the engine evaluates equations for an expression of the user that goes on
             spot = ("", "")
             continue
         here = (bind.place, bind.expression)

@@ -12,19 +12,19 @@ WIDTH = 100
 
 
 def panel_data(recording: Recording, style: str = "jax") -> dict[str, Any]:
-    """What happened in a line, in lists, dicts, strings and numbers.
+    """The events of a line, as lists, dicts, strings and numbers.
 
     - ``stack``: the labels of the deepest interpreter stack, evaluation first; ``binds``: label -> primitives applied
-    - ``custom_rules``: the rules of users' own functions that were applied -> how often
-    - ``tracers``: the first of them, each with ``level``, ``type`` and its fields; ``tracers_made``: how many
-    - ``jaxprs``: each with ``kind``, ``name``, ``equations``, its ``text``, and ``times``, how many were like it
-      (of the same kind, name, types and primitives); ``jaxprs_made``: how many in all
-    - ``hlo``: for each program its ``name``, and operations counted: ``before`` and ``after`` XLA (null if not known)
-    - ``cache``: the answers of caches: ``cache``, ``name``, ``hit``, ``reason``, ``times``. Every miss is there; the
-      hits of a function are one, ``times`` of them; the ``reason`` of a hit is what there is to be said of it
+    - ``custom_rules``: rules of the user's functions that were applied -> how often
+    - ``tracers``: the first tracers, each with ``level``, ``type`` and its fields; ``tracers_made``: their number
+    - ``jaxprs``: each with ``kind``, ``name``, ``equations``, its ``text``, and ``times``, the number of jaxprs with
+    the same kind, name, types and primitives; ``jaxprs_made``: their number in all
+    - ``hlo``: for each program its ``name``, and operation counts ``before`` and ``after`` XLA (null if unknown)
+    - ``cache``: answers of caches: ``cache``, ``name``, ``hit``, ``reason``, ``times``. Every miss is listed. The
+    hits of one function are one entry, with ``times`` and a ``reason``
     - ``time``: phase -> seconds, without the phases inside it
-    - ``events``: how many
-    - ``truncated``: whether something was counted and not kept; ``cut``: what -> how many of it
+    - ``events``: their number
+    - ``truncated``: whether something was counted but not kept; ``cut``: what -> how many
     """
     return {
         "stack": list(recording.stack),

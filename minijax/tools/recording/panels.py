@@ -1,6 +1,4 @@
-"""Recordings as documents. Every view is a function of a recording alone, so it can be tested without a
-terminal.
-"""
+"""Recordings as documents. Every view depends on the recording alone, so it can be tested without a terminal."""
 
 from __future__ import annotations
 
@@ -33,18 +31,18 @@ from minijax.tools.recording.records import (
     TracerRecord,
 )
 
-# The panels of a summary, in the order in which they are shown.
+# The panels of a summary, in the order shown.
 PANELS = ("stack", "tracers", "jaxpr", "hlo", "cache", "time")
-# A summary's jaxprs, and the lines of each; ``%panels --all`` shows the rest.
+# The most jaxprs of a summary, and the most lines of each; ``%panels --all`` shows the rest.
 MOST_JAXPRS = 2
 MOST_LINES = 14
 MOST_TRACERS = 2
-# Of programs, and of what caches answered.
+# The most programs, and the most answers of caches.
 MOST_ROWS = 4
-# Longer values are broken where a line ends.
+# Longer values are broken at the end of a line.
 _SHORT = 20
 
-# How the kinds of jaxpr are called in a summary; a kind that is not listed is shown by its own name.
+# The titles of jaxprs by kind; other kinds are titled by their own names.
 KINDS = {
     "linear": "linear part of {}",
     "staged": "{} staged",
@@ -55,7 +53,7 @@ KINDS = {
 
 
 def more(panel: str, keys: Mapping[str, str] = MappingProxyType({})) -> str:
-    """How to see what a panel leaves out: the front end's key, or else a command. ``F3``"""
+    """How to see what a panel leaves out: the front end's key ``F3``, or else a command."""
     return keys.get(panel, "%tracers" if panel == "tracers" else "%panels --all")
 
 
@@ -67,15 +65,15 @@ def summary(
     full: Container[str] = (),
     keys: Mapping[str, str] = MappingProxyType({}),
 ) -> Document:
-    """The panels shown after a line. Nothing for a line that traced nothing.
+    """The panels shown after a line. Empty if the line traced nothing.
 
     Args:
-      recording: what was recorded of the line.
+      recording: the recording of the line.
       panels: which panels.
-      everything: leave nothing out that was recorded.
+      everything: leave out nothing that was recorded.
       style: how jaxprs are printed, 'jax' or 'tutorial'.
-      full: the panels to leave nothing out of.
-      keys: the front end's key for each panel, which is said where something is left out.
+      full: the panels that leave out nothing.
+      keys: the front end's key for each panel, shown where something is left out.
     """
     if not recording.traced:
         return Document()
@@ -104,7 +102,7 @@ def summary(
 
 
 def cut_rows(recording: Recording, told: Container[str] = ("tracers", "jaxprs", "events")) -> Iterator[Block]:
-    """What was counted and not kept, but for what is ``told`` where it is shown."""
+    """What was counted but not kept, except what another panel shows (``told``)."""
     parts = [f"{count:,} {kind}" for kind, count in recording.cut if kind not in told]
     if parts:
         yield Row("note", (line(("warning", f"counted, and not kept: {', '.join(parts)}")),))
@@ -116,7 +114,7 @@ def stack_line(labels: Iterable[str]) -> Line:
 
 
 def stack_rows(recording: Recording, everything: bool = False, rest: str = more("stack")) -> Iterator[Block]:
-    """The deepest stack reached, and how much happened."""
+    """The deepest stack, and the numbers of events."""
     if not recording.scopes:
         return
     levels = plural(len(recording.stack), "level")
@@ -137,7 +135,7 @@ def tracer_line(record: TracerRecord) -> Line:
     fields = dict(record.fields)
     name = fields.pop("name", "")
     out: list[Segment] = [("var", name), ("", "  ")] if name else []
-    # what belongs together stays on one line, unless it is long
+    # parts of one tracer stay on one line, unless it is long
     out += [("level", record.level), ("", unbroken(" ")), ("type", record.type)]
     for key, value in fields.items():
         short = unbroken if len(value) <= _SHORT else str
@@ -150,7 +148,7 @@ def tracer_line(record: TracerRecord) -> Line:
 
 
 def tracer_rows(recording: Recording, everything: bool = False, rest: str = more("tracers")) -> Iterator[Block]:
-    """The tracers, those that a variable of the user's names first."""
+    """The tracers, those that a variable of the user holds first."""
     if not recording.tracers:
         return
     named = [t for t in recording.tracers if t.fields[:1] and t.fields[0][0] == "name"]
@@ -178,7 +176,7 @@ def jaxpr_title(record: JaxprRecord) -> Line:
 def jaxpr_blocks(
     recording: Recording, everything: bool = False, rest: str = more("jaxpr"), style: str = "jax"
 ) -> Iterator[Block]:
-    """The jaxprs made, in the order of making; first choice have the outermost, which the others are parts of."""
+    """The jaxprs in the order in which they were made. If there are too many, the outermost are chosen."""
     shown = recording.jaxprs
     if not everything:
         outermost = sorted(shown, key=lambda record: record.depth)[:MOST_JAXPRS]
@@ -189,15 +187,15 @@ def jaxpr_blocks(
         yield Row("jaxpr", (jaxpr_title(record),), line(("muted", hint)) if others else ())
         doc = record.document(style, None if everything else MOST_LINES)
         if doc is not None:
-            # laid out is only its beginning, so the lines that follow are not counted
+            # only the beginning is laid out, so the remaining lines are not counted
             whole = f"{record.equations:,} equations in all"
             yield Indent(Printout(doc), most=0 if everything else MOST_LINES, rest=f"({rest})", instead=whole)
 
 
 def programs(recording: Recording) -> Iterator[tuple[str, ModuleRecord | None, ExecutableRecord | None]]:
-    """Each program that was lowered or compiled: its name, before XLA, and after it; None for what is not known.
+    """Each program that was lowered or compiled: its name, before XLA, and after XLA (None if unknown).
 
-    One function may be compiled several times: its modules and executables belong together in their order.
+    One function may be compiled several times. Its modules and executables are paired in order.
     """
     after: dict[str, deque[ExecutableRecord]] = {}
     for program in recording.executables:
@@ -211,7 +209,9 @@ def programs(recording: Recording) -> Iterator[tuple[str, ModuleRecord | None, E
 
 
 def hlo_rows(recording: Recording, everything: bool = False, rest: str = more("hlo")) -> Iterator[Block]:
-    """Operations before XLA and instructions after it, for each program compiled; equal neighbours are one row."""
+    """The operations before XLA and the instructions after it, for each compiled program. Equal neighbours are one
+    row.
+    """
     found: list[tuple[Any, int, ModuleRecord | None]] = []
     for name, module, program in programs(recording):
         shown = name, module and (module.ops, module.counts), program and program.counts
@@ -234,7 +234,7 @@ def hlo_rows(recording: Recording, everything: bool = False, rest: str = more("h
 
 
 def cache_rows(recording: Recording, everything: bool = False, rest: str = more("cache")) -> Iterator[Block]:
-    """Every miss with its reason, hits counted; of each function together."""
+    """Every miss with its reason, and the number of hits, grouped by function."""
     functions: dict[str, list[CacheRecord]] = {}
     for record in recording.caches:
         functions.setdefault(record.name, []).append(record)
@@ -273,7 +273,7 @@ def time_line(totals: dict[str, float]) -> Line:
 
 
 def time_rows(recording: Recording, everything: bool = False, rest: str = more("time")) -> Iterator[Block]:
-    """What each phase took."""
+    """The time of each phase."""
     totals = phase_totals(recording)
     if totals:
         yield Row("time", (time_line(totals),))

@@ -1,7 +1,7 @@
-"""Values as short strings: bounded in length and in cost, whatever the value is.
+"""Values as short strings, bounded in length and in cost for every kind of value.
 
-Nothing here keeps a value or runs a method of the user's classes (``repr`` of foreign objects could do anything).
-What is on a device is left there unless ``fetch`` is given. What is returned are strings.
+Nothing here keeps a value or runs a method of the user's classes, since a foreign ``repr`` could do anything. Values on
+a device stay there unless ``fetch`` is given. The functions return strings.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from minijax.tools.documents.words import plural, shortened
 
 # Arrays of up to this many elements are shown with their values.
 MOST_ELEMENTS = 6
-# Arrays of more bytes are not searched for NaNs and infinities.
+# Larger arrays (in bytes) are not searched for NaNs and infinities.
 MOST_BYTES = 100_000_000
 
 
-# Types as text: there are few, each is one object, and a recording tells them again and again.
+# Texts of types. There are few, and each is one shared object.
 type_texts: dict[Any, str] = {}
 
 
@@ -49,7 +49,7 @@ def aval_text(aval: Any) -> str:
 
 
 def type_text(value: Any) -> str:
-    """``f32[8]`` for whatever has an aval, the class's name otherwise."""
+    """``f32[8]`` for a value with an aval, the class's name otherwise."""
     if isinstance(value, (Tracer, Array)):
         return aval_text(value.aval)
     if isinstance(value, (np.ndarray, np.generic)):
@@ -65,7 +65,7 @@ def _number(value: Any) -> str:
 
 
 def float_text(item: float) -> str:
-    """A float in seven digits; one that is whole has a point too."""
+    """A float with seven digits; an integral one has a point too."""
     text = f"{item:.7g}"
     return text if not text.lstrip("-").isdigit() else text + ".0"
 
@@ -81,8 +81,8 @@ def _elements(value: np.ndarray) -> str:
 def host_value(array: Array, fetch: bool = False) -> Any:
     """The NumPy value of ``array``, None if it is on a device.
 
-    With ``fetch`` it is looked at there, where that takes no more than reading its memory (so not on several devices,
-    nor where NumPy has no such type).
+    With ``fetch`` it is read from the device if that only takes reading its memory, which excludes arrays on several
+    devices and dtypes that NumPy lacks.
     """
     if array.on_host:
         return array._value()
@@ -90,18 +90,18 @@ def host_value(array: Array, fetch: bool = False) -> Any:
         return None
     try:
         return np.asarray(memoryview(array._buffer))
-    except Exception:  # deleted, on several devices, of a type without a format, the result of a failed program
+    except Exception:  # deleted, on several devices, of a dtype without a format, or the result of a failed program
         return None
 
 
 def value_text(value: Any, fetch: bool = False) -> str:
-    """What a value is: ``3.0``, ``[1, 2, 3]``, ``f32[1000]``, ``jvp:2 f32[]``, ``linearize:1 tangent f32[]``; at most
-    ``LONGEST`` characters.
+    """The text of a value: ``3.0``, ``[1, 2, 3]``, ``f32[1000]``, ``jvp:2 f32[]``, ``linearize:1 tangent f32[]``; at
+    most ``LONGEST`` characters.
     """
     if isinstance(value, Tracer):
         return f"{level_text(value)} {'tangent ' if is_tangent(value) else ''}{aval_text(value.aval)}"
     if isinstance(value, Array):
-        if type(getattr(value, "_np", None)) is np.float32:  # what most operations of a watched program are about
+        if type(getattr(value, "_np", None)) is np.float32:  # the most frequent operand
             return float_text(value._np.item())
         few = value.aval.size <= MOST_ELEMENTS and not is_key(value.aval.dtype)
         held = host_value(value, fetch) if few else None
@@ -116,31 +116,31 @@ def value_text(value: Any, fetch: bool = False) -> str:
 
 
 def worth_and_type(value: Any) -> tuple[Any, str]:
-    """What a value is, as text or as the number that ``float_text`` makes text of; and its type as ``short_type``."""
+    """A value as text, or as the number for ``float_text``; and its type as in ``short_type``."""
     if isinstance(value, Array) and type(getattr(value, "_np", None)) is np.float32:
         return value._np.item(), type_texts.get(value.aval) or aval_text(value.aval)
     return value_text(value, fetch=True), short_type(value)
 
 
 def short_type(value: Any) -> str:
-    """The type of whatever can be an operand, as jaxprs print it; '' for anything else."""
+    """The type of an operand, as jaxprs print it; '' for other objects."""
     try:
         return aval_text(value.aval if isinstance(value, AnyArray) else get_aval(value))
-    except Exception:  # of whatever kind: the operation itself will say it better
+    except Exception:  # the operation itself gives a better error
         return ""
 
 
 def held(tracer: Tracer) -> tuple[Any, ...]:
-    """The values inside a tracer: primal and tangent, or what is batched."""
+    """The values inside a tracer: primal and tangent, or the batched value."""
     if isinstance(tracer, JVPTracer):
         return (tracer.primal, tracer.tangent)
-    if isinstance(tracer, DualTracer):  # one whose tangent is a place on a tape
+    if isinstance(tracer, DualTracer):  # a tracer whose tangent is a place on a tape
         return (tracer.primal,)
     return (tracer.val,) if isinstance(tracer, BatchTracer) else ()
 
 
 def tangent_variable(tracer: Tracer) -> Var | None:
-    """The variable that stands for the tangent of a tracer while its linear program is recorded."""
+    """The variable of a tracer's tangent while its linear program is recorded."""
     if not isinstance(tracer, DualTracer):
         return None
     tangent = tracer.tangent if isinstance(tracer, JVPTracer) else tracer
@@ -149,7 +149,7 @@ def tangent_variable(tracer: Tracer) -> Var | None:
 
 
 def physical_type(tracer: Tracer) -> str:
-    """The type of what is held in the end: under all the levels of mapping, with all their batch axes."""
+    """The type of the innermost value: without the vmap levels, with all their batch axes."""
     value: Any = tracer
     while isinstance(value, (DualTracer, BatchTracer)):
         value = value.primal if isinstance(value, DualTracer) else value.val
@@ -157,7 +157,7 @@ def physical_type(tracer: Tracer) -> str:
 
 
 def nonfinite(value: Any) -> bool:
-    """Whether ``value``, or what a tracer holds, has an element that is NaN or infinite, as far as values are known."""
+    """Whether ``value``, or a value inside a tracer, has an element that is NaN or infinite, as far as it is known."""
     if isinstance(value, Tracer):
         return any(map(nonfinite, held(value)))
     if isinstance(value, Array):
@@ -166,13 +166,13 @@ def nonfinite(value: Any) -> bool:
         if value.aval.dtype.kind in "biukO" or value.nbytes > MOST_BYTES:
             return False
         value = host_value(value, fetch=True)
-    if type(value) is np.float32 or isinstance(value, float):  # np.float64 is one too; most results are scalars
+    if type(value) is np.float32 or isinstance(value, float):  # np.float64 is a float too; most results are scalars
         return not math.isfinite(value)
     if not isinstance(value, (np.ndarray, np.generic)) or value.dtype.kind not in "fcV" or value.nbytes > MOST_BYTES:
         return False
     try:
         return not np.isfinite(value).all()
-    except TypeError:  # a type that has no such elements
+    except TypeError:  # a dtype without such elements
         return False
 
 
@@ -194,17 +194,17 @@ def parameter_text(value: Any) -> str:
     return shortened(value.__name__) if isinstance(value, FunctionType) else type(value).__name__
 
 
-# Parameters as they are told, by what they are, where that is a few plain values.
+# Texts of parameters that consist of a few plain values.
 _plain_texts: dict[Any, tuple[tuple[str, str], ...]] = {}
 _PLAIN = {type(None), bool, int, str}
 
 
-# Parameters (see ``Primitive.sharding_param``) that say nothing where types carry no shardings.
+# Parameters (see ``Primitive.sharding_param``) that carry no information if types have no shardings.
 _PLACING = ("sharding", "out_sharding")
 
 
 def plain_parameters(params: dict[str, Any]) -> tuple[tuple[str, str], ...] | None:
-    """``parameters``, found again where they are plain values; None where they are not."""
+    """A cached text of ``parameters`` that are plain values; None for others."""
     key: list[Any] = []
     for name, value in params.items():
         kind = type(value)
@@ -232,26 +232,26 @@ def parameters(params: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def subject_text(subject: str) -> str:
-    """What an interpreter works for: ``f at file.py:12``; without its place if it is a function of the engine's own."""
+    """The function of an interpreter: ``f at file.py:12``; without the place for a function of the engine."""
     name, _, place = subject.partition(" at ")
     return name if place and not errors.is_user_file(place.rpartition(":")[0]) else subject
 
 
 def is_tangent(tracer: Tracer) -> bool:
-    """Whether it is what ``linearize`` gives to jvp rules for a tangent: unknown, and recorded."""
+    """Whether it is the unknown tangent that ``linearize`` gives to jvp rules."""
     trace = tracer._trace
     return trace is not trace.main.trace
 
 
 def level_text(tracer: Tracer) -> str:
-    """The interpreter a tracer belongs to: ``jvp:2``."""
+    """The interpreter of a tracer: ``jvp:2``."""
     return repr(tracer._trace.main)
 
 
 def fields(tracer: Tracer, variable: str = "", fetch: bool = False) -> tuple[tuple[str, str], ...]:
-    """What a tracer holds, by name: ``(('primal', '3.0'), ('tangent', 'partial_eval:1 f32[]'))``.
+    """The values inside a tracer, by name: ``(('primal', '3.0'), ('tangent', 'partial_eval:1 f32[]'))``.
 
-    ``variable`` is what its jaxpr's variable is called, if anybody gave it a name.
+    ``variable`` is the name of its jaxpr's variable, if it has one.
     """
     if isinstance(tracer, JVPTracer):
         return (("primal", value_text(tracer.primal, fetch)), ("tangent", value_text(tracer.tangent, fetch)))
@@ -267,7 +267,7 @@ def fields(tracer: Tracer, variable: str = "", fetch: bool = False) -> tuple[tup
 
 
 def listed(texts: Sequence[str], count: int, limit: int = 4) -> str:
-    """The first ``limit`` of ``count`` values, of which ``texts`` tells."""
+    """The first ``limit`` of ``count`` values, whose ``texts`` are given."""
     if count == 1:
         return texts[0]
     shown = ", ".join(texts[:limit])
