@@ -64,7 +64,6 @@ LONG = (
     "sharded/test_explicit_rows.py::test_derivatives_of_what_is_reduced_are_those_of_what_is_whole",
     "sharded/test_mapped.py::test_programs_compute_and_print_what_jax_does",
     "sharded/test_matrix.py::test_programs_give_what_jax_gives_where_jax_gives_it",
-    "sharded/test_out_shardings.py::test_values_places_texts_and_errors_are_those_of_jax",
     "sharded/test_pages.py::test_the_page_does_the_same_with_both",
     "sharded/test_reasons.py::test_collectives_are_ascribed_as_jax_names_them",
     "sharded/test_training.py::test_what_was_chosen_was_run",

@@ -76,6 +76,18 @@ def _rows(of: Any, x: Any) -> dict[str, Any]:
     }
 
 
+def _with_out_sharding(of: Any, x: Any) -> dict[str, Any]:
+    """What JAX refuses unless a mesh with explicit axes is set."""
+    spec = of.sharding.PartitionSpec("x")
+    return {
+        "zeros with out_sharding": lambda: of.numpy.zeros(8, out_sharding=spec),
+        "matmul with out_sharding": lambda: of.numpy.matmul(x, x, out_sharding=spec),
+        "reshape with out_sharding": lambda: of.numpy.reshape(x, (4, 2), out_sharding=spec),
+        "at.get with out_sharding": lambda: x.at[np.arange(4)].get(out_sharding=spec),
+        "uniform with out_sharding": lambda: of.random.uniform(of.random.key(0), (8,), out_sharding=spec),
+    }
+
+
 def _told(of: Any, make: Any) -> Any:
     given = leaves(of, make)
     if isinstance(given, str):
@@ -93,7 +105,9 @@ def _all(of: Any) -> dict[str, Any]:
     found = {}
     for name, types in (("explicit", (kinds.Explicit,) * 2), ("auto", (kinds.Auto,) * 2)):
         with of.set_mesh(of.make_mesh((4, 2), ("x", "y"), axis_types=types)):
-            found |= {f"{name}: {row}": _told(of, make) for row, make in _rows(of, x).items()}
+            rows = {**_rows(of, x), **_with_out_sharding(of, x)}
+            found |= {f"{name}: {row}": _told(of, make) for row, make in rows.items()}
+    found |= {row: _told(of, make) for row, make in _with_out_sharding(of, x).items()}
     # nothing of it is left behind
     found["afterwards"] = _told(of, lambda: (of.numpy.arange(8.0), x + 1, of.jacfwd(of.numpy.sin)(x)))
     # one device's array whose type says that several divide it

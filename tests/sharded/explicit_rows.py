@@ -1,7 +1,7 @@
 """Programs whose types say how arrays are sharded, under transformations: what each gives here and in JAX.
 
 ``python -m tests.sharded.explicit_rows`` prints a JSON object: the name of each program -> [ours, theirs]. A result is
-the types and sums of its arrays, a text, or the kind of the error.
+the types and sums of its arrays, a text, or the kind of the error. Functions with ``out_sharding=`` are staged too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 
 import numpy as np
 
-from tests.sharded.outcomes import leaves, print_both
+from tests.sharded.compare import text_of
+from tests.sharded.outcomes import kind, leaves, print_both
 
 
 def _rows(of: Any) -> dict[str, Any]:
@@ -59,9 +60,7 @@ def _rows(of: Any) -> dict[str, Any]:
             of.grad(lambda a: lax.fori_loop(0, 3, lambda i, c: c * a, jnp.ones(4)).sum())
         )(rows),
         "axes that differ": lambda: of.vmap(lambda a, b: a + b)(rows, sharded((8, 4))),
-        "a carry of another type": lambda: lax.scan(
-            lambda c, x: (c + x, c), sharded((4,)), sharded((8, 4), None, "y")
-        ),
+        "a carry of another type": lambda: lax.scan(lambda c, x: (c + x, c), sharded((4,)), sharded((8, 4), None, "y")),
         "branches of other types": lambda: lax.cond(
             True, lambda b: b, lambda b: of.sharding.reshard(b, P(None, None)), both
         ),
@@ -112,6 +111,60 @@ def _rows(of: Any) -> dict[str, Any]:
     }
 
 
+def _with_out_sharding(of: Any) -> dict[str, Any]:
+    """Functions of f32[8@x,16@y]."""
+    jnp, lax, random, P = of.numpy, of.lax, of.random, of.sharding.PartitionSpec
+    row = np.arange(8.0, dtype="float32") / 8 + 0.1
+    along_x = of.sharding.NamedSharding(of.sharding.get_abstract_mesh(), P("x"))
+    return {
+        "dot": lambda x: jnp.dot(x, x.T, out_sharding=P("x", None)),
+        "matmul": lambda x: jnp.matmul(x, x.T, out_sharding=P("x", "y")),
+        "tensordot": lambda x: jnp.tensordot(x, x, 2, out_sharding=P()),
+        "einsum": lambda x: jnp.einsum("ij,kj->ik", x, x, out_sharding=P("x", None)),
+        "einsum of three": lambda x: jnp.einsum("ij,kj,kl->il", x, x, x, out_sharding=P("x", "y")),
+        "reshape": lambda x: jnp.reshape(x, (16, 8), out_sharding=P("x", None)),
+        "x.reshape": lambda x: x.reshape(4, -1, out_sharding=P(None, "x")),
+        "ravel": lambda x: jnp.ravel(x, out_sharding=P(("x", "y"))),
+        "broadcast_to": lambda x: jnp.broadcast_to(x, (2, 8, 16), out_sharding=P(None, "x", "y")),
+        "zeros": lambda x: jnp.zeros((8, 2), out_sharding=P("x")),
+        "full": lambda x: jnp.full((8, 2), 3.0, out_sharding=P(None, "y")),
+        "zeros_like": lambda x: jnp.zeros_like(x, out_sharding=P("y", "x")),
+        "full_like": lambda x: jnp.full_like(x, 2.0, out_sharding=P("y")),
+        "arange": lambda x: jnp.arange(8, out_sharding=P("x")),
+        "array": lambda x: jnp.array(row, out_sharding=P("x")),
+        "asarray": lambda x: jnp.asarray([[1.0] * 4] * 8, out_sharding=P("x", "y")),
+        "repeat": lambda x: jnp.repeat(x, 2, axis=0, out_sharding=P("x", "y")),
+        "lax.full": lambda x: lax.full((8,), 2.0, sharding=along_x),
+        "lax.reduce": lambda x: lax.reduce(x, np.float32(0), lax.add, (1,), P("x")),
+        "at.get": lambda x: x.at[np.array([3, 1, 0, 1])].get(out_sharding=P("x", "y")),
+        "at.set": lambda x: x.at[np.array([3, 1])].set(2.0, out_sharding=P("x", "y")),
+        "at.add": lambda x: x.at[jnp.arange(4)].add(1.0, out_sharding=P("y", "x")),
+        "at.multiply": lambda x: x.at[2].multiply(3.0, out_sharding=P("x", "y")),
+        "at.max": lambda x: x.at[2].max(0.5, out_sharding=P("x", "y")),
+        "bernoulli": lambda x: random.bernoulli(random.key(3), row, out_sharding=P("x")),
+        "bits": lambda x: random.bits(random.key(3), shape=(8,), out_sharding=P("x")),
+        "normal": lambda x: random.normal(random.key(3), (8,), out_sharding=P("x")),
+        "permutation": lambda x: random.permutation(random.key(3), 8, out_sharding=P("x")),
+        "uniform": lambda x: random.uniform(random.key(3), (8,), out_sharding=P("x")),
+        # what is refused
+        "duplicate axes": lambda x: jnp.zeros((8, 8), out_sharding=P("x", "x")),
+        "not divisible": lambda x: jnp.zeros((7,), out_sharding=P("x")),
+        "no such axis": lambda x: jnp.ones(8, out_sharding=P("q")),
+        "no sharding": lambda x: jnp.ones(8, out_sharding="x"),
+        "a device too": lambda x: jnp.ones(8, device=of.devices()[0], out_sharding=P("x")),
+        "repeat of what is sharded": lambda x: jnp.repeat(x, 2, axis=0),
+        "largest, reduced": lambda x: lax.reduce(x, np.float32(-np.inf), lax.max, (1,), P("x")),
+    }
+
+
+def _text(of: Any, function: Any, x: Any) -> str:
+    try:
+        # JAX prints the mesh that was set, here it is the one whose axes are left to the compiler
+        return re.sub(r"ctx_mesh=Mesh\(.*?\)\)", "ctx_mesh", text_of(of, function, [x]))
+    except Exception as error:
+        return kind(error)
+
+
 def _told(of: Any, make: Any) -> Any:
     given = leaves(of, make)
     if isinstance(given, str):
@@ -131,7 +184,12 @@ def _told(of: Any, make: Any) -> Any:
 def _all(of: Any) -> dict[str, Any]:
     kinds = (of.sharding.AxisType.Explicit,) * 2
     with of.set_mesh(of.make_mesh((4, 2), ("x", "y"), axis_types=kinds)):
-        return {name: _told(of, make) for name, make in _rows(of).items()}
+        found = {name: _told(of, make) for name, make in _rows(of).items()}
+        x = of.device_put(np.arange(128.0, dtype="float32").reshape(8, 16) / 100, of.sharding.PartitionSpec("x", "y"))
+        for name, function in _with_out_sharding(of).items():
+            told = _told(of, lambda function=function: function(x))
+            found[f"out_sharding: {name}"] = [told, _text(of, function, x)]
+        return found
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -59,3 +62,43 @@ def test_derivatives_of_what_is_reduced_are_those_of_what_is_whole() -> None:
     rows = printed("-m", "tests.sharded.reduced_rows", "--whole", quickly=True)
     assert len(rows) == 15
     assert {name: reduced for name, (reduced, _) in rows.items()} == {name: whole for name, (_, whole) in rows.items()}
+
+
+MODULES = ("numpy", "lax", "random", "nn", "nn.initializers", "numpy.linalg", "ops")
+
+
+def signatures() -> Iterator[tuple[str, Any, Any]]:
+    """Of each public function of JAX that takes a sharding, its parameters and those of ours: names and kinds."""
+    import jax.numpy as jnp
+
+    import minijax.numpy
+
+    def parameters(function: Any) -> Any:
+        return [(p.name, p.kind.name) for p in inspect.signature(function).parameters.values()]
+
+    sides = [(f"{m}.", importlib.import_module(f"jax.{m}"), f"minijax.{m}") for m in MODULES]
+    sides.append(("x.at[i].", jnp.zeros(1).at[0], ""))
+    for prefix, theirs, name in sides:
+        ours = importlib.import_module(name) if name else minijax.numpy.zeros(1).at[0]
+        for public in dir(theirs):
+            function = getattr(theirs, public)
+            if public[0] == "_" or not inspect.isroutine(function) and not hasattr(function, "__wrapped__"):
+                continue
+            try:
+                taken = parameters(function)
+            except (TypeError, ValueError):
+                continue
+            if any(p in ("sharding", "out_sharding") for p, _ in taken):
+                yield prefix + public, parameters(getattr(ours, public)), taken
+
+
+# Options of jnp.array that JAX takes by position with a warning; the updates of x.at take theirs as **options.
+OTHERWISE = ("numpy.array", "x.at[i].")
+
+
+def test_signatures_are_those_of_jax() -> None:
+    rows = [*signatures()]
+    rows_alike = [row for row in rows if not row[0].startswith(OTHERWISE)]
+    differing = {name: (ours, theirs) for name, ours, theirs in rows_alike if ours != theirs}
+    assert len(rows) > 60
+    assert differing == {}
