@@ -14,8 +14,7 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 
 import numpy as np
 
-from tests.sharded.compare import text_of
-from tests.sharded.outcomes import kind, leaves, print_both
+from tests.sharded.outcomes import kind, leaves, print_both, text_of
 
 
 def _rows(of: Any) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """Every program in every mode on every mesh, beside JAX: ``python -m tests.sharded.matrix``.
 
-``[--devices N] [--mode auto|explicit|shard_map] [-k WORDS] [--slice] [--json]``. A cell is a program in a mode on a
-mesh: (1,), (2,), (4,), (8,), (2, 2), (4, 2) and (2, 4) of eight devices. In each the two libraries are asked for values
-and where they lie, when run at once (eager) and compiled; for the gradient of a sum of all results; for the collectives
-in the two compiled programs; for the kind of error; and, but for mode ``auto``, for the jaxpr's text.
+``[--devices N] [--mode auto|explicit|shard_map|mapped] [-k WORDS] [--slice] [--json]``. A cell is a program in a mode
+on a mesh: (1,), (2,), (4,), (8,), (2, 2), (4, 2) and (2, 4) of eight devices. In each the two libraries are asked for
+values and where they lie, when run at once (eager) and compiled; for the gradient of a sum of all results; for the
+collectives in the two compiled programs; for the kind of error; and, but for mode ``auto``, for the jaxpr's text.
 
 ``auto``: arguments are put over a mesh whose axes the compiler uses as it will. ``explicit``: over a mesh whose axes
 types carry, which is set. ``shard_map``: the program runs on each device's part; its results are stacked over all
-devices, and their sum is reduced over all.
+devices, and their sum is reduced over all. ``mapped``: the programs of ``programs``, which name their specs, on the
+mesh (4, 2); there forward derivatives, ``vmap`` and what ``from_jax`` makes of JAX's function are asked for too.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tests.on_devices import COMPILED_QUICKLY
@@ -33,11 +34,15 @@ if __name__ == "__main__":  # whoever imports this is not to have slower program
 
 import numpy as np
 
-from tests.sharded import compare, outcomes
+from minijax import interop
+from tests.sharded import outcomes, programs
 from tests.sharded.matrix_programs import PROGRAMS, Program
 
 MESHES = ((1,), (2,), (4,), (8,), (2, 2), (4, 2), (2, 4))
 MODES = ("auto", "explicit", "shard_map")
+MAPPED = "mapped"
+# What a slice asks of one mapped program, of the next, and of the one after it.
+TURNS = (("eager", "gradient", "text"), ("jit", "jvp", "vmap", "text"), ("eager", "from_jax", "text"))
 COLLECTIVE = re.compile(
     r"= (\(?[a-z]\w*\[.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
 )
@@ -164,21 +169,47 @@ def function(ns: Names, program: Program, specs: tuple[Any, ...]) -> Callable[..
     return ns.shard_map(body, mesh=ns.mesh, in_specs=specs, out_specs=(parts, ns.sharding.PartitionSpec()))
 
 
+def mapped(ns: Names, program: programs.Mapped) -> Callable[..., Any]:
+    """The function of a program that names its specs."""
+
+    def spec(text: str) -> Any:
+        parts = text.split(",") if text else []
+        named = [None if part == "-" else part if len(part) == 1 else tuple(part) for part in parts]
+        return None if text == "None" else ns.P(*named)
+
+    outs = tuple(spec(text) for text in program.out_specs)
+    return ns.shard_map(  # type: ignore[no-any-return]
+        program.make(ns),
+        mesh=ns.mesh,
+        in_specs=tuple(spec(text) for text in program.in_specs),
+        out_specs=outs if len(outs) > 1 else outs[0],
+        check_vma=program.check_vma,
+        **({"axis_names": set(program.axis_names)} if program.axis_names else {}),
+    )
+
+
 class Run:
     """One library's side of a cell."""
 
     def __init__(self, library: str, cell: Cell) -> None:
         name, mode, sizes = cell
-        self.ns, self.program = Names(library, mode, sizes), PROGRAMS[name]
-        draw = np.random.default_rng(0)
+        self.ns, draw = Names(library, mode, sizes), np.random.default_rng(0)
+        self.donated: tuple[int, ...] = ()
+        if mode == MAPPED:
+            program = programs.PROGRAMS[name]
+            self.drawn = [draw.uniform(0.1, 1.0, shape).astype(np.float32) for shape in program.shapes]
+            self.function, self.wrt = mapped(self.ns, program), program.wrt
+            return
+        self.program = PROGRAMS[name]
         drawn = [argument(self.ns, text, draw) for text in self.program.arguments]
+        self.donated = self.program.donated
         self.drawn, self.specs = [value for value, _ in drawn], tuple(spec for _, spec in drawn)
         self.function = function(self.ns, self.program, self.specs)
-        self.wrt = tuple(
-            i for i, (x, _) in enumerate(drawn) if self.ns.jnp.issubdtype(x.dtype, np.floating)
-        )
+        self.wrt = tuple(i for i, (x, _) in enumerate(drawn) if self.ns.jnp.issubdtype(x.dtype, np.floating))
 
     def arguments(self) -> list[Any]:
+        if self.ns.mode == MAPPED:
+            return self.drawn
         places = [self.ns.sharding.NamedSharding(self.ns.mesh, spec) for spec in self.specs]
         return [self.ns.device_put(x, place) for x, place in zip(self.drawn, places, strict=True)]
 
@@ -197,14 +228,17 @@ class Run:
         ns, f = self.ns, self.function
         asked = {
             "eager": lambda: (described(ns, f(*self.arguments())), None),
-            "jit": lambda: self.compiled(f, donate_argnums=self.program.donated),
+            "jit": lambda: self.compiled(f, donate_argnums=self.donated),
         }
         if self.wrt:
             asked["gradient"] = lambda: self.compiled(ns.grad(lambda *xs: total(ns, f(*xs)), argnums=self.wrt))
+        if ns.mode == MAPPED:
+            stacked = [np.stack([x, x * np.float32(0.5)]) for x in self.drawn]
+            asked["jvp"] = lambda: self.compiled(lambda *xs: ns.jvp(f, xs, xs))
+            asked["vmap"] = lambda: (described(ns, ns.jit(ns.vmap(f))(*stacked)), None)
+        if ns.mode != "auto":
+            asked["text"] = lambda: outcomes.text_of(ns, f, self.arguments())
         return asked
-
-    def text(self) -> str:
-        return compare.text_of(self.ns, self.function, self.arguments())
 
 
 def described(ns: Names, out: Any) -> list[Any]:
@@ -284,8 +318,9 @@ def compared(cell: Cell, only: tuple[str, ...] = ()) -> tuple[dict[str, str], bo
     found, refusals = {}, []
     with mine.context(), other.context():
         asked, theirs = mine.ways(), other.ways()
-        if mine.ns.mode != "auto":
-            asked["text"], theirs["text"] = mine.text, other.text
+        if mine.ns.mode == MAPPED:
+            theirs["from_jax"] = theirs["text"]
+            asked["from_jax"] = lambda: outcomes.text_of(mine.ns, interop.from_jax(other.function), mine.drawn)
         for way in asked:
             if not only or way in only:
                 found[way], refused = one_way(asked[way], theirs[way])
@@ -293,12 +328,17 @@ def compared(cell: Cell, only: tuple[str, ...] = ()) -> tuple[dict[str, str], bo
     return {way: what for way, what in found.items() if what}, all(refusals)
 
 
+def names(mode: str) -> Iterable[str]:
+    """The programs that a mode runs."""
+    return programs.PROGRAMS if mode == MAPPED else PROGRAMS
+
+
 def cells(modes: tuple[str, ...], devices: int | None, word: str) -> Iterator[Cell]:
     """All cells that are asked for."""
     for sizes in MESHES:
         if devices is None or np.prod(sizes) == devices:
             for mode in modes:
-                for name in PROGRAMS:
+                for name in names(mode) if mode != MAPPED or sizes == (4, 2) else ():
                     if word in name:
                         yield name, mode, sizes
 
@@ -308,6 +348,8 @@ def sliced(modes: tuple[str, ...]) -> list[tuple[Cell, tuple[str, ...]]]:
 
     Where types say how arrays are sharded, what costs little shows most: of every program the text.
     """
+    if modes == (MAPPED,):
+        return [((name, MAPPED, (4, 2)), TURNS[i % 3]) for i, name in enumerate(programs.PROGRAMS)]
     turns = [(mode, sizes) for sizes in MESHES for mode in modes]
     chosen: dict[Cell, tuple[str, ...]] = {
         (name, *turns[i % len(turns)]): (("jit", "gradient")[i // len(modes) % 2], "text")
@@ -322,15 +364,15 @@ def sliced(modes: tuple[str, ...]) -> list[tuple[Cell, tuple[str, ...]]]:
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sharded.matrix")
     parser.add_argument("--devices", type=int, choices=[1, 2, 4, 8])
-    parser.add_argument("--mode", choices=MODES, action="append")
+    parser.add_argument("--mode", choices=(*MODES, MAPPED), action="append")
     parser.add_argument("-k", dest="word", default="")
     parser.add_argument("--slice", action="store_true", help="each program once, modes and meshes in turn, and texts")
     parser.add_argument("--json", action="store_true", help="what differs, as JSON")
     options = parser.parse_args(words)
-    modes = tuple(options.mode or MODES)
+    modes = tuple(options.mode or (*MODES, MAPPED))
     chosen: Any = [(cell, ()) for cell in cells(modes, options.devices, options.word)]
     if options.slice:
-        chosen = sliced(modes)
+        chosen = sliced(tuple(options.mode or MODES))
     counts: dict[tuple[str, tuple[int, ...]], collections.Counter[str]] = collections.defaultdict(collections.Counter)
     found = {}
     for cell, only in chosen:

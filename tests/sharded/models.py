@@ -243,7 +243,7 @@ def hooks_of(ns: Any, plan: Plan, mesh: Any) -> Hooks:
     hooks = whole_here(ns)
     if plan.style == "constrained":
         return hooks._replace(
-            kept=lambda x, *spec: ns.lax.with_sharding_constraint(x, ns.NamedSharding(mesh, ns.P(*spec)))
+            kept=lambda x, *spec: ns.lax.with_sharding_constraint(x, ns.sharding.NamedSharding(mesh, ns.P(*spec)))
         )
     if plan.manual and plan.data > 1:
         hooks = hooks._replace(mean=lambda x: ns.lax.pmean(x, "data"))
@@ -262,7 +262,7 @@ def mesh_of(ns: Any, plan: Plan) -> Any:
     """The mesh of ``plan``, with the axes along which anything is sharded."""
     sizes = {name: size for name, size in (("data", plan.data), ("model", plan.model)) if size > 1}
     devices = np.array(ns.devices()[: plan.data * plan.model])
-    return ns.Mesh(devices.reshape(*sizes.values()), tuple(sizes))
+    return ns.sharding.Mesh(devices.reshape(*sizes.values()), tuple(sizes))
 
 
 class Training(NamedTuple):
@@ -313,7 +313,7 @@ def sharded(ns: Any, model: Model, plan: Plan, sizes: Sizes) -> Training:
     params, batch = model.start(sizes), model.batch(sizes)
     param_specs = over(params, spec)
     batch_specs = tuple(spec(each, False) for each in model.batch_specs)
-    sharding = lambda s: ns.NamedSharding(mesh, s)  # noqa: E731
+    sharding = lambda s: ns.sharding.NamedSharding(mesh, s)  # noqa: E731
     param_shardings = over(params, lambda names: sharding(spec(names)))
     batch_shardings = tuple(map(sharding, batch_specs))
 
@@ -337,9 +337,7 @@ def sharded(ns: Any, model: Model, plan: Plan, sizes: Sizes) -> Training:
 
     if plan.style == "mapped":
         state_specs = (param_specs, param_specs)
-        step = ns.shard_map(
-            step, mesh=mesh, in_specs=(state_specs, *batch_specs), out_specs=(state_specs, ns.P())
-        )
+        step = ns.shard_map(step, mesh=mesh, in_specs=(state_specs, *batch_specs), out_specs=(state_specs, ns.P()))
     options = {}
     if plan.style == "named":
         states = (param_shardings, param_shardings)

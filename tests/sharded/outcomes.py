@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +33,14 @@ def leaves(of: Any, make: Callable[[], Any]) -> list[Any] | str:
         return of.tree.leaves(make())  # type: ignore[no-any-return]
     except Exception as error:
         return kind(error)
+
+
+def text_of(ns: Any, f: Any, args: list[Any]) -> str:
+    """The jaxpr as it is printed, without parameters of explicit meshes that say None, and how a mesh is written."""
+    text = re.sub(r"\s*\b(out_)?sharding=None", "", str(ns.make_jaxpr(f)(*args)))
+    text = re.sub(r"\bmesh=(Abstract)?Mesh\(.*\)", "mesh", text)
+    text = re.sub(r"np\.int64\((\d+)\)", r"\1", text)
+    return re.sub(r"\s+", " ", text).replace("[ ", "[").replace(" ]", "]")  # lines are broken where None is left out
 
 
 def print_both(results: Callable[[Any], dict[str, Any]]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
 import json
 import os
 import re
@@ -20,13 +19,11 @@ from typing import Any
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 
 from minijax.tools.metal.collectives import of_lowered
-from tests.sharded import compare, matrix, programs
-from tests.sharded.matrix_programs import PROGRAMS
+from tests.sharded import matrix
 
 SHAPE = (4, 2)
 KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 INSTRUCTION = re.compile(rf'= \(?[a-z]\w*\[.* ({KINDS})(?:-start)?\(.*?op_name="([^"]*)"')
-MAPPED = "mapped"  # the mode of the programs of ``programs``
 # Of each kind of collective, primitives and whether these were transposed: of several, if XLA has merged them.
 Found = collections.Counter[tuple[str, frozenset[str], frozenset[bool]]]
 # What JAX lowers by way of another one, which it names: the reason here names the user's.
@@ -67,14 +64,9 @@ def ours(lowered: Any) -> tuple[Found, list[str]]:
 
 def lowered(mode: str, name: str, library: str) -> Iterator[tuple[str, Callable[[], Any]]]:
     """A program, and its gradient if it has one, as functions that lower them."""
-    if mode == MAPPED:
-        ns, program = compare.namespace(library), programs.PROGRAMS[name]
-        f, args = compare.function(ns, program), compare.arguments(program)
-        loss, wrt = (lambda *xs: compare.total(ns, f(*xs))), program.wrt
-    else:
-        run = matrix.Run(library, (name, mode, SHAPE))
-        ns, f, args, wrt = run.ns, run.function, run.arguments(), run.wrt
-        loss = lambda *xs: matrix.total(ns, f(*xs))  # noqa: E731
+    run = matrix.Run(library, (name, mode, SHAPE))
+    ns, f, args, wrt = run.ns, run.function, run.arguments(), run.wrt
+    loss = lambda *xs: matrix.total(ns, f(*xs))  # noqa: E731
     yield "jit", lambda: ns.jit(f).lower(*args)
     if wrt:
         yield "gradient", lambda: ns.jit(ns.grad(loss, argnums=wrt)).lower(*args)
@@ -82,9 +74,8 @@ def lowered(mode: str, name: str, library: str) -> Iterator[tuple[str, Callable[
 
 def compared(mode: str, name: str) -> Iterator[tuple[str, int, str, list[str]]]:
     """For each way that JAX has: how many collectives, what differs ('' if nothing does), and the reasons."""
-    context = matrix.Run("jax", (name, mode, SHAPE)).context if mode != MAPPED else contextlib.nullcontext
-    mine = matrix.Run("minijax", (name, mode, SHAPE)).context if mode != MAPPED else contextlib.nullcontext
-    with context(), mine():
+    mine, other = (matrix.Run(library, (name, mode, SHAPE)) for library in ("minijax", "jax"))
+    with mine.context(), other.context():
         for (way, their), (_, our) in zip(lowered(mode, name, "jax"), lowered(mode, name, "minijax"), strict=True):
             program, refused = matrix.attempt(their)
             if refused is not None:
@@ -100,13 +91,13 @@ def compared(mode: str, name: str) -> Iterator[tuple[str, int, str, list[str]]]:
 
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sharded.reasons")
-    parser.add_argument("--mode", choices=[*matrix.MODES, MAPPED], action="append")
+    parser.add_argument("--mode", choices=[*matrix.MODES, matrix.MAPPED], action="append")
     parser.add_argument("-k", dest="word", default="")
     parser.add_argument("--json", action="store_true", help="what differs, as JSON")
     options = parser.parse_args(words)
     count, differing = 0, {}
-    for mode in options.mode or [*matrix.MODES, MAPPED]:
-        for name in programs.PROGRAMS if mode == MAPPED else PROGRAMS:
+    for mode in options.mode or [*matrix.MODES, matrix.MAPPED]:
+        for name in matrix.names(mode):
             if options.word not in name:
                 continue
             for way, number, differs, reasons in compared(mode, name):

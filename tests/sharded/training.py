@@ -23,7 +23,7 @@ from minijax.core.shardings import Placement
 from minijax.tools import no_recompile
 from minijax.tools.metal.collectives import collectives
 from minijax.tools.programs.links import LinkedPrograms, Pane
-from tests.sharded.compare import namespace
+from tests.sharded.matrix import Names
 from tests.sharded.models import MODELS, PLANS, Sizes, Training, on_one_device, sharded
 
 SMALL = Sizes(layers=1)
@@ -56,11 +56,11 @@ def trained(ns: Any, made: Training, steps: int) -> dict[str, Any]:
     text = compiled.as_text()
     given = re.findall(r"\((\d+), \{\}, \w+-alias\)", text.partition("\n")[0])
     taken_from = [str(each) for each in ns.tree.leaves(compiled.input_shardings[0][0])]
-    run = step if ns.name == "minijax" else compiled  # a call of JAX's step would compile it once more
+    run = step if ns.top is minijax else compiled  # a call of JAX's step would compile it once more
     losses, gone = [], 0
     for number in range(steps):
         before = ns.tree.leaves(state)
-        with no_recompile() if ns.name == "minijax" and number > 1 else nullcontext():
+        with no_recompile() if ns.top is minijax and number > 1 else nullcontext():
             state, loss = run(state, *batch)
         losses.append(float(loss))
         gone = sum(getattr(leaf, "is_deleted", bool)() for leaf in before)
@@ -94,13 +94,11 @@ def compared(ours: dict[str, Any], theirs: dict[str, Any], alone: list[float]) -
 
 def results(words: list[str], sizes: Sizes, steps: int, show: Any) -> dict[str, Any]:
     """Of every program whose name ends with one of ``words``, or of all, what ``compared`` gives."""
-    ours, theirs = namespace("minijax"), namespace("jax")
+    ours, theirs = (Names(name, "auto", (4, 2)) for name in ("minijax", "jax"))
     found = {}
     for called, model in MODELS.items():
         chosen = {
-            name: plan
-            for each, plan in PLANS.items()
-            if (name := f"{called}: {each}").endswith(tuple(words) or "")
+            name: plan for each, plan in PLANS.items() if (name := f"{called}: {each}").endswith(tuple(words) or "")
         }
         if not chosen:
             continue
