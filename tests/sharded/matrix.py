@@ -54,7 +54,6 @@ KNOWN = {
     ("determinant", "explicit", "text"): "likewise",
     ("sorted", "explicit", "gradient"): "JAX refuses: what is sorted along in its rule is sharded by nothing",
     ("one hot", "shard_map", "text"): "iota names no sharding",
-    ("loss", "shard_map", "text"): "likewise",
     ("sliced along", "explicit", "eager"): "JAX refuses what it does under jit; here it is done",
     ("sliced along", "auto", "eager"): "JAX brings all to every device, here the parts stay",
     ("a row multiplied", "auto", "eager"): "the spec is written otherwise, P('x', None) for P('x')",
@@ -96,9 +95,6 @@ class Names:
 
     def psum_scatter(self, x: Any, axis: str) -> Any:
         return self.lax.psum_scatter(x, axis, tiled=True) if self.mode == "shard_map" else x
-
-    def gathered(self, x: Any, axis: str, dimension: int) -> Any:
-        return self.lax.all_gather(x, axis, axis=dimension, tiled=True) if self.mode == "shard_map" else x
 
     def out(self, *parts: str) -> dict[str, Any]:
         """The option that says where a result lies, where types say that."""

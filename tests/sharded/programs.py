@@ -121,8 +121,6 @@ def _matmul(ns: Any) -> Function:
     return lambda a, b: ns.lax.psum(a @ b, "y")
 
 
-
-
 @mapped("shared weights", ("xy", ""), "xy", **two)
 def _shared(ns: Any) -> Function:
     return lambda a, b: ns.jnp.tanh(a @ b)
@@ -136,10 +134,6 @@ def _data_parallel(ns: Any) -> Function:
     return step
 
 
-
-
 @mapped("two results", ("x", ""), ("x", ""), shapes=((8, 8), (8, 8)), wrt=(0, 1))
 def _two_results(ns: Any) -> Function:
     return lambda a, b: (ns.jnp.sin(a) * b[:2], ns.lax.psum(a.sum(), "x") * b)
-
-

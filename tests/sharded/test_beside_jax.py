@@ -1,0 +1,41 @@
+"""The commands of this folder, each on a part of its programs: one process with eight devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.on_devices import printed
+from tests.sharded import pages
+from tests.sharded.matrix import KNOWN, MODES, sliced
+from tests.sharded.matrix_programs import PROGRAMS
+
+
+def test_programs_of_sharded_arrays_are_carried_over_and_read_back() -> None:
+    found = printed("-m", "tests.sharded.carried", quickly=True)
+    assert found
+    for differing in found.values():
+        differing.pop("text", None)  # see tests.oracle.texts: here programs need not be written alike, but carried
+    assert {name: differing for name, differing in found.items() if differing} == {}
+
+
+def test_programs_give_what_jax_gives_where_jax_gives_it() -> None:
+    """Each program of the matrix once, and every text in explicit mode."""
+    found = printed("-m", "tests.sharded.matrix", "--slice", "--json")
+    assert found == {"cells": len(sliced(MODES)), "differing": {}}
+    assert all(name in PROGRAMS and mode in MODES for name, mode, _ in KNOWN)
+
+
+def test_collectives_are_ascribed_as_jax_names_them() -> None:
+    """Programs that have an underscore in their names: those of collectives."""
+    found = printed("-m", "tests.sharded.reasons", "--json", "--mode", "mapped", "-k", "_")
+    assert found["collectives"] >= 8 and found["differing"] == {}
+
+
+def test_the_cells_of_a_page_do_the_same_with_both(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).with_name("sharded.md")
+    count = page.read_text().count("{code-cell}")
+    assert pages.main([str(page)]) == 0, capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"{count} of {count} cells are equal" in told and "JAX itself refuses 0" in told
