@@ -17,7 +17,7 @@ from minijax.tools import record
 from minijax.tools.documents.document import lay_out
 from minijax.tools.recording import chunks, storage
 from minijax.tools.recording.cursor import ENTER, LEAVE, Cursor
-from minijax.tools.recording.records import BindRecord, ScopeRecord
+from minijax.tools.recording.records import BindRecord
 from minijax.tools.stepper.devices import devices_pane, devices_shown, with_devices
 from minijax.tools.values.moment import Worth, ledger
 from minijax.tools.values.saved_devices import FIRST_TURNS
@@ -29,14 +29,6 @@ DEVICES = 8
 def _mesh(module):
     auto = module.sharding.AxisType.Auto
     return module.make_mesh(tuple(AXES.values()), tuple(AXES), axis_types=(auto, auto))
-
-
-def _summed(m, x):
-    y = m.numpy.sin(x) ** 2
-    s = m.numpy.sum(y)
-    t = m.lax.psum(s, "data")
-    u = m.lax.pmax(t, "model")
-    return {"y": y, "s": s, "t": t, "u": u}
 
 
 def _sent(m, x):
@@ -64,12 +56,7 @@ def _chosen(m, x):
     return {"r": r, "w": w}
 
 
-PROGRAMS = {
-    "summed": _summed,
-    "sent": _sent,
-    "turns": _turns,
-    "chosen": _chosen,
-}
+PROGRAMS = {"sent": _sent, "turns": _turns, "chosen": _chosen}
 X = np.arange(128.0, dtype=np.float32).reshape(16, 8) / 7
 
 
@@ -115,24 +102,13 @@ def _text(cursor, width):
     return ["".join(piece for _, piece in each).rstrip() for each in lines]
 
 
-def typed(x):
-    """A function over devices whose types say what varies, and that gives one number."""
-
-    def loss(x):
-        h = mj.numpy.tanh(0.01 * x)
-        return mj.lax.psum(mj.numpy.sum(h), ("data", "model"))
-
-    spec = mj.sharding.PartitionSpec
-    return mj.shard_map(loss, mesh=_mesh(mj), in_specs=spec("data", "model"), out_specs=spec())(x)
-
-
-def moments(recording, kind, name):
-    """The pane where interpreters of a kind begin and end."""
+def begins(recording):
+    """The pane where the program of the devices begins."""
     cursor = Cursor(recording)
-    for position, moment in enumerate(cursor.moments):
-        if moment.kind == kind and isinstance(moment.node, ScopeRecord) and moment.node.level.startswith(name):
-            cursor.go(position)
-            yield _text(cursor, 72)
+    assert cursor.find(
+        lambda moment: moment.kind == ENTER and getattr(moment.node, "level", "").startswith("shard_map")
+    )
+    return _text(cursor, 72)
 
 
 def changed_in_files(recording):
@@ -162,27 +138,6 @@ def changed_in_files(recording):
     return sorted(found), said
 
 
-def of_pmap():
-    """The same of a pmapped function, whose devices have a row each."""
-
-    def program(m):
-        def each(x):
-            y = m.numpy.sin(x)
-            q = y / m.lax.psum(y, "i")
-            return {"y": y, "q": q}
-
-        return m.pmap(each, axis_name="i")
-
-    rows = X[:DEVICES]
-    _, recording = record(program(mj), mj.numpy.asarray(rows))
-    wanted = {key: np.asarray(value) for key, value in program(jax)(rows).items()}
-    return {
-        "pmapped": differences(recording, wanted),
-        "screens of pmapped": list(screens(recording, 72)),
-        "changed pmapped": changed_in_files(recording),
-    }
-
-
 def main():
     found = {}
     for name, program in PROGRAMS.items():
@@ -190,11 +145,8 @@ def main():
         wanted = mapped(jax, program)(X)
         found[name] = differences(recording, {key: np.asarray(value) for key, value in wanted.items()})
         found[f"screens of {name}"] = list(screens(recording, 72))
-        found[f"begins {name}"] = next(moments(recording, ENTER, "shard_map"))
+        found[f"begins {name}"] = begins(recording)
         found[f"changed {name}"] = changed_in_files(recording)
-    found |= of_pmap()
-    _, recording = record(mj.grad(typed), mj.numpy.asarray(X))
-    found["screens of gradient"] = list(screens(recording, 72))
     print(json.dumps(found))
 
 

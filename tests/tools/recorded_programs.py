@@ -6,6 +6,7 @@ Line numbers of this file are part of the golden texts: put new programs at its 
 import functools
 import os
 import re
+from inspect import isfunction, signature
 
 import minijax
 import minijax.numpy as jnp
@@ -108,21 +109,7 @@ def gradient_by_two_interpreters():
         minijax.config.update("jax_use_direct_linearize", True)
 
 
-PROGRAMS = {
-    program.__name__: program
-    for program in (
-        mapped,
-        gradient,
-        grad_of_vmap_of_scan,
-        jit_miss_then_hit,
-        custom_vjp,
-        error_inside_a_rule,
-        cond_under_vmap,
-        make_jaxpr_of_nested_jit,
-        second_derivative,
-        gradient_by_two_interpreters,
-    )
-}
+PROGRAMS = {name: each for name, each in vars().items() if isfunction(each) and not signature(each).parameters}
 FAILING = {"error_inside_a_rule"}
 
 

@@ -169,22 +169,6 @@ def test_values_of_different_kinds_are_reported():
     assert "only arrays are compared" in said(len, len) and "JAX a str" in said("one", "other")
 
 
-def test_functions_of_imported_modules_are_carried_over(session, tmp_path, monkeypatch):
-    (tmp_path / "users_layers.py").write_text(
-        "import minijax.numpy as jnp\nfrom minijax import jit\nwidth = 3.0\n"
-        "def dense(x): return jnp.tanh(x) * width\nfast = jit(dense)\n"
-    )
-    (tmp_path / "users_model.py").write_text("import users_layers\ndef model(x): return users_layers.fast(x) + 1.0\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    session.run_line("import users_model")
-    theirs = both(session, "users_model.model(v)")[1].call()
-    assert isinstance(theirs, jax.Array)
-    np.testing.assert_allclose(np.asarray(theirs), np.tanh(np.arange(3.0)) * 3.0 + 1.0, rtol=1e-6)
-    import users_layers
-
-    assert users_layers.jnp.__name__ == "minijax.numpy"
-
-
 def test_weak_types_and_x64_go_along(session):
     theirs = both(session, "f(x)")[1]
     assert theirs.jaxpr().out_avals[0].weak_type and theirs.call().dtype == np.float32

@@ -6,11 +6,7 @@ import minijax
 import minijax.numpy as jnp
 from minijax.tools.recording.cursor import BEGIN, END, ENTER, LEAVE, Cursor
 from minijax.tools.recording.recorder import Recorder
-from minijax.tools.recording.records import (
-    BindRecord,
-    ErrorRecord,
-    RuleRecord,
-)
+from minijax.tools.recording.records import BindRecord, ErrorRecord, RuleRecord
 
 
 def f(x):

@@ -41,10 +41,7 @@ def test_long_lines_break_between_words_and_hang():
 def test_the_last_column_of_a_table_goes_on_below_its_own_beginning():
     rows = ((("", "panels"), ("", "stack tracers jaxpr hlo".replace(" ", "\xa0")), ("", "those shown after a line")),)
     lines = plain(document(Table(("name", "value", ""), rows)), 50).split("\n")
-    assert lines[1:] == [
-        "panels  stack tracers jaxpr hlo  those shown after",
-        " " * 33 + "a line",
-    ]
+    assert lines[1:] == ["panels  stack tracers jaxpr hlo  those shown after", " " * 33 + "a line"]
     # where there is no room for words beside the others
     assert plain(document(Table(("name", "value", ""), rows)), 40).split("\n")[2] == "    shown after a line"
 

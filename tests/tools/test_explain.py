@@ -17,7 +17,6 @@ from minijax.repl import batch
 from minijax.tools import explain_cache_miss, explain_misses, no_recompile
 from minijax.tools.commands import find
 from minijax.tools.documents.document import plain
-from minijax.tools.documents.words import seconds_text
 from minijax.tools.explain.caches import kept_document, why_document
 from minijax.tools.explain.recompiles import recompiles
 from minijax.tools.recording.records import CacheRecord, JaxprRecord, PhaseRecord, Recording
@@ -241,16 +240,6 @@ def test_why_shows_every_miss_up_to_a_bound():
     assert "and 7 more misses, which were counted and not kept" in text and "and 9 hits of other functions" in text
 
 
-def test_a_miss_within_a_miss_is_counted_once(session):
-    """Two functions of one name, one traced within the other, are told together: so is what they cost."""
-    recording = session.run_line("jit(lambda x: jit(lambda y: y * 2.0)(x) + 1.0)(1.0)").recording
-    assert recording is not None
-    (trace,) = [phase for phase in recording.phases if phase.phase == "trace"]
-    assert trace.times == 2 and trace.own < trace.seconds
-    shown = plain(session.run_line("%why").shown)
-    assert "<lambda> was traced ×2" in shown and f"cost     trace {seconds_text(trace.own)} " in shown
-
-
 def test_unobserved_misses_are_shown(session):
     fresh = Session(find, session.namespace)
     assert "no cache of minijax missed in it. %why f(3.0) tells" in shown(fresh, "%why")
@@ -306,21 +295,6 @@ def test_why_of_a_call_that_is_not_made(session):
     text = shown(session, "%why g({'w': [f32[9]]}, 2.0)")
     assert "why      params['w'][0]: f32[3] became f32[9]" in text and "advice" in text
     assert "nothing has been recorded yet" in plain(Session(find, {}).run_line("%why").shown)
-
-
-def test_an_interrupt_while_tracing_leaves_no_guard_and_no_interpreter():
-    def interrupted(x):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), no_recompile(allow=1):
-        jit(grad(interrupted))(1.0)
-    assert not guards and stack_depth() == 0
-    made = Session(find, {"interrupted": interrupted})
-    made.run_line("import minijax.numpy as jnp")
-    for line in ("%nan interrupted(1.0)", "%nan interrupted(1.0) --grad"):
-        assert isinstance(made.run_line(line).error, KeyboardInterrupt)
-        assert stack_depth() == 0
-    assert "nothing" in plain(made.run_line("%nan jnp.sin(1.0)").shown)
 
 
 def test_a_jaxpr_of_another_function_is_not_named_as_the_reason():

@@ -25,10 +25,7 @@ def product(y):
 
 CASES = {
     "evaluation": (lambda: lax.sin(1.0), ("sin", -1, "evaluation: no argument is traced")),
-    "jvp": (
-        lambda: jvp(lambda x: lax.mul(2.0, x), (1.0,), (1.0,)),
-        ("mul", 1, "argument 1 is a jvp:1 tracer"),
-    ),
+    "jvp": (lambda: jvp(lambda x: lax.mul(2.0, x), (1.0,), (1.0,)), ("mul", 1, "argument 1 is a jvp:1 tracer")),
     "the higher of two": (
         lambda: jvp(product, (1.0,), (1.0,)),
         ("mul", 0, "argument 0 is a vmap:2 tracer, a higher level than jvp:1"),
@@ -42,10 +39,7 @@ CASES = {
         lambda: vmap(lambda x: x + lax.axis_index("i"), axis_name="i")(jnp.arange(3)),
         ("axis_index", -1, "the mapped axis 'i' belongs to vmap:1"),
     ),
-    "a tangent in grad": (
-        lambda: grad(lambda x: lax.exp(x))(1.0),
-        ("mul", 0, "argument 0 is a linearize:1 tangent"),
-    ),
+    "a tangent in grad": (lambda: grad(lambda x: lax.exp(x))(1.0), ("mul", 0, "argument 0 is a linearize:1 tangent")),
     "grad, the tutorial's way": (
         lambda: use_direct_linearize(False)(grad(lambda x: lax.exp(x)))(1.0),
         ("exp", 0, "argument 0 is a jvp:2 tracer"),

@@ -22,13 +22,7 @@ from tests.tools.programs.named import PROGRAMS as NAMED
 from tests.tools.programs.named import STAGED, named_operations
 from tests.tools.recorded_programs import PROGRAMS, as_text, recording_of, without_places
 
-GOLDEN = (
-    "gradient",
-    "jit_miss_then_hit",
-    "error_inside_a_rule",
-    "cond_under_vmap",
-    "gradient_by_two_interpreters",
-)
+GOLDEN = ("gradient", "jit_miss_then_hit", "error_inside_a_rule", "cond_under_vmap", "gradient_by_two_interpreters")
 
 
 @pytest.mark.parametrize("name", GOLDEN)

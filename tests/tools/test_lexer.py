@@ -84,11 +84,7 @@ def test_no_text_breaks_the_lexers_of_code(text, language):
 def test_pygmentize(tmp_path):
     """Each of the three languages on the command line; what comes out is coloured, and is the text."""
     lowered = minijax.jit(jnp.sin).lower(jnp.ones(3))
-    texts = {
-        "jaxpr": GOLDEN[0].read_text(),
-        "stablehlo": lowered.as_text(),
-        "hlo": lowered.compile().as_text(),
-    }
+    texts = {"jaxpr": GOLDEN[0].read_text(), "stablehlo": lowered.as_text(), "hlo": lowered.compile().as_text()}
     for language, text in texts.items():
         file = tmp_path / f"program.{language}"
         file.write_text(text)

@@ -182,12 +182,7 @@ def test_a_program_of_other_precision_is_refused(session):
 
 
 @pytest.mark.parametrize(
-    "fun",
-    [
-        "lambda x: library.Net()(x)",
-        "functools.partial(lambda x, act: act(x), act=g)",
-        "keyword_default",
-    ],
+    "fun", ["lambda x: library.Net()(x)", "functools.partial(lambda x, act: act(x), act=g)", "keyword_default"]
 )
 def test_modules_and_objects_are_carried_over(session, monkeypatch, tmp_path, fun):
     library = types.ModuleType("library")

@@ -152,14 +152,7 @@ def test_what_is_pasted_loses_its_prompts_and_its_indent(pasted, code):
         assert source.status(pasted) == "complete"
 
 
-@pytest.mark.parametrize(
-    ("typed", "command"),
-    [
-        ("!ls -l", "%sh ls -l"),
-        ("x != y", None),
-        ("f('!ls')", None),
-    ],
-)
+@pytest.mark.parametrize(("typed", "command"), [("!ls -l", "%sh ls -l"), ("x != y", None), ("f('!ls')", None)])
 def test_lines_of_the_shell(typed, command):
     assert source.is_command(typed) == (command is not None)
     if command is not None:

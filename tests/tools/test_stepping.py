@@ -16,9 +16,7 @@ from minijax.tools.recording.cursor import ENTER, LEAVE, Cursor
 from minijax.tools.recording.log import log_document
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.recorder import Recorder
-from minijax.tools.recording.records import (
-    ScopeRecord,
-)
+from minijax.tools.recording.records import ScopeRecord
 from minijax.tools.recording.repeats import repeats_of
 from minijax.tools.session.result import Step
 from minijax.tools.session.session import Session

@@ -6,14 +6,7 @@ from itertools import combinations
 import pytest
 
 from minijax.tools.documents.document import Text, document, line
-from minijax.tools.documents.theme import (
-    LINE_COLOURS,
-    STYLES,
-    line_role,
-    resolved,
-    sgr,
-    to_text,
-)
+from minijax.tools.documents.theme import LINE_COLOURS, STYLES, line_role, resolved, sgr, to_text
 
 LIGHT, DARK = "#ffffff", "#1e1e1e"
 

@@ -29,10 +29,7 @@ MADE_UP = Recording(
         TracerRecord(2, "partial_eval:1", "f32[]", (("unknown", "a"),)),
     ),
     tracers_made=6,
-    jaxprs=(
-        JaxprRecord(3, "linear", "f at <minijax-1>:1", 2, SMALL),
-        JaxprRecord(4, "staged", "g", 2, SMALL),
-    ),
+    jaxprs=(JaxprRecord(3, "linear", "f at <minijax-1>:1", 2, SMALL), JaxprRecord(4, "staged", "g", 2, SMALL)),
     jaxprs_made=5,
     caches=(
         CacheRecord(5, "staging", "g", False, "first call"),

@@ -106,23 +106,3 @@ def test_a_scan_is_gone_back_over_by_iteration():
         ledger(recording).iterations[loop.key] = i
         close(worth(recording, numbers["a"]), of_a[i])
         close(worth(recording, numbers["h"]), of_h[i])
-
-
-def test_programs_of_calls_have_the_values_of_their_run():
-    def inner(v):
-        s = jnp.sin(v)
-        return s * s
-
-    def outer(call):
-        return lambda v: jnp.sum(call(inner)(v) * v)
-
-    def of_jax(v, added):
-        s = jax.numpy.sin(v) + added
-        return jax.numpy.sum(s * s * v)
-
-    point = np.linspace(0.1, 0.9, 3, dtype=np.float32)
-    wanted = jax.grad(of_jax, 1)(point, np.zeros(3, np.float32))
-    for call in (minijax.jit, minijax.checkpoint):
-        _, recording = record(minijax.grad(outer(call)), point)
-        inside = next(each for each in passes_of(recording) if each.around is not None)
-        close(worth(recording, last_sums(inside)["s"]), wanted)

@@ -163,18 +163,12 @@ WRONG = {
             "    return jnp.sum(lax.scan(checkpoint(layer, policy=keep), x, ws)[0])\n",
             "leave the policy out",
         ),
-        (
-            "def loss(ws, x):\n    return jnp.sum(lax.scan(checkpoint(layer), x, ws[:-1])[0])\n",
-            "A layer is missing",
-        ),
+        ("def loss(ws, x):\n    return jnp.sum(lax.scan(checkpoint(layer), x, ws[:-1])[0])\n", "A layer is missing"),
         (
             "def loss(ws, x):\n    return jnp.sum(lax.scan(layer, lax.stop_gradient(x), lax.stop_gradient(ws))[0])\n",
             "The gradient is zero",
         ),
-        (
-            "def loss(ws, x):\n    return jnp.mean(lax.scan(checkpoint(layer), x, ws)[0])\n",
-            "That is the mean",
-        ),
+        ("def loss(ws, x):\n    return jnp.mean(lax.scan(checkpoint(layer), x, ws)[0])\n", "That is the mean"),
         (
             "def loss(ws, x):\n    part = checkpoint(lambda x, w: jnp.sin(x * w))\n"
             "    return jnp.sum(lax.scan(lambda x, w: (jnp.sin(jnp.sin(jnp.sin(part(x, w)))), None), x, ws)[0])\n",
@@ -221,10 +215,7 @@ WRONG = {
         ),
         ("def norm(v):\n    return jnp.sqrt(jnp.maximum(jnp.sum(v * v), 1e-30))\n", "or put in the place of 0"),
         ("def norm(v):\n    return jnp.sum(v * v)\n", "the square of the norm"),
-        (
-            "def norm(v):\n    return lax.stop_gradient(jnp.sqrt(jnp.sum(v * v)))\n",
-            "The gradient is zero everywhere",
-        ),
+        ("def norm(v):\n    return lax.stop_gradient(jnp.sqrt(jnp.sum(v * v)))\n", "The gradient is zero everywhere"),
         (
             "def norm(v):\n    s = jnp.sum(v * v)\n"
             "    return jnp.where(s > 0.0, jnp.sqrt(jnp.where(s > 0.0, s, 1.0)), jnp.sum(v))\n",

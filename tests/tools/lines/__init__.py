@@ -5,27 +5,7 @@ Each area's lines stand in a file of their own, which has the name of the comman
 area of their own.
 """
 
-from tests.tools.lines import (
-    backward,
-    compile,
-    debug,
-    explain,
-    export,
-    gallery,
-    live,
-    origins,
-    programs,
-    real_jax,
-    recording,
-    run,
-    session,
-    shell,
-    step,
-    tour,
-    transform,
-    tree,
-    values,
-)
+from importlib import import_module
 
 # What every session has run before: names the lines below use.
 SETUP = (
@@ -36,27 +16,11 @@ SETUP = (
     "x = 3.0; v = jnp.arange(3.0)",
 )
 
-AREAS = {
-    "transform": transform,
-    "backward": backward,
-    "compile": compile,
-    "step": step,
-    "tree": tree,
-    "debug": debug,
-    "values": values,
-    "explain": explain,
-    "origins": origins,
-    "programs": programs,
-    "live": live,
-    "export": export,
-    "gallery": gallery,
-    "tour": tour,
-    "recording": recording,
-    "session": session,
-    "run": run,
-    "shell": shell,
-    "real_jax": real_jax,
-}
+NAMES = (
+    "transform backward compile step tree debug values explain origins programs live export gallery tour recording "
+    "session run shell real_jax"
+)
+AREAS = {name: import_module(f"{__name__}.{name}") for name in NAMES.split()}
 
 # area -> (line, texts that the output must hold), in the order in which one session runs them
 STORIES = {name: area.GOOD for name, area in AREAS.items()}

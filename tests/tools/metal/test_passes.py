@@ -4,7 +4,6 @@ import itertools
 import os
 import re
 import tempfile
-import threading
 
 import jax
 import jax.numpy as real
@@ -14,7 +13,6 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
-from minijax.backend import pjrt
 from minijax.core import missed
 from minijax.interop import from_jax
 from minijax.tools.documents.document import Document, lay_out, plain
@@ -246,30 +244,6 @@ def test_what_cannot_be_counted_is_not_told():
     # measuring the machine is nothing of the user's
     kept = missed.since(counted)
     assert kept and all(__file__ in each.subject for each in kept)
-
-
-def test_the_folder_of_an_interrupted_compilation_goes_when_xla_has_left_it(tmp_path, monkeypatch):
-    threads = []
-    let_go = threading.Event()
-
-    def elsewhere(work):
-        def late():
-            let_go.wait(60)
-            work()
-
-        threads.append(threading.Thread(target=late))
-        threads[0].start()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    lowered = minijax.jit(PROGRAMS["sort and gather"][0]).lower(*PROGRAMS["sort and gather"][1])
-    lowered.compile()
-    monkeypatch.setattr(pjrt, "run_elsewhere", elsewhere)
-    with pytest.raises(KeyboardInterrupt):
-        pipeline.descent(lowered)
-    let_go.set()
-    threads[0].join(60)
-    assert not os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize(

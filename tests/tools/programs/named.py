@@ -6,6 +6,7 @@ What is told of them is in tests/golden/names, without line numbers: the names a
 
 # ruff: noqa: F841 - variables that nobody reads have names too
 
+from inspect import isfunction, signature
 from types import ModuleType, SimpleNamespace
 
 import minijax
@@ -264,28 +265,7 @@ def written_for_jax():
     total = q + p
 
 
-PROGRAMS = {
-    program.__name__: program
-    for program in (
-        mlp_gradient,
-        scan_rnn,
-        while_loop,
-        cond_of_branches,
-        vmap_of_grad,
-        with_custom_jvp,
-        with_custom_vjp,
-        jit_in_jit,
-        staged_alone,
-        model_with_state,
-        closures_and_globals,
-        variables_of_modules,
-        rebinding,
-        all_kinds_of_arguments,
-        generators_and_decorators,
-        error_inside,
-        written_for_jax,
-    )
-}
+PROGRAMS = {name: each for name, each in vars().items() if isfunction(each) and not signature(each).parameters}
 
 
 def named_operations(program):
@@ -343,7 +323,6 @@ def _recurrent(w, xs):
 _PARAMS = [(jnp.ones((3, 4)), jnp.zeros(4)), (jnp.ones((4, 2)), jnp.zeros(2))]
 # what is staged, with what, by name
 STAGED = {
-    "mlp": (_predict, (_PARAMS, jnp.ones(3))),
     "gradient of mlp": (minijax.grad(_loss), (_PARAMS, jnp.ones(3))),
     "scan of jit": (_recurrent, (jnp.float32(0.5), jnp.ones((3, 2)))),
 }

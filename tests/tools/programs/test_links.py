@@ -2,13 +2,11 @@
 
 import re
 
-import numpy as np
 import pytest
 
 import minijax
 import minijax.numpy as jnp
 from minijax import ShapeDtypeStruct, lax
-from minijax.core import observe
 from minijax.ir.jaxpr import count_eqns
 from minijax.lowering import bindings
 from minijax.tools.documents.document import document, plain
@@ -208,21 +206,6 @@ def test_an_equation_of_which_a_part_is_lowered_is_linked_to_it():
     assert loops[0] != loops[1]
 
 
-def test_of_a_jaxpr_and_of_an_executable():
-    seen = []
-
-    class Watcher(observe.Observer):
-        def compiled(self, name, executable):
-            seen.append(links.of_executable(executable))
-
-    closed = minijax.make_jaxpr(chain)(np.ones(3, np.float32))
-    with observe.watching(Watcher()):
-        programs = links.linked_programs(closed)
-    (noted,) = seen
-    assert programs == noted
-    assert [each.primitive for each in programs.equations] == ["sin", "exp", "tanh", "sub"]
-
-
 def test_a_function_of_any_name():
     names = {"jnp": jnp}
     exec(compile("def f(x):\n    return jnp.sin(x)", "<b>\n\x1b[31m.py", "exec"), names)
@@ -315,15 +298,3 @@ def test_what_an_equation_became(linked):
     assert UNUSED in text
     rows = plain(document(*link_views.missing_rows(programs)), 200)
     assert GONE in rows and UNUSED in rows and "reduce_sum" in rows
-
-
-def test_an_equation_is_not_told_of_the_input_that_had_it_lowered_first():
-    def solved_in(file):
-        names = {"jnp": jnp}
-        exec(compile("def solved(a, b): return jnp.linalg.solve(a, b)", file, "exec"), names)
-        return names["solved"]
-
-    a, b = jnp.eye(3), jnp.ones(3)
-    solved_in("<earlier>")(a, b)
-    found = links.linked_programs(solved_in("<later>"), a, b)
-    assert {each.file for each in found.equations} == {"<later>", ""}

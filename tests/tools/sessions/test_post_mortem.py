@@ -142,19 +142,6 @@ def test_commands_that_record_keep_that_when_they_end_early(session, command):
     assert len(session.namespace["seen"]) == 1
 
 
-def test_an_interrupted_command_shows_its_panels(session):
-    session.run_line(STOPS)
-    outcome = session.run_line("%grad stops(1.)")
-    assert plain(outcome.summary).startswith("until then:\n stack    eval ▸ linearize:1")
-    assert session.hint(outcome).startswith("%step runs it again, recorded; Ctrl-C ends that")
-    # an exception that is raised once more is not that of an earlier recording
-    session.run_line("%step failing(1.)")
-    session.namespace["old"] = session.error
-    session.run_line("def raises(x): raise old")
-    outcome = session.run_line("%tree raises(1.)")
-    assert outcome.error is session.namespace["old"] and outcome.recording is None
-
-
 def test_a_second_interrupt_does_not_take_the_recording(session, monkeypatch):
     """Not while the recording is being finished, whose end an interrupt waits for; nor in an observer's own work."""
     session.run_line(STOPS)

@@ -115,8 +115,7 @@ def custom_vjp(m):
         return m.numpy.sin(x) * y
 
     g.defvjp(
-        lambda x, y: (m.numpy.sin(x) * y, (m.numpy.cos(x), y)),
-        lambda res, ct: (10.0 * ct * res[0] * res[1], ct * 3.0),
+        lambda x, y: (m.numpy.sin(x) * y, (m.numpy.cos(x), y)), lambda res, ct: (10.0 * ct * res[0] * res[1], ct * 3.0)
     )
 
     def f(x, y):
@@ -137,14 +136,6 @@ def checkpoint(m):
     return lambda x, w: m.numpy.sum(saving(plain(x, w), w) * x)
 
 
-def integers(m):
-    def f(n, x):
-        k = n * 3 + m.numpy.int32(x[0])
-        return m.numpy.where(n > 2, x * k, x), k // 2, n % 2 == 0
-
-    return f
-
-
 def derivative(m):
     """What is replayed here is a backward pass."""
 
@@ -162,13 +153,6 @@ def backward_rules(m):
     """Programs in which what users wrote as derivative rules has been staged."""
     f, g = custom_vjp(m), custom_jvp(m)
     return lambda x, y: (m.grad(f, (0, 1))(x, y), m.jvp(g, (x, y), (y, x)))
-
-
-def while_under_vmap(m):
-    def f(x):
-        return m.lax.while_loop(lambda s: abs(s[0]) < 20.0, lambda s: (s[0] * (1.5 + x * x), s[1] + 1), (x, 0))
-
-    return m.vmap(f)
 
 
 def mapped_gradient(m):
@@ -201,9 +185,7 @@ PROGRAMS = {
     "custom_jvp": Replayed(custom_jvp, (np.float32(0.7), np.float32(1.5))),
     "custom_vjp": Replayed(custom_vjp, (np.float32(0.7), np.float32(1.5))),
     "checkpoint": Replayed(checkpoint, (np.eye(3, dtype=np.float32) + X, np.eye(3, dtype=np.float32) - X)),
-    "integers": Replayed(integers, (np.int32(5), X)),
     "rules that were staged": Replayed(backward_rules, (np.float32(0.7), np.float32(1.5))),
-    "while under vmap": Replayed(while_under_vmap, (X,), reverse=False),
     "gradient under vmap": Replayed(mapped_gradient, (np.float32(0.7), X)),
     "linear solve": Replayed(linear_solve, (np.float32([[3, 1], [1, 2]]), X[:2])),
     "derivative": Replayed(derivative, (np.eye(2, dtype=np.float32) * 0.5, X[:2])),

@@ -23,6 +23,7 @@ from tests.tools.values.watched_programs import FOR_JAX, FORWARD, PROGRAMS, REVE
 # A value has the name of the first variable that held it; these are second names.
 OTHER_NAMES = {"res", "primals[0]", "tangents[0]", "start.speed"}
 
+
 def printed(name, column):
     """The primal, tangent or cotangent of each variable in JAX, for each example and each time that its line runs."""
     seen = defaultdict(list)

@@ -196,23 +196,7 @@ def state_in_a_named_tuple(lib, np_):
     return lib.grad(f)(2.0)
 
 
-PROGRAMS = {
-    program.__name__: program
-    for program in (
-        forward,
-        gradient,
-        per_example,
-        scan_in_vmap_in_jit,
-        while_loop,
-        custom_vjp,
-        custom_jvp,
-        remat_in_scan,
-        custom_vjp_in_vmap_in_jit,
-        branches_backwards,
-        loops_of_python,
-        state_in_a_named_tuple,
-    )
-}
+PROGRAMS = {name: each for name, each in vars().items() if inspect.isfunction(each) and each.__module__ == __name__}
 # Programs that are also run as programs written for JAX.
 FOR_JAX = ("gradient", "scan_in_vmap_in_jit", "while_loop")
 # Programs of one derivative: what arrives at each of their variables is compared with JAX, too.
