@@ -88,13 +88,6 @@ def test_a_quoted_traceback_shows_only_user_frames(session):
         session.run_line("%config frames user")
 
 
-def test_the_stack_row_names_its_line(session):
-    session.run_line("grad(sin)(y)")
-    session.run_line("%log sin(y)")
-    text = shown(session, "%stack")
-    assert "eval ▸ linearize:1" in text and "in the last line that traced" in text
-
-
 def test_the_outermost_programs_are_shown_first(session, monkeypatch):
     line = "jit(grad(lambda c: lax.scan(lambda c, x: (lax.cond(c > x, exp, {}, c) * x, c), c, xs)[0]))(y)"
     text = shown(session, line.format("tan"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,15 +10,14 @@ import numpy as np
 import pytest
 
 import minijax.numpy as jnp
-from minijax import custom_jvp, custom_vjp, errors, grad, jit, lax, make_jaxpr, vmap
+from minijax import custom_jvp, custom_vjp, errors, grad, jit, lax, vmap
 from minijax.core import observe
 from minijax.core.trace import stack_depth
 from minijax.tools.commands import find
 from minijax.tools.documents.document import plain
-from minijax.tools.explain import nan, walk
+from minijax.tools.explain import walk
 from minijax.tools.explain.nan import Found, find_nonfinite
 from minijax.tools.explain.nan_view import search_document
-from minijax.tools.explain.walk import EvaluationWatch
 from minijax.tools.session.session import Session
 
 
@@ -245,14 +243,3 @@ def test_hints():
         text = shown(f"%nan jnp.exp(100.0) / {divisor}")
         assert "inf / inf is nan: look where the infinity comes from" in text and "0 / 0" not in text
     assert "0 / 0 is nan: choose another divisor" in shown("%nan x / jnp.sum(x - x)")
-
-
-def test_what_other_threads_do_is_no_part_of_the_search():
-    levels, walk = nan._Levels(), nan._JaxprWalk(nan._Levels())
-    with observe.watching(levels), observe.watching(EvaluationWatch(walk)):
-        other = threading.Thread(target=lambda: (make_jaxpr(grad(root))(1.0), jnp.log(jnp.zeros(2) - 1.0)))
-        other.start()
-        other.join()
-        assert not levels.rule_of and not levels.open and walk.nan is None
-        jaxpr = make_jaxpr(grad(root))(1.0)  # the same here is
-    assert any(id(eqn) in levels.rule_of for eqn in jaxpr.eqns)

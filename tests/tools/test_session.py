@@ -57,21 +57,6 @@ def test_results_are_kept_up_to_a_bound_of_bytes(session, monkeypatch, made):
     assert len(session.outputs) == 20
 
 
-def test_a_line_that_traces_shows_panels_and_others_do_not(session):
-    session.run_line("def f(x): return sin(x) * 2. - x")
-    outcome = session.run_line("grad(f)(3.)")
-    assert shown(outcome) == "Array(-2.979985, dtype=float32, weak_type=True)"
-    panels = plain(outcome.summary)
-    assert " stack    eval ▸ linearize:1" in panels
-    assert " tracers  x  linearize:1 f32[]  primal 3.0  tangent a" in panels
-    assert " jaxpr    linear part of f · 3 equations" in panels
-    assert " time     linearize" in panels
-    assert not session.run_line("sin(3.0) + 1.0").summary
-    assert not session.run_line("2 + 2").summary
-    # the recording of the last line that traced something stays the last
-    assert session.recording is outcome.recording
-
-
 def test_errors_show_user_frames_and_the_message(session):
     session.run_line("def f(x):\n    y = sin(x)\n    return y if y > 0 else x\n")
     outcome = session.run_line("jit(f)(1.0)")

@@ -320,22 +320,13 @@ def test_jaxprs_have_user_names_on_request():
 
     cursor = Cursor(recorded(lambda: minijax.jit(layer)(2.0, 3.0)))
     assert cursor.to_bind("tanh") and cursor.into()
-    letters = lines(stepping.program_pane(cursor))
+    letters = plain(stepping.program_pane(cursor))
     stepper = Stepper(Step(cursor.recording, cursor.position))
     stepper.toggle_names()
-    named = lines(stepping.program_pane(stepper.cursor))
-    assert [each.split()[1:] for each in letters[1:]] == [
-        "c:f32[] = mul a b".split(),
-        "d:f32[] = sin c".split(),
-        "e:f32[] = tanh d".split(),
-    ]
-    assert [each.split()[1:] for each in named[1:]] == [
-        "c:f32[] = mul z w".split(),
-        "h:f32[] = sin c".split(),
-        "e:f32[] = tanh h".split(),
-    ]
+    named = [" ".join(each.split()[1:]) for each in lines(stepping.program_pane(stepper.cursor))[1:]]
+    assert named == ["c:f32[] = mul z w", "h:f32[] = sin c", "e:f32[] = tanh h"]
     stepper.toggle_names()
-    assert lines(stepping.program_pane(stepper.cursor)) == letters
+    assert plain(stepping.program_pane(stepper.cursor)) == letters and "d:f32[] = sin c" in letters
     assert stepper.cursor.find(lambda moment: type(moment.node).__name__ == "JaxprRecord")
     stepper.toggle_names()
     assert "h:f32[] = sin a" in plain(stepping.program_pane(stepper.cursor), 100)

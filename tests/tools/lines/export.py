@@ -23,5 +23,4 @@ BAD = (
     (f"%export {FOLDER}/session.txt", "writes a page (FILE.html), data (FILE.json) or a recording (FILE.rec)"),
     (f"%export {FOLDER}/no/such/folder/session.html", "there is no folder"),
     (f"%export {FOLDER}/session.html --session --recording", "give --session or --recording, not both"),
-    (f"%export {FOLDER}/session.html --recordin", "Did you mean --recording?"),
 )

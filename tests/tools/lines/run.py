@@ -18,5 +18,4 @@ BAD = (
     ("%run --as-jax no_such_program.py", "%run cannot read no_such_program.py: No such file"),
     ("%run --as-jax 'unclosed.py", '%run cannot take "\'unclosed.py" apart'),
     (f"%run --as-jax -i {SMALL}", "not with --as-jax"),
-    ("%run --as-jax --steps 3 program.py", "%run has no option --steps"),
 )

@@ -23,7 +23,6 @@ BAD = (
     ("%timeit 1 +", "%timeit needs a statement"),
     ("%timeit", "%timeit needs a statement"),
     ("%timeit -n 0 1 + 1", "need positive numbers"),
-    ("%timeit --loops 3 1 + 1", "%timeit has no option --loops"),
     ("%edit 9999", "there are inputs 1 to"),
     ("%edit x", "takes the number of an input or the name of a function, not 'x'"),
     ("%edit len", "takes the number of an input or the name of a function"),

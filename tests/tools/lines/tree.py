@@ -34,14 +34,11 @@ GOOD = (
 )
 
 BAD = (
-    ("%tree", "%tree needs EXPR"),
     ("%tree v --leaf ['x']", "there is nothing at ['x'] in v"),
     ("%tree {'abc': v} --leaf ['abd']", "Did you mean ['abc']?"),
     ("%tree f", "f is of type function, which holds no arrays: %tree f(3.0) shows what it gives"),
     ("%tree (i for i in [v])", "is of type generator, which holds no arrays: %tree list((i for i in [v])) shows"),
     ("%tree v --depth 0", "--depth needs a number from 1, not 0"),
-    ("%tree v --most none", "--most needs an integer"),
-    ("%shards", "%shards needs EXPR"),
     ("%shards f", "f is of type function, and only an array lies somewhere: %shards f(x) shows where what it gives"),
     ("%shards jit(f)", "%hlo jit(f)(x) --partitioned what each device does"),
     ("%shards 'v'", "'v' is of type str, of which nothing lies on a device"),

@@ -15,13 +15,11 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import tree_util
-from minijax.core.array import Array
 from minijax.tools.commands import find
 from minijax.tools.documents.document import document, plain
 from minijax.tools.documents.html import to_html
 from minijax.tools.session.session import Session
 from minijax.tools.session.values import printed, value_tree
-from minijax.tools.trees import numbers as trees_numbers
 from minijax.tools.trees.keys import found_at, paths, taken_apart
 from minijax.tools.trees.numbers import MOST_SCANNED, SAMPLE, Budget, numbers
 from minijax.tools.trees.view import MOST_LINES, MOST_PAGED, Tree, key_tree
@@ -179,22 +177,6 @@ def test_folded_branches_that_are_built_alike_share_a_line():
     ]
 
 
-@pytest.mark.parametrize(("size", "said"), [(100, "norm 10"), (1_000_000, "on fake:0")])
-def test_an_accelerators_arrays_are_fetched_if_they_are_small(size, said, monkeypatch):
-    """Stood in for by arrays whose memory cannot be read in place."""
-
-    class Device:
-        platform = "fake"
-
-        def __repr__(self):
-            return "fake:0"
-
-    monkeypatch.setattr(trees_numbers, "host_value", lambda array, fetch: None)
-    monkeypatch.setattr(Array, "devices", lambda self: {Device()})
-    value = {"x": jnp.ones(size), "y": 1}
-    assert said in shown(value) and "norm" in shown(value, exact=True)
-
-
 def test_what_is_not_finite_is_told_of_folded_branches_too():
     bad = {**PARAMS, "l2": {"w": jnp.array([[jnp.nan] * 3 + [1.0]] * 2), "b": jnp.array([jnp.inf, 1.0])}}
     tree = {"a": PARAMS, "b": [bad] * 2, "c": [jnp.array([jnp.nan])] * 50}
@@ -232,21 +214,6 @@ def test_paths_lead_to_parts():
     assert "['a'].mu[1]" in found and "[5]" in found
     assert all(found_at(tree, path) is not None for path in found)
     assert found_at(tree, '["a"].mu[0]') is not None and found_at(tree, "['b']") is None
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint64", "bool", "complex128"])
-@pytest.mark.parametrize("shape", [(7,), (3, 5, 2), (1, 1)])
-def test_numbers_are_numpys(dtype, shape):
-    x = (np.random.default_rng(0).standard_normal(shape) * 50).astype(dtype)
-    found = numbers(x, Budget())
-    assert found is not None and not found.sampled
-    if dtype == "bool":
-        assert found.high == x.sum()
-        return
-    size = np.abs(x) if found.kind == "c" else x
-    assert (found.low, found.high) == (size.min(), size.max())
-    if found.kind in "fc":
-        assert np.isclose(found.norm, np.linalg.norm(x.astype(np.complex128).ravel()), rtol=1e-12)
 
 
 def test_large_arrays_are_sampled_and_say_so():

@@ -70,15 +70,6 @@ def while_loop(m):
     return f
 
 
-def branches(m):
-    def f(i, x):
-        y = m.lax.cond(x[0] > 0, lambda v: m.numpy.sin(v) * 2, lambda v: v * v, x)
-        z = m.lax.switch(i, [lambda v: v, lambda v: m.numpy.exp(v) * y, lambda v: v - 1], x)
-        return m.numpy.sum(y * z)
-
-    return f
-
-
 def cond_in_scan(m):
     def f(x, xs):
         def body(c, a):
@@ -180,7 +171,6 @@ PROGRAMS = {
     "scan": Replayed(scan(False), (np.float32(0.5), np.float32(1.0), X)),
     "scan backwards": Replayed(scan(True), (np.float32(0.5), np.float32(1.0), X)),
     "while": Replayed(while_loop, (np.float32(0.7), np.float32(20.0)), reverse=False),
-    "cond and switch": Replayed(branches, (np.int32(1), X)),
     "cond in scan": Replayed(cond_in_scan, (np.float32(0.7), X)),
     "custom_jvp": Replayed(custom_jvp, (np.float32(0.7), np.float32(1.5))),
     "custom_vjp": Replayed(custom_vjp, (np.float32(0.7), np.float32(1.5))),

@@ -38,17 +38,13 @@ def test_a_condition_has_the_value_that_numpy_gives(text):
     assert truth(worth(asked.node, VALUES)) == bool(np.all(eval(text, {"h": H, "p": {"w": H[0]}, "i": 3, "m": Bias})))
 
 
-def test_figures_that_numpy_has_no_method_for():
-    for text, expected in [
-        ("nan(n)", True),
-        ("nan(h)", False),
-        ("inf(n)", False),
-        ("finite(h)", True),
-        ("finite(n)", False),
-        ("norm(p['w']) > 2.06", True),
-        ("abs(h).min() < 0.4", False),
-    ]:
-        assert truth(worth(condition(text).node, VALUES)) is expected, text
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("nan(n)", True), ("nan(h)", False), ("inf(n)", False), ("finite(h)", True), ("finite(n)", False)]
+    + [("norm(p['w']) > 2.06", True), ("abs(h).min() < 0.4", False)],
+)
+def test_figures_that_numpy_has_no_method_for(text, expected):
+    assert truth(worth(condition(text).node, VALUES)) is expected
 
 
 def test_loops_are_searched_iteration_by_iteration():

@@ -15,7 +15,6 @@ NAMES = (
     "jit in jit",
     "scan backwards",
     "while",
-    "cond and switch",
     "cond in scan",
     "checkpoint",
     "linear solve",

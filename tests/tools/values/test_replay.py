@@ -7,10 +7,10 @@ import pytest
 import minijax
 from minijax import lax
 from minijax import numpy as jnp
-from minijax.core import missed, observe
+from minijax.core import missed
 from minijax.core.keys import is_key
-from minijax.core.trace import state
 from minijax.interop import from_jax
+from minijax.tools.recording.recorder import Recorder
 from minijax.tools.values.examples import Unknown
 from minijax.tools.values.replay import replay
 from tests.tools.values.programs import PROGRAMS, Replayed
@@ -331,32 +331,18 @@ def test_a_loop_that_does_not_end_is_given_up_and_can_be_looked_into(monkeypatch
 
 
 def test_observers_see_no_replay_and_caches_stay():
-    class Counting(observe.Observer):
-        seen = 0
-
-        def bind_enter(self, *args):
-            self.seen += 1
-
-        def jaxpr(self, *args):
-            self.seen += 1
-
-        def compiled(self, *args):
-            self.seen += 1
-
-    f = minijax.jit(PROGRAMS["scan"].build(minijax))
-    args = PROGRAMS["scan"].args
+    f, args = minijax.jit(PROGRAMS["scan"].build(minijax)), PROGRAMS["scan"].args
     f(*args)
     closed = minijax.make_jaxpr(f)(*args)
-    call = closed.eqns[0]
-    loop = next(e for e in call.params["jaxpr"].eqns if e.primitive.name == "scan")
-    programs = (closed, call.params["jaxpr"], loop.params["jaxpr"])
+    called = closed.eqns[0].params["jaxpr"]
+    loop = next(e for e in called.eqns if e.primitive.name == "scan")
+    programs = (closed, called, loop.params["jaxpr"])
     before = [set(p.memo) for p in programs], f._cache_size(), missed.total()
-    with observe.watching(Counting()) as counting:
+    with Recorder("full") as recorder:
         frame = replay(closed, args, _tangents(args), _ones(closed))
         assert len(_everything(frame)) > 50
-    assert counting.seen == 0
+    assert not recorder.recording.events
     assert ([set(p.memo) for p in programs], f._cache_size(), missed.total()) == before
-    assert len(state.stack) == 1
 
 
 @pytest.mark.parametrize("imported", [False, True])
