@@ -59,7 +59,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "minijax/numpy": ("tests/numpy", "tests/oracle/test_values.py", "tests/oracle/test_jaxprs.py"),
     "minijax/ops": ("tests/ops", "tests/extend", "tests/oracle"),
     "minijax/ops/cond.py": ("tests/ops/test_cond.py", "tests/oracle/test_control_flow.py", "tests/ops"),
-    "minijax/ops/meshes": ("tests/test_sharded_arrays.py", "tests/sharded"),
+    "minijax/ops/meshes": ("tests/test_sharding.py", "tests/sharded"),
     "minijax/ops/refs": ("tests/ops/test_refs.py", "tests/ops"),
     "minijax/ops/scan.py": (
         "tests/ops/test_scan.py",

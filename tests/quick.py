@@ -26,7 +26,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.lowering": ("lowering/test_places.py",),
     "minijax.numpy": ("numpy/test_operators.py",),
     "minijax.ops": ("ops/test_errors.py", "ops/test_callback.py", "ops/test_special_values.py"),
-    "minijax.ops.meshes": ("test_sharded_arrays.py",),
+    "minijax.ops.meshes": ("test_sharding.py",),
     "minijax.ops.random": ("oracle/test_random.py",),
     "minijax.ops.windows": ("ops/test_errors.py",),
     "minijax.ops.refs": ("ops/test_refs.py",),

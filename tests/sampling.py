@@ -68,7 +68,7 @@ LONG = (
     "sharded/test_beside_jax.py::test_collectives_are_ascribed_as_jax_names_them",
     "sharded/test_training.py::test_what_was_chosen_was_run",
     "test_config.py::test_where_programs_run_and_what_may_be_moved",
-    "test_sharded_arrays.py::test_programs_on_sharded_arrays_give_what_jax_gives",
+    "test_sharding.py::test_programs_on_sharded_arrays_give_what_jax_gives",
     "tools/metal/test_collectives.py::test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for",
     "tools/test_explain_keys.py::test_each_element_of_a_batch_is_a_key",
     "tools/test_explain_nan.py::test_hints",

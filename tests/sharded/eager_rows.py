@@ -79,7 +79,7 @@ def _with_out_sharding(of: Any, x: Any) -> dict[str, Any]:
     }
 
 
-def _told(of: Any, make: Any) -> Any:
+def _described(of: Any, make: Any) -> Any:
     given = leaves(of, make)
     if isinstance(given, str):
         return given
@@ -97,21 +97,21 @@ def _all(of: Any) -> dict[str, Any]:
     for name, types in (("explicit", (kinds.Explicit,) * 2), ("auto", (kinds.Auto,) * 2)):
         with of.set_mesh(of.make_mesh((4, 2), ("x", "y"), axis_types=types)):
             rows = {**_rows(of, x), **_with_out_sharding(of, x)}
-            found |= {f"{name}: {row}": _told(of, make) for row, make in rows.items()}
-    found |= {row: _told(of, make) for row, make in _with_out_sharding(of, x).items()}
+            found |= {f"{name}: {row}": _described(of, make) for row, make in rows.items()}
+    found |= {row: _described(of, make) for row, make in _with_out_sharding(of, x).items()}
     # nothing of it is left behind
-    found["afterwards"] = _told(of, lambda: (of.numpy.arange(8.0), x + 1, of.jacfwd(of.numpy.sin)(x)))
+    found["afterwards"] = _described(of, lambda: (of.numpy.arange(8.0), x + 1, of.jacfwd(of.numpy.sin)(x)))
     # one device's array whose type says that several divide it
     mesh = of.make_mesh((4, 2), ("x", "y"))
     place = of.sharding.NamedSharding(mesh, of.sharding.PartitionSpec("x", "y"))
     sharded = of.device_put(np.ones((8, 8), np.float32), place)
-    found["iteration over a sharded one"] = _told(of, lambda: list(sharded))
+    found["iteration over a sharded one"] = _described(of, lambda: list(sharded))
     along_x = of.sharding.NamedSharding(mesh, of.sharding.PartitionSpec("x"))
     keys = of.device_put(of.random.split(of.random.key(0), 8), along_x)
-    found["iteration over sharded keys"] = _told(of, lambda: list(keys))
+    found["iteration over sharded keys"] = _described(of, lambda: list(keys))
     alone = of.device_put(sharded, of.devices()[0])
     for row, function in (("sin", of.numpy.sin), ("dot", lambda v: v @ v), ("call", of.jit(lambda v: v + 1))):
-        found[f"brought to one device: {row}"] = _told(of, lambda function=function: function(alone))
+        found[f"brought to one device: {row}"] = _described(of, lambda function=function: function(alone))
     return found
 
 

@@ -150,7 +150,7 @@ def _text(of: Any, function: Any, x: Any) -> str:
         return kind(error)
 
 
-def _told(of: Any, make: Any) -> Any:
+def _described(of: Any, make: Any) -> Any:
     given = leaves(of, make)
     if isinstance(given, str):
         return given
@@ -169,11 +169,11 @@ def _told(of: Any, make: Any) -> Any:
 def _all(of: Any) -> dict[str, Any]:
     kinds = (of.sharding.AxisType.Explicit,) * 2
     with of.set_mesh(of.make_mesh((4, 2), ("x", "y"), axis_types=kinds)):
-        found = {name: _told(of, make) for name, make in _rows(of).items()}
+        found = {name: _described(of, make) for name, make in _rows(of).items()}
         x = of.device_put(np.arange(128.0, dtype="float32").reshape(8, 16) / 100, of.sharding.PartitionSpec("x", "y"))
         for name, function in _with_out_sharding(of).items():
-            told = _told(of, lambda function=function: function(x))
-            found[f"out_sharding: {name}"] = [told, _text(of, function, x)]
+            shown = _described(of, lambda function=function: function(x))
+            found[f"out_sharding: {name}"] = [shown, _text(of, function, x)]
         return found
 
 

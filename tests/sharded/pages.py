@@ -1,9 +1,9 @@
-"""Runs the code of a page with both libraries, cell by cell: ``python -m tests.sharded.pages PAGE... [--put OLD=NEW]``.
+"""Runs the code of a page with both libraries, cell by cell: ``python -m tests.sharded.pages PAGE...``.
 
 A page is Markdown, whose cells are the fenced blocks ``{code-cell}`` or else those of Python, or a notebook. The page
 runs twice, each time in a process with eight devices: as it stands, and with imports of jax changed. Of each cell are
 compared what it prints and shows, the error that ends it, and the values, types and shardings of the variables that it
-sets. ``--put 8192=256`` replaces a word of the page everywhere, for machines that are smaller than the page's.
+sets.
 
 Errors are compared by their kinds, those too that a cell catches and shows; cells that show other words are counted.
 """
@@ -136,13 +136,11 @@ def run(code: Sequence[str]) -> list[dict[str, Any]]:
     return found
 
 
-def ran(path: Path, library: str, put: Sequence[str]) -> list[dict[str, Any]]:
+def ran(path: Path, library: str) -> list[dict[str, Any]]:
     """What each cell of the page does, with the named library, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
         command = [sys.executable, "-m", "tests.sharded.pages", str(path), "--only", library, "--into", str(results)]
-        for each in put:
-            command += ["--put", each]
         flags = {"XLA_FLAGS": COMPILED_QUICKLY} | os.environ
         environment = {**flags, "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu", "COLUMNS": "80"}
         subprocess.run(command, env=environment, check=True)
@@ -221,22 +219,17 @@ def differs(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, list[str]
 def main(argv: list[str]) -> int:
     options = argparse.ArgumentParser(prog="python -m tests.sharded.pages", description=__doc__)
     options.add_argument("pages", nargs="+", type=Path)
-    options.add_argument("--put", action="append", default=[], metavar="OLD=NEW", help="a word to be replaced")
     options.add_argument("--only", choices=("jax", "minijax"), help=argparse.SUPPRESS)
     options.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     args = options.parse_args(argv)
     if args.only is not None:
         code = cells(args.pages[0])
-        for each in args.put:
-            old, _, new = each.partition("=")
-            word = re.compile(rf"(?<!\w){re.escape(old)}(?!\w)")
-            code = [word.sub(lambda _, new=new: new, cell) for cell in code]  # type: ignore[misc]
         found = run(code if args.only == "jax" else [*map(changed, code)])
         args.into.write_bytes(pickle.dumps(found))
         return 0
     off = 0
     for path in args.pages:
-        ours, theirs = ran(path, "minijax", args.put), ran(path, "jax", args.put)
+        ours, theirs = ran(path, "minijax"), ran(path, "jax")
         equal, raising, other_words = 0, 0, 0
         for number, (mine, other) in enumerate(zip(ours, theirs, strict=True), 1):
             found = differs(mine, other)

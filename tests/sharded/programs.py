@@ -28,23 +28,21 @@ PROGRAMS: dict[str, Mapped] = {}
 
 
 def mapped(
-    name: str, ins: str | tuple[str, ...] = "x", outs: str | tuple[str, ...] = "x", **options: Any
-) -> Callable[[Callable[[Any], Function]], Any]:
-    def note(make: Callable[[Any], Function]) -> Any:
-        assert name not in PROGRAMS
-        as_tuple = [(s,) if isinstance(s, str) else s for s in (ins, outs)]
-        PROGRAMS[name] = Mapped(make, *as_tuple, **options)
-        return make
-
-    return note
+    name: str,
+    make: Callable[[Any], Function],
+    ins: str | tuple[str, ...] = "x",
+    outs: str | tuple[str, ...] = "x",
+    **options: Any,
+) -> None:
+    assert name not in PROGRAMS
+    as_tuple = [(s,) if isinstance(s, str) else s for s in (ins, outs)]
+    PROGRAMS[name] = Mapped(make, *as_tuple, **options)
 
 
 def simple(name: str, of: Callable[[Any, Any], Any], *specs: Any, **options: Any) -> None:
     """A program of one argument: ``of(ns, x)``."""
-    mapped(name, *specs, **options)(lambda ns: lambda x: of(ns, x))
+    mapped(name, lambda ns: lambda x: of(ns, x), *specs, **options)
 
-
-two = {"shapes": ((8, 8), (8, 4)), "wrt": (0, 1)}
 
 simple("psum", lambda ns, x: ns.lax.psum(ns.jnp.sin(x), "x"), "x", "")
 simple("psum over both", lambda ns, x: ns.lax.psum(ns.jnp.sin(x), ("x", "y")), "x,y", "")
@@ -57,7 +55,6 @@ simple("psum_scatter", lambda ns, x: ns.lax.psum_scatter(ns.jnp.sin(x), "x", sca
 simple("ppermute", lambda ns, x: ns.lax.ppermute(ns.jnp.sin(x), "y", [(0, 1)]) + x, "x,y", "x,y")
 simple("all_to_all", lambda ns, x: ns.lax.all_to_all(ns.jnp.sin(x), "y", 1, 0, tiled=True), "y", "-,y")
 simple("jit inside", lambda ns, x: ns.jit(lambda y: ns.jnp.sin(y) * ns.lax.psum(y, "x"))(x))
-simple("vmap inside", lambda ns, x: ns.vmap(lambda row: ns.lax.psum(ns.jnp.sin(row), "x"))(x), "x", "")
 simple(
     "scan",
     lambda ns, x: ns.lax.scan(
@@ -75,7 +72,6 @@ simple("cond", lambda ns, x: ns.lax.cond(x.sum() > 3, lambda y: ns.jnp.sin(y), l
 simple("checkpoint", lambda ns, x: ns.checkpoint(lambda y: ns.lax.psum(ns.jnp.sin(ns.jnp.sin(y)), "x"))(x), "x", "")
 simple("softmax over the mesh", lambda ns, x: softmax(ns, x), "-,x", "-,x")
 simple("unchecked", lambda ns, x: ns.jnp.sin(ns.lax.psum(x, "x")) * 2.0, "x", "", check_vma=False)
-simple("unchecked, shared", lambda ns, x: ns.jnp.sin(x) * ns.lax.psum(x, "y"), "", "", check_vma=False)
 simple("along one axis only", lambda ns, x: ns.lax.psum(ns.jnp.sin(x), "x"), "x", "", axis_names=("x",))
 
 
@@ -105,35 +101,31 @@ simple("a part of no array", lambda ns, x: x.sum())
 simple("no such axis", lambda ns, x: x, "z")
 
 
-@mapped("an argument handed on", ("x", "None"), shapes=((8, 8), (8,)))
-def _handed_on(ns: Any) -> Function:
-    return lambda x, w: x * w
-
-
 def softmax(ns: Any, x: Any) -> Any:
     top = ns.lax.pmax(ns.lax.stop_gradient(x).max(1, keepdims=True), "x")
     e = ns.jnp.exp(x - top)
     return e / ns.lax.psum(e.sum(1, keepdims=True), "x")
 
 
-@mapped("matmul, both sharded", ("x,y", "y,-"), "x,-", **two)
-def _matmul(ns: Any) -> Function:
-    return lambda a, b: ns.lax.psum(a @ b, "y")
+def mean_square(ns: Any, w: Any, x: Any) -> Any:
+    return ns.lax.pmean(ns.jnp.mean(ns.jnp.sin(x @ w) ** 2), "x")
 
 
-@mapped("shared weights", ("xy", ""), "xy", **two)
-def _shared(ns: Any) -> Function:
-    return lambda a, b: ns.jnp.tanh(a @ b)
-
-
-@mapped("data parallel gradient", ("", "x"), "", shapes=((8,), (8, 8)), wrt=(0,))
-def _data_parallel(ns: Any) -> Function:
-    def step(w: Any, x: Any) -> Any:
-        return ns.grad(lambda w: ns.lax.pmean(ns.jnp.mean(ns.jnp.sin(x @ w) ** 2), "x"))(w)
-
-    return step
-
-
-@mapped("two results", ("x", ""), ("x", ""), shapes=((8, 8), (8, 8)), wrt=(0, 1))
-def _two_results(ns: Any) -> Function:
-    return lambda a, b: (ns.jnp.sin(a) * b[:2], ns.lax.psum(a.sum(), "x") * b)
+two = {"shapes": ((8, 8), (8, 4)), "wrt": (0, 1)}
+both = {"shapes": ((8, 8), (8, 8)), "wrt": (0, 1)}
+mapped("an argument handed on", lambda ns: lambda x, w: x * w, ("x", "None"), shapes=((8, 8), (8,)))
+mapped("matmul, both sharded", lambda ns: lambda a, b: ns.lax.psum(a @ b, "y"), ("x,y", "y,-"), "x,-", **two)
+mapped(
+    "two results",
+    lambda ns: lambda a, b: (ns.jnp.sin(a) * b[:2], ns.lax.psum(a.sum(), "x") * b),
+    ("x", ""),
+    ("x", ""),
+    **both,
+)
+mapped(
+    "data parallel gradient",
+    lambda ns: lambda w, x: ns.grad(lambda w: mean_square(ns, w, x))(w),
+    ("", "x"),
+    "",
+    shapes=((8,), (8, 8)),
+)

@@ -169,7 +169,7 @@ def mapped_type(of: Any, mapped: Any, wr: Any, b: Any) -> list[Any]:
     return found
 
 
-def _told(of: Any, row: Row) -> Any:
+def _described(of: Any, row: Row) -> Any:
     f, *args = row
     try:
         if not args:
@@ -193,7 +193,7 @@ def _told(of: Any, row: Row) -> Any:
 def _all(of: Any) -> dict[str, Any]:
     kinds = (of.sharding.AxisType.Explicit,) * 2
     with of.set_mesh(of.make_mesh((4, 2), ("x", "y"), axis_types=kinds)):
-        return {name: _told(of, row) for name, row in _rows(of).items()}
+        return {name: _described(of, row) for name, row in _rows(of).items()}
 
 
 def _beside_whole() -> dict[str, Any]:

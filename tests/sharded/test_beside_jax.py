@@ -37,5 +37,5 @@ def test_the_cells_of_a_page_do_the_same_with_both(capsys: pytest.CaptureFixture
     page = Path(__file__).with_name("sharded.md")
     count = page.read_text().count("{code-cell}")
     assert pages.main([str(page)]) == 0, capsys.readouterr().out
-    told = capsys.readouterr().out
-    assert f"{count} of {count} cells are equal" in told and "JAX itself refuses 0" in told
+    text = capsys.readouterr().out
+    assert f"{count} of {count} cells are equal" in text and "JAX itself refuses 0" in text
