@@ -128,28 +128,6 @@ def test_context_reaches_only_its_thread(name: str) -> None:
     assert getattr(config, name) == before
 
 
-def test_contexts_nest_and_unwind_on_exceptions() -> None:
-    assert settings.enable_x64.value is False
-    with settings.enable_x64():
-        with settings.enable_x64(False), settings.debug_nans(True):
-            assert (settings.x64_enabled(), settings.debug_nans.value) == (False, True)
-        assert (settings.x64_enabled(), settings.debug_nans.value) == (True, False)
-        with pytest.raises(ZeroDivisionError), settings.disable_jit():
-            assert settings.jit_disabled()
-            raise ZeroDivisionError
-        assert not settings.jit_disabled()
-    assert not settings.x64_enabled()
-
-
-def test_one_context_object_entered_twice() -> None:
-    both = settings.enable_x64(True)
-    with both:
-        with settings.enable_x64(False), both:
-            assert settings.x64_enabled()
-        assert settings.x64_enabled()
-    assert not settings.x64_enabled()
-
-
 def test_context_as_decorator() -> None:
     @settings.enable_x64(True)
     def inside(depth: int) -> list[bool]:

@@ -67,26 +67,6 @@ def test_source_info_skips_frames_unseen() -> None:
     assert errors.summarize(run()).startswith(HERE)
 
 
-def test_summary_is_jaxs() -> None:
-    def f(x: Any) -> Any:
-        infos.append(mark(x))
-        return x + 1
-
-    infos: list[Any] = []
-    mark = from_package("def run(x):\n    return errors.source_info()\n")
-    closed = jax.make_jaxpr(lambda x: f(x))(1.0)
-    from jax._src import source_info_util
-
-    theirs = source_info_util.summarize(closed.eqns[0].source_info)
-    ours = errors.summarize(infos[0])
-    path, line, column, name = (theirs.rsplit(":", 2)[0], *theirs.rsplit(":", 2)[1:], "")
-    assert ours.split(":")[0] == path
-    assert int(ours.rsplit(":", 2)[1]) == int(line) - 1
-    # column counted from 0, then the qualified name of the function
-    assert ours.rsplit(" ", 1)[1] == theirs.rsplit(" ", 1)[1]
-    assert ours.rsplit(":", 1)[1].split(" ")[0] == "21" and column.split(" ")[0] == "15" and not name
-
-
 def test_what_is_typed_at_a_prompt_is_the_users() -> None:
     for name in (
         "<minijax-1>",

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import minijax
-from minijax import flatten_util, monitoring
+from minijax import flatten_util
 from minijax.typing import ArrayLike, DTypeLike
 
 BOTH = [minijax, jax]
@@ -65,15 +65,6 @@ def test_what_a_vector_does_not_fit(module: Any) -> None:
 
 
 # --- events -------------------------------------------------------------------------------------------------
-
-
-def test_monitoring_is_jaxs() -> None:
-    heard: list[str] = []
-    monitoring.register_event_listener(heard.append)
-    jax.monitoring.record_event("/here")
-    monitoring.unregister_event_listener(heard.append)
-    monitoring.record_event("/here")
-    assert heard == ["/here"] and "record_scalar" in dir(monitoring)
 
 
 # --- classes and types --------------------------------------------------------------------------------------
