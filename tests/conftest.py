@@ -52,9 +52,7 @@ hypothesis.settings.load_profile("minijax")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--update-golden",
-        action="store_true",
-        help="rewrite the files in tests/golden with what the code prints now",
+        "--update-golden", action="store_true", help="rewrite the files in tests/golden with what the code prints now"
     )
     parser.addoption(
         "--sample",

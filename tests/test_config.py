@@ -87,11 +87,7 @@ def test_defaults_are_jaxs() -> None:
     # but for the mesh that is set, which is no setting
     defaults = {name: value for name, value in settings.ConfigValues()._asdict().items() if name != "context_mesh"}
     theirs = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"import jax\nfor n in {list(defaults)!r}: print(getattr(jax.config, 'jax_' + n))",
-        ],
+        [sys.executable, "-c", f"import jax\nfor n in {list(defaults)!r}: print(getattr(jax.config, 'jax_' + n))"],
         env={k: v for k, v in os.environ.items() if "JAX_" not in k},
         capture_output=True,
         text=True,
@@ -163,10 +159,7 @@ def test_trace_key_says_what_changed() -> None:
     plain = settings.trace_key()
     with settings.enable_x64(True), settings.default_matmul_precision("highest"):
         changes = settings.trace_key().changes_from(plain)
-    assert changes == [
-        "enable_x64 was False and is True",
-        "default_matmul_precision was None and is 'highest'",
-    ]
+    assert changes == ["enable_x64 was False and is True", "default_matmul_precision was None and is 'highest'"]
     assert plain.changes_from(plain) == []
     assert "enable_x64=False" in repr(plain)
 
@@ -207,8 +200,7 @@ def test_booleans() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["numpy_rank_promotion", "numpy_dtype_promotion", "default_matmul_precision", "transfer_guard"],
+    "name", ["numpy_rank_promotion", "numpy_dtype_promotion", "default_matmul_precision", "transfer_guard"]
 )
 def test_words(name: str) -> None:
     for library in (config, jax.config):

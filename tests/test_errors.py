@@ -68,20 +68,9 @@ def test_source_info_skips_frames_unseen() -> None:
 
 
 def test_what_is_typed_at_a_prompt_is_the_users() -> None:
-    for name in (
-        "<minijax-1>",
-        "<stdin>",
-        "<ipython-input-3-abc>",
-        "<string>",
-        "/somewhere/tests/x.py",
-        HERE,
-    ):
+    for name in ("<minijax-1>", "<stdin>", "<ipython-input-3-abc>", "<string>", "/somewhere/tests/x.py", HERE):
         assert errors.is_user_file(name)
-    for name in (
-        "<frozen importlib._bootstrap>",
-        errors.__file__,
-        os.path.join(errors._PACKAGE, "core", "x.py"),
-    ):
+    for name in ("<frozen importlib._bootstrap>", errors.__file__, os.path.join(errors._PACKAGE, "core", "x.py")):
         assert not errors.is_user_file(name)
     assert errors.is_user_file(errors._PACKAGE + "_plugin/x.py")
     space: dict[str, Any] = {"errors": errors}

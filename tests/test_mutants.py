@@ -90,10 +90,7 @@ def test_survivors_are_what_no_test_notices(tmp_path: Path) -> None:
     before = {path: path.read_text() for path in tmp_path.rglob("*.py")}
     drawn = draw(tmp_path, [], 100, 0)
     left = survivors(tmp_path, drawn, jobs=2, limit=60, areas={"minijax": ("tests",)})
-    assert sorted(map(str, left)) == [
-        "minijax/clip.py:2: 0  ->  1",
-        "minijax/clip.py:2: x < 0  ->  x <= 0",
-    ]
+    assert sorted(map(str, left)) == ["minijax/clip.py:2: 0  ->  1", "minijax/clip.py:2: x < 0  ->  x <= 0"]
     assert len(drawn) > len(left)
     assert {path: path.read_text() for path in tmp_path.rglob("*.py")} == before
 

@@ -258,10 +258,7 @@ def test_malformed_flatten_functions_are_reported(got: Any) -> None:
 
     for module in (pytree, jtu):
         module.register_pytree_node(Malformed, lambda _: got, lambda aux, children: Malformed())
-    ours, theirs = (
-        outcome(lambda: pytree.tree_flatten(Malformed())),
-        outcome(lambda: jtu.tree_flatten(Malformed())),
-    )
+    ours, theirs = (outcome(lambda: pytree.tree_flatten(Malformed())), outcome(lambda: jtu.tree_flatten(Malformed())))
     assert type(theirs) is type(ours) is ValueError
     assert str(ours) == str(theirs)
 

@@ -61,14 +61,7 @@ def test_rates_are_of_what_exists() -> None:
     assert [name for name, text in files.items() if f"def {name.partition('::')[2]}(" not in text] == []
 
 
-@pytest.mark.parametrize(
-    "options, is_sampled",
-    [
-        ([], False),
-        (["-k", "flatten"], False),
-        (["--sample", "1"], True),
-    ],
-)
+@pytest.mark.parametrize("options, is_sampled", [([], False), (["-k", "flatten"], False), (["--sample", "1"], True)])
 def test_a_run_that_names_a_file_runs_all_of_it(options: list[str], is_sampled: bool) -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-n", "0", "tests/test_pytree.py", *options]
     said = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=True).stdout

@@ -16,12 +16,7 @@ BOUNDS = {
     "docs": Size(900, 5_600),
 }
 # Fewer lines may not come from denser lines: at most this many tokens a line.
-DENSITY = {
-    "minijax without tools": 7.2,
-    "tools, repl, ipython_ext": 7.6,
-    "tests": 8.9,
-    "docs": 6.4,
-}
+DENSITY = {"minijax without tools": 7.2, "tools, repl, ipython_ext": 7.6, "tests": 8.9, "docs": 6.4}
 
 
 def test_sizes_stay_within_their_bounds() -> None:

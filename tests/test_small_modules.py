@@ -150,14 +150,7 @@ def test_types_of_what_nothing_divides_say_so() -> None:
     assert minijax.core.ShapedArray((2,), np.dtype("float32"), sharding=place) is aval
 
 
-@pytest.mark.parametrize(
-    "subscripts",
-    [
-        "ij,jk->ik",
-        "ij,jk,kl->il",
-        "i...,i...->...",
-    ],
-)
+@pytest.mark.parametrize("subscripts", ["ij,jk->ik", "ij,jk,kl->il", "i...,i...->..."])
 def test_einsum_with_a_product_of_its_own(subscripts: str) -> None:
     """``_dot_general``, which Flax's layers pass, is called as JAX calls it."""
     shapes = {"ij": (2, 3), "jk": (3, 4), "kj": (4, 3), "kl": (4, 2), "i...": (2, 3)}

@@ -47,10 +47,7 @@ def close(ours: Any, theirs: Any, tolerance: float = 2e-6) -> None:
 FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "psum of both": (lambda ns, x, w: ns.lax.psum(x * w, "i") * x, {}),
     "all_gather, tiled": (lambda ns, x, w: ns.lax.all_gather(x * x, "i", tiled=True), {}),
-    "all_to_all, tiled": (
-        lambda ns, x, w: ns.lax.all_to_all(ns.numpy.outer(x, x[:2]), "i", 1, 0, tiled=True),
-        {},
-    ),
+    "all_to_all, tiled": (lambda ns, x, w: ns.lax.all_to_all(ns.numpy.outer(x, x[:2]), "i", 1, 0, tiled=True), {}),
     "ppermute to one": (lambda ns, x, w: ns.lax.ppermute(x, "i", [(0, 1)]) + w, {}),
     "groups": (lambda ns, x, w: ns.lax.psum(x * w, "i", axis_index_groups=[[0], [1]]), {}),
     "other axes": (lambda ns, x, w: ns.numpy.sum(x) * ns.numpy.ones(2) * w, {"in_axes": (1, None), "out_axes": 1}),
@@ -59,10 +56,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {"out_axes": (None, 1, None)},
     ),
     "vmap inside": (lambda ns, x, w: ns.vmap(lambda v: v * ns.lax.psum(v, ("i", "j")), axis_name="j")(x) * w, {}),
-    "scan inside": (
-        lambda ns, x, w: ns.lax.scan(lambda c, v: (c * w + ns.lax.psum(v, "i"), c * v), 1.0, x),
-        {},
-    ),
+    "scan inside": (lambda ns, x, w: ns.lax.scan(lambda c, v: (c * w + ns.lax.psum(v, "i"), c * v), 1.0, x), {}),
     "grad inside": (lambda ns, x, w: ns.grad(lambda v: ns.lax.pmean((ns.numpy.sin(v) * w).sum(), "i"))(x), {}),
 }
 INTEGERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {

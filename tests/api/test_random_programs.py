@@ -108,7 +108,7 @@ def fori(ns: Any, env: Any, rounds: int, body: Body, args: Any) -> Any:
 
 
 def scan(ns: Any, env: Any, how: Any, body: Body, args: Any, xs: Any) -> Any:
-    """The carry, a tuple, and the sum of what is stacked; bounded, so that no value is large and no sine of it random."""
+    """The carry, a tuple, and the sum of what is stacked, bounded: the sine of a large value would be random."""
     length, backwards, unroll, wrap = how
     n = len(args)
 
@@ -317,11 +317,7 @@ def check(body: Body, in_axes: tuple[Any, ...], names: list[str], mode: str) -> 
 
 
 @given(st.data())
-@settings(
-    max_examples=EXAMPLES,
-    derandomize=not DRAW_OTHERS,
-    suppress_health_check=list(HealthCheck),
-)
+@settings(max_examples=EXAMPLES, derandomize=not DRAW_OTHERS, suppress_health_check=list(HealthCheck))
 def test_random_programs(data: st.DataObject) -> None:
     program = data.draw(programs())
     in_axes = data.draw(st.sampled_from(IN_AXES))
@@ -352,10 +348,7 @@ FOUND: dict[str, tuple[Any, tuple[int, ...], tuple[Any, ...], str]] = {
     ),
     # the constant in the derivative of tanh is weak for a weakly typed vector too
     "a weakly typed vector": (
-        (
-            ("fori", 0, Body((N, V), False, (("call", "vmap", NUMBERS, (1,)),), (0,)), (1,)),
-            ("tanh", 4),
-        ),
+        (("fori", 0, Body((N, V), False, (("call", "vmap", NUMBERS, (1,)),), (0,)), (1,)), ("tanh", 4)),
         (5, 0, 3),
         (0, 0, 0, 0),
         "jvp",

@@ -131,19 +131,7 @@ def test_user_dtypes(x64):
 
 @X64
 def test_dtype_of_values_and_specifiers(x64):
-    values = [
-        True,
-        1,
-        2.0,
-        3j,
-        np.float64(1),
-        np.int8(1),
-        np.zeros(3),
-        np.zeros(2, np.uint64),
-        int,
-        float,
-        bool,
-    ]
+    values = [True, 1, 2.0, 3j, np.float64(1), np.int8(1), np.zeros(3), np.zeros(2, np.uint64), int, float, bool]
     values += ["float32", np.dtype("int16"), np.float16, ml_dtypes.bfloat16(1), jnp.zeros(2, "int16")]
     with jax.enable_x64(x64):
         for value in values:

@@ -143,11 +143,7 @@ def programs() -> Iterator[Row]:
         lambda ns, x, i: ns.lax.reduce((x, x * x), (i, i), lambda a, b: (a[0] + b[0], a[1] * b[1]), (0,)),
         (matrix, number),
     )
-    yield Row(
-        "scan",
-        lambda ns, x, ys: ns.lax.scan(lambda c, y: (ns.numpy.sin(c) * y, c + y), x, ys),
-        (number, vector),
-    )
+    yield Row("scan", lambda ns, x, ys: ns.lax.scan(lambda c, y: (ns.numpy.sin(c) * y, c + y), x, ys), (number, vector))
     yield Row(
         "scan backwards",
         lambda ns, x, a, ys: ns.lax.scan(lambda c, y: (c + a * y, c * y), x, ys, reverse=True),

@@ -40,10 +40,7 @@ def run(p: Primitive, *args: Any, **params: Any) -> Any:
     return minijax.jit(lambda *args: p.bind(*args, **params))(*args)
 
 
-RETURNED: dict[str, Callable[[Any], Any]] = {
-    "list of results": lambda op: [op.result],
-    "operation": lambda op: op,
-}
+RETURNED: dict[str, Callable[[Any], Any]] = {"list of results": lambda op: [op.result], "operation": lambda op: op}
 
 
 @pytest.mark.parametrize("name", RETURNED)
@@ -188,9 +185,7 @@ ERRORS: dict[str, tuple[Callable[..., Any], str]] = {
         r"returned \(tensor<3xi32>\), but abstract evaluation says \(tensor<3xf32>\)",
     ),
     "invalid": (
-        lambda ctx, x: [
-            stablehlo.ReshapeOp(x.type, mlir.ir_constant(np.ones(4, np.float32))).result,
-        ],
+        lambda ctx, x: [stablehlo.ReshapeOp(x.type, mlir.ir_constant(np.ones(4, np.float32))).result],
         "made an invalid operation: ",
     ),
 }

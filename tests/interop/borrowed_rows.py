@@ -46,10 +46,7 @@ def inexact(x: Any) -> bool:
 
 
 # Where JAX has no derivative by some operands: those by which it has one.
-DIFFERENTIATED = {
-    "reduce": (0, 1),
-    "reduce_window": (0,),
-}
+DIFFERENTIATED = {"reduce": (0, 1), "reduce_window": (0,)}
 
 
 def f32(*shape: int, low: float = 0.2, high: float = 1.0) -> np.ndarray:

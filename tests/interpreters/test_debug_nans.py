@@ -25,7 +25,6 @@ def log_sin(x: Any) -> Any:
     return jnp.sin(jnp.log(x))
 
 
-
 F = jit(log_sin)
 LINE = log_sin.__code__.co_firstlineno + 1
 
@@ -34,10 +33,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "eager": (lambda: jnp.log(-1.0), "invalid value (nan) encountered in log"),
     "jit": (lambda: F(-1.0), "invalid value (nan) encountered in log"),
     "jvp": (lambda: jvp(log_sin, (-1.0,), (1.0,)), "invalid value (nan) encountered in log"),
-    "grad": (
-        lambda: grad(lambda x: jnp.where(x > 0, jnp.sqrt(x), 0.0))(0.0),
-        "invalid value (nan) encountered in mul",
-    ),
+    "grad": (lambda: grad(lambda x: jnp.where(x > 0, jnp.sqrt(x), 0.0))(0.0), "invalid value (nan) encountered in mul"),
     "vmap": (lambda: vmap(log_sin)(jnp.array([1.0, -1.0])), "invalid value (nan) encountered in log"),
     "grad of jit": (lambda: grad(F)(-1.0), "invalid value (nan) encountered in log"),
     "scan": (lambda: lax.scan(lambda c, x: (jnp.log(c), x), 0.5, jnp.ones(4)), "encountered in scan"),

@@ -22,13 +22,7 @@ from minijax.core.primitive import Primitive
 from minijax.extend import core as extend_core
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, JaxprEqn, Var, subjaxprs
-from minijax.ir.parse import (
-    JaxprSyntaxError,
-    MissingConstant,
-    Unread,
-    page_consts,
-    parse_jaxpr,
-)
+from minijax.ir.parse import JaxprSyntaxError, MissingConstant, Unread, page_consts, parse_jaxpr
 from minijax.ir.pretty import format_jaxpr
 from minijax.ir.typecheck import typecheck_jaxpr
 from tests.ir.constructs import programs

@@ -274,14 +274,7 @@ def test_a_rule_chooses_what_is_shown():
 
 def test_parameter_values():
     x = straight_line(1)
-    values = {
-        "a": frozenset({3, 1}),
-        "b": object(),
-        "c": np.dtype("float32"),
-        "d": "s",
-        "e": ("s",),
-        "f": None,
-    }
+    values = {"a": frozenset({3, 1}), "b": object(), "c": np.dtype("float32"), "d": "s", "e": ("s",), "f": None}
     x.eqns[0].params = values
     text = format_jaxpr(x, width=200)
     assert re.search(r"\[a=frozenset\({1, 3}\) b=<object object at 0xX+> c=float32 d=s e=\('s',\) f=None\]", text)
