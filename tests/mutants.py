@@ -40,7 +40,7 @@ MOST_SECONDS = 15.0
 # longest name that fits decides.
 AREAS: dict[str, tuple[str, ...]] = {
     "minijax": ("tests/core", "tests/api", "tests/interpreters"),
-    "minijax/api": ("tests/api", "tests/interpreters", "tests/oracle/test_derivatives.py"),
+    "minijax/api": ("tests/api", "tests/interpreters", "tests/oracle/test_jaxprs.py"),
     "minijax/backend": (
         "tests/backend",
         "tests/api/test_devices.py",
@@ -58,16 +58,16 @@ AREAS: dict[str, tuple[str, ...]] = {
     "minijax/nn": ("tests/oracle/test_values.py", "tests/oracle/test_jaxprs.py", "tests/interop"),
     "minijax/numpy": ("tests/numpy", "tests/oracle/test_values.py", "tests/oracle/test_jaxprs.py"),
     "minijax/ops": ("tests/ops", "tests/extend", "tests/oracle"),
-    "minijax/ops/cond.py": ("tests/ops/test_cond.py", "tests/oracle/test_control_flow.py", "tests/ops"),
+    "minijax/ops/cond.py": ("tests/ops/test_cond.py", "tests/oracle/test_jaxprs.py", "tests/ops"),
     "minijax/ops/meshes": ("tests/test_sharding.py", "tests/sharded"),
     "minijax/ops/refs": ("tests/ops/test_refs.py", "tests/ops"),
     "minijax/ops/scan.py": (
         "tests/ops/test_scan.py",
         "tests/ops/test_meetings.py",
         "tests/ops/test_checkpoint.py",
-        "tests/oracle/test_control_flow.py",
+        "tests/oracle/test_jaxprs.py",
     ),
-    "minijax/ops/while_loop.py": ("tests/ops/test_while_loop.py", "tests/ops", "tests/oracle/test_control_flow.py"),
+    "minijax/ops/while_loop.py": ("tests/ops/test_while_loop.py", "tests/ops", "tests/oracle/test_jaxprs.py"),
     "minijax/pytree": ("tests/test_pytree.py", "tests/api"),
     "minijax/random": ("tests/oracle/test_random.py",),
     "minijax/tools": ("tests/tools",),

@@ -52,7 +52,6 @@ LONG = (
     "interop/test_programs.py::test_every_program_of_the_tables_is_imported_equation_by_equation_and_goes_back",
     "ipython/test_extension.py::test_a_bare_step_opens_at_the_exception_of_the_last_cell",
     "ipython/test_extension.py::test_what_a_notebook_keeps_of_a_long_program_is_bounded_and_says_so",
-    "oracle/test_beside_jax.py::test_nine_of_ten_printed_jaxprs_are_jaxs_letter_for_letter",
     "oracle/test_counted.py::test_a_summary_counts_what_rules_would_have_bound",
     "oracle/test_primitives.py::test_staged_as_jax_stages_it",
     "oracle/test_primitives.py::test_the_same_values_under_every_transformation",

@@ -1,7 +1,7 @@
 """Linearization by one interpreter beside the tutorial's: jvp over partial evaluation, which is held against JAX.
 
 Values, types and errors are to be the same to the last bit, programs to mean the same: calls, branches and loops keep
-other residuals, or in another order (``tests.oracle.test_derivatives`` holds these texts against JAX's). What is
+other residuals, or in another order (``tests.oracle.test_jaxprs`` holds these texts against JAX's). What is
 derived from a rule is to say what the rule says.
 """
 

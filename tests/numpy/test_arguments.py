@@ -14,6 +14,7 @@ import fractions
 import importlib
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -118,18 +119,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "aval": WithAval,
 }
 
-ENTRIES = """
-jnp.asarray(a) | jnp.asarray(a, 'float32') | jnp.asarray(a, 'int8') | jnp.asarray([a]) | jnp.array([a, a])
-jnp.sin(a) | jnp.add(a, 1) | jnp.negative(a) | jnp.sum(a) | jnp.where(True, a, 0) | jnp.concatenate([a, a])
-F + a | a + F | F * a | F == a | F < a | jnp.clip(F, a) | jnp.power(2.0, a) | F ** a | jnp.full(3, a)
-jnp.zeros_like(a) | jnp.full_like(a, 2) | jnp.reshape(a, (-1,)) | F.at[:].add(a) | F.at[1].set(a) | F[a]
-nn.relu(a) | nn.one_hot(a, 3) | jnp.broadcast_to(a, (2, 3)) | jnp.outer(F, a) | jnp.cumsum(a) | jnp.argmax(a)
-lax.sin(a) | lax.add(a, a) | lax.stop_gradient(a) | lax.convert_element_type(a, 'float32') | lax.full((2,), a)
-lax.cond(True, lambda x: x, lambda x: x, a) | lax.cond(a, lambda: 1, lambda: 2) | lax.switch(a, [lambda: 1] * 2)
-lax.scan(lambda c, x: (c, x), 0.0, a) | lax.while_loop(lambda x: False, lambda x: x, a) | lax.broadcast(a, (2,))
-ns.jit(lambda x: x)(a) | ns.vmap(lambda x: x * 1)(a) | ns.jvp(lambda x: x * 1, (a,), (a,))
-ns.vmap(lambda x: a)(F) | ns.jit(lambda: a)()
-"""
+ENTRIES = (Path(__file__).parent / "arguments.txt").read_text(encoding="utf-8")
 
 # (entry, kind) -> (what JAX does, what minijax does), where they differ.
 Deviations = dict[tuple[str, str], tuple[str, str]]
@@ -240,50 +230,7 @@ def test_every_kind_of_argument(kind: str, mode: str) -> None:
 
 
 # What Python integers meet: each line is asked with every value, by itself and under vmap and jvp of its arrays.
-OF_INTEGERS = """
-I + n | n + I | I - n | n - I | I * n | I / n | n / I | I // n | n // I | I % n | divmod(I, n) | n ** I | I & n | n|I
-I ^ n | I << n | I >> n | I == n | n == I | I != n | I < n | n <= I | I > n | I >= n
-U8 + n | n * U8 | U8 == n | U8 & n | U8 // n | B + n | B == n | B & n | F + n | n * F | F / n | F == n | F < n | C * n
-jnp.add(I, n) | jnp.add(n, n) | jnp.multiply(F, n) | jnp.sin(n) | jnp.sqrt(n) | jnp.square(n) | jnp.negative(n)
-jnp.abs(n) | jnp.sign(n) | jnp.floor(n) | jnp.isnan(n) | jnp.invert(n) | jnp.logical_and(B, n) | jnp.arctan2(F, n)
-jnp.hypot(F, n) | jnp.maximum(I, n) | jnp.minimum(n, F) | jnp.power(n, I) | jnp.power(n, F) | jnp.float_power(F, n)
-jnp.floor_divide(F, n) | jnp.remainder(F, n) | jnp.fmod(I, n) | jnp.copysign(F, n) | jnp.logaddexp(F, n)
-jnp.heaviside(F, n) | jnp.isclose(I, n) | jnp.allclose(F, n) | jnp.array_equal(I, n) | jnp.bitwise_count(n)
-jnp.clip(I, 0, n) | jnp.clip(F, n) | jnp.clip(U8, max=n) | I.clip(n) | jnp.where(B, n, 0) | jnp.where(B, I, n)
-jnp.where(B, F, n) | jnp.where(n, I, 1) | jnp.select([B], [n], 0) | jnp.select([B], [F], n)
-jnp.full(3, n) | jnp.full(3, n, 'float32') | jnp.full(3, n, 'int8') | jnp.full_like(I, n) | jnp.full_like(F, n)
-jnp.zeros_like(n) | jnp.ones_like(n) | jnp.arange(n, n + 3) | jnp.arange(n, n + 3, dtype='int8')
-jnp.arange(n, n + 3, dtype='float32') | jnp.linspace(0, n, 3) | jnp.logspace(0, 2, 3, base=n) | jnp.eye(3, k=n)
-jnp.tri(3, k=n) | jnp.tril(jnp.ones((3, 3)), n) | jnp.diag(jnp.ones((3, 3)), n) | jnp.trace(jnp.ones((3, 3)), n)
-jnp.pad(I, 1, constant_values=n) | jnp.pad(F, 1, constant_values=n) | jnp.repeat(n, 2) | jnp.tile(n, 2)
-jnp.take(I, n) | jnp.take(I, n, mode='clip') | jnp.roll(I, n) | jnp.expand_dims(n, 0) | jnp.broadcast_to(n, (2,))
-jnp.stack([I[0], n]) | jnp.append(I, n) | jnp.sum(n) | jnp.sum(I, initial=n) | jnp.max(F, initial=n) | jnp.mean(n)
-jnp.prod(I, initial=n) | jnp.any(n) | jnp.argmax(n) | jnp.cumsum(n) | jnp.var(F, ddof=n) | jnp.nan_to_num(F, nan=n)
-jnp.round(n) | jnp.dot(I, n) | jnp.outer(F, n) | jnp.kron(I, n) | jnp.real(n) | jnp.signbit(n) | jnp.modf(n)
-jnp.asarray(n) | jnp.asarray(n, 'uint32') | jnp.asarray(n, 'int8') | jnp.asarray(n, 'uint8') | jnp.asarray(n, bool)
-jnp.asarray(n, 'float32') | jnp.asarray(n, 'complex64') | jnp.asarray([n]) | jnp.asarray([1, n]) | jnp.asarray([1.5, n])
-jnp.asarray([[n]], 'int32') | jnp.asarray([n, I[0]]) | jnp.asarray([n, F[0]]) | jnp.asarray([True, n]) | jnp.int32(n)
-I[n] | I[:n] | I[n:] | I[[0, n]] | F[None, n] | jnp.ones((2, 3))[0, n] | jnp.ones((2, 3))[n, [0]] | I.at[n].get()
-I.at[0].set(n) | I.at[0].add(n) | I.at[:2].subtract(n) | I.at[0].multiply(n) | I.at[0].min(n) | I.at[0].max(n)
-I.at[0].divide(n) | I.at[0].power(n) | F.at[0].set(n) | F.at[0].add(n) | U8.at[0].set(n) | I.at[:2].set([1, n])
-I.at[0].apply(lambda v: v + n) | I.at[:n].set(1) | nn.one_hot(n, 3) | nn.relu(n) | nn.elu(F, n) | nn.celu(F, n)
-nn.gelu(n) | nn.logsumexp(n)
-nn.logsumexp(F, b=n) | nn.logsumexp(I, b=n) | jnp.roll(I, n + 0.5) | jnp.vander(F, n % 3 - 2)
-lax.add(I, n) | lax.mul(F, n) | lax.max(I, n) | lax.eq(I, n) | lax.bitwise_and(I, n) | lax.neg(n) | lax.sign(n)
-lax.convert_element_type(n, 'float32') | lax.convert_element_type(n, 'uint8') | lax.full((3,), n)
-lax.full((3,), n, 'float32') | lax.full_like(F, n) | lax.clamp(0, I, n) | lax.clamp(n, F, 1.0) | lax.select(True, n, 1)
-lax.pad(I, n, ((1, 1, 0),)) | lax.pad(F, n, ((1, 1, 0),)) | lax.dynamic_slice(I, (n,), (2,))
-lax.dynamic_slice_in_dim(I, n, 2) | lax.dynamic_index_in_dim(I, n) | lax.dynamic_update_slice(I, I[:1], (n,))
-lax.dynamic_update_index_in_dim(I, n, 0, 0) | lax.dynamic_update_index_in_dim(I, I[0], n, 0) | lax.broadcast(n, (2,))
-lax.cond(True, lambda x: x, lambda x: x, n) | lax.cond(n, lambda: 1, lambda: 2) | lax.switch(n, [lambda: 1] * 2)
-lax.cond(True, lambda: n, lambda: 1) | lax.while_loop(lambda x: x < 3, lambda x: x + 9, n) | lax.map(lambda x: x + n, I)
-lax.while_loop(lambda x: x > n, lambda x: n, I[0]) | lax.fori_loop(0, 2, lambda i, x: x, n) | lax.stop_gradient(n)
-lax.scan(lambda c, x: (c, x), n, I) | lax.scan(lambda c, x: (c + x, n), 0, I) | lax.scan(lambda c, x: (n, x), 0, I)
-ns.jit(lambda x: x)(n) | ns.jit(lambda x: x)([1, {'a': n}]) | ns.jit(lambda: n)() | ns.jit(lambda x: x + n)(F)
-ns.vmap(lambda x, y: x + y, (0, None))(I, n) | ns.vmap(lambda x: n)(I) | ns.grad(lambda x: x * n)(1.0)
-ns.grad(lambda x, y: x * y)(1.0, n) | ns.jvp(lambda x: x * n, (1.0,), (1.0,)) | ns.jacfwd(lambda x: x * n)(F)
-ns.eval_shape(lambda x: x, n) | ns.checkpoint(lambda x: x * 1)(n) | ns.device_put(n)
-"""
+OF_INTEGERS = (Path(__file__).parent / "integers.txt").read_text(encoding="utf-8")
 # Where JAX takes a large integer modulo the range of its type without a word: the wrong element, or a wrong number.
 WRAPS_IN_JAX = ("jnp.power(n, 2)", "I.at[n].set(1)", "I.at[n].get(mode='clip')", "I.sum(initial=n)")
 INTEGERS = (2**31, -(2**31) - 1, 2**40, 300, -1, 2**63, 10**400)

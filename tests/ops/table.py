@@ -131,9 +131,9 @@ def named(ns: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def expressions() -> Iterator[tuple[str, str]]:
-    """Each expression that the lines stand for, and its marks."""
-    for line in (Path(__file__).parent / "rows.txt").read_text(encoding="utf-8").splitlines():
+def expressions(path: Path = Path(__file__).parent / "rows.txt") -> Iterator[tuple[str, str]]:
+    """Each expression that the lines of a file stand for, and its marks."""
+    for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             continue
         text, _, marks = line.partition(" !")

@@ -179,20 +179,11 @@ TRANSFORMS: dict[str, Any] = {
     "jit": lambda ns, f: ns.jit(f)(3.0),
     "grad": lambda ns, f: ns.grad(f)(3.0),
     "jit of grad": lambda ns, f: ns.jit(ns.grad(f))(3.0),
-    "grad of jit": lambda ns, f: ns.grad(ns.jit(f))(3.0),
-    "jvp": lambda ns, f: ns.jvp(f, (3.0,), (1.0,)),
-    "linearize": lambda ns, f: ns.linearize(f, 3.0),
     "vmap": lambda ns, f: ns.vmap(f)(np.arange(3, dtype=np.float32)),
     "jit of vmap of grad": lambda ns, f: ns.jit(ns.vmap(ns.grad(f)))(np.arange(3, dtype=np.float32)),
-    "vmap of jit": lambda ns, f: ns.vmap(ns.jit(f))(np.arange(3, dtype=np.float32)),
-    "scan": lambda ns, f: ns.lax.scan(lambda c, x: (c, f(x)), 0.0, np.arange(3, dtype=np.float32)),
-    "jit of scan": lambda ns, f: ns.jit(lambda xs: ns.lax.scan(lambda c, x: (c, f(x)), 0.0, xs))(
-        np.arange(3, dtype=np.float32)
-    ),
     "cond": lambda ns, f: ns.jit(lambda p: ns.lax.cond(p > 0, f, lambda x: x, p))(3.0),
     "cond not taken": lambda ns, f: ns.jit(lambda p: ns.lax.cond(p < 0, f, lambda x: x, p))(3.0),
     "grad of remat": lambda ns, f: ns.grad(ns.checkpoint(f))(3.0),
-    "while": lambda ns, f: ns.lax.while_loop(lambda c: c < 3.0, lambda c: c + 0 * f(c) + 1, 0.0),
 }
 
 

@@ -7,7 +7,6 @@ those that it does not have.
 from __future__ import annotations
 
 import importlib
-import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -17,11 +16,9 @@ import pytest
 
 from minijax.core.trace import stack_depth
 from tests.oracle.case import Case, floats
-from tests.oracle.meaning import meaning
-from tests.oracle.normalise import normalise
-from tests.oracle.subject import SUBJECT_NAME, assert_same, oracle, subject, x64_mode
-from tests.oracle.test_jaxprs import check_same_equations
-from tests.oracle.transforms import build, names
+from tests.oracle.checks import check_programs
+from tests.oracle.normalise import normalise, printed
+from tests.oracle.subject import SUBJECT_NAME, assert_same, oracle, subject
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -76,8 +73,8 @@ FORMS: dict[str, tuple[Callable[[Any], Callable[..., Any]], tuple[Any, ...]]] = 
     "scalar_constants": (scalar_constants, (1.0,)),
     "array_constants": (array_constants, (1.0,)),
     "nested": (
-        lambda ns: lambda x: ns.lax.cond(
-            x > 0, lambda x: ns.lax.cond(x > 1, ns.numpy.sin, ns.numpy.cos, x), lambda x: x, x
+        lambda ns: (
+            lambda x: ns.lax.cond(x > 0, lambda x: ns.lax.cond(x > 1, ns.numpy.sin, ns.numpy.cos, x), lambda x: x, x)
         ),
         (1.0,),
     ),
@@ -99,8 +96,10 @@ FORMS: dict[str, tuple[Callable[[Any], Callable[..., Any]], tuple[Any, ...]]] = 
         (1, 1.0),
     ),
     "jvp": (
-        lambda ns: lambda x: ns.jvp(
-            lambda x: ns.lax.cond(x > 0, lambda x: (ns.numpy.sin(x), 1.0), lambda x: (1.0, x), x), (x,), (1.0,)
+        lambda ns: (
+            lambda x: ns.jvp(
+                lambda x: ns.lax.cond(x > 0, lambda x: (ns.numpy.sin(x), 1.0), lambda x: (1.0, x), x), (x,), (1.0,)
+            )
         ),
         (1.0,),
     ),
@@ -134,17 +133,12 @@ FORMS: dict[str, tuple[Callable[[Any], Callable[..., Any]], tuple[Any, ...]]] = 
     ),
 }
 
-def printed(text: str) -> str:
-    """The text on one line."""
-    text = " ".join(re.sub(r"; ", " ", text).split())
-    return re.sub(r"(?<=[\[(]) | (?=[\])])", "", text)
-
 
 @pytest.mark.parametrize("name", FORMS)
 def test_printed_as_by_jax(name: str) -> None:
     make, args = FORMS[name]
     ours, theirs = subject.make_jaxpr(make(subject))(*args), oracle.make_jaxpr(make(oracle))(*args)
-    assert printed(str(ours)) == printed(str(theirs))
+    assert printed(ours) == printed(theirs)
     weak = [[v.aval.weak_type for v in jaxpr.jaxpr.outvars] for jaxpr in (ours, theirs)]
     assert weak[0] == weak[1]
     if subject is not oracle:
@@ -200,25 +194,14 @@ CASES = {
         Case("float_predicate", float_predicate, (np.asarray(0.5), floats(3))),
     )
 }
-ROWS = [(name, t) for name, case in CASES.items() for t in names(case)]
-# JAX linearizes branches, we push tangents through them and split: residuals may come in another order, and where a
-# branch has no tangent, JAX saves the zero that stands for it, though nobody reads it. What is computed is the same.
-OTHERWISE = {(name, "grad_of_grad") for name in ("residuals_of_several_types", "float_predicate")}
-OTHERWISE |= {("constant_branches", t) for t in ("grad", "vmap_of_grad")}
+# where a branch has no tangent, JAX saves the zero that stands for it, though nobody reads it
+OTHER = {"residuals_of_several_types": ("grad_of_grad",), "float_predicate": ("grad_of_grad",)}
+OTHER["constant_branches"] = ("grad", "vmap_of_grad")
 
 
-@pytest.mark.parametrize(("name", "transformation"), ROWS)
-def test_same_equations(name: str, transformation: str) -> None:
-    with x64_mode("32"):
-        if (name, transformation) not in OTHERWISE:
-            check_same_equations(CASES[name], transformation)
-        elif transformation == "vmap_of_grad":  # the index is mapped, the residuals are operands of select_n
-            function, args = build(subject, CASES[name])[transformation]
-            assert not conds(staged(function, *args))
-        else:
-            of_ns = [build(ns, CASES[name])[transformation] for ns in (subject, oracle)]
-            ours, theirs = [ns.make_jaxpr(f)(*args) for ns, (f, args) in zip((subject, oracle), of_ns, strict=True)]
-            assert meaning(ours) == meaning(theirs)
+@pytest.mark.parametrize("name", CASES)
+def test_same_programs(name: str) -> None:
+    check_programs(CASES[name], other=OTHER.get(name, ()))
 
 
 def test_no_nan_from_branches_not_taken() -> None:
@@ -341,9 +324,7 @@ def test_dead_code_is_removed_from_branches() -> None:
     from minijax.ir.typecheck import typecheck_jaxpr
 
     def function(p: Any, x: Any, y: Any, z: Any) -> Any:
-        return subject.lax.cond(
-            p, lambda: (ns.sin(x) * 2.0, ns.cos(y), z + 1.0), lambda: (x + 1.0, y, z * ns.exp(x))
-        )
+        return subject.lax.cond(p, lambda: (ns.sin(x) * 2.0, ns.cos(y), z + 1.0), lambda: (x + 1.0, y, z * ns.exp(x)))
 
     ns = subject.numpy
     whole = staged(function, True, 1.0, 2.0, 3.0)

@@ -13,7 +13,8 @@ import minijax
 from minijax.core.trace import stack_depth
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
 from minijax.ir.typecheck import JaxprTypeError, typecheck_jaxpr
-from tests.ops.agreement import NAMES, check_jaxprs, check_program
+from tests.oracle.case import Case, into
+from tests.oracle.checks import check_programs, check_values
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -40,105 +41,98 @@ def by_diagonal(ns: Any, matvec: Any, b: Any) -> Any:
     return b / matvec(ns.numpy.ones_like(b))
 
 
-def jacobi(ns: Any, matvec: Any, b: Any) -> Any:
-    """A loop whose length depends on the data: nothing that reverse mode could go through."""
-    def unfinished(state: Any) -> Any:
-        return (abs(matvec(state[0]) - b).sum() > 1e-6) & (state[1] < 60)
-
-    def step(state: Any) -> Any:
-        return state[0] + (b - matvec(state[0])) / 3.5, state[1] + 1
-
-    return ns.lax.while_loop(unfinished, step, (b * 0.0, 0))
+CASES: dict[str, Case] = {}
+case = into(CASES, scale=4)
 
 
-def programs(solver: Any) -> dict[str, Any]:
-    """Programs of ``(a, b)``, by name; each is a function of a namespace."""
-    rows: dict[str, Any] = {}
-
-    def row(fun: Any) -> None:
-        rows[fun.__name__] = lambda ns: functools.partial(fun, ns)
-
-    @row
-    def two_equations(ns: Any, a: Any, b: Any) -> Any:
-        solve = functools.partial(solver, ns)
-        return (ns.lax.custom_linear_solve(lambda x: ns.numpy.dot(a, x), b, solve, solve) ** 2).sum()
-
-    @row
-    def symmetric(ns: Any, a: Any, b: Any) -> Any:
-        s = ns.numpy.dot(a.T, a)
-        solve = functools.partial(solver, ns)
-        return (ns.lax.custom_linear_solve(lambda x: ns.numpy.dot(s, x), b, solve, symmetric=True) ** 2).sum()
-
-    @row
-    def a_constant_matrix(ns: Any, a: Any, b: Any) -> Any:
-        solve = functools.partial(solver, ns)
-        return ns.lax.custom_linear_solve(lambda x: ns.numpy.dot(A, x), a[0] * b, solve, solve).sum()
-
-    @row
-    def a_constant_right_side(ns: Any, a: Any, b: Any) -> Any:
-        solve = functools.partial(solver, ns)
-        x = ns.lax.custom_linear_solve(lambda x: ns.numpy.dot(a, x), ns.numpy.ones(2, "float32"), solve, solve)
-        return (x * b).sum()
-
-    @row
-    def trees(ns: Any, a: Any, b: Any) -> Any:
-        def matvec(x: Any) -> Any:
-            y = ns.numpy.dot(a, ns.numpy.stack([x["p"], x["q"][0]]))
-            return {"p": y[0], "q": [y[1]]}
-
-        def solve(matvec: Any, b: Any) -> Any:
-            p, q = matvec({"p": 1.0, "q": [0.0]}), matvec({"p": 0.0, "q": [1.0]})
-            det = p["p"] * q["q"][0] - q["p"] * p["q"][0]
-            first = (b["p"] * q["q"][0] - b["q"][0] * q["p"]) / det
-            return {"p": first, "q": [(p["p"] * b["q"][0] - p["q"][0] * b["p"]) / det]}
-
-        x = ns.lax.custom_linear_solve(matvec, {"p": b[0], "q": [b[1] * b[0]]}, solve, solve)
-        return x["p"] * x["q"][0]
-
-    @row
-    def auxiliary_output(ns: Any, a: Any, b: Any) -> Any:
-        solve = functools.partial(jacobi, ns)
-        x, steps = ns.lax.custom_linear_solve(lambda x: ns.numpy.dot(a, x), b, solve, solve, has_aux=True)
-        return (x * x).sum() * (steps > 0)
-
-    @row
-    def a_loop_without_derivative(ns: Any, a: Any, b: Any) -> Any:
-        solve = lambda f, y: jacobi(ns, f, y)[0]  # noqa: E731
-        return (ns.lax.custom_linear_solve(lambda x: ns.numpy.dot(a, x), b, solve, solve) ** 2).sum()
-
-    @row
-    def in_jit(ns: Any, a: Any, b: Any) -> Any:
-        return ns.jit(rows["two_equations"](ns))(a, b)
-
-    @row
-    def in_scan(ns: Any, a: Any, b: Any) -> Any:
-        solve = functools.partial(solver, ns)
-
-        def body(x: Any, _: Any) -> Any:
-            return ns.lax.custom_linear_solve(lambda y: ns.numpy.dot(a, y), ns.numpy.sin(x), solve, solve), None
-
-        return ns.lax.scan(body, b, None, length=2)[0].sum()
-
-    @row
-    def in_checkpoint(ns: Any, a: Any, b: Any) -> Any:
-        return ns.checkpoint(rows["two_equations"](ns))(a, b)
-
-    return rows
+def solved(ns: Any, matvec: Any, b: Any, solver: Any = cramer, **options: Any) -> Any:
+    solve = functools.partial(solver, ns)
+    return ns.lax.custom_linear_solve(matvec, b, solve, None if options else solve, **options)
 
 
-PROGRAMS = programs(cramer)
-UNSOLVED = programs(by_diagonal)
+@case(A, B)
+def symmetric(ns: Any, a: Any, b: Any) -> Any:
+    s = ns.numpy.dot(a.T, a)
+    return solved(ns, lambda x: ns.numpy.dot(s, x), b, by_diagonal, symmetric=True) ** 2
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_agree_with_jax(name: str) -> None:
-    compiles = any(word in name for word in ("jit", "scan", "loop", "auxiliary"))
-    check_program(PROGRAMS[name], [A, B], ("grad",) if compiles else NAMES, ("vmap of grad", "second order"))
+@case(A, B)
+def a_constant_matrix(ns: Any, a: Any, b: Any) -> Any:
+    return solved(ns, lambda x: ns.numpy.dot(A, x), a[0] * b)
 
 
-@pytest.mark.parametrize("name", sorted(set(UNSOLVED) - {"a_constant_matrix"}))
-def test_jaxprs_agree_with_jax(name: str) -> None:
-    check_jaxprs(UNSOLVED[name], [A, B], ["plain", "jvp", "grad", "vmap", "vmap of one", "vmap of grad"])
+@case(A, B)
+def a_constant_right_side(ns: Any, a: Any, b: Any) -> Any:
+    return solved(ns, lambda x: ns.numpy.dot(a, x), ns.numpy.ones(2, "float32"), by_diagonal) * b
+
+
+@case(A, B)
+def trees(ns: Any, a: Any, b: Any) -> Any:
+    def matvec(x: Any) -> Any:
+        y = ns.numpy.dot(a, ns.numpy.stack([x["p"], x["q"][0]]))
+        return {"p": y[0], "q": [y[1]]}
+
+    def solve(matvec: Any, b: Any) -> Any:
+        p, q = matvec({"p": 1.0, "q": [0.0]}), matvec({"p": 0.0, "q": [1.0]})
+        det = p["p"] * q["q"][0] - q["p"] * p["q"][0]
+        first = (b["p"] * q["q"][0] - b["q"][0] * q["p"]) / det
+        return {"p": first, "q": [(p["p"] * b["q"][0] - p["q"][0] * b["p"]) / det]}
+
+    x = ns.lax.custom_linear_solve(matvec, {"p": b[0], "q": [b[1] * b[0]]}, solve, solve)
+    return x["p"] * x["q"][0]
+
+
+@case(A, B, second=False)
+def a_loop_and_auxiliary_output(ns: Any, a: Any, b: Any) -> Any:
+    """A loop whose length depends on the data, through which reverse mode does not go."""
+
+    def solve(matvec: Any, b: Any) -> Any:
+        def step(state: Any) -> Any:
+            return state[0] + (b - matvec(state[0])) / 3.5, state[1] + 1
+
+        return ns.lax.while_loop(
+            lambda state: (abs(matvec(state[0]) - b).sum() > 1e-6) & (state[1] < 60), step, (b * 0.0, 0)
+        )
+
+    x, steps = ns.lax.custom_linear_solve(lambda x: ns.numpy.dot(a, x), b, solve, solve, has_aux=True)
+    return (x * x).sum() * (steps > 0)
+
+
+@case(A, B)
+def in_scan_of_checkpoint(ns: Any, a: Any, b: Any) -> Any:
+    step = ns.checkpoint(lambda x: solved(ns, lambda y: ns.numpy.dot(a, y), ns.numpy.sin(x), by_diagonal))
+    return ns.lax.scan(lambda x, _: (step(x), None), b, None, length=2)[0]
+
+
+@case(np.float32([2.0, 8.0, 0.5]), second=False)
+def cube_roots(ns: Any, a: Any) -> Any:
+    x = ns.lax.custom_root(
+        lambda x: x * x * x - a, ns.numpy.ones_like(a), functools.partial(newton, ns),
+        lambda g, y: y / g(ns.numpy.ones_like(y)),
+    )  # fmt: skip
+    return (x * a).sum()
+
+
+def newton(ns: Any, f: Any, x: Any) -> Any:
+    """Newton's method for each element by itself, in a loop."""
+
+    def step(x: Any) -> Any:
+        value, slope = ns.jvp(f, (x,), (ns.numpy.ones_like(x),))
+        return x - value / slope
+
+    return ns.lax.while_loop(lambda x: (abs(f(x)) > 1e-5).any(), step, x)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_values(name: str) -> None:
+    check_values(CASES[name])
+
+
+# of array constants JAX chooses another order among the operands
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"a_constant_matrix"}))
+def test_same_programs(name: str) -> None:
+    """JAX shares what both solves run in a mapped gradient."""
+    check_programs(CASES[name], other=("vmap_of_grad",))
 
 
 def diagonal_solve(ns: Any) -> Any:
@@ -200,52 +194,6 @@ def test_typecheck_refuses_operands_that_do_not_fit() -> None:
     fewer = JaxprEqn(eqn.primitive, eqn.invars[:-1], dict(eqn.params), eqn.outvars)
     with pytest.raises(JaxprTypeError, match="the jaxpr of matvec expects"):
         typecheck_jaxpr(ClosedJaxpr(closed.jaxpr.replace(eqns=[fewer])))
-
-
-# ---------------------------------------------------------------------------------------------- roots
-
-
-def newton(ns: Any, f: Any, x: Any) -> Any:
-    """Newton's method for each element by itself, in a loop."""
-
-    def step(x: Any) -> Any:
-        value, slope = ns.jvp(f, (x,), (ns.numpy.ones_like(x),))
-        return x - value / slope
-
-    return ns.lax.while_loop(lambda x: (abs(f(x)) > 1e-5).any(), step, x)
-
-
-def cube_roots(ns: Any) -> Any:
-    def f(a: Any) -> Any:
-        solve = functools.partial(newton, ns)
-        divide = lambda g, y: y / g(ns.numpy.ones_like(y))  # noqa: E731
-        x = ns.lax.custom_root(lambda x: x * x * x - a, ns.numpy.ones_like(a), solve, divide)
-        return (x * a).sum()
-
-    return f
-
-
-def plain_square_root(ns: Any) -> Any:
-    def f(a: Any) -> Any:
-        solve = lambda f, x: x - f(x) / 2.0  # noqa: E731
-        divide = lambda g, y: y / g(ns.numpy.ones_like(y))  # noqa: E731
-        return ns.lax.custom_root(lambda x: x * x - a, ns.numpy.ones_like(a), solve, divide).sum()
-
-    return f
-
-
-@pytest.mark.parametrize("program", [cube_roots, plain_square_root])
-def test_roots_agree_with_jax(program: Any) -> None:
-    a = np.array([2.0, 8.0, 0.5], np.float32)
-    check_program(program, [a], ("plain", "grad"), ("vmap of grad", "second order"))
-
-
-def test_the_jaxpr_of_a_root_is_jaxs() -> None:
-    a = np.array([2.0, 8.0, 0.5], np.float32)
-    check_jaxprs(plain_square_root, [a], ["jvp", "grad"])
-    for ns in (minijax, jax):
-        (eqn,) = [e for e in ns.make_jaxpr(plain_square_root(ns))(a).eqns if e.primitive.name == "custom_jvp_call"]
-        assert len(eqn.invars) == 4
 
 
 def test_trees_and_auxiliary_output_of_a_root() -> None:

@@ -265,21 +265,6 @@ def test_partial_permutations_fill_with_zeros() -> None:
     np.testing.assert_array_equal(np.asarray(back), [5.0, 0.0, 0.0, 0.0])
 
 
-def test_collectives_in_the_body_of_a_loop() -> None:
-    def make(ns: Any) -> Any:
-        def step(carry: Any, x: Any) -> Any:
-            carry = carry + ns.lax.psum(x * carry, "i") * ns.lax.axis_index("i")
-            return carry, ns.lax.pmean(carry, "i")
-
-        return ns.vmap(lambda xs: ns.lax.scan(step, 1.0, xs), axis_name="i")
-
-    xs = np.random.default_rng(1).uniform(size=(N, 5)).astype(np.float32)
-    same(make(minijax)(xs), make(jax)(xs))
-    same(minijax.jit(make(minijax))(xs), make(jax)(xs))
-    grads = [ns.grad(lambda v, ns=ns: make(ns)(v)[1].sum())(xs) for ns in (minijax, jax)]
-    np.testing.assert_allclose(np.asarray(grads[0]), np.asarray(grads[1]), rtol=1e-5)
-
-
 @pytest.mark.parametrize("construct", ["cond", "while", "scan", "custom_jvp", "custom_vjp", "checkpoint", "jit"])
 def test_constructs_of_unmapped_values_know_the_axis(construct: str) -> None:
     """No operand is batched, but the axis is used inside."""

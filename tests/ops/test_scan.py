@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -22,11 +21,7 @@ from minijax.interpreters.partial_eval import dce_jaxpr
 from minijax.ir.evaluate import eval_jaxpr
 from minijax.ir.typecheck import typecheck_jaxpr
 from tests.oracle.case import Case, floats
-from tests.oracle.normalise import normalise
-from tests.oracle.subject import QUICKLY, assert_same, oracle, subject, x64_mode
-from tests.oracle.test_jaxprs import difference, program
-from tests.oracle.test_values import run_jitted
-from tests.oracle.transforms import SECOND, build, names
+from tests.oracle.checks import check_programs, check_values
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -70,70 +65,22 @@ ROWS = (
     Case("unrolled backwards", unrolled_backwards, (floats(), X)),
 )
 CASES = {case.name: case for case in ROWS}
+
+
 @pytest.fixture(autouse=True)
 def clean_stack() -> Any:
     yield
     assert stack_depth() == 0
 
 
-# Where the order of a scan's operands differs, or which operand of a sum is moved to the other's batch axis, or where
-# zeros are made: the same arithmetic is asked for, not the same text.
-REORDERED = {("invariant", "grad_of_grad")}
-
-
-@pytest.mark.parametrize(("name", "transformation"), [(case.name, t) for case in ROWS for t in names(case)])
-def test_same_equations(name: str, transformation: str) -> None:
-    """The same live equations as JAX between the same operands, subjaxprs and parameters included, well typed."""
-    with x64_mode("32"):
-        case = CASES[name]
-        ours, theirs = program(subject, case, transformation), program(oracle, case, transformation)
-        if ours.lines == theirs.lines:
-            return
-        if (name, transformation) in REORDERED:
-            assert arithmetic(subject, case, transformation) == arithmetic(oracle, case, transformation)
-        else:
-            assert ours.graph() == theirs.graph(), difference(ours.lines, theirs.lines)
-
-
-def arithmetic(ns: Any, case: Case, transformation: str) -> Counter[str]:
-    """Each live equation's primitive and types, those of subjaxprs included, without what only moves values."""
-    function, args = build(ns, case)[transformation]
-    counts: Counter[str] = Counter()
-
-    def count(jaxpr: Any) -> None:
-        for op in normalise(jaxpr).without_dead_code().ops:
-            name = op.head.split("[")[0]
-            if name not in ("scan", "transpose", "broadcast_in_dim"):
-                counts[f"{name} {' '.join(op.types)}"] += 1
-        for eqn in jaxpr.jaxpr.eqns:
-            if eqn.primitive.name == "scan":
-                counts[f"scan of {len(eqn.outvars)} results"] += 1
-                count(eqn.params["jaxpr"])
-
-    count(ns.make_jaxpr(function)(*args))
-    return counts
-
-
-# ---------------------------------------------------------------------------------------------- values
+@pytest.mark.parametrize("name", CASES)
+def test_same_programs(name: str) -> None:
+    check_programs(CASES[name], other=("grad_of_grad",) if name == "invariant" else ())
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_values(name: str) -> None:
-    """Evaluated and compiled; XLA takes too long for second derivatives, whose jaxprs are compared."""
-    with x64_mode("32"):
-        first = [t for t in names(CASES[name]) if t not in SECOND]
-        ours, theirs = ({t: build(ns, CASES[name])[t] for t in first} for ns in (subject, oracle))
-        expected = run_jitted(oracle, theirs, compiler_options=QUICKLY)
-        compiled = run_jitted(subject, ours)
-        for t, (function, args) in ours.items():
-            assert_same(function(*on_arrays(args)), expected[t])
-            assert_same(compiled[t], expected[t])
-
-
-def on_arrays(args: Any) -> Any:
-    """``args`` with the subject's arrays in place of NumPy's, so that types are its own throughout."""
-    move = subject.numpy.asarray
-    return oracle.tree_util.tree_map(lambda leaf: move(leaf) if isinstance(leaf, np.ndarray) else leaf, args)
+def test_same_values(name: str) -> None:
+    check_values(CASES[name])
 
 
 # ---------------------------------------------------------------------------------------------- against a Python loop

@@ -99,18 +99,20 @@ def tangent_leaf(leaf: Any) -> Any:
     return (0.5 + 0.25 * np.cos(np.arange(leaf.size)).reshape(leaf.shape)).astype(leaf.dtype)
 
 
+def into(rows: dict[str, Case], **defaults: Any) -> Callable[..., Any]:
+    """A decorator that enters a function into ``rows``, called with its example arguments and options of ``Case``."""
+
+    def with_arguments(*args: Any, **options: Any) -> Callable[..., Any]:
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            assert function.__name__ not in rows, f"two rows are called {function.__name__}"
+            rows[function.__name__] = Case(function.__name__, function, args, **{**defaults, **options})
+            return function
+
+        return register
+
+    return with_arguments
+
+
 CASES: dict[str, Case] = {}
-
-
-def case(*args: Any, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: enter the function into the table with these example arguments."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        assert function.__name__ not in CASES, f"two rows are called {function.__name__}"
-        CASES[function.__name__] = Case(function.__name__, function, args, **options)
-        return function
-
-    return register
-
-
+case = into(CASES)
 bfloat16 = ml_dtypes.bfloat16

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from .case import Case, floats, ints
+from .case import Case, floats, into, ints
 
 PROGRAMS: dict[str, Case] = {}
-
-
-def program(*args: Any, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: enter the function into ``PROGRAMS`` with these example arguments."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        assert function.__name__ not in PROGRAMS, f"two programs are called {function.__name__}"
-        PROGRAMS[function.__name__] = Case(function.__name__, function, args, **options)
-        return function
-
-    return register
+program = into(PROGRAMS)
 
 
 # --- cond and switch -----------------------------------------------------------------------------------------

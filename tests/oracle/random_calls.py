@@ -73,24 +73,36 @@ OPERANDS = frozenset(
     " on_false min max start stop step key_ rate prob shape_ sigma mu pvals where_ ab bb a_min a_max real imag"
     " exponent t val1 val2 nan posinf neginf".split()
 )
-INTEGERS = frozenset(
-    "n k N num decimals length dimension index size_ repeats count exponent_bits mantissa_bits d".split()
-)
-COUNTS = ("size", "num_segments", "num_classes", "bins", "ddof", "total_repeat_length", "offset", "deg", "rank")
-STATIC_INTEGERS = frozenset(
-    "start_index limit_index stride slice_size start_dimension stop_dimension axis_index permutation_size"
-    " num_bits concat_dimension split_dimension operand_batch".split()
-)
-STATIC_SEQUENCES = frozenset(
-    "start_indices limit_indices strides slice_sizes window_dimensions window_strides base_dilation window_dilation"
-    " broadcast_dimensions lhs_dilation rhs_dilation edge_padding_low_".split()
-)
 FLAGS = frozenset(
     "keepdims overwrite_a overwrite_b lower_ endpoint retstep descending stable indices_are_sorted unique_indices"
     " is_stable replace independent check_finite full_matrices compute_uv hermitian symmetrize_input rowvar bias"
     " assume_unique invert sparse approximate return_sign left_side transpose_a conjugate_a unit_diagonal reverse"
     " sort density overwrite_input equal_nan include_initial".split()
 )
+# names of parameters -> what is drawn for them
+PLAIN: dict[str, tuple[Any, ...]] = {
+    "axis dimension axis1 axis2 source destination dim": (0, -1, 1, 0, -2, None, (0, 1), 5),
+    "axes permutation dimensions": ((0, 1), (1, 0), (0,), None, 1, (-1,)),
+    "shape newshape new_shape sizes new_sizes s out_shape dims": (
+        (3,), (2, 3), (), 6, (-1,), (1, 3), (3, 2), (2, 1, 3), (0,),
+    ),
+    "dtype new_dtype preferred_element_type": (
+        None, "float32", "int32", "bool", "complex64", "float16", float, int,
+    ),
+    "start_index limit_index stride slice_size start_dimension stop_dimension axis_index permutation_size num_bits"
+    " concat_dimension split_dimension operand_batch": (0, 1, 2, -1, 3),
+    "start_indices limit_indices strides slice_sizes window_dimensions window_strides base_dilation window_dilation"
+    " broadcast_dimensions lhs_dilation rhs_dilation edge_padding_low_": ((1,), (1, 1), (2, 1), (0, 1), (3,)),
+    "padding": ("SAME", "VALID", ((0, 0),), ((1, 0), (0, 1))),
+    "n k N num decimals length dimension index size_ repeats count exponent_bits mantissa_bits d": (0, 1, 2, 3, -1, 4),
+    "mode": (None, "clip", "fill", "wrap", "full", "same", "valid", "constant", "edge"),
+    "side": ("left", "right"),
+    "order ord norm": (None, "C", 1, 2, "fro", "ortho", np.inf, "F"),
+    "method interpolation": ("linear", "lower", "nearest", "scan", "sort", "svd", None),
+    "size num_segments num_classes bins ddof total_repeat_length offset deg rank": (0, 1, 2, 3, 5),
+    "indices_or_sections pad_width repeats reps shift shifts": (1, 2, 3, (1, 2), ((1, 1), (0, 2)), [0, 1, 2]),
+}  # fmt: skip
+CHOICES = {name: choices for names, choices in reversed(PLAIN.items()) for name in names.split()}
 
 
 class Drawn(NamedTuple):
@@ -210,38 +222,12 @@ class Draw:
         """An argument for a parameter of this name; None if nobody knows what it takes."""
         if name == "key" and module == "random":
             return self.key()
-        if name in ("axis", "dimension", "axis1", "axis2", "source", "destination", "dim"):
-            return self.plain(self.one((0, -1, 1, 0, -2, None, (0, 1), 5)))
-        if name in ("axes", "permutation", "dimensions"):
-            return self.plain(self.one(((0, 1), (1, 0), (0,), None, 1, (-1,))))
-        if name in ("shape", "newshape", "new_shape", "sizes", "new_sizes", "s", "out_shape", "dims"):
-            return self.plain(self.one(((3,), (2, 3), (), 6, (-1,), (1, 3), (3, 2), (2, 1, 3), (0,))))
-        if name in ("dtype", "new_dtype", "preferred_element_type"):
-            return self.plain(self.one((None, "float32", "int32", "bool", "complex64", "float16", float, int)))
-        if name in STATIC_INTEGERS:
-            return self.plain(self.one((0, 1, 2, -1, 3)))
-        if name in STATIC_SEQUENCES:
-            return self.plain(self.one(((1,), (1, 1), (2, 1), (0, 1), (3,))))
-        if name == "padding":
-            return self.plain(self.one(("SAME", "VALID", ((0, 0),), ((1, 0), (0, 1)))))
+        if name in CHOICES:
+            return self.plain(self.one(CHOICES[name]))
         if name in FLAGS:
             return self.plain(self.chance(0.5))
-        if name in INTEGERS:
-            return self.plain(self.one((0, 1, 2, 3, -1, 4)))
-        if name in ("mode",):
-            return self.plain(self.one((None, "clip", "fill", "wrap", "full", "same", "valid", "constant", "edge")))
-        if name in ("side",):
-            return self.plain(self.one(("left", "right")))
-        if name in ("order", "ord", "norm"):
-            return self.plain(self.one((None, "C", 1, 2, "fro", "ortho", np.inf, "F")))
-        if name in ("method", "interpolation"):
-            return self.plain(self.one(("linear", "lower", "nearest", "scan", "sort", "svd", None)))
-        if name in COUNTS:
-            return self.plain(self.one((0, 1, 2, 3, 5)))
         if name in ("tuple", "arrays", "tup", "operands", "seq"):
             return self.several()
-        if name in ("indices_or_sections", "pad_width", "repeats", "reps", "shift", "shifts"):
-            return self.plain(self.one((1, 2, 3, (1, 2), ((1, 1), (0, 2)), [0, 1, 2])))
         if name in OPERANDS or given is inspect.Parameter.empty:
             return self.operand()
         return None

@@ -1,4 +1,4 @@
-"""Every 13th program of ``beside_jax``, lowered: its jaxpr and its operations are JAX's, or the table says why not."""
+"""Every 13th program of ``beside_jax``, lowered: its operations are JAX's."""
 
 from __future__ import annotations
 
@@ -17,15 +17,11 @@ from tests.extend import examples
 from . import beside_jax
 from .beside_jax import (
     Compiler,
-    Explanation,
     Program,
     all_programs,
     compare,
-    idle,
     instructions,
-    literally_equal,
     operations,
-    unexplained,
 )
 
 ALL = list(all_programs())
@@ -35,21 +31,13 @@ X = np.ones(3, np.float32)
 
 @pytest.mark.parametrize("program", SOME, ids=lambda program: program.name.replace(" ", "-"))
 def test_the_same_operations(program: Program) -> None:
-    assert unexplained(compare([program], None)) == []
+    assert compare([program], None) == []
 
 
 @pytest.mark.parametrize("name", ["numpy_constants value", "cond_with_constants_of_each_branch value"])
 def test_constants_are_in_the_program_and_xla_computes_with_them(name: str) -> None:
     (program,) = [each for each in all_programs() if each.name == name]
     assert compare([program], Compiler(bindings.make_context(), each=False)) == []
-
-
-def test_nine_of_ten_printed_jaxprs_are_jaxs_letter_for_letter() -> None:
-    """Of every third program of the table here; ``python -m tests.oracle.beside_jax --lowered`` asserts it of all."""
-    chosen = ALL[::3]
-    share = len(literally_equal(chosen)) / len(chosen)
-    print(f"{share:.1%} of {len(chosen)} printed jaxprs are JAX's letter for letter")
-    assert len(chosen) >= 230 and share >= beside_jax.LITERAL
 
 
 def sharding_params(closed: Any) -> dict[str, set[str]]:
@@ -90,7 +78,7 @@ def test_the_programs_are_many_and_have_different_names() -> None:
     assert len(set(names)) == len(names) >= 700 and len(SOME) >= 50
 
 
-def test_what_is_different_is_found_and_has_to_be_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_different_is_found() -> None:
     def ours(x):
         return minijax.numpy.sin(x) + x
 
@@ -100,15 +88,7 @@ def test_what_is_different_is_found_and_has_to_be_explained(monkeypatch: pytest.
     program = Program("different", (ours, (X,)), (theirs, (X,)))
     found = compare([program], Compiler(bindings.make_context(), each=False))
     assert [each.column for each in found] == list(beside_jax.COLUMNS)
-    (operations_,) = [each for each in found if each.column == "StableHLO"]
-    assert str(operations_) == "stablehlo.cosine -1, stablehlo.multiply -1"
-    # a printed jaxpr of which nothing can be taken away until it is equal is explained by no row
-    assert unexplained(found) == found and str(found[0]) == "differs"
-    cosine = Explanation("StableHLO", "stablehlo.cosine", "JAX", "a cosine")
-    product = Explanation("StableHLO", "stablehlo.multiply", "", "a product")
-    monkeypatch.setattr(beside_jax, "EXPLANATIONS", (cosine, product))
-    assert operations_ not in unexplained(found) and len(unexplained(found)) == len(found) - 1
-    assert idle(found) == [] and idle([]) == [cosine, product]
+    assert str(found[0]) == "stablehlo.cosine -1, stablehlo.multiply -1"
 
 
 def test_a_function_counts_as_often_as_it_is_called_and_a_fusion_with_what_is_in_it() -> None:

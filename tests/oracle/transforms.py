@@ -47,19 +47,38 @@ def build(ns: Any, case: Case, *, inner_jit: bool = False) -> dict[str, Callable
     if not argnums:
         return built
 
-    def jvp(args: Any, tangents: Any) -> Any:
-        def of_floats(*floats: Any) -> Any:
+    def of_floats(g: Callable[..., Any], args: Any) -> Callable[..., Any]:
+        def function(*floats: Any) -> Any:
             everything = list(args)
             for position, value in zip(argnums, floats, strict=True):
                 everything[position] = value
-            return f(*everything)
+            return g(*everything)
 
-        return ns.jvp(of_floats, tuple(args[i] for i in argnums), tangents)
+        return function
 
-    tangents = jax.tree.map(tangent_leaf, tuple(args[i] for i in argnums))
+    def floats(args: Any) -> tuple[Any, ...]:
+        return tuple(args[i] for i in argnums)
+
+    def pushed(g: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda args, tangents: ns.jvp(of_floats(g, args), floats(args), tangents)
+
+    tangents = jax.tree.map(tangent_leaf, floats(args))
     if case.forward:
-        built["jvp"] = (jvp, (args, tangents))
+        built["jvp"] = (pushed(f), (args, tangents))
     if not case.reverse:
+        if case.vmap:
+            many = case.batched()
+            built["jvp_of_vmap"] = (pushed(mapped), (many, jax.tree.map(tangent_leaf, floats(many))))
+
+        def linearized(args: Any, tangents: Any) -> Any:
+            pushed_forward = ns.linearize(of_floats(f, args), *floats(args))[1](*tangents)
+            return [t for t in ns.tree_util.tree_leaves(pushed_forward) if t.dtype != jax.dtypes.float0]
+
+        built["linearize"] = (linearized, (args, tangents))
+        built["jvp_of_jvp"] = (
+            lambda args, tangents: ns.jvp(lambda *xs: ns.jvp(of_floats(f, args), xs, tangents), floats(args), tangents),
+            (args, tangents),
+        )
         return built
 
     def scalar(*args: Any) -> Any:
@@ -72,18 +91,8 @@ def build(ns: Any, case: Case, *, inner_jit: bool = False) -> dict[str, Callable
         built["grad_of_vmap"] = (ns.grad(lambda *args: total(ns, mapped(*args)), argnums), case.batched())
     if case.second:
         built["grad_of_grad"] = (ns.grad(lambda *args: total(ns, grad(*args)), argnums), args)
-
-        def jvp_of_grad(args: Any, tangents: Any) -> Any:
-            def of_floats(*floats: Any) -> Any:
-                everything = list(args)
-                for position, value in zip(argnums, floats, strict=True):
-                    everything[position] = value
-                return grad(*everything)
-
-            return ns.jvp(of_floats, tuple(args[i] for i in argnums), tangents)
-
         if case.forward:
-            built["jvp_of_grad"] = (jvp_of_grad, (args, tangents))
+            built["jvp_of_grad"] = (pushed(grad), (args, tangents))
     return built
 
 

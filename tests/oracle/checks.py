@@ -1,0 +1,74 @@
+"""Whether a case does in minijax what it does in JAX, under every transformation: values, types and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from minijax.core.trace import stack_depth
+from minijax.ir.typecheck import typecheck_jaxpr
+
+from .case import Case
+from .meaning import meaning
+from .normalise import printed
+from .subject import assert_same, oracle, subject, x64_mode
+from .transforms import SECOND, build
+
+Built = dict[str, tuple[Any, tuple[Any, ...]]]
+
+
+def run_jitted(ns: Any, built: Built) -> dict[str, Any]:
+    """All transformations in one program, because compiling dominates these tests."""
+
+    def everything(args: dict[str, Any]) -> dict[str, Any]:
+        return {name: function(*args[name]) for name, (function, _) in built.items()}
+
+    return ns.jit(everything)({name: args for name, (_, args) in built.items()})
+
+
+def on_arrays(args: Any) -> Any:
+    """The subject's arrays in place of NumPy's, whose operators are not under test."""
+    convert = lambda leaf: subject.numpy.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf  # noqa: E731
+    return oracle.tree_util.tree_map(lambda leaf: leaf if _is_float0(leaf) else convert(leaf), args)
+
+
+def _is_float0(leaf: Any) -> bool:
+    return getattr(leaf, "dtype", None) == oracle.dtypes.float0
+
+
+def check_values(case: Case, mode: str = "32", scale: float = 1.0) -> None:
+    """Evaluated, compiled, and with ``jit`` inside of one transformation, the subject answers what JAX does.
+
+    XLA's time is the limit: with 64 bits second derivatives are not compiled.
+    """
+    with x64_mode(mode):
+        ours, inner = build(subject, case), build(subject, case, inner_jit=True)
+        wanted = run_jitted(oracle, build(oracle, case))
+        compiled = run_jitted(subject, {t: each for t, each in ours.items() if mode == "32" or t not in SECOND})
+        answers = [("evaluated", t, function(*on_arrays(args))) for t, (function, args) in ours.items()]
+        answers += [("compiled", t, answer) for t, answer in compiled.items()]
+        offered = [t for t in ("jvp", "grad", "vmap") if t in ours]
+        turn = [*inner] if "jit" in case.name else offered[len(case.name) % len(offered) :][:1] if offered else []
+        answers += [("with jit inside", t, inner[t][0](*inner[t][1])) for t in turn]
+        for way, t, answer in answers:
+            try:
+                assert_same(answer, wanted[t], scale=scale * case.scale, coarse=case.coarse)
+            except AssertionError as error:
+                raise AssertionError(f"{t}, {way}: {error}") from None
+        assert stack_depth() == 0
+
+
+def check_programs(case: Case, mode: str = "32", other: Collection[str] = ()) -> None:
+    """The programs are well typed and printed as JAX prints them; those of ``other`` mean the same."""
+    with x64_mode(mode):
+        ours, theirs, wrong = build(subject, case), build(oracle, case), []
+        for t in ours:
+            program, expected = (ns.make_jaxpr(f)(*args) for ns, (f, args) in ((subject, ours[t]), (oracle, theirs[t])))
+            typecheck_jaxpr(program)
+            # the loops of a linearized loop share variables here, which are printed alike
+            shown = meaning if t in other or t == "linearize" else printed
+            if shown(program) != shown(expected):
+                wrong.append(f"{t}:\n{program}\nJAX:\n{expected}")
+        assert not wrong, "\n".join(wrong)
