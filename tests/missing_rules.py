@@ -1,10 +1,6 @@
 """A new primitive without its rules: what using it says. More rows of the table in ``misuses``."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
@@ -14,7 +10,7 @@ from .misuses import wrong
 # fmt: off
 
 
-def new_primitive(ns: Any, *, evaluation: bool = False, abstract: bool = False, derivative: bool = False) -> Any:
+def new_primitive(ns, *, evaluation = False, abstract = False, derivative = False):
     """x*y + z without most of its rules."""
     primitive = importlib.import_module(ns.__name__ + ".extend.core").Primitive("multiply_add")
     ad = importlib.import_module(ns.__name__ + ".interpreters.ad")
@@ -24,7 +20,7 @@ def new_primitive(ns: Any, *, evaluation: bool = False, abstract: bool = False, 
         primitive.def_abstract_eval(lambda x, y, z: (jax.core if ns is jax else ns.core).ShapedArray(x.shape, x.dtype))
     if derivative:
 
-        def multiply_add_jvp(primals: Any, tangents: Any) -> Any:
+        def multiply_add_jvp(primals, tangents):
             x, y, z = primals
             xt, yt, zt = tangents
             zeros = [
@@ -37,7 +33,7 @@ def new_primitive(ns: Any, *, evaluation: bool = False, abstract: bool = False, 
     return primitive
 
 
-def square_add(primitive: Any) -> Callable[[Any, Any], Any]:
+def square_add(primitive):
     """(a, b) -> a*a + b."""
     return lambda a, b: primitive.bind(a, a, b)
 

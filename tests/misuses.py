@@ -31,30 +31,28 @@ class Misuse:
     ours: str = ""
 
     @property
-    def file(self) -> str:
+    def file(self):
         """What the place of the user's program begins with in messages."""
         return os.path.basename(self.program.__code__.co_filename) + ":"
 
 
-TABLE: list[Misuse] = []
+TABLE = []
 
 
-def wrong(name: str, program: Callable[[Any], Any], *words: str, **expected: Any) -> None:
+def wrong(name, program, *words, **expected):
     """Enter a program into the table."""
     assert all(row.name != name for row in TABLE), f"two rows are called {name}"
     TABLE.append(Misuse(name, program, words, **expected))
 
 
-def misuse(*words: str, **expected: Any) -> Callable[[Any], Any]:
+def misuse(*words, **expected):
     """Decorator: enter a program of several statements into the table."""
     return lambda program: wrong(program.__name__, program, *words, **expected)
 
 
 # fmt: off
 # --- functions that go wrong under a transformation --------------------------------------------------------
-
-
-def choose(x: Any) -> Any:
+def choose(x):
     """Python control flow on a value."""
     if x > 0:
         return x
@@ -79,11 +77,9 @@ wrong("numpy_array_of_a_tracer", lambda ns: ns.jit(lambda x: np.asarray(x))(1.0)
       "__array__() was called on traced array with shape float32[]", here=True)
 wrong("iteration_over_a_scalar", lambda ns: ns.jit(lambda x: list(x))(1.0), "iteration over a 0-d array")
 
-
 @misuse("immutable", "item assignment")
 def item_assignment(ns):
     ns.numpy.ones(3)[0] = 1.0
-
 
 # --- shapes and dtypes -------------------------------------------------------------------------------------
 wrong("sum_of_different_shapes", lambda ns: ns.numpy.ones(3) + ns.numpy.ones(4),
@@ -114,7 +110,6 @@ wrong("clamp_between_other_shapes", lambda ns: ns.lax.clamp(X3, X4, X3), "clamp 
 wrong("unknown_dtype", lambda ns: ns.numpy.ones(3, dtype="flot32"), "data type 'flot32' not understood")
 wrong("object_dtype", lambda ns: ns.numpy.asarray([1], dtype=object), "object")
 
-
 # --- vmap's axes -------------------------------------------------------------------------------------------
 wrong("in_axes_too_short", lambda ns: ns.vmap(ns.lax.add, in_axes=(0,))(X3, X3),
       "vmap in_axes must be an int, None, or a tuple", "len(in_axes)=1, len(args)=2")
@@ -137,7 +132,6 @@ wrong("out_axes_not_a_prefix", lambda ns: ns.vmap(lambda x: x, out_axes=(0, 1))(
 wrong("out_axes_out_of_range", lambda ns: ns.vmap(lambda x: x, out_axes=2)(X3),
       "out of bounds for array of dimension 1")
 
-
 # --- static arguments --------------------------------------------------------------------------------------
 wrong("unhashable_static_argument", lambda ns: ns.jit(lambda x, n: x, static_argnums=1)(1.0, [1]),
       "Non-hashable static arguments are", "list", "[1]")
@@ -146,7 +140,6 @@ wrong("static_argnums_out_of_range", lambda ns: ns.jit(lambda x: x, static_argnu
 wrong("unknown_static_argname", lambda ns: ns.jit(lambda x: x, static_argnames="q")(1.0),
       "invalid argnames {'q'} in static_argnames")
 wrong("missing_argument", lambda ns: ns.jit(lambda x, y: x)(1.0), "missing 1 required positional argument: 'y'")
-
 
 # --- trees and types of tangents and cotangents ------------------------------------------------------------
 wrong("tangents_of_another_structure", lambda ns: ns.jvp(lambda p: p[0], ((1.0, 2.0),), ([1.0, 2.0],)),
@@ -167,9 +160,7 @@ wrong("linear_map_of_another_structure", lambda ns: ns.linearize(lambda p: p[0],
 wrong("linear_map_of_another_shape", lambda ns: ns.linearize(ns.numpy.sin, X3)[1](X4),
       "linearized function called on tangent values inconsistent with the original primal values", "float32[4]")
 
-
 # --- leaks -------------------------------------------------------------------------------------------------
-
 LEAK = (
     "Encountered an unexpected tracer",
     "had a side effect",
@@ -177,12 +168,11 @@ LEAK = (
     "escape the scope of the transformation",
 )
 
-
-def leaked(transform: Callable[[Any], Any], x: Any) -> Any:
+def leaked(transform, x):
     """A tracer that has escaped."""
-    kept: list[Any] = []
+    kept = []
 
-    def leaky(y: Any) -> Any:
+    def leaky(y):
         kept.append(y * 2)
         return y
 
@@ -191,12 +181,10 @@ def leaked(transform: Callable[[Any], Any], x: Any) -> Any:
 
 wrong("tracer_leaked_from_jit", lambda ns: leaked(ns.jit, 1.0) + 1, *LEAK, "leaky", "jit", here=True)
 
-
 @misuse(*LEAK)
 def tracer_leaked_from_vmap_into_grad(ns):
     tracer = leaked(ns.vmap, X3)
     ns.grad(lambda y: y * tracer)(1.0)
-
 
 @misuse(*LEAK)
 def tracer_leaked_as_a_result(ns):
@@ -205,9 +193,7 @@ def tracer_leaked_as_a_result(ns):
 
 wrong("tracer_leaked_as_an_argument", lambda ns: ns.jit(lambda y: y)(leaked(ns.jit, 1.0)), *LEAK)
 
-
 # --- what is no array --------------------------------------------------------------------------------------
-
 NO_TYPE = ("'str'", "is not a valid JAX type")
 
 wrong("text_out_of_jit", lambda ns: ns.jit(lambda x: "hello")(1.0), *NO_TYPE, here=True)
@@ -220,7 +206,6 @@ wrong("list_into_a_numpy_function", lambda ns: ns.numpy.sin([1.0, 2.0]),
       "sin requires ndarray or scalar arguments, got <class 'list'> at position 0")
 wrong("sum_with_a_list", lambda ns: ns.numpy.ones(2) + [1, 2], "unsupported operand type(s) for +", "'list'")
 wrong("jit_of_a_number", lambda ns: ns.jit(3), "Expected a callable value, got 3")
-
 
 # --- grad --------------------------------------------------------------------------------------------------
 wrong("grad_of_a_vector", lambda ns: ns.grad(ns.numpy.sin)(X3),

@@ -1,9 +1,6 @@
 """Callbacks, solvers, named axes and devices used wrongly. More rows of the table in ``misuses``."""
 
-from __future__ import annotations
-
 import importlib
-from typing import Any
 
 import numpy as np
 
@@ -13,17 +10,13 @@ from .misuses import BOOL, X3, X4, misuse, wrong
 
 ONE = np.float32(1.0)
 
-
 # --- callbacks ---------------------------------------------------------------------------------------------
-
 F3 = np.zeros(3, np.float32)
 
-
-def io_callback(ns: Any) -> Any:
+def io_callback(ns):
     return importlib.import_module(ns.__name__ + ".experimental").io_callback
 
-
-def raising(x: Any) -> Any:
+def raising(x):
     raise ValueError("the callback says no")
 
 wrong("pure_callback_of_a_number", lambda ns: ns.pure_callback(3, F3, X3), ours="TypeError",
@@ -63,11 +56,8 @@ wrong("debug_print_of_a_formatted_string", lambda ns: ns.jit(lambda x: ns.debug.
 wrong("debug_callback_of_a_number", lambda ns: ns.debug.callback(3, 1.0),
       "debug.callback must be callable, but got an object of type <class 'int'>")
 
-
 # --- custom_linear_solve, custom_root ----------------------------------------------------------------------
-
-
-def divided(matvec: Any, b: Any) -> Any:
+def divided(matvec, b):
     return b / 2.0
 
 wrong("linear_solve_of_a_nonlinear_function",
@@ -98,23 +88,19 @@ wrong("root_without_auxiliary_output",
       lambda ns: ns.lax.custom_root(lambda x: x - 1, ONE, lambda f, x: x, lambda g, y: y / g(ONE), has_aux=True),
       "solve() produced a pytree with structure PyTreeDef(*)", "has_aux was set to True")
 
-
 # --- named axes --------------------------------------------------------------------------------------------
 wrong("psum_over_a_misspelt_name", lambda ns: ns.vmap(lambda x: ns.lax.psum(x, "batch"), axis_name="batches")(X3),
       "unbound axis name: batch", advice=("Did you mean batches?",))
 
-
-def over_devices(ns: Any, divided: str | None = None, **said: Any) -> tuple[Any, Any]:
+def over_devices(ns, divided = None, **said):
     sharding = importlib.import_module(ns.__name__ + ".sharding")
     return ns.make_mesh((1,), ("data",)), sharding.PartitionSpec(divided, **said)
 
-
-def named_sharding(ns: Any, mesh: Any, spec: Any) -> Any:
+def named_sharding(ns, mesh, spec):
     return importlib.import_module(ns.__name__ + ".sharding").NamedSharding(mesh, spec)
 
 wrong("sharding_along_a_misspelt_axis", lambda ns: named_sharding(ns, *over_devices(ns, divided="dta")),
       "Resource axis: dta of", "is not found in mesh: ('data',)", advice=("Did you mean data?",))
-
 
 @misuse("has duplicate entries for `data`", advice=("Leave out all but one",))
 def sharding_along_an_axis_twice(ns):
@@ -124,12 +110,10 @@ def sharding_along_an_axis_twice(ns):
 wrong("sums_along_a_misspelt_axis", lambda ns: named_sharding(ns, *over_devices(ns, unreduced={"dta"})),
       "Unreduced axes dta is not found in mesh.axis_names=('data',)", advice=("Did you mean data?",))
 
-
 @misuse("in_specs", "to an axis marked as manual", "dta", advice=("the mesh does not have", "Did you mean data?"))
 def shard_map_along_a_misspelt_axis(ns):
     mesh, spec = over_devices(ns, divided="dta")
     ns.shard_map(lambda x: x, mesh=mesh, in_specs=spec, out_specs=spec)(X3)
-
 
 @misuse("{'dta'}", "to be a subset of mesh.axis_names", advice=("Did you mean data?",))
 def shard_map_by_a_misspelt_axis(ns):
@@ -160,7 +144,6 @@ wrong("psum_scatter_of_another_size",
 wrong("derivative_of_pmax",
       lambda ns: ns.grad(lambda x: ns.vmap(lambda y: ns.lax.pmax(y, "i"), axis_name="i")(x).sum())(X3),
       "Differentiation rule for 'pmax' not implemented")
-
 
 # --- pmap --------------------------------------------------------------------------------------------------
 wrong("truth_value_in_a_pmap", lambda ns: ns.pmap(lambda x: x if x > 0 else -x)(np.ones(1, np.float32)), *BOOL,

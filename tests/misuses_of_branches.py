@@ -1,9 +1,5 @@
 """``cond`` and ``switch`` used wrongly. More rows of the table in ``misuses``."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
 from .misuses import BOOL, LEAK, X3, misuse, wrong
@@ -12,20 +8,16 @@ from .misuses import BOOL, LEAK, X3, misuse, wrong
 
 ONE = np.float32(1.0)
 
-
-def vector(x: Any) -> Any:
+def vector(x):
     return x * np.ones(2, np.float32)
 
-
-def pair(x: Any) -> Any:
+def pair(x):
     return x, x
 
-
-def truth(x: Any) -> Any:
+def truth(x):
     if x > 0:
         return x
     return -x
-
 
 # --- cond --------------------------------------------------------------------------------------------------
 wrong("cond_branches_of_different_dtypes", lambda ns: ns.lax.cond(True, lambda x: x, lambda x: x.astype(int), ONE),
@@ -61,7 +53,6 @@ wrong("truth_value_in_a_branch", lambda ns: ns.lax.cond(True, truth, lambda x: x
       "The error occurred while tracing the function truth at", "for cond", "it depends on the value of the argument x",
       here=True, advice=("lax.cond",))
 
-
 @misuse(*LEAK, "branch at", "traced for cond", "created", here=True, advice=("Return the value",))
 def tracer_leaked_from_a_branch(ns):
     kept = []
@@ -72,7 +63,6 @@ def tracer_leaked_from_a_branch(ns):
 
     ns.lax.cond(True, branch, lambda x: x, ONE)
     kept[0] + 1
-
 
 # --- switch ------------------------------------------------------------------------------------------------
 wrong("switch_on_a_float", lambda ns: ns.lax.switch(1.0, [lambda x: x, lambda x: -x], ONE),

@@ -1,10 +1,6 @@
 """Derivative rules, closures and checkpoints used wrongly. More rows of the table in ``misuses``."""
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable
-from typing import Any
 
 from .misuses import BOOL, X3, misuse, wrong
 
@@ -15,13 +11,10 @@ BACKWARD = (
     "primal function",
 )
 
-
 # --- custom_jvp --------------------------------------------------------------------------------------------
-
-
-def with_jvp(ns: Any, rule: Callable[..., Any], **options: Any) -> Any:
+def with_jvp(ns, rule, **options):
     @functools.partial(ns.custom_jvp, **options)
-    def squared(x: Any) -> Any:
+    def squared(x):
         return x * x
 
     squared.defjvp(rule)
@@ -41,7 +34,6 @@ wrong("custom_jvp_tangent_of_another_tree",
       "Custom JVP rule <lambda> for function squared must produce primal and tangent outputs with equal container",
       "PyTreeDef(*) and PyTreeDef((*, *))", here=True, advice=("The rule is",))
 
-
 @misuse(
     "must produce a pair (list or tuple of length two) where the first element represents the primal output",
     "container/pytree structure",
@@ -54,7 +46,6 @@ wrong("custom_jvp_primal_of_another_shape",
       lambda ns: ns.jvp(ns.jit(with_jvp(ns, lambda p, t: (p[0].sum(), t[0].sum()))), (X3,), (X3,)),
       "must produce a pair (list or tuple of length two) where the first element represents the primal output",
       "shapes/dtypes", "float32[]", "float32[3]")
-
 
 @misuse(*BOOL, "The error occurred while tracing the function absolute at", "for custom_jvp", here=True)
 def truth_value_in_a_custom_jvp_function(ns):
@@ -73,7 +64,6 @@ wrong("custom_jvp_with_an_unknown_keyword", lambda ns: with_jvp(ns, lambda p, t:
 wrong("custom_jvp_given_text", lambda ns: with_jvp(ns, lambda p, t: (p[0], t[0]))("hello"), "<class 'str'>",
       advice=("at path x", "squared at"))
 
-
 @misuse("Can't use ``defjvps`` with ``nondiff_argnums``")
 def defjvps_with_nondiff_argnums(ns):
     @functools.partial(ns.custom_jvp, nondiff_argnums=(1,))
@@ -82,24 +72,19 @@ def defjvps_with_nondiff_argnums(ns):
 
     power.defjvps(lambda t, ans, x, n: n * t)
 
-
 # --- custom_vjp --------------------------------------------------------------------------------------------
-
-
-def with_vjp(ns: Any, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> Any:
+def with_vjp(ns, fwd, bwd):
     @ns.custom_vjp
-    def product(x: Any, y: Any) -> Any:
+    def product(x, y):
         return x * y
 
     product.defvjp(fwd, bwd)
     return product
 
-
-def forward(x: Any, y: Any) -> Any:
+def forward(x, y):
     return x * y, (x, y)
 
-
-def backward(residuals: Any, ct: Any) -> Any:
+def backward(residuals, ct):
     x, y = residuals
     return ct * y, ct * x
 
@@ -114,7 +99,6 @@ wrong("forward_rule_gives_another_tree",
       lambda ns: ns.grad(ns.jit(with_vjp(ns, lambda x, y: ((x, y), (x, y)), backward)))(1.0, 2.0),
       "Custom VJP fwd rule <lambda> for function product must produce a pair (list or tuple of length two)",
       "container/pytree structure")
-
 
 @misuse(
     "Custom VJP fwd rule <lambda> for function product must produce a pair (list or tuple of length two)",
@@ -132,7 +116,6 @@ wrong("backward_rule_gives_another_shape",
       "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal function",
       "at output[0]", "float32[]", "float32[3]", "the shapes do not match", advice=("The rule is",))
 
-
 @misuse("Encountered an unexpected tracer", here=True, advice=("closed-over value", "as an argument"))
 def custom_vjp_closes_over_a_differentiated_value(ns):
     def outer(x):
@@ -147,7 +130,6 @@ def custom_vjp_closes_over_a_differentiated_value(ns):
 
 wrong("custom_gradient_returns_no_pair", lambda ns: ns.custom_gradient(lambda x: x)(1.0), here=True,
       advice=("must return a pair (value, pullback)",))
-
 
 # --- closure_convert, checkpoint ---------------------------------------------------------------------------
 wrong("closure_convert_of_a_number", lambda ns: ns.closure_convert(3, 1.0), "callable")

@@ -1,7 +1,5 @@
 """Loops and scans used wrongly. More rows of the table in ``misuses``."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .misuses import BOOL, LEAK, X3, X4, misuse, wrong
@@ -12,7 +10,6 @@ from .misuses_of_branches import ONE, pair, truth, vector
 NO_REVERSE = (
     "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic start/stop values",
 )
-
 
 # --- while_loop --------------------------------------------------------------------------------------------
 wrong("while_carry_changes_its_dtype", lambda ns: ns.lax.while_loop(lambda c: c < 3, lambda c: c > 0, ONE),
@@ -48,7 +45,6 @@ wrong("while_in_reverse_mode",
       lambda ns: ns.grad(lambda x: ns.lax.while_loop(lambda c: c < 3, lambda c: c * 2, x))(1.0), *NO_REVERSE,
       advice=("lax.scan", "misuses_of_loops.py:"))
 
-
 # --- fori_loop ---------------------------------------------------------------------------------------------
 wrong("fori_in_reverse_mode_with_traced_bounds_under_jit",
       lambda ns: ns.grad(ns.jit(lambda x, n: ns.lax.fori_loop(0, n, lambda i, c: c * 2, x)))(1.0, 3), *NO_REVERSE,
@@ -76,7 +72,6 @@ wrong("fori_unrolled_with_traced_bounds",
       "Can only use `unroll` in `fori_loop` if the loop bounds are statically known")
 wrong("fori_body_is_not_callable", lambda ns: ns.lax.fori_loop(0, 3, 4, ONE),
       "lax.fori_loop: body_fun argument should be callable", advice=("got 4",))
-
 
 # --- scan --------------------------------------------------------------------------------------------------
 wrong("scan_body_returns_no_pair", lambda ns: ns.lax.scan(lambda c, x: c + x, ONE, X3),
@@ -114,7 +109,6 @@ wrong("truth_value_in_a_scan", lambda ns: ns.lax.scan(lambda c, x: (truth(c), x)
 wrong("scan_unrolled_negatively", lambda ns: ns.lax.scan(lambda c, x: (c, x), ONE, X3, unroll=-1),
       "`unroll` must be a `bool` or a non-negative `int`", advice=("-1",))
 
-
 @misuse(*LEAK, "body at", "traced for scan", "created", here=True, advice=("Return the value",))
 def tracer_leaked_from_a_scan(ns):
     kept = []
@@ -125,7 +119,6 @@ def tracer_leaked_from_a_scan(ns):
 
     ns.lax.scan(body, ONE, X3)
     kept[0] + 1
-
 
 # --- map and associative_scan ------------------------------------------------------------------------------
 wrong("map_in_negative_batches", lambda ns: ns.lax.map(lambda x: x, X3, batch_size=-2),

@@ -1,17 +1,14 @@
 """What the script of a page is given, read from the page."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
 import zlib
-from typing import Any
 
 
-def data_of(markup: str) -> dict[str, Any]:
+def data_of(markup):
     """What the script is given, its parts read."""
     (found,) = re.findall(r'<script type="application/json">(.*?)</script>', markup, re.S)
-    data: dict[str, Any] = json.loads(found)
+    data = json.loads(found)
     data["parts"] = [[begin, json.loads(zlib.decompress(base64.b64decode(text), -15))] for begin, text in data["parts"]]
     return data

@@ -31,20 +31,20 @@ class Color(enum.StrEnum):
 class Box:
     """A custom node with one child and auxiliary data."""
 
-    def __init__(self, child: Any, aux: Any):
+    def __init__(self, child, aux):
         self.child, self.aux = child, aux
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other):
         return isinstance(other, Box) and (self.child, self.aux) == (other.child, other.aux)
 
-    def __hash__(self) -> int:
+    def __hash__(self):
         return hash(self.aux)
 
-    def tree_flatten(self) -> tuple[Any, Any]:
+    def tree_flatten(self):
         return (self.child,), self.aux
 
     @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> Box:
+    def tree_unflatten(cls, aux, children):
         return cls(children[0], aux)
 
 
@@ -77,7 +77,7 @@ for module in (jtu, pytree):
     module.register_dataclass(Layer)
     module.register_static(Static)
 
-TREES: dict[str, Any] = {
+TREES = {
     "leaf": 1,
     "none": None,
     "empty tuple": (),
@@ -108,7 +108,7 @@ IDS = list(TREES)
 ALL = list(TREES.values())
 
 
-def same(a: Any, b: Any) -> bool:
+def same(a, b):
     """Equal trees, container by container, leaves by identity."""
     if type(a) is not type(b):
         return False

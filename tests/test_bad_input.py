@@ -4,12 +4,8 @@ Every row of ``misuses`` is run in JAX too: the type of the error and the words 
 are asked of JAX.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import jax
 import jax.experimental
@@ -30,13 +26,13 @@ from . import (
     misuses_of_loops,  # noqa: F401
     misuses_of_primitives,  # noqa: F401
 )
-from .misuses import X3, Misuse
+from .misuses import X3
 
 mj = importlib.import_module(os.environ.get("MINIJAX_TEST_SUBJECT", "minijax"))
 importlib.import_module(mj.__name__ + ".numpy")
 
 
-def kind(error: BaseException) -> str:
+def kind(error):
     """The most specific public type: a builtin exception or one of ``jax.errors``."""
     for cls in type(error).__mro__:
         if cls.__module__ == "builtins" or (cls.__module__ == "jax.errors" or hasattr(jax.errors, cls.__name__)):
@@ -44,19 +40,19 @@ def kind(error: BaseException) -> str:
     raise AssertionError("every exception derives from BaseException")
 
 
-def depth() -> int:
+def depth():
     """How many interpreters stand above evaluation."""
     return 0 if mj is jax else importlib.import_module("minijax.core.trace").stack_depth()
 
 
 @pytest.fixture(scope="module")
-def jitted_once() -> Any:
+def jitted_once():
     """A jitted function that is used after every error."""
     return mj.jit(lambda x: x * 2.0 + 1.0)
 
 
 @pytest.fixture(autouse=True)
-def life_goes_on(jitted_once: Any) -> Iterator[None]:
+def life_goes_on(jitted_once):
     """After each test: the stack is back at evaluation and every transformation works."""
     assert depth() == 0
     yield
@@ -67,7 +63,7 @@ def life_goes_on(jitted_once: Any) -> Iterator[None]:
     assert len(mj.make_jaxpr(lambda x: x * 2.0)(1.0).jaxpr.eqns) == 1
 
 
-def raised(program: Callable[[Any], Any], ns: Any) -> BaseException:
+def raised(program, ns):
     """What ``program`` raises."""
     try:
         program(ns)
@@ -77,7 +73,7 @@ def raised(program: Callable[[Any], Any], ns: Any) -> BaseException:
 
 
 @pytest.mark.parametrize("row", misuses.TABLE, ids=lambda row: row.name)
-def test_error(row: Misuse) -> None:
+def test_error(row):
     """The error has JAX's type and its essential words."""
     theirs, ours = raised(row.program, jax), raised(row.program, mj)
     missing = [word for word in row.words if word not in str(theirs)]
@@ -93,7 +89,7 @@ def test_error(row: Misuse) -> None:
     assert not missing, f"the next action is missing {missing}:\n{ours}"
 
 
-def test_a_jitted_function_that_failed_works_once_the_rule_is_there() -> None:
+def test_a_jitted_function_that_failed_works_once_the_rule_is_there():
     primitive = missing_rules.new_primitive(mj, evaluation=True)
     compiled = mj.jit(missing_rules.square_add(primitive))
     with pytest.raises(NotImplementedError, match="Abstract evaluation"):
@@ -107,7 +103,7 @@ def test_a_jitted_function_that_failed_works_once_the_rule_is_there() -> None:
     assert compiled(2.0, 10.0) == 14.0
 
 
-TRANSFORMS: dict[str, Callable[[Any, Any], Any]] = {
+TRANSFORMS = {
     "jit": lambda ns, f: ns.jit(f)(1.0),
     "grad": lambda ns, f: ns.grad(f)(1.0),
     "jvp": lambda ns, f: ns.jvp(f, (1.0,), (1.0,)),
@@ -118,26 +114,26 @@ TRANSFORMS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def with_rules(ns: Any, f: Any, fwd: Any = None, bwd: Any = None) -> Any:
+def with_rules(ns, f, fwd=None, bwd=None):
     """A ``custom_vjp`` function of these, or of harmless ones."""
     function = ns.custom_vjp(f or ns.numpy.sin)
     function.defvjp(fwd or (lambda x: (x, None)), bwd or (lambda _, ct: (ct,)))
     return function
 
 
-def with_derivative(ns: Any, f: Any, rule: Any) -> Any:
+def with_derivative(ns, f, rule):
     """A ``custom_jvp`` function."""
     function = ns.custom_jvp(f)
     function.defjvp(rule)
     return function
 
 
-def solved(mv: Any, b: Any) -> Any:
+def solved(mv, b):
     return b / 2.0
 
 
 # where the constructs call the user's function: f is called there, with one array
-CONSTRUCTS: dict[str, Callable[[Any, Any], Any]] = {
+CONSTRUCTS = {
     "a branch": lambda ns, f: ns.lax.cond(True, f, lambda x: x, 1.0),
     "the condition of a loop": lambda ns, f: ns.lax.while_loop(f, lambda x: x, 1.0),
     "the body of a loop": lambda ns, f: ns.lax.while_loop(lambda x: x < 3, f, 1.0),
@@ -161,11 +157,11 @@ TRANSFORMS.update(CONSTRUCTS)
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("transform", list(TRANSFORMS))
-def test_exceptions_of_the_function_pass_through(transform: str, error: type[BaseException]) -> None:
+def test_exceptions_of_the_function_pass_through(transform, error):
     """Ctrl-C included: the very exception arrives, and nothing is left behind (see ``life_goes_on``)."""
     original = error("raised inside")
 
-    def function(x: Any) -> Any:
+    def function(x):
         mj.numpy.sin(x) * 2
         raise original
 
@@ -174,12 +170,12 @@ def test_exceptions_of_the_function_pass_through(transform: str, error: type[Bas
     assert caught.value is original
 
 
-def test_a_jitted_function_recovers_from_an_interrupt() -> None:
+def test_a_jitted_function_recovers_from_an_interrupt():
     """The interrupted call has left no half-made entry in the cache."""
-    calls: list[int] = []
+    calls = []
 
     @mj.jit
-    def function(x: Any) -> Any:
+    def function(x):
         calls.append(1)
         if len(calls) == 1:
             raise KeyboardInterrupt
@@ -193,13 +189,13 @@ def test_a_jitted_function_recovers_from_an_interrupt() -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, lambda f: mj.vmap(f, in_axes=None, axis_size=2), lambda f: mj.grad(f)])
-def test_an_interrupt_in_a_callback_that_is_evaluated(wrap: Callable[[Any], Any]) -> None:
+def test_an_interrupt_in_a_callback_that_is_evaluated(wrap):
     """A debug callback runs at once where nothing is compiled: Ctrl-C arrives as itself."""
 
-    def interrupted(x: Any) -> None:
+    def interrupted(x):
         raise KeyboardInterrupt
 
-    def program(x: Any) -> Any:
+    def program(x):
         mj.debug.callback(interrupted, x)
         return x * 2.0
 
@@ -208,10 +204,10 @@ def test_an_interrupt_in_a_callback_that_is_evaluated(wrap: Callable[[Any], Any]
             wrap(program)(1.0)
 
 
-def test_an_outer_transformation_survives_an_error_that_is_caught_inside() -> None:
+def test_an_outer_transformation_survives_an_error_that_is_caught_inside():
     """The stack returns to where it was, not to the bottom."""
 
-    def function(x: Any) -> Any:
+    def function(x):
         try:
             mj.vmap(mj.jit(misuses.choose))(X3)
         except mj.errors.TracerBoolConversionError:

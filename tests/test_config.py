@@ -1,7 +1,5 @@
 """Settings: where a value can come from, whom it reaches, what it costs to read."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import os
@@ -9,9 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -66,7 +62,7 @@ READERS = {
 
 
 @pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
+def restored():
     before = dict(config.values)
     yield
     for name, value in before.items():
@@ -74,13 +70,13 @@ def restored() -> Iterator[None]:
     assert settings._override_count == 0
 
 
-def in_thread(f: Callable[[], Any]) -> Any:
+def in_thread(f):
     """What ``f`` returns on a thread of its own."""
     (out,) = at_once(f)
     return out
 
 
-def test_defaults_are_jaxs() -> None:
+def test_defaults_are_jaxs():
     for name, value in config.values.items():
         # this process may have been started with a setting; the untouched defaults are in the class
         assert name.startswith("jax_") and value == getattr(config, name)
@@ -97,7 +93,7 @@ def test_defaults_are_jaxs() -> None:
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
-def test_update_reaches_every_thread_and_name(name: str) -> None:
+def test_update_reaches_every_thread_and_name(name):
     before, value = config.read(name), CONTEXTS[name][1]
     assert before != value
     for spelling in ("jax_" + name, name):
@@ -112,7 +108,7 @@ def test_update_reaches_every_thread_and_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
-def test_context_reaches_only_its_thread(name: str) -> None:
+def test_context_reaches_only_its_thread(name):
     before = config.read(name)
     make, value = CONTEXTS[name]
     with make(value):
@@ -124,9 +120,9 @@ def test_context_reaches_only_its_thread(name: str) -> None:
     assert getattr(config, name) == before
 
 
-def test_context_as_decorator() -> None:
+def test_context_as_decorator():
     @settings.enable_x64(True)
-    def inside(depth: int) -> list[bool]:
+    def inside(depth):
         return [settings.x64_enabled(), *(inside(depth - 1) if depth else [])]
 
     assert inside(2) == [True, True, True]
@@ -137,7 +133,7 @@ def test_context_as_decorator() -> None:
 # --- the key of staging caches ------------------------------------------------------------------------------
 
 
-def test_trace_key_follows_the_settings_and_is_one_object_per_combination() -> None:
+def test_trace_key_follows_the_settings_and_is_one_object_per_combination():
     plain = settings.trace_key()
     assert plain is settings.trace_key() is in_thread(settings.trace_key)
     for name, (make, value) in CONTEXTS.items():
@@ -155,7 +151,7 @@ def test_trace_key_follows_the_settings_and_is_one_object_per_combination() -> N
     assert pickle.loads(pickle.dumps(plain)) is plain
 
 
-def test_trace_key_says_what_changed() -> None:
+def test_trace_key_says_what_changed():
     plain = settings.trace_key()
     with settings.enable_x64(True), settings.default_matmul_precision("highest"):
         changes = settings.trace_key().changes_from(plain)
@@ -167,7 +163,7 @@ def test_trace_key_says_what_changed() -> None:
 # --- what is refused ----------------------------------------------------------------------------------------
 
 
-def test_unknown_names_are_attribute_errors_that_list_the_known() -> None:
+def test_unknown_names_are_attribute_errors_that_list_the_known():
     with pytest.raises(AttributeError):
         jax.config.update("jax_no_such_thing", 1)
     for attempt in (
@@ -183,14 +179,14 @@ def test_unknown_names_are_attribute_errors_that_list_the_known() -> None:
     assert not hasattr(config, "nothing")
 
 
-def test_assignment_says_what_to_write() -> None:
+def test_assignment_says_what_to_write():
     with pytest.raises(AttributeError, match=r"Write config.update\('jax_enable_x64', True\)"):
         config.enable_x64 = True
     with pytest.raises(AttributeError):
         jax.config.jax_enable_x64 = True
 
 
-def test_booleans() -> None:
+def test_booleans():
     for value, expected in ((True, True), (0, False), (1, True), (np.bool_(False), False), ("true", True)):
         config.update("enable_x64", value)
         assert config.enable_x64 is expected
@@ -202,7 +198,7 @@ def test_booleans() -> None:
 @pytest.mark.parametrize(
     "name", ["numpy_rank_promotion", "numpy_dtype_promotion", "default_matmul_precision", "transfer_guard"]
 )
-def test_words(name: str) -> None:
+def test_words(name):
     for library in (config, jax.config):
         with pytest.raises(ValueError, match="bogus"):
             library.update("jax_" + name, "bogus")
@@ -211,7 +207,7 @@ def test_words(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DISK_CACHE)
-def test_settings_of_the_disk_cache(name: str) -> None:
+def test_settings_of_the_disk_cache(name):
     value, refused = DISK_CACHE[name]
     theirs = getattr(jax.config, name)
     for library in (config, jax.config):
@@ -227,7 +223,7 @@ def test_settings_of_the_disk_cache(name: str) -> None:
 # --- the environment ----------------------------------------------------------------------------------------
 
 
-def with_environment(**variables: str) -> subprocess.CompletedProcess[str]:
+def with_environment(**variables):
     environment = {k: v for k, v in os.environ.items() if "JAX_" not in k}
     code = "from minijax.config import config; print(*config.values.values())"
     return subprocess.run(
@@ -239,7 +235,7 @@ def with_environment(**variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_environment() -> None:
+def test_environment():
     run = with_environment(
         JAX_ENABLE_X64="1", JAX_NUMPY_RANK_PROMOTION="raise", MINIJAX_DEBUG_NANS="yes", JAX_DISABLE_JIT="0"
     )
@@ -254,7 +250,7 @@ def test_environment() -> None:
     assert run.stdout.split()[-4:] == ["/Folder", "True", "2.5", "0"], run.stderr
 
 
-def test_environment_with_nonsense_is_an_error() -> None:
+def test_environment_with_nonsense_is_an_error():
     run = with_environment(JAX_ENABLE_X64="perhaps")
     assert run.returncode != 0
     assert "invalid truth value 'perhaps' for environment 'JAX_ENABLE_X64'" in run.stderr
@@ -267,7 +263,7 @@ def test_environment_with_nonsense_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("library", [minijax, jax], ids=["minijax", "jax"])
-def test_no_tracing_lets_cached_programs_run_only(library: Any) -> None:
+def test_no_tracing_lets_cached_programs_run_only(library):
     double = library.jit(lambda x: x * 2)
     x = np.float32(1.5)
     assert double(x) == 3
@@ -285,7 +281,7 @@ LIBRARIES = pytest.mark.parametrize("library", [minijax, jax], ids=["minijax", "
 
 
 @LIBRARIES
-def test_debug_infs(library: Any) -> None:
+def test_debug_infs(library):
     zeros = library.numpy.zeros(2)
     with library.debug_infs():
         for infinite in (lambda: 1 / zeros, lambda: library.jit(lambda x: library.numpy.exp(x + 1e4))(zeros)):
@@ -296,7 +292,7 @@ def test_debug_infs(library: Any) -> None:
     assert np.isinf(1 / zeros).all()
 
 
-def test_threefry_partitionable_cannot_be_turned_off() -> None:
+def test_threefry_partitionable_cannot_be_turned_off():
     key = minijax.random.key(3)
     with minijax.threefry_partitionable(True), jax.threefry_partitionable(True):
         assert np.array_equal(minijax.random.bits(key, (5,)), jax.random.bits(jax.random.key(3), (5,)))
@@ -309,8 +305,8 @@ def test_threefry_partitionable_cannot_be_turned_off() -> None:
 
 
 @LIBRARIES
-def test_default_prng_impl(library: Any) -> None:
-    def made() -> str:
+def test_default_prng_impl(library):
+    def made():
         return str(library.jit(lambda: library.random.key(3))().dtype)
 
     assert made() == "key<fry>"
@@ -322,22 +318,22 @@ def test_default_prng_impl(library: Any) -> None:
     assert made() == "key<fry>"
 
 
-kept: list[Any] = []
+kept = []
 
 
-def keeping(x: Any) -> Any:
+def keeping(x):
     kept.append(x * 2)
     return x * 3
 
 
-def failing_inside(x: Any) -> Any:
+def failing_inside(x):
     try:
         raise ValueError(x * 2)
     except ValueError:
         return x
 
 
-LEAKS: dict[str, tuple[bool, Callable[[Any, Any], Any]]] = {
+LEAKS = {
     "jit": (True, lambda lib, f: lib.jit(f)(1.0)),
     "vmap": (True, lambda lib, f: lib.vmap(f)(np.ones(2, np.float32))),
     "scan": (True, lambda lib, f: lib.lax.scan(lambda c, x: (c, f(x)), 0.0, np.ones(2, np.float32))),
@@ -348,7 +344,7 @@ LEAKS: dict[str, tuple[bool, Callable[[Any, Any], Any]]] = {
 
 @LIBRARIES
 @pytest.mark.parametrize("name", LEAKS)
-def test_checking_leaks(library: Any, name: str) -> None:
+def test_checking_leaks(library, name):
     found, transform = LEAKS[name]
     with library.checking_leaks():
         transform(library, failing_inside)
@@ -364,11 +360,11 @@ def test_checking_leaks(library: Any, name: str) -> None:
 
 
 @LIBRARIES
-def test_logs_of_compilations_and_misses(library: Any, caplog: pytest.LogCaptureFixture) -> None:
-    def doubled(x: Any) -> Any:
+def test_logs_of_compilations_and_misses(library, caplog):
+    def doubled(x):
         return x * 2
 
-    def said() -> list[str]:
+    def said():
         texts = [record.getMessage() for record in caplog.records if "doubled" in record.getMessage()]
         caplog.clear()
         return texts
@@ -459,7 +455,7 @@ print(json.dumps(facts))
 """
 
 
-def test_where_programs_run_and_what_may_be_moved() -> None:
+def test_where_programs_run_and_what_may_be_moved():
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "3", "JAX_PLATFORMS": "cpu"}
     ours, theirs = (
         subprocess.run([sys.executable, "-c", PLACES, name], capture_output=True, text=True, env=environment)
@@ -472,7 +468,7 @@ def test_where_programs_run_and_what_may_be_moved() -> None:
     assert logged == [{"host-to-device", "device-to-device"}] * 2
 
 
-def test_what_a_device_of_another_platform_gives_back_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_device_of_another_platform_gives_back_is_guarded(monkeypatch):
     from minijax.backend import pjrt
 
     x = minijax.jit(lambda x: x * 2)(np.ones(2, minijax.numpy.bfloat16))
@@ -483,23 +479,23 @@ def test_what_a_device_of_another_platform_gives_back_is_guarded(monkeypatch: py
         assert minijax.device_get(x).tolist() == [2, 2]
 
 
-def test_a_default_device_that_is_none() -> None:
+def test_a_default_device_that_is_none():
     for library in (minijax, jax):
         for nonsense in (3, "foo"):
             with pytest.raises(ValueError, match="must be passed either a Device"), library.default_device(nonsense):
                 library.jit(lambda x: x)(2.0)
 
 
-def two_draws(lib: Any, key: Any) -> Any:
+def two_draws(lib, key):
     return lib.random.normal(key) + lib.random.uniform(key)
 
 
-def steps(lib: Any, key: Any) -> Any:
+def steps(lib, key):
     return lib.lax.scan(lambda key, _: (key, lib.random.normal(key)), key, None, length=3)
 
 
 # Whether it uses a key twice, and what does.
-KEY_USES: dict[str, tuple[bool, Callable[[Any, Any], Any]]] = {
+KEY_USES = {
     "twice": (True, two_draws),
     "twice in jit": (True, lambda lib, key: lib.jit(functools.partial(two_draws, lib))(key)),
     "split twice": (True, lambda lib, key: [lib.random.split(key), lib.random.split(key)]),
@@ -514,7 +510,7 @@ KEY_USES: dict[str, tuple[bool, Callable[[Any, Any], Any]]] = {
 
 @LIBRARIES
 @pytest.mark.parametrize("name", KEY_USES)
-def test_debug_key_reuse(library: Any, name: str) -> None:
+def test_debug_key_reuse(library, name):
     is_reuse, use = KEY_USES[name]
     with library.debug_key_reuse():
         if is_reuse:
@@ -544,10 +540,10 @@ except RuntimeError as error:
 
 
 @pytest.mark.parametrize("first", ["", "import jax\n"], ids=["jaxlib alone", "jax imported"])
-def test_the_number_of_devices_is_chosen_before_there_are_any(first: str) -> None:
+def test_the_number_of_devices_is_chosen_before_there_are_any(first):
     environment = {k: v for k, v in os.environ.items() if k not in ("JAX_NUM_CPU_DEVICES", "XLA_FLAGS")}
 
-    def said(library: str) -> list[str]:
+    def said(library):
         command = [sys.executable, "-c", first + DEVICE_COUNTS.format(library=library)]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
 

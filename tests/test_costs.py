@@ -29,8 +29,8 @@ Function = Callable[[Any], Any]
 Work = Callable[[Function], Any]
 
 
-def chain(length: int) -> Function:
-    def f(x: Any) -> Any:
+def chain(length):
+    def f(x):
         for _ in range(length // 2):
             x = lax.mul(lax.sin(x), FACTOR)
         return x
@@ -45,7 +45,7 @@ class Cost(NamedTuple):
     blocks: float
 
 
-WORKS: dict[str, Work] = {
+WORKS = {
     "eager": lambda f: f(X),
     "jvp": lambda f: minijax.jvp(f, (X,), (X,)),
     "linearize": lambda f: minijax.linearize(f, X),
@@ -72,13 +72,13 @@ COSTS = {
 
 
 @pytest.fixture(autouse=True)
-def plain_types(monkeypatch: pytest.MonkeyPatch) -> None:
+def plain_types(monkeypatch):
     """A process in which types once told how values are divided, or summed, asks at each operation whether they do."""
     monkeypatch.setattr(avals, "sharded_types_made", False)
     monkeypatch.setattr(primitive, "bind_hooks", [])
 
 
-def blocks_held(work: Work, f: Function) -> int:
+def blocks_held(work, f):
     before = sys.getallocatedblocks()
     kept = work(f)
     held = sys.getallocatedblocks() - before
@@ -86,15 +86,15 @@ def blocks_held(work: Work, f: Function) -> int:
     return held
 
 
-def calls_made(work: Work, f: Function) -> int:
+def calls_made(work, f):
     """The fewer of two runs: what is made once, or let go of by chance, is no cost of an operation."""
     return min(calls_of_one_run(work, f) for _ in range(2))
 
 
-def calls_of_one_run(work: Work, f: Function) -> int:
+def calls_of_one_run(work, f):
     calls = 0
 
-    def count(frame: Any, event: str, arg: Any) -> None:
+    def count(frame, event, arg):
         nonlocal calls
         calls += event == "call"
 
@@ -106,7 +106,7 @@ def calls_of_one_run(work: Work, f: Function) -> int:
     return calls
 
 
-def cost(work: Work) -> Cost:
+def cost(work):
     """Of one operation more."""
     few, many = chain(FEW), chain(MANY)
     work(many)  # fills what remembers
@@ -119,8 +119,8 @@ def cost(work: Work) -> Cost:
     return Cost(calls / (FEW - FEW // 2), blocks / (MANY - FEW))
 
 
-def nested(transformation: Work, times: int) -> Function:
-    f: Function = jnp.sin
+def nested(transformation, times):
+    f = jnp.sin
     for _ in range(times):
         f = transformation(f)
     return f
@@ -128,7 +128,7 @@ def nested(transformation: Work, times: int) -> Function:
 
 VECTOR = jnp.arange(50, dtype=jnp.float32)
 # Calls of Python functions that one call of a transformed function takes, of which the operations are few.
-CALLS: dict[str, tuple[Callable[[], Any], int]] = {
+CALLS = {
     "jvp of sin": (lambda: minijax.jvp(lax.sin, (X,), (X,)), 55),
     "grad six times": (functools.partial(nested(minijax.grad, 6), X), 1106),
     "jacfwd": (functools.partial(minijax.jacfwd(jnp.tanh), VECTOR), 102),
@@ -137,7 +137,7 @@ CALLS: dict[str, tuple[Callable[[], Any], int]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_of_a_whole_call(name: str) -> None:
+def test_calls_of_a_whole_call(name):
     call, known = CALLS[name]
     for _ in range(8):  # a signature is met some times before anything is kept of it
         call()
@@ -153,7 +153,7 @@ def test_calls_of_a_whole_call(name: str) -> None:
     ],
     ids=["one array", "ten in a dict"],
 )
-def test_calls_of_a_call_over_a_mesh(function: Function, tree: Function, known: int) -> None:
+def test_calls_of_a_call_over_a_mesh(function, tree, known):
     mesh = minijax.sharding.Mesh(minijax.devices(), "x")
     sharding = minijax.sharding.NamedSharding(mesh, minijax.sharding.PartitionSpec("x"))
     jitted, argument = minijax.jit(function), tree(minijax.device_put(jnp.ones((8, 8)), sharding))
@@ -164,7 +164,7 @@ def test_calls_of_a_call_over_a_mesh(function: Function, tree: Function, known: 
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_calls_and_memory_of_an_operation(name: str) -> None:
+def test_calls_and_memory_of_an_operation(name):
     known, found = COSTS[name], cost(WORKS[name])
     assert found.calls <= known.calls + 0.1 and found.blocks <= known.blocks + 0.1, found
     # a figure that is too high hides what becomes slow later

@@ -1,14 +1,10 @@
 """Exceptions: JAX's names, bases and words, and the user's line in each of them."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import os
 import sys
 import weakref
-from pathlib import Path
-from typing import Any
 
 import jax
 import jax.errors
@@ -19,7 +15,7 @@ from minijax import errors
 HERE = __file__
 
 
-def from_package(source: str, **names: Any) -> Any:
+def from_package(source, **names):
     """The function ``run`` of source code that pretends to be in a file of the package."""
     space = dict(names, errors=errors)
     exec(compile(source, os.path.join(errors._PACKAGE, "made_up.py"), "exec"), space)
@@ -29,21 +25,21 @@ def from_package(source: str, **names: Any) -> Any:
 # --- against JAX --------------------------------------------------------------------------------------------
 
 
-def test_every_name_of_jax_errors_is_here() -> None:
+def test_every_name_of_jax_errors_is_here():
     public = {name for name in dir(jax.errors) if not name.startswith("_")}
     assert {name for name in public if isinstance(getattr(jax.errors, name), type)} <= set(errors.__all__)
 
 
 @pytest.mark.parametrize("name", [n for n in errors.__all__ if hasattr(jax.errors, n)])
-def test_bases_are_jaxs(name: str) -> None:
-    def bases(cls: type) -> list[str]:
+def test_bases_are_jaxs(name):
+    def bases(cls):
         # JAX mixes a private class in
         return [c.__name__ for c in cls.__mro__ if not c.__name__.startswith("_")]
 
     assert bases(getattr(errors, name)) == bases(getattr(jax.errors, name))
 
 
-def test_xla_runtime_error_is_another_name() -> None:
+def test_xla_runtime_error_is_another_name():
     assert errors.XlaRuntimeError is errors.JaxRuntimeError
     assert issubclass(errors.JaxRuntimeError, RuntimeError)
 
@@ -54,7 +50,7 @@ def test_xla_runtime_error_is_another_name() -> None:
 # --- places -------------------------------------------------------------------------------------------------
 
 
-def test_source_info_is_the_users_innermost_line() -> None:
+def test_source_info_is_the_users_innermost_line():
     run = from_package("def run(depth):\n    return run(depth - 1) if depth else errors.source_info()\n")
     for depth in (0, 1, 5):
         info, line = run(depth), sys._getframe().f_lineno
@@ -62,23 +58,23 @@ def test_source_info_is_the_users_innermost_line() -> None:
         assert errors.position(info)[0] == line
 
 
-def test_source_info_skips_frames_unseen() -> None:
+def test_source_info_skips_frames_unseen():
     run = from_package("def run():\n    return inner()\ndef inner():\n    return errors.source_info(3)\n")
     assert errors.summarize(run()).startswith(HERE)
 
 
-def test_what_is_typed_at_a_prompt_is_the_users() -> None:
+def test_what_is_typed_at_a_prompt_is_the_users():
     for name in ("<minijax-1>", "<stdin>", "<ipython-input-3-abc>", "<string>", "/somewhere/tests/x.py", HERE):
         assert errors.is_user_file(name)
     for name in ("<frozen importlib._bootstrap>", errors.__file__, os.path.join(errors._PACKAGE, "core", "x.py")):
         assert not errors.is_user_file(name)
     assert errors.is_user_file(errors._PACKAGE + "_plugin/x.py")
-    space: dict[str, Any] = {"errors": errors}
+    space = {"errors": errors}
     exec(compile("def at_prompt():\n\n    return errors.source_info()\n", "<minijax-1>", "exec"), space)
     assert errors.summarize(space["at_prompt"]()) == "<minijax-1>:3:11 (at_prompt)"
 
 
-def test_front_ends_beside_the_package_are_not_the_users_in_a_checkout(tmp_path: Path) -> None:
+def test_front_ends_beside_the_package_are_not_the_users_in_a_checkout(tmp_path):
     package = tmp_path / "minijax"
     find = functools.partial(errors._package_folders, str(package))
     assert find() == (str(package) + os.sep,)
@@ -87,20 +83,20 @@ def test_front_ends_beside_the_package_are_not_the_users_in_a_checkout(tmp_path:
     assert list(find()) == folders
 
 
-def test_source_line_of_a_frame() -> None:
+def test_source_line_of_a_frame():
     frame = sys._getframe()
     line = frame.f_lineno + 1
     assert errors.source_line(frame) == f"{HERE}:{line} (test_source_line_of_a_frame)"
     assert errors.source_line() == f"{HERE}:{sys._getframe().f_lineno} (test_source_line_of_a_frame)"
     assert errors.user_frame() is frame
-    assert errors.raw_user_frame()[0] is frame.f_code  # type: ignore[index]
+    assert errors.raw_user_frame()[0] is frame.f_code
 
 
-def test_places_keep_no_arrays_alive() -> None:
+def test_places_keep_no_arrays_alive():
     class Data:
         pass
 
-    def f() -> tuple[Any, Any]:
+    def f():
         data = Data()
         return errors.source_info(), weakref.ref(data)
 

@@ -22,7 +22,6 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -40,7 +39,7 @@ PACKAGE_DIRS = {name: ROOT / folder for name, folder in SETUPTOOLS["package-dir"
 
 # Lowest first. A module may import its own layer and everything below it. Longest matching prefix wins, so
 # a facade that gives JAX's names for extension authors can sit above the package whose folder it is in.
-LAYERS: tuple[tuple[str, ...], ...] = (
+LAYERS = (
     ("minijax.errors", "minijax.config", "minijax.pytree"),
     ("minijax.core",),
     ("minijax.ir",),
@@ -112,7 +111,7 @@ JAX_PLACES = ("minijax.lowering", "minijax.backend", "minijax.interop")
 
 # Imports of minijax modules inside a function: which modules (a pattern) may import what late. Each has a
 # reason; a circle is not one.
-LAZY_ALLOWED: dict[tuple[str, str], str] = {
+LAZY_ALLOWED = {
     ("minijax.api.compile", "minijax.api.key_reuse"): "only debug_key_reuse needs it",
     ("minijax.api.compile", "minijax.api.misses"): "only what traces needs it; start-up has a budget",
     ("*", "minijax.backend"): "costs jaxlib's import, and only the first compilation needs it",
@@ -134,7 +133,7 @@ LAZY_ALLOWED: dict[tuple[str, str], str] = {
     ("minijax", "minijax.ipython_ext"): "load_ipython_extension runs only inside IPython",
 }
 # Strings that name a module and import nothing.
-NAMED_ONLY: dict[tuple[str, str], str] = {
+NAMED_ONLY = {
     ("minijax.core.primitive", "minijax.ops"): "frames of these modules are passed over",
     ("minijax.core.quiet", "minijax.ops.callback"): "warnings of this module are the user's",
     ("minijax.interop.uses", "minijax.interop"): "functions of these modules run on minijax",
@@ -161,12 +160,12 @@ class Import:
     line: int
     lazy: bool
 
-    def __str__(self) -> str:
+    def __str__(self):
         where = " inside a function" if self.lazy else ""
         return f"{self.importer}:{self.line} imports {self.target}{where}"
 
 
-def modules() -> dict[str, Path]:
+def modules():
     """Every module of the distribution by its installed name."""
     found = {}
     for package, folder in PACKAGE_DIRS.items():
@@ -181,7 +180,7 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-def absolute(importer: str, is_package: bool, node: ast.ImportFrom) -> str:
+def absolute(importer, is_package, node):
     """The absolute name a ``from`` import starts at."""
     if not node.level:
         return node.module or ""
@@ -190,10 +189,10 @@ def absolute(importer: str, is_package: bool, node: ast.ImportFrom) -> str:
     return ".".join((*base, *([node.module] if node.module else [])))
 
 
-def imports_of(importer: str, path: Path) -> Iterator[Import]:
+def imports_of(importer, path):
     """All imports of one file, those that only a type checker follows among them."""
 
-    def visit(node: ast.AST, lazy: bool) -> Iterator[Import]:
+    def visit(node, lazy):
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Import):
                 for alias in child.names:
@@ -215,7 +214,7 @@ def imports_of(importer: str, path: Path) -> Iterator[Import]:
     yield from visit(tree, False)
 
 
-def strings_naming_modules(importer: str, path: Path) -> Iterator[Import]:
+def strings_naming_modules(importer, path):
     """The strings of one file that are names of modules.
 
     Where the file imports ``f"minijax.{name}"``, ``f"{__name__}.{name}"`` or ``f"{package}.extend"``, also the strings
@@ -234,7 +233,7 @@ def strings_naming_modules(importer: str, path: Path) -> Iterator[Import]:
                     yield Import(importer, target, node.lineno, True)
 
 
-def base_of(name: ast.JoinedStr, importer: str) -> str:
+def base_of(name, importer):
     """What the name of a module begins with that a file puts together."""
     first = name.values[0]
     if isinstance(first, ast.Constant):
@@ -243,11 +242,11 @@ def base_of(name: ast.JoinedStr, importer: str) -> str:
     return f"{importer}." if ast.unparse(first.value) == "__name__" else "minijax"
 
 
-def in_package(module: str, package: str) -> bool:
+def in_package(module, package):
     return module == package or module.startswith(package + ".")
 
 
-def rank(module: str) -> int | None:
+def rank(module):
     """The layer of a module by its longest listed prefix; the bare root matches only itself."""
     name = module
     while "." in name:
@@ -257,45 +256,45 @@ def rank(module: str) -> int | None:
     return RANK["minijax"] if module == "minijax" else None
 
 
-def reaches_up(imported: Import) -> bool:
+def reaches_up(imported):
     importer, target = rank(imported.importer), rank(imported.target)
     return importer is not None and target is not None and target > importer
 
 
-def is_listed(imported: Import, listed: Iterable[tuple[str, str]]) -> bool:
+def is_listed(imported, listed):
     return any(fnmatchcase(imported.importer, who) and in_package(imported.target, what) for who, what in listed)
 
 
 @cache
-def imports() -> list[Import]:
+def imports():
     """Read by the first test that asks: to parse every file takes seconds, and every worker collects this module."""
     return [found for name, path in MODULES.items() for found in imports_of(name, path)]
 
 
 @cache
-def internal() -> list[Import]:
+def internal():
     return [found for found in imports() if in_package(found.target, "minijax")]
 
 
 @cache
-def strings() -> list[Import]:
+def strings():
     return [found for name, path in MODULES.items() for found in strings_naming_modules(name, path)]
 
 
-def every_import() -> list[Import]:
+def every_import():
     """All imports of modules of ours, and the strings by which one may be imported."""
     return internal() + [found for found in strings() if not is_listed(found, NAMED_ONLY)]
 
 
-def report(offenders: list[str]) -> None:
+def report(offenders):
     assert not offenders, "\n" + "\n".join(offenders)
 
 
-def test_every_module_has_a_layer() -> None:
+def test_every_module_has_a_layer():
     report([f"{name}: add it to LAYERS" for name in MODULES if rank(name) is None])
 
 
-def test_layers_are_of_what_exists() -> None:
+def test_layers_are_of_what_exists():
     late = [(found.importer, found.target) for found in internal() if found.lazy]
     unused = [
         (who, what)
@@ -313,7 +312,7 @@ def test_layers_are_of_what_exists() -> None:
     )
 
 
-def test_imports_go_down() -> None:
+def test_imports_go_down():
     offenders = []
     for found in every_import():
         if found.target not in MODULES:
@@ -323,20 +322,20 @@ def test_imports_go_down() -> None:
     report(offenders)
 
 
-def test_no_import_of_minijax_hides_inside_a_function() -> None:
+def test_no_import_of_minijax_hides_inside_a_function():
     report([str(found) for found in internal() if found.lazy and not is_listed(found, LAZY_ALLOWED)])
 
 
-def test_no_circle_of_imports() -> None:
+def test_no_circle_of_imports():
     """Inside one layer too, with every import that there is."""
-    graph: dict[str, set[str]] = {name: set() for name in MODULES}
+    graph = {name: set() for name in MODULES}
     for found in every_import():
         if found.target in graph and found.target != found.importer:
             graph[found.importer].add(found.target)
-    done: set[str] = set()
-    circles: list[str] = []
+    done = set()
+    circles = []
 
-    def visit(name: str, path: tuple[str, ...]) -> None:
+    def visit(name, path):
         if name in path:
             circles.append(" -> ".join((*path[path.index(name) :], name)))
         elif name not in done:
@@ -349,7 +348,7 @@ def test_no_circle_of_imports() -> None:
     report(circles)
 
 
-def test_front_ends_never_import_each_other() -> None:
+def test_front_ends_never_import_each_other():
     """But for the full screens: IPython in a terminal opens the REPL's."""
     repl, ipython = FRONT_ENDS
     report(
@@ -362,12 +361,12 @@ def test_front_ends_never_import_each_other() -> None:
     )
 
 
-def shares_stepper(found: Import) -> bool:
+def shares_stepper(found):
     shared = ("minijax.repl.stepper.app", "minijax.repl.browser.app", "minijax.repl.style")
     return found.lazy and found.importer == "minijax.ipython_ext.terminal" and found.target.startswith(shared)
 
 
-def test_the_engine_knows_no_front_end_library() -> None:
+def test_the_engine_knows_no_front_end_library():
     offenders = []
     for found in imports():
         library = found.target.partition(".")[0]
@@ -383,7 +382,7 @@ def test_the_engine_knows_no_front_end_library() -> None:
     report(offenders)
 
 
-def test_jax_is_imported_only_below() -> None:
+def test_jax_is_imported_only_below():
     """*When* it is imported is tests/test_packaging.py's business, seen from a fresh interpreter."""
     offenders = []
     for found in imports():
@@ -393,8 +392,8 @@ def test_jax_is_imported_only_below() -> None:
     report(offenders)
 
 
-def test_every_third_party_import_is_a_declared_dependency() -> None:
-    def names(requirements: list[str]) -> set[str]:
+def test_every_third_party_import_is_a_declared_dependency():
+    def names(requirements):
         found = (re.match(r"[A-Za-z0-9_.-]+", requirement) for requirement in requirements)
         return {name.group().lower() for name in found if name}
 
@@ -405,7 +404,7 @@ def test_every_third_party_import_is_a_declared_dependency() -> None:
     report([str(found) for found in imports() if found.target.partition(".")[0].lower() not in allowed[found]])
 
 
-def test_packages_in_pyproject_are_the_tree() -> None:
+def test_packages_in_pyproject_are_the_tree():
     """A forgotten subpackage works in an editable install and is missing from the wheel."""
     in_tree = {
         ".".join((package, *path.parent.relative_to(folder).parts))
@@ -415,21 +414,21 @@ def test_packages_in_pyproject_are_the_tree() -> None:
     assert set(SETUPTOOLS["packages"]) == in_tree
 
 
-def test_every_package_has_quick_tests() -> None:
+def test_every_package_has_quick_tests():
     assert set(QUICK) == set(SETUPTOOLS["packages"])
     tests = ROOT / "tests"
     report([f"{name}: no file tests/{f}" for name, files in QUICK.items() for f in files if not (tests / f).exists()])
     assert all(QUICK.values())
 
 
-def test_every_package_has_an_init() -> None:
+def test_every_package_has_an_init():
     bare = {path.parent for path in MODULES.values() if not (path.parent / "__init__.py").exists()}
     report([f"{folder.relative_to(ROOT)} has no __init__.py" for folder in sorted(bare)])
 
 
-def defined_classes() -> dict[str, list[str]]:
+def defined_classes():
     """The places at which each name of a class is defined."""
-    places: dict[str, list[str]] = {}
+    places = {}
     for name, path in MODULES.items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
             if isinstance(node, ast.ClassDef):
@@ -437,21 +436,21 @@ def defined_classes() -> dict[str, list[str]]:
     return places
 
 
-def test_no_class_name_occurs_twice() -> None:
+def test_no_class_name_occurs_twice():
     """Whoever reads a class's name in a traceback or a recording knows which it is, and so does who searches for it."""
     places = defined_classes()
     assert len(places) > 100
     report([f"{name} is defined at {' and at '.join(at)}" for name, at in places.items() if len(at) > 1])
 
 
-def repository_files() -> Iterator[Path]:
+def repository_files():
     """All files of the repository but those that git ignores and those in folders whose names begin with a dot."""
     for folder, folders, files in os.walk(ROOT):
         folders[:] = [name for name in folders if not IGNORED.match(name)]
         yield from (Path(folder, name) for name in files)
 
 
-def test_files_and_folders_are_small_enough_to_name() -> None:
+def test_files_and_folders_are_small_enough_to_name():
     files = list(repository_files())
     assert ROOT / "minijax" / "core" / "trace.py" in files
     in_folder = Counter(path.parent.relative_to(ROOT) for path in files)
@@ -475,9 +474,7 @@ def test_files_and_folders_are_small_enough_to_name() -> None:
         ("minijax.ops.reduce", "x = importlib.import_module('jax')", ("jax", False)),
     ],
 )
-def test_the_reader_of_imports(
-    importer: str, source: str, expected: tuple[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_reader_of_imports(importer, source, expected, tmp_path, monkeypatch):
     """The test's own eyes: each way of writing an import is seen, and seen as lazy when it is."""
     monkeypatch.setitem(MODULES, "minijax.api", ROOT / "minijax" / "api.py")
     file = tmp_path / "module.py"
@@ -495,15 +492,15 @@ def test_the_reader_of_imports(
         ("'See minijax.ops.reduce.'", []),
     ],
 )
-def test_the_reader_of_strings(source: str, expected: list[str], tmp_path: Path) -> None:
+def test_the_reader_of_strings(source, expected, tmp_path):
     file = tmp_path / "module.py"
     file.write_text(source)
     assert [found.target for found in strings_naming_modules("minijax.ops", file)] == expected
 
 
-def roles() -> dict[str, list[str]]:
+def roles():
     """The modules that need a higher one in each role."""
-    found: dict[str, list[str]] = {}
+    found = {}
     for name, path in MODULES.items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("HigherModule", "_HigherModule"):
@@ -512,7 +509,7 @@ def roles() -> dict[str, list[str]]:
     return found
 
 
-def test_every_role_is_needed_and_had() -> None:
+def test_every_role_is_needed_and_had():
     assert late._higher.keys() == roles().keys()
     named = [(role, name) for role, had in late._higher.items() for name in had]
     report([f"{role}: {name} does not exist" for role, name in named if name not in MODULES])

@@ -2,13 +2,9 @@
 faster.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,10 +21,10 @@ LONG = 100_000
 TIME_RATIO, MEMORY_RATIO = 14.0, 19.0
 
 
-def chain(n: int) -> Callable[[Any], Any]:
+def chain(n):
     """n operations one after the other."""
 
-    def function(x: Any) -> Any:
+    def function(x):
         for _ in range(n // 2):
             x = lax.sin(x)
             x = lax.add(x, x)
@@ -37,10 +33,10 @@ def chain(n: int) -> Callable[[Any], Any]:
     return function
 
 
-def fan(n: int) -> Callable[[Any], Any]:
+def fan(n):
     """n operations in which the argument is used over and over: as many cotangents are summed."""
 
-    def function(x: Any) -> Any:
+    def function(x):
         total = x
         for _ in range(n // 2):
             total = lax.add(total, lax.mul(x, x))
@@ -50,7 +46,7 @@ def fan(n: int) -> Callable[[Any], Any]:
 
 
 X = np.float32(0.5)
-WORK: dict[str, Callable[[int], Any]] = {
+WORK = {
     "evaluate": lambda n: chain(n)(X),
     "jvp": lambda n: mj.jvp(chain(n), (X,), (X,)),
     "grad": lambda n: mj.grad(chain(n))(X),
@@ -64,7 +60,7 @@ WORK: dict[str, Callable[[int], Any]] = {
 FULL_LENGTH = {"evaluate", "jvp", "grad"}
 
 
-def seconds(work: Callable[[int], Any], n: int) -> float:
+def seconds(work, n):
     """CPU time of one run, what it leaves behind freed within it."""
     gc.collect()
     gc.disable()
@@ -78,7 +74,7 @@ def seconds(work: Callable[[int], Any], n: int) -> float:
 
 
 @pytest.mark.parametrize("name", list(WORK))
-def test_time_is_linear(name: str) -> None:
+def test_time_is_linear(name):
     """Ten times the length takes about ten times the CPU time, at the default recursion limit."""
     work, length = WORK[name], LONG if name in FULL_LENGTH else LONG // 4
     assert sys.getrecursionlimit() < length
@@ -92,7 +88,7 @@ def test_time_is_linear(name: str) -> None:
     pytest.fail(f"{name}: ten times the operations take {ratios} times as long")
 
 
-def test_a_long_graph_can_be_dropped_and_printed() -> None:
+def test_a_long_graph_can_be_dropped_and_printed():
     """Freeing a graph is no recursion either, and neither is printing a jaxpr of it."""
     _, linear = mj.linearize(chain(LONG), X)
     del linear

@@ -1,9 +1,6 @@
 """``python -m tests.mutants`` on a small project, and which changes it makes."""
 
-from __future__ import annotations
-
 import ast
-from pathlib import Path
 
 import pytest
 
@@ -30,11 +27,11 @@ def clip(low: int | None, x: int, *, strict: bool = True) -> int | None:
 '''
 
 
-def changes(code: str) -> set[tuple[str, str]]:
+def changes(code):
     return {(each.old, each.new) for each in mutants(code)}
 
 
-def test_what_is_changed() -> None:
+def test_what_is_changed():
     assert changes(CODE) == {
         ("True", "False"),
         ("low is not None and x < low", "low is not None or x < low"),
@@ -64,23 +61,23 @@ def test_what_is_changed() -> None:
         "f(x, x)\n",
     ],
 )
-def test_what_is_not_changed(code: str) -> None:
+def test_what_is_not_changed(code):
     assert changes(code) == set()
 
 
-def test_a_mutant_is_one_change_that_parses_and_keeps_the_lines() -> None:
+def test_a_mutant_is_one_change_that_parses_and_keeps_the_lines():
     for each in mutants(CODE):
         text = each.applied(CODE)
         ast.parse(text)
         assert text != CODE and text.count("\n") == CODE.count("\n")
 
 
-def test_columns_are_counted_in_characters() -> None:
+def test_columns_are_counted_in_characters():
     (each,) = mutants("'äöü', x == y\n")
     assert each.applied("'äöü', x == y\n") == "'äöü', (x != y)\n"
 
 
-def test_survivors_are_what_no_test_notices(tmp_path: Path) -> None:
+def test_survivors_are_what_no_test_notices(tmp_path):
     (tmp_path / "minijax").mkdir()
     (tmp_path / "minijax" / "clip.py").write_text("def clip(x):\n    return 0 if x < 0 else x\n")
     (tmp_path / "tests").mkdir()
@@ -95,18 +92,18 @@ def test_survivors_are_what_no_test_notices(tmp_path: Path) -> None:
     assert {path: path.read_text() for path in tmp_path.rglob("*.py")} == before
 
 
-def test_the_same_seed_draws_the_same_mutants() -> None:
+def test_the_same_seed_draws_the_same_mutants():
     only = ["minijax/ops/scan.py"]
     assert draw(ROOT, only, 5, 1) == draw(ROOT, only, 5, 1) != draw(ROOT, only, 5, 2)
 
 
-def test_areas_and_reasons_are_of_what_exists() -> None:
+def test_areas_and_reasons_are_of_what_exists():
     tests = {path for paths in AREAS.values() for path in paths}
     assert [name for name in {*AREAS, *tests, *(file for file, _, _ in REASONS)} if not (ROOT / name).exists()] == []
     assert area_of("minijax/ops/scan.py", AREAS)[0] == "tests/ops/test_scan.py"
     assert area_of("minijax/ops/sort.py", AREAS) == AREAS["minijax/ops"]
 
 
-def test_a_reason_is_of_a_change_that_is_still_made() -> None:
+def test_a_reason_is_of_a_change_that_is_still_made():
     gone = [key for key in REASONS if (key[1], key[2]) not in changes((ROOT / key[0]).read_text(encoding="utf-8"))]
     assert gone == []

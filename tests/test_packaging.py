@@ -1,7 +1,5 @@
 """What ``import minijax`` costs and pulls in, seen from fresh interpreters."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -26,7 +24,7 @@ print(middle - start, time.thread_time_ns() - middle)
 """
 
 
-def run(code: str) -> str:
+def run(code):
     """Run ``code`` in a fresh interpreter that sees this tree; its standard output."""
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
@@ -35,16 +33,16 @@ def run(code: str) -> str:
 
 
 @pytest.mark.parametrize("module", ["minijax", "minijax.numpy", "minijax.lax", "minijax.tree_util", "minijax.interop"])
-def test_import_pulls_in_neither_jax_nor_a_front_end(module: str) -> None:
+def test_import_pulls_in_neither_jax_nor_a_front_end(module):
     code = f"import sys, json, {module}; print(json.dumps([n for n in {HEAVY!r} if n in sys.modules]))"
     assert json.loads(run(code)) == []
 
 
-def test_import_adds_little_to_numpys() -> None:
+def test_import_adds_little_to_numpys():
     """Budget: numpy and minijax together at most 0.20 of jax's import, of which numpy is about 0.14."""
     run(TIMED_IMPORT)  # the first import may compile bytecode
     # what else the machine does only adds to a time: the least of each are those of a quiet machine
-    taken: list[list[int]] = []
+    taken = []
     for attempt in range(20):
         taken.append([int(nanoseconds) for nanoseconds in run(TIMED_IMPORT).split()])
         numpys, ours = map(min, zip(*taken, strict=True))
@@ -54,13 +52,13 @@ def test_import_adds_little_to_numpys() -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_importing_leaves_the_garbage_collector_as_it_was(enabled: bool) -> None:
+def test_importing_leaves_the_garbage_collector_as_it_was(enabled):
     begin = "" if enabled else "gc.disable(); "
     assert run(f"import gc; {begin}import minijax; print(gc.isenabled())").strip() == str(enabled)
 
 
 @pytest.mark.parametrize("command", [("-m", "mine", "minijax"), ("minijax-repl_of_mine.py",)])
-def test_a_program_of_somebodys_is_no_prompt(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_program_of_somebodys_is_no_prompt(tmp_path, command):
     """Only the prompts leave it to their own code to turn the collector on, and drop the folder from the path."""
     code = "import gc, os, sys, minijax; print(gc.isenabled(), os.path.realpath(sys.path[0]))"
     for file in ("mine/__init__.py", "mine/__main__.py", "minijax-repl_of_mine.py"):
@@ -71,7 +69,7 @@ def test_a_program_of_somebodys_is_no_prompt(tmp_path: Path, command: tuple[str,
     assert done.stdout.split() == ["True", os.path.realpath(tmp_path)], done.stderr
 
 
-def test_an_eager_derivative_needs_neither_jax_nor_scipy() -> None:
+def test_an_eager_derivative_needs_neither_jax_nor_scipy():
     code = (
         "import sys, minijax, minijax.numpy as jnp\n"
         "assert abs(float(minijax.grad(lambda x: jnp.sin(x) * x)(3.0)) + 2.8288574) < 1e-5\n"
@@ -84,7 +82,7 @@ def test_an_eager_derivative_needs_neither_jax_nor_scipy() -> None:
     not Path(sys.executable).with_name("minijax-repl").exists(),
     reason="minijax is not installed in this environment; README's test command installs it",
 )
-def test_entry_points_resolve() -> None:
+def test_entry_points_resolve():
     points = metadata.distribution("minijax").entry_points
     assert {point.name for point in points} == {"minijax-repl", "jaxpr", "stablehlo"}
     for point in points:

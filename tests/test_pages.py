@@ -1,7 +1,5 @@
 """The pages for readers are short, and their links lead somewhere."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -13,12 +11,12 @@ PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "minijax/ARCHITECTURE.m
 
 
 @pytest.mark.parametrize("page", MOST_WORDS)
-def test_a_page_has_no_more_words_than_its_bound(page: str):
+def test_a_page_has_no_more_words_than_its_bound(page):
     assert len((ROOT / page).read_text(encoding="utf-8").split()) <= MOST_WORDS[page]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_each_link_to_a_file_names_a_file_that_exists(page: str):
+def test_each_link_to_a_file_names_a_file_that_exists(page):
     links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text(encoding="utf-8"))
     missing = [link for link in links if not ((ROOT / page).parent / link).exists()]
     assert not missing

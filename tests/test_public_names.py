@@ -1,14 +1,11 @@
 """Public names: each is given by one module's ``__all__``, and the packages that users import only join these."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -21,7 +18,7 @@ from tests.test_layers import MODULES
 FACADES = ["minijax.api", "minijax.backend", "minijax.lax", "minijax.numpy", "minijax.pytree", "minijax.tree_util"]
 
 
-def joined(facade: ModuleType) -> list[ModuleType]:
+def joined(facade):
     """The modules that ``facade`` imports everything from, at once or late."""
     tree = ast.parse(Path(str(facade.__file__)).read_text(encoding="utf-8"))
     at_once = [
@@ -33,10 +30,10 @@ def joined(facade: ModuleType) -> list[ModuleType]:
 
 
 @pytest.mark.parametrize("name", FACADES)
-def test_each_name_comes_from_one_module(name: str) -> None:
+def test_each_name_comes_from_one_module(name):
     """Otherwise the later import would hide the earlier, or hide a module."""
     facade = importlib.import_module(name)
-    givers: dict[str, str] = {}
+    givers = {}
     for module in joined(facade):
         assert len(set(module.__all__)) == len(module.__all__), module.__name__
         for public in module.__all__:
@@ -52,7 +49,7 @@ def test_each_name_comes_from_one_module(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["minijax.lax", "minijax.numpy"])
-def test_what_joins_modules_names_nothing_of_theirs(name: str) -> None:
+def test_what_joins_modules_names_nothing_of_theirs(name):
     facade = importlib.import_module(name)
     given = {public for module in joined(facade) for public in module.__all__}
     tree = ast.parse(Path(str(facade.__file__)).read_text(encoding="utf-8"))
@@ -62,7 +59,7 @@ def test_what_joins_modules_names_nothing_of_theirs(name: str) -> None:
     assert not given & written
 
 
-def test_every_primitive_is_known_when_all_are_asked_for() -> None:
+def test_every_primitive_is_known_when_all_are_asked_for():
     """Also those of modules that ``import minijax`` leaves out."""
     defining = [
         name
@@ -75,7 +72,7 @@ def test_every_primitive_is_known_when_all_are_asked_for() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
 
 
-def test_an_elementwise_primitive_stands_in_three_files() -> None:
+def test_an_elementwise_primitive_stands_in_three_files():
     """In the table, among NumPy's functions if it has a name there, and in one table of the tests.
 
     Asked of those that nothing else computes with: the sine and its like are in every example. A test of one
@@ -97,6 +94,6 @@ def test_an_elementwise_primitive_stands_in_three_files() -> None:
 
 
 @pytest.mark.parametrize("module", ["numpy", "random"])
-def test_import_star_gives_borrowed_names_too(module: str) -> None:
+def test_import_star_gives_borrowed_names_too(module):
     code = f"from minijax.{module} import *; print([n for n in {names_of(f'minijax.{module}')} if n not in globals()])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"

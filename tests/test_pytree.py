@@ -36,7 +36,7 @@ from minijax.pytree import (
 from tests.pytree_cases import ALL, IDS, Box, Color, Layer, OtherPoint, Point, Static, same
 
 
-def outcome(f: Any) -> Any:
+def outcome(f):
     """What a call returns, or the exception it raises."""
     try:
         return f()
@@ -48,7 +48,7 @@ def outcome(f: Any) -> Any:
 
 
 @pytest.mark.parametrize("value", ALL, ids=IDS)
-def test_structure_is_jaxs(value: Any) -> None:
+def test_structure_is_jaxs(value):
     for _ in range(2):  # the second time comes from the tables
         leaves, treedef = tree_flatten(value)
         expected_leaves, expected = jtu.tree_flatten(value)
@@ -63,7 +63,7 @@ def test_structure_is_jaxs(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ALL, ids=IDS)
-def test_key_paths_are_jaxs(value: Any) -> None:
+def test_key_paths_are_jaxs(value):
     pairs, treedef = pytree.tree_flatten_with_path(value)
     expected, _ = jtu.tree_flatten_with_path(value)
     assert treedef == tree_structure(value)
@@ -75,16 +75,16 @@ def test_key_paths_are_jaxs(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ALL, ids=IDS)
-def test_is_leaf_is_asked_in_jaxs_order(value: Any) -> None:
+def test_is_leaf_is_asked_in_jaxs_order(value):
     for stop in (None, list, dict, Point):
-        asked: list[Any] = []
-        asked_by_jax: list[Any] = []
+        asked = []
+        asked_by_jax = []
 
-        def ours(x: Any, stop: Any = stop, asked: list[Any] = asked) -> bool:
+        def ours(x, stop=stop, asked=asked):
             asked.append(x)
             return stop is not None and isinstance(x, stop)
 
-        def theirs(x: Any, stop: Any = stop, asked: list[Any] = asked_by_jax) -> bool:
+        def theirs(x, stop=stop, asked=asked_by_jax):
             asked.append(x)
             return stop is not None and isinstance(x, stop)
 
@@ -97,7 +97,7 @@ leaves_of_trees = st.one_of(st.integers(), st.text(max_size=2), st.just(None), s
 keys_of_dicts = st.one_of(st.text(max_size=3), st.sampled_from(list("abcdefgh")))
 
 
-def containers(child: Any) -> Any:
+def containers(child):
     return st.one_of(
         st.lists(child, max_size=5),
         st.lists(child, max_size=5).map(tuple),
@@ -114,7 +114,7 @@ random_trees = st.recursive(leaves_of_trees, containers, max_leaves=25)
 
 
 @given(random_trees)
-def test_any_tree_flattens_as_in_jax(value: Any) -> None:
+def test_any_tree_flattens_as_in_jax(value):
     leaves, treedef = tree_flatten(value)
     expected_leaves, expected = jtu.tree_flatten(value)
     assert str(treedef) == str(expected)
@@ -128,7 +128,7 @@ def test_any_tree_flattens_as_in_jax(value: Any) -> None:
 
 
 @given(random_trees, random_trees)
-def test_equality_of_structures_is_jaxs(a: Any, b: Any) -> None:
+def test_equality_of_structures_is_jaxs(a, b):
     ours, theirs = tree_structure(a) == tree_structure(b), jtu.tree_structure(a) == jtu.tree_structure(b)
     assert ours == theirs
     if ours:
@@ -137,7 +137,7 @@ def test_equality_of_structures_is_jaxs(a: Any, b: Any) -> None:
 
 
 @given(random_trees, random_trees)
-def test_prefixes_are_jaxs(a: Any, b: Any) -> None:
+def test_prefixes_are_jaxs(a, b):
     ours, theirs = outcome(lambda: pytree.broadcast_prefix(a, b)), outcome(lambda: jtu.tree_broadcast(a, b))
     if isinstance(theirs, Exception):
         assert type(ours) is type(theirs) is ValueError
@@ -150,7 +150,7 @@ def test_prefixes_are_jaxs(a: Any, b: Any) -> None:
 # --- tree definitions ---------------------------------------------------------------------------------------
 
 
-def test_equal_structures_of_builtin_nodes_are_one_object() -> None:
+def test_equal_structures_of_builtin_nodes_are_one_object():
     first, second = {"b": 1, "a": (2, [3], Point(1, 2))}, {"a": (0, [0], Point(0, 0)), "b": 7}
     assert tree_structure(first) is tree_structure(second)
     assert hash(tree_structure(first)) == hash(tree_structure(second))
@@ -161,9 +161,9 @@ def test_equal_structures_of_builtin_nodes_are_one_object() -> None:
     assert tree_structure(1) != 1
 
 
-def test_keys_that_are_equal_but_of_other_types_are_restored() -> None:
+def test_keys_that_are_equal_but_of_other_types_are_restored():
     # 1 == True and "red" == Color.RED: a table that took one for the other would give back the wrong keys.
-    pairs: list[tuple[Any, Any]] = [({"red": 1}, {Color.RED: 1}), ({1: 1}, {True: 1}), ({1: 1}, {1.0: 1})]
+    pairs = [({"red": 1}, {Color.RED: 1}), ({1: 1}, {True: 1}), ({1: 1}, {1.0: 1})]
     for n in range(6):
         more = dict.fromkeys("abcdef"[:n], 0)
         pairs.append(({"red": 1, **more}, {Color.RED: 1, **more}))
@@ -173,7 +173,7 @@ def test_keys_that_are_equal_but_of_other_types_are_restored() -> None:
                 assert [type(k) for k in sorted(copied)] == [type(k) for k in sorted(value)]
 
 
-def test_nothing_of_the_users_is_kept_alive() -> None:
+def test_nothing_of_the_users_is_kept_alive():
     class Data:
         pass
 
@@ -187,7 +187,7 @@ def test_nothing_of_the_users_is_kept_alive() -> None:
     assert [ref() for ref in refs] == [None, None]
 
 
-def test_treedef_tools() -> None:
+def test_treedef_tools():
     pair = tree_structure((1, 2))
     assert str(pair.compose(tree_structure([1, None]))) == "PyTreeDef(([*, None], [*, None]))"
     assert pair.compose(tree_structure([1])) is tree_structure(([1], [1]))
@@ -199,7 +199,7 @@ def test_treedef_tools() -> None:
 
 # --- map, reduce and their like, against JAX ----------------------------------------------------------------
 
-MAPS: dict[str, Any] = {
+MAPS = {
     "is_leaf": lambda m: m.tree_map(lambda x: str(x), [1, None, (2,)], is_leaf=lambda x: x is None),
     "lengths": lambda m: m.tree_map(lambda x, y: x, (1, 2), (1,)),
     "dict keys": lambda m: m.tree_map(lambda x, y: x, {"a": 1}, {"b": 1}),
@@ -238,7 +238,7 @@ MAPS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_results_and_errors_are_jaxs(name: str) -> None:
+def test_results_and_errors_are_jaxs(name):
     ours, theirs = outcome(lambda: MAPS[name](pytree)), outcome(lambda: MAPS[name](jtu))
     assert type(ours) is type(theirs)
     if not isinstance(theirs, Exception):
@@ -252,7 +252,7 @@ def test_results_and_errors_are_jaxs(name: str) -> None:
 
 
 @pytest.mark.parametrize("got", [3, (3, 4), (1, 2, 3), [(1,), None]])
-def test_malformed_flatten_functions_are_reported(got: Any) -> None:
+def test_malformed_flatten_functions_are_reported(got):
     class Malformed:
         pass
 
@@ -263,9 +263,9 @@ def test_malformed_flatten_functions_are_reported(got: Any) -> None:
     assert str(ours) == str(theirs)
 
 
-def test_registration_after_use_takes_effect() -> None:
+def test_registration_after_use_takes_effect():
     class Late:
-        def __init__(self, x: Any):
+        def __init__(self, x):
             self.x = x
 
     value = Late(1)
@@ -277,17 +277,17 @@ def test_registration_after_use_takes_effect() -> None:
     assert pytree.tree_leaves({"a": value}) == [1]
 
 
-def test_registration_with_keys() -> None:
+def test_registration_with_keys():
     @pytree.register_pytree_with_keys_class
     class Keyed:
-        def __init__(self, a: Any, b: Any):
+        def __init__(self, a, b):
             self.a, self.b = a, b
 
-        def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        def tree_flatten_with_keys(self):
             return ((GetAttrKey("a"), self.a), (GetAttrKey("b"), self.b)), None
 
         @classmethod
-        def tree_unflatten(cls, _: Any, children: Any) -> Keyed:
+        def tree_unflatten(cls, _, children):
             return cls(*children)
 
     pairs, treedef = pytree.tree_flatten_with_path(Keyed(1, [2]))
@@ -296,7 +296,7 @@ def test_registration_with_keys() -> None:
     assert pytree.tree_leaves(Keyed(1, [2])) == [1, 2]
 
 
-def test_register_dataclass_as_a_call_and_with_lists() -> None:
+def test_register_dataclass_as_a_call_and_with_lists():
     @functools.partial(pytree.register_dataclass, data_fields=["y", "x"], meta_fields=["op"])
     @dataclasses.dataclass
     class Pair:
@@ -310,7 +310,7 @@ def test_register_dataclass_as_a_call_and_with_lists() -> None:
     assert treedef.unflatten([5, 6]) == Pair(6, 5, "add")
 
     class Loose:
-        def __init__(self, x: Any, tag: Any):
+        def __init__(self, x, tag):
             self.x, self.tag = x, tag
 
     assert pytree.register_dataclass(Loose, ["x"], ["tag"]) is Loose
@@ -325,7 +325,7 @@ def test_register_dataclass_as_a_call_and_with_lists() -> None:
     assert pytree.tree_leaves(Dropped(1, 2)) == [1]
 
 
-def test_partial() -> None:
+def test_partial():
     add = Partial(max, 1, default=2)
     leaves, treedef = tree_flatten(add)
     assert leaves == [1, 2]
@@ -341,7 +341,7 @@ def test_partial() -> None:
     assert tree_structure(Partial(inner, 1)) == tree_structure(Partial(inner, 2))
 
 
-def test_key_classes() -> None:
+def test_key_classes():
     pairs = [
         (SequenceKey(1), jtu.SequenceKey(1)),
         (DictKey("a"), jtu.DictKey("a")),
@@ -379,7 +379,7 @@ def test_key_classes() -> None:
         ((), ()),
     ],
 )
-def test_prefix_leaves_is_what_in_axes_means(axes: Any, full: Any) -> None:
+def test_prefix_leaves_is_what_in_axes_means(axes, full):
     from jax._src.api_util import flatten_axes
 
     expected = flatten_axes("in_axes", jtu.tree_structure(full), axes)
@@ -400,7 +400,7 @@ PREFIXES = [
 
 
 @pytest.mark.parametrize("prefix, full", PREFIXES)
-def test_prefix_explanations_are_jaxs(prefix: Any, full: Any) -> None:
+def test_prefix_explanations_are_jaxs(prefix, full):
     from jax._src.tree_util import prefix_errors
 
     theirs = str(prefix_errors(prefix, full)[0]("in_axes"))
@@ -413,7 +413,7 @@ def test_prefix_explanations_are_jaxs(prefix: Any, full: Any) -> None:
 
 
 @pytest.mark.parametrize("a, b", [*PREFIXES, ((1, {"p": [1]}), (1, {"p": [1, 2]})), (Static(1), Static(2))])
-def test_differences_are_jaxs(a: Any, b: Any) -> None:
+def test_differences_are_jaxs(a, b):
     from jax._src.tree_util import equality_errors
 
     theirs = [(jtu.keystr(path), *rest) for path, *rest in equality_errors(a, b)]
@@ -425,7 +425,7 @@ def test_differences_are_jaxs(a: Any, b: Any) -> None:
     assert ours
 
 
-def test_differences_of_structures() -> None:
+def test_differences_of_structures():
     carry, out = tree_structure((1, {"w": 2})), tree_structure((1, {"w": [2, 3]}))
     assert tree_diff(carry, carry) == []
     text = explain_tree_diff(carry, out, "the input carry", "the output carry")
@@ -435,7 +435,7 @@ def test_differences_of_structures() -> None:
     )
 
 
-def test_public_names_are_jaxs() -> None:
+def test_public_names_are_jaxs():
     for name in tree_util.__all__:
         assert hasattr(jtu, name) and hasattr(tree_util, name)
     for name in tree.__all__:
@@ -460,9 +460,9 @@ def test_public_names_are_jaxs() -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda t: [t], lambda t: (t, None), lambda t: {"a": t}])
-def test_deep_trees(wrap: Any) -> None:
+def test_deep_trees(wrap):
     """900 levels, as in JAX; a container that holds itself is a RecursionError."""
-    tree: Any = 1.0
+    tree = 1.0
     for _ in range(900):
         tree = wrap(tree)
     leaves, structure = tree_util.tree_flatten(tree)
@@ -470,7 +470,7 @@ def test_deep_trees(wrap: Any) -> None:
     assert tree_util.tree_leaves(tree, is_leaf=lambda x: x is None)[0] == 1.0
     assert tree_util.tree_leaves(tree_util.tree_map(lambda x, y: x + y, tree, tree)) == [2.0]
     assert tree_util.tree_structure(structure.unflatten([3.0])) is structure
-    holds_itself: list[Any] = []
+    holds_itself = []
     holds_itself.append(wrap(holds_itself))
     with pytest.raises(RecursionError):
         tree_util.tree_leaves(holds_itself)

@@ -1,9 +1,5 @@
 """The project may not grow: today's sizes are upper bounds. A commit that deletes lowers them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from tests.size import Size, groups, size_of_file
@@ -19,7 +15,7 @@ BOUNDS = {
 DENSITY = {"minijax without tools": 7.2, "tools, repl, ipython_ext": 7.6, "tests": 8.9, "docs": 6.4}
 
 
-def test_sizes_stay_within_their_bounds() -> None:
+def test_sizes_stay_within_their_bounds():
     sizes = groups()
     assert set(sizes) == set(BOUNDS)
     too_big = {
@@ -39,7 +35,7 @@ def test_sizes_stay_within_their_bounds() -> None:
         ("x = [\n    1,\n    2,\n]\n", 8),
     ],
 )
-def test_what_a_token_is(text: str, tokens: int, tmp_path: Path) -> None:
+def test_what_a_token_is(text, tokens, tmp_path):
     path = tmp_path / "file.py"
     path.write_text(text)
     assert size_of_file(path) == Size(text.count("\n"), tokens)

@@ -1,10 +1,7 @@
 """JAX's small modules: ``dtypes``, ``flatten_util``, ``monitoring``, ``stages``, ``typing``, ``version``."""
 
-from __future__ import annotations
-
 import importlib
 import typing
-from typing import Any
 
 import jax
 import jax.flatten_util
@@ -21,9 +18,7 @@ from minijax.typing import ArrayLike, DTypeLike
 BOTH = [minijax, jax]
 
 
-# --- trees as vectors ---------------------------------------------------------------------------------------
-
-TREES: dict[str, Any] = {
+TREES = {
     "one dtype": {"a": np.ones((2, 2), np.float32), "b": 2.0},
     "several": {"a": np.ones((2, 2), np.float32), "b": np.arange(3, dtype=np.int32), "c": (True,)},
     "complex": [np.array([1 + 2j], np.complex64), np.ones(1, np.float32)],
@@ -33,7 +28,7 @@ TREES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
-def test_a_tree_as_a_vector_and_back(tree: Any) -> None:
+def test_a_tree_as_a_vector_and_back(tree):
     ours, back = flatten_util.ravel_pytree(tree)
     theirs, their_back = jax.flatten_util.ravel_pytree(tree)
     assert (ours.dtype, ours.shape, ours.weak_type) == (theirs.dtype, theirs.shape, theirs.weak_type)
@@ -48,13 +43,13 @@ def test_a_tree_as_a_vector_and_back(tree: Any) -> None:
         assert str(made).split("lambda")[1] == str(theirs_made).split("lambda")[1]
 
 
-def named(trip: Any) -> Any:
+def named(trip):
     """``trip`` without what is no array among its results."""
     return lambda x: found[0] if isinstance(found := trip(x), tuple) and callable(found[-1]) else found
 
 
 @pytest.mark.parametrize("module", [flatten_util, jax.flatten_util])
-def test_what_a_vector_does_not_fit(module: Any) -> None:
+def test_what_a_vector_does_not_fit(module):
     vector, back = module.ravel_pytree(TREES["several"])
     with pytest.raises(TypeError, match="unravel function given array of dtype int32, but expected dtype float32"):
         back(vector.astype(np.int32))
@@ -64,14 +59,8 @@ def test_what_a_vector_does_not_fit(module: Any) -> None:
     assert back == again and hash(back) == hash(again) and back != module.ravel_pytree(TREES["nothing"])[1]
 
 
-# --- events -------------------------------------------------------------------------------------------------
-
-
-# --- classes and types --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("library", BOTH)
-def test_the_stages_of_a_function_have_classes(library: Any) -> None:
+def test_the_stages_of_a_function_have_classes(library):
     module = importlib.import_module(f"{library.__name__}.stages")
     jitted = library.jit(lambda x: x + 1)
     traced = jitted.trace(1.0)
@@ -80,7 +69,7 @@ def test_the_stages_of_a_function_have_classes(library: Any) -> None:
     assert isinstance(traced.lower().compile(), module.Compiled)
 
 
-def test_what_counts_as_an_array_and_as_a_dtype() -> None:
+def test_what_counts_as_an_array_and_as_a_dtype():
     ours, theirs = typing.get_args(ArrayLike), typing.get_args(jax.typing.ArrayLike)
     assert [minijax.Array if kind is jax.Array else kind for kind in theirs] == list(ours)
     assert [kind for kind in typing.get_args(DTypeLike) if kind is not typing.get_args(DTypeLike)[-1]] == list(
@@ -89,36 +78,33 @@ def test_what_counts_as_an_array_and_as_a_dtype() -> None:
 
 
 @pytest.mark.parametrize("library", BOTH)
-def test_devices_have_a_class_and_libraries_a_version(library: Any) -> None:
+def test_devices_have_a_class_and_libraries_a_version(library):
     assert all(isinstance(device, library.Device) for device in library.devices())
     version = importlib.import_module(f"{library.__name__}.version")
     assert ".".join(map(str, library.__version_info__)) == version.__version__ == library.__version__
     assert version.__version_info__ == library.__version_info__
 
 
-# --- what libraries ask of types and traces -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ns", BOTH, ids=["minijax", "jax"])
-def test_the_state_of_traces(ns: Any) -> None:
+def test_the_state_of_traces(ns):
     """Equal while no transformation begins or ends; libraries of modules keep it with what they make."""
     state = importlib.import_module(f"{ns.__name__}.extend.core").get_opaque_trace_state
     outside = state(convention="of a library")
     seen = []
 
-    def inner(x: Any) -> Any:
+    def inner(x):
         seen.append(state())
         assert state() == seen[-1]
         return x * 2.0
 
     @ns.jit
-    def staged(x: Any) -> Any:
+    def staged(x):
         before = state()
         with ns.ensure_compile_time_eval():
             assert state() == before
         return inner(x)
 
-    def outer(x: Any) -> Any:
+    def outer(x):
         before = state()
         out = ns.vmap(inner)(x)
         assert state() == before
@@ -136,7 +122,7 @@ def test_the_state_of_traces(ns: Any) -> None:
         hash(outside)
 
 
-def test_types_of_what_nothing_divides_say_so() -> None:
+def test_types_of_what_nothing_divides_say_so():
     """As JAX's do; a stand-in keeps what it is given, and of a type only explicit axes of a mesh are left."""
     assert minijax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
     assert jax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
@@ -151,7 +137,7 @@ def test_types_of_what_nothing_divides_say_so() -> None:
 
 
 @pytest.mark.parametrize("subscripts", ["ij,jk->ik", "ij,jk,kl->il", "i...,i...->..."])
-def test_einsum_with_a_product_of_its_own(subscripts: str) -> None:
+def test_einsum_with_a_product_of_its_own(subscripts):
     """``_dot_general``, which Flax's layers pass, is called as JAX calls it."""
     shapes = {"ij": (2, 3), "jk": (3, 4), "kj": (4, 3), "kl": (4, 2), "i...": (2, 3)}
     arrays = [
@@ -160,9 +146,9 @@ def test_einsum_with_a_product_of_its_own(subscripts: str) -> None:
     ]
     found = []
     for ns in BOTH:
-        calls: list[Any] = []
+        calls = []
 
-        def dot_general(*args: Any, ns: Any = ns, calls: list[Any] = calls, **options: Any) -> Any:
+        def dot_general(*args, ns=ns, calls=calls, **options):
             calls.append((*(x.shape for x in args[:2]), *map(str, args[2:]), {k: str(v) for k, v in options.items()}))
             return ns.lax.dot_general(*args, **options)
 
@@ -172,12 +158,9 @@ def test_einsum_with_a_product_of_its_own(subscripts: str) -> None:
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)
 
 
-# --- types of elements --------------------------------------------------------------------------------------
-
-
-def test_the_type_of_what_is_traced() -> None:
+def test_the_type_of_what_is_traced():
     for library in BOTH:
-        seen: list[Any] = []
+        seen = []
         library.jit(library.grad(lambda x, seen=seen, of=library.dtypes.result_type: (seen.append(of(x)), x)[1]))(1.0)
         assert seen == [np.float32]
         assert library.dtypes.result_type(library.numpy.ones(3), 2.0, return_weak_type_flag=True) == (np.float32, False)
@@ -188,16 +171,13 @@ def test_the_type_of_what_is_traced() -> None:
             library.dtypes.canonicalize_dtype(library.random.key(0).dtype)
 
 
-def test_the_names_of_dtypes_are_jaxs() -> None:
+def test_the_names_of_dtypes_are_jaxs():
     assert {*minijax.dtypes.__all__, "bfloat16"} == {name for name in dir(jax.dtypes) if not name.startswith("_")}
     assert all(hasattr(minijax.dtypes, name) for name in (*minijax.dtypes.__all__, "bfloat16"))
 
 
-# --- what packages take of jax.core, and XLA's profiler ---------------------------------------------------------
-
-
 @pytest.mark.parametrize("ns", BOTH)
-def test_parts_of_programs_are_made_and_known(ns: Any) -> None:
+def test_parts_of_programs_are_made_and_known(ns):
     core = importlib.import_module(f"{ns.__name__}.extend.core")
     closed = ns.make_jaxpr(ns.numpy.sin)(1.0)
     (eqn,) = closed.jaxpr.eqns
@@ -212,12 +192,12 @@ def test_parts_of_programs_are_made_and_known(ns: Any) -> None:
     assert [core.valid_jaxtype(x) for x in (1.0, np.ones(2), ns.numpy.ones(2), "text", [1])] == [True] * 3 + [False] * 2
 
 
-def test_xlas_profiler_sees_our_programs(tmp_path: Any) -> None:
+def test_xlas_profiler_sees_our_programs(tmp_path):
     with minijax.profiler.trace(str(tmp_path)):
         minijax.jit(lambda x: minijax.numpy.sin(x) @ x)(np.ones((8, 8), np.float32)).block_until_ready()
     assert [path.suffix for path in tmp_path.rglob("*.pb")] == [".pb"]
 
 
-def test_arrays_of_others_are_taken_by_dlpack() -> None:
+def test_arrays_of_others_are_taken_by_dlpack():
     taken = minijax.dlpack.from_dlpack(jax.numpy.arange(3.0))
     assert isinstance(taken, minijax.Array) and taken.tolist() == [0.0, 1.0, 2.0]

@@ -1,9 +1,6 @@
 """``check_grads`` and its parts: what is right passes, what is wrong is found, in JAX's terms."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +17,12 @@ X = np.array([0.3, -1.2, 0.7])
 WIDE = {"eps": 1e-2}  # of float32: there a step of 1e-4 drowns in rounding
 
 
-def tree(x: Any, y: Any) -> Any:
+def tree(x, y):
     """A function of pytrees."""
     return {"a": jnp.sin(x) * y["k"], "b": [jnp.sum(x) * y["k"] ** 2]}
 
 
-def test_right_derivatives_pass() -> None:
+def test_right_derivatives_pass():
     with minijax.enable_x64(True):
         check_grads(tree, (X, {"k": 1.5}), 2, modes=("fwd", "rev", "lin"))
         check_grads(jnp.sin, (0.5,), 3)
@@ -36,7 +33,7 @@ def test_right_derivatives_pass() -> None:
 
 
 @custom_jvp
-def wrong_forwards(x: Any) -> Any:
+def wrong_forwards(x):
     """x^2, said to have slope 3x."""
     return x * x
 
@@ -45,7 +42,7 @@ wrong_forwards.defjvp(lambda primals, tangents: (wrong_forwards(*primals), 3 * p
 
 
 @custom_vjp
-def wrong_backwards(x: Any) -> Any:
+def wrong_backwards(x):
     """x^2, whose pull-back forgets the 2."""
     return x * x
 
@@ -54,13 +51,13 @@ wrong_backwards.defvjp(lambda x: (x * x, x), lambda x, ct: (x * ct,))
 
 
 @custom_jvp
-def wrong_second(x: Any) -> Any:
+def wrong_second(x):
     """sin, whose derivative is right, while the derivative of that is not."""
     return jnp.sin(x)
 
 
 @custom_jvp
-def cosine(x: Any) -> Any:
+def cosine(x):
     """cos, said to have slope sin."""
     return jnp.cos(x)
 
@@ -80,7 +77,7 @@ wrong_second.defjvp(lambda primals, tangents: (wrong_second(*primals), cosine(pr
         (wrong_second, 2, ("rev",), "VJP of VJP cotangent projection"),
     ],
 )
-def test_wrong_derivatives_are_found(function: Any, order: int, modes: Any, words: str) -> None:
+def test_wrong_derivatives_are_found(function, order, modes, words):
     with minijax.enable_x64(True):
         if order > 1:
             check_grads(function, (0.5,), order - 1, modes=modes)
@@ -89,7 +86,7 @@ def test_wrong_derivatives_are_found(function: Any, order: int, modes: Any, word
     assert stack_depth() == 0
 
 
-def test_the_parts() -> None:
+def test_the_parts():
     with minijax.enable_x64(True):
         check_jvp(jnp.sin, partial(minijax.jvp, jnp.sin), (X,))
         check_vjp(jnp.sin, partial(minijax.vjp, jnp.sin), (X,))
@@ -101,7 +98,7 @@ def test_the_parts() -> None:
             check_jvp(lambda x: x, lambda primals, tangents: (primals[0], tangents[0].astype(np.float32)), (X,))
 
 
-def test_tolerances() -> None:
+def test_tolerances():
     with minijax.enable_x64(True):
         slightly = custom_jvp(lambda x: x * x)
         slightly.defjvp(lambda primals, tangents: (slightly(*primals), 2.001 * primals[0] * tangents[0]))
@@ -113,6 +110,6 @@ def test_tolerances() -> None:
         check_grads(jnp.sin, (0.5,), 1, modes=("sideways",))
 
 
-def test_a_function_is_no_primitive() -> None:
+def test_a_function_is_no_primitive():
     with pytest.raises(TypeError, match="expects a Primitive and example arguments, got <function"):
-        minijax.test_util.check_rules(lambda x: x, 1.0)  # type: ignore[arg-type]
+        minijax.test_util.check_rules(lambda x: x, 1.0)

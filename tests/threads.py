@@ -1,22 +1,18 @@
 """Work on several threads at once, in tests of what threads share."""
 
-from __future__ import annotations
-
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 
-def at_once(*works: Callable[[], Any], turn: float | None = None) -> list[Any]:
+def at_once(*works, turn=None):
     """What ``works`` give, each on a thread of its own and all begun together; what one raises is raised.
 
     ``turn`` is after how many seconds another thread may run: few of them make the threads meet in many places.
     """
     begun = threading.Barrier(len(works), timeout=60)
 
-    def run(work: Callable[[], Any]) -> Any:
+    def run(work):
         begun.wait()
         return work()
 

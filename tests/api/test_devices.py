@@ -4,8 +4,6 @@ A row of ``RESULTS`` is a program of an array; it is run on one that is committe
 committed to the first, and on one that may be anywhere. A row of ``MIXED`` takes one of each device.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -24,34 +22,34 @@ pytestmark = [
 ]
 
 X = np.arange(3, dtype=np.float32) + 1
-PLACES: dict[str, int | None] = {"second": 1, "first": 0, "anywhere": None}
+PLACES = {"second": 1, "first": 0, "anywhere": None}
 
 Program = Callable[[Any, Any], Any]
 
 
 @pytest.fixture(autouse=True)
-def one_device_again() -> Any:
+def one_device_again():
     yield
     pjrt.others_in_use = False
 
 
-def array(ns: Any, place: int | None) -> Any:
+def array(ns, place):
     x = ns.numpy.asarray(X)
     return x if place is None else ns.device_put(x, ns.devices()[place])
 
 
-def custom(ns: Any) -> Any:
+def custom(ns):
     f = ns.custom_jvp(lambda x: x * 2)
     f.defjvp(lambda primals, tangents: (f(primals[0]), tangents[0] * 2))
     return f
 
 
-def over_a_large_array(ns: Any) -> Any:
+def over_a_large_array(ns):
     table = ns.numpy.ones((3, 20_000))
     return ns.jit(lambda x: (x[:, None] * table).sum(1))
 
 
-RESULTS: dict[str, Program] = {
+RESULTS = {
     "itself": lambda ns, x: x,
     "scalar": lambda ns, x: (x + 1, 1.0 + x, x**2, -x),
     "numpy_operand": lambda ns, x: x + X,
@@ -85,7 +83,7 @@ RESULTS: dict[str, Program] = {
     "donated": lambda ns, x: (ns.jit(lambda a: a + 1, donate_argnums=0)(x), ns.numpy.asarray(x.is_deleted())),
 }
 
-MIXED: dict[str, Callable[[Any, Any, Any], Any]] = {
+MIXED = {
     "add": lambda ns, x, y: x + y,
     "index": lambda ns, x, y: x[y.astype("int32")],
     "jit": lambda ns, x, y: ns.jit(lambda a, b: a + b)(x, y),
@@ -98,7 +96,7 @@ MIXED: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-def where(tree: Any) -> list[Any]:
+def where(tree):
     """Of each array, the devices, whether it is committed to them, and the values."""
     return [
         (sorted(d.id for d in x.devices()), x.committed, np.asarray(x, np.float64).round(4).tolist())
@@ -112,7 +110,7 @@ REFUSALS = (
 )
 
 
-def answer(program: Callable[..., Any], *args: Any) -> Any:
+def answer(program, *args):
     try:
         return where(program(*args))
     except ValueError as error:
@@ -122,19 +120,19 @@ def answer(program: Callable[..., Any], *args: Any) -> Any:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", RESULTS)
-def test_results_follow_their_operands(name: str, place: str) -> None:
+def test_results_follow_their_operands(name, place):
     program, at = RESULTS[name], PLACES[place]
     assert answer(program, minijax, array(minijax, at)) == answer(program, jax, array(jax, at))
 
 
 @pytest.mark.parametrize("name", MIXED)
-def test_operands_on_two_devices(name: str) -> None:
+def test_operands_on_two_devices(name):
     program = MIXED[name]
     ours, theirs = (answer(program, ns, array(ns, 1), array(ns, 0)) for ns in (minijax, jax))
     assert ours == theirs
 
 
-def test_the_error_names_arguments_and_devices() -> None:
+def test_the_error_names_arguments_and_devices():
     x, y = array(minijax, 1), array(minijax, 0)
     f = minijax.jit(lambda first, rest: first + rest["y"])
     for words in (

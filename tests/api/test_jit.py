@@ -3,7 +3,6 @@
 import copy
 import pickle
 import re
-from typing import Any
 
 import jax
 import jax.numpy
@@ -62,13 +61,13 @@ def test_a_program_holds_the_small_arrays_that_it_reads_and_takes_large_ones():
     np.testing.assert_array_equal(jitted(np.float32([1, 1, 1])), np.outer([2, 3, 4], large[0]))
 
 
-def _donated(ns: Any) -> Any:
+def _donated(ns):
     x = ns.numpy.ones(4)
     ns.jit(lambda x: x + 1, donate_argnums=0)(x)
     return x
 
 
-def _again(ns: Any, *args: Any, **options: Any) -> Any:
+def _again(ns, *args, **options):
     """A jitted function that has been called with arguments like ``args``."""
     f = ns.jit(lambda x, y: x + y, **options)
     for _ in range(3):
@@ -76,7 +75,7 @@ def _again(ns: Any, *args: Any, **options: Any) -> Any:
     return f
 
 
-def _twice(f: Any, x: Any) -> Any:
+def _twice(f, x):
     return f(x, x)
 
 
@@ -92,8 +91,8 @@ USES_AFTER_DONATION = {
 
 
 @pytest.mark.parametrize("use", USES_AFTER_DONATION)
-def test_use_after_donation_raises_what_jax_raises(use: str) -> None:
-    def error_of(ns: Any) -> Any:
+def test_use_after_donation_raises_what_jax_raises(use):
+    def error_of(ns):
         try:
             return USES_AFTER_DONATION[use](ns, _donated(ns))
         except Exception as error:
@@ -148,7 +147,7 @@ def test_float0_tangents_come_out_of_jit():
     assert tangent.dtype == minijax.dtypes.float0 and tangent.shape == (3,)
 
 
-def test_a_jitted_function_is_copied_after_a_call() -> None:
+def test_a_jitted_function_is_copied_after_a_call():
     jitted = minijax.jit(jnp.roll, static_argnums=1)
     assert jitted(jnp.arange(3), 1).tolist() == [2, 0, 1]
     for again in (copy.copy(jitted), copy.deepcopy(jitted), pickle.loads(pickle.dumps(jitted))):

@@ -1,11 +1,7 @@
 """What caches keep alive, what threads share, and whose memory results have."""
 
-from __future__ import annotations
-
 import gc
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,30 +17,30 @@ from tests.threads import at_once
 X = np.arange(1, 4, dtype=np.float32)
 
 
-def identity(x: Any) -> Any:
+def identity(x):
     return x * 1.0
 
 
 @minijax.custom_jvp
-def sine(x: Any) -> Any:
+def sine(x):
     return jnp.sin(x)
 
 
 @sine.defjvp
-def sine_rule(primals: Any, tangents: Any) -> Any:
+def sine_rule(primals, tangents):
     return sine(*primals), 2 * tangents[0]
 
 
 @minijax.custom_vjp
-def doubled(x: Any) -> Any:
+def doubled(x):
     return x * 2
 
 
 doubled.defvjp(lambda x: (doubled(x), x), lambda x, ct: (ct * x,))
 
 
-def jit_in_grad_in_scan(i: Any) -> Any:
-    def cell(c: Any, x: Any) -> Any:
+def jit_in_grad_in_scan(i):
+    def cell(c, x):
         slope = minijax.grad(lambda c: minijax.jit(lambda c: jnp.sin(c) * x * i)(c))(c)
         return c + slope, slope
 
@@ -52,7 +48,7 @@ def jit_in_grad_in_scan(i: Any) -> Any:
 
 
 # Each makes new functions at each call, beside functions that live as long as this module.
-CALLS: dict[str, Callable[[int], Any]] = {
+CALLS = {
     "cond, first branch new": lambda i: minijax.grad(lambda x: lax.cond(x > 0, lambda x: x * i, identity, x))(1.0),
     "jit in grad in scan": jit_in_grad_in_scan,
     "custom rules": lambda i: minijax.vmap(
@@ -64,13 +60,13 @@ CALLS: dict[str, Callable[[int], Any]] = {
 }
 
 
-def alive(kind: type) -> int:
+def alive(kind):
     gc.collect()
     return sum(isinstance(x, kind) for x in gc.get_objects())
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_is_made_for_a_function_dies_with_it(name: str) -> None:
+def test_what_is_made_for_a_function_dies_with_it(name):
     """Even if it was made together with what belongs to a function that lives on."""
     for i in range(WORTH_DERIVING + 2):  # what is derived of the rules for a signature stays
         CALLS[name](i + 1)
@@ -81,12 +77,12 @@ def test_what_is_made_for_a_function_dies_with_it(name: str) -> None:
     assert alive(Tracer) <= tracers
 
 
-def test_threads_share_a_pullback() -> None:
+def test_threads_share_a_pullback():
     """The backward pass of a batched ``custom_vjp`` function runs in the vmap that had ended, one thread at a time."""
     _, pullback = minijax.vjp(lambda x: minijax.vmap(lambda y: doubled(y) * y)(x).sum(), X)
     (wanted,) = pullback(np.float32(1))
 
-    def work() -> None:
+    def work():
         for _ in range(100):
             np.testing.assert_allclose(pullback(np.float32(1))[0], wanted)
         assert stack_depth() == 0
@@ -98,15 +94,15 @@ class StopsIt(Exception):
     pass
 
 
-def test_a_resumed_vmap_is_left_whatever_happens() -> None:
+def test_a_resumed_vmap_is_left_whatever_happens():
     """Another thread gets its turn after a backward pass that failed."""
     refuses = [True]
 
     @minijax.custom_vjp
-    def f(x: Any) -> Any:
+    def f(x):
         return x * 2
 
-    def bwd(x: Any, ct: Any) -> Any:
+    def bwd(x, ct):
         if refuses[0]:
             raise StopsIt
         return (ct * x,)
@@ -117,7 +113,7 @@ def test_a_resumed_vmap_is_left_whatever_happens() -> None:
         pullback(np.float32(1))
     assert stack_depth() == 0
     refuses[0] = False
-    found: list[Any] = []
+    found = []
     thread = threading.Thread(target=lambda: found.append(pullback(np.float32(1))[0]), daemon=True)
     thread.start()
     thread.join(timeout=60)
@@ -125,7 +121,7 @@ def test_a_resumed_vmap_is_left_whatever_happens() -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, lambda f: lambda: lax.scan(lambda c, _: (f(), None), X, None, 1)[0]])
-def test_the_result_of_a_callback_is_no_window_on_its_memory(wrap: Any) -> None:
+def test_the_result_of_a_callback_is_no_window_on_its_memory(wrap):
     buffer = np.ones(3, np.float32)
     result = wrap(lambda: minijax.pure_callback(lambda: buffer, minijax.ShapeDtypeStruct((3,), np.float32)))()
     buffer[:] = 7

@@ -1,14 +1,10 @@
 """Why a cache missed: each kind of reason, by the argument's path; and what is remembered of what is gone."""
 
-from __future__ import annotations
-
 import collections
 import functools
 import gc
 import re
 import weakref
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,14 +23,14 @@ from tests.threads import at_once
 class Reasons(observe.Observer):
     """The reasons that caches gave, '' for a hit."""
 
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
+    def __init__(self):
+        self.seen = []
 
-    def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
+    def cache(self, cache, name, hit, key, reason):
         self.seen.append(reason)
 
 
-def reason_of(fun: Any, first: tuple[Any, ...], second: tuple[Any, ...], **kwargs: Any) -> Miss:
+def reason_of(fun, first, second, **kwargs):
     """Why the second call of ``fun`` misses after the first. Nothing is compiled."""
     fun.trace(*first)
     miss = fun.explain_cache_miss(*second, **kwargs)
@@ -47,73 +43,43 @@ def reason_of(fun: Any, first: tuple[Any, ...], second: tuple[Any, ...], **kwarg
     return miss
 
 
-def params(*sizes: int) -> dict[str, Any]:
+def params(*sizes):
     return {"w": [jnp.ones(n) for n in sizes]}
 
 
-def step(params: Any, scale: Any = 1.0, *, n: int = 2) -> Any:
+def step(params, scale=1.0, *, n=2):
     return params["w"][0] * scale * n
 
 
 class Plain:
     """Hashable by identity, and always printed alike."""
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         return "Plain()"
 
 
-def of_static(x: Any, option: Any) -> Any:
+def of_static(x, option):
     return x
 
 
-def static() -> Any:
+def static():
     return jit(of_static, static_argnums=1)
 
 
 # name -> (function, first arguments, second arguments, reason, the kind of advice)
-KINDS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], tuple[Any, ...], str, str]] = {
-    "two shapes": (
-        lambda: jit(step),
-        (params(3, 5), 2.0),
-        (params(4, 6), 2.0),
-        "params['w'][0]: f32[3] became f32[4]; params['w'][1]: f32[5] became f32[6]",
-        "Pad params['w'][0]",
-    ),
-    "dtype": (
-        lambda: jit(step),
-        (params(3), np.float32(2)),
-        (params(3), np.float16(2)),
-        "scale: f32[] became f16[]",
-        "jnp.asarray(scale, jnp.float32)",
-    ),
-    "weak type": (
-        lambda: jit(step),
-        (params(3), np.float32(2)),
-        (params(3), 2.0),
-        "scale: f32[] became f32[] (weak_type)",
-        "Pass jnp.float32(...) for scale",
-    ),
-    "new key": (
-        lambda: jit(step),
-        (params(3), 2.0),
-        ({**params(3), "b": 1.0}, 2.0),
-        "params['b']: it is new",
-        "in the same containers",
-    ),
-    "key gone": (
-        lambda: jit(step),
-        ({**params(3), "b": 1.0}, 2.0),
-        (params(3), 2.0),
-        "params['b']: it is gone",
-        "in the same containers",
-    ),
-    "container": (
-        lambda: jit(step),
-        (params(3), 2.0),
-        ({"w": tuple(params(3)["w"])}, 2.0),
-        "params['w']: list became tuple",
-        "in the same containers",
-    ),
+KINDS = {
+    "two shapes": (lambda: jit(step), (params(3, 5), 2.0), (params(4, 6), 2.0),
+     "params['w'][0]: f32[3] became f32[4]; params['w'][1]: f32[5] became f32[6]", "Pad params['w'][0]"),
+    "dtype": (lambda: jit(step), (params(3), np.float32(2)), (params(3), np.float16(2)), "scale: f32[] became f16[]",
+     "jnp.asarray(scale, jnp.float32)"),
+    "weak type": (lambda: jit(step), (params(3), np.float32(2)), (params(3), 2.0),
+     "scale: f32[] became f32[] (weak_type)", "Pass jnp.float32(...) for scale"),
+    "new key": (lambda: jit(step), (params(3), 2.0), ({**params(3), "b": 1.0}, 2.0), "params['b']: it is new",
+     "in the same containers"),
+    "key gone": (lambda: jit(step), ({**params(3), "b": 1.0}, 2.0), (params(3), 2.0), "params['b']: it is gone",
+     "in the same containers"),
+    "container": (lambda: jit(step), (params(3), 2.0), ({"w": tuple(params(3)["w"])}, 2.0),
+     "params['w']: list became tuple", "in the same containers"),
     "static": (static, (1.0, 3), (1.0, 4), "option: 3 became 4", "make option dynamic"),
     "static function": (
         static,
@@ -123,18 +89,13 @@ KINDS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], tuple[Any, ...], str,
         f"{__file__}:{step.__code__.co_firstlineno}",
         "Make the function that is passed for option once",
     ),
-    "unequal static": (
-        static,
-        (1.0, Plain()),
-        (1.0, Plain()),
-        "option: Plain() became another object that prints as Plain()",
-        "__eq__ and __hash__",
-    ),
-}
+    "unequal static": (static, (1.0, Plain()), (1.0, Plain()),
+     "option: Plain() became another object that prints as Plain()", "__eq__ and __hash__"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_reason(name: str) -> None:
+def test_reason(name):
     make, first, second, reason, advice = KINDS[name]
     api_compile._staged.pop(step, None)
     api_compile._staged.pop(of_static, None)
@@ -144,7 +105,7 @@ def test_reason(name: str) -> None:
     assert miss.earlier == 1 and miss.differences
 
 
-def aval(text: str) -> Any:
+def aval(text):
     """``f32[3]``; ``~f32[]`` is weakly typed."""
     dtype, _, shape = text.strip("~]").partition("[")
     dims = tuple(map(int, filter(None, shape.split(","))))
@@ -169,8 +130,8 @@ NEAREST = [
 
 
 @pytest.mark.parametrize(("earlier", "new", "expected"), NEAREST)
-def test_the_nearest_signature_is_compared(earlier: str, new: str, expected: str) -> None:
-    def signature(text: str, static: tuple[Any, ...] = ()) -> CallSignature:
+def test_the_nearest_signature_is_compared(earlier, new, expected):
+    def signature(text, static=()):
         avals = tuple(map(aval, text.split()))
         return CallSignature(minijax.tree_util.tree_structure((avals, {})), avals, static, trace_key(), ())
 
@@ -178,7 +139,7 @@ def test_the_nearest_signature_is_compared(earlier: str, new: str, expected: str
     assert nearest(signature(new), known[::-1]) == signature(expected)
 
 
-def test_other_static_arguments_and_settings_are_further_than_types() -> None:
+def test_other_static_arguments_and_settings_are_further_than_types():
     f = jit(lambda x, n: x, static_argnums=1)
     f.trace(jnp.ones(3), 5)
     f.trace(jnp.ones(4), 6)
@@ -196,7 +157,7 @@ TYPES += ["f32[4]", "c64[3]", "~c64[]", "i32[3,1]", "u32[3]", "bool[]"]
 
 
 @pytest.mark.parametrize("was", TYPES)
-def test_no_advice_loses_anything(was: str) -> None:
+def test_no_advice_loses_anything(was):
     """Whatever is told to be converted holds every value of both types, and only what has one rank is padded."""
     for now in TYPES:
         before, after = aval(was), aval(now)
@@ -214,7 +175,7 @@ def test_no_advice_loses_anything(was: str) -> None:
             assert before.dtype == after.dtype or "Convert x" in advice, (was, now)
 
 
-def test_first_call_settings_and_axes() -> None:
+def test_first_call_settings_and_axes():
     f = jit(lambda x: x)
     assert str(f.explain_cache_miss(1.0)) == "first call"
     x = np.ones(3, np.float32)
@@ -222,9 +183,9 @@ def test_first_call_settings_and_axes() -> None:
     with enable_x64():
         assert str(f.explain_cache_miss(x)) == "enable_x64 was False and is True"
 
-    found: list[Any] = []
+    found = []
 
-    def mapped(y: Any) -> Any:
+    def mapped(y):
         found.append(f.explain_cache_miss(x))
         return y
 
@@ -232,7 +193,7 @@ def test_first_call_settings_and_axes() -> None:
     assert str(found[0]) == "mapped axes: none became 'i' of size 2"
 
 
-def test_a_function_made_anew_is_recognised() -> None:
+def test_a_function_made_anew_is_recognised():
     reasons = []
     for i in range(3):
         f = jit(lambda x, i=i: x + i)
@@ -245,12 +206,12 @@ def test_a_function_made_anew_is_recognised() -> None:
     assert "outside of the loop" in reasons[1].advice
 
 
-def test_partials_methods_and_wrappers_made_anew() -> None:
-    def power(x: Any, n: int) -> Any:
+def test_partials_methods_and_wrappers_made_anew():
+    def power(x, n):
         return x**n
 
     class Model:
-        def apply(self, x: Any) -> Any:
+        def apply(self, x):
             return x
 
     model = Model()
@@ -263,8 +224,8 @@ def test_partials_methods_and_wrappers_made_anew() -> None:
         assert str(make().explain_cache_miss(1.0)).startswith(words)
 
 
-def test_the_same_function_jitted_again_is_cached_and_other_options_are_told() -> None:
-    def f(x: Any, n: int = 1) -> Any:
+def test_the_same_function_jitted_again_is_cached_and_other_options_are_told():
+    def f(x, n=1):
         return x * n
 
     jit(f).trace(1.0)
@@ -273,20 +234,20 @@ def test_the_same_function_jitted_again_is_cached_and_other_options_are_told() -
     assert str(miss) == "f was transformed with other options before"
 
 
-def test_a_function_defined_again() -> None:
-    namespace: dict[str, Any] = {"In": ["", "def f(x): return x", "def f(x): return x + 1"]}
+def test_a_function_defined_again():
+    namespace = {"In": ["", "def f(x): return x", "def f(x): return x + 1"]}
     for number in (1, 2):
         exec(compile(namespace["In"][number], f"<minijax-{number}>", "exec"), namespace)
         miss = jit(namespace["f"]).explain_cache_miss(1.0)
         jit(namespace["f"]).trace(1.0)
     assert str(miss) == "f was defined again, before at <minijax-1>:1"
     # another session that begins with the same inputs
-    other: dict[str, Any] = {"In": ["", "def f(x): return x"]}
+    other = {"In": ["", "def f(x): return x"]}
     exec(compile(other["In"][1], "<minijax-1>", "exec"), other)
     assert str(jit(other["f"]).explain_cache_miss(1.0)) == "first call"
 
 
-def test_cleared_evicted_and_closed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleared_evicted_and_closed_over(monkeypatch):
     f = jit(lambda x: x)
     f.trace(1.0)
     f.clear_cache()
@@ -297,9 +258,9 @@ def test_cleared_evicted_and_closed_over(monkeypatch: pytest.MonkeyPatch) -> Non
     f.trace(jnp.ones(3))
     assert str(f.explain_cache_miss(1.0)) == "it was cached, and had to make room for other signatures"
 
-    found: list[Any] = []
+    found = []
 
-    def outer(x: Any) -> Any:
+    def outer(x):
         inner = jit(lambda y: x * y)
         inner.trace(2.0)
         found.append(inner.explain_cache_miss(2.0))
@@ -310,8 +271,8 @@ def test_cleared_evicted_and_closed_over(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "Pass it as an argument" in found[0].advice
 
 
-def test_bodies_of_control_flow() -> None:
-    def body(c: Any, x: Any) -> Any:
+def test_bodies_of_control_flow():
+    def body(c, x):
         return c + x.sum(), c
 
     with observe.watching(Reasons()) as watch:
@@ -332,7 +293,7 @@ def test_bodies_of_control_flow() -> None:
     assert [reason[-19:] for reason in watch.seen] == ["first call", "number 2 made there", "number 3 made there"]
 
 
-def test_pmap() -> None:
+def test_pmap():
     f = minijax.pmap(lambda x: x * 2.0)
     assert str(f.explain_cache_miss(jnp.ones((1, 3)))) == "first call"
     f(jnp.ones((1, 3)))
@@ -343,9 +304,9 @@ def test_pmap() -> None:
         f.explain_cache_miss(jnp.ones((1, 3)), [1])
 
 
-def test_a_function_that_comes_again_is_no_new_one() -> None:
-    def made(n: int) -> Any:
-        def f(x: Any) -> Any:
+def test_a_function_that_comes_again_is_no_new_one():
+    def made(n):
+        def f(x):
             return x * n
 
         return jit(f)
@@ -364,8 +325,8 @@ def test_a_function_that_comes_again_is_no_new_one() -> None:
 # --- what is kept of misses that nobody watched ------------------------------------------------------------------
 
 
-def test_misses_are_kept_though_nobody_watches() -> None:
-    def f(x: Any, n: Any) -> Any:
+def test_misses_are_kept_though_nobody_watches():
+    def f(x, n):
         return x * x
 
     g, began = jit(f, static_argnums=1), missed.total()
@@ -393,28 +354,28 @@ def test_misses_are_kept_though_nobody_watches() -> None:
     assert missed.counts()[kept[0].subject] == 3
 
 
-def test_a_comparison_that_raises_does_not_stop_a_call() -> None:
+def test_a_comparison_that_raises_does_not_stop_a_call():
     class Odd:
-        def __hash__(self) -> int:
+        def __hash__(self):
             return id(self)
 
-        def __eq__(self, other: object) -> bool:
+        def __eq__(self, other):
             raise RuntimeError("no")
 
-        __repr__ = __eq__  # type: ignore[assignment]
+        __repr__ = __eq__
 
     f, began = static(), missed.total()
     assert [float(f(1.0, Odd())), float(f(1.0, Odd()))] == [1.0, 1.0]
     assert missed.since(began)[1].reason == "not known: comparing with earlier calls raised RuntimeError"
 
 
-def test_kept_misses_are_bounded_counted_and_safe_among_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_misses_are_bounded_counted_and_safe_among_threads(monkeypatch):
     monkeypatch.setattr(missed, "_kept", collections.deque(maxlen=50))
     monkeypatch.setattr(missed, "MOST_NAMES", 3)
     monkeypatch.setattr(missed, "_by_subject", {})
     began = missed.total()
 
-    def work(name: str) -> None:
+    def work(name):
         for _ in range(300):
             missed.add("staging", name, name, "first call")
 
@@ -424,11 +385,11 @@ def test_kept_misses_are_bounded_counted_and_safe_among_threads(monkeypatch: pyt
     assert len(missed.counts()) == 3 and set(missed.counts().values()) == {300}
 
 
-def test_a_kept_miss_keeps_nothing_of_the_users_alive() -> None:
+def test_a_kept_miss_keeps_nothing_of_the_users_alive():
     class Config:
         pass
 
-    def run() -> list[Any]:
+    def run():
         big, config, weights = jnp.ones(1000), Config(), np.ones(1000, np.float32)
         f = jit(lambda x, of: jnp.sum(x * big) + weights.sum(), static_argnums=1)
         g = jit(functools.partial(lambda w, x: w * x, big))
@@ -503,8 +464,8 @@ STALE = {
 
 
 @pytest.mark.parametrize("name", STALE)
-def test_a_hit_says_what_the_program_still_uses(name: str) -> None:
-    space: dict[str, Any] = {"__name__": "program"}
+def test_a_hit_says_what_the_program_still_uses(name):
+    space = {"__name__": "program"}
     exec(compile(CLOSING, "<program>", "exec"), space)
     change, expected = STALE[name]
     f = jit(space["FUNCTIONS"][name])
@@ -522,8 +483,8 @@ def test_a_hit_says_what_the_program_still_uses(name: str) -> None:
     assert f.explain_cache_hit(1.0)[0] == ""
 
 
-def test_a_helper_defined_again_and_bodies_of_loops() -> None:
-    space: dict[str, Any] = {"__name__": "program"}
+def test_a_helper_defined_again_and_bodies_of_loops():
+    space = {"__name__": "program"}
     exec(compile(CLOSING, "<program>", "exec"), space)
     f = jit(space["FUNCTIONS"]["helper"])
     f(1.0)
@@ -537,20 +498,20 @@ def test_a_helper_defined_again_and_bodies_of_loops() -> None:
     assert watch.seen == ["scale was 2.0 when it was traced and is 3.0 now: the program still uses 2.0"]
 
 
-def test_what_is_noted_of_closures_keeps_nothing_alive_and_runs_nothing() -> None:
+def test_what_is_noted_of_closures_keeps_nothing_alive_and_runs_nothing():
     class Proxy:
-        def __getattribute__(self, name: str) -> Any:
+        def __getattribute__(self, name):
             raise AssertionError(f"{name} was read")
 
     class Box:
         pass
 
-    def made() -> tuple[Any, list[Any], dict[str, Any]]:
+    def made():
         proxy, box, big = Proxy(), Box(), jnp.ones(1000)
-        box.big = big  # type: ignore[attr-defined]
+        box.big = big
 
-        def helper(x: Any) -> Any:
-            return x + big.sum() + (0.0 if proxy is None else 1.0) + box.big.sum()  # type: ignore[attr-defined]
+        def helper(x):
+            return x + big.sum() + (0.0 if proxy is None else 1.0) + box.big.sum()
 
         held = {"helper": helper}
         exec("def f(x): return helper(x)", held)

@@ -5,8 +5,6 @@ A row of ``SAME`` must give the same tree with the same shapes, dtypes, weak typ
 After every row the interpreter stack must be empty.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import pickle
@@ -32,34 +30,34 @@ FLOAT0 = np.zeros((), jax.dtypes.float0)
 Program = Callable[[Any], Any]
 
 
-def named(name: str, ns: Any) -> Any:
+def named(name, ns):
     """A jitted function of this name."""
 
-    def double(x: Any) -> Any:
+    def double(x):
         return x * 2
 
     double.__name__ = name
     return ns.jit(double)
 
 
-def pullback_of_integer(ns: Any) -> Any:
+def pullback_of_integer(ns):
     return ns.vjp(lambda x, i: (x * i, i), 2.0, 3)[1]
 
 
 class Scale:
     """A callable object with a jitted method."""
 
-    def __init__(self, k: float) -> None:
+    def __init__(self, k):
         self.k = k
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         return x * self.k
 
 
-def with_method(ns: Any) -> Any:
+def with_method(ns):
     class Scaled(Scale):
         @functools.partial(ns.jit, static_argnums=0)
-        def times(self, x: Any) -> Any:
+        def times(self, x):
             return x * self.k
 
     return Scaled(3.0)
@@ -68,7 +66,7 @@ def with_method(ns: Any) -> Any:
 class Duck:
     """What has a shape and a dtype, and nothing else of an array."""
 
-    def __init__(self, dtype: str = "float32", shape: Any = (2, 3)) -> None:
+    def __init__(self, dtype="float32", shape=(2, 3)):
         self.shape = shape
         self.dtype = np.dtype(dtype)
 
@@ -77,16 +75,16 @@ class WeakDuck(Duck):
     weak_type = True
 
 
-def types(tree: Any) -> Any:
+def types(tree):
     """A tree of stand-ins as text: both libraries print them alike."""
     return repr(tree)
 
 
-def classes(ns: Any, x: Any) -> list[Any]:
+def classes(ns, x):
     """As what ``x``, a Python scalar, meets functions of the user's and comes out of transformations."""
-    seen: list[Any] = []
+    seen = []
 
-    def note(x: Any) -> Any:
+    def note(x):
         seen.append((type(x).__name__, getattr(x, "dtype", None)))
         return x
 
@@ -107,21 +105,21 @@ def classes(ns: Any, x: Any) -> list[Any]:
     return [(name, str(dtype)) for name, dtype in seen if not name.endswith("Tracer")]
 
 
-def grad_of_a_scalar_inside(ns: Any) -> Any:
+def grad_of_a_scalar_inside(ns):
     f = ns.custom_jvp(lambda x: x * 2)
     f.defjvp(lambda primals, tangents: (f(primals[0]), tangents[0] * 2))
     return ns.jit(lambda a: ns.grad(lambda b: f(3.0) * f(b) * f(2))(a))(2.0)
 
 
-def twice_sin(ns: Any) -> Any:
+def twice_sin(ns):
     return lambda x: ns.numpy.sin(x) * 2
 
 
-def passed_twice(ns: Any, made: Any) -> Any:
+def passed_twice(ns, made):
     """Results of a function of a linear one, called on two of the same structure, and how often it was traced."""
     traced = []
 
-    def call(linear: Any, t: Any) -> Any:
+    def call(linear, t):
         traced.append(t)
         return linear(t)
 
@@ -129,12 +127,12 @@ def passed_twice(ns: Any, made: Any) -> Any:
     return [jitted(made(1.0), 1.0), jitted(made(2.0), 1.0), jitted(made(2.0), 2.0), len(traced)]
 
 
-def stacked(ns: Any, make: Any) -> Any:
+def stacked(ns, make):
     return ns.vmap(lambda x: make(twice_sin(ns), x))(X)
 
 
 # programs with ``make(f, x)``, which gives the pullback, or the linear approximation, of ``f`` at ``x``
-LINEAR: dict[str, Callable[[Any, Any], Any]] = {
+LINEAR = {
     "returned": lambda ns, make: ns.jit(lambda x: make(twice_sin(ns), x))(1.0)(1.0),
     "passed_twice": lambda ns, make: passed_twice(ns, ns.jit(lambda x: make(twice_sin(ns), x))),
     "of_two_calls_differ": lambda ns, make: (
@@ -150,13 +148,13 @@ LINEAR: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def identity(ns: Any) -> Any:
+def identity(ns):
     f = ns.custom_vjp(lambda x: x)
     f.defvjp(lambda x: (x, None), lambda res, ct: (ct,))
     return f
 
 
-def beside(ns: Any) -> Any:
+def beside(ns):
     """A function of whose parts the one that has no forward mode is not used."""
     return lambda x: (identity(ns)(x), x * 2.0)[1]
 
@@ -164,12 +162,12 @@ def beside(ns: Any) -> Any:
 FLOAT0S = np.zeros((2,), jax.dtypes.float0)
 
 
-def f0(tree: Any) -> Any:
+def f0(tree):
     """``tree`` with arrays of float0, which are of several classes, as texts."""
     return jax.tree_util.tree_map(lambda x: f"float0{x.shape}" if x.dtype == jax.dtypes.float0 else x, tree)
 
 
-def takes(ns: Any, keep: bool) -> Any:
+def takes(ns, keep):
     """What the ``@main`` of programs takes of their arguments."""
     programs = [
         (lambda x, y, z: x + z, (X, 2, 3.0)),
@@ -182,11 +180,11 @@ def takes(ns: Any, keep: bool) -> Any:
     return [re.findall(r": (tensor<\w+>)", re.search(r"@main\((.*?)\) ->", text)[1]) for text in texts]
 
 
-def inline(ns: Any) -> Any:
+def inline(ns):
     return ns.jit(lambda x: ns.numpy.sin(x) * 2, inline=True)
 
 
-INLINED: dict[str, Program] = {
+INLINED = {
     "call": lambda ns: str(ns.make_jaxpr(lambda x: inline(ns)(x) + inline(ns)(2.0))(1.0)),
     "grad": lambda ns: str(ns.make_jaxpr(ns.grad(inline(ns)))(1.0)),
     "vmap": lambda ns: str(ns.make_jaxpr(ns.vmap(inline(ns)))(X)),
@@ -194,7 +192,7 @@ INLINED: dict[str, Program] = {
     "values": lambda ns: [inline(ns)(1.0), ns.grad(inline(ns))(1.0), ns.jit(inline(ns))(X)],
 }
 
-SAME: dict[str, Program] = {
+SAME = {
     # Python scalars are handed through
     "classes_of_a_float": lambda ns: classes(ns, 3.0),
     "scalars_to_custom_functions_under_jit": grad_of_a_scalar_inside,
@@ -262,7 +260,7 @@ SAME: dict[str, Program] = {
 }
 
 
-def precisions(ns: Any) -> list[list[str]]:
+def precisions(ns):
     """Those of products that are staged under a default precision, inside of jit and with a precision of their own."""
     f = ns.jit(lambda x, y: x @ y)
     with ns.default_matmul_precision("high"):
@@ -273,7 +271,7 @@ def precisions(ns: Any) -> list[list[str]]:
     return [re.findall(r"precision=(.*)", str(jaxpr)) for jaxpr in shown]
 
 
-REFUSED: dict[str, Program] = {
+REFUSED = {
     "static_argname_of_a_positional_argument": lambda ns: ns.jit(lambda x, /: x, static_argnames="x"),
     "static_argnames_and_donated_ones": lambda ns: ns.jit(lambda x: x, static_argnames="x", donate_argnames="x"),
     "eval_shape_without_a_dtype": lambda ns: ns.eval_shape(lambda x: x, functools.partial(int)),
@@ -287,7 +285,7 @@ REFUSED: dict[str, Program] = {
 }
 
 
-def described(x: Any) -> Any:
+def described(x):
     """``x`` with its arrays as tuples that can be compared; float0 arrays by their shape."""
     if isinstance(x, dict):
         return {k: described(v) for k, v in x.items()}
@@ -301,14 +299,14 @@ def described(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_same_result(name: str) -> None:
+def test_same_result(name):
     program = SAME[name]
     assert described(program(minijax)) == described(program(jax))
     assert stack_depth() == 0
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_same_refusal(name: str) -> None:
+def test_same_refusal(name):
     program = REFUSED[name]
     with pytest.raises(Exception) as theirs:
         program(jax)
@@ -318,9 +316,9 @@ def test_same_refusal(name: str) -> None:
     assert stack_depth() == 0
 
 
-def test_attributes_of_a_callable_do_not_hide_methods_of_jit() -> None:
+def test_attributes_of_a_callable_do_not_hide_methods_of_jit():
     class Clip(Scale):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__(2.0)
             self.lower = self.trace = self.cache = self._find = self.fun = 0.0
 
@@ -329,7 +327,7 @@ def test_attributes_of_a_callable_do_not_hide_methods_of_jit() -> None:
     assert "func.func public @main" in jitted.lower(1.0).as_text()
 
 
-def test_memory_given_to_numpy_stays_as_it_is() -> None:
+def test_memory_given_to_numpy_stays_as_it_is():
     whole = jnp.asarray(X)
     for array in (whole, jnp.reshape(whole, (3, 1)), whole[1:]):
         view = np.asarray(array)

@@ -9,7 +9,6 @@ each run draws others.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,7 +45,7 @@ class Body(NamedTuple):
 INPUTS = (F, V, N, B)
 
 # name -> (what is computed, of values of which types, the type of the result: '' for the larger of the operands)
-OPERATIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...], str]] = {
+OPERATIONS = {
     "sin": (lambda jnp, x: jnp.sin(x), (F + V,), ""),
     "tanh": (lambda jnp, x: jnp.tanh(x), (F + V,), ""),
     "root": (lambda jnp, x: jnp.sqrt(x * x + 1), (F + V,), ""),
@@ -63,7 +62,7 @@ OPERATIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...], str]] = {
 }
 
 
-def run(ns: Any, body: Body, outer: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+def run(ns, body, outer, args):
     """What ``body`` returns on ``args`` in the library ``ns``; ``outer`` are the values around it."""
     env = [*(outer if body.closes else ()), *args]
     for kind, *fields in body.statements:
@@ -74,45 +73,45 @@ def run(ns: Any, body: Body, outer: tuple[Any, ...], args: tuple[Any, ...]) -> t
     return tuple(env[-1 - k] for k in body.outs)
 
 
-def function(ns: Any, body: Body, env: tuple[Any, ...]) -> Callable[..., Any]:
+def function(ns, body, env):
     """``body`` as a Python function, which closes over ``env``."""
     return lambda *args: run(ns, body, env, args)
 
 
-def values(env: tuple[Any, ...], places: tuple[int, ...]) -> tuple[Any, ...]:
+def values(env, places):
     return tuple(env[k] for k in places)
 
 
 # ---------------------------------------------------------------------------------------------- statements
 
 
-def number(ns: Any, env: Any, value: float) -> Any:
+def number(ns, env, value):
     """A weakly typed number; in 64-bit mode not, for there a body that returns one would change the carry's type."""
     return value if ns.numpy.asarray(value).dtype == np.float32 else np.float32(value)
 
 
-def cond(ns: Any, env: Any, pred: int, bodies: Any, args: Any) -> Any:
+def cond(ns, env, pred, bodies, args):
     functions = [function(ns, b, env) for b in bodies]
     return ns.lax.cond(env[pred], *functions, *values(env, args))[0]
 
 
-def switch(ns: Any, env: Any, index: int, bodies: Any, args: Any) -> Any:
+def switch(ns, env, index, bodies, args):
     return ns.lax.switch(env[index], [function(ns, b, env) for b in bodies], *values(env, args))[0]
 
 
-def fori(ns: Any, env: Any, rounds: int, body: Body, args: Any) -> Any:
-    def step(i: Any, carry: Any) -> Any:
+def fori(ns, env, rounds, body, args):
+    def step(i, carry):
         return run(ns, body, env, ((i % 5).astype(np.int32), *carry))
 
     return ns.lax.fori_loop(0, rounds, step, values(env, args))[-1]
 
 
-def scan(ns: Any, env: Any, how: Any, body: Body, args: Any, xs: Any) -> Any:
+def scan(ns, env, how, body, args, xs):
     """The carry, a tuple, and the sum of what is stacked, bounded: the sine of a large value would be random."""
     length, backwards, unroll, wrap = how
     n = len(args)
 
-    def cell(carry: Any, x: Any) -> Any:
+    def cell(carry, x):
         outs = run(ns, body, env, (*carry, *x))
         return outs[:n], {"y": outs[n:]}
 
@@ -122,7 +121,7 @@ def scan(ns: Any, env: Any, how: Any, body: Body, args: Any, xs: Any) -> Any:
     return ns.numpy.tanh(carry[0] + ys["y"][0].sum())
 
 
-def call(ns: Any, env: Any, wrap: str, body: Body, args: Any) -> Any:
+def call(ns, env, wrap, body, args):
     f = function(ns, body, env)
     wrapped = {
         "jit": lambda: ns.jit(f),
@@ -135,7 +134,7 @@ def call(ns: Any, env: Any, wrap: str, body: Body, args: Any) -> Any:
     return wrapped(*values(env, args))[0]
 
 
-STATEMENTS: dict[str, Callable[..., Any]] = {
+STATEMENTS = {
     "number": number,
     "array": lambda ns, env, value: ns.numpy.asarray(np.array(value, np.float32)),
     "integer": lambda ns, env, value: np.int32(value),
@@ -152,17 +151,17 @@ STATEMENTS: dict[str, Callable[..., Any]] = {
 class Drawing:
     """One program being drawn; ``draw`` is hypothesis'."""
 
-    def __init__(self, draw: Any) -> None:
+    def __init__(self, draw):
         self.draw = draw
 
-    def pick(self, options: Any) -> Any:
+    def pick(self, options):
         return self.draw(st.sampled_from(list(options)))
 
-    def place(self, types: list[str], wanted: str) -> int:
+    def place(self, types, wanted):
         """The place of a value of one of the types ``wanted``; later ones are likelier."""
         return self.pick([k for k, t in enumerate(types) if t in wanted][::-1])
 
-    def body(self, outer: list[str], params: tuple[str, ...], outs: tuple[str, ...], depth: int) -> Body:
+    def body(self, outer, params, outs, depth):
         """A body that returns values of types ``outs``, each of which must occur among its parameters."""
         sees = self.draw(st.booleans())
         types = [*(outer if sees else ()), *params]
@@ -174,10 +173,10 @@ class Drawing:
         places = tuple(len(types) - 1 - self.place(types, t) for t in outs)
         return Body(params, sees, tuple(statements), places)
 
-    def statement(self, types: list[str], depth: int) -> tuple[Any, str]:
+    def statement(self, types, depth):
         """A statement and the type of what it makes."""
 
-        def has(wanted: str) -> bool:
+        def has(wanted):
             return any(t in wanted for t in types)
 
         kinds = ["number", "array", "integer"]
@@ -199,13 +198,13 @@ class Drawing:
             case _:
                 return self.with_bodies(kind, types, depth - 1)
 
-    def with_bodies(self, kind: str, types: list[str], depth: int) -> tuple[Any, str]:
+    def with_bodies(self, kind, types, depth):
         more = self.draw(st.lists(st.sampled_from(range(len(types))), max_size=2))
         args = (self.place(types, F + V), *more)
         params = tuple(types[k] for k in args)
         out = params[0]
 
-        def body(params: tuple[str, ...], outs: tuple[str, ...]) -> Body:
+        def body(params, outs):
             return self.body(types, params, outs, depth)
 
         match kind:
@@ -238,7 +237,7 @@ class Drawing:
 
 
 @st.composite
-def programs(draw: Any) -> Body:
+def programs(draw):
     return Drawing(draw).body([], INPUTS, (F, V, N), 2)
 
 
@@ -254,21 +253,21 @@ BATCHED = (
 DOTS = (np.float32(1.5), np.array([0.5, -1.0, 0.25], np.float32))
 
 
-def transformed(ns: Any, body: Body, in_axes: tuple[Any, ...]) -> dict[str, tuple[Callable[..., Any], Any]]:
+def transformed(ns, body, in_axes):
     """name -> (function, arguments): everything that a program can go through."""
 
-    def f(*args: Any) -> Any:
+    def f(*args):
         a, b, c = run(ns, body, (), args)
         return {"a": a, "b": (b, [c])}
 
-    def loss(*args: Any) -> Any:
+    def loss(*args):
         out = f(*args)
         return ns.numpy.sum(ns.numpy.sin(out["a"])) + ns.numpy.sum(ns.numpy.cos(out["b"][0]))
 
-    def pushed(g: Any) -> Any:
+    def pushed(g):
         return lambda *args: ns.jvp(lambda x, v: g(x, v, *args[2:]), args[:2], dots)
 
-    def total(g: Any) -> Any:
+    def total(g):
         return lambda *args: sum(ns.numpy.sum(ns.numpy.sin(leaf)) for leaf in g(*args))
 
     # arrays, because JAX fails on NumPy's as tangents in some programs ("non-canonical constant of type ndarray")
@@ -294,13 +293,13 @@ def transformed(ns: Any, body: Body, in_axes: tuple[Any, ...]) -> dict[str, tupl
 IN_AXES = [(0, 0, 0, 0), (0, None, None, None), (None, 0, None, None), (None, None, 0, None), (None, 0, None, 0)]
 
 
-def check(body: Body, in_axes: tuple[Any, ...], names: list[str], mode: str) -> None:
+def check(body, in_axes, names, mode):
     """Each of the transformations, evaluated and under ``jit``, gives what JAX gives."""
     with x64_mode(mode):
         ours, theirs = (transformed(ns, body, in_axes) for ns in (subject, oracle))
         chosen = {name: theirs[name] for name in names}
 
-        def everything(args: Any) -> Any:
+        def everything(args):
             return {name: f(*args[name]) for name, (f, _) in chosen.items()}
 
         args = {name: a for name, (_, a) in chosen.items()}
@@ -318,7 +317,7 @@ def check(body: Body, in_axes: tuple[Any, ...], names: list[str], mode: str) -> 
 
 @given(st.data())
 @settings(max_examples=EXAMPLES, derandomize=not DRAW_OTHERS, suppress_health_check=list(HealthCheck))
-def test_random_programs(data: st.DataObject) -> None:
+def test_random_programs(data):
     program = data.draw(programs())
     in_axes = data.draw(st.sampled_from(IN_AXES))
     names = list(transformed(subject, program, in_axes))
@@ -332,20 +331,12 @@ def test_random_programs(data: st.DataObject) -> None:
 WEAK_CARRY = ("fori", 0, Body((N, F, V, F), False, (("spread", 1), ("number", 0.5)), (0, 1, 0)), (0, 1, 0))
 NUMBERS = Body((F,), False, (("number", 0.5),), (0,))
 CONSTANT_CELL = Body((F, N, F, F), False, (("number", 0.5), ("number", 0.5), ("number", 0.5)), (3, 5, 0, 0))
-FOUND: dict[str, tuple[Any, tuple[int, ...], tuple[Any, ...], str]] = {
+FOUND = {
     # JAX's zero gradient is that of a loop without the tangents that nobody reads; ours had run them backwards
-    "a carry made weak, differentiated": (
-        (("number", 0.5), WEAK_CARRY, ("number", 0.5)),
-        (1, 0, 4),
-        (None, 0, None, None),
-        "grad",
-    ),
-    "a carry made weak, twice": (
-        (("number", 0.5), ("scan", (3, False, 2, "jit"), CONSTANT_CELL, (4, 2, 0), (1,))),
-        (0, 4, 3),
-        (None, None, 0, None),
-        "grad of grad",
-    ),
+    "a carry made weak, differentiated": ((("number", 0.5), WEAK_CARRY, ("number", 0.5)), (1, 0, 4),
+     (None, 0, None, None), "grad"),
+    "a carry made weak, twice": ((("number", 0.5), ("scan", (3, False, 2, "jit"), CONSTANT_CELL, (4, 2, 0), (1,))),
+     (0, 4, 3), (None, None, 0, None), "grad of grad"),
     # the constant in the derivative of tanh is weak for a weakly typed vector too
     "a weakly typed vector": (
         (("fori", 0, Body((N, V), False, (("call", "vmap", NUMBERS, (1,)),), (0,)), (1,)), ("tanh", 4)),
@@ -353,10 +344,10 @@ FOUND: dict[str, tuple[Any, tuple[int, ...], tuple[Any, ...], str]] = {
         (0, 0, 0, 0),
         "jvp",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_programs_found(name: str) -> None:
+def test_programs_found(name):
     statements, outs, in_axes, transformation = FOUND[name]
     check(Body(INPUTS, True, statements, outs), in_axes, [transformation], "32")

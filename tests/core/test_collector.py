@@ -1,10 +1,6 @@
 """The collector's settings while programs are staged and lowered: what they are then, and that they are given back."""
 
-from __future__ import annotations
-
 import gc
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -15,18 +11,18 @@ OURS = (800, 12, 9)
 
 
 @pytest.fixture(autouse=True)
-def settings() -> Iterator[None]:
+def settings():
     before = gc.get_threshold()
     gc.set_threshold(*OURS)
     yield
     gc.set_threshold(*before)
 
 
-def staged(inner: Callable[[], Any]) -> None:
+def staged(inner):
     minijax.make_jaxpr(lambda x: (inner(), x)[1])(1.0)
 
 
-def test_objects_once_seen_are_looked_at_rarely_while_a_function_is_staged() -> None:
+def test_objects_once_seen_are_looked_at_rarely_while_a_function_is_staged():
     found = []
     staged(lambda: staged(lambda: found.append(gc.get_threshold())))
     staged(lambda: (staged(int), found.append(gc.get_threshold())))
@@ -34,19 +30,19 @@ def test_objects_once_seen_are_looked_at_rarely_while_a_function_is_staged() -> 
     assert gc.get_threshold() == OURS
 
 
-def test_an_error_gives_the_setting_back() -> None:
+def test_an_error_gives_the_setting_back():
     with pytest.raises(ZeroDivisionError):
         staged(lambda: 1 / 0)
     assert gc.get_threshold() == OURS
 
 
-def test_passes_over_everything_do_not_grow_with_the_program() -> None:
-    generations: list[int] = []
+def test_passes_over_everything_do_not_grow_with_the_program():
+    generations = []
 
-    def note(phase: str, info: dict[str, int]) -> None:
+    def note(phase, info):
         generations.append(info["generation"])
 
-    def chain(x: Any) -> Any:
+    def chain(x):
         for _ in range(10_000):
             x = jnp.sin(x) * 1.5
         return x

@@ -1,7 +1,5 @@
 """The element types, against JAX's own answers for every type, every pair of types and both 64-bit modes."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 

@@ -1,10 +1,5 @@
 """Errors about shapes inside of transformations: every operand at every level, and the user's line."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -16,7 +11,7 @@ from minijax.extend.core import Primitive
 from minijax.interpreters import batching
 
 
-def add(a: Any, b: Any) -> Any:
+def add(a, b):
     return a + b
 
 
@@ -25,7 +20,7 @@ WHERE = f"The operands of `a + b` at {__file__}:{LINE}:11 (add), level by level:
 A, B = np.ones((8, 3), np.float32), np.ones((8, 4), np.float32)
 
 # name -> (call, JAX's words, lines of the note after the first)
-CASES: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
+CASES = {
     "vmap of vmap": (
         lambda: vmap(vmap(add, in_axes=(0, None)), in_axes=(1, 0))(np.ones((5, 8, 3), np.float32), B),
         "add got incompatible shapes",
@@ -36,11 +31,8 @@ CASES: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
             "  the levels: eval ▸ vmap:1 ▸ vmap:2",
         ],
     ),
-    "grad": (
-        lambda: grad(add)(A[0], B[0]),
-        "add got incompatible shapes for broadcasting: (3,), (4,).",
-        ["  a: f32[3]; linearize:1 adds a tangent", "  b: f32[4]"],
-    ),
+    "grad": (lambda: grad(add)(A[0], B[0]), "add got incompatible shapes for broadcasting: (3,), (4,).",
+     ["  a: f32[3]; linearize:1 adds a tangent", "  b: f32[4]"]),
     "jit of vmap": (
         lambda: jit(vmap(add))(A, B),
         "add got incompatible shapes",
@@ -50,16 +42,14 @@ CASES: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
             "  the levels: eval ▸ jit:1 ▸ vmap:2",
         ],
     ),
-    "scan": (
-        lambda: lax.scan(lambda c, x: (add(c, x), x), A[0], B),
-        "add got incompatible shapes for broadcasting: (3,), (4,).",
-        ["  a: f32[3]; a variable of the jaxpr of scan:1", "  b: f32[4]; a variable of the jaxpr of scan:1"],
-    ),
-}
+    "scan": (lambda: lax.scan(lambda c, x: (add(c, x), x), A[0], B),
+     "add got incompatible shapes for broadcasting: (3,), (4,).",
+     ["  a: f32[3]; a variable of the jaxpr of scan:1", "  b: f32[4]; a variable of the jaxpr of scan:1"]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_note(name: str) -> None:
+def test_note(name):
     call, words, lines = CASES[name]
     with pytest.raises(TypeError) as raised:
         call()
@@ -69,7 +59,7 @@ def test_note(name: str) -> None:
     assert stack_depth() == 0
 
 
-def note_of(call: Callable[[], Any]) -> str:
+def note_of(call):
     with pytest.raises((TypeError, ValueError)) as raised:
         call()
     assert stack_depth() == 0
@@ -77,7 +67,7 @@ def note_of(call: Callable[[], Any]) -> str:
     return note
 
 
-def test_functions_of_numpys_are_told_by_their_call() -> None:
+def test_functions_of_numpys_are_told_by_their_call():
     note = note_of(
         lambda: vmap(lambda m, v: jnp.dot(m, v))(np.ones((2, 3, 4), np.float32), np.ones((2, 5), np.float32))
     )
@@ -89,7 +79,7 @@ def test_functions_of_numpys_are_told_by_their_call() -> None:
     assert "`a.reshape(5)`" in note and "f32[8,3]" in note
 
 
-def test_in_a_jaxpr_that_is_evaluated_anew_the_line_is_the_equations() -> None:
+def test_in_a_jaxpr_that_is_evaluated_anew_the_line_is_the_equations():
     p = Primitive("picky")
     p.def_abstract_eval(lambda x: x)
     # a rule that is the engine's and fails
@@ -100,11 +90,11 @@ def test_in_a_jaxpr_that_is_evaluated_anew_the_line_is_the_equations() -> None:
     assert note.splitlines()[1].startswith("  operand 0: f32[3]; vmap:3 maps axis 0 of size 8, physically f32[8,3]")
 
 
-def test_the_users_own_errors_get_no_note() -> None:
-    def f(x: Any) -> Any:
+def test_the_users_own_errors_get_no_note():
+    def f(x):
         raise ValueError("mine")
 
-    def g(x: Any) -> Any:
+    def g(x):
         return x.missing
 
     for function, kind in ((f, ValueError), (g, AttributeError)):
@@ -113,7 +103,7 @@ def test_the_users_own_errors_get_no_note() -> None:
         assert not getattr(raised.value, "__notes__", [])
 
 
-def test_without_tracers_there_is_no_note() -> None:
+def test_without_tracers_there_is_no_note():
     with pytest.raises(TypeError) as raised:
         vmap(lambda x: (jnp.ones(2) + jnp.ones(3)) * x)(A)
     assert not getattr(raised.value, "__notes__", [])
@@ -128,19 +118,19 @@ class Trap:
     shape = ()
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self):
         raise RuntimeError("no dtype today")
 
 
-def test_operands_that_cannot_be_looked_at_change_nothing() -> None:
+def test_operands_that_cannot_be_looked_at_change_nothing():
     for transform in (vmap, jit):
         with pytest.raises(TypeError, match="Error interpreting argument to add") as raised:
             transform(lambda x: lax.add(x, Trap()))(A)
         assert not getattr(raised.value, "__notes__", []) and stack_depth() == 0
 
 
-def test_an_interrupt_while_the_note_is_written_leaves_no_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(x: Any) -> str:
+def test_an_interrupt_while_the_note_is_written_leaves_no_interpreter(monkeypatch):
+    def interrupted(x):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(operands, "levels_text", interrupted)

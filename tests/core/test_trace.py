@@ -12,9 +12,8 @@ import pytest
 
 import minijax
 from minijax import errors, lax
-from minijax.core import trace
 from minijax.core.trace import reaching, reset_stack, state
-from minijax.interpreters import jvp_rules, stage
+from minijax.interpreters import jvp_rules
 from tests.threads import at_once
 
 
@@ -155,14 +154,6 @@ def test_an_interrupt_at_any_call_or_return_leaves_the_stack_clean(name):
     number, dirty = all_interrupts(PROGRAMS[name])
     assert number > (10 if name == "jit cached" else 50) and not dirty
     PROGRAMS[name]()  # and nothing that is kept was spoilt
-
-
-def test_an_interrupt_of_a_first_call_leaves_the_stack_clean():
-    def near_the_stack(frame):
-        return frame.f_code.co_filename in (trace.__file__, stage.__file__)
-
-    number, dirty = all_interrupts(lambda: minijax.jit(fresh())(ONE), near_the_stack)
-    assert number > 20 and not dirty
 
 
 # ------------------------------------------------------------------------------------------------ threads

@@ -1,20 +1,15 @@
 """Tracers print as JAX's do, of every interpreter and one inside the other."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import pytest
 
 import minijax
 
-MINE: Any = minijax
-THEIRS: Any = jax
+MINE = minijax
+THEIRS = jax
 
 
-def custom(J: Any, f: Callable[[Any], Any]) -> Any:
+def custom(J, f):
     """``f`` with a derivative rule that is ``f`` of the tangent."""
     rule = J.custom_jvp(lambda x: x)
     rule.defjvp(lambda primals, tangents: (primals[0], f(tangents[0])))
@@ -22,7 +17,7 @@ def custom(J: Any, f: Callable[[Any], Any]) -> Any:
 
 
 # What is done with a function that notes how its argument prints: (the package, the function, a vector) -> anything.
-PROGRAMS: dict[str, Callable[[Any, Callable[[Any], Any], Any], Any]] = {
+PROGRAMS = {
     "jit": lambda J, f, v: J.jit(f)(1.0),
     "jit of a key": lambda J, f, v: J.jit(lambda k: (f(J.random.key_data(k)), str(k))[0])(J.random.key(0)),
     "vmap": lambda J, f, v: J.vmap(f)(v),
@@ -41,11 +36,11 @@ PROGRAMS: dict[str, Callable[[Any, Callable[[Any], Any], Any], Any]] = {
 }
 
 
-def printed(J: Any, program: Callable[..., Any], as_text: Callable[[Any], str]) -> list[str]:
+def printed(J, program, as_text):
     """How the values print that ``program`` gives to its function, and twice each of them."""
     said = []
 
-    def note(x: Any) -> Any:
+    def note(x):
         said.append(as_text(x))
         if hasattr(x, "dtype") and "Ref" not in said[-1]:
             said.append(as_text(x * 2))
@@ -57,14 +52,14 @@ def printed(J: Any, program: Callable[..., Any], as_text: Callable[[Any], str]) 
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_prints_as_jax_does(name: str) -> None:
+def test_prints_as_jax_does(name):
     mine = printed(MINE, PROGRAMS[name], repr)
     assert mine == printed(THEIRS, PROGRAMS[name], repr) and mine
 
 
-def test_a_print_says_the_same_of_a_dead_tracer() -> None:
-    def leak(J: Any) -> list[str]:
-        found: list[Any] = []
+def test_a_print_says_the_same_of_a_dead_tracer():
+    def leak(J):
+        found = []
         for transform in (J.jit, J.grad, J.vmap):
             transform(lambda x: (found.append(x), x)[1])(1.0 if transform is not J.vmap else J.numpy.arange(3.0))
         return [*map(repr, found)]
@@ -72,7 +67,7 @@ def test_a_print_says_the_same_of_a_dead_tracer() -> None:
     assert leak(MINE) == leak(THEIRS)
 
 
-def test_each_level_is_told_by_a_format_of_its_own() -> None:
-    said: list[str] = []
+def test_each_level_is_told_by_a_format_of_its_own():
+    said = []
     minijax.vmap(minijax.grad(lambda x: (said.append(f"{x:levels}"), x)[1]))(minijax.numpy.arange(3.0))
     assert said == ["f32[]; linearize:2 adds a tangent; vmap:1 maps axis 0 of size 3, physically f32[3]"]

@@ -1,7 +1,5 @@
 """``checkify``, borrowed from JAX: messages and results, under transformations and for each set of errors."""
 
-from __future__ import annotations
-
 import functools
 import re
 import traceback

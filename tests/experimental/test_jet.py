@@ -1,7 +1,5 @@
 """``jet``, borrowed from JAX, and what it does where JAX has no Taylor rule."""
 
-from __future__ import annotations
-
 import math
 
 import jax

@@ -1,10 +1,5 @@
 """``minijax.experimental.sparse``: what is computed with stored elements, beside JAX."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
@@ -20,7 +15,7 @@ ROW = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
 
 
 # functions of a library, its sparse module, and DENSE as a BCOO of that
-CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
+CALLS = {
     "matrix by vector": lambda ns, sp, m: m @ ns.numpy.asarray(ROW),
     "jit": lambda ns, sp, m: ns.jit(lambda m, x: (m @ x, m.T))(m, ns.numpy.asarray(ROW)),
     "grad of what is stored": lambda ns, sp, m: sp.grad(lambda m, x: ((m @ x) ** 2).sum(), (0, 1))(
@@ -32,9 +27,9 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-def parts(lib: Any, out: Any) -> list[Any]:
+def parts(lib, out):
     """The leaves of ``out``, and the classes and shapes of what is sparse in it."""
-    about: list[Any] = []
+    about = []
     kinds = (sparse.JAXSparse, jax_sparse.JAXSparse)
     for x in lib.tree.leaves(out, is_leaf=lambda x: isinstance(x, kinds)):
         if isinstance(x, kinds):
@@ -44,7 +39,7 @@ def parts(lib: Any, out: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_is_computed_with_stored_elements(name: str) -> None:
+def test_what_is_computed_with_stored_elements(name):
     ours = CALLS[name](mj, sparse, sparse.BCOO.fromdense(mj.numpy.asarray(DENSE)))
     theirs = CALLS[name](jax, jax_sparse, jax_sparse.BCOO.fromdense(DENSE))
     found, wanted = parts(mj, ours), parts(jax, theirs)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ from minijax.core.primitive import Primitive, abstract_eval
 from minijax.extend.core.calls import call_p, closed_call_p
 from minijax.extend.rules import known_primitives
 from minijax.interop.borrowed import BorrowedPrimitive
-from minijax.ir.jaxpr import ClosedJaxpr, Literal
+from minijax.ir.jaxpr import Literal
 from minijax.ops.random.threefry import threefry2x32_p
 
 from ..ops.table import ROWS, Row
@@ -45,13 +44,13 @@ class Call(NamedTuple):
     params: dict[str, Any]
 
 
-def ours() -> list[Primitive]:
+def ours():
     """The primitives that minijax itself defines; those that are borrowed from JAX are made as tests need them."""
     known = [p for p in known_primitives() if p.defined_at.startswith(PACKAGE)]
     return [p for p in known if not isinstance(p, BorrowedPrimitive)]
 
 
-def calls_of(closed: ClosedJaxpr, args: Any) -> Iterator[Call]:
+def calls_of(closed, args):
     """The primitives that ``closed`` applies at ``args``, those inside a jitted function included."""
     env = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(closed.jaxpr.invars, args, strict=True))
@@ -64,17 +63,17 @@ def calls_of(closed: ClosedJaxpr, args: Any) -> Iterator[Call]:
         env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out], strict=True))
 
 
-def key(call: Call) -> Any:
+def key(call):
     """What makes two calls worth checking both: the dtypes, and how the ranks compare."""
     return call.primitive, tuple((plain(x).dtype, np.ndim(x)) for x in call.args)
 
 
-def plain(x: Any) -> Any:
+def plain(x):
     """``x`` as a NumPy array; keys as they are."""
     return x if is_key(get_aval(x).dtype) else np.asarray(x)
 
 
-def ordinary(primitive: Primitive) -> Call | None:
+def ordinary(primitive):
     """The primitive at ordinary operands of a type that it takes, and at which it is finite."""
     shape = (2, 3)
     values = [
@@ -97,7 +96,7 @@ def ordinary(primitive: Primitive) -> Call | None:
     return None
 
 
-def programs() -> Iterator[Row]:
+def programs():
     """Programs for what the tables of ``tests/ops`` leave out."""
     vector, matrix = np.array([0.5, -1.25, 2.0], np.float32), np.linspace(-1, 2, 6, dtype=np.float32).reshape(3, 2)
     number = np.float32(0.75)
@@ -157,12 +156,12 @@ def programs() -> Iterator[Row]:
         (vector, vector[::-1]),
     )
 
-    def curved(ns: Any) -> Any:
+    def curved(ns):
         f = custom_jvp(lambda x, y: ns.numpy.sin(x) * y)
         f.defjvp(lambda p, t: (f(*p), ns.numpy.cos(p[0]) * p[1] * t[0] + ns.numpy.sin(p[0]) * t[1]))
         return f
 
-    def pulled(ns: Any) -> Any:
+    def pulled(ns):
         f = custom_vjp(lambda x, y: ns.numpy.sin(x) * y)
         f.defvjp(
             lambda x, y: (ns.numpy.sin(x) * y, (x, y)),
@@ -174,9 +173,9 @@ def programs() -> Iterator[Row]:
     yield Row("custom_vjp", lambda ns, x, y: pulled(ns)(x, y), (vector, 2 * vector))
 
 
-def examples() -> dict[Primitive, list[Call]]:
+def examples():
     """Primitive -> calls of it, few elements preferred."""
-    found: dict[Any, Call] = {}
+    found = {}
     for row in (*programs(), *ROWS.values()):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
@@ -186,7 +185,7 @@ def examples() -> dict[Primitive, list[Call]]:
                 if sizes and (min(sizes) == 0 or max(sizes) > 100):
                     continue
                 found.setdefault(key(call), call)
-    table: dict[Primitive, list[Call]] = {p: [] for p in ours()}
+    table = {p: [] for p in ours()}
     for call in found.values():
         if call.primitive in table:
             table[call.primitive].append(call)

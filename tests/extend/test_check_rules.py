@@ -1,11 +1,7 @@
 """``check_rules``: planted faults are all found, and minijax's own primitives have none."""
 
-from __future__ import annotations
-
 import warnings
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +16,7 @@ from minijax.interpreters import ad, batching, mlir
 from minijax.interpreters.stage import JaxprBuilder, JaxprTrace
 from minijax.test_util import RulesError, assert_rules, check_rules
 
-from .examples import Call, examples, ours
+from .examples import examples, ours
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -28,36 +24,36 @@ X = np.array([[0.5, -1.25, 2.0], [0.75, 1.5, -0.25]], np.float32)
 Y = X[::-1] + np.float32(0.1)
 
 
-def scaled_product(**wrong: Callable[..., Any]) -> Primitive:
+def scaled_product(**wrong):
     """``scale * x * y``, with all its rules, some replaced by ``wrong`` ones."""
     p = Primitive("scaled_product")
 
-    def value(x: Any, y: Any, *, scale: float) -> Any:
+    def value(x, y, *, scale):
         return np.multiply(np.asarray(x) * np.float32(scale), y).astype(x.dtype)
 
-    def aval(x: Any, y: Any, *, scale: float) -> Any:
+    def aval(x, y, *, scale):
         if x.shape != y.shape or x.dtype != y.dtype:
             raise TypeError("scaled_product: two arrays of one type")
         return ShapedArray(x.shape, x.dtype)
 
-    def pushed(primals: Any, tangents: Any, *, scale: float) -> Any:
+    def pushed(primals, tangents, *, scale):
         (x, y), (dx, dy) = primals, tangents
         parts = [p.bind(dx, y, scale=scale) if type(dx) is not ad.Zero else None]
         parts.append(p.bind(x, dy, scale=scale) if type(dy) is not ad.Zero else None)
         found = [part for part in parts if part is not None]
         return p.bind(x, y, scale=scale), found[0] + found[1] if len(found) == 2 else found[0]
 
-    def pulled(ct: Any, x: Any, y: Any, *, scale: float) -> Any:
+    def pulled(ct, x, y, *, scale):
         if ad.is_undefined_primal(x):
             return [p.bind(ct, y, scale=scale), None]
         return [None, p.bind(x, ct, scale=scale)]
 
-    def batch(args: Any, dims: Any, *, scale: float) -> Any:
+    def batch(args, dims, *, scale):
         (size,) = {x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None}
         fronted = [batching.bdim_at_front(x, d, size) for x, d in zip(args, dims, strict=True)]
         return p.bind(*fronted, scale=scale), 0
 
-    def lower(ctx: Any, x: Any, y: Any, *, scale: float) -> Any:
+    def lower(ctx, x, y, *, scale):
         constant = mlir.ir_constant(np.full(ctx.avals_in[0].shape, scale, ctx.avals_in[0].dtype))
         return [mlir.hlo.multiply(mlir.hlo.multiply(x, constant), y)]
 
@@ -70,14 +66,14 @@ def scaled_product(**wrong: Callable[..., Any]) -> Primitive:
     return p
 
 
-def rule(name: str) -> Callable[..., Any]:
+def rule(name):
     """The right rule called ``name`` of a fresh primitive: faults are made of right rules."""
     p = scaled_product()
     tables = {"pushed": ad.primitive_jvps, "pulled": ad.primitive_transposes, "batch": batching.primitive_batchers}
     return tables[name][p]
 
 
-def test_right_rules_pass() -> None:
+def test_right_rules_pass():
     report = assert_rules(scaled_product(), X, Y, scale=3.0)
     assert report.ok and not report.failures
     every = {"evaluate", "abstract", "jvp", "linearize", "vjp", "transpose", "second order", "vmap", "lower"}
@@ -87,37 +83,37 @@ def test_right_rules_pass() -> None:
 
 
 # fault -> (the rules planted, checks that must report it, a part of the text)
-def _wrong_sign(primals: Any, tangents: Any, *, scale: float) -> Any:
+def _wrong_sign(primals, tangents, *, scale):
     out, tangent = rule("pushed")(primals, tangents, scale=scale)
     return out, -tangent
 
 
-def _wrong_product(ct: Any, x: Any, y: Any, *, scale: float) -> Any:
+def _wrong_product(ct, x, y, *, scale):
     return rule("pulled")(ct, x, y, scale=2 * scale)
 
 
-def _wrong_axis(args: Any, dims: Any, *, scale: float) -> Any:
+def _wrong_axis(args, dims, *, scale):
     out, _ = rule("batch")(args, dims, scale=scale)
     return out, 1
 
 
-def _wrong_dtype(x: Any, y: Any, *, scale: float) -> Any:
+def _wrong_dtype(x, y, *, scale):
     return ShapedArray(x.shape, np.float16)
 
 
-def _lowers_to_a_sum(ctx: Any, x: Any, y: Any, *, scale: float) -> Any:
+def _lowers_to_a_sum(ctx, x, y, *, scale):
     return [mlir.hlo.add(x, y)]
 
 
-def _wrong_value(x: Any, y: Any, *, scale: float) -> Any:
+def _wrong_value(x, y, *, scale):
     return np.asarray(x * y + scale, x.dtype)
 
 
-def _crashes(*args: Any, **params: Any) -> Any:
+def _crashes(*args, **params):
     raise KeyError("a slip of the author's")
 
 
-FAULTS: dict[str, tuple[dict[str, Any], set[str], str]] = {
+FAULTS = {
     "sign of the jvp": ({"pushed": _wrong_sign}, {"jvp"}, "finite differences say"),
     "factor of the transpose": ({"pulled": _wrong_product}, {"vjp", "transpose"}, "backwards is"),
     "batch axis": ({"batch": _wrong_axis}, {"vmap"}, "vmap with in_axes="),
@@ -128,8 +124,8 @@ FAULTS: dict[str, tuple[dict[str, Any], set[str], str]] = {
 }
 
 
-def test_a_rule_given_to_defjvp_is_the_one_under_suspicion() -> None:
-    def half_of_it(g: Any, x: Any) -> Any:
+def test_a_rule_given_to_defjvp_is_the_one_under_suspicion():
+    def half_of_it(g, x):
         return g * 1.5 * x * x
 
     cube = Primitive("cube")
@@ -141,7 +137,7 @@ def test_a_rule_given_to_defjvp_is_the_one_under_suspicion() -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_planted_fault(name: str) -> None:
+def test_planted_fault(name):
     rules, checks, text = FAULTS[name]
     report = check_rules(scaled_product(**rules), X, Y, scale=3.0)
     assert not report.ok
@@ -157,7 +153,7 @@ def test_planted_fault(name: str) -> None:
     assert stack_depth() == 0
 
 
-def test_all_faults_are_reported_at_once() -> None:
+def test_all_faults_are_reported_at_once():
     report = check_rules(scaled_product(pushed=_wrong_sign, batch=_wrong_axis, lower=_lowers_to_a_sum), X, Y, scale=3.0)
     assert {"jvp", "vmap", "lower"} <= {o.check for o in report.failures}
     assert {"evaluate", "abstract", "transpose"}.isdisjoint(o.check for o in report.failures)
@@ -168,8 +164,8 @@ def test_all_faults_are_reported_at_once() -> None:
         assert_rules(scaled_product(pushed=_wrong_sign), X, Y, scale=3.0)
 
 
-def test_the_example_is_small() -> None:
-    def wrong_column(x: Any, y: Any, *, scale: float) -> Any:
+def test_the_example_is_small():
+    def wrong_column(x, y, *, scale):
         out = np.array(x * y * scale, x.dtype)
         out[..., 1:] = 0
         return out
@@ -181,8 +177,8 @@ def test_the_example_is_small() -> None:
     assert "smallest example: scaled_product_p.bind(float32[1,2] [[1.0, 1.0]], " in str(report)
 
 
-def test_a_rule_that_soils_the_stack() -> None:
-    def leaves_an_interpreter(x: Any, y: Any, *, scale: float) -> Any:
+def test_a_rule_that_soils_the_stack():
+    def leaves_an_interpreter(x, y, *, scale):
         push_main(JaxprTrace, "left behind", JaxprBuilder(), dynamic=True)
         return np.asarray(np.asarray(x) * y * scale, np.float32)
 
@@ -192,7 +188,7 @@ def test_a_rule_that_soils_the_stack() -> None:
     assert float(minijax.jit(jnp.sin)(0.0)) == 0.0
 
 
-def test_missing_rules() -> None:
+def test_missing_rules():
     p = Primitive("half_made")
     p.def_impl(lambda x: np.asarray(x * 2, x.dtype))
     p.def_abstract_eval(lambda x: ShapedArray(x.shape, x.dtype))
@@ -215,7 +211,7 @@ def test_missing_rules() -> None:
     }
 
 
-def test_nothing_is_claimed_where_nothing_can_be_known() -> None:
+def test_nothing_is_claimed_where_nothing_can_be_known():
     p = Primitive("ramp")
     p.def_impl(lambda x: np.maximum(np.asarray(x), 0).astype(x.dtype))
     p.def_abstract_eval(lambda x: ShapedArray(x.shape, x.dtype))
@@ -228,14 +224,14 @@ def test_nothing_is_claimed_where_nothing_can_be_known() -> None:
     assert check_rules(p, np.ones(2, np.float32)).ok
 
 
-def test_integers_and_several_results() -> None:
-    def split(good: bool) -> Primitive:
+def test_integers_and_several_results():
+    def split(good):
         p = Primitive("split_sign")
         p.multiple_results = True
         p.def_impl(lambda x: [np.abs(x), np.sign(x).astype(np.int32)])
         p.def_abstract_eval(lambda x: [ShapedArray(x.shape, x.dtype), ShapedArray(x.shape, np.int32)])
 
-        def pushed(primals: Any, tangents: Any) -> Any:
+        def pushed(primals, tangents):
             (x,), (t,) = primals, tangents
             outs = p.bind(x)
             return outs, [t * jnp.sign(x), ad.Zero(outs[1].aval.to_tangent_aval()) if good else t]
@@ -245,7 +241,7 @@ def test_integers_and_several_results() -> None:
         mlir.register_lowering(p, mlir.lower_fun(lambda x: [abs(x), jnp.sign(x).astype(np.int32)]))
         return p
 
-    def as_arrays(p: Primitive) -> Primitive:
+    def as_arrays(p):
         p.def_impl(lambda x: [jnp.asarray(np.abs(np.asarray(x))), jnp.asarray(np.sign(np.asarray(x)).astype(np.int32))])
         return p
 
@@ -295,12 +291,12 @@ ON_PURPOSE = {
 
 
 @lru_cache
-def table() -> dict[Primitive, list[Call]]:
+def table():
     return examples()
 
 
 @pytest.mark.parametrize("name", sorted({p.name for p in ours()}))
-def test_own_primitive(name: str) -> None:
+def test_own_primitive(name):
     calls = [call for p, found in table().items() if p.name == name for call in found]
     if not calls:
         assert name in NO_EXAMPLE, f"give {name} an example in tests/extend/examples.py, or a reason here"

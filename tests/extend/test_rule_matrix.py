@@ -1,7 +1,5 @@
 """The matrix primitive x interpreter: complete, and every hole has its reason."""
 
-from __future__ import annotations
-
 import pytest
 
 import minijax
@@ -14,14 +12,14 @@ from minijax.lax import argmax_p, sin_p
 from .examples import ours
 
 
-def test_every_hole_has_a_reason() -> None:
+def test_every_hole_has_a_reason():
     assert callable(minijax.shard_map)  # its primitives are made when somebody asks for it
     assert "psum_invariant" in {p.name for p in ours()}
     missing = rule_matrix(ours()).missing()
     assert not missing, "\n".join(f"{p} has no rule for {name}: state why in the table's holes" for p, name in missing)
 
 
-def test_reasons_are_words() -> None:
+def test_reasons_are_words():
     for table in RuleTable.tables:
         for p, reason in table.holes.items():
             assert len(reason) > 5, f"{table.name} of {p}: {reason!r}"
@@ -31,7 +29,7 @@ def test_reasons_are_words() -> None:
             assert (cell.rule is not None) == (cell.status == YES), f"{p}, {name}"
 
 
-def test_what_it_shows() -> None:
+def test_what_it_shows():
     text = str(rule_matrix([sin_p, argmax_p]))
     header, sine, arg, _, *legend = text.splitlines()
     columns = header.split("  ")
@@ -43,11 +41,11 @@ def test_what_it_shows() -> None:
     assert rule_matrix([sin_p]).rows[sin_p]["jvp"].rule is ad.primitive_jvps[sin_p]
 
 
-def test_a_new_primitive_appears_rule_by_rule() -> None:
+def test_a_new_primitive_appears_rule_by_rule():
     p = Primitive("appearing")
     assert p not in known_primitives()
 
-    def missing() -> set[str]:
+    def missing():
         return {name for _, name in rule_matrix([p]).missing()}
 
     every = {"evaluate", "abstract", "jvp", "vmap", "transpose", "lower"}
@@ -64,7 +62,7 @@ def test_a_new_primitive_appears_rule_by_rule() -> None:
 
 
 @pytest.mark.parametrize("name", ["evaluate", "abstract", "jvp", "vmap", "transpose", "lower"])
-def test_the_reason_is_in_the_error(name: str) -> None:
+def test_the_reason_is_in_the_error(name):
     table = next(t for t in RuleTable.tables if t.name == name)
     p = Primitive("reasoned")
     table.holes[p] = "there is none on purpose"

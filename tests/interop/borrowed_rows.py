@@ -1,10 +1,6 @@
 """The table of borrowed primitives: JAX functions, operands, and which primitive of their programs is meant."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +11,7 @@ from jax._src.lax.linalg import geqrf
 class Row:
     """One call of a primitive: ``fun(*args)`` is a program of JAX's that is an equation of it, or holds one."""
 
-    def __init__(self, label: str, primitive: str, fun: Callable[..., Any], args: Sequence[Any]) -> None:
+    def __init__(self, label, primitive, fun, args):
         self.label = label
         self.primitive = primitive
         self.fun = fun
@@ -23,14 +19,14 @@ class Row:
         # the operands that JAX's rule differentiates by
         self.floats = [i for i in DIFFERENTIATED.get(label, range(len(args))) if inexact(self.args[i])]
 
-    def equation(self) -> Any:
+    def equation(self):
         """The first equation of the primitive that takes the operands themselves, with its params."""
         found = next(equations(jax.make_jaxpr(self.fun)(*self.args).jaxpr, self.primitive))
         assert [(v.aval.shape, v.aval.dtype) for v in found.invars] == [(x.shape, x.dtype) for x in self.args]
         return found
 
 
-def equations(jaxpr: Any, name: str) -> Iterator[Any]:
+def equations(jaxpr, name):
     """The equations of the primitive called ``name`` in a jaxpr of JAX's, and in those in it."""
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == name:
@@ -41,7 +37,7 @@ def equations(jaxpr: Any, name: str) -> Iterator[Any]:
                 yield from equations(inner, name)
 
 
-def inexact(x: Any) -> bool:
+def inexact(x):
     return jax.numpy.issubdtype(x.dtype, np.inexact)
 
 
@@ -49,48 +45,48 @@ def inexact(x: Any) -> bool:
 DIFFERENTIATED = {"reduce": (0, 1), "reduce_window": (0,)}
 
 
-def f32(*shape: int, low: float = 0.2, high: float = 1.0) -> np.ndarray:
+def f32(*shape, low=0.2, high=1.0):
     """Different numbers between ``low`` and ``high``, in no order, the same each time."""
     n = int(np.prod(shape))
     order = (np.arange(n) * 7 + 3) % n if n % 7 else (np.arange(n) * 5 + 3) % n
     return np.asarray(low + (high - low) * (order + 0.5) / max(n, 1), np.float32).reshape(shape)
 
 
-def positive(n: int, *batch: int) -> np.ndarray:
+def positive(n, *batch):
     """Symmetric positive definite matrices."""
     x = f32(*batch, n, n)
     return np.asarray(x @ np.swapaxes(x, -1, -2) + np.diag(np.arange(1.0, n + 1)), np.float32)
 
 
-def general(m: int, n: int, *batch: int) -> np.ndarray:
+def general(m, n, *batch):
     """Matrices of full rank, far from singular."""
     return np.asarray(f32(*batch, m, n) + 2 * np.eye(m, n), np.float32)
 
 
-def complexes(x: np.ndarray) -> np.ndarray:
+def complexes(x):
     return np.asarray(x + 0.3j * x.T[::-1].T, np.complex64)
 
 
 linalg = lax.linalg
 
 
-def windowed_product(x: Any, init: Any) -> Any:
+def windowed_product(x, init):
     """A window with a computation of the user's own."""
     return lax.reduce_window(x, init, lambda a, b: a * b + 0 * a, (2,), (1,), "VALID")
 
 
-def reduced(x: Any, y: Any, zero: Any, one: Any) -> Any:
+def reduced(x, y, zero, one):
     """A reduction of two operands at once, with a computation of its own."""
     return lax.reduce((x, y), (zero, one), lambda a, b: (a[0] + b[0] * b[1], a[1] * b[1]), (1,))
 
 
-def rows() -> Iterator[Row]:
+def rows():
     """One row for each kind of primitive; the values of every primitive are the business of the oracle."""
     for label, primitive, fun, args in ROWS:
         yield Row(label or primitive, primitive, fun, args)
 
 
-ROWS: list[Any] = [
+ROWS = [
     ("", "cholesky", partial(linalg.cholesky, symmetrize_input=False), (positive(3),)),
     ("empty cholesky", "cholesky", partial(linalg.cholesky, symmetrize_input=False), (f32(0, 3, 3),)),
     ("", "cholesky_update", linalg.cholesky_update, (np.linalg.cholesky(positive(3)).T.copy(), f32(3))),

@@ -1,11 +1,8 @@
 """``minijax-repl --as-jax FILE``: a program written for JAX runs on minijax as Python would run it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -80,20 +77,20 @@ atexit.register(lambda: print("jax" in sys.modules, "minijax" in sys.modules))
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Path:
+def program(tmp_path):
     (tmp_path / "layers.py").write_text(LAYERS)
     (tmp_path / "train.py").write_text(WITNESS + TRAINING)
     return tmp_path / "train.py"
 
 
-def run(*words: object) -> subprocess.CompletedProcess[str]:
+def run(*words):
     return subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, cwd="/")
 
 
 REPL = ("-m", "minijax.repl", "--no-config", "--panels", "off")
 
 
-def test_it_prints_and_ends_as_on_jax(program: Path) -> None:
+def test_it_prints_and_ends_as_on_jax(program):
     ours = run(*REPL, "--as-jax", program, "--steps", 3)
     theirs = run(program, "--steps", 3)
     assert ours.stderr == theirs.stderr == ""
@@ -104,7 +101,7 @@ def test_it_prints_and_ends_as_on_jax(program: Path) -> None:
     assert (loaded, theirs_loaded) == ("False True", "True False")
 
 
-def test_its_traceback_points_at_its_lines(program: Path) -> None:
+def test_its_traceback_points_at_its_lines(program):
     failed = run(*REPL, "--as-jax", program, "--fail")
     assert failed.returncode == 1
     lines = program.read_text().splitlines()
@@ -115,7 +112,7 @@ def test_its_traceback_points_at_its_lines(program: Path) -> None:
     assert "TypeError" in failed.stderr and "interop" not in failed.stderr
 
 
-def test_afterwards_the_panels_are_shown(program: Path) -> None:
+def test_afterwards_the_panels_are_shown(program):
     program.write_text("import jax\njax.Device\nprint(jax.jit(lambda x: x * 2)(3.))\n")
     shown = run("-m", "minijax.repl", "--no-config", "--as-jax", program)
     assert shown.stderr == "" and shown.returncode == 0
@@ -128,13 +125,13 @@ def test_afterwards_the_panels_are_shown(program: Path) -> None:
 @pytest.mark.parametrize(
     "words", [("--as-jax",), ("-c", "1", "--as-jax", "f.py"), ("f.py", "--as-jax", "g.py"), ("--as-jax", "a\nb")]
 )
-def test_misuses_are_told(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_misuses_are_told(words, capsys):
     with pytest.raises(SystemExit) as left:
         main(words)
     assert left.value.code == 2 and "error: --as-jax" in capsys.readouterr().err
 
 
-def test_a_session_goes_on_with_the_programs_names(program: Path) -> None:
+def test_a_session_goes_on_with_the_programs_names(program):
     program.write_text("import jax\ndef late():\n    import jax.numpy as jnp\n    return jnp.sin\nkept = late()\n")
     session = Session(find, {})
     outcome = session.run_line(f"%run --as-jax {program}")

@@ -1,15 +1,11 @@
 """Borrowed primitives beside JAX's own, under every transformation."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import json
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import jax
 import numpy as np
@@ -27,7 +23,7 @@ from minijax.repl import batch
 from minijax.test_util import check_rules
 from minijax.tools.documents.document import plain
 from minijax.tools.recording import storage
-from tests.interop.borrowed_rows import Row, inexact, rows
+from tests.interop.borrowed_rows import inexact, rows
 from tests.oracle.subject import assert_same
 from tests.threads import at_once
 
@@ -35,10 +31,8 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 ROWS = {row.label: row for row in rows()}
 
-Run = Callable[[Any, Callable[..., Any]], Any]
 
-
-def direction(x: Any, seed: int) -> np.ndarray:
+def direction(x, seed):
     """A tangent or cotangent of the type of ``x``."""
     found = np.cos(np.arange(1, x.size + 1) * (seed + 1)).reshape(x.shape)
     return np.asarray(found + 0.5j * found if np.dtype(x.dtype).kind == "c" else found, x.dtype)
@@ -56,7 +50,7 @@ REFUSED = {
 class Subject:
     """What is done with one row: functions of a library's module, of the primitive's call, and of the operands."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row):
         eqn = row.equation()
         self.args = row.args
         self.theirs = functools.partial(eqn.primitive.bind, **eqn.params)
@@ -66,14 +60,14 @@ class Subject:
         self.out_avals = [v.aval for v in eqn.outvars]
         self.outs = list(map(inexact, self.out_avals))
 
-    def call(self, bind: Callable[..., Any], *args: Any) -> list[Any]:
+    def call(self, bind, *args):
         out = bind(*args)
         return [out] if self.single else list(out)
 
-    def of_floats(self, bind: Callable[..., Any], args: Any) -> Any:
+    def of_floats(self, bind, args):
         """The inexact results as a function of the inexact operands, and those."""
 
-        def fun(*point: Any) -> list[Any]:
+        def fun(*point):
             full = list(args)
             for i, x in zip(self.floats, point, strict=True):
                 full[i] = x
@@ -81,7 +75,7 @@ class Subject:
 
         return fun, [args[i] for i in self.floats]
 
-    def derivatives(self) -> Iterator[tuple[str, Run]]:
+    def derivatives(self):
         """The value, and what is differentiated, by name."""
         yield "value", lambda lib, bind, args: self.call(bind, *args)
         if self.floats and any(self.outs):
@@ -89,11 +83,11 @@ class Subject:
             yield "vjp", lambda lib, bind, args: vjp(lib, *self.of_floats(bind, args))
             yield "jvp of vjp", self.second
 
-    def second(self, lib: Any, bind: Callable[..., Any], args: Any) -> Any:
+    def second(self, lib, bind, args):
         fun, point = self.of_floats(bind, args)
         return jvp(lib, lambda *xs: vjp(lib, fun, xs), point)
 
-    def in_axes(self) -> Iterator[tuple[int | None, ...]]:
+    def in_axes(self):
         """Every axis of each operand alone, all first axes, and all last ones."""
         for i, x in enumerate(self.args):
             for d in range(x.ndim + 1):
@@ -102,17 +96,17 @@ class Subject:
             yield (0,) * len(self.args)
             yield tuple(x.ndim for x in self.args)
 
-    def mapped(self, axes: tuple[int | None, ...], lib: Any, bind: Callable[..., Any], both: Any) -> Any:
+    def mapped(self, axes, lib, bind, both):
         stacked = [x if d is None else lib.numpy.stack([x, y], d) for x, y, d in zip(*both, axes, strict=True)]
         return lib.vmap(functools.partial(self.call, bind), axes)(*stacked)
 
-    def scanned(self, lib: Any, bind: Callable[..., Any], both: Any) -> Any:
-        def body(carry: Any, xs: Any) -> Any:
+    def scanned(self, lib, bind, both):
+        def body(carry, xs):
             return carry, self.call(bind, *xs)
 
         return lib.lax.scan(body, np.float32(0), [lib.numpy.stack([x, y]) for x, y in zip(*both, strict=True)])[1]
 
-    def chosen(self, lib: Any, bind: Callable[..., Any], both: Any) -> Any:
+    def chosen(self, lib, bind, both):
         return lib.lax.cond(
             abs(both[0][0]).sum() >= 0,
             lambda xs: self.call(bind, *xs),
@@ -121,21 +115,21 @@ class Subject:
         )
 
 
-def another(x: np.ndarray) -> np.ndarray:
+def another(x):
     """Other numbers, that are a valid operand too."""
     return np.asarray(x * 1.25, x.dtype) if inexact(x) else np.flip(x)
 
 
-def jvp(lib: Any, fun: Callable[..., Any], point: Any) -> Any:
+def jvp(lib, fun, point):
     return lib.jvp(fun, tuple(point), tuple([lib.numpy.asarray(direction(x, 2 + i)) for i, x in enumerate(point)]))
 
 
-def vjp(lib: Any, fun: Callable[..., Any], point: Any) -> Any:
+def vjp(lib, fun, point):
     outs, pull = lib.vjp(fun, *point)
     return pull([lib.numpy.asarray(direction(x, 7 + i)) for i, x in enumerate(outs)])
 
 
-def check_text(subject: Subject) -> None:
+def check_text(subject):
     """Its program is printed as JAX prints it, well typed, and read back from that text with all params."""
     closed = mj.make_jaxpr(functools.partial(subject.call, subject.ours))(*subject.args)
     text = str(closed)
@@ -174,7 +168,7 @@ def test_borrowed_primitives_do_what_jaxs_do(label):
     wanted = jax.jit(lambda args: {name: run(jax, subject.theirs, args) for name, run in derived.items()})(both[0])
     wanted["value"] = value(*both[0])
 
-    def everything(both: Any) -> Any:
+    def everything(both):
         found = {name: run(mj, subject.ours, both[0]) for name, run in single.items()}
         batched = [run(mj, subject.ours, both) for run in mapped.values()]
         return found, batched, subject.scanned(mj, subject.ours, both), subject.chosen(mj, subject.ours, both)
@@ -194,32 +188,30 @@ def test_borrowed_primitives_do_what_jaxs_do(label):
             run(mj, subject.ours, operands)
 
 
-# ------------------------------------------------------------------------------------------------ where it is used
-
 CHOLESKY, MATRIX = jax.lax.linalg.cholesky_p, ROWS["cholesky"].args[0]
 
 
-def of_symmetric(cholesky: Callable[..., Any], x: Any) -> Any:
+def of_symmetric(cholesky, x):
     return (cholesky(x + x.T) ** 2).sum()
 
 
-def in_scan(lib: Any, cholesky: Callable[..., Any], x: Any) -> Any:
-    def body(carry: Any, _: Any) -> Any:
+def in_scan(lib, cholesky, x):
+    def body(carry, _):
         return cholesky(carry) + x, carry.sum()
 
     return lib.lax.scan(body, x, None, length=2)[1].sum()
 
 
-def ruled(lib: Any, cholesky: Callable[..., Any], x: Any) -> Any:
+def ruled(lib, cholesky, x):
     @lib.custom_jvp
-    def fun(x: Any) -> Any:
+    def fun(x):
         return cholesky(x)
 
     fun.defjvp(lambda primals, tangents: (fun(*primals), 2 * cholesky(primals[0]) * tangents[0]))
     return lib.jvp(fun, (x,), (x,))
 
 
-USES: dict[str, Run] = {
+USES = {
     "gradient of gradient": lambda lib, chol, x: lib.grad(
         lambda x: lib.grad(functools.partial(of_symmetric, chol))(x).sum()
     )(x),
@@ -243,7 +235,7 @@ def test_precision_is_that_of_the_call_and_threads_may_share():
         assert mj.grad(functools.partial(of_symmetric, cholesky.bind))(wide).dtype == np.float64
     assert cholesky.bind(wide).dtype == mj.jit(cholesky.bind)(wide).dtype == np.float64
 
-    def work() -> Any:
+    def work():
         x = mj.numpy.asarray(np.eye(5, dtype=np.float32) * 4)
         return mj.grad(lambda x: mj.jit(cholesky.bind)(x).sum())(x)
 
@@ -252,13 +244,10 @@ def test_precision_is_that_of_the_call_and_threads_may_share():
         assert_same(one, found[0])
 
 
-# ------------------------------------------------------------------------------------------------ third parties
-
-
-def third_party(name: str, **rules: Any) -> Primitive:
+def third_party(name, **rules):
     """A primitive that somebody made for JAX: ``scale * x + y``."""
 
-    def value(x: Any, y: Any, *, scale: Any, **_: Any) -> Any:
+    def value(x, y, *, scale, **_):
         return x * float(scale) + y
 
     p = Primitive(name)
@@ -299,7 +288,7 @@ def test_functions_among_the_params_are_let_go_and_what_has_no_hash_is_refused()
 
 
 def test_what_acts_on_the_world_is_refused():
-    def calling(x: Any, y: Any, **_: Any) -> Any:
+    def calling(x, y, **_):
         return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
     x = mj.numpy.arange(3.0)
@@ -310,8 +299,6 @@ def test_what_acts_on_the_world_is_refused():
     with pytest.raises(NotImplementedError, match="ordered acts on the world"):
         borrowed(p).bind(x)
 
-
-# ------------------------------------------------------------------------------------------------ what is shown
 
 PROGRAM = """import jax, minijax
 import minijax.numpy as jnp
@@ -375,9 +362,6 @@ def test_recordings_are_read_where_there_is_no_jax_and_jax_may_come_later(sessio
     names, value = map(json.loads, done.stdout.splitlines())
     assert "_cholesky_jvp_rule (borrowed from JAX)" in names
     np.testing.assert_allclose(np.tril(value), np.linalg.cholesky([[3, 2], [2, 3]]), rtol=1e-5)
-
-
-# ------------------------------------------------------------------------------------------------ rule against rule
 
 
 @pytest.mark.parametrize("label", ["cumsum", "irfft", "top_k", "triangular_solve"])

@@ -1,7 +1,5 @@
 """Borrowed functions and classes as a user meets them: instances, functions as arguments, warnings, errors, help."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import pydoc
@@ -11,8 +9,6 @@ import sys
 import textwrap
 import traceback
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.scipy.optimize
@@ -35,20 +31,17 @@ X = np.array([0.3, 0.75, 0.25, 1.5], np.float32)
 TURNS = np.array([[0.5, 1.0, -2.0], [2.0, 0.0, 1.5]], np.float32)
 
 
-# ------------------------------------------------------------------------------------------------ classes
-
-
-def density(lib: Any, x: Any) -> Any:
+def density(lib, x):
     made = lib.scipy.stats.gaussian_kde(x, bw_method=lambda kde: kde.neff ** (-1 / (kde.d + 2)))
     return made.logpdf(x * 2) + made(x) + made.integrate_gaussian(x[0], x[1]) + made.d + made.n
 
 
-def between_grid_points(lib: Any, x: Any) -> Any:
+def between_grid_points(lib, x):
     made = lib.scipy.interpolate.RegularGridInterpolator((x, x), x[:, None] * x, fill_value=None)
     return made(lib.numpy.stack([x[::-1], x], 1)) + made((x, x), method="nearest") + made.grid[0] + made.values[0]
 
 
-def turned(lib: Any, x: Any) -> Any:
+def turned(lib, x):
     rotation = lib.scipy.spatial.transform.Rotation
     both = rotation.concatenate([rotation.from_rotvec(TURNS), rotation.from_euler("xz", x[:2][None], degrees=True)])
     (quat,) = (both[0] * rotation.from_quat(x).inv(),)
@@ -59,7 +52,7 @@ INSTANCES = [density, between_grid_points, turned]
 
 
 @pytest.mark.parametrize("program", INSTANCES)
-def test_instances_give_what_those_of_jax_give(program: Callable[[Any, Any], Any]) -> None:
+def test_instances_give_what_those_of_jax_give(program):
     wanted = program(jax, jax.numpy.asarray(X))
     assert_same(program(mj, jnp.asarray(X)), wanted, scale=8)
     numbers = {x for x in jax.tree.leaves(wanted) if type(x) in (bool, int)}
@@ -67,8 +60,8 @@ def test_instances_give_what_those_of_jax_give(program: Callable[[Any, Any], Any
 
 
 @pytest.mark.parametrize("program", [density, turned])
-def test_instances_of_traced_values_are_transformed(program: Callable[[Any, Any], Any]) -> None:
-    def total(lib: Any, x: Any) -> Any:
+def test_instances_of_traced_values_are_transformed(program):
+    def total(lib, x):
         return sum(leaf.sum() for leaf in lib.tree.leaves(program(lib, x)) if not isinstance(leaf, (bool, int)))
 
     wanted = jax.jit(jax.grad(functools.partial(total, jax)))(X)
@@ -80,12 +73,12 @@ def test_instances_of_traced_values_are_transformed(program: Callable[[Any, Any]
 
 
 @pytest.mark.parametrize("program", [between_grid_points])
-def test_methods_stage_the_equations_of_jax(program: Callable[[Any, Any], Any]) -> None:
+def test_methods_stage_the_equations_of_jax(program):
     ours, theirs = (lib.make_jaxpr(functools.partial(program, lib))(X) for lib in (mj, jax))
     assert str(ours) == re.sub(r"np\.int64\((-?\d+)\)", r"\1", str(theirs))
 
 
-def test_instances_hold_our_arrays_and_are_trees_as_in_jax() -> None:
+def test_instances_hold_our_arrays_and_are_trees_as_in_jax():
     made, theirs = (lib.scipy.stats.gaussian_kde(lib.numpy.asarray(X)) for lib in (mj, jax))
     assert isinstance(made.dataset, mj.Array) and isinstance(made, jax.scipy.stats.gaussian_kde)
     assert_same(mj.tree.leaves(made), jax.tree.leaves(theirs), scale=8)
@@ -99,7 +92,7 @@ def test_instances_hold_our_arrays_and_are_trees_as_in_jax() -> None:
     assert mj.scipy.spatial.transform.Rotation is type(mj.tree.map(lambda x: x + 1, rotation))
 
 
-def test_methods_are_watched_equation_by_equation() -> None:
+def test_methods_are_watched_equation_by_equation():
     session = batch.new_session({"x": jnp.asarray(X), "kde": mj.scipy.stats.gaussian_kde(X)})
     outcome = session.run_line("%log kde.logpdf(x)")
     assert outcome.error is None
@@ -107,21 +100,18 @@ def test_methods_are_watched_equation_by_equation() -> None:
     assert "jit[_gaussian_kernel_eval](" in text and "transpose(self.dataset)" in text, text
 
 
-# ------------------------------------------------------------------------------------------------ arguments
-
-
 class Pair:
     """A node that only minijax knows."""
 
-    def __init__(self, first: Any, second: Any) -> None:
+    def __init__(self, first, second):
         self.first, self.second = first, second
 
 
 tree_util.register_pytree_node(Pair, lambda pair: ((pair.first, pair.second), None), lambda _, both: Pair(*both))
 
 
-def test_nodes_that_only_minijax_knows_go_through_jax() -> None:
-    def product(pair: Pair) -> Pair:
+def test_nodes_that_only_minijax_knows_go_through_jax():
+    def product(pair):
         assert type(pair) is Pair
         return Pair(2 * pair.first, 3 * pair.second)
 
@@ -131,10 +121,10 @@ def test_nodes_that_only_minijax_knows_go_through_jax() -> None:
 
 
 class Squares:
-    def __init__(self, target: Any) -> None:
+    def __init__(self, target):
         self.target = target
 
-    def loss(self, x: Any) -> Any:
+    def loss(self, x):
         return jnp.sum((x - self.target) ** 2)
 
     __call__ = loss
@@ -148,22 +138,19 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("kind", FUNCTIONS)
-def test_functions_of_every_kind_are_called_by_jax_and_may_read_traced_values(kind: str) -> None:
-    def nearest(target: Any) -> Any:
+def test_functions_of_every_kind_are_called_by_jax_and_may_read_traced_values(kind):
+    def nearest(target):
         return mj.scipy.optimize.minimize(FUNCTIONS[kind](target), jnp.zeros(2), method="BFGS").x
 
     np.testing.assert_allclose(nearest(2.0), np.full(2, 2, np.float32), atol=1e-4)
     np.testing.assert_allclose(mj.jit(nearest)(2.0), np.full(2, 2, np.float32), atol=1e-4)
 
 
-# ------------------------------------------------------------------------------------------------ warnings and errors
-
-
-def welch(x: Any) -> Any:
+def welch(x):
     return mj.scipy.signal.welch(x, nperseg=32)
 
 
-def test_warnings_of_jax_have_the_users_line_at_every_call() -> None:
+def test_warnings_of_jax_have_the_users_line_at_every_call():
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         for _ in range(2):
@@ -179,8 +166,8 @@ def test_warnings_of_jax_have_the_users_line_at_every_call() -> None:
     assert caught.traceback[-1].frame.code.name == "warn" and traceback.extract_tb(caught.tb)[1].lineno == line
 
 
-def test_warnings_of_the_users_functions_keep_their_line() -> None:
-    def loss(x: Any) -> Any:
+def test_warnings_of_the_users_functions_keep_their_line():
+    def loss(x):
         warnings.warn("the user's own", stacklevel=1)
         return jnp.sum(x**2)
 
@@ -189,11 +176,11 @@ def test_warnings_of_the_users_functions_keep_their_line() -> None:
     assert {(each.filename, each.lineno) for each in found} == {(__file__, inspect.getsourcelines(loss)[1] + 1)}
 
 
-def own_lines(error: BaseException) -> list[traceback.FrameSummary]:
+def own_lines(error):
     return [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == __file__]
 
 
-def test_errors_of_jax_end_at_the_users_line() -> None:
+def test_errors_of_jax_end_at_the_users_line():
     with pytest.raises(ValueError, match="noverlap must be less than nperseg") as caught:
         mj.scipy.signal.istft(jnp.ones((5, 4)) + 0j, nperseg=8, noverlap=9)
     shown = "".join(traceback.format_exception(caught.value))
@@ -204,7 +191,7 @@ def test_errors_of_jax_end_at_the_users_line() -> None:
     assert "/jax/" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_jax_shows_its_frames_to_who_asks_for_them() -> None:
+def test_jax_shows_its_frames_to_who_asks_for_them():
     before = jax.config.jax_traceback_filtering
     jax.config.update("jax_traceback_filtering", "off")
     try:
@@ -215,8 +202,8 @@ def test_jax_shows_its_frames_to_who_asks_for_them() -> None:
     assert "istft" in traceback.extract_tb(caught.tb)[-1].name
 
 
-def test_segments_of_known_ids_are_counted_while_the_data_are_mapped() -> None:
-    def sums(lib: Any) -> Any:
+def test_segments_of_known_ids_are_counted_while_the_data_are_mapped():
+    def sums(lib):
         ids = lib.numpy.array([2, 0, 2, 1])
         by_position = lib.vmap(lambda x: lib.ops.segment_sum(x, ids))(lib.numpy.asarray(X[None]))
         return by_position, lib.vmap(lambda x: lib.ops.segment_max(x, segment_ids=ids))(lib.numpy.asarray(X[None]))
@@ -224,8 +211,8 @@ def test_segments_of_known_ids_are_counted_while_the_data_are_mapped() -> None:
     assert_same(sums(mj), sums(jax))
 
 
-def test_a_value_that_is_unknown_is_an_error_of_minijax_with_the_users_line() -> None:
-    def logarithm(x: Any, d: Any) -> Any:
+def test_a_value_that_is_unknown_is_an_error_of_minijax_with_the_users_line():
+    def logarithm(x, d):
         return mj.scipy.special.multigammaln(x, d)
 
     with pytest.raises(mj.errors.ConcretizationTypeError) as caught:
@@ -236,11 +223,8 @@ def test_a_value_that_is_unknown_is_an_error_of_minijax_with_the_users_line() ->
     assert own_lines(caught.value)[-1].lineno == line
 
 
-# ------------------------------------------------------------------------------------------------ help
-
-
 @pytest.mark.parametrize("name", ["stats.norm.logpdf", "stats.gaussian_kde"])
-def test_help_and_signatures_are_those_of_jax(name: str) -> None:
+def test_help_and_signatures_are_those_of_jax(name):
     ours, theirs = (functools.reduce(getattr, name.split("."), lib.scipy) for lib in (mj, jax))
     assert str(inspect.signature(ours)) == str(inspect.signature(theirs))  # one default is NaN
     assert (inspect.getdoc(theirs) or "") in (inspect.getdoc(ours) or "")
@@ -250,10 +234,7 @@ def test_help_and_signatures_are_those_of_jax(name: str) -> None:
     assert (inspect.getdoc(theirs) or "").splitlines()[0] in shown
 
 
-# ------------------------------------------------------------------------------------------------ costs
-
-
-def test_jax_is_imported_once_and_by_the_first_borrowed_name() -> None:
+def test_jax_is_imported_once_and_by_the_first_borrowed_name():
     program = """
         import sys
         import minijax.numpy as jnp

@@ -1,9 +1,6 @@
 """What packages take of JAX's to build transformations and small networks with, beside JAX's own."""
 
-from __future__ import annotations
-
 import importlib
-from typing import Any
 
 import jax
 import numpy as np
@@ -14,7 +11,7 @@ from minijax.extend import linear_util
 from tests.oracle.subject import assert_same
 
 
-def test_stax_runs_on_minijax() -> None:
+def test_stax_runs_on_minijax():
     found = []
     for ns in (minijax, jax):
         stax = importlib.import_module(f"{ns.__name__}.example_libraries.stax")
@@ -25,7 +22,7 @@ def test_stax_runs_on_minijax() -> None:
     assert_same(*found)
 
 
-def told(ns: Any, lu: Any) -> list[Any]:
+def told(ns, lu):
     util = importlib.import_module(f"{ns.__name__}.api_util")
     info = util.debug_info("a test", lambda a, b: None, (1, 2), {})
     wrap = lambda f: lu.wrap_init(f, debug_info=info)  # noqa: E731
@@ -44,6 +41,6 @@ def told(ns: Any, lu: Any) -> list[Any]:
     ]
 
 
-def test_linear_util_and_api_util_do_what_jaxs_do() -> None:
+def test_linear_util_and_api_util_do_what_jaxs_do():
     assert linear_util.WrappedFun is their_linear_util.WrappedFun
     assert told(minijax, linear_util) == told(jax, their_linear_util)

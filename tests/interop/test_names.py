@@ -3,8 +3,6 @@
 ``python -m tests.interop.test_names`` prints the table for the JAX that is installed.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 import subprocess
@@ -12,7 +10,6 @@ import sys
 import textwrap
 import types
 import warnings
-from typing import Any
 
 import jax
 import jax.scipy.sparse.linalg
@@ -28,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 PUBLIC = known_names()
 
 
-def public_names(module: str) -> list[str]:
+def public_names(module):
     """The public names of JAX's module: no deprecated one, and of its modules those in the table."""
     theirs = importlib.import_module(f"jax.{module}")
     found = []
@@ -46,11 +43,11 @@ def public_names(module: str) -> list[str]:
 
 
 @pytest.mark.parametrize("module", PUBLIC)
-def test_the_table_is_that_of_jax(module: str) -> None:
+def test_the_table_is_that_of_jax(module):
     assert list(PUBLIC[module]) == public_names(module)
 
 
-def test_names_are_known_without_jax() -> None:
+def test_names_are_known_without_jax():
     program = """
         import sys
         import minijax.numpy as jnp
@@ -70,7 +67,7 @@ def test_names_are_known_without_jax() -> None:
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
 
 
-def test_a_printed_program_names_primitives_that_are_borrowed_when_it_is_read() -> None:
+def test_a_printed_program_names_primitives_that_are_borrowed_when_it_is_read():
     program = """
         import numpy as np
         from minijax.extend.core import jaxpr_as_fun, parse_jaxpr
@@ -88,7 +85,7 @@ def test_a_printed_program_names_primitives_that_are_borrowed_when_it_is_read() 
 X = np.array([3.0, 1.0, 2.5, 1.0], np.float32)
 SQUARE = np.array([[2.0, 0.5], [0.25, 1.0]], np.float32)
 # module, name, arguments
-CALLS: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
+CALLS = [
     ("numpy", "unique", (X,), {}),
     ("numpy", "where", (X > 1,), {}),
     ("numpy.linalg", "det", (SQUARE,), {}),
@@ -99,7 +96,7 @@ CALLS: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("module", "name", "args", "kwargs"), CALLS, ids=[f"{c[0]}.{c[1]}" for c in CALLS])
-def test_borrowed_functions_give_what_jax_gives(module: str, name: str, args: Any, kwargs: Any) -> None:
+def test_borrowed_functions_give_what_jax_gives(module, name, args, kwargs):
     theirs = getattr(importlib.import_module(f"jax.{module}"), name)(*args, **kwargs)
     parent, _, last = module.rpartition(".")
     holder = getattr(importlib.import_module(f"minijax.{parent}"), last) if parent else getattr(mj, last)
@@ -111,8 +108,8 @@ def test_borrowed_functions_give_what_jax_gives(module: str, name: str, args: An
         np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=2e-6, atol=2e-6)
 
 
-def test_borrowed_functions_are_transformed_and_watched() -> None:
-    def between(lib: Any, x: Any) -> Any:
+def test_borrowed_functions_are_transformed_and_watched():
+    def between(lib, x):
         return lib.scipy.special.hyp1f1(1.5, 2.5, x)
 
     x = jnp.asarray(SQUARE)
@@ -124,14 +121,14 @@ def test_borrowed_functions_are_transformed_and_watched() -> None:
     assert str(ours) == re.sub(r"np\.int64\((-?\d+)\)", r"\1", theirs)
 
 
-def test_what_must_know_values_says_so_where_they_are_not() -> None:
+def test_what_must_know_values_says_so_where_they_are_not():
     assert jnp.unique(jnp.asarray(X)).shape == (3,)
     with pytest.raises(mj.errors.ConcretizationTypeError, match="size"):
         mj.jit(jnp.unique)(jnp.asarray(X))
     assert mj.jit(lambda x: jnp.unique(x, size=3))(jnp.asarray(X)).shape == (3,)
 
 
-def test_wide_values_stay_wide() -> None:
+def test_wide_values_stay_wide():
     with mj.enable_x64(True):
         assert jnp.unique(jnp.array([2**40 + 1, 2**41 + 1, 5])).tolist() == [5, 2**40 + 1, 2**41 + 1]
 

@@ -1,10 +1,5 @@
 """Values of minijax's that reach a function of real JAX: the error says where, and names ``from_jax``."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as rnp
 import pytest
@@ -14,7 +9,7 @@ from minijax.tools.commands import find
 from minijax.tools.documents.document import plain
 from minijax.tools.session.session import Session
 
-CALLS: dict[str, Callable[[Any], Any]] = {
+CALLS = {
     "jitted": lambda x: rnp.sin(x),
     "converted": lambda x: rnp.asarray(x) * 2,
     "transformed": lambda x: jax.grad(lambda y: y * 2)(x),
@@ -25,8 +20,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("transform", [minijax.grad, minijax.jit], ids=["grad", "jit"])
 @pytest.mark.parametrize("name", CALLS)
-def test_the_error_names_from_jax_and_the_line(name: str, transform: Callable[..., Any]) -> None:
-    def users(x: Any) -> Any:
+def test_the_error_names_from_jax_and_the_line(name, transform):
+    def users(x):
         return CALLS[name](x)
 
     with pytest.raises(TypeError) as caught:
@@ -38,8 +33,8 @@ def test_the_error_names_from_jax_and_the_line(name: str, transform: Callable[..
     assert float(minijax.interop.from_jax(users)(minijax.numpy.float32(2.0))) == float(users(rnp.float32(2.0)))
 
 
-def test_a_named_function_is_named_and_a_command_says_it_of_values_too() -> None:
-    def loss(x: Any) -> Any:
+def test_a_named_function_is_named_and_a_command_says_it_of_values_too():
+    def loss(x):
         return rnp.sin(x)
 
     with pytest.raises(TypeError, match=r"Call minijax\.interop\.from_jax\(loss\) in place"):
@@ -48,7 +43,7 @@ def test_a_named_function_is_named_and_a_command_says_it_of_values_too() -> None
     assert "from_jax(loss)" in plain(session.run_line("loss(x)").shown, 1000)
 
 
-def test_other_errors_are_left_alone() -> None:
+def test_other_errors_are_left_alone():
     with pytest.raises(TypeError) as caught:
         minijax.grad(lambda x: rnp.sin("text") + x)(2.0)
     assert "from_jax" not in str(caught.value)

@@ -1,7 +1,5 @@
 """``replacing_jax``: packages written on JAX run on minijax, and nobody else notices."""
 
-from __future__ import annotations
-
 import asyncio
 import builtins
 import importlib
@@ -11,9 +9,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -86,7 +82,7 @@ def engines():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory):
     """A folder on the path with packages on JAX."""
     root = tmp_path_factory.mktemp("packages")
     for name, text in PACKAGE.items():
@@ -103,13 +99,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def ours(folder: Path) -> Any:
+def ours(folder):
     with replacing_jax():
         import overjax
     return overjax
 
 
-def test_all_import_statements_mean_minijax(ours: Any) -> None:
+def test_all_import_statements_mean_minijax(ours):
     """Those of the package's other modules, in try and TYPE_CHECKING, and those that run later in functions."""
     assert ours.layers.double(3.0) == minijax.numpy.sin(3.0) + 9
     assert ours.grad_of(ours.layers.double)(2.0) == minijax.grad(ours.layers.double)(2.0)
@@ -121,7 +117,7 @@ def test_all_import_statements_mean_minijax(ours: Any) -> None:
     assert isinstance(ours.State(minijax.numpy.ones(3)).count, minijax.Array)
 
 
-def test_nothing_stays_changed(ours: Any) -> None:
+def test_nothing_stays_changed(ours):
     """The real package is there before and after, and JAX's own modules are themselves."""
     finders, hooks, python = list(sys.meta_path), list(sys.path_hooks), builtins.__import__
     import overjax as real
@@ -137,7 +133,7 @@ def test_nothing_stays_changed(ours: Any) -> None:
     assert (sys.meta_path, sys.path_hooks, builtins.__import__) == (finders, hooks, python)
 
 
-def test_blocks_nest_and_end_with_an_exception(ours: Any) -> None:
+def test_blocks_nest_and_end_with_an_exception(ours):
     python = builtins.__import__
     with pytest.raises(ZeroDivisionError):
         with replacing_jax():
@@ -153,21 +149,21 @@ def test_blocks_nest_and_end_with_an_exception(ours: Any) -> None:
     assert overjax is not ours
 
 
-def test_a_block_is_its_threads_and_its_files_own(ours: Any) -> None:
+def test_a_block_is_its_threads_and_its_files_own(ours):
     """Another thread, another task and another module import what they mean while a block is open."""
-    found: dict[str, Any] = {}
+    found = {}
 
-    def elsewhere() -> None:
+    def elsewhere():
         import overjax
 
         found["thread"] = overjax
 
-    async def beside() -> None:
+    async def beside():
         import overjax
 
         found["task"] = overjax
 
-    async def tasks() -> None:
+    async def tasks():
         waiting = asyncio.create_task(beside())  # copies the context as it is before the block
         with replacing_jax():
             await asyncio.sleep(0)
@@ -182,7 +178,7 @@ def test_a_block_is_its_threads_and_its_files_own(ours: Any) -> None:
         thread.join()
         import overjax._src.base as base
 
-        code: dict[str, Any] = {}
+        code = {}
         exec("import onit", code)
     asyncio.run(tasks())
     assert found["thread"] is found["task"] is sys.modules["overjax"] is not ours
@@ -190,10 +186,10 @@ def test_a_block_is_its_threads_and_its_files_own(ours: Any) -> None:
     assert code["onit"].State is ours.State  # imports JAX through another package only
 
 
-def test_import_errors_name_what_is_missing(folder: Path) -> None:
+def test_import_errors_name_what_is_missing(folder):
     with replacing_jax():
         with pytest.raises(ModuleNotFoundError, match=r"No module named 'jax\.no_such'"):
-            import jax.no_such  # type: ignore[import-not-found]
+            import jax.no_such
         with pytest.raises(ModuleNotFoundError, match="No module named 'overjax.nothing'") as caught:
             import overjax.nothing  # noqa: F401
         with pytest.raises(ImportError, match=r"'sine' from 'jax\.numpy'\. Did you mean jax\.numpy\.sin\?"):
@@ -208,12 +204,12 @@ def test_import_errors_name_what_is_missing(folder: Path) -> None:
     assert caught.value.name == "overjax.nothing"
 
 
-def test_a_function_of_jaxs_is_no_method_of_what_replaces_its_module(ours: Any) -> None:
+def test_a_function_of_jaxs_is_no_method_of_what_replaces_its_module(ours):
     module = importlib.import_module("minijax.interop.replaced.jax.experimental.checkify")
     assert module.check is importlib.import_module("minijax.experimental.checkify").check
 
 
-def test_lines_are_the_files(ours: Any, folder: Path) -> None:
+def test_lines_are_the_files(ours, folder):
     """Tracebacks, ``inspect`` and the equations of a jaxpr point at the package's own files."""
     assert inspect.getsource(ours.layers.double) == PACKAGE["overjax/layers.py"].split("\n\n\n")[1]
     assert ours.__file__ == str(folder / "overjax/__init__.py")
@@ -227,7 +223,7 @@ def test_lines_are_the_files(ours: Any, folder: Path) -> None:
     assert str(folder / "overjax/layers.py:7") in minijax.errors.summarize(eqn.source)
 
 
-def test_pickled_by_name_and_loaded_elsewhere(ours: Any, folder: Path, tmp_path: Path) -> None:
+def test_pickled_by_name_and_loaded_elsewhere(ours, folder, tmp_path):
     state = ours.State(minijax.numpy.arange(3))
     back = pickle.loads(pickle.dumps(state))
     assert type(back) is ours.State and back.count.tolist() == [0, 1, 2]
@@ -244,7 +240,7 @@ def test_pickled_by_name_and_loaded_elsewhere(ours: Any, folder: Path, tmp_path:
 
 
 @pytest.mark.parametrize("on_minijax", [True, False], ids=["minijax", "jax"])
-def test_a_rule_that_takes_the_axis_apart(on_minijax: bool) -> None:
+def test_a_rule_that_takes_the_axis_apart(on_minijax):
     """``axis_primitive_batchers``, in which packages put rules of an older form, as JAX takes them."""
     if on_minijax:
         with replacing_jax():
@@ -259,7 +255,7 @@ def test_a_rule_that_takes_the_axis_apart(on_minijax: bool) -> None:
     triple_p.def_impl(lambda x: x * 3)
     seen = []
 
-    def triple_batch(size: int, axis_name: Any, main_type: Any, args: Any, dims: Any) -> Any:
+    def triple_batch(size, axis_name, main_type, args, dims):
         seen.append((size, axis_name, main_type, dims))
         return triple_p.bind(*args), *dims
 
@@ -271,7 +267,7 @@ def test_a_rule_that_takes_the_axis_apart(on_minijax: bool) -> None:
     ]
 
 
-def test_what_is_missing_says_so_at_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_says_so_at_use(tmp_path, monkeypatch):
     """A module that names what minijax lacks can be imported, and the rest of it used; no use gives a wrong answer."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "partly.py").write_text(
@@ -286,7 +282,7 @@ def test_what_is_missing_says_so_at_use(tmp_path: Path, monkeypatch: pytest.Monk
         "def good(x):\n    return jax.numpy.sin(x)[jax.numpy.newaxis]\n"
     )
     with replacing_jax():
-        import partly  # type: ignore[import-not-found]
+        import partly
     assert partly.good(1.0) == minijax.numpy.sin(1.0)
     assert partly.has(minijax.numpy.ones(1)) and not partly.has(1)
     for use in (partly.use, partly.Mine, partly.made, lambda: partly.maker.spec, lambda: bool(partly.made)):
@@ -300,7 +296,7 @@ def test_what_is_missing_says_so_at_use(tmp_path: Path, monkeypatch: pytest.Monk
         partly.compiler.backend_compile = None
 
 
-def test_modules_by_name(ours: Any) -> None:
+def test_modules_by_name(ours):
     """``importlib.import_module`` and ``__import__`` in a block, as in a module."""
     with replacing_jax():
         assert importlib.import_module("overjax.layers") is ours.layers
@@ -311,17 +307,17 @@ def test_modules_by_name(ours: Any) -> None:
     assert importlib.import_module("overjax.layers") is not ours.layers
 
 
-def test_a_module_below_importlib_that_nobody_has_imported_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_below_importlib_that_nobody_has_imported_yet(monkeypatch):
     monkeypatch.delitem(sys.modules, "importlib.simple", raising=False)
     monkeypatch.delattr(importlib, "simple", raising=False)
-    names: dict[str, Any] = {}
+    names = {}
     run_as_jax(names)
     exec("from importlib import import_module, simple", names)
     assert names["simple"] is sys.modules["importlib.simple"]
     assert names["import_module"]("jax.numpy").sin is minijax.numpy.sin
 
 
-def test_somebody_else_replaces_the_import_while_a_block_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_somebody_else_replaces_the_import_while_a_block_is_open(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", builtins.__import__)
     with replacing_jax():
         inner = builtins.__import__
@@ -332,7 +328,7 @@ def test_somebody_else_replaces_the_import_while_a_block_is_open(monkeypatch: py
     assert late.engines()[0] is minijax.jit and builtins.__import__ is others
 
 
-def test_a_modules_own_name_is_its_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_modules_own_name_is_its_new_one(tmp_path, monkeypatch):
     """Packages compare the module of a class with its name; other strings stay as they are."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "named").mkdir()
@@ -341,11 +337,11 @@ def test_a_modules_own_name_is_its_new_one(tmp_path: Path, monkeypatch: pytest.M
         "class Kind: pass\ndef is_own(): return Kind.__module__ == 'named.kinds'\nother = 'named', 'named.kind'\n"
     )
     with replacing_jax():
-        import named.kinds as kinds  # type: ignore[import-not-found]
+        import named.kinds as kinds
     assert kinds.is_own() and kinds.other == ("named", "named.kind")
 
 
-def test_rules_for_primitives_that_minijax_lacks_disturb_nobody() -> None:
+def test_rules_for_primitives_that_minijax_lacks_disturb_nobody():
     lacked = Missing("jax._src.ad_util.no_such_p")
     batching.primitive_batchers[lacked] = lambda args, dims: (args, dims)
     try:

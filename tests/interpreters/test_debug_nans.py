@@ -1,11 +1,7 @@
 """``debug_nans``: an operation whose result has a NaN raises, in the thread that asked for it."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +17,7 @@ from minijax.interpreters.evaluate import EvalTrace
 from tests.threads import at_once
 
 
-def log_sin(x: Any) -> Any:
+def log_sin(x):
     return jnp.sin(jnp.log(x))
 
 
@@ -29,7 +25,7 @@ F = jit(log_sin)
 LINE = log_sin.__code__.co_firstlineno + 1
 
 # name -> (call, what JAX says)
-CASES: dict[str, tuple[Callable[[], Any], str]] = {
+CASES = {
     "eager": (lambda: jnp.log(-1.0), "invalid value (nan) encountered in log"),
     "jit": (lambda: F(-1.0), "invalid value (nan) encountered in log"),
     "jvp": (lambda: jvp(log_sin, (-1.0,), (1.0,)), "invalid value (nan) encountered in log"),
@@ -43,7 +39,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_raises(name: str) -> None:
+def test_raises(name):
     call, words = CASES[name]
     call()  # without the setting it is allowed
     with debug_nans(True), pytest.raises(FloatingPointError) as raised:
@@ -54,7 +50,7 @@ def test_raises(name: str) -> None:
     call()
 
 
-def test_a_jitted_call_names_the_operation_inside_and_its_line() -> None:
+def test_a_jitted_call_names_the_operation_inside_and_its_line():
     for _ in range(2):
         with debug_nans(True), pytest.raises(FloatingPointError) as raised:
             F(-1.0)
@@ -67,22 +63,22 @@ def test_a_jitted_call_names_the_operation_inside_and_its_line() -> None:
         assert float(F(2.0)) == pytest.approx(np.sin(np.log(2.0)), rel=1e-6)
 
 
-def test_infinities_and_integers_pass() -> None:
+def test_infinities_and_integers_pass():
     with debug_nans(True):
         assert np.isneginf(np.asarray(jnp.log(jnp.zeros(3)))).all()
         assert int(jnp.arange(3).sum()) == 3
 
 
-def test_other_threads_are_not_concerned_and_the_process_setting_holds_for_all() -> None:
-    seen: list[Any] = []
+def test_other_threads_are_not_concerned_and_the_process_setting_holds_for_all():
+    seen = []
 
-    def work() -> None:
+    def work():
         try:
             seen.append(float(jnp.log(-1.0)))
         except FloatingPointError:
             seen.append("raised")
 
-    def in_thread() -> Any:
+    def in_thread():
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
@@ -98,19 +94,19 @@ def test_other_threads_are_not_concerned_and_the_process_setting_holds_for_all()
     assert np.isnan(in_thread())
 
 
-def test_extremes_of_larger_operands() -> None:
+def test_extremes_of_larger_operands():
     with debug_nans(True), pytest.raises(FloatingPointError, match=r"operand 0: f32\[3\]: from -1.0 to 1.0"):
         jnp.log(jnp.array([-1.0, 0.5, 1.0]))
 
 
-def test_donated_arguments_are_not_read_again() -> None:
+def test_donated_arguments_are_not_read_again():
     f = jit(lambda x: jnp.log(x), donate_argnums=0)
     with debug_nans(True), pytest.raises(FloatingPointError, match=r"encountered in jit\(<lambda>\)"):
         f(jnp.asarray(np.array([-1.0, 2.0], np.float32)))
 
 
 @contextlib.contextmanager
-def mesh_set(on: bool) -> Iterator[None]:
+def mesh_set(on):
     before = context.mesh
     context.set(minijax.make_mesh((1,), ("x",)) if on else None)
     try:
@@ -120,14 +116,14 @@ def mesh_set(on: bool) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("setting", [debug_nans, debug_infs, debug_key_reuse, mesh_set])
-def test_operations_are_looked_at_only_while_a_thread_asks_for_it(setting: Any) -> None:
+def test_operations_are_looked_at_only_while_a_thread_asks_for_it(setting):
     usual = EvalTrace.process_primitive
 
-    def looked_at() -> bool:
+    def looked_at():
         assert (EvalTrace.process_primitive is not usual) == bool(evaluation_watched)
         return bool(evaluation_watched)
 
-    def inside(on: bool) -> bool:
+    def inside(on):
         with setting(on):
             return looked_at()
 

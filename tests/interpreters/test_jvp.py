@@ -3,11 +3,7 @@
 Values, types and errors are to be the same to the last bit.
 """
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,10 +23,10 @@ NEVER = 10**9
 
 
 @pytest.fixture
-def both(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], tuple[Any, Any]]:
+def both(monkeypatch):
     """What a function gives with rules that are kept from the first call on, and with rules that are run."""
 
-    def run_both(run: Callable[[], Any]) -> tuple[Any, Any]:
+    def run_both(run):
         monkeypatch.setattr(rules, "WORTH_DERIVING", NEVER)
         rules._forget()
         by_rule = run()
@@ -42,7 +38,7 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], tuple
     return run_both
 
 
-def assert_equal(kept: Any, by_rule: Any) -> None:
+def assert_equal(kept, by_rule):
     """The same trees of the same types and bits."""
     assert minijax.tree.structure(kept) == minijax.tree.structure(by_rule)
     for a, b in zip(minijax.tree.leaves(kept), minijax.tree.leaves(by_rule), strict=True):
@@ -54,13 +50,13 @@ TABLE = {name: case for name, case in [*CASES.items(), *PROGRAMS.items()] if cas
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_table(name: str, both: Any) -> None:
+def test_the_table(name, both):
     case = TABLE[name]
 
-    def run() -> Any:
+    def run():
         moving = case.argnums()
 
-        def of_moving(*some: Any) -> Any:
+        def of_moving(*some):
             args = list(case.args)
             for i, x in zip(moving, some, strict=True):
                 args[i] = x
@@ -74,15 +70,15 @@ def test_the_table(name: str, both: Any) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_table_mapped(name: str, both: Any) -> None:
+def test_the_table_mapped(name, both):
     """Under a vmap of every argument along its last axis, which tangents do not have."""
     case = TABLE[name]
 
-    def run() -> Any:
+    def run():
         moving = case.argnums()
 
-        def push(*args: Any) -> Any:
-            def of_moving(*some: Any) -> Any:
+        def push(*args):
+            def of_moving(*some):
                 given = dict(zip(moving, some, strict=True))
                 return case.function(minijax, *[given.get(i, x) for i, x in enumerate(args)])
 
@@ -96,13 +92,13 @@ def test_the_table_mapped(name: str, both: Any) -> None:
     assert_equal(*both(run))
 
 
-def chain(x: Any) -> Any:
+def chain(x):
     for _ in range(3):
         x = jnp.sin(x) * x - jnp.where(x > 0, x, 2.0)
     return x
 
 
-NESTED: dict[str, Callable[[], Any]] = {
+NESTED = {
     "weak types": lambda: [minijax.jvp(chain, (x,), (t,)) for x in (0.7, np.float32(0.7)) for t in (1.0, jnp.ones(()))],
     "jvp of jvp": lambda: minijax.jvp(lambda x: minijax.jvp(chain, (x,), (1.0,))[1], (0.7,), (1.0,)),
     "jvp of grad": lambda: minijax.jvp(minijax.grad(chain), (0.7,), (1.0,)),
@@ -120,11 +116,11 @@ NESTED: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", NESTED)
-def test_under_and_over_other_transformations(name: str, both: Any) -> None:
+def test_under_and_over_other_transformations(name, both):
     assert_equal(*both(NESTED[name]))
 
 
-ERRORS: dict[str, Callable[[], Any]] = {
+ERRORS = {
     "operands": lambda: minijax.jvp(lambda x: minijax.lax.add(jnp.ones(3) * x, jnp.ones(2)), (0.7,), (1.0,)),
     "truth value": lambda: minijax.jvp(minijax.jit(lambda x: x if x > 0 else -x), (0.7,), (1.0,)),
     "nan": lambda: settings.debug_nans(True)(lambda: minijax.jvp(lambda x: jnp.log(x - 1.0), (0.7,), (1.0,)))(),
@@ -133,10 +129,10 @@ ERRORS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_errors(name: str, both: Any) -> None:
+def test_errors(name, both):
     """The same error in the same words."""
 
-    def run() -> tuple[str, str]:
+    def run():
         with pytest.raises(Exception) as caught:
             ERRORS[name]()
         return caught.type.__name__, str(caught.value)
@@ -145,8 +141,8 @@ def test_errors(name: str, both: Any) -> None:
     assert kept == by_rule
 
 
-def test_a_replaced_rule_counts_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def tangent() -> float:
+def test_a_replaced_rule_counts_from_then_on(monkeypatch):
+    def tangent():
         return float([minijax.jvp(minijax.lax.sin, (0.0,), (1.0,)) for _ in range(rules.WORTH_DERIVING + 2)][-1][1])
 
     assert tangent() == 1.0 and sin_p.pushforwards
@@ -156,6 +152,6 @@ def test_a_replaced_rule_counts_from_then_on(monkeypatch: pytest.MonkeyPatch) ->
     assert tangent() == 1.0
 
 
-def test_who_watches_sees_the_rules(both: Any) -> None:
+def test_who_watches_sees_the_rules(both):
     (_, kept), (_, by_rule) = both(lambda: record(lambda x: minijax.jvp(chain, (x,), (1.0,)), 0.7))
     assert dict(kept.binds) == dict(by_rule.binds) and dict(kept.binds)["jvp:1"] > 9

@@ -1,7 +1,5 @@
 """Kept programs run by several interpreters: the results are what binding their equations one by one gives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -18,31 +16,31 @@ ON_DEVICE = minijax.jit(lambda x: x * 1.5)(X)
 Function = Callable[[Any], Any]
 
 
-def nested(f: Function, times: int) -> Function:
+def nested(f, times):
     for _ in range(times):
         f = minijax.grad(f)
     return f
 
 
-def with_constants(x: Any) -> Any:
+def with_constants(x):
     return jnp.where(x > 0.5, x * ON_DEVICE, x) * jnp.sin(x) / (2.0 + jnp.tanh(x * np.float32(1.25)))
 
 
-def closing_over_levels(x: Any) -> Any:
+def closing_over_levels(x):
     """Operands that have tangents at some levels and not at others."""
     inner = minijax.grad(lambda y: minijax.grad(lambda z: jnp.sin(z * y) * jnp.exp(x * z))(y * 0.5) * x)
     return inner(x) * inner(jnp.float32(0.3))
 
 
-def pushed(x: Any) -> Any:
+def pushed(x):
     return minijax.jvp(nested(lambda y: jnp.cos(y * x) * y, 2), (x,), (x * 2.0,))[1]
 
 
-def mapped(x: Any) -> Any:
+def mapped(x):
     return jnp.sum(minijax.vmap(nested(lambda y: jnp.tanh(y * x) * y, 3))(jnp.arange(3.0) * x))
 
 
-FUNCTIONS: list[tuple[Function, int]] = [
+FUNCTIONS = [
     (jnp.sin, 6),
     (with_constants, 4),
     (closing_over_levels, 2),
@@ -53,7 +51,7 @@ FUNCTIONS: list[tuple[Function, int]] = [
 
 
 @pytest.mark.parametrize(("f", "times"), FUNCTIONS)
-def test_kept_programs_give_what_binding_gives(f: Function, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_programs_give_what_binding_gives(f, times, monkeypatch):
     derivative = nested(f, times)
     found = [derivative(X) for _ in range(7)]
     monkeypatch.setattr(KeptProgram, "run", KeptProgram.evaluate)
@@ -62,14 +60,14 @@ def test_kept_programs_give_what_binding_gives(f: Function, times: int, monkeypa
     assert {float(x) for x in found} == {float(bound)}
 
 
-def test_a_value_that_left_its_derivative_is_refused() -> None:
-    left: list[Any] = []
+def test_a_value_that_left_its_derivative_is_refused():
+    left = []
 
-    def leaking(x: Any) -> Any:
+    def leaking(x):
         left.append(x)
         return jnp.sin(x)
 
-    def using(x: Any) -> Any:
+    def using(x):
         return jnp.sin(x) * left[-1]
 
     for _ in range(6):

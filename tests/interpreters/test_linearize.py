@@ -5,11 +5,7 @@ other residuals, or in another order (``tests.oracle.test_jaxprs`` holds these t
 derived from a rule is to say what the rule says.
 """
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,13 +30,13 @@ use_direct_linearize = settings.use_direct_linearize
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def at_once(monkeypatch):
     """Rules are derived when a signature is first met."""
     monkeypatch.setattr(rules, "WORTH_DERIVING", 0)
     yield
 
 
-def both(run: Callable[[], Any]) -> tuple[Any, Any]:
+def both(run):
     """What ``run`` gives directly, and the tutorial's way."""
     with use_direct_linearize(True):
         directly = run()
@@ -48,7 +44,7 @@ def both(run: Callable[[], Any]) -> tuple[Any, Any]:
         return directly, run()
 
 
-def assert_equal(directly: Any, otherwise: Any) -> None:
+def assert_equal(directly, otherwise):
     """The same trees of the same types and bits, and programs that mean the same."""
     assert minijax.tree.structure(directly) == minijax.tree.structure(otherwise)
     for a, b in zip(minijax.tree.leaves(directly), minijax.tree.leaves(otherwise), strict=True):
@@ -68,15 +64,15 @@ TABLE = {name: case for name, case in [*CASES.items(), *PROGRAMS.items()] if cas
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_table(name: str) -> None:
+def test_the_table(name):
     """Value, linear function, its program and pullback, evaluated and staged."""
     case = TABLE[name]
 
-    def derivative(*args: Any) -> Any:
+    def derivative(*args):
         value, pullback = minijax.vjp(lambda *args: case.function(minijax, *args), *args)
         return (value, pullback(minijax.tree.map(jnp.ones_like, value))), pullback
 
-    def run() -> Any:
+    def run():
         found, pullback = derivative(*case.args)
         linear = None if name in MAKING_ZEROS | CONVERTING_CONSTANTS else pullback.jaxpr
         _, apply = minijax.linearize(lambda *args: case.function(minijax, *args), *case.args)
@@ -87,19 +83,19 @@ def test_the_table(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_table_twice(name: str) -> None:
+def test_the_table_twice(name):
     """The derivatives of the pullback, backwards and, where there are any, forwards."""
     case = TABLE[name]
 
-    def derivative(*args: Any) -> Any:
+    def derivative(*args):
         value, pullback = minijax.vjp(lambda *args: case.function(minijax, *args), *args)
         found = minijax.tree.leaves(pullback(minijax.tree.map(jnp.ones_like, value)))
         return [x for x in found if jnp.issubdtype(x.dtype, jnp.inexact)]
 
-    def total(*args: Any) -> Any:
+    def total(*args):
         return sum((jnp.real(jnp.sin(x)).sum() for x in derivative(*args)), 0.0)
 
-    def run() -> Any:
+    def run():
         forward = minijax.jvp(derivative, case.args, case.tangents(case.args)) if case.forward else None
         return minijax.grad(total, tuple(case.argnums()))(*case.args), forward
 
@@ -107,11 +103,11 @@ def test_the_table_twice(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_table_mapped(name: str) -> None:
+def test_the_table_mapped(name):
     """Value and pullback under a vmap, evaluated and staged; every argument is mapped along its last axis."""
     case = TABLE[name]
 
-    def derivative(*args: Any) -> Any:
+    def derivative(*args):
         value, pullback = minijax.vjp(lambda *args: case.function(minijax, *args), *args)
         return value, pullback(minijax.tree.map(jnp.ones_like, value))
 
@@ -120,20 +116,20 @@ def test_the_table_mapped(name: str) -> None:
     assert_equal(*both(lambda: (mapped(*args), minijax.make_jaxpr(mapped)(*args))))
 
 
-def chain(x: Any) -> Any:
+def chain(x):
     for _ in range(3):
         x = jnp.sin(x) * x - jnp.where(x > 0, x, 2.0)
     return x
 
 
-def used_in_turns(x: Any) -> Any:
+def used_in_turns(x):
     """A value, and what passes its tangent on: cotangents are added one by one in the order of the uses."""
     y = x - 0.5
     return (x * 0.1 + y * 0.3 + x * 0.7 + jnp.sin(y) * 1.1).sum()
 
 
 MATRIX = jnp.arange(6.0).reshape(2, 3) / 7.0
-NESTED: dict[str, Callable[[], Any]] = {
+NESTED = {
     "uses in turns": lambda: minijax.grad(used_in_turns)(jnp.linspace(0.0, 3.0, 50)),
     "uses in turns, staged": lambda: minijax.make_jaxpr(minijax.grad(used_in_turns))(jnp.linspace(0.0, 3.0, 50)),
     "third derivative": lambda: minijax.grad(minijax.grad(minijax.grad(chain)))(0.7),
@@ -164,15 +160,15 @@ NESTED: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", NESTED)
-def test_under_and_over_other_transformations(name: str) -> None:
+def test_under_and_over_other_transformations(name):
     assert_equal(*both(NESTED[name]))
 
 
-def fails(x: Any) -> Any:
+def fails(x):
     return minijax.lax.add(jnp.ones(3) * x, jnp.ones(2)).sum()
 
 
-ERRORS: dict[str, Callable[[], Any]] = {
+ERRORS = {
     "operands": lambda: minijax.grad(fails)(0.7),
     "truth value": lambda: minijax.make_jaxpr(minijax.grad(lambda x: x if x > 0 else -x))(0.7),
     "no reverse mode": lambda: minijax.grad(lambda x: minijax.lax.while_loop(lambda c: c < 3.0, jnp.exp, x))(0.7),
@@ -181,10 +177,10 @@ ERRORS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_errors(name: str) -> None:
+def test_errors(name):
     """The same error in the same words, but for the name of the level."""
 
-    def run() -> tuple[type, str]:
+    def run():
         with pytest.raises(Exception) as caught:
             ERRORS[name]()
         return caught.type, str(caught.value).replace("linearize:1", "jvp:2").replace("linearize:2", "jvp:3")
@@ -193,9 +189,9 @@ def test_errors(name: str) -> None:
     assert directly == otherwise
 
 
-def test_nans_are_looked_for_where_it_is_turned_on_inside() -> None:
+def test_nans_are_looked_for_where_it_is_turned_on_inside():
     @use_direct_linearize(True)
-    def run(x: Any) -> Any:
+    def run(x):
         with settings.debug_nans(True):
             return jnp.log(x - 1.0)
 
@@ -203,13 +199,13 @@ def test_nans_are_looked_for_where_it_is_turned_on_inside() -> None:
         use_direct_linearize(True)(minijax.grad(run))(0.7)
 
 
-def test_the_rule_of_another_author_is_run_at_each_call() -> None:
+def test_the_rule_of_another_author_is_run_at_each_call():
     ran = []
     double = Primitive("double")
     double.def_impl(lambda x: x * 2)
     double.def_abstract_eval(lambda x: x)
 
-    def double_jvp(primals: Any, tangents: Any) -> Any:
+    def double_jvp(primals, tangents):
         ran.append(float(primals[0]))  # which only a known value allows
         return double.bind(*primals), tangents[0] * 2
 
@@ -219,7 +215,7 @@ def test_the_rule_of_another_author_is_run_at_each_call() -> None:
     assert ran == [1.0, 2.0, 3.0]
 
 
-def test_the_marked_rule_of_another_author_is_run_once_for_a_signature() -> None:
+def test_the_marked_rule_of_another_author_is_run_once_for_a_signature():
     """Its derivatives are then those of the rule, whatever interprets them."""
     ran = []
     cube = Primitive("cube")
@@ -227,12 +223,12 @@ def test_the_marked_rule_of_another_author_is_run_once_for_a_signature() -> None
     cube.def_abstract_eval(lambda x: x)
     batching.primitive_batchers[cube] = lambda args, dims: (cube.bind(*args), dims[0])
 
-    def cube_jvp(primals: Any, tangents: Any) -> Any:
+    def cube_jvp(primals, tangents):
         (x,), (t,) = primals, tangents
         ran.append(x)
         return cube.bind(x), t * (x * x * 3.0)
 
-    def results() -> list[Any]:
+    def results():
         grad = minijax.grad(cube.bind)
         return [
             float(grad(2.0)),
@@ -254,7 +250,7 @@ def test_the_marked_rule_of_another_author_is_run_once_for_a_signature() -> None
     assert not ran
 
 
-def test_a_replaced_rule_counts_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replaced_rule_counts_from_then_on(monkeypatch):
     with use_direct_linearize(True):
         assert minijax.grad(minijax.lax.sin)(0.0) == 1.0
         monkeypatch.setitem(ad.primitive_jvps, sin_p, lambda primals, tangents: (primals[0], tangents[0] * 7.0))
@@ -263,12 +259,12 @@ def test_a_replaced_rule_counts_from_then_on(monkeypatch: pytest.MonkeyPatch) ->
         assert minijax.grad(minijax.lax.sin)(0.0) == 1.0
 
 
-def test_a_linearization_rule_is_preferred() -> None:
+def test_a_linearization_rule_is_preferred():
     triple = Primitive("triple")
     triple.def_impl(lambda x: x * 3)
     triple.def_abstract_eval(lambda x: x)
 
-    def triple_linearize(is_vjp: bool, nonzero: Any, x: Any) -> Any:
+    def triple_linearize(is_vjp, nonzero, x):
         return triple.bind(x), True, jnp.float32(3.0), lambda residual, tangent: tangent * residual
 
     ad.primitive_linearizations[triple] = triple_linearize
@@ -279,10 +275,10 @@ def test_a_linearization_rule_is_preferred() -> None:
         del ad.primitive_linearizations[triple]
 
 
-def test_one_level_is_on_the_stack() -> None:
+def test_one_level_is_on_the_stack():
     seen = []
 
-    def look(x: Any) -> Any:
+    def look(x):
         seen.extend(map(repr, state.stack))
         assert type(x) is ad.LinearizeTracer and "typeof(tangent)=f32[]" in repr(x)
         return x

@@ -1,10 +1,5 @@
 """Linear programs: the tangents that nobody reads are not run backwards, in whatever loop or call they are."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
@@ -15,18 +10,18 @@ from minijax.ir.typecheck import typecheck_jaxpr
 X = np.arange(1, 4, dtype=np.float32)
 
 
-def two_carries(ns: Any) -> Callable[[Any], Any]:
-    def cell(c: Any, x: Any) -> Any:
+def two_carries(ns):
+    def cell(c, x):
         return (c[0] * x, ns.numpy.sin(c[1]) * x), None
 
     return lambda a: ns.lax.scan(cell, (a, a), X)[0]
 
 
-def pair(ns: Any) -> Callable[[Any], Any]:
+def pair(ns):
     return lambda a: (a * 2, ns.numpy.sin(a))
 
 
-PROGRAMS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
+PROGRAMS = {
     "scan": two_carries,
     "scan in jit": lambda ns: ns.jit(two_carries(ns)),
     "scan in checkpoint": lambda ns: ns.checkpoint(two_carries(ns)),
@@ -36,7 +31,7 @@ PROGRAMS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
 }
 
 
-def last_sizes(ns: Any, program: Callable[[Any], Any]) -> Any:
+def last_sizes(ns, program):
     """Of the innermost last equation of the gradient and of what it is in: primitive, how many operands and results."""
     jaxpr = ns.make_jaxpr(ns.grad(lambda a: program(a)[0]))(np.float32(0.5)).jaxpr
     found = []
@@ -49,13 +44,13 @@ def last_sizes(ns: Any, program: Callable[[Any], Any]) -> Any:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_backward_pass_is_as_small_as_jaxs(name: str) -> None:
+def test_the_backward_pass_is_as_small_as_jaxs(name):
     ours, theirs = (last_sizes(ns, PROGRAMS[name](ns)) for ns in (minijax, jax))
     assert ours == theirs
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_left_computes_the_gradient(name: str) -> None:
+def test_what_is_left_computes_the_gradient(name):
     gradient = minijax.grad(lambda a: PROGRAMS[name](minijax)(a)[0])
     wanted = jax.grad(lambda a: PROGRAMS[name](jax)(a)[0])(np.float32(0.5))
     typecheck_jaxpr(minijax.make_jaxpr(gradient)(np.float32(0.5)))
@@ -63,11 +58,11 @@ def test_what_is_left_computes_the_gradient(name: str) -> None:
     np.testing.assert_allclose(minijax.jit(gradient)(np.float32(0.5)), wanted, rtol=1e-6)
 
 
-def test_an_unused_tangent_does_not_lose_what_is_printed(capsys: Any) -> None:
-    def f(x: Any) -> Any:
+def test_an_unused_tangent_does_not_lose_what_is_printed(capsys):
+    def f(x):
         minijax.debug.print("x = {}", x)
         return x * 2, minijax.numpy.sin(x)
 
     minijax.grad(minijax.checkpoint(lambda x: f(x)[0]))(1.0)
-    theirs: list[str] = ["x = 1.0", "x = 1.0"]  # once there, once again on the way back
+    theirs = ["x = 1.0", "x = 1.0"]  # once there, once again on the way back
     assert capsys.readouterr().out.split("\n")[:-1] == theirs

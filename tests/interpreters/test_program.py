@@ -1,10 +1,5 @@
 """Jaxprs run on NumPy without the interpreter stack: the same values as equation by equation."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -21,14 +16,14 @@ doubled_p.def_impl(lambda x: minijax.numpy.asarray(2 * np.asarray(x)))
 X = np.linspace(0.1, 0.9, 6, dtype=np.float32).reshape(2, 3)
 
 
-def chain(x: Any) -> Any:
+def chain(x):
     """Intermediate values die one after the other: their variables are used again."""
     y = jnp.sin(x)
     z = jnp.cos(y) + y
     return z * x - 1.0, jnp.sum(z, axis=0)
 
 
-def through_jit(x: Any) -> Any:
+def through_jit(x):
     """A call whose result is its operand, read after the operand's own last use."""
     inner = minijax.jit(lambda a: (a, jnp.sin(a)))
     a = x * 2.0
@@ -38,47 +33,39 @@ def through_jit(x: Any) -> Any:
     return same + again, more
 
 
-def several_results(x: Any) -> Any:
+def several_results(x):
     values, indices = minijax.lax.top_k(x, 2)
     return indices, values
 
 
-def without_equations(x: Any) -> Any:
+def without_equations(x):
     return x, 1.0, np.ones(2, np.float32)
 
 
-def with_loops(x: Any) -> Any:
-    def cell(c: Any, row: Any) -> Any:
+def with_loops(x):
+    def cell(c, row):
         c = minijax.lax.cond(jnp.sum(row) > 1.0, lambda c: c * row, lambda c: jnp.sin(c) + row, c)
         return minijax.lax.fori_loop(0, 3, lambda i, c: c + i * 0.1, c), c
 
     return minijax.lax.scan(cell, x[0], x)
 
 
-def of_scalars(x: Any) -> Any:
+def of_scalars(x):
     """Scalars go through Python's operators: types must not change."""
     s, i, h = x[0, 0], jnp.int8(100), jnp.float16(300)
     return s * s - s, -s, s < 0.5, i + i, i * jnp.int8(3), h * h, jnp.bfloat16(1.5) * jnp.bfloat16(3)
 
 
-def with_a_primitive_bound(x: Any) -> Any:
+def with_a_primitive_bound(x):
     """A primitive that has no NumPy rule, only an implementation."""
     return doubled_p.bind(jnp.sin(x)) + 1.0
 
 
-FUNCTIONS: list[Callable[..., Any]] = [
-    chain,
-    through_jit,
-    several_results,
-    without_equations,
-    with_loops,
-    of_scalars,
-    with_a_primitive_bound,
-]
+FUNCTIONS = [chain, through_jit, several_results, without_equations, with_loops, of_scalars, with_a_primitive_bound]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_same_values_and_types_as_equation_by_equation(function: Callable[..., Any]) -> None:
+def test_same_values_and_types_as_equation_by_equation(function):
     closed = minijax.make_jaxpr(function)(X)
     with np.errstate(all="ignore"):
         found = program(closed).function(X)
@@ -88,7 +75,7 @@ def test_same_values_and_types_as_equation_by_equation(function: Callable[..., A
         np.testing.assert_allclose(np.asarray(value, float), np.asarray(other, float), rtol=1e-6)
 
 
-def test_a_program_is_made_once_and_its_runs_are_apart() -> None:
+def test_a_program_is_made_once_and_its_runs_are_apart():
     closed = minijax.make_jaxpr(chain)(X)
     made = program(closed)
     assert program(closed) is made
@@ -98,8 +85,8 @@ def test_a_program_is_made_once_and_its_runs_are_apart() -> None:
     assert not np.array_equal(first[0], second[0])
 
 
-def test_variables_are_used_again() -> None:
-    def long(x: Any) -> Any:
+def test_variables_are_used_again():
+    def long(x):
         for _ in range(100):
             x = jnp.sin(x)
         return x

@@ -1,9 +1,6 @@
 """Turns jaxprs that JAX made into ours, so that printing and typechecking are tried without our tracing."""
 
-from __future__ import annotations
-
 import functools
-from typing import Any
 
 import numpy as np
 from jax.extend import core as jax_core
@@ -40,7 +37,7 @@ RULES = {
 
 
 @functools.cache
-def primitive(name: str) -> Primitive:
+def primitive(name):
     """Our stand-in for JAX's primitive ``name``, with the printing rule that its declaration would have."""
     p = Primitive(name)
     if name in RULES:
@@ -48,10 +45,10 @@ def primitive(name: str) -> Primitive:
     return p
 
 
-def convert(closed: Any) -> ClosedJaxpr:
+def convert(closed):
     """The JAX ClosedJaxpr as one of ours, the sharing of subjaxprs kept."""
-    memo: dict[int, Any] = {}
-    variables: dict[Any, Var] = {}
+    memo = {}
+    variables = {}
 
     def aval(a):
         return ShapedArray(a.shape, a.dtype, a.weak_type)
@@ -94,7 +91,7 @@ def convert(closed: Any) -> ClosedJaxpr:
     return ClosedJaxpr(walk(closed.jaxpr), closed.consts)
 
 
-def printed_by_jax(closed: Any, **options: Any) -> str:
+def printed_by_jax(closed, **options):
     """The text of a jaxpr of JAX's, with NumPy's integers as Python's: ``axes=(1,)``, not ``axes=(np.int64(1),)``."""
     with np.printoptions(legacy="1.25"):
         return str(closed.pretty_print(use_color=False, **options))

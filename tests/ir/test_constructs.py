@@ -1,7 +1,5 @@
 """Jaxprs of every construct as golden files; where JAX has the construct as such, its text is the same."""
 
-from __future__ import annotations
-
 import jax
 import pytest
 

@@ -1,7 +1,5 @@
 """Documents kept as rows of JSON values, and documents cut short."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import given, settings
@@ -29,7 +27,7 @@ docs = st.recursive(
 
 @settings(max_examples=40)
 @given(doc=docs)
-def test_any_document_comes_back_equal(doc: pp.Doc):
+def test_any_document_comes_back_equal(doc):
     table = DocTable()
     number = table.add(doc)
     back = read_table(json.loads(json.dumps(table.rows)))[number]

@@ -1,7 +1,5 @@
 """Name stacks: those of JAX wherever a scope is open, and free of charge elsewhere."""
 
-from __future__ import annotations
-
 import re
 import threading
 

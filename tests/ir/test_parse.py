@@ -1,7 +1,5 @@
 """Reading printed jaxprs back: print -> parse -> print is the identity, and what was read evaluates alike."""
 
-from __future__ import annotations
-
 import copy
 import difflib
 import pathlib
@@ -21,7 +19,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.extend import core as extend_core
 from minijax.ir.evaluate import eval_closed
-from minijax.ir.jaxpr import ClosedJaxpr, DropVar, JaxprEqn, Var, subjaxprs
+from minijax.ir.jaxpr import DropVar, JaxprEqn, Var, subjaxprs
 from minijax.ir.parse import JaxprSyntaxError, MissingConstant, Unread, page_consts, parse_jaxpr
 from minijax.ir.pretty import format_jaxpr
 from minijax.ir.typecheck import typecheck_jaxpr
@@ -36,9 +34,9 @@ GOLDEN = sorted((pathlib.Path(__file__).parent.parent / "golden").glob("jaxpr_*.
 WIDTHS = [1, 40, 80, 10**6]
 
 
-def primitives_of(closed: ClosedJaxpr) -> dict[str, Primitive]:
+def primitives_of(closed):
     """The primitives in ``closed``, stand-ins of converted JAX jaxprs included, by name."""
-    found: dict[str, Primitive] = {}
+    found = {}
     todo = [closed.jaxpr]
     while todo:
         for eqn in todo.pop().eqns:
@@ -47,11 +45,11 @@ def primitives_of(closed: ClosedJaxpr) -> dict[str, Primitive]:
     return found
 
 
-def assert_same_text(text: str, again: str) -> None:
+def assert_same_text(text, again):
     assert text == again, "\n".join(difflib.unified_diff(text.split("\n"), again.split("\n"), lineterm=""))
 
 
-def assert_reads_back(closed: ClosedJaxpr, *args: object) -> ClosedJaxpr:
+def assert_reads_back(closed, *args):
     """Identity of the text at several widths; the jaxpr read is well typed and computes the same bits."""
     for width in WIDTHS:
         text = format_jaxpr(closed, width=width)
@@ -106,7 +104,7 @@ def test_functions_of_the_oracle_table(name):
                 np.testing.assert_array_equal(np.asarray(expected), np.asarray(got))
 
 
-OURS: dict = programs(mj)  # every construct, and below what is special to reading
+OURS = programs(mj)  # every construct, and below what is special to reading
 
 
 def ours(*args):
@@ -249,7 +247,7 @@ def test_variables_may_be_called_in_let_inf_and_nan():
     assert len(parse_jaxpr(flat).eqns) == 9_200
 
 
-def test_reading_takes_linear_time(small_heap: None):
+def test_reading_takes_linear_time(small_heap):
     def seconds(n, width):
         text = format_jaxpr(straight_line(n), width=width)
         start = time.process_time()
@@ -372,12 +370,8 @@ BAD = [
     ("hello", 1, 1, "expected '{' (a jaxpr), found 'hello'"),
     ("{ lambda ; a:f32[]. let b:f32[] = sin a in (b)", 1, 47, "expected '}' (which ends the jaxpr)"),
     ("{ lambda ; a:f32[]. let\n    b:f32[] = [x=1] a\n  in (b,) }", 2, 15, "expected a primitive's name, found '['"),
-    (
-        "{ lambda ; a:f32[]. let\n    b:f32[] = sinn a\n  in (b,) }",
-        2,
-        15,
-        "there is no primitive called 'sinn'; did you mean 'sin'",
-    ),
+    ("{ lambda ; a:f32[]. let\n    b:f32[] = sinn a\n  in (b,) }", 2, 15,
+     "there is no primitive called 'sinn'; did you mean 'sin'"),
     ("{ lambda ; a:f32[]. let\n    b:f32[] = sin c\n  in (b,) }", 2, 19, "the variable 'c' is not defined"),
     ("{ lambda ; a:f32[]. let\n    b:f32[] = sin b\n  in (b,) }", 2, 19, "the variable 'b' is not defined"),
     ("{ lambda ; a:f99[]. let in (a,) }", 1, 14, "no type of elements called 'f99'"),
@@ -387,44 +381,24 @@ BAD = [
     ("{ lambda a:float32[] . let b:float32[] = sin a in ( b ) }", 1, 22, "the tutorial's style is not read"),
     ("{ lambda ; a:f32[]. let b:f32[] sin a in (b,) }", 1, 33, "expected '='"),
     ("{ lambda ; a:f32[]. let b:f32[] = reduce_sum[axes=] a in (b,) }", 1, 51, "expected the value of 'axes'"),
-    (
-        "{ lambda ; a:f32[]. let b:f32[] = reduce_sum[axes=(0,) a in (b,) }",
-        1,
-        56,
-        "expected a parameter 'name=value', or ']'",
-    ),
+    ("{ lambda ; a:f32[]. let b:f32[] = reduce_sum[axes=(0,) a in (b,) }", 1, 56,
+     "expected a parameter 'name=value', or ']'"),
     ("{ lambda ; a:f32[]. let b:f32[] = reduce_sum[axes=(0,) axes=1] a in (b,) }", 1, 56, "'axes' is given twice"),
     ("{ lambda ; a:f32[]. let b:f32[] = jit[name=f jaxpr=f] a in (b,) }", 1, 52, "no 'let' binds a jaxpr called 'f'"),
-    (
-        "{ lambda ; a:f32[]. let b:f32[] = jit[name=f] a in (b,) }",
-        1,
-        35,
-        "'jit' lacks a parameter or an operand: 'jaxpr'",
-    ),
-    (
-        "let f = { lambda ; a:f32[]. let b:f32[] = jit[name=f jaxpr=f] a in (b,) } in f",
-        1,
-        60,
-        "the jaxpr 'f' contains itself",
-    ),
+    ("{ lambda ; a:f32[]. let b:f32[] = jit[name=f] a in (b,) }", 1, 35,
+     "'jit' lacks a parameter or an operand: 'jaxpr'"),
+    ("let f = { lambda ; a:f32[]. let b:f32[] = jit[name=f jaxpr=f] a in (b,) } in f", 1, 60,
+     "the jaxpr 'f' contains itself"),
     ("{ lambda ; a:i32[]. let b:i32[] = mul 1.5:i32[] a in (b,) }", 1, 39, "1.5 is no value of type i32[]"),
     ("{ lambda ; a:i8[]. let b:i8[] = mul 300:i8[] a in (b,) }", 1, 37, "300 is no value of type i8[]"),
-    (
-        "{ lambda ; a:f32[]. let b:f32[3] = mul [...]:f32[3] a in (b,) }",
-        1,
-        40,
-        "does not hold the value of this literal",
-    ),
+    ("{ lambda ; a:f32[]. let b:f32[3] = mul [...]:f32[3] a in (b,) }", 1, 40,
+     "does not hold the value of this literal"),
     ("{ lambda ; a:f32[]. let b:f32[] = sin a\n  ... (7 more equations)\n in (b,) }", 2, 3, "equations were left out"),
     ("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) } x", 1, 51, "expected the end of the text, found 'x'"),
     ("{ lambda ; a:f32[]. let b:f32[] = sin a in (b c) }", 1, 47, "expected ',' or ')', found 'c'"),
-    (
-        "{ lambda ; . let _:f32[] = sin 1.0:f32[]; _:f32[] = cos 1.0:f32[]\n in (_,) }",
-        2,
-        6,
-        "'_' is read, but 2 variables",
-    ),
-]
+    ("{ lambda ; . let _:f32[] = sin 1.0:f32[]; _:f32[] = cos 1.0:f32[]\n in (_,) }", 2, 6,
+     "'_' is read, but 2 variables"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "line", "column", "words"), BAD)
