@@ -74,7 +74,6 @@ def raised(program, ns):
 
 @pytest.mark.parametrize("row", misuses.TABLE, ids=lambda row: row.name)
 def test_error(row):
-    """The error has JAX's type and its essential words."""
     theirs, ours = raised(row.program, jax), raised(row.program, mj)
     missing = [word for word in row.words if word not in str(theirs)]
     assert not missing, f"JAX itself does not say {missing}:\n{theirs}"
@@ -158,7 +157,6 @@ TRANSFORMS.update(CONSTRUCTS)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("transform", list(TRANSFORMS))
 def test_exceptions_of_the_function_pass_through(transform, error):
-    """Ctrl-C included: the very exception arrives, and nothing is left behind (see ``life_goes_on``)."""
     original = error("raised inside")
 
     def function(x):
@@ -171,7 +169,6 @@ def test_exceptions_of_the_function_pass_through(transform, error):
 
 
 def test_a_jitted_function_recovers_from_an_interrupt():
-    """The interrupted call has left no half-made entry in the cache."""
     calls = []
 
     @mj.jit
@@ -190,8 +187,6 @@ def test_a_jitted_function_recovers_from_an_interrupt():
 
 @pytest.mark.parametrize("wrap", [lambda f: f, lambda f: mj.vmap(f, in_axes=None, axis_size=2), lambda f: mj.grad(f)])
 def test_an_interrupt_in_a_callback_that_is_evaluated(wrap):
-    """A debug callback runs at once where nothing is compiled: Ctrl-C arrives as itself."""
-
     def interrupted(x):
         raise KeyboardInterrupt
 
@@ -205,8 +200,6 @@ def test_an_interrupt_in_a_callback_that_is_evaluated(wrap):
 
 
 def test_an_outer_transformation_survives_an_error_that_is_caught_inside():
-    """The stack returns to where it was, not to the bottom."""
-
     def function(x):
         try:
             mj.vmap(mj.jit(misuses.choose))(X3)

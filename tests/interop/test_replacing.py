@@ -106,7 +106,6 @@ def ours(folder):
 
 
 def test_all_import_statements_mean_minijax(ours):
-    """Those of the package's other modules, in try and TYPE_CHECKING, and those that run later in functions."""
     assert ours.layers.double(3.0) == minijax.numpy.sin(3.0) + 9
     assert ours.grad_of(ours.layers.double)(2.0) == minijax.grad(ours.layers.double)(2.0)
     jit, sin, mul, base, after = ours.late.engines()
@@ -118,7 +117,6 @@ def test_all_import_statements_mean_minijax(ours):
 
 
 def test_nothing_stays_changed(ours):
-    """The real package is there before and after, and JAX's own modules are themselves."""
     finders, hooks, python = list(sys.meta_path), list(sys.path_hooks), builtins.__import__
     import overjax as real
 
@@ -150,7 +148,6 @@ def test_blocks_nest_and_end_with_an_exception(ours):
 
 
 def test_a_block_is_its_threads_and_its_files_own(ours):
-    """Another thread, another task and another module import what they mean while a block is open."""
     found = {}
 
     def elsewhere():
@@ -210,7 +207,6 @@ def test_a_function_of_jaxs_is_no_method_of_what_replaces_its_module(ours):
 
 
 def test_lines_are_the_files(ours, folder):
-    """Tracebacks, ``inspect`` and the equations of a jaxpr point at the package's own files."""
     assert inspect.getsource(ours.layers.double) == PACKAGE["overjax/layers.py"].split("\n\n\n")[1]
     assert ours.__file__ == str(folder / "overjax/__init__.py")
     with pytest.raises(TypeError) as caught:
@@ -241,7 +237,6 @@ def test_pickled_by_name_and_loaded_elsewhere(ours, folder, tmp_path):
 
 @pytest.mark.parametrize("on_minijax", [True, False], ids=["minijax", "jax"])
 def test_a_rule_that_takes_the_axis_apart(on_minijax):
-    """``axis_primitive_batchers``, in which packages put rules of an older form, as JAX takes them."""
     if on_minijax:
         with replacing_jax():
             import jax
@@ -268,7 +263,6 @@ def test_a_rule_that_takes_the_axis_apart(on_minijax):
 
 
 def test_what_is_missing_says_so_at_use(tmp_path, monkeypatch):
-    """A module that names what minijax lacks can be imported, and the rest of it used; no use gives a wrong answer."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "partly.py").write_text(
         "import jax\n"
@@ -297,7 +291,6 @@ def test_what_is_missing_says_so_at_use(tmp_path, monkeypatch):
 
 
 def test_modules_by_name(ours):
-    """``importlib.import_module`` and ``__import__`` in a block, as in a module."""
     with replacing_jax():
         assert importlib.import_module("overjax.layers") is ours.layers
         assert __import__("overjax") is ours
@@ -329,7 +322,6 @@ def test_somebody_else_replaces_the_import_while_a_block_is_open(monkeypatch):
 
 
 def test_a_modules_own_name_is_its_new_one(tmp_path, monkeypatch):
-    """Packages compare the module of a class with its name; other strings stay as they are."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "named").mkdir()
     (tmp_path / "named/__init__.py").write_text("import jax\n")

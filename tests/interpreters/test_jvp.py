@@ -71,7 +71,6 @@ def test_the_table(name, both):
 
 @pytest.mark.parametrize("name", TABLE)
 def test_the_table_mapped(name, both):
-    """Under a vmap of every argument along its last axis, which tangents do not have."""
     case = TABLE[name]
 
     def run():
@@ -130,8 +129,6 @@ ERRORS = {
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors(name, both):
-    """The same error in the same words."""
-
     def run():
         with pytest.raises(Exception) as caught:
             ERRORS[name]()

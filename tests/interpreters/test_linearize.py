@@ -65,7 +65,6 @@ TABLE = {name: case for name, case in [*CASES.items(), *PROGRAMS.items()] if cas
 
 @pytest.mark.parametrize("name", TABLE)
 def test_the_table(name):
-    """Value, linear function, its program and pullback, evaluated and staged."""
     case = TABLE[name]
 
     def derivative(*args):
@@ -84,7 +83,6 @@ def test_the_table(name):
 
 @pytest.mark.parametrize("name", TABLE)
 def test_the_table_twice(name):
-    """The derivatives of the pullback, backwards and, where there are any, forwards."""
     case = TABLE[name]
 
     def derivative(*args):
@@ -104,7 +102,6 @@ def test_the_table_twice(name):
 
 @pytest.mark.parametrize("name", TABLE)
 def test_the_table_mapped(name):
-    """Value and pullback under a vmap, evaluated and staged; every argument is mapped along its last axis."""
     case = TABLE[name]
 
     def derivative(*args):
@@ -178,8 +175,6 @@ ERRORS = {
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors(name):
-    """The same error in the same words, but for the name of the level."""
-
     def run():
         with pytest.raises(Exception) as caught:
             ERRORS[name]()
@@ -216,7 +211,6 @@ def test_the_rule_of_another_author_is_run_at_each_call():
 
 
 def test_the_marked_rule_of_another_author_is_run_once_for_a_signature():
-    """Its derivatives are then those of the rule, whatever interprets them."""
     ran = []
     cube = Primitive("cube")
     cube.def_impl(lambda x: x * x * x)
