@@ -24,7 +24,6 @@ LONG: tuple[tuple[str, ...], ...] = (
     ("tests.docs.communication",),
     ("tests.docs.every_page",),
     ("tests.repl.fuzz",),
-    ("tests.repl.interrupts",),
 )
 
 
