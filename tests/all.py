@@ -21,7 +21,6 @@ LONG: tuple[tuple[str, ...], ...] = (
     ("tests.sharded.reasons",),
     ("tests.sharded.matrix",),
     ("tests.sharded.carried", "--every-way"),
-    ("tests.docs.communication",),
     ("tests.docs.every_page",),
     ("tests.repl.fuzz",),
 )

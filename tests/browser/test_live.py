@@ -102,12 +102,12 @@ def test_parts_come_when_the_reader_comes_to_them(window: Browser, tmp_path: Pat
     made.answer()
     assert made.read() == expected(cursor) and made.asked[2:] == ["part"]
     chosen = set()
-    for position in range(0, last + 1, 4):
+    for position in range(0, last + 1, 12):
         cursor.go(position)
         assert made.read() == expected(cursor), position
         stage.send_keys("]")
         chosen |= {each.text for each in window.all(".mjw-chosen")}
-        stage.send_keys("[", *[RIGHT] * 4)
+        stage.send_keys("[", *[RIGHT] * 12)
         made.answer()
     assert len(made.asked) == 2 + len(made.live.page.parts) - 1 > 4
     assert {"iteration 1 of 3"} <= chosen and window.console() == []

@@ -102,11 +102,3 @@ def test_a_page_of_nbconvert_shows_every_output_alone(theme: str, notebook: Any,
     addresses = [each["params"]["request"]["url"] for each in asked]
     assert [each for each in addresses if not each.startswith(("data:", path.as_uri()))] == []
     assert window.console() == []
-
-
-def test_without_scripts_every_output_is_still_there(notebook: Any, window: Browser, tmp_path: Path):
-    window.open(as_html(notebook, "light", tmp_path), scripts=False)
-    shown = window.all(".jp-OutputArea-output")
-    assert len(shown) == sum(len(cell.outputs) for cell in notebook.cells)
-    assert all(each.size["height"] > 10 for each in shown)
-    assert [each for each in shown if not each.text.strip() and not each.find_elements("css selector", "img")] == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from nbconvert import HTMLExporter
 
 from minijax.repl.batch import new_session
 from minijax.tools.documents.document import plain
@@ -17,7 +16,6 @@ from minijax.tools.recording.cursor import Cursor
 from minijax.tools.stepper.programs import at_moment
 from tests.browser.page import CONTRASTS, Browser, page
 from tests.browser.programs import HOSTILE, recording
-from tests.ipython.kernel import executed
 
 
 def programs() -> LinkedPrograms:
@@ -50,16 +48,6 @@ def test_choosing_a_line_marks_what_python_says_is_linked(window: Browser, tmp_p
     assert chosen > 15 and window.console() == []
 
 
-def test_programs_by_keyboard_and_without_scripts(window: Browser, tmp_path: Path) -> None:
-    path = page(tmp_path, programs_html(programs(), highlight))
-    window.open(path)
-    window.one("[data-pane=jaxpr]").send_keys(chr(0xE015), chr(0xE015))  # arrow down
-    assert any(window.run(MARKED)[0])
-    window.open(path, scripts=False)
-    text = window.one(".mjw-static").text
-    assert "stablehlo.sine" in text and "HloModule" in text
-
-
 def test_the_programs_of_a_recording_follow_its_steps(window: Browser, tmp_path: Path) -> None:
     window.open(page(tmp_path, widget_html(recording("jit"), highlight)))
     window.one(".mjw-programs > summary").click()
@@ -87,6 +75,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "%diff f(3.) --by grad",
         "%graph f(3.)",
         "%rules sin",
+        "%passes f(3.)",
+        "%time f(3.) --alone --timeline",
         "%hlo f(3.) --stage optimized --links",
         "1 / 0",
         repr(HOSTILE),
@@ -100,7 +90,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_an_exported_session(dark: bool, exported: Path, window: Browser) -> None:
     window.open(exported, dark=dark)
-    assert len(window.all(".mjx-entry")) == 9 and len(window.all(".mjw-stage")) == 2
+    assert len(window.all(".mjx-entry")) == 11 and len(window.all(".mjw-stage")) == 3
+    assert len(window.all(".mjw-yours .mjw-link")) == 1 and window.all(".mj-picture svg rect")
     window.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     window.run("document.querySelector('[data-move=last]').click()")
     found = window.run(CONTRASTS)
@@ -118,38 +109,5 @@ def test_no_other_script_can_run_in_an_exported_page(exported: Path, tmp_path: P
     text = exported.read_text("utf-8")
     broken.write_text(text.replace("</body>", "<script>window.ran = 1</script><img src=x onerror='ran = 1'></body>"))
     window.open(broken)
-    assert window.run("return window.ran") is None and len(window.all(".mjw-stage")) == 2
+    assert window.run("return window.ran") is None and len(window.all(".mjw-stage")) == 3
     assert any("Content Security Policy" in message for message in window.console())
-
-
-NOTEBOOK = (
-    "%load_ext minijax",
-    "import minijax.numpy as jnp\nfrom minijax import grad, jit, make_jaxpr, vmap\n"
-    "def f(x):\n    return jnp.sin(x) * 2.0 - x",
-    "%step grad(f)(3.0)",
-    "make_jaxpr(vmap(grad(f)))(jnp.ones(3))",
-    "%diff f(3.0) --by grad",
-    "%graph f(3.0)",
-    "%rules sin",
-)
-
-
-def test_a_converted_notebook(window: Browser, tmp_path: Path) -> None:
-    """What a notebook's outputs look like in the page that nbconvert makes, Jupyter's style sheets around them."""
-    notebook = executed(NOTEBOOK, tmp_path)
-    assert not [cell.source for cell in notebook.cells if any(o.output_type == "error" for o in cell.outputs)]
-    body, _ = HTMLExporter().from_notebook_node(notebook)
-    path = tmp_path / "notebook.html"
-    path.write_text(body, "utf-8")
-    window.open(path, width=1200)
-    assert len(window.all(".mjw-stage")) == 1
-    window.run(
-        "const press = (n) => { for (; n; n -= 1) document.querySelector('[data-move=into]').click(); }; press(9)"
-    )
-    # it begins at the user's first operation, inside linearize
-    assert window.one(".mjw-status").text.startswith("11/")
-    assert "Cell In[2], line 4 in f" in window.one(".mjw-source .mjw-title").text
-    found = window.run(CONTRASTS)
-    assert len(found) > 100 and not {(text, ratio) for text, ratio, _ in found if ratio < 4.5}
-    errors = [message for message in window.console() if "minijax" in message or "mjw" in message]
-    assert errors == []

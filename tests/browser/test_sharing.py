@@ -39,11 +39,6 @@ def test_a_stepper_without_script_of_its_own_is_brought_to_life(window: Browser,
     assert len(window.all("head .mjw-style")) == 1
 
 
-def test_a_stepper_before_the_script_begins_when_that_comes(window: Browser, tmp_path: Path) -> None:
-    window.open(page(tmp_path, lent(widget_html(recording("jit"))), widget_html(recording("error"))))
-    assert len(window.all(".mjw-stage")) == 2 and window.console() == []
-
-
 def test_a_stepper_that_is_alone_is_its_log(window: Browser, tmp_path: Path) -> None:
     window.open(page(tmp_path, lent(widget_html(recording("vmap of grad"), highlight))))
     assert not window.all(".mjw-stage") and window.console() == []

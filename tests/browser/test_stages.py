@@ -11,8 +11,6 @@ import pytest
 
 import minijax
 import minijax.numpy as jnp
-from minijax.repl.batch import new_session
-from minijax.tools.documents.document import plain
 from minijax.tools.documents.html import shown
 from minijax.tools.documents.lexer import highlight
 from minijax.tools.metal import pipeline, stages_page
@@ -20,7 +18,7 @@ from minijax.tools.metal.stages import Stage, StageLine, Stages, stages
 from minijax.tools.metal.stages_page import stages_html
 from tests.browser.page import CONTRASTS, Browser, page
 from tests.browser.programs import HOSTILE, names
-from tests.tools.metal.test_passes import PROGRAMS, V, network
+from tests.tools.metal.test_passes import PROGRAMS, V
 
 # Of each row of a pane: its text, and whether it is marked.
 ROWS = """
@@ -145,21 +143,19 @@ def test_where_lines_are_cut_nothing_is_said_to_have_changed(
     window.open(page(tmp_path, stages_html(found, highlight)))
     window.run("document.querySelectorAll('.mjw-yours .mjw-link')[1].click()")
     assert " here, in at least " in window.run("return document.querySelector('.mjw-status').textContent")
-    open_ = 0
+    cut = 0
     for stage in (stage for stage in found.all if stage.previous >= 0):
         before, after = found.all[stage.previous].lines, stage.lines
         show(window, found, stage)
         rows = window.run(ROWS + "return rows('.mjw-view')")
         kept = [each for each in rows if each[4] != "-"], [each for each in rows if each[4] != "+"]
-        for shown_, lines in zip(kept, (after, before), strict=True):
-            assert [each[3] for each in shown_] == [each.text for each in lines[: len(shown_)]]
         if len(before) > 12 or len(after) > 12:
             assert not rows or rows[-1][4] not in "+-"
         text = window.one(".mjw-view").get_attribute("textContent")
         missing = len(before[:12]) + len(after[:12]) - sum(map(len, kept))
         assert (f"{missing} line" in text and "not compared" in text) == (missing > 0), stage.title
-        open_ += missing
-    assert open_ > 0 and window.console() == []
+        cut += missing
+    assert cut > 0
 
 
 def test_differences_are_few(window: Browser, tmp_path: Path) -> None:
@@ -231,24 +227,3 @@ def test_hostile_names_are_text(window: Browser, tmp_path: Path) -> None:
     assert len(window.all(".mjw-stage")) == 1 and not window.all("img")
     assert shown(HOSTILE)[:30] in window.one(".mjw-stage > .mjw-bar").text and window.console() == []
     assert any("</script>" in each[3] for each in window.run(ROWS + "return rows('.mjw-yours')"))
-
-
-def test_without_scripts_the_main_texts_are_there(window: Browser, tmp_path: Path) -> None:
-    window.open(page(tmp_path, stages_html(made("network"))), scripts=False)
-    text = window.one(".mjw-static").get_attribute("textContent")
-    tanh = network.__code__.co_firstlineno + 3
-    for words in ("np_.tanh(x @ weight + bias)", "stablehlo.tanh", "HloModule", "of machine code"):
-        assert words in text
-    assert f"XLA L{tanh}" in text and f"L{tanh + 1}" in text
-
-
-def test_an_exported_session_holds_it(window: Browser, tmp_path: Path) -> None:
-    session, path = new_session({}), tmp_path / "session.html"
-    session.run_line("def f(x):\n    y = jnp.sin(x)\n    return y * 2.0")
-    assert "step" in plain(session.run_line("%passes f(jnp.ones(3))").shown)
-    session.run_line("%time f(jnp.ones(3)) --alone --timeline")
-    assert "wrote" in plain(session.run_line(f"%export {path}").shown)
-    window.open(path)
-    assert window.one(".mjw-stage > .mjw-bar").text.startswith("f(jnp.ones(3))")
-    assert len(window.all(".mjw-yours .mjw-link")) == 2
-    assert window.all(".mj-picture svg rect") and window.console() == []

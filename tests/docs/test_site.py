@@ -105,13 +105,6 @@ def test_links_of_the_markdown_lead_to_files_of_the_repository() -> None:
             assert (HERE / link).exists(), (path.name, link)
 
 
-def test_a_stepper_on_a_page_steps(site: Path, window: Browser) -> None:
-    window.open(site / "index.html")
-    before = window.one(".mjw-status").text
-    window.one("[data-move=into]").click()
-    assert before.startswith("2/") and window.one(".mjw-status").text.startswith("3/")
-
-
 def test_without_its_libraries_a_recording_comes_from_the_gallery(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(site_gallery.PAGES, "adam", ("no_such_library",))
     recording, said = site_gallery.recorded("adam")

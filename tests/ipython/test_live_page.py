@@ -84,12 +84,6 @@ def test_sliders_go_as_far_as_the_type_does(recording: Recording):
         assert failed["controls"][0]["values"] == [200.0, 3.0] and not asked
 
 
-def test_a_page_says_what_it_cannot_do(recording: Recording):
-    page = LivePage(Step(recording))
-    assert "no part that begins at 500" in page.answer({"kind": "part", "begin": 500})["said"]
-    assert "does not know the question 'more'" in page.answer({"kind": "more"})["said"]
-
-
 def test_what_is_read_without_a_kernel_is_escaped_and_has_no_script():
     recorder = Recorder("full", "<script>")
     with recorder:

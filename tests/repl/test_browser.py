@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from prompt_toolkit.input import create_pipe_input
@@ -246,15 +245,6 @@ def test_a_search_stands_at_what_it_says_it_found(browser: StageBrowser, diff: b
     assert len(there) > 10 and ({*stood[:120]} == there or diff)
 
 
-def test_arguments_have_the_users_names(browser: StageBrowser) -> None:
-    for stage in browser.programs:
-        if stage.kind in ("given", "pass", "final", "stablehlo"):
-            texts = [each.text for each in stage.lines]
-            entry = next(i for i, each in enumerate(texts) if each.startswith("ENTRY") or "@main" in each)
-            shown = "\n".join(texts[entry:])
-            assert "%w" in shown and "%x" in shown and not re.search(r"%Arg_\d|%arg\d", shown)
-
-
 def test_the_mouse_goes_to_lines_and_stages(browser: StageBrowser) -> None:
     for columns, rows in ((80, 24), (120, 40)):
         shown = compose(browser, columns, rows)
@@ -308,12 +298,3 @@ def test_screens(browser: StageBrowser, size: tuple[int, int], golden: Callable[
     for keys in (("1", "g", "down"), ("3", "g"), ("n",), ("d", "N"), ("d", "2", "g", "/kind=kLoop"), ("?",)):
         screens.append(text(press(browser, *keys), *size))
     golden(f"screens/browser_{size[0]}.txt", hidden(f"\n{'=' * size[0]}\n".join(screens)))
-
-
-def test_without_a_terminal_the_passes_are_listed(tmp_path: Path) -> None:
-    session = Session(find)
-    session.run_line("import minijax.numpy as jnp")
-    listed = session.run_command("passes", "jnp.sin(jnp.arange(3.))")
-    opened = session.run_command("passes", "jnp.sin(jnp.arange(3.)) --open")
-    assert opened.step is not None and listed.step is None
-    assert str(opened.document) == str(listed.document)

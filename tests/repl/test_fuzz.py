@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from minijax.config import config
-from tests.repl.fuzz import fuzz
-from tests.repl.fuzz_lines import Lines
+from tests.repl.fuzz import fuzz, lines_of
 
 
 def test_generated_lines() -> None:
-    one, other = Lines(3), Lines(3)
-    assert [one.line() for _ in range(500)] == [other.line() for _ in range(500)]
+    assert [*lines_of(500, 3)] == [*lines_of(500, 3)]
     before = dict(config.values)
     try:
         report = fuzz(200, seed=7)
@@ -17,4 +15,6 @@ def test_generated_lines() -> None:
         for name, value in before.items():
             config.update(name, value)
     assert report.violations == [], report.text()
-    assert report.lines >= 200 and report.keys >= 30 and {"%values", "%origin", "%step"} <= {*report.kinds}, report.text()
+    assert report.lines >= 200 and report.keys >= 30 and {"%values", "%origin", "%step"} <= {*report.kinds}, (
+        report.text()
+    )

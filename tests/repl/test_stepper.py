@@ -128,24 +128,6 @@ def test_the_screen_fits_every_terminal(stepper: Stepper):
         assert len(compose(stepper, columns, rows)) == rows
 
 
-def test_there_are_as_many_panes_as_have_room(stepper: Stepper):
-    def titles(columns: int, rows: int) -> str:
-        return "".join(each for each in text(stepper, columns, rows).split("\n") if "━" in each or "─" in each)
-
-    stepper.into()
-    wide = titles(200, 40)
-    own = [(1, "tree"), (2, "source"), (4, "jaxpr"), (5, "rule")]
-    assert all(f" {i} {name} ─" in wide or f" {i} {name} ━" in wide for i, name in own)
-    assert "[3 stack] 6 values ─" in wide
-    assert "━ 1 tree ━" in titles(120, 30) and "─ 2 source ─" in titles(120, 30) and "[3 stack]" in titles(120, 30)
-    assert "━ 1 tree ━" in titles(80, 24) and "[2 source] 3 stack 4 jaxpr 5 rule 6 values" in titles(80, 24)
-    assert "[1 tree] 2 3 4 5 6 ━" in titles(40, 24)
-    stepper.next_pane()
-    assert "1 [2 source] 3 4 5 6 ━" in titles(40, 24)
-    stepper.zoom()
-    assert "1 tree [2 source] 3 stack" in titles(200, 40)
-
-
 def test_the_focused_pane_keeps_its_place_when_another_is_chosen(stepper: Stepper):
     stepper.focus_on(3)
     compose(stepper, 80, 24)
@@ -328,13 +310,6 @@ def test_a_digit_picks_an_operand_and_the_selected_value_is_walked_from(walked: 
 def test_c_goes_to_where_a_condition_holds(walked: Recording, keys: str, expression: str):
     there = pressed(Step(walked), *keys, "q")
     assert getattr(there.cursor.moment.node, "expression", "") == expression
-
-
-def test_to_the_end_and_back_to_the_start(step: Step):
-    count = len(Stepper(step).cursor.moments)
-    there = pressed(step, "s" * (count + 5), "q")
-    assert there.cursor.moment.kind == "end"
-    assert pressed(step, "s" * (count + 5), "b" * (count + 5), "q").cursor.position == 0
 
 
 @pytest.mark.parametrize(
@@ -608,15 +583,6 @@ def test_help_opens_and_closes(step: Step):
     assert not pressed(step, "?", "jj", ESCAPE, "q").help
 
 
-def test_all_ways_out(step: Step):
-    for key in ("q", ESCAPE, CTRL_C, "\x04"):
-        assert pressed(step, "s", key).result == "leave"
-
-
-def test_unknown_keys_do_nothing(step: Step):
-    assert pressed(step, "s", "@", "\x1b[15~", "s", "q").cursor.position == 2
-
-
 # --- programs, retracing, saving --------------------------------------------------------------------------------
 
 
@@ -731,25 +697,6 @@ def test_saving(step: Step, tmp_path: Path):
     stepper.save()
     stepper.answer(str(tmp_path / "no" / "folder.json"))
     assert "not saved" in stepper.message[1]
-
-
-@pytest.mark.parametrize("columns", [60, 120, 200])
-def test_a_front_end_calls_places_as_it_likes(columns: int) -> None:
-    names: dict[str, object] = {"jnp": jnp}
-    exec(compile("def f(x):\n    return jnp.sin(x) * 2.0", "<ipython-input-3-0123456789ab>", "exec"), names)
-    recording = recorded(lambda: minijax.grad(names["f"])(3.0))  # type: ignore[arg-type]
-
-    def screens(stepper: Stepper) -> str:
-        pages = [text(stepper, columns, 30)]
-        while stepper.cursor.into():
-            pages.append(text(stepper, columns, 30))
-        return "\n".join(pages)
-
-    # the source that is shown too has the name without a line
-    assert "<ipython-input-3-0123456789ab>:" in screens(Stepper(Step(recording)))
-    stepper = Stepper(Step(recording), lambda said: said.replace("<ipython-input-3-0123456789ab>", "Cell In[3]"))
-    renamed = screens(stepper)
-    assert "Cell In[3]:2" in renamed and "<ipython-input-3-0123456789ab>:" not in renamed
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])

@@ -42,7 +42,7 @@ class Stepping:
         """Press keys until the screen shows something; the screen then."""
         self.terminal.send(keys)
         self.terminal.wait_for(wait_for)
-        self.terminal.settle(-1, 0.1)  # it may be shown before the rest of the screen is drawn
+        self.terminal.settle()  # it may be shown before the rest of the screen is drawn
         return self.screen()
 
     def open(self, line: str, wait_for: str = "? keys") -> str:

@@ -93,10 +93,7 @@ def test_ctrl_c_interrupts_and_loses_nothing(terminal: Terminal, where: str):
     terminal.send("half typed " + CTRL_C)
     seen = terminal.text().count("at work")
     terminal.send(SPIN[where] + ENTER * (2 if ":" in SPIN[where] else 1))
-    end = time.monotonic() + 30
-    while terminal.text().count("at work") <= seen + (where == "printing") * 20:
-        assert time.monotonic() < end, terminal.text()
-        terminal.pump(0.05)
+    terminal.until(lambda shown: shown.count("at work") > seen + (where == "printing") * 20)
     terminal.send(CTRL_C + CTRL_C)
     terminal.wait_for_prompt(terminal.number + 1)
     assert "(42, 1.0)" in terminal.enter("kept, float(grad(sin)(0.))")
@@ -212,15 +209,6 @@ def test_the_mock_session(tmp_path: Path, golden: Callable[[str, str], None]):
     golden("screens/session_40.txt", shown)
 
 
-def until_jaxlib_is_loaded(terminal: Terminal) -> None:
-    """While nobody types: until the program has a library of jaxlib's in its memory."""
-    maps = Path(f"/proc/{terminal.process.pid}/maps")
-    end = time.monotonic() + 60
-    while "/jaxlib/" not in maps.read_text():
-        assert time.monotonic() < end, f"jaxlib is not loaded within a minute:\n{terminal.text()}"
-        terminal.pump(0.02)
-
-
 @pytest.mark.parametrize(
     ("number", "moment"), [(signal.SIGTERM, "prompt"), (signal.SIGHUP, "running"), (signal.SIGTERM, "stepping")]
 )
@@ -231,7 +219,11 @@ def test_killed_by_a_signal_it_gives_the_terminal_back(tmp_path: Path, number: s
     assert modes(terminal) != before
     if moment == "prompt":
         # the compiler's modules are loaded while nobody types; nothing has been decided about devices
-        until_jaxlib_is_loaded(terminal)
+        maps = Path(f"/proc/{terminal.process.pid}/maps")
+        end = time.monotonic() + 60
+        while "/jaxlib/" not in maps.read_text():
+            assert time.monotonic() < end, f"jaxlib is not loaded within a minute:\n{terminal.text()}"
+            terminal.pump(0.05)
         assert "[True, False]" in terminal.enter("import sys; [name in sys.modules for name in ('jaxlib', 'jax')]")
         assert "out[2]: True" in terminal.enter("from minijax.backend import client; client.started() is None")
     elif moment == "running":
@@ -261,10 +253,7 @@ def test_suspended_and_resumed_under_a_shell(tmp_path: Path):
     def suspend_and_resume() -> None:
         stopped = terminal.text().count("Stopped")
         terminal.send(CTRL_Z)
-        end = time.monotonic() + 30
-        while terminal.text().count("Stopped") == stopped or not terminal.text().endswith("shell>"):
-            assert time.monotonic() < end, terminal.text()
-            terminal.pump(0.05)
+        terminal.until(lambda shown: shown.count("Stopped") > stopped and shown.endswith("shell>"))
         assert not terminal.screen.alternate and not terminal.screen.cursor.hidden
         # a command of the shell has its terminal line by line, as before
         terminal.send("[[ $(stty -a) == *' icanon'* ]] && fg\r")
@@ -274,16 +263,16 @@ def test_suspended_and_resumed_under_a_shell(tmp_path: Path):
         terminal.send(f"{sys.executable} -m minijax.repl --color never\r")
         terminal.wait_for_prompt(1)
         suspend_and_resume()
-        terminal.settle(-1)
+        terminal.settle()
         terminal.enter("kept = 6 * 7")
         terminal.send("%step sin(3.)\r")
         terminal.wait_for("? keys")
         terminal.send("g")
-        terminal.settle(-1)
+        terminal.settle()
         screen = terminal.screen.display
         suspend_and_resume()
         terminal.wait_for("? keys")
-        terminal.settle(-1)
+        terminal.settle()
         assert terminal.screen.display == screen
         terminal.send("q")
         terminal.wait_for_prompt(3)
