@@ -21,7 +21,7 @@ LONG: tuple[tuple[str, ...], ...] = (
     ("tests.sharded.reasons",),
     ("tests.sharded.matrix",),
     ("tests.sharded.carried", "--every-way"),
-    ("tests.docs.every_page",),
+    ("tests.docs.pages",),
     ("tests.repl.fuzz",),
 )
 

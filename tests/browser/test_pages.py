@@ -100,7 +100,9 @@ def test_an_exported_session(dark: bool, exported: Path, window: Browser) -> Non
     assert all((brightness < 0.2) == dark for _, _, brightness in found)
     asked = {e["params"]["request"]["url"] for e in window.log() if e["method"] == "Network.requestWillBeSent"}
     assert asked == {exported.as_uri()} and window.console() == []
-    assert window.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    for width in (500, 1200):
+        window.driver.set_window_size(width, 900)
+        assert window.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_no_other_script_can_run_in_an_exported_page(exported: Path, tmp_path: Path, window: Browser) -> None:

@@ -16,7 +16,7 @@ from minijax.tools.documents.lexer import highlight
 from minijax.tools.metal import pipeline, stages_page
 from minijax.tools.metal.stages import Stage, StageLine, Stages, stages
 from minijax.tools.metal.stages_page import stages_html
-from tests.browser.page import CONTRASTS, Browser, page
+from tests.browser.page import Browser, page
 from tests.browser.programs import HOSTILE, names
 from tests.tools.metal.test_passes import PROGRAMS, V
 
@@ -204,21 +204,6 @@ def test_keys_go_from_line_to_line_and_from_stage_to_stage(window: Browser, tmp_
     touched = [i for i, each in enumerate(rows) if "mjw-touch" in each.get_attribute("class")]
     final = next(stage for stage in found.all if stage.kind == "final")
     assert touched == [*found.belonging(final, own[0].places)]
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_can_be_read_at_any_width(dark: bool, window: Browser, tmp_path: Path) -> None:
-    path = page(tmp_path, stages_html(made("network"), highlight))
-    for width in (500, 1200):
-        window.open(path, dark=dark, width=width)
-        window.run("document.querySelectorAll('.mjw-yours .mjw-link')[1].click()")
-        contrasts = window.run(CONTRASTS)
-        assert len(contrasts) > 100 and not {(text, ratio) for text, ratio, _ in contrasts if ratio < 4.5}
-        assert all((brightness < 0.2) == dark for _, _, brightness in contrasts)
-        assert window.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    assert {e["params"]["request"]["url"] for e in window.log() if e["method"] == "Network.requestWillBeSent"} == {
-        path.as_uri()
-    }
 
 
 def test_hostile_names_are_text(window: Browser, tmp_path: Path) -> None:

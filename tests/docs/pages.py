@@ -1,4 +1,7 @@
-"""What every page of the documentation has to keep, seen in a browser that nobody lets out."""
+"""What every page of the documentation has to keep, seen in a browser that nobody lets out.
+
+``python -m tests.docs.pages`` builds the whole site, the gallery's pages included, and opens each page.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
-from tests.browser.page import CONTRASTS, Browser
+from tests.browser.page import CONTRASTS, Browser, browser
 
 ROOT = Path(__file__).resolve().parents[2]
 # A page of the gallery, which is the largest there is.
@@ -88,3 +92,12 @@ def faults(window: Browser, path: Path) -> list[str]:
     text = re.sub(r"<script.*?</script>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
     found += [f"tells of {folder}" for folder in (str(ROOT), sys.prefix) if folder in text]
     return found
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name, browser() as window:
+        built(site := Path(name).resolve())
+        wrong = broken_links(site)
+        for page in sorted(site.rglob("*.html")):
+            wrong += [f"{page.relative_to(site)}: {each}" for each in faults(window, page)]
+    raise SystemExit("\n".join(wrong))

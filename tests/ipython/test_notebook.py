@@ -91,16 +91,6 @@ def test_a_stepper(notebook):
     assert len(markup) < 120_000 and "  sin(x) = 0.14112" in output["data"]["text/plain"]
 
 
-def test_html(notebook):
-    for source in (CELLS[2], CELLS[3], CELLS[4], CELLS[5], CELLS[6], "grad(f)(3.0)"):
-        markup = html(notebook, source)
-        assert markup.strip().startswith('<div class="minijax '), source
-        assert "<script" not in markup and not re.search(r"https?://", markup)
-        assert len(markup) < 60_000
-    assert '<span class="mj-primitive">sin</span>' in html(notebook, CELLS[3])
-    assert '<span class="mj-keyword">HloModule</span>' in html(notebook, CELLS[6])
-
-
 def test_a_graph_is_a_picture(notebook):
     (output,) = outputs(notebook, "%graph jit(f)(3.0)")
     assert set(output["data"]) == {"text/plain", "image/svg+xml"} and "sin" in output["data"]["text/plain"]

@@ -54,7 +54,6 @@ def test_options():
     [
         (("--panels", "jaxprs", "-c", "1"), "not 'jaxprs'"),
         (("-c", "x = 1", "-c", "x"), "give -c once"),
-        (("-c", "1", "."), ""),
         (("missing.py",), "cannot read"),
         (("--as-jax", "missing.py"), "minijax-repl: cannot read"),
         (("-i", "-"), "give the file's name, not '-'"),

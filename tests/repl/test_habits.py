@@ -30,10 +30,6 @@ with open(sys.argv[1]) as file: before = file.read()
 print('editing', before.strip().upper())
 with open(sys.argv[1], 'w') as file: file.write('edited = 6 * 7\\nedited\\n')
 """
-NESTED = (
-    f"def inner(q):{ENTER}z = q + 1{ENTER}return z / 0{ENTER}",
-    f"def outer(p):{ENTER}w = p * 2{ENTER}return inner(w){ENTER}",
-)
 
 
 def pasted(text: str) -> str:
@@ -63,22 +59,6 @@ HABITS = (
     Habit("timeit", ("%timeit -n 10 -r 2 1 + 1",), ("±", "of 2 runs")),
     Habit("edit the last", ("'before'", "%edit", "edited"), ("editing 'BEFORE'", ": 42")),
     Habit("cd", ("%cd deeper", "!basename $(pwd)", "%cd -", "!ls deeper"), ("\ndeeper", "in_it")),
-    Habit(
-        "debug in the frame of the user's",
-        (
-            *NESTED,
-            "outer(20)",
-            ("%debug" + ENTER, "return z / 0"),
-            ("p z * 100" + ENTER, "\n4100"),
-            ("up" + ENTER, "return inner(w)"),
-            ("p w * 10" + ENTER, "\n400"),
-            ("down" + ENTER, "inner"),
-            ("p q * 1000" + ENTER, "\n40000"),
-            "q",
-            "'back'",
-        ),
-        ("ZeroDivisionError", ": 'back'"),
-    ),
     Habit(
         "pasted from Python's prompt",
         (pasted(">>> a = 1\n>>> for i in range(2):\n...     a += i\n...\n>>> a\n2"), "a * 100"),

@@ -149,26 +149,6 @@ def test_the_devices_of_the_banner_are_those_that_xla_makes(tmp_path: Path):
     assert run("-c", line, cwd=tmp_path, **env).stdout == "cpu ×3 3 cpu ×3\n"
 
 
-FIRST_NAMES = """
-import builtins, sys
-from minijax.core.lacking import names_of
-from minijax.tools.session.namespace import NAMES, initial_names
-first = initial_names(imported_only=True)
-before = set(sys.modules)
-every = initial_names()
-assert set(sys.modules) > before
-assert all([every[name] is value for name, value in first.items()])
-assert every.keys() - first.keys() <= {*NAMES, *names_of("minijax.numpy")}
-print(len(every) > len(first) > 100)
-"""
-
-
-def test_the_names_of_the_first_prompt_need_no_import(tmp_path: Path):
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", FIRST_NAMES], capture_output=True, text=True, env=environment)
-    assert done.stdout == "True\n", done.stderr
-
-
 # Lines that read a name whose module is imported late, and what they print; the first one needs none.
 LATE_NAMES = {
     "import sys; x = grad(sin)(0.) + jnp.ones(3); print('minijax.api.shard_map' in sys.modules)": "False",

@@ -23,7 +23,7 @@ from minijax.repl.style import STYLE
 from minijax.tools.metal import moments, pipeline, stages
 from minijax.tools.programs.links import linked_programs
 from minijax.tools.recording import storage
-from minijax.tools.recording.cursor import ENTER, LEAVE, Cursor
+from minijax.tools.recording.cursor import LEAVE, Cursor
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import BindRecord, Recording, place_parts
@@ -228,12 +228,10 @@ def traced(w, x):
 # keys, and where they lead: the operation, the moment's kind, what is said
 WALKS = [
     ("enter", "mul u * h leave", ""),
-    ("enter enter 1", "jit minijax.jit(doubled)(h) leave", ""),
     ("enter enter 2", "tanh jnp.tanh(x * w) leave", ""),
     ("enter enter 1 enter 1", "sin jnp.sin(q) leave", ""),
     ("enter enter 1 enter 1 enter enter", "tanh jnp.tanh(x * w) leave", "z is what the call was given"),
     ("enter enter 2 enter enter 2", "enter", "no operation made w: it came from outside"),
-    ("enter enter 2 backspace", "mul u * h leave", ""),
     ("enter enter 2 backspace backspace", "reduce_sum jnp.sum(u * h) enter", ""),
     ("backspace", "reduce_sum jnp.sum(u * h) enter", "Backspace comes back from where Enter went"),
     ("enter enter 2 t 1", "jit minijax.jit(doubled)(h) enter", ""),
@@ -286,10 +284,7 @@ def test_enter_at_an_error_leads_to_the_operands_at_fault():
     assert stepper.cursor.moment.kind == LEAVE
 
 
-def test_a_digit_picks_an_operand_and_the_selected_value_is_walked_from(walked: Recording):
-    there = pressed(Step(walked), "Preduce_sum\r", "\r", "\r", "2", "q").cursor
-    assert getattr(there.moment.node, "expression", "") == "jnp.tanh(x * w)"
-    assert pressed(Step(walked), "Preduce_sum\r", "\r", "\r", "2", "\x7f", "\x7f", "q").cursor.moment.kind == ENTER
+def test_the_selected_value_is_walked_from(walked: Recording):
     # in the values pane, of the row that is selected: the newest is what the program inside gave
     there = pressed(Step(walked), "Pjit\r", "6", "\r", "q").cursor
     assert getattr(there.moment.node, "expression", "") == "jnp.sin(q)" and there.moment.kind == LEAVE
@@ -398,15 +393,6 @@ def test_questions_can_be_left_and_edited(step: Step):
 def test_questions_leave_room_for_an_answer(step: Step):
     assert "next operation (its name, such as sin): " in printed(step, "P", ESCAPE, "q")[0]
     assert "next operation: " in printed(step, "P", ESCAPE, "q", columns=40, rows=20)[0]
-
-
-def test_bookmarks(step: Step):
-    stepper = pressed(step, "ssss", "ma", "G", "mb", "'a", "q")
-    assert stepper.cursor.position == 4 and set(stepper.cursor.bookmarks) == {"a", "b"}
-    stepper.to_mark()
-    assert "(a b)" in stepper.question.label  # type: ignore[union-attr]
-    stepper.answer("z")
-    assert stepper.message[1] == "no bookmark z; there are a b"
 
 
 def test_panes_are_chosen_scrolled_and_sized(step: Step):
@@ -570,19 +556,6 @@ def test_the_elements_of_a_value_scroll_in_two_ways_and_by_slices(loop: Step):
     assert stepper.values.viewer is None and not stepper.result
 
 
-def test_help_opens_and_closes(step: Step):
-    assert pressed(step, "?", "q", "ss", "q").cursor.position == 2
-    stepper = Stepper(step)
-    stepper.toggle_help()
-    assert "into: the next moment" in text(stepper)
-    assert "the last search backwards" in text(stepper, 160)
-    stepper.scroll(1000)
-    assert "leave" in text(stepper)
-    # any other key closes it and does nothing else
-    assert pressed(step, "?", "s", "s", "q").cursor.position == 1
-    assert not pressed(step, "?", "jj", ESCAPE, "q").help
-
-
 # --- programs, retracing, saving --------------------------------------------------------------------------------
 
 
@@ -666,22 +639,6 @@ def test_the_arguments_of_a_call_within_have_the_names_of_their_variables():
             found[call.at] = moments.call_stages(call, naming_of(recording)).descent.arguments
     # two arguments with one name have none
     assert [*found.values()] == [("params['w']", "", ""), ("params['w']", "h", "y")]
-
-
-def test_retracing_records_the_call_again():
-    jitted = minijax.jit(slope)
-    jitted(3.0)
-
-    def again() -> tuple[Recording, BaseException | None]:
-        return recorded(lambda: jitted(3.0), "", True), ValueError("told afterwards")
-
-    cached = Stepper(Step(recorded(lambda: jitted(3.0)), 0, again))
-    assert not any(m.kind == ENTER and getattr(m.node, "primitive", "") == "sin" for m in cached.cursor.moments)
-    cached.into()
-    assert "came from a cache" in cached.message[1] and "R traces it anew" in cached.message[1]
-    shown, error = printed(cached.step, "R", ("recorded again", "gPsin\r"), ("jit:1 sin(", "q"))
-    assert isinstance(error, ValueError)
-    assert "recorded again" in shown and "jit:1 sin(" in shown
 
 
 def test_saving(step: Step, tmp_path: Path):
