@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from minijax.tools.recording.cursor import LEAVE, Cursor
 from minijax.tools.recording.records import BindRecord, Recording
 from minijax.tools.stepper.devices import devices_pane, devices_shown, with_devices
 from minijax.tools.values.moment import ledger
-from tests.browser.page import Browser, page
+from tests.browser.page import page
 
 READ = """
 const pane = document.querySelector('[data-pane=devices]');
@@ -57,7 +56,7 @@ def terminal(cursor: Cursor) -> list[str]:
 
 
 @pytest.mark.parametrize("from_file", (False, True))
-def test_devices_on_a_page_are_those_of_the_terminal(window: Browser, tmp_path: Path, from_file: bool) -> None:
+def test_devices_on_a_page_are_those_of_the_terminal(window, tmp_path, from_file):
     recording = recorded()
     kept = storage.from_json(storage.to_json(with_devices(recording))) if from_file else recording
     window.open(page(tmp_path, widget_html(kept)))
@@ -80,7 +79,7 @@ def test_devices_on_a_page_are_those_of_the_terminal(window: Browser, tmp_path: 
     assert {"sin", "reduce_scatter", "mul", "shard_map"} <= {*seen}
 
 
-def test_another_device_is_given_something_else(window: Browser, tmp_path: Path) -> None:
+def test_another_device_is_given_something_else(window, tmp_path):
     recording = recorded()
     cursor = Cursor(recording)
     assert cursor.to_bind(primitive="reduce_scatter")
@@ -95,7 +94,7 @@ def test_another_device_is_given_something_else(window: Browser, tmp_path: Path)
     assert after == terminal(cursor)
 
 
-def test_a_program_of_one_device_has_no_such_pane() -> None:
+def test_a_program_of_one_device_has_no_such_pane():
     _, recording = record(jnp.sin, 1.0)
     assert "devices" not in payload(recording)
     assert payload(recorded())["devices"] is True

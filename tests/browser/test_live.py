@@ -88,7 +88,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(widget, "MOMENTS_IN_PART", 25)
 
 
-def test_parts_come_when_the_reader_comes_to_them(window: Browser, tmp_path: Path, small_parts: None) -> None:
+def test_parts_come_when_the_reader_comes_to_them(window, tmp_path, small_parts):
     made = Page(window, tmp_path, Step(recording("rnn")))
     made.show()
     assert made.asked == ["script", "page"] and not window.one(".mjw-arguments").is_displayed()
@@ -113,7 +113,7 @@ def test_parts_come_when_the_reader_comes_to_them(window: Browser, tmp_path: Pat
     assert {"iteration 1 of 3"} <= chosen and window.console() == []
 
 
-def test_a_search_goes_on_in_parts_that_are_still_to_come(window: Browser, tmp_path: Path, small_parts: None) -> None:
+def test_a_search_goes_on_in_parts_that_are_still_to_come(window, tmp_path, small_parts):
     made = Page(window, tmp_path, Step(recording("loop")))
     made.show()
     cursor = Cursor(recording("loop"))
@@ -124,7 +124,7 @@ def test_a_search_goes_on_in_parts_that_are_still_to_come(window: Browser, tmp_p
     assert found > 25 and made.read() == expected(cursor) and made.asked.count("part") == found // 25
 
 
-def test_moving_an_argument_records_again(window: Browser, tmp_path: Path) -> None:
+def test_moving_an_argument_records_again(window, tmp_path):
     made = Page(window, tmp_path, stepping("f", {"x": jnp.array([[0.5, 1.0], [2.0, 3.0]])}))
     made.show()
     window.one(".mjw-stage").send_keys(RIGHT, RIGHT)
@@ -145,7 +145,7 @@ def test_moving_an_argument_records_again(window: Browser, tmp_path: Path) -> No
     assert window.one(".mjw-said").text == "" and window.console() == []
 
 
-def test_what_cannot_be_recorded_is_said_and_the_page_stays(window: Browser, tmp_path: Path) -> None:
+def test_what_cannot_be_recorded_is_said_and_the_page_stays(window, tmp_path):
     step = stepping("f", {"x": 3.0})
 
     def fails(leaves: Any) -> Any:
@@ -163,7 +163,7 @@ def test_what_cannot_be_recorded_is_said_and_the_page_stays(window: Browser, tmp
     assert made.live.leaves == [3.0] and exact.get_attribute("value") == "3"
 
 
-def test_two_views_of_one_stepper_and_a_page_share_the_script(window: Browser, tmp_path: Path) -> None:
+def test_two_views_of_one_stepper_and_a_page_share_the_script(window, tmp_path):
     made = Page(window, tmp_path, Step(recording("jit")), widget_html(recording("error")))
     made.show()
     made.show()

@@ -11,7 +11,7 @@ import pytest
 from nbconvert import HTMLExporter
 
 from minijax.ipython_ext.magics import MAGICS, magic_name
-from tests.browser.page import CONTRASTS, Browser
+from tests.browser.page import CONTRASTS
 from tests.ipython.kernel import executed
 from tests.tools.lines.run import PROGRAM
 
@@ -65,7 +65,7 @@ def as_html(notebook: Any, theme: str, folder: Path) -> Path:
     return path
 
 
-def test_every_magic_shows_something_and_none_fails(notebook: Any):
+def test_every_magic_shows_something_and_none_fails(notebook):
     silent = [cell.source for cell in notebook.cells[1:] if not cell.outputs]
     assert silent == []
     outputs = [(cell.source, output) for cell in notebook.cells for output in cell.outputs]
@@ -76,7 +76,7 @@ def test_every_magic_shows_something_and_none_fails(notebook: Any):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_page_of_nbconvert_shows_every_output_alone(theme: str, notebook: Any, window: Browser, tmp_path: Path):
+def test_a_page_of_nbconvert_shows_every_output_alone(theme, notebook, window, tmp_path):
     path = as_html(notebook, theme, tmp_path)
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", path.read_text(encoding="utf-8"))
     window.open(path, dark=theme == "dark")

@@ -14,7 +14,7 @@ from minijax.tools.pages.widget import widget_html
 from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.stepper.programs import at_moment
-from tests.browser.page import CONTRASTS, Browser, page
+from tests.browser.page import CONTRASTS, page
 from tests.browser.programs import HOSTILE, recording
 
 
@@ -31,7 +31,7 @@ return [...document.querySelectorAll('.mjw-columns .mjw-scroll')].map(
 """
 
 
-def test_choosing_a_line_marks_what_python_says_is_linked(window: Browser, tmp_path: Path) -> None:
+def test_choosing_a_line_marks_what_python_says_is_linked(window, tmp_path):
     linked = programs()
     window.open(page(tmp_path, programs_html(linked, highlight)))
     panes = window.all(".mjw-columns .mjw-scroll")
@@ -48,7 +48,7 @@ def test_choosing_a_line_marks_what_python_says_is_linked(window: Browser, tmp_p
     assert chosen > 15 and window.console() == []
 
 
-def test_the_programs_of_a_recording_follow_its_steps(window: Browser, tmp_path: Path) -> None:
+def test_the_programs_of_a_recording_follow_its_steps(window, tmp_path):
     window.open(page(tmp_path, widget_html(recording("jit"), highlight)))
     window.one(".mjw-programs > summary").click()
     linked, cursor = programs(), Cursor(recording("jit"))
@@ -88,7 +88,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_an_exported_session(dark: bool, exported: Path, window: Browser) -> None:
+def test_an_exported_session(dark, exported, window):
     window.open(exported, dark=dark)
     assert len(window.all(".mjx-entry")) == 11 and len(window.all(".mjw-stage")) == 3
     assert len(window.all(".mjw-yours .mjw-link")) == 1 and window.all(".mj-picture svg rect")
@@ -105,7 +105,7 @@ def test_an_exported_session(dark: bool, exported: Path, window: Browser) -> Non
         assert window.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
-def test_no_other_script_can_run_in_an_exported_page(exported: Path, tmp_path: Path, window: Browser) -> None:
+def test_no_other_script_can_run_in_an_exported_page(exported, tmp_path, window):
     """Were something ever not escaped: the page's policy stops it."""
     broken = tmp_path / "broken.html"
     text = exported.read_text("utf-8")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from minijax.repl import batch
@@ -12,7 +10,7 @@ from minijax.tools.documents.html import to_html, uncoloured
 from minijax.tools.documents.lexer import highlight
 from minijax.tools.pages.page import lent
 from minijax.tools.pages.widget import widget_html
-from tests.browser.page import CONTRASTS, Browser, page
+from tests.browser.page import CONTRASTS, page
 from tests.browser.programs import recording
 from tests.browser.test_widget import INSERT, READ
 
@@ -25,7 +23,7 @@ SHOWN = document(
 STYLE = "const all = getComputedStyle(document.querySelectorAll(arguments[0])[arguments[1]]); return all[arguments[2]];"
 
 
-def test_a_stepper_without_script_of_its_own_is_brought_to_life(window: Browser, tmp_path: Path) -> None:
+def test_a_stepper_without_script_of_its_own_is_brought_to_life(window, tmp_path):
     window.open(page(tmp_path))
     window.run(INSERT, widget_html(recording("jit"), highlight))
     borders = window.run(STYLE, ".mjw-stage", 0, "borderTopWidth")
@@ -39,7 +37,7 @@ def test_a_stepper_without_script_of_its_own_is_brought_to_life(window: Browser,
     assert len(window.all("head .mjw-style")) == 1
 
 
-def test_a_stepper_that_is_alone_is_its_log(window: Browser, tmp_path: Path) -> None:
+def test_a_stepper_that_is_alone_is_its_log(window, tmp_path):
     window.open(page(tmp_path, lent(widget_html(recording("vmap of grad"), highlight))))
     assert not window.all(".mjw-stage") and window.console() == []
     said = window.one(".mjw-static").text
@@ -47,7 +45,7 @@ def test_a_stepper_that_is_alone_is_its_log(window: Browser, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_document_that_is_alone_is_laid_out_and_can_be_read(window: Browser, tmp_path: Path, dark: bool) -> None:
+def test_a_document_that_is_alone_is_laid_out_and_can_be_read(window, tmp_path, dark):
     """As one that has its own style, but for the colours, which are those of the page."""
     own = "<style>:root{color-scheme:light dark}body{background:Canvas;color:CanvasText}</style>"
     boxes = (
@@ -63,7 +61,7 @@ def test_a_document_that_is_alone_is_laid_out_and_can_be_read(window: Browser, t
     assert len({window.run(STYLE, ".mj-literal", 0, "color"), window.run(STYLE, "body", 0, "color")}) == 1
 
 
-def test_nothing_sticks_out_of_480_pixels(window: Browser, tmp_path: Path) -> None:
+def test_nothing_sticks_out_of_480_pixels(window, tmp_path):
     stepper = widget_html(recording("vmap of grad"), highlight)
     session = batch.new_session({})
     session.run_line("def f(x): y = jnp.sin(x) * x; z = jnp.tanh(y + 1.0); return jnp.sum(z * y)")
@@ -96,7 +94,7 @@ def test_nothing_sticks_out_of_480_pixels(window: Browser, tmp_path: Path) -> No
         ("document.documentElement.setAttribute('theme', 'dark')", True),  # Colab
     ],
 )
-def test_other_notebooks_say_whether_they_are_dark(host: str, dark: bool, window: Browser, tmp_path: Path) -> None:
+def test_other_notebooks_say_whether_they_are_dark(host, dark, window, tmp_path):
     """As VS Code and Colab mark their pages, whatever the system of the reader prefers."""
     window.open(page(tmp_path, to_html(SHOWN, highlight), widget_html(recording("jit"), highlight)), dark=not dark)
     colour = "#1e1e1e" if dark else "#ffffff"

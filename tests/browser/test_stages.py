@@ -74,7 +74,7 @@ def row(found: Stages, each: StageLine) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", ["JAX: attention", "two files"])
-def test_every_line_belongs_to_what_python_says(name: str, window: Browser, tmp_path: Path) -> None:
+def test_every_line_belongs_to_what_python_says(name, window, tmp_path):
     found = made(name)
     assert len(found.spots) > 1
     window.open(page(tmp_path, stages_html(found, highlight)))
@@ -112,7 +112,7 @@ def test_every_line_belongs_to_what_python_says(name: str, window: Browser, tmp_
         assert dot == ("●" if changed else "○" if has else " "), stage.title
 
 
-def test_what_changed_is_before_and_after(window: Browser, tmp_path: Path) -> None:
+def test_what_changed_is_before_and_after(window, tmp_path):
     found = made("network")
     window.open(page(tmp_path, stages_html(found, highlight)))
     passes = [stage for stage in found.all if stage.previous >= 0]
@@ -135,9 +135,7 @@ def test_what_changed_is_before_and_after(window: Browser, tmp_path: Path) -> No
         window.run("document.querySelector('[data-way=changes]').click()")
 
 
-def test_where_lines_are_cut_nothing_is_said_to_have_changed(
-    window: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_lines_are_cut_nothing_is_said_to_have_changed(window, tmp_path, monkeypatch):
     monkeypatch.setattr(stages_page, "MOST_LINES", 12)
     found = made("network")
     window.open(page(tmp_path, stages_html(found, highlight)))
@@ -158,7 +156,7 @@ def test_where_lines_are_cut_nothing_is_said_to_have_changed(
     assert cut > 0
 
 
-def test_differences_are_few(window: Browser, tmp_path: Path) -> None:
+def test_differences_are_few(window, tmp_path):
     """As few as there can be: compared with the longest common subsequence, by the plain method."""
     window.open(page(tmp_path))
     script = (Path(pipeline.__file__).parents[1] / "pages" / "stages.js").read_text("utf-8")
@@ -176,7 +174,7 @@ def test_differences_are_few(window: Browser, tmp_path: Path) -> None:
         assert sum(sign == " " for sign, _, _ in found) == common[-1, -1]
 
 
-def test_keys_go_from_line_to_line_and_from_stage_to_stage(window: Browser, tmp_path: Path) -> None:
+def test_keys_go_from_line_to_line_and_from_stage_to_stage(window, tmp_path):
     found = made("network")
     window.open(page(tmp_path, stages_html(found, highlight)))
     titles = "return document.querySelector('.mjw-stages [aria-selected=true]').title"
@@ -206,7 +204,7 @@ def test_keys_go_from_line_to_line_and_from_stage_to_stage(window: Browser, tmp_
     assert touched == [*found.belonging(final, own[0].places)]
 
 
-def test_hostile_names_are_text(window: Browser, tmp_path: Path) -> None:
+def test_hostile_names_are_text(window, tmp_path):
     found = made("hostile")
     window.open(page(tmp_path, stages_html(found, highlight, HOSTILE)))
     assert len(window.all(".mjw-stage")) == 1 and not window.all("img")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,9 +103,7 @@ def shown(read: dict[str, Any]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_step_there_and_back_shows_what_python_computes(
-    name: str, window: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_step_there_and_back_shows_what_python_computes(name, window, tmp_path, monkeypatch):
     if name == "scan":  # its programs are longer than that
         monkeypatch.setattr(panes, "MOST_EQUATIONS", 2)
     window.open(page(tmp_path, widget_html(recording(name), highlight)))
@@ -156,7 +153,7 @@ return out;
 
 
 @pytest.mark.parametrize("name", CHOOSING)
-def test_iterations_and_examples_show_what_python_computes_for_them(name: str, window: Browser, tmp_path: Path) -> None:
+def test_iterations_and_examples_show_what_python_computes_for_them(name, window, tmp_path):
     window.open(page(tmp_path, widget_html(recording(name))))
     cursor = Cursor(recording(name))
     known = at_hand(recording(name))
@@ -188,7 +185,7 @@ def test_iterations_and_examples_show_what_python_computes_for_them(name: str, w
     assert chosen > 3 and window.console() == []
 
 
-def test_keys_choose_iterations_and_examples(window: Browser, tmp_path: Path) -> None:
+def test_keys_choose_iterations_and_examples(window, tmp_path):
     window.open(page(tmp_path, widget_html(recording("examples"))))
     window.one("[data-move=last]").click()
     stage = window.one(".mjw-stage")
@@ -203,9 +200,7 @@ def test_keys_choose_iterations_and_examples(window: Browser, tmp_path: Path) ->
     assert "no variable of a loop is known here" in window.all(".mjw-status")[0].text
 
 
-def test_what_a_page_does_not_hold_of_a_loop_is_said(
-    window: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_page_does_not_hold_of_a_loop_is_said(window, tmp_path, monkeypatch):
     monkeypatch.setattr("minijax.tools.pages.choices.MOST_CHOICES", 2)
     window.open(page(tmp_path, widget_html(recording("rnn"))))
     window.run(READ + "while (!root.querySelector('.mjw-held')) press('into')")
@@ -274,7 +269,7 @@ def choices(found: list[origins.OriginChoice], cursor: Cursor) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_walks_to_the_origins_and_uses_that_python_finds(name: str, window: Browser, tmp_path: Path) -> None:
+def test_a_page_walks_to_the_origins_and_uses_that_python_finds(name, window, tmp_path):
     window.open(page(tmp_path, widget_html(recording(name))))
     cursor = Cursor(recording(name))
     known: dict[int, Any] = {}
@@ -288,7 +283,7 @@ def test_a_page_walks_to_the_origins_and_uses_that_python_finds(name: str, windo
     assert window.console() == []
 
 
-def test_keys_walk_to_an_operand_and_back(window: Browser, tmp_path: Path) -> None:
+def test_keys_walk_to_an_operand_and_back(window, tmp_path):
     window.open(page(tmp_path, widget_html(recording("vmap of grad"))))
     cursor = Cursor(recording("vmap of grad"))
     assert cursor.to_bind(primitive="sub")
@@ -307,7 +302,7 @@ def test_keys_walk_to_an_operand_and_back(window: Browser, tmp_path: Path) -> No
     assert "nothing to return to" in window.one(".mjw-status").text
 
 
-def test_each_button_moves_as_the_cursor_does(window: Browser, tmp_path: Path) -> None:
+def test_each_button_moves_as_the_cursor_does(window, tmp_path):
     window.open(page(tmp_path, widget_html(recording("vmap of grad"))))
     cursor = Cursor(recording("vmap of grad"))
     rng = random.Random(4)
@@ -319,7 +314,7 @@ def test_each_button_moves_as_the_cursor_does(window: Browser, tmp_path: Path) -
         assert shown(read)["stack"] == expected(cursor)["stack"], move
 
 
-def test_the_slider_and_a_click_in_the_tree(window: Browser, tmp_path: Path) -> None:
+def test_the_slider_and_a_click_in_the_tree(window, tmp_path):
     window.open(page(tmp_path, widget_html(recording("vmap of grad"))))
     window.run(
         "const slider = document.querySelector('.mjw-slider');"
@@ -333,7 +328,7 @@ def test_the_slider_and_a_click_in_the_tree(window: Browser, tmp_path: Path) -> 
         assert window.one("[aria-current=step]").get_attribute("data-moment") == str(tree.positions[row])
 
 
-def test_equal_steps_are_one_row_that_opens(window: Browser, tmp_path: Path) -> None:
+def test_equal_steps_are_one_row_that_opens(window, tmp_path):
     cursor = Cursor(recording("loop"))
     window.open(page(tmp_path, widget_html(recording("loop"))))
     closed = "[data-pane=tree] [aria-expanded=false]"
@@ -349,7 +344,7 @@ def test_equal_steps_are_one_row_that_opens(window: Browser, tmp_path: Path) -> 
     assert len(window.all("[data-pane=tree] .mjw-line")) == len(opened)
 
 
-def test_keys_step_only_the_widget_that_has_the_focus(window: Browser, tmp_path: Path) -> None:
+def test_keys_step_only_the_widget_that_has_the_focus(window, tmp_path):
     markup = widget_html(recording("vmap of grad"))
     window.open(page(tmp_path, markup, markup, widget_html(recording("error"))))
     body, stages = window.one("body"), window.all(".mjw-stage")
@@ -391,7 +386,7 @@ cell.addEventListener('mousedown', (event) => { event.preventDefault(); cell.foc
 """
 
 
-def test_no_plain_key_reaches_the_notebook_around_it(window: Browser, tmp_path: Path) -> None:
+def test_no_plain_key_reaches_the_notebook_around_it(window, tmp_path):
     window.open(page(tmp_path, "<p id=before>before</p>", widget_html(recording("jit"), highlight)))
     window.run(LISTENING)
     plain = "ddxymz0a" + UP + RETURN
@@ -409,7 +404,7 @@ def test_no_plain_key_reaches_the_notebook_around_it(window: Browser, tmp_path: 
     assert {"lab d", "classic d"} <= set(window.run("return window.heard"))
 
 
-def test_searching(window: Browser, tmp_path: Path) -> None:
+def test_searching(window, tmp_path):
     window.open(page(tmp_path, widget_html(recording("vmap of grad"))))
     cursor = Cursor(recording("vmap of grad"))
     window.one(".mjw-stage").send_keys("/")
@@ -429,7 +424,7 @@ def test_searching(window: Browser, tmp_path: Path) -> None:
     assert "does not occur after" in window.one(".mjw-status").text
 
 
-def test_it_can_be_used_without_seeing_it(window: Browser, tmp_path: Path) -> None:
+def test_it_can_be_used_without_seeing_it(window, tmp_path):
     window.open(page(tmp_path, widget_html(recording("vmap of grad"))))
     assert window.one(".mjw-stage").get_attribute("role") == "group"
     for button in window.all(".mjw-bar button"):
@@ -446,7 +441,7 @@ def test_it_can_be_used_without_seeing_it(window: Browser, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("jupyter", ["", "true", "false"], ids=["page", "Jupyter light", "Jupyter dark"])
-def test_every_text_can_be_read_in_light_and_in_dark(jupyter: str, dark: bool, window: Browser, tmp_path: Path) -> None:
+def test_every_text_can_be_read_in_light_and_in_dark(jupyter, dark, window, tmp_path):
     """Contrast as WCAG 2.1 defines it, of each text with what is behind it, of at least 4.5 to 1."""
     path = page(tmp_path, widget_html(recording("vmap of grad"), highlight))
     window.open(path, dark=dark)
@@ -465,7 +460,7 @@ def test_every_text_can_be_read_in_light_and_in_dark(jupyter: str, dark: bool, w
     assert all((brightness < 0.2) == is_dark for _, _, brightness in found)
 
 
-def test_it_loads_nothing_and_leaves_nothing(window: Browser, tmp_path: Path) -> None:
+def test_it_loads_nothing_and_leaves_nothing(window, tmp_path):
     window.open(page(tmp_path))
     before = set(window.run("return Object.getOwnPropertyNames(window)"))
     path = page(tmp_path, widget_html(recording("scan"), highlight))
@@ -479,7 +474,7 @@ def test_it_loads_nothing_and_leaves_nothing(window: Browser, tmp_path: Path) ->
     assert window.console() == []
 
 
-def test_hostile_text_is_shown_as_text(window: Browser, tmp_path: Path) -> None:
+def test_hostile_text_is_shown_as_text(window, tmp_path):
     window.open(page(tmp_path, widget_html(recording("hostile"), highlight), "<p id=after>after</p>"))
     window.run(READ + "for (let i = 0; i < 200; i += 1) press('into')")
     assert window.run("return document.querySelectorAll('img, iframe, object, embed, link, [onerror]').length") == 0
@@ -498,7 +493,7 @@ def test_hostile_text_is_shown_as_text(window: Browser, tmp_path: Path) -> None:
     assert window.console() == []
 
 
-def test_without_scripts_the_log_is_there_and_folds(window: Browser, tmp_path: Path) -> None:
+def test_without_scripts_the_log_is_there_and_folds(window, tmp_path):
     window.open(page(tmp_path, widget_html(recording("vmap of grad"))), scripts=False)
     assert not window.all(".mjw-stage")
     text = window.one(".mjw-static").text
@@ -527,7 +522,7 @@ for (let i = 0; i < 2; i += 1) {
 """
 
 
-def test_an_output_that_a_notebook_inserts_works_and_once_only(window: Browser, tmp_path: Path) -> None:
+def test_an_output_that_a_notebook_inserts_works_and_once_only(window, tmp_path):
     window.open(page(tmp_path))
     window.run(INSERT, widget_html(recording("vmap of grad"), highlight))
     assert len(window.all(".mjw-stage")) == 2
@@ -539,7 +534,7 @@ def test_an_output_that_a_notebook_inserts_works_and_once_only(window: Browser, 
     assert window.console() == []
 
 
-def test_a_broken_widget_leaves_its_text_and_the_others(window: Browser, tmp_path: Path) -> None:
+def test_a_broken_widget_leaves_its_text_and_the_others(window, tmp_path):
     markup = widget_html(recording("error"))
     broken = re.sub(r'(<script type="application/json">).*?(</script>)', r"\1{\2", markup, flags=re.S)
     window.open(page(tmp_path, broken, markup))

@@ -18,7 +18,6 @@ from minijax.tools import gallery
 from minijax.tools.commands.table import COMMANDS
 from minijax.tools.commands.tour_parts import PARTS
 from minijax.tools.session import source
-from tests.browser.page import Browser
 from tests.docs.conftest import RECORDINGS
 from tests.docs.pages import ROOT, broken_links, faults
 
@@ -33,7 +32,7 @@ def shown(path: Path) -> str:
     return html.unescape(re.sub(r"<[^>]*>", "", text))
 
 
-def test_every_page_is_written_and_every_block_is_on_it(site: Path) -> None:
+def test_every_page_is_written_and_every_block_is_on_it(site):
     assert sorted(str(path.relative_to(site)) for path in site.rglob("*.html")) == sorted(FILES)
     assert {path.stem for path in HERE.glob("*.md")} == {*PAGES, "gallery"}
     count = 0
@@ -47,7 +46,7 @@ def test_every_page_is_written_and_every_block_is_on_it(site: Path) -> None:
     assert count > 100
 
 
-def test_what_blocks_show_is_what_they_gave(site: Path) -> None:
+def test_what_blocks_show_is_what_they_gave(site):
     assert "Array(-2.979985, dtype=float32, weak_type=True)" in shown(site / "index.html")
     assert "first NaN made by mul" in shown(site / "problems.html")
     assert "0.07700378 after 48 events" in shown(site / "stepping.html")
@@ -61,21 +60,21 @@ def test_what_blocks_show_is_what_they_gave(site: Path) -> None:
     assert len({row[:3] for row in rows}) == 20 and all(computed == compiled for *_, computed, compiled in rows)
 
 
-def test_a_page_that_cannot_be_made_in_a_process_of_its_own_ends_the_build() -> None:
+def test_a_page_that_cannot_be_made_in_a_process_of_its_own_ends_the_build():
     with pytest.raises(PageError, match="no_such_page"):
         made_apart("no_such_page", 2)
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_page_opens_by_itself(file: str, site: Path, window: Browser) -> None:
+def test_a_page_opens_by_itself(file, site, window):
     assert faults(window, site / file) == []
 
 
-def test_links_lead_somewhere(site: Path) -> None:
+def test_links_lead_somewhere(site):
     assert broken_links(site) == []
 
 
-def test_the_reference_has_every_command_with_its_options_and_its_example(site: Path) -> None:
+def test_the_reference_has_every_command_with_its_options_and_its_example(site):
     text = shown(site / "commands.html")
     parts = (site / "commands.html").read_text(encoding="utf-8").split("<h3 ")
     assert [re.match('id="(.*?)"', part)[1] for part in parts[1:]] == [
@@ -91,7 +90,7 @@ def test_the_reference_has_every_command_with_its_options_and_its_example(site: 
             assert each.strip() in text, (command.name, each)
 
 
-def test_the_tour_has_every_stop(site: Path) -> None:
+def test_the_tour_has_every_stop(site):
     text = shown(site / "tour.html")
     for part in PARTS:
         for stop in part.stops:
@@ -99,19 +98,19 @@ def test_the_tour_has_every_stop(site: Path) -> None:
     assert text.count("The fourth equals sin(3), 0.14112;") == 1  # computed, as at the prompt
 
 
-def test_links_of_the_markdown_lead_to_files_of_the_repository() -> None:
+def test_links_of_the_markdown_lead_to_files_of_the_repository():
     for path in HERE.glob("*.md"):
         for link in re.findall(r"\]\(([^)#]+)", FENCE.sub("", path.read_text(encoding="utf-8"))):
             assert (HERE / link).exists(), (path.name, link)
 
 
-def test_without_its_libraries_a_recording_comes_from_the_gallery(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_libraries_a_recording_comes_from_the_gallery(monkeypatch):
     monkeypatch.setitem(site_gallery.PAGES, "adam", ("no_such_library",))
     recording, said = site_gallery.recorded("adam")
     assert not recording.has_values and said.endswith("this page was made without no_such_library.")
 
 
-def test_the_contents_of_a_narrow_page_are_folded_away(site: Path, window: Browser) -> None:
+def test_the_contents_of_a_narrow_page_are_folded_away(site, window):
     window.open(site / "index.html", width=480)
     assert not window.one("nav").is_displayed()
     window.one("header label").click()
@@ -120,7 +119,7 @@ def test_the_contents_of_a_narrow_page_are_folded_away(site: Path, window: Brows
     assert window.one("nav").is_displayed() and not window.one("#menu").is_displayed()
 
 
-def test_the_gallery_has_values_where_it_could_record(site: Path) -> None:
+def test_the_gallery_has_values_where_it_could_record(site):
     page = (site / "gallery" / "graph_network.html").read_text(encoding="utf-8")
     assert "values are in the process that recorded them" not in page
     listed = shown(site / "gallery.html")
@@ -141,19 +140,19 @@ def test_the_gallery_has_values_where_it_could_record(site: Path) -> None:
         ("text", [], "anything", "cannot be run"),
     ],
 )
-def test_a_block_that_goes_wrong_ends_the_build(kind: str, words: list[str], code: str, said: str) -> None:
+def test_a_block_that_goes_wrong_ends_the_build(kind, words, code, said):
     before = Path.cwd()
     with pytest.raises(PageError, match=said), Blocks("a page") as blocks:
         blocks.run(kind, words, code)
     assert Path.cwd() == before and stack_depth() == 0
 
 
-def test_sections_that_are_no_recordings_are_refused() -> None:
+def test_sections_that_are_no_recordings_are_refused():
     with pytest.raises(PageError, match="differ: .*'nobody'"):
         sections("# The gallery\n\n## nobody\n\nsomething\n")
 
 
-def test_installing_is_said_as_the_readme_says_it() -> None:
+def test_installing_is_said_as_the_readme_says_it():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for path in HERE.glob("*.md"):
         for info, code in FENCE.findall(path.read_text(encoding="utf-8")):

@@ -167,7 +167,7 @@ def test_a_magic_returns_what_it_shows(shell):
         ("def give():\n    shown = %grad f(3.0)\n    return shown\ngive()", 1),
     ],
 )
-def test_a_magic_is_shown_where_it_stands_and_once(shell, code: str, times: int):
+def test_a_magic_is_shown_where_it_stands_and_once(shell, code, times):
     assert printed(shell, code).count("gradient") == times
     assert "Error" not in printed(shell, code)
 
@@ -500,7 +500,7 @@ def test_wrong_words_in_the_configuration_are_refused_and_do_not_keep_it_from_lo
         ("%gra", {"%grad"}, 0),
     ],
 )
-def test_completion(shell, typed: str, offered: set[str], start: int | None):
+def test_completion(shell, typed, offered, start):
     with provisionalcompleter():
         found = list(shell.Completer.completions(typed, len(typed)))
     texts = {completion.text for completion in found}
@@ -616,7 +616,7 @@ class Info:
         (lambda shell, known: known.end(), True),  # whoever asks is in no cell
     ],
 )
-def test_an_output_brings_the_style_where_no_other_has_it(shell, gone: Any, brings: bool):
+def test_an_output_brings_the_style_where_no_other_has_it(shell, gone, brings):
     known = sharing(shell)
     assert known.has("style") is False  # outside of a cell each has its own
     known.begin(Info("a"))

@@ -77,7 +77,7 @@ def view_of(outputs: list[Any]) -> Any:
     return output["data"][VIEW]
 
 
-def test_the_output_has_a_view_and_what_stands_for_it_without_a_kernel(person: Person):
+def test_the_output_has_a_view_and_what_stands_for_it_without_a_kernel(person):
     kept, output = person.run("%step grad(f)(3.0)", "a")
     assert set(output["data"]) == {"text/plain", "text/html", VIEW} and output["data"]["text/plain"] == ""
     markup = kept["data"]["text/html"]
@@ -86,7 +86,7 @@ def test_the_output_has_a_view_and_what_stands_for_it_without_a_kernel(person: P
     assert len(json.dumps([kept, output])) < 16_000
 
 
-def test_the_kernel_answers_with_the_page_and_its_parts(person: Person):
+def test_the_kernel_answers_with_the_page_and_its_parts(person):
     view = view_of(person.run("for _ in range(60):\n    y = f(0.5)\n%step grad(f)(3.0)", "b"))
     script = person.ask(view, kind="script")
     assert "function stepper" in script["script"] and ".mjw-stage" in script["style"]
@@ -97,7 +97,7 @@ def test_the_kernel_answers_with_the_page_and_its_parts(person: Person):
     assert "no part that begins at 7" in person.ask(view, kind="part", begin=7)["said"]
 
 
-def test_an_argument_is_moved_and_the_call_recorded_again(person: Person):
+def test_an_argument_is_moved_and_the_call_recorded_again(person):
     view = view_of(person.run("shown = %step f(3.0, n=4)", "c"))
     controls = person.ask(view, kind="page")["controls"]
     assert [each["name"] for each in controls] == ["x", "n"] and controls[1]["whole"]
@@ -112,7 +112,7 @@ def test_an_argument_is_moved_and_the_call_recorded_again(person: Person):
     assert person.run("from minijax.core.trace import stack_depth\nstack_depth()", "g")[0]["data"]["text/plain"] == "0"
 
 
-def test_a_stepper_is_closed_where_its_cell_runs_again_and_the_eldest_lets_go(person: Person):
+def test_a_stepper_is_closed_where_its_cell_runs_again_and_the_eldest_lets_go(person):
     view_of(person.run("a = %step f(3.0)", "h"))
     view_of(person.run("b = %step f(3.0)", "h"))
     assert person.run("a._widget.comm is None, b._widget.comm is None", "i")[0]["data"]["text/plain"] == "(True, False)"
@@ -127,7 +127,7 @@ def test_a_stepper_is_closed_where_its_cell_runs_again_and_the_eldest_lets_go(pe
     assert person.ask(latest, kind="page")["kind"] == "page"
 
 
-def test_pages_where_they_are_asked_for_or_no_anywidget_is_there(person: Person):
+def test_pages_where_they_are_asked_for_or_no_anywidget_is_there(person):
     person.run("%config MinijaxMagics.stepper = 'page'", "l")
     (output,) = person.run("%step f(3.0)", "m")
     assert set(output["data"]) == {"text/plain", "text/html"} and "<script" in output["data"]["text/html"]

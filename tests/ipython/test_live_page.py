@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
@@ -38,7 +36,7 @@ def recording() -> Recording:
         (jax.numpy.array([1.0, 2.0]), (1,)),
     ],
 )
-def test_a_moved_argument_keeps_its_type(leaf: Any, index: tuple[int, ...]):
+def test_a_moved_argument_keeps_its_type(leaf, index):
     before = np.array(leaf)
     made = changed(leaf, index, 7.0)
     assert type(made) is type(leaf) and getattr(made, "dtype", None) == getattr(leaf, "dtype", None)
@@ -48,7 +46,7 @@ def test_a_moved_argument_keeps_its_type(leaf: Any, index: tuple[int, ...]):
     assert np.array_equal(np.asarray(made), wanted) and np.array_equal(np.asarray(leaf), before)
 
 
-def test_numbers_and_small_arrays_can_be_moved_and_nothing_else(recording: Recording):
+def test_numbers_and_small_arrays_can_be_moved_and_nothing_else(recording):
     given = {
         "x": 3.0, "n": 2, "on": True, "name": "relu", "z": 1j, "key": random.key(0), "w": jnp.ones((2, 3)),
         "large": jnp.ones(1000), "empty": jnp.ones(0), "nan": float("nan"), "mask": jnp.array([True]), "f": jnp.sin,
@@ -66,7 +64,7 @@ def test_numbers_and_small_arrays_can_be_moved_and_nothing_else(recording: Recor
     assert len(page.controls) == MOST_ARGUMENTS and page.answer({"kind": "page"})["left"] == 20 - MOST_ARGUMENTS
 
 
-def test_sliders_go_as_far_as_the_type_does(recording: Recording):
+def test_sliders_go_as_far_as_the_type_does(recording):
     given = {
         "n": np.array([200, 3], np.uint8), "i": jnp.int32(2**31 - 1), "half": np.float16(60000),
         "wide": 1e299, "wider": 1.7e308, "long": 10**400,

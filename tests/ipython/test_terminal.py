@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.repl.screen import Terminal
 
 
-def test_step_opens_the_stepper_and_gives_the_value_after_it(tmp_path: Path) -> None:
+def test_step_opens_the_stepper_and_gives_the_value_after_it(tmp_path):
     options = ("--quick", "--no-banner", "--no-confirm-exit")
     env = {"IPYTHONDIR": str(tmp_path)}
     terminal = Terminal(*options, columns=100, program=("-m", "IPython"), env=env)

@@ -181,7 +181,7 @@ def opened(lab: Page) -> Iterator[Callable[..., Path]]:
     lab.close()
 
 
-def test_keys_in_the_stepper_step_and_leave_the_notebook_alone(lab: Page, opened: Callable[..., Path]):
+def test_keys_in_the_stepper_step_and_leave_the_notebook_alone(lab, opened):
     opened(*CELLS)
     cells = lab.cells()
     # a live stepper has a second output, for where no kernel is
@@ -206,9 +206,7 @@ def test_keys_in_the_stepper_step_and_leave_the_notebook_alone(lab: Page, opened
 
 @pytest.mark.parametrize("trusted", [True, False], ids=["trusted", "somebody else's"])
 @pytest.mark.parametrize("load", [LOAD, PAGE], ids=["live", "page"])
-def test_a_saved_file_shows_everything_without_a_kernel(
-    load: str, trusted: bool, lab: Page, opened: Callable[..., Path]
-):
+def test_a_saved_file_shows_everything_without_a_kernel(load, trusted, lab, opened):
     path = opened(load, "%step grad(f)(3.0)", "%grad f(3.0)", "%graph f(3.0)", "%tree {'a': jnp.ones(3)}")
     lab.close()
     if not trusted:  # what was not run here has no signature of this server's
@@ -227,7 +225,7 @@ def test_a_saved_file_shows_everything_without_a_kernel(
     assert "Loading widget" not in text and "Error" not in text
 
 
-def test_moving_an_argument_of_a_live_stepper_records_the_call_again(lab: Page, opened: Callable[..., Path]):
+def test_moving_an_argument_of_a_live_stepper_records_the_call_again(lab, opened):
     opened(*CELLS)
     lab.browser.one("[data-move=over]").click()
     status = lab.browser.run(STATUS)

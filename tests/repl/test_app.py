@@ -111,7 +111,7 @@ def test_f2_remembers_which_panels_were_chosen():
 @pytest.mark.parametrize(
     ("key", "panel"), [(F3, "tracers"), (F4, "jaxpr"), (F5, "hlo"), (F6, "cache"), (F7, "time"), (F8, "stack")]
 )
-def test_a_panels_key_shows_it_whole_then_folds_it_away_then_brings_it_back(key: str, panel: str):
+def test_a_panels_key_shows_it_whole_then_folds_it_away_then_brings_it_back(key, panel):
     line = "jit(lambda x: grad(sin)(x) * x)(1.)"
     once = Typed(line, ENTER, key)
     assert f" {panel:<9}" in once.printed.partition("again folds it away")[0].rpartition("in [2]")[2]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -59,7 +58,7 @@ def test_options():
         (("-i", "-"), "give the file's name, not '-'"),
     ],
 )
-def test_wrong_arguments_are_refused(arguments: tuple[str, ...], said: str):
+def test_wrong_arguments_are_refused(arguments, said):
     done = repl(*arguments)
     assert done.returncode == 2 and done.stdout == "" and said in done.stderr and "Traceback" not in done.stderr
 
@@ -88,7 +87,7 @@ def test_piped_input_goes_on_and_fails_at_the_end():
     assert "is none" in done.stderr and "ZeroDivisionError" in done.stderr
 
 
-def test_a_file(tmp_path: Path):
+def test_a_file(tmp_path):
     path = tmp_path / "script.py"
     path.write_text('"""A module text."""\nimport math\n\n\ndef f(x):\n    return sin(x)\n\n\nfloat(grad(f)(0.0))\n')
     done = repl(str(path))
@@ -99,7 +98,7 @@ def test_a_file(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [("exit()", 0), ("raise SystemExit('words')", 1), ("exit(7)", 7)])
-def test_leaving(code: str, exit_code: int):
+def test_leaving(code, exit_code):
     done = repl("-c", code + "\nprint('not reached')")
     assert done.returncode == exit_code and done.stdout == ""
     assert done.stderr == ("words\n" if "words" in code else "")
@@ -112,7 +111,7 @@ def test_leaving(code: str, exit_code: int):
         ("sys.stdout.close(); sys.stderr.close()", ""),
     ],
 )
-def test_a_session_whose_output_was_closed_ends_without_a_traceback(code: str, said: str):
+def test_a_session_whose_output_was_closed_ends_without_a_traceback(code, said):
     done = repl(given=f"import os, sys\n{code}\n1 + 1\n1 / 0\n")
     assert (done.stdout, done.stderr, done.returncode) == ("", said, 1)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
 
 import pytest
 from prompt_toolkit.input import create_pipe_input
@@ -67,7 +66,7 @@ def text(browser: StageBrowser, columns: int = 80, rows: int = 24) -> str:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_screen_fits_every_terminal(browser: StageBrowser, size: tuple[int, int]) -> None:
+def test_the_screen_fits_every_terminal(browser, size):
     columns, rows = size
     for keys in ((), ("tab",), ("tab",), ("d", "p", "p", "p"), ("z",), ("z", "?"), ("?", "G", "n", "n")):
         press(browser, *keys)
@@ -75,7 +74,7 @@ def test_the_screen_fits_every_terminal(browser: StageBrowser, size: tuple[int, 
         assert len(shown) == rows and all(width_of(each) <= columns for each in shown)
 
 
-def test_every_key_has_one_meaning_and_is_told() -> None:
+def test_every_key_has_one_meaning_and_is_told():
     names = [name for _, group in KEYS for key in group for name in key.keys]
     assert len(names) == len(set(names))
     told = "\n".join("".join(piece for _, piece in each) for each in help_lines(80))
@@ -85,7 +84,7 @@ def test_every_key_has_one_meaning_and_is_told() -> None:
     assert all(len(each) <= 80 for each in told.split("\n"))
 
 
-def test_it_opens_where_something_runs(browser: StageBrowser) -> None:
+def test_it_opens_where_something_runs(browser):
     line = browser.current()
     assert browser.stage.kind == "final" and line is not None and line.places
     shown = text(browser)
@@ -97,7 +96,7 @@ def test_it_opens_where_something_runs(browser: StageBrowser) -> None:
 
 
 @pytest.mark.parametrize("number", [2, 3, 4])
-def test_a_line_is_the_same_in_every_stage(browser: StageBrowser, number: int) -> None:
+def test_a_line_is_the_same_in_every_stage(browser, number):
     row = next(i for i, each in enumerate(browser.python) if each.line is not None and each.line.number == number)
     press(browser, "1", "g", *["down"] * row)
     ((file, chosen),) = browser.chosen
@@ -124,7 +123,7 @@ def test_a_line_is_the_same_in_every_stage(browser: StageBrowser, number: int) -
     assert browser.linked_rows("python") == [row]
 
 
-def test_enter_goes_down_to_machine_code_and_back_to_python(browser: StageBrowser) -> None:
+def test_enter_goes_down_to_machine_code_and_back_to_python(browser):
     press(browser, "1", "g", "down", "enter")
     assert browser.focus == "stage"
     kinds, steps = [], 0
@@ -144,7 +143,7 @@ def test_enter_goes_down_to_machine_code_and_back_to_python(browser: StageBrowse
     assert "no link" in press(browser, "backspace").message[1]
 
 
-def test_a_fusion_leads_to_its_own_kernel(browser: StageBrowser) -> None:
+def test_a_fusion_leads_to_its_own_kernel(browser):
     press(browser, "g", "/kind=kLoop")
     line = browser.current()
     assert line is not None and line.holds and line.name in {each.name for each in known().descent.kernels}
@@ -162,7 +161,7 @@ def test_a_fusion_leads_to_its_own_kernel(browser: StageBrowser) -> None:
     assert (browser.stage.kind, browser.stage.title) == ("machine", line.name)
 
 
-def test_passes_by_what_they_changed(browser: StageBrowser) -> None:
+def test_passes_by_what_they_changed(browser):
     press(browser, "d")
     assert "this stage is none" in browser.message[1]
     for at, stage in enumerate(browser.programs):
@@ -184,7 +183,7 @@ def test_passes_by_what_they_changed(browser: StageBrowser) -> None:
     assert press(browser, "d").diff is False
 
 
-def test_stages_are_gone_through_and_told_of(browser: StageBrowser) -> None:
+def test_stages_are_gone_through_and_told_of(browser):
     at = browser.at
     assert press(browser, "p").at == at - 1 and press(browser, "n").at == at
     press(browser, *["n"] * 40)
@@ -202,7 +201,7 @@ def test_stages_are_gone_through_and_told_of(browser: StageBrowser) -> None:
     assert browser.at == found[0] and "no pass before" in browser.message[1]
 
 
-def test_rows_that_are_highlighted_are_gone_through(browser: StageBrowser) -> None:
+def test_rows_that_are_highlighted_are_gone_through(browser):
     press(browser, "1", "g", "down")
     chosen = browser.chosen
     press(browser, "2")
@@ -215,7 +214,7 @@ def test_rows_that_are_highlighted_are_gone_through(browser: StageBrowser) -> No
     assert browser.chosen == chosen
 
 
-def test_search_goes_on_in_other_stages(browser: StageBrowser) -> None:
+def test_search_goes_on_in_other_stages(browser):
     assert "nothing has been searched" in press(browser, ".").message[1]
     press(browser, "/stablehlo.tanh")
     line = browser.current()
@@ -229,7 +228,7 @@ def test_search_goes_on_in_other_stages(browser: StageBrowser) -> None:
 
 
 @pytest.mark.parametrize("diff", [False, True])
-def test_a_search_stands_at_what_it_says_it_found(browser: StageBrowser, diff: bool) -> None:
+def test_a_search_stands_at_what_it_says_it_found(browser, diff):
     """Also of passes that are shown by what they changed, round and round."""
     if diff:
         press(browser, "d")
@@ -245,7 +244,7 @@ def test_a_search_stands_at_what_it_says_it_found(browser: StageBrowser, diff: b
     assert len(there) > 10 and ({*stood[:120]} == there or diff)
 
 
-def test_the_mouse_goes_to_lines_and_stages(browser: StageBrowser) -> None:
+def test_the_mouse_goes_to_lines_and_stages(browser):
     for columns, rows in ((80, 24), (120, 40)):
         shown = compose(browser, columns, rows)
         lines = ["".join(piece for _, piece in each) for each in shown]
@@ -263,7 +262,7 @@ def test_the_mouse_goes_to_lines_and_stages(browser: StageBrowser) -> None:
         assert browser.scrolled["stage"][0] == (-3 if rows == 24 else 0)  # on the larger one all is in sight
 
 
-def test_what_one_program_only_has() -> None:
+def test_what_one_program_only_has():
     lowered = minijax.jit(lambda a: a).lower(1.0)
     empty = StageBrowser(stages.stages(pipeline.descent(lowered)), "f(1.)")
     for keys in ((), ("enter",), ("1",), ("down",), ("N",), ("]",), ("d",), ("tab",), ("/x",)):
@@ -280,7 +279,7 @@ def pressed(*keys: str) -> StageBrowser:
     return browser
 
 
-def test_keys_through_a_pipe() -> None:
+def test_keys_through_a_pipe():
     assert pressed("p", "d", "1", DOWN, "q").focus == "python"
     searched = pressed("/tanh", ENTER, "/never", CTRL_C, "?", "j", "q", TAB, "?n", "q")
     assert searched.question is None and searched.result == "leave" and not searched.help
@@ -293,7 +292,7 @@ def hidden(screen: str) -> str:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_screens(browser: StageBrowser, size: tuple[int, int], golden: Callable[[str, str], None]) -> None:
+def test_screens(browser, size, golden):
     screens = [text(browser, *size)]
     for keys in (("1", "g", "down"), ("3", "g"), ("n",), ("d", "N"), ("d", "2", "g", "/kind=kLoop"), ("?",)):
         screens.append(text(press(browser, *keys), *size))

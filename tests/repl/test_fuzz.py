@@ -6,7 +6,7 @@ from minijax.config import config
 from tests.repl.fuzz import fuzz, lines_of
 
 
-def test_generated_lines() -> None:
+def test_generated_lines():
     assert [*lines_of(500, 3)] == [*lines_of(500, 3)]
     before = dict(config.values)
     try:

@@ -18,7 +18,7 @@ def entries(history: BoundedHistory) -> list[str]:
     return list(history.load_history_strings())[::-1]
 
 
-def test_entries_come_back_whole(tmp_path: Path):
+def test_entries_come_back_whole(tmp_path):
     path = tmp_path / "new" / "history"
     inputs = ["x = 1", "def f(x):\n    return 'é\\n'", "%grad f(3.0)"]
     history = BoundedHistory(path)
@@ -29,7 +29,7 @@ def test_entries_come_back_whole(tmp_path: Path):
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path):
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path):
     path = tmp_path / "history"
     path.write_text("")
     path.chmod(0o644)
@@ -37,14 +37,14 @@ def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_secrets_and_emptiness_are_not_kept(tmp_path: Path):
+def test_secrets_and_emptiness_are_not_kept(tmp_path):
     history = BoundedHistory(tmp_path / "history")
     for each in (" password = 'x'", "", "   "):
         history.store_string(each)
     assert entries(history) == []
 
 
-def test_it_is_bounded(tmp_path: Path):
+def test_it_is_bounded(tmp_path):
     path = tmp_path / "history"
     history = BoundedHistory(path, most=10)
     for i in range(100):
@@ -53,13 +53,13 @@ def test_it_is_bounded(tmp_path: Path):
     assert len(path.read_text().splitlines()) == 10
 
 
-def test_a_damaged_line_costs_only_itself(tmp_path: Path):
+def test_a_damaged_line_costs_only_itself(tmp_path):
     path = tmp_path / "history"
     path.write_bytes(b'"one"\n"tw\n\xff\xfe\n3\n"four"\n')
     assert entries(BoundedHistory(path)) == ["one", "four"]
 
 
-def test_sessions_at_once_lose_nothing(tmp_path: Path):
+def test_sessions_at_once_lose_nothing(tmp_path):
     code = (
         "import sys; from pathlib import Path; from minijax.repl.history import BoundedHistory\n"
         "h = BoundedHistory(Path(sys.argv[1]))\n"
@@ -81,7 +81,7 @@ def test_where_it_cannot_be_written_the_session_has_its_own():
     assert entries(history) == []
 
 
-def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_where_it_lies(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert history_path() == tmp_path / "minijax" / "history"
     monkeypatch.setenv("XDG_STATE_HOME", "not/absolute")

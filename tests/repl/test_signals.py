@@ -12,7 +12,7 @@ import pytest
 from minijax.repl import interruptible
 
 
-def test_an_interrupt_that_did_not_wake_the_main_thread_is_seen(monkeypatch: pytest.MonkeyPatch):
+def test_an_interrupt_that_did_not_wake_the_main_thread_is_seen(monkeypatch):
     """One that another thread's handler took; so are those that come while XLA holds the interpreter's lock."""
     waits, ended = threading.Event(), threading.Event()
 

@@ -37,7 +37,7 @@ def run(
 
 
 @pytest.mark.parametrize("module", [False, True])
-def test_nothing_in_the_current_folder_is_run(tmp_path: Path, module: bool):
+def test_nothing_in_the_current_folder_is_run(tmp_path, module):
     """``python -m`` puts the folder on the path; what is loaded later must not come from it."""
     for name in NAMES[:8] if module else NAMES:
         (tmp_path / f"{name}.py").write_text("print('RAN', __file__); raise SystemExit(9)")
@@ -47,7 +47,7 @@ def test_nothing_in_the_current_folder_is_run(tmp_path: Path, module: bool):
     assert "RAN" not in done.stdout + done.stderr
 
 
-def test_the_users_own_modules_are_found_when_the_user_asks(tmp_path: Path):
+def test_the_users_own_modules_are_found_when_the_user_asks(tmp_path):
     (tmp_path / "mine.py").write_text("import beside\nvalue = beside.value + 1\n")
     (tmp_path / "beside.py").write_text("value = 41\n")
     (tmp_path / "numpy.py").write_text("raise SystemExit(9)")
@@ -60,14 +60,14 @@ def test_the_users_own_modules_are_found_when_the_user_asks(tmp_path: Path):
     assert "No module named 'nothing_of_this_name'" in done.stderr
 
 
-def test_a_script_finds_its_neighbours(tmp_path: Path):
+def test_a_script_finds_its_neighbours(tmp_path):
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "neighbour.py").write_text("value = 7\n")
     (tmp_path / "scripts" / "script.py").write_text("import neighbour\nneighbour.value\n")
     assert run("scripts/script.py", cwd=tmp_path).stdout == "out[2]: 7\n"
 
 
-def test_no_line_of_the_script_that_starts_the_program_is_shown_as_the_users(tmp_path: Path):
+def test_no_line_of_the_script_that_starts_the_program_is_shown_as_the_users(tmp_path):
     script = tmp_path / "started.py"
     script.write_text("import sys\nfrom minijax.repl.__main__ import main\nsys.exit(main())\n")
     saved = tmp_path / "saved.json"
@@ -84,7 +84,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_settings_file_counts_and_options_win(tmp_path: Path, config: Path):
+def test_the_settings_file_counts_and_options_win(tmp_path, config):
     config.write_text('panels = ["time"]\nstyle = "tutorial"\ncolor = "always"\ntheme = "none"\n')
     plain = run("-c", "grad(sin)(1.)", cwd=tmp_path)
     assert " time " in plain.stdout and " stack " not in plain.stdout and "\x1b[1m" in plain.stdout
@@ -94,7 +94,7 @@ def test_the_settings_file_counts_and_options_win(tmp_path: Path, config: Path):
     assert " stack " in without.stdout and "\x1b" not in without.stdout
 
 
-def test_a_bad_settings_file_is_one_warning(tmp_path: Path, config: Path):
+def test_a_bad_settings_file_is_one_warning(tmp_path, config):
     config.write_text("panels = [")
     done = run("-c", "6 * 7", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout == "out[1]: 42\n"
@@ -104,7 +104,7 @@ def test_a_bad_settings_file_is_one_warning(tmp_path: Path, config: Path):
     assert "Did you mean theme?" in done.stderr and "\x1b" not in done.stderr
 
 
-def test_saved_settings_come_back(tmp_path: Path, config: Path):
+def test_saved_settings_come_back(tmp_path, config):
     assert run(cwd=tmp_path, given="%config style tutorial\n%config save\n").returncode == 0
     assert config.read_text().endswith('style = "tutorial"\n') and config.stat().st_mode & 0o777 == 0o600
     assert "tutorial" in run("-c", "%config style", cwd=tmp_path).stdout
@@ -120,13 +120,13 @@ def test_saved_settings_come_back(tmp_path: Path, config: Path):
         ("dark", {"TERM": "xterm-256color", "COLORTERM": ""}, "\x1b[38;5;111;1msin"),
     ],
 )
-def test_themes(tmp_path: Path, theme: str, env: dict[str, str], code: str):
+def test_themes(tmp_path, theme, env, code):
     done = run("--color", "always", "--theme", theme, "-c", "make_jaxpr(sin)(1.)", cwd=tmp_path, **env)
     assert code in done.stdout
 
 
 @pytest.mark.parametrize("given", [None, "7"])
-def test_the_threads_of_numpys_blas_soon_sleep_and_nobody_inherits_it(tmp_path: Path, given: str | None):
+def test_the_threads_of_numpys_blas_soon_sleep_and_nobody_inherits_it(tmp_path, given):
     """The setting is there while NumPy is imported; one of the user's own is not touched."""
     name = "OPENBLAS_THREAD_TIMEOUT"
     (tmp_path / "sitecustomize.py").write_text(
@@ -143,7 +143,7 @@ def test_the_threads_of_numpys_blas_soon_sleep_and_nobody_inherits_it(tmp_path: 
     assert done.stdout.split() == ["20" if given is None else given, str(given), "True"], done.stderr
 
 
-def test_the_devices_of_the_banner_are_those_that_xla_makes(tmp_path: Path):
+def test_the_devices_of_the_banner_are_those_that_xla_makes(tmp_path):
     line = "from minijax.repl import batch; print(batch.devices(), len(minijax.devices()), batch.devices())"
     env = {"XLA_FLAGS": "--xla_force_host_platform_device_count=3", "JAX_PLATFORMS": "cpu"}
     assert run("-c", line, cwd=tmp_path, **env).stdout == "cpu ×3 3 cpu ×3\n"
@@ -160,6 +160,6 @@ LATE_NAMES = {
 }
 
 
-def test_a_line_imports_what_its_names_need(tmp_path: Path):
+def test_a_line_imports_what_its_names_need(tmp_path):
     done = run("--panels", "off", "-c", "\n".join(LATE_NAMES), cwd=tmp_path)
     assert done.stdout == "\n".join(LATE_NAMES.values()) + "\n", done.stderr

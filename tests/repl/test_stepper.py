@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from prompt_toolkit.input import create_pipe_input
@@ -107,7 +106,7 @@ def printed(
 # --- the screen -------------------------------------------------------------------------------------------------
 
 
-def test_the_screen_fits_every_terminal(stepper: Stepper):
+def test_the_screen_fits_every_terminal(stepper):
     widths = (1, 2, 5, 20, 39, 40, 60, 80, 109, 110, 149, 150, 200, 500)
     sizes = [(columns, rows) for columns in widths for rows in (1, 2, 3, 7, 8, 13, 24, 60)]
     for _ in range(6):
@@ -128,7 +127,7 @@ def test_the_screen_fits_every_terminal(stepper: Stepper):
         assert len(compose(stepper, columns, rows)) == rows
 
 
-def test_the_focused_pane_keeps_its_place_when_another_is_chosen(stepper: Stepper):
+def test_the_focused_pane_keeps_its_place_when_another_is_chosen(stepper):
     stepper.focus_on(3)
     compose(stepper, 80, 24)
     stepper.focus_on(0)
@@ -143,7 +142,7 @@ def test_lines_that_are_cut_say_so_and_can_be_scrolled():
     assert "".join(p for _, p in fitted((("", "a\x1b[31mb\tc"),), 40)) == "a\\x1b[31mb    c"
 
 
-def test_a_pane_scrolls_as_far_as_it_is_long(stepper: Stepper):
+def test_a_pane_scrolls_as_far_as_it_is_long(stepper):
     stepper.into()
     stepper.focus_on(1)
     first = text(stepper)
@@ -162,7 +161,7 @@ def test_a_pane_scrolls_as_far_as_it_is_long(stepper: Stepper):
     assert "▶" in text(stepper).split("source]")[1]
 
 
-def test_without_colour_the_current_line_is_marked(stepper: Stepper):
+def test_without_colour_the_current_line_is_marked(stepper):
     stepper.into()
     stepper.into()
     current = [each for each in compose(stepper, 80, 24) if any(role == "stepper-bar" for role, _ in each)]
@@ -200,7 +199,7 @@ def test_every_key_has_one_meaning_and_is_told():
                     assert any(f" {name} " in f" {each.shown} " for _, g in KEYS for each in g), name
 
 
-def test_into_over_out_and_back(step: Step):
+def test_into_over_out_and_back(step):
     there = pressed(step, "s", RIGHT, "i", " ", "q")
     assert there.cursor.position == 4 and there.result == "leave"
     assert pressed(step, "sssss", "b", LEFT, "b", "q").cursor.position == 2
@@ -247,7 +246,7 @@ def walked() -> Recording:
 
 
 @pytest.mark.parametrize(("keys", "there", "said"), WALKS)
-def test_enter_walks_to_origins_and_backspace_returns(walked: Recording, keys: str, there: str, said: str):
+def test_enter_walks_to_origins_and_backspace_returns(walked, keys, there, said):
     stepper = Stepper(Step(walked))
     assert stepper.cursor.to_bind(primitive="reduce_sum")
     actions = {name: key.action for _, group in KEYS for key in group for name in key.keys}
@@ -284,7 +283,7 @@ def test_enter_at_an_error_leads_to_the_operands_at_fault():
     assert stepper.cursor.moment.kind == LEAVE
 
 
-def test_the_selected_value_is_walked_from(walked: Recording):
+def test_the_selected_value_is_walked_from(walked):
     # in the values pane, of the row that is selected: the newest is what the program inside gave
     there = pressed(Step(walked), "Pjit\r", "6", "\r", "q").cursor
     assert getattr(there.moment.node, "expression", "") == "jnp.sin(q)" and there.moment.kind == LEAVE
@@ -302,7 +301,7 @@ def test_the_selected_value_is_walked_from(walked: Recording):
         ("ch.open()\r", ""),
     ],
 )
-def test_c_goes_to_where_a_condition_holds(walked: Recording, keys: str, expression: str):
+def test_c_goes_to_where_a_condition_holds(walked, keys, expression):
     there = pressed(Step(walked), *keys, "q")
     assert getattr(there.cursor.moment.node, "expression", "") == expression
 
@@ -320,12 +319,12 @@ def test_c_goes_to_where_a_condition_holds(walked: Recording, keys: str, express
         ("Pmul\r...,", "mul", "eval"),
     ],
 )
-def test_finding(step: Step, keys: str, primitive: str, level: str):
+def test_finding(step, keys, primitive, level):
     node = pressed(step, keys, "q").cursor.moment.node
     assert isinstance(node, BindRecord) and (node.primitive, node.level) == (primitive, level)
 
 
-def test_finding_by_line_and_function(step: Step):
+def test_finding_by_line_and_function(step):
     cursor = Stepper(step).cursor
     cursor.to_bind(primitive="sub")
     line = cursor.state().place.partition(" (")[0].rpartition(":")[2]
@@ -334,7 +333,7 @@ def test_finding_by_line_and_function(step: Step):
     assert pressed(step, "Fslope\r", "q").cursor.position == 1
 
 
-def test_what_is_not_found_is_said_and_nothing_moves(step: Step):
+def test_what_is_not_found_is_said_and_nothing_moves(step):
     stepper = pressed(step, "sss", "/nowhere\r", "q")
     assert stepper.cursor.position == 3
     stepper = Stepper(step)
@@ -350,7 +349,7 @@ def test_what_is_not_found_is_said_and_nothing_moves(step: Step):
 
 
 @pytest.mark.parametrize("key", [ESCAPE, CTRL_C])
-def test_a_search_can_be_stopped_and_says_how_far_it_came(step: Step, key: str):
+def test_a_search_can_be_stopped_and_says_how_far_it_came(step, key):
     stepper = Stepper(step)
     said: list[str] = []
     stepper.say = lambda text, role="": said.append(text)  # type: ignore[method-assign]
@@ -370,7 +369,7 @@ def test_a_search_can_be_stopped_and_says_how_far_it_came(step: Step, key: str):
     assert stepper.cursor.position == 3
 
 
-def test_what_is_said_takes_as_many_lines_as_it_needs(step: Step):
+def test_what_is_said_takes_as_many_lines_as_it_needs(step):
     stepper = Stepper(step)
     stepper.say("no_value " * 30 + "end")
     shown = text(stepper)
@@ -382,7 +381,7 @@ def test_what_is_said_takes_as_many_lines_as_it_needs(step: Step):
     assert "2 a long name" in text(stepper, 60) and stepper.question.fitting(60) == "from"  # type: ignore[union-attr]
 
 
-def test_questions_can_be_left_and_edited(step: Step):
+def test_questions_can_be_left_and_edited(step):
     assert pressed(step, "ss", "/cos", ESCAPE, "s", "q").cursor.position == 3
     assert pressed(step, "ss", "/cos", CTRL_C, "s", "q").cursor.position == 3
     assert pressed(step, "/\r", "s", "q").cursor.position == 1
@@ -390,12 +389,12 @@ def test_questions_can_be_left_and_edited(step: Step):
     assert isinstance(node, BindRecord) and node.primitive == "cos"
 
 
-def test_questions_leave_room_for_an_answer(step: Step):
+def test_questions_leave_room_for_an_answer(step):
     assert "next operation (its name, such as sin): " in printed(step, "P", ESCAPE, "q")[0]
     assert "next operation: " in printed(step, "P", ESCAPE, "q", columns=40, rows=20)[0]
 
 
-def test_panes_are_chosen_scrolled_and_sized(step: Step):
+def test_panes_are_chosen_scrolled_and_sized(step):
     assert pressed(step, "\t\t", "q").focus == "stack"
     assert pressed(step, SHIFT_TAB, "q").focus == "values"
     assert pressed(step, "4", "q").focus == "jaxpr"
@@ -429,7 +428,7 @@ def values(stepper: Stepper) -> str:
     return text(stepper, 100, 40)
 
 
-def test_values_are_those_of_the_moment(step: Step):
+def test_values_are_those_of_the_moment(step):
     stepper = Stepper(step)
     assert "no variable has a value yet" in values(stepper)
     stepper.last()
@@ -442,7 +441,7 @@ def test_values_are_those_of_the_moment(step: Step):
     assert "cotangent" not in values(stepper) and "0.28224" in values(stepper)
 
 
-def test_iterations_and_examples_are_chosen(loop: Step):
+def test_iterations_and_examples_are_chosen(loop):
     stepper = Stepper(loop)
     stepper.last()
     assert "iteration 0 of 3" in values(stepper) and "2× [2.0, 20.0]" in values(stepper)
@@ -474,7 +473,7 @@ def pressed_on(stepper: Stepper, *keys: str) -> Stepper:
     return stepper
 
 
-def test_expressions_are_evaluated_in_the_names_of_a_moment(step: Step, loop: Step):
+def test_expressions_are_evaluated_in_the_names_of_a_moment(step, loop):
     stepper = Stepper(step)
     stepper.last()
     for expression, said, role in (
@@ -508,7 +507,7 @@ def test_expressions_are_evaluated_in_the_names_of_a_moment(step: Step, loop: St
     assert mapped.message[1] == "last.max() = 240.0  over the 2 examples of vmap:1"
 
 
-def test_watches_stand_above_the_values_and_tell_of_changes(step: Step):
+def test_watches_stand_above_the_values_and_tell_of_changes(step):
     stepper = Stepper(step)
     for watched in ("y * 10.0", "1 +"):
         stepper.values.ask_watch()
@@ -528,7 +527,7 @@ def test_watches_stand_above_the_values_and_tell_of_changes(step: Step):
     assert not stepper.values.watches and "y * 10.0 =" not in values(stepper)
 
 
-def test_the_elements_of_a_value_scroll_in_two_ways_and_by_slices(loop: Step):
+def test_the_elements_of_a_value_scroll_in_two_ways_and_by_slices(loop):
     stepper = Stepper(loop)
     pressed_on(stepper, "v")
     assert stepper.message[1] == "no variable has a value yet"
@@ -559,7 +558,7 @@ def test_the_elements_of_a_value_scroll_in_two_ways_and_by_slices(loop: Step):
 # --- programs, retracing, saving --------------------------------------------------------------------------------
 
 
-def test_the_programs_follow_the_cursor_and_the_chosen_line(stepper: Stepper):
+def test_the_programs_follow_the_cursor_and_the_chosen_line(stepper):
     stepper.linked = linked_programs(slope, 3.0)
     stepper.toggle_programs()
     stepper.to_primitive()
@@ -579,7 +578,7 @@ def test_the_programs_follow_the_cursor_and_the_chosen_line(stepper: Stepper):
     assert stepper.focus == "tree" and "1 tree" in text(stepper)
 
 
-def test_programs_are_made_outside_the_screen(step: Step):
+def test_programs_are_made_outside_the_screen(step):
     with create_pipe_input() as keyboard:
         keyboard.send_text("p")
         stepper = Stepper(step)
@@ -588,7 +587,7 @@ def test_programs_are_made_outside_the_screen(step: Step):
     assert error is None and "stablehlo.sine" in shown and "4 optimized" in shown
 
 
-def test_programs_that_cannot_be_made_are_not_the_end(step: Step):
+def test_programs_that_cannot_be_made_are_not_the_end(step):
     def fail() -> object:
         raise TypeError("no\nsecond line")
 
@@ -641,7 +640,7 @@ def test_the_arguments_of_a_call_within_have_the_names_of_their_variables():
     assert [*found.values()] == [("params['w']", "", ""), ("params['w']", "h", "y")]
 
 
-def test_saving(step: Step, tmp_path: Path):
+def test_saving(step, tmp_path):
     path = tmp_path / "a recording.json"
     stepper = Stepper(step)
     stepper.save()
@@ -657,7 +656,7 @@ def test_saving(step: Step, tmp_path: Path):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-def test_the_mouse_goes_to_rows_of_the_tree_and_scrolls_what_is_below_it(step: Step, size: tuple[int, int]):
+def test_the_mouse_goes_to_rows_of_the_tree_and_scrolls_what_is_below_it(step, size):
     stepper = Stepper(step)
     lines = compose(stepper, *size)
     rows = [(x, y) for y in range(size[1]) for x in (1,) if target_at(lines, x, y)[1]]
@@ -677,7 +676,7 @@ def test_the_mouse_goes_to_rows_of_the_tree_and_scrolls_what_is_below_it(step: S
     assert target_at(lines, size[0] + 5, 2)[0] in seen and target_at(lines, 0, size[1] + 5) == ("", "")
 
 
-def test_the_pane_of_devices_comes_up_where_a_program_of_theirs_is_at_work_and_a_key_goes_to_the_next() -> None:
+def test_the_pane_of_devices_comes_up_where_a_program_of_theirs_is_at_work_and_a_key_goes_to_the_next():
     def total(x):
         return minijax.lax.psum(jnp.sin(x), "i")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -81,7 +81,7 @@ def stepping(session: Stepping) -> Iterator[Stepping]:
 
 
 @pytest.mark.parametrize("columns", [80, 200])
-def test_a_session_of_stepping(columns: int, stepping: Stepping, golden: Callable[[str, str], None]):
+def test_a_session_of_stepping(columns, stepping, golden):
     """Into, over, to the end and back to the start; search, bookmarks and help; an error, and back from it."""
     stepping.resize(columns)
     screens = [stepping.open("%step grad(f)(3.)", " 2/40")]
@@ -110,7 +110,7 @@ def test_a_session_of_stepping(columns: int, stepping: Stepping, golden: Callabl
     golden(f"screens/stepper_{columns}.txt", hidden)
 
 
-def test_resizing_in_the_middle(stepping: Stepping):
+def test_resizing_in_the_middle(stepping):
     stepping.open("%step grad(f)(3.)", " 2/40")
     first = stepping.keys("s", "3/40")
     for columns, word in ((40, "[1 tree]"), (200, "─ 5 rule"), (80, "[2 source]")):
@@ -124,7 +124,7 @@ def test_resizing_in_the_middle(stepping: Stepping):
     stepping.leave()
 
 
-def test_every_way_out_gives_the_terminal_back(stepping: Stepping):
+def test_every_way_out_gives_the_terminal_back(stepping):
     for key in (ESCAPE, CTRL_C, CTRL_D):
         stepping.open("%step f(3.)")
         stepping.keys("/", "search:")
@@ -132,7 +132,7 @@ def test_every_way_out_gives_the_terminal_back(stepping: Stepping):
         stepping.leave(key)
 
 
-def test_ctrl_c_while_it_records_and_while_it_retraces(stepping: Stepping):
+def test_ctrl_c_while_it_records_and_while_it_retraces(stepping):
     terminal = stepping.terminal
     terminal.send("%step jit(g)(1.)\r")
     terminal.wait_for_last("tracing")
@@ -157,7 +157,7 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(stepping: Stepping):
     assert "]: 4" in terminal.enter("len(n)")
 
 
-def test_the_mouse_goes_to_a_row_of_the_tree(stepping: Stepping):
+def test_the_mouse_goes_to_a_row_of_the_tree(stepping):
     stepping.open("%step grad(f)(3.)", " 2/40")
     rows = stepping.screen().split("\n")
     there = next(i for i, row in enumerate(rows) if "cos(3.0)" in row and "▶" not in row)
@@ -176,7 +176,7 @@ def test_the_mouse_goes_to_a_row_of_the_tree(stepping: Stepping):
     stepping.leave()
 
 
-def test_the_browser_of_stages(stepping: Stepping):
+def test_the_browser_of_stages(stepping):
     screen = stepping.open("%passes f(x) --open")
     assert "passes f(x)" in screen and "optimised HLO" in screen and "y = sin(x) * 2." in screen
     assert "multiply" in stepping.keys("1g\x1b[B", "L2")

@@ -105,9 +105,7 @@ def stepper_of(name: str) -> Stepper:
 
 @pytest.mark.parametrize("name", STOPS)
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_what_a_value_is_and_where_it_comes_from_is_on_the_screen(
-    name: str, size: tuple[int, int], golden: Callable[[str, str], None]
-) -> None:
+def test_what_a_value_is_and_where_it_comes_from_is_on_the_screen(name, size, golden):
     shown = screen(stepper_of(name), *size)
     words = " ".join(shown.split())
     for said in SAID[name]:
@@ -119,7 +117,7 @@ def rows_of_values(stepper: Stepper) -> list[str]:
     return ["".join(piece for _, piece in line).rstrip() for line in values_pane(stepper.cursor).blocks[0].lines]
 
 
-def test_the_row_whose_cotangent_changed_last_is_selected() -> None:
+def test_the_row_whose_cotangent_changed_last_is_selected():
     stepper = stopped(STOPS["backward_mlp"])
     record = passes_of(stepper.recording)[0].recorded
     seen = [""]
@@ -134,7 +132,7 @@ def test_the_row_whose_cotangent_changed_last_is_selected() -> None:
 
 
 @pytest.mark.parametrize(("call", "said"), [("shared", "with y"), ("alone", "")])
-def test_a_cotangent_of_two_values_says_so_where_it_is_not_the_ones_alone(call: str, said: str) -> None:
+def test_a_cotangent_of_two_values_says_so_where_it_is_not_the_ones_alone(call, said):
     stepper = stopped(Stop(LAYERS, f"%step grad({call})(w)", lambda stepper: stepper.last()))
     backward = passes_of(stepper.recording)[0]
     assert "y and err" in backward.names.values()
@@ -149,7 +147,7 @@ def test_a_cotangent_of_two_values_says_so_where_it_is_not_the_ones_alone(call: 
 
 
 @pytest.mark.parametrize("worded", [False, True])
-def test_no_letter_is_the_name_of_another_value(worded: bool) -> None:
+def test_no_letter_is_the_name_of_another_value(worded):
     stepper = stopped(STOPS["backward_mlp"])
     stepper.cursor.named = worded
     lines = ["".join(piece for _, piece in line) for line in backward_lines(stepper.cursor)]
@@ -158,7 +156,7 @@ def test_no_letter_is_the_name_of_another_value(worded: bool) -> None:
     assert ("h_dot" if worded else "k") + " = mul j c" in equations
 
 
-def test_a_body_that_the_engine_runs_again_has_the_names_of_its_program() -> None:
+def test_a_body_that_the_engine_runs_again_has_the_names_of_its_program():
     recording = stepper_of("backward_rnn").recording
     naming = naming_of(recording)
     binds = [node for node in timeline(recording).nodes if isinstance(node, BindRecord)]

@@ -9,7 +9,7 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,7 +55,7 @@ def terminal(shared: Terminal) -> Iterator[Terminal]:
     assert "(0, 42)" in shared.enter("minijax.core.trace.stack_depth(), 6 * 7")
 
 
-def test_the_names_of_a_file_and_a_line_with_its_panels(terminal: Terminal):
+def test_the_names_of_a_file_and_a_line_with_its_panels(terminal):
     assert "NameError: name 'undefined' is not defined" in terminal.text()
     assert f"out[{terminal.number}]: 84" in terminal.enter("f(2) + 4")
     shown = terminal.enter("jit(grad(lambda x: sin(x) * x))(2.)")
@@ -65,7 +65,7 @@ def test_the_names_of_a_file_and_a_line_with_its_panels(terminal: Terminal):
     terminal.resize(80, 60)
 
 
-def test_completion_validation_and_suggestion(terminal: Terminal):
+def test_completion_validation_and_suggestion(terminal):
     number = terminal.number
     terminal.send("jnp.linsp\t")
     terminal.wait_for("jnp.linspace")
@@ -87,7 +87,7 @@ SPIN = {
 
 
 @pytest.mark.parametrize("where", SPIN)
-def test_ctrl_c_interrupts_and_loses_nothing(terminal: Terminal, where: str):
+def test_ctrl_c_interrupts_and_loses_nothing(terminal, where):
     terminal.enter("kept = 42; shown = []")
     terminal.enter("def slow(x):\rprint('at' + ' work')\rwhile True: x = sin(x)\r\r")
     terminal.send("half typed " + CTRL_C)
@@ -99,7 +99,7 @@ def test_ctrl_c_interrupts_and_loses_nothing(terminal: Terminal, where: str):
     assert "(42, 1.0)" in terminal.enter("kept, float(grad(sin)(0.))")
 
 
-def test_ctrl_c_during_compilation(terminal: Terminal):
+def test_ctrl_c_during_compilation(terminal):
     """XLA needs many seconds for this program and looks at no signal; the prompt is back while it goes on."""
     terminal.enter("def big(x):\rfor i in range(30000): x = sin(x) * (1.0 + i)\rreturn x\r\r")
     terminal.enter("low = jit(big).lower(1.)")
@@ -115,7 +115,7 @@ def test_ctrl_c_during_compilation(terminal: Terminal):
     assert "(1.0, 1.0, True)" in terminal.enter("float(grad(sin)(0.)), float(jit(cos)(0.)), interruptible.abandoned()")
 
 
-def test_ctrl_c_keeps_a_recording(terminal: Terminal):
+def test_ctrl_c_keeps_a_recording(terminal):
     """The stepper opens on what was recorded until then; bare %step opens it again."""
     loop = "x = sin(x)\rif x < 0.1 and not told: told.append(print('at' + ' recording'))"
     terminal.enter(f"def slow(x):\rwhile True:\r{loop}\r\r")
@@ -135,7 +135,7 @@ def test_ctrl_c_keeps_a_recording(terminal: Terminal):
     terminal.wait_for_prompt(terminal.number + 1)
 
 
-def test_debuggers_start_in_the_users_frame(terminal: Terminal):
+def test_debuggers_start_in_the_users_frame(terminal):
     """%debug after an error, breakpoint() while a function is traced, and pdb.pm()."""
     terminal.enter("def clash(x):\ry = sin(x)\rif flag: breakpoint()\rreturn y @ jnp.ones(7)\r\r")
     assert "%debug: its frame" in terminal.enter("flag = False; vmap(jit(clash))(jnp.ones((3, 4)))")
@@ -151,7 +151,7 @@ def test_debuggers_start_in_the_users_frame(terminal: Terminal):
         terminal.wait_for_prompt(number + 1)
 
 
-def test_ctrl_c_right_after_enter(terminal: Terminal):
+def test_ctrl_c_right_after_enter(terminal):
     """The terminal still makes a key of it, which the prompt reads together with Enter."""
     terminal.send("while True: pass\rlost" + CTRL_C)
     terminal.wait_for("interrupted before it ran")
@@ -184,7 +184,7 @@ SESSION = (
 RESIZED, WIDER = 14, 100
 
 
-def test_the_mock_session(tmp_path: Path, golden: Callable[[str, str], None]):
+def test_the_mock_session(tmp_path, golden):
     env = {"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "JAX_NUM_CPU_DEVICES": "1"}
     terminal = Terminal(columns=40, rows=200, env=env, program=STEADY)
     terminal.wait_for_prompt(1)
@@ -212,7 +212,7 @@ def test_the_mock_session(tmp_path: Path, golden: Callable[[str, str], None]):
 @pytest.mark.parametrize(
     ("number", "moment"), [(signal.SIGTERM, "prompt"), (signal.SIGHUP, "running"), (signal.SIGTERM, "stepping")]
 )
-def test_killed_by_a_signal_it_gives_the_terminal_back(tmp_path: Path, number: signal.Signals, moment: str):
+def test_killed_by_a_signal_it_gives_the_terminal_back(tmp_path, number, moment):
     terminal = Terminal(env={"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)})
     before = modes(terminal)  # the program has not come so far yet
     terminal.wait_for_prompt(1)
@@ -240,7 +240,7 @@ def test_killed_by_a_signal_it_gives_the_terminal_back(tmp_path: Path, number: s
     assert "Traceback" not in terminal.text()
 
 
-def test_suspended_and_resumed_under_a_shell(tmp_path: Path):
+def test_suspended_and_resumed_under_a_shell(tmp_path):
     """Ctrl-Z at the prompt, in the stepper and while something runs; ``fg`` brings the session back."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
