@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,19 +51,19 @@ return out;
 """
 
 
-def page(folder: Path, *markup: str) -> Path:
-    """A page with these parts, as a file."""
-    path = folder / "page.html"
-    body = "\n".join(markup)
-    path.write_text(f'<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>{body}</body></html>', "utf-8")
-    return path
-
-
 class Browser:
     """One window."""
 
-    def __init__(self, driver: Any) -> None:
+    def __init__(self, driver: Any, folder: Path) -> None:
         self.driver = driver
+        self.folder = folder
+
+    def show(self, *markup: str, **options: Any) -> str:
+        """Show a page with these parts; its address."""
+        path, body = self.folder / "page.html", "\n".join(markup)
+        path.write_text(f'<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>{body}</body></html>', "utf-8")
+        self.open(path, **options)
+        return path.as_uri()
 
     def open(self, path: Path, dark: bool = False, scripts: bool = True, width: int = 1000) -> None:
         """Show a file, as a user whose system is light or dark would see it."""
@@ -91,15 +92,20 @@ class Browser:
         """What the browser's tools report since they were last asked, and what the console says."""
         return [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
 
+    def addresses(self) -> set[str]:
+        """What the page has asked for since this was asked last, but for what it holds itself."""
+        asked = [each["params"]["request"] for each in self.log() if each["method"] == "Network.requestWillBeSent"]
+        return {each["url"] for each in asked if not each["url"].startswith("data:")}
+
+    def readable(self, dark: bool) -> int:
+        """How many texts are in sight: the contrast of each is what WCAG 2.1 asks for, and the page is dark or not."""
+        found = self.run(CONTRASTS)
+        assert not [each for each in found if each[1] < 4.5 or (each[2] < 0.2) != dark]
+        return len(found)
+
     def console(self) -> list[str]:
         """The errors and warnings on the console since it was last asked."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
-
-    def picture(self, path: Path) -> None:
-        """Write what is seen, the whole page, as PNG."""
-        height = self.run("return document.documentElement.scrollHeight")
-        self.driver.set_window_size(self.driver.get_window_size()["width"], min(height + 140, 6000))
-        self.driver.save_screenshot(str(path))
 
 
 @contextmanager
@@ -128,6 +134,7 @@ def browser() -> Iterator[Browser]:
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     try:
-        yield Browser(driver)
+        with tempfile.TemporaryDirectory() as folder:
+            yield Browser(driver, Path(folder))
     finally:
         driver.quit()

@@ -19,7 +19,6 @@ from minijax.tools.recording.cursor import LEAVE, Cursor
 from minijax.tools.recording.records import BindRecord, Recording
 from minijax.tools.stepper.devices import devices_pane, devices_shown, with_devices
 from minijax.tools.values.moment import ledger
-from tests.browser.page import page
 
 READ = """
 const pane = document.querySelector('[data-pane=devices]');
@@ -56,10 +55,10 @@ def terminal(cursor: Cursor) -> list[str]:
 
 
 @pytest.mark.parametrize("from_file", (False, True))
-def test_devices_on_a_page_are_those_of_the_terminal(window, tmp_path, from_file):
+def test_devices_on_a_page_are_those_of_the_terminal(window, from_file):
     recording = recorded()
     kept = storage.from_json(storage.to_json(with_devices(recording))) if from_file else recording
-    window.open(page(tmp_path, widget_html(kept)))
+    window.show(widget_html(kept))
     cursor = Cursor(recording)
     seen = []
     for position, moment in enumerate(cursor.moments):
@@ -79,12 +78,12 @@ def test_devices_on_a_page_are_those_of_the_terminal(window, tmp_path, from_file
     assert {"sin", "reduce_scatter", "mul", "shard_map"} <= {*seen}
 
 
-def test_another_device_is_given_something_else(window, tmp_path):
+def test_another_device_is_given_something_else(window):
     recording = recorded()
     cursor = Cursor(recording)
     assert cursor.to_bind(primitive="reduce_scatter")
     cursor.over()
-    window.open(page(tmp_path, widget_html(recording, start=cursor.position)))
+    window.show(widget_html(recording, start=cursor.position))
     before = squeezed(window.run(READ))
     window.run("document.querySelector('.mjw-offer button:last-of-type').click()")
     after = squeezed(window.run(READ))

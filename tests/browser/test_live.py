@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from minijax.tools.pages.page import loader
 from minijax.tools.pages.widget import widget_html
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.session.result import Step
-from tests.browser.page import Browser, page
+from tests.browser.page import Browser
 from tests.browser.programs import names, recorded, recording
 from tests.browser.test_widget import END, HOME, READ, RIGHT, expected, shown
 
@@ -46,11 +45,11 @@ range.dispatchEvent(new Event('input'));
 class Page:
     """A page with live steppers; ``asked`` has the kinds of what they asked."""
 
-    def __init__(self, window: Browser, folder: Path, step: Step, *markup: str) -> None:
+    def __init__(self, window: Browser, step: Step, *markup: str) -> None:
         self.window = window
         self.live = LivePage(step, highlight)
         self.asked: list[str] = []
-        window.open(page(folder, *markup))
+        window.show(*markup)
         window.run(MODEL + loader().replace("export default { render };", "window.render = render;"))
 
     def show(self) -> None:
@@ -88,8 +87,8 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(widget, "MOMENTS_IN_PART", 25)
 
 
-def test_parts_come_when_the_reader_comes_to_them(window, tmp_path, small_parts):
-    made = Page(window, tmp_path, Step(recording("rnn")))
+def test_parts_come_when_the_reader_comes_to_them(window, small_parts):
+    made = Page(window, Step(recording("rnn")))
     made.show()
     assert made.asked == ["script", "page"] and not window.one(".mjw-arguments").is_displayed()
     cursor = Cursor(recording("rnn"))
@@ -113,8 +112,8 @@ def test_parts_come_when_the_reader_comes_to_them(window, tmp_path, small_parts)
     assert {"iteration 1 of 3"} <= chosen and window.console() == []
 
 
-def test_a_search_goes_on_in_parts_that_are_still_to_come(window, tmp_path, small_parts):
-    made = Page(window, tmp_path, Step(recording("loop")))
+def test_a_search_goes_on_in_parts_that_are_still_to_come(window, small_parts):
+    made = Page(window, Step(recording("loop")))
     made.show()
     cursor = Cursor(recording("loop"))
     window.one(".mjw-search").send_keys("transpose", chr(0xE007))
@@ -124,8 +123,8 @@ def test_a_search_goes_on_in_parts_that_are_still_to_come(window, tmp_path, smal
     assert found > 25 and made.read() == expected(cursor) and made.asked.count("part") == found // 25
 
 
-def test_moving_an_argument_records_again(window, tmp_path):
-    made = Page(window, tmp_path, stepping("f", {"x": jnp.array([[0.5, 1.0], [2.0, 3.0]])}))
+def test_moving_an_argument_records_again(window):
+    made = Page(window, stepping("f", {"x": jnp.array([[0.5, 1.0], [2.0, 3.0]])}))
     made.show()
     window.one(".mjw-stage").send_keys(RIGHT, RIGHT)
     chosen = window.one(".mjw-argument select")
@@ -145,13 +144,13 @@ def test_moving_an_argument_records_again(window, tmp_path):
     assert window.one(".mjw-said").text == "" and window.console() == []
 
 
-def test_what_cannot_be_recorded_is_said_and_the_page_stays(window, tmp_path):
+def test_what_cannot_be_recorded_is_said_and_the_page_stays(window):
     step = stepping("f", {"x": 3.0})
 
     def fails(leaves: Any) -> Any:
         raise ValueError("<b>negative</b>")
 
-    made = Page(window, tmp_path, Step(step.recording, given=step.given, again=fails))
+    made = Page(window, Step(step.recording, given=step.given, again=fails))
     made.show()
     before = made.read()
     exact = window.one(".mjw-exact")
@@ -163,8 +162,8 @@ def test_what_cannot_be_recorded_is_said_and_the_page_stays(window, tmp_path):
     assert made.live.leaves == [3.0] and exact.get_attribute("value") == "3"
 
 
-def test_two_views_of_one_stepper_and_a_page_share_the_script(window, tmp_path):
-    made = Page(window, tmp_path, Step(recording("jit")), widget_html(recording("error")))
+def test_two_views_of_one_stepper_and_a_page_share_the_script(window):
+    made = Page(window, Step(recording("jit")), widget_html(recording("error")))
     made.show()
     made.show()
     assert made.asked == ["page", "page"]

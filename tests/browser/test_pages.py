@@ -14,7 +14,6 @@ from minijax.tools.pages.widget import widget_html
 from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.stepper.programs import at_moment
-from tests.browser.page import CONTRASTS, page
 from tests.browser.programs import HOSTILE, recording
 
 
@@ -31,9 +30,9 @@ return [...document.querySelectorAll('.mjw-columns .mjw-scroll')].map(
 """
 
 
-def test_choosing_a_line_marks_what_python_says_is_linked(window, tmp_path):
+def test_choosing_a_line_marks_what_python_says_is_linked(window):
     linked = programs()
-    window.open(page(tmp_path, programs_html(linked, highlight)))
+    window.show(programs_html(linked, highlight))
     panes = window.all(".mjw-columns .mjw-scroll")
     assert len(panes) == len(linked.panes)
     chosen = 0
@@ -48,8 +47,8 @@ def test_choosing_a_line_marks_what_python_says_is_linked(window, tmp_path):
     assert chosen > 15 and window.console() == []
 
 
-def test_the_programs_of_a_recording_follow_its_steps(window, tmp_path):
-    window.open(page(tmp_path, widget_html(recording("jit"), highlight)))
+def test_the_programs_of_a_recording_follow_its_steps(window):
+    window.show(widget_html(recording("jit"), highlight))
     window.one(".mjw-programs > summary").click()
     linked, cursor = programs(), Cursor(recording("jit"))
     marked = 0
@@ -94,12 +93,8 @@ def test_an_exported_session(dark, exported, window):
     assert len(window.all(".mjw-yours .mjw-link")) == 1 and window.all(".mj-picture svg rect")
     window.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     window.run("document.querySelector('[data-move=last]').click()")
-    found = window.run(CONTRASTS)
-    assert len(found) > 300
-    assert not {(text, ratio) for text, ratio, _ in found if ratio < 4.5}
-    assert all((brightness < 0.2) == dark for _, _, brightness in found)
-    asked = {e["params"]["request"]["url"] for e in window.log() if e["method"] == "Network.requestWillBeSent"}
-    assert asked == {exported.as_uri()} and window.console() == []
+    assert window.readable(dark) > 300
+    assert window.addresses() == {exported.as_uri()} and window.console() == []
     for width in (500, 1200):
         window.driver.set_window_size(width, 900)
         assert window.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")

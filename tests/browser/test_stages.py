@@ -16,7 +16,7 @@ from minijax.tools.documents.lexer import highlight
 from minijax.tools.metal import pipeline, stages_page
 from minijax.tools.metal.stages import Stage, StageLine, Stages, stages
 from minijax.tools.metal.stages_page import stages_html
-from tests.browser.page import Browser, page
+from tests.browser.page import Browser
 from tests.browser.programs import HOSTILE, names
 from tests.tools.metal.test_passes import PROGRAMS, V
 
@@ -74,10 +74,10 @@ def row(found: Stages, each: StageLine) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", ["JAX: attention", "two files"])
-def test_every_line_belongs_to_what_python_says(name, window, tmp_path):
+def test_every_line_belongs_to_what_python_says(name, window):
     found = made(name)
     assert len(found.spots) > 1
-    window.open(page(tmp_path, stages_html(found, highlight)))
+    window.show(stages_html(found, highlight))
     window.run("document.querySelector('[data-way=after]').click()")
     yours = [each for stage in found.all if stage.kind == "python" for each in stage.lines]
     assert [each[:4] for each in window.run(ROWS + "return rows('.mjw-yours')")] == [row(found, each) for each in yours]
@@ -112,9 +112,9 @@ def test_every_line_belongs_to_what_python_says(name, window, tmp_path):
         assert dot == ("●" if changed else "○" if has else " "), stage.title
 
 
-def test_what_changed_is_before_and_after(window, tmp_path):
+def test_what_changed_is_before_and_after(window):
     found = made("network")
-    window.open(page(tmp_path, stages_html(found, highlight)))
+    window.show(stages_html(found, highlight))
     passes = [stage for stage in found.all if stage.previous >= 0]
     assert len(passes) > 5
     for stage in passes:
@@ -135,10 +135,10 @@ def test_what_changed_is_before_and_after(window, tmp_path):
         window.run("document.querySelector('[data-way=changes]').click()")
 
 
-def test_where_lines_are_cut_nothing_is_said_to_have_changed(window, tmp_path, monkeypatch):
+def test_where_lines_are_cut_nothing_is_said_to_have_changed(window, monkeypatch):
     monkeypatch.setattr(stages_page, "MOST_LINES", 12)
     found = made("network")
-    window.open(page(tmp_path, stages_html(found, highlight)))
+    window.show(stages_html(found, highlight))
     window.run("document.querySelectorAll('.mjw-yours .mjw-link')[1].click()")
     assert " here, in at least " in window.run("return document.querySelector('.mjw-status').textContent")
     cut = 0
@@ -156,9 +156,9 @@ def test_where_lines_are_cut_nothing_is_said_to_have_changed(window, tmp_path, m
     assert cut > 0
 
 
-def test_differences_are_few(window, tmp_path):
+def test_differences_are_few(window):
     """As few as there can be: compared with the longest common subsequence, by the plain method."""
-    window.open(page(tmp_path))
+    window.show()
     script = (Path(pipeline.__file__).parents[1] / "pages" / "stages.js").read_text("utf-8")
     window.run(script.partition("// `1–3, 8`")[0] + "window.changes = changes")
     random = np.random.default_rng(0)
@@ -174,9 +174,9 @@ def test_differences_are_few(window, tmp_path):
         assert sum(sign == " " for sign, _, _ in found) == common[-1, -1]
 
 
-def test_keys_go_from_line_to_line_and_from_stage_to_stage(window, tmp_path):
+def test_keys_go_from_line_to_line_and_from_stage_to_stage(window):
     found = made("network")
-    window.open(page(tmp_path, stages_html(found, highlight)))
+    window.show(stages_html(found, highlight))
     titles = "return document.querySelector('.mjw-stages [aria-selected=true]').title"
     status = "return document.querySelector('.mjw-status').textContent"
     down = chr(0xE015)
@@ -204,9 +204,9 @@ def test_keys_go_from_line_to_line_and_from_stage_to_stage(window, tmp_path):
     assert touched == [*found.belonging(final, own[0].places)]
 
 
-def test_hostile_names_are_text(window, tmp_path):
+def test_hostile_names_are_text(window):
     found = made("hostile")
-    window.open(page(tmp_path, stages_html(found, highlight, HOSTILE)))
+    window.show(stages_html(found, highlight, HOSTILE))
     assert len(window.all(".mjw-stage")) == 1 and not window.all("img")
     assert shown(HOSTILE)[:30] in window.one(".mjw-stage > .mjw-bar").text and window.console() == []
     assert any("</script>" in each[3] for each in window.run(ROWS + "return rows('.mjw-yours')"))

@@ -77,8 +77,7 @@ def faults(window: Browser, path: Path) -> list[str]:
     found = []
     for dark, width in ((False, 1200), (True, 480)):
         window.open(path, dark=dark, width=width)
-        asked = [e["params"]["request"]["url"] for e in window.log() if e["method"] == "Network.requestWillBeSent"]
-        found += [f"asks for {url}" for url in asked if url != path.as_uri() and not url.startswith("data:")]
+        found += [f"asks for {url}" for url in window.addresses() - {path.as_uri()}]
         found += window.console()
         if not window.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth"):
             found.append(f"is wider than {width}")
