@@ -1,4 +1,4 @@
-"""Exported pages, linked programs and a converted notebook, in a real browser."""
+"""Exported pages, linked programs, and outputs of a notebook that share a style and a script, in a browser."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from minijax.repl import batch
 from minijax.repl.batch import new_session
-from minijax.tools.documents.document import plain
+from minijax.tools.documents.document import Code, Row, Table, document, line, plain, text
+from minijax.tools.documents.html import to_html, uncoloured
 from minijax.tools.documents.lexer import highlight
 from minijax.tools.pages.links import programs_html
+from minijax.tools.pages.page import lent
 from minijax.tools.pages.widget import widget_html
 from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.stepper.programs import at_moment
+from tests.browser.page import CONTRASTS
 from tests.browser.programs import HOSTILE, recording
+from tests.browser.test_widget import INSERT, READ
 
 
 def programs() -> LinkedPrograms:
@@ -39,9 +44,9 @@ def test_choosing_a_line_marks_what_python_says_is_linked(window):
     for pane, shown in zip(linked.panes, panes, strict=True):
         lines = shown.find_elements("css selector", ".mjw-line")
         assert len(lines) == len(pane.lines)
-        for index, line in enumerate(lines):
+        for index, each in enumerate(lines):
             if pane.links[index]:
-                window.run("arguments[0].click()", line)
+                window.run("arguments[0].click()", each)
                 assert window.run(MARKED) == [list(each) for each in linked.linked(pane, index)]
                 chosen += 1
     assert chosen > 15 and window.console() == []
@@ -80,8 +85,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "1 / 0",
         repr(HOSTILE),
     )
-    for line in lines:
-        session.run_line(line)
+    for each in lines:
+        session.run_line(each)
     assert "wrote" in plain(session.run_line(f"%export {path}").shown)
     return path
 
@@ -108,3 +113,91 @@ def test_no_other_script_can_run_in_an_exported_page(exported, tmp_path, window)
     window.open(broken)
     assert window.run("return window.ran") is None and len(window.all(".mjw-stage")) == 3
     assert any("Content Security Policy" in message for message in window.console())
+
+
+SHOWN = document(
+    Row("gradient", (line(("literal", "-2.98")),)),
+    Code("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }", "jaxpr"),
+    Table(("name", "value"), ((("var", "x"), ("value", "3.0")),)),
+    text("word " * 60),
+)
+STYLE = "const all = getComputedStyle(document.querySelectorAll(arguments[0])[arguments[1]]); return all[arguments[2]];"
+
+
+def test_a_stepper_without_script_of_its_own_is_brought_to_life(window):
+    window.show()
+    window.run(INSERT, widget_html(recording("jit"), highlight))
+    borders = window.run(STYLE, ".mjw-stage", 0, "borderTopWidth")
+    # whoever clears the outputs of the first cell takes its style away
+    window.run("for (const each of document.querySelectorAll('body > *')) each.remove()")
+    window.run(INSERT, lent(widget_html(recording("error"), highlight)))
+    assert len(window.all(".mjw-stage")) == 2 and borders == "1px"
+    assert window.run(STYLE, ".mjw-stage", 0, "borderTopWidth") == borders
+    window.all("[data-move=last]")[1].click()
+    assert "/" in window.all(".mjw-status")[1].text and window.console() == []
+    assert len(window.all("head .mjw-style")) == 1
+
+
+def test_a_stepper_that_is_alone_is_its_log(window):
+    window.show(lent(widget_html(recording("vmap of grad"), highlight)))
+    assert not window.all(".mjw-stage") and window.console() == []
+    said = window.one(".mjw-static").text
+    assert "run its cell again for a stepper." in said and "vmap:1 begins for f" in said
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_document_that_is_alone_is_laid_out_and_can_be_read(window, dark):
+    """As one that has its own style, but for the colours, which are those of the page."""
+    own = "<style>:root{color-scheme:light dark}body{background:Canvas;color:CanvasText}</style>"
+    boxes = (
+        "return [...document.querySelectorAll('pre,td,th')].map((each) => { const box = each.getBoundingClientRect();"
+        "return [box.x, box.y, box.width, box.height].map(Math.round); })"
+    )
+    found = []
+    for made in (to_html(SHOWN, highlight), uncoloured(to_html(SHOWN, highlight))):
+        window.show(own, made, dark=dark)
+        found.append(window.run(boxes))
+    assert found[0] == found[1] and len(found[0]) > 6
+    assert min(contrast for _, contrast, _ in window.run(CONTRASTS)) > 7
+    assert len({window.run(STYLE, ".mj-literal", 0, "color"), window.run(STYLE, "body", 0, "color")}) == 1
+
+
+def test_nothing_sticks_out_of_480_pixels(window):
+    stepper = widget_html(recording("vmap of grad"), highlight)
+    session = batch.new_session({})
+    session.run_line("def f(x): y = jnp.sin(x) * x; z = jnp.tanh(y + 1.0); return jnp.sum(z * y)")
+    values = session.run_line("%values jvp(grad(f), (jnp.arange(9.0),), (jnp.ones(9),))")
+    size = {"width": 480, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    window.show(stepper, lent(stepper), to_html(SHOWN, highlight))
+    window.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        window.run(READ + "for (let i = 0; i < 30; i += 1) press('into')")
+        assert window.run("return [document.documentElement.scrollWidth, innerWidth]") == [480, 480]
+        assert all(each.is_displayed() for each in window.all("[data-move=last]"))
+        # a row of values is broken where the cotangent would be out of sight
+        pane = "const pane = document.querySelector('[data-pane=values]'); return "
+        assert "cotangent" in window.run(pane + "pane.textContent")
+        assert window.run(pane + "pane.scrollWidth - pane.clientWidth") == 0
+        window.show(to_html(values.shown, highlight))
+        sticking = "return [...document.querySelectorAll('pre')].map((each) => each.scrollWidth - each.clientWidth)"
+        assert "cotangent" in window.run("return document.body.textContent") and set(window.run(sticking)) == {0}
+    finally:
+        window.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize(
+    ("host", "dark"),
+    [
+        ("document.body.className = 'vscode-dark'; document.body.dataset.vscodeThemeKind = 'vscode-dark'", True),
+        ("document.body.className = 'vscode-high-contrast'", True),
+        ("document.body.className = 'vscode-high-contrast vscode-high-contrast-light'", False),
+        ("document.body.className = 'vscode-light'", False),
+        ("document.documentElement.setAttribute('theme', 'dark')", True),  # Colab
+    ],
+)
+def test_other_notebooks_say_whether_they_are_dark(host, dark, window):
+    """As VS Code and Colab mark their pages, whatever the system of the reader prefers."""
+    window.show(to_html(SHOWN, highlight), widget_html(recording("jit"), highlight), dark=not dark)
+    colour = "#1e1e1e" if dark else "#ffffff"
+    window.run(f"document.body.style.background = '{colour}'; {host}")
+    assert window.readable(dark) > 40
