@@ -22,7 +22,7 @@ LONG: tuple[tuple[str, ...], ...] = (
     ("tests.sharded.matrix",),
     ("tests.sharded.carried", "--every-way"),
     ("tests.docs.pages",),
-    ("tests.repl.fuzz",),
+    ("tests.repl.test_fuzz",),
 )
 
 
