@@ -112,17 +112,13 @@ def test_f2_remembers_which_panels_were_chosen():
     ("key", "panel"), [(F3, "tracers"), (F4, "jaxpr"), (F5, "hlo"), (F6, "cache"), (F7, "time"), (F8, "stack")]
 )
 def test_a_panels_key_shows_it_whole_then_folds_it_away_then_brings_it_back(key, panel):
-    line = "jit(lambda x: grad(sin)(x) * x)(1.)"
-    once = Typed(line, ENTER, key)
-    assert f" {panel:<9}" in once.printed.partition("again folds it away")[0].rpartition("in [2]")[2]
-    assert once.session.settings.panels == PANELS
-    twice = Typed(line, ENTER, key, key, "grad(sin)(2.)", ENTER)
-    assert f"{panel}: folded away" in twice.printed
-    assert f" {panel:<9}" not in twice.printed.rpartition("folded away")[2]
-    assert panel not in twice.session.settings.panels
-    thrice = Typed(line, ENTER, key, key, key)
-    assert f"{panel}: shown after each line" in thrice.printed
-    assert thrice.session.settings.panels == PANELS
+    typed = Typed("jit(lambda x: grad(sin)(x) * x)(1.)", ENTER, key, key, "grad(sin)(2.)", ENTER, key)
+    whole, _, rest = typed.printed.partition("again folds it away")
+    assert f" {panel:<9}" in whole.rpartition("in [2]")[2]
+    _, _, folded = rest.partition(f"{panel}: folded away")
+    folded, shown, _ = folded.partition(f"{panel}: shown after each line")
+    assert shown and "out[2]" in folded and f" {panel:<9}" not in folded
+    assert typed.session.settings.panels == PANELS
 
 
 def test_what_is_left_out_names_its_key():

@@ -108,8 +108,8 @@ def printed(
 
 
 def test_the_screen_fits_every_terminal(stepper):
-    widths = (1, 2, 5, 20, 39, 40, 60, 80, 109, 110, 149, 150, 200, 500)
-    sizes = [(columns, rows) for columns in widths for rows in (1, 2, 3, 7, 8, 13, 24, 60)]
+    widths = (1, 2, 5, 20, 39, 40, 80, 109, 110, 149, 150, 200)
+    sizes = [(columns, rows) for columns in widths for rows in (1, 2, 3, 7, 8, 24)]
     for _ in range(6):
         stepper.into()
     stepper.linked = linked_programs(slope, 3.0)

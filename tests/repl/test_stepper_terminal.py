@@ -115,8 +115,8 @@ def test_resizing_in_the_middle(stepping):
     first = stepping.keys("s", "3/40")
     for columns, word in ((40, "[1 tree]"), (200, "─ 5 rule"), (80, "[2 source]")):
         stepping.resize(columns)
-        assert word in stepping.screen() and "3/40" in stepping.screen()
-    assert stepping.screen() == first
+        stepping.terminal.until(lambda _, word=word: word in stepping.screen() and "3/40" in stepping.screen())
+    stepping.terminal.until(lambda _: stepping.screen() == first)
     for rows, columns in ((1, 3), (5, 200)):
         stepping.terminal.resize(columns, rows)
     stepping.resize(80)
@@ -157,22 +157,22 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(stepping):
     assert "]: 4" in terminal.enter("len(n)")
 
 
+def marked(screen: str) -> list[str]:
+    """The marked rows of the tree."""
+    return [row for row in screen.split("\n")[:14] if "▶" in row]
+
+
 def test_the_mouse_goes_to_a_row_of_the_tree(stepping):
     stepping.open("%step grad(f)(3.)", " 2/40")
     rows = stepping.screen().split("\n")
     there = next(i for i, row in enumerate(rows) if "cos(3.0)" in row and "▶" not in row)
-    stepping.keys(f"\x1b[<0;8;{there + 1}M\x1b[<0;8;{there + 1}m", "cos(3.0)")
-    (marked,) = (row for row in stepping.screen().split("\n")[:14] if "▶" in row)
-    assert "cos(3.0)" in marked
+    assert "begins for f" in stepping.screen()
+    stepping.terminal.send(f"\x1b[<0;8;{there + 1}M\x1b[<0;8;{there + 1}m")
+    stepping.terminal.until(lambda _: ["cos(3.0)" in row for row in marked(stepping.screen())] == [True])
     # the wheel scrolls the pane that it is over: 65 is a turn down, 64 up
-    before = stepping.screen()
-    screens = []
-    for button in (65, 64):
-        seen = len(stepping.terminal.raw)
+    for button, is_there in ((65, False), (64, True)):
         stepping.terminal.send(f"\x1b[<{button};8;{there + 1}M")
-        stepping.terminal.settle(seen)
-        screens.append(stepping.screen())
-    assert "begins for f" in before and "begins for f" not in screens[0] and screens[1] == before
+        stepping.terminal.until(lambda _, is_there=is_there: ("begins for f" in stepping.screen()) == is_there)
     stepping.leave()
 
 
@@ -182,5 +182,5 @@ def test_the_browser_of_stages(stepping):
     assert "multiply" in stepping.keys("1g\x1b[B", "L2")
     assert "jaxpr" in stepping.keys("3g", "1/")
     stepping.resize(200)
-    assert "━ 3 stages" in stepping.screen()
+    stepping.terminal.wait_for("━ 3 stages")
     stepping.leave()
