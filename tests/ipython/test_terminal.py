@@ -11,15 +11,14 @@ def test_step_opens_the_stepper_and_gives_the_value_after_it(tmp_path):
     terminal = Terminal(*options, columns=100, program=("-m", "IPython"), env=env)
     try:
         terminal.wait_for("In [1]:")
-        terminal.send("%load_ext minijax\r")
-        terminal.wait_for("In [2]:")
-        terminal.send("from minijax import grad, numpy as jnp; f = lambda x: jnp.sin(x) * 2.\r")
-        terminal.wait_for("In [3]:")
+        names = "from minijax import grad, numpy as jnp; f = lambda x: jnp.sin(x) * 2."
+        for number, line in enumerate(("%load_ext minijax", names), 2):
+            terminal.send(line + "\r")
+            terminal.wait_for(f"In [{number}]:")
         terminal.send("%step grad(f)(3.)\r")
         terminal.wait_for("q leaves")
         assert terminal.screen.alternate and "linearize:1 begins" in terminal.text()
-        for _ in range(4):
-            terminal.send("s")
+        terminal.send("ssss")
         terminal.wait_for("Cell In[2], line 1")
         assert "<ipython-input" not in terminal.text()
         terminal.send("q")

@@ -141,9 +141,6 @@ def test_a_fusion_leads_to_its_own_kernel(browser):
     equations = {known().linked.equation(number).primitive for number in line.equations}
     told = known().told(line)
     assert told.startswith(f"{line.name} = ") and all(name in told for name in equations)
-    assert known().names(line, 100) == ", ".join(
-        dict.fromkeys(known().linked.equation(number).primitive for number in line.equations)
-    )
     assert re.search(r"\w+, \w+ \+\d+ L\d", text(browser, 120, 40))
     press(browser, "enter")
     assert (browser.stage.kind, browser.stage.title) == ("llvm", line.name)

@@ -11,8 +11,6 @@ import pytest
 from minijax import numpy as jnp
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.recording.naming import naming_of
-from minijax.tools.recording.records import BindRecord
-from minijax.tools.recording.timeline import timeline
 from minijax.tools.stepper.backward import backward_lines, passes_of
 from minijax.tools.values.moment import Worth, ledger
 from minijax.tools.values.table import values_pane
@@ -154,13 +152,3 @@ def test_no_letter_is_the_name_of_another_value(worded):
     equations = [line[2:].partition("  ")[0] for line in lines]
     assert f"h' = dot_general {'x w1_dot' if worded else 'a f'}" in equations
     assert ("h_dot" if worded else "k") + " = mul j c" in equations
-
-
-def test_a_body_that_the_engine_runs_again_has_the_names_of_its_program():
-    recording = stepper_of("backward_rnn").recording
-    naming = naming_of(recording)
-    binds = [node for node in timeline(recording).nodes if isinstance(node, BindRecord)]
-    said = {naming.operation(bind) for bind in binds if bind.level == "linearize:3"}
-    assert {"a = add(convert_element_type(w * h), x)", "h = tanh(a)"} <= said
-    names = [naming.assigned(bind) for bind in binds if bind.primitive == "add_any" and bind.level == "jaxpr:1"]
-    assert names[:2] == ["ct of h", "ct of a"] and not any(names[2:])
