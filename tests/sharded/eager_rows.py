@@ -1,7 +1,7 @@
 """Where arrays lie that are made while a mesh is set, and how that is written: each row here and in JAX.
 
 ``python -m tests.sharded.eager_rows`` prints a JSON object: the axes' types and the row -> [ours, theirs]. A result is
-the type of each array, its spec or place, and whether it is committed; or the kind of the error.
+what ``outcomes.described`` says.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 
 import numpy as np
 
-from tests.sharded.outcomes import leaves, print_both
+from tests.sharded.outcomes import described, print_both
 
 HOST = np.arange(8, dtype=np.float32)
 
@@ -79,17 +79,6 @@ def _with_out_sharding(of: Any, x: Any) -> dict[str, Any]:
     }
 
 
-def _described(of: Any, make: Any) -> Any:
-    given = leaves(of, make)
-    if isinstance(given, str):
-        return given
-    found = []
-    for x in given:
-        place = str(getattr(x.sharding, "spec", x.sharding))
-        found.append([str(of.typeof(x)).lstrip("~"), place, bool(x.committed)])
-    return found
-
-
 def _all(of: Any) -> dict[str, Any]:
     x = of.numpy.arange(8.0)
     kinds = of.sharding.AxisType
@@ -97,21 +86,21 @@ def _all(of: Any) -> dict[str, Any]:
     for name, types in (("explicit", (kinds.Explicit,) * 2), ("auto", (kinds.Auto,) * 2)):
         with of.set_mesh(of.make_mesh((4, 2), ("x", "y"), axis_types=types)):
             rows = {**_rows(of, x), **_with_out_sharding(of, x)}
-            found |= {f"{name}: {row}": _described(of, make) for row, make in rows.items()}
-    found |= {row: _described(of, make) for row, make in _with_out_sharding(of, x).items()}
+            found |= {f"{name}: {row}": described(of, make) for row, make in rows.items()}
+    found |= {row: described(of, make) for row, make in _with_out_sharding(of, x).items()}
     # nothing of it is left behind
-    found["afterwards"] = _described(of, lambda: (of.numpy.arange(8.0), x + 1, of.jacfwd(of.numpy.sin)(x)))
+    found["afterwards"] = described(of, lambda: (of.numpy.arange(8.0), x + 1, of.jacfwd(of.numpy.sin)(x)))
     # one device's array whose type says that several divide it
     mesh = of.make_mesh((4, 2), ("x", "y"))
     place = of.sharding.NamedSharding(mesh, of.sharding.PartitionSpec("x", "y"))
     sharded = of.device_put(np.ones((8, 8), np.float32), place)
-    found["iteration over a sharded one"] = _described(of, lambda: list(sharded))
+    found["iteration over a sharded one"] = described(of, lambda: list(sharded))
     along_x = of.sharding.NamedSharding(mesh, of.sharding.PartitionSpec("x"))
     keys = of.device_put(of.random.split(of.random.key(0), 8), along_x)
-    found["iteration over sharded keys"] = _described(of, lambda: list(keys))
+    found["iteration over sharded keys"] = described(of, lambda: list(keys))
     alone = of.device_put(sharded, of.devices()[0])
     for row, function in (("sin", of.numpy.sin), ("dot", lambda v: v @ v), ("call", of.jit(lambda v: v + 1))):
-        found[f"brought to one device: {row}"] = _described(of, lambda function=function: function(alone))
+        found[f"brought to one device: {row}"] = described(of, lambda function=function: function(alone))
     return found
 
 

@@ -1,7 +1,7 @@
 """Programs whose types say how arrays are sharded, under transformations: what each gives here and in JAX.
 
 ``python -m tests.sharded.explicit_rows`` prints a JSON object: the name of each program -> [ours, theirs]. A result is
-the types and sums of its arrays, a text, or the kind of the error. Functions with ``out_sharding=`` are staged too.
+what ``outcomes.described`` says. Functions with ``out_sharding=`` are staged too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 
 import numpy as np
 
-from tests.sharded.outcomes import kind, leaves, print_both, text_of
+from tests.sharded.outcomes import described, kind, print_both, text_of
 
 
 def _rows(of: Any) -> dict[str, Any]:
@@ -150,29 +150,13 @@ def _text(of: Any, function: Any, x: Any) -> str:
         return kind(error)
 
 
-def _described(of: Any, make: Any) -> Any:
-    given = leaves(of, make)
-    if isinstance(given, str):
-        return given
-    found = []
-    for x in given:
-        if isinstance(x, (str, int)):
-            found.append(x)
-        elif isinstance(x, of.Array):
-            spec = getattr(x.sharding, "spec", x.sharding)
-            found += [str(of.typeof(x)), str(spec), round(float(np.asarray(x).sum()), 4)]
-        else:
-            found += [str(x.shape), str(x.sharding.spec)]
-    return found
-
-
 def _all(of: Any) -> dict[str, Any]:
     kinds = (of.sharding.AxisType.Explicit,) * 2
     with of.set_mesh(of.make_mesh((4, 2), ("x", "y"), axis_types=kinds)):
-        found = {name: _described(of, make) for name, make in _rows(of).items()}
+        found = {name: described(of, make) for name, make in _rows(of).items()}
         x = of.device_put(np.arange(128.0, dtype="float32").reshape(8, 16) / 100, of.sharding.PartitionSpec("x", "y"))
         for name, function in _with_out_sharding(of).items():
-            shown = _described(of, lambda function=function: function(x))
+            shown = described(of, lambda function=function: function(x))
             found[f"out_sharding: {name}"] = [shown, _text(of, function, x)]
         return found
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 import minijax
 
@@ -33,6 +34,23 @@ def leaves(of: Any, make: Callable[[], Any]) -> list[Any] | str:
         return of.tree.leaves(make())  # type: ignore[no-any-return]
     except Exception as error:
         return kind(error)
+
+
+def described(of: Any, make: Callable[[], Any]) -> Any:
+    """Of each array its type, its spec or place, whether it is committed and its sum; or the kind of the error."""
+    given = leaves(of, make)
+    if isinstance(given, str):
+        return given
+    found: list[Any] = []
+    for x in given:
+        if isinstance(x, of.Array):
+            place = getattr(x.sharding, "spec", x.sharding)
+            weak = not of.numpy.issubdtype(x.dtype, of.dtypes.prng_key) and x.weak_type
+            total = round(float(np.asarray(x).sum()), 4) if x.dtype in ("float32", "int32") else None
+            found.append([str(of.typeof(x)).lstrip("~"), weak, str(place), bool(x.committed), total])
+        else:
+            found.append(x if isinstance(x, (str, int)) else [str(x.shape), str(x.sharding.spec)])
+    return found
 
 
 def text_of(ns: Any, f: Any, args: list[Any]) -> str:
