@@ -310,7 +310,7 @@ def test_a_module_below_importlib_that_nobody_has_imported_yet(monkeypatch):
     assert names["import_module"]("jax.numpy").sin is minijax.numpy.sin
 
 
-def test_somebody_else_replaces_the_import_while_a_block_is_open(monkeypatch):
+def test_somebody_else_replaces_the_import_while_a_block_is_open(folder, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", builtins.__import__)
     with replacing_jax():
         inner = builtins.__import__
