@@ -12,11 +12,12 @@ from minijax.api.flat import avals_of, check_args, describe, to_value
 from minijax.config import jit_disabled
 from minijax.core import dtypes
 from minijax.core.array import Array, get_aval, is_array_like
-from minijax.core.avals import ShapedArray, dtype_name, same_sharding
+from minijax.core.avals import dtype_name
 from minijax.core.structural import full
 from minijax.core.trace import Tracer
 from minijax.core.varying import ordered
 from minijax.ir.typecheck import same_type
+from minijax.lax.scanning import type_difference
 from minijax.ops.clamp import clamp_p
 from minijax.ops.cond import cond_p, join_branches
 from minijax.ops.convert import convert
@@ -221,7 +222,7 @@ def _type_differences(name: str, first: Body, other_name: str, other: Body) -> l
     paths = [path for path, _ in tree_flatten_with_path(tree_unflatten(first.out_tree, avals))[0]]
     return [
         f"The output of {name}{_at(path)} has type {a} but the corresponding output of {other_name} has type {b}, "
-        f"so {_mismatch(a, b)}"
+        f"so {type_difference(a, b)}"
         for path, a, b in zip(paths, avals, other.closed.out_avals, strict=True)
         if not same_type(a, b)
     ]
@@ -244,13 +245,6 @@ def _at(path: Any) -> str:
 
 def _a(thing: str) -> str:
     return thing if thing.startswith("a ") else f"a {thing}"
-
-
-def _mismatch(a: ShapedArray, b: ShapedArray) -> str:
-    reasons = ["the dtypes do not match"] * (a.dtype != b.dtype) + ["the shapes do not match"] * (a.shape != b.shape)
-    reasons += ["the manual axis types do not match"] * (a.vma != b.vma)
-    reasons += ["the shardings do not match"] * (not same_sharding(a, b))
-    return " and ".join(reasons)
 
 
 def _listed(sentences: Sequence[str]) -> str:

@@ -104,9 +104,6 @@ def _stage(cond_fun: Any, body_fun: Any, tree: Any, avals: list[ShapedArray]) ->
     return cond, body
 
 
-# ---------------------------------------------------------------------------------------------- fori_loop
-
-
 def fori_loop(
     lower: Any,
     upper: Any,

@@ -34,8 +34,6 @@ from minijax.pytree import keystr, tree_flatten, tree_map, tree_unflatten
 
 __all__ = ["associative_scan", "map", "scan"]
 
-# ---------------------------------------------------------------------------------------------- shared by loops
-
 
 def promote_weak(values: Sequence[Any], out_avals: Sequence[ShapedArray]) -> tuple[list[Any], bool]:
     """Initial values of a loop, the weakly typed ones converted to what the body makes of them.
@@ -91,7 +89,7 @@ def check_carry(
     paths = [path for path, _ in pytree.tree_flatten_with_path(tree_unflatten(in_tree, in_avals))[0]]
     found = [
         f"{component(path)} has type {a} but the corresponding output carry component has type {b}, "
-        f"so {_difference(a, b)}"
+        f"so {type_difference(a, b)}"
         for path, a, b in zip(paths, in_avals, out_avals, strict=True)
         if not same_type(a, b)
     ]
@@ -116,7 +114,8 @@ def _first_parameter(fun: Callable[..., Any]) -> str:
         return ""
 
 
-def _difference(a: ShapedArray, b: ShapedArray) -> str:
+def type_difference(a: ShapedArray, b: ShapedArray) -> str:
+    """How two types differ, in words."""
     differing = [
         ("the dtypes do not match", a.dtype != b.dtype),
         ("the shapes do not match", a.shape != b.shape),
@@ -130,9 +129,6 @@ def _bullets(items: Sequence[str]) -> str:
     if len(items) == 1:
         return items[0][0].upper() + items[0][1:] + ".\n"
     return "".join(f"  * {item};\n" for item in items[:-1]) + f"  * {items[-1]}.\n"
-
-
-# ---------------------------------------------------------------------------------------------- scan
 
 
 def scan(
@@ -327,9 +323,6 @@ class _Forwarding:
         )
 
 
-# ---------------------------------------------------------------------------------------------- map
-
-
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
     """``f`` of each slice of ``xs``, a pytree of arrays, along the leading axes; results stacked.
 
@@ -372,9 +365,6 @@ def _between(x: Any, start: int, stop: int) -> Any:
     if (start, stop) == (0, shape[0]):
         return x
     return slice_array(x, [start, *[0] * (len(shape) - 1)], [stop, *shape[1:]])
-
-
-# ---------------------------------------------------------------------------------------------- associative_scan
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:

@@ -200,10 +200,7 @@ def _values(what: str, parameter: str, tree: Any) -> tuple[list[Any], Any, Any]:
 def _check_output(
     what: str, body: Body, expected: str, tree: Any, has_aux: bool, avals: Sequence[Any] | None = None
 ) -> None:
-    """Raises unless the output of ``what`` (its first part with ``has_aux``) is as ``expected`` is.
-
-    Shapes are compared if ``avals`` are given.
-    """
+    """Raise unless the output of ``what`` (its first part with ``has_aux``) has the tree and shapes of ``expected``."""
     found = body.out_tree
     if has_aux:
         parts = found.children()

@@ -35,8 +35,6 @@ __all__ = [
 
 tanh = ufuncs.tanh
 
-# ------------------------------------------------------------------------------------ activations
-
 
 @custom_jvp
 @inner_jit
@@ -88,9 +86,6 @@ def gelu(x: Any, approximate: bool = True) -> Any:
         return x * (0.5 * (1.0 + tanh(scale * (x + 0.044715 * x**3))))
     half = typed_scalar(math.sqrt(0.5), dtype)
     return creation.array(0.5 * x * lax.erfc(-x * half), dtype=dtype)
-
-
-# ------------------------------------------------------------------------------------ normalisation
 
 
 def _shifted(name: str, x: Any, axis: Any, where: Any) -> Any:

@@ -36,14 +36,12 @@ from minijax.core.lacking import borrowing as _borrowing
 from minijax.numpy import operators as _operators
 from minijax.numpy import types
 from minijax.numpy.creation import *
-from minijax.numpy.einsum import *
 from minijax.numpy.functional import *
 from minijax.numpy.index_update import *
-from minijax.numpy.linear import *
 from minijax.numpy.manipulation import *
 from minijax.numpy.mathematics import *
+from minijax.numpy.products import *
 from minijax.numpy.reductions import *
-from minijax.numpy.sorting import *
 from minijax.numpy.types import *
 from minijax.numpy.ufuncs import *
 

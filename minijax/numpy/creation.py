@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from minijax.numpy.promotion import (
     BOOL,
     SCALARS,
     broadcast_shapes,
-    broadcast_to,
     check_array_like,
     choose,
     const,
@@ -32,45 +31,20 @@ from minijax.numpy.promotion import (
     ensure,
     evaluating,
     promote,
+    public_names,
     result_dtype,
     static,
     type_of,
     typed_scalar,
     user_dtype,
 )
-from minijax.numpy.promotion import (
-    asarray as as_is,
-)
+from minijax.numpy.promotion import asarray as as_is
+from minijax.numpy.promotion import broadcast_to as _broadcast_to
 from minijax.ops.convert import convert_element_type_p, copy_p
 from minijax.ops.shape import meant_sharding
 from minijax.ops.sharded import placed
 
-__all__ = [
-    "arange",
-    "array",
-    "asarray",
-    "astype",
-    "copy",
-    "diag",
-    "empty",
-    "empty_like",
-    "eye",
-    "full",
-    "full_like",
-    "identity",
-    "linspace",
-    "ones",
-    "ones_like",
-    "tri",
-    "tril",
-    "triu",
-    "zeros",
-    "zeros_like",
-]
-
 _numpy = HigherModule("numpy")
-
-# ------------------------------------------------------------------------------------ from values
 
 
 def array(
@@ -200,14 +174,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     return out if device is None else placed(out, device)
 
 
-# ------------------------------------------------------------------------------------ one value
-
-
 def _shape(shape: Any, name: str) -> tuple[int, ...]:
-    """A ``shape=`` argument as a tuple.
-
-    TypeError for anything else, ConcretizationTypeError for a tracer.
-    """
+    """A ``shape=`` argument as a tuple. TypeError for anything else, ConcretizationTypeError for a tracer."""
     context = "Shapes must be 1D sequences of concrete values of integer type."
     items = tuple(shape) if isinstance(shape, (tuple, list)) or np.ndim(shape) == 1 else (shape,)
     sizes = []
@@ -282,7 +250,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
     wanted = type_of(fill_value) if dtype is None else (user_dtype(dtype, "full"), False)
     sharding = None if out_sharding is None else _sharding_of(device, out_sharding, "full")
     if dtype is None and is_key(wanted[0]):
-        out = broadcast_to(ensure("full", fill_value), _shape(shape, "full"), sharding)
+        out = _broadcast_to(ensure("full", fill_value), _shape(shape, "full"), sharding)
     else:
         out = _repeated(fill_value, wanted, _shape(shape, "full"), sharding)
     if evaluation_watched and device is None:
@@ -295,7 +263,7 @@ def _repeated(value: Any, wanted: tuple[np.dtype, bool], shape: tuple[int, ...],
         return lax.full(shape, value, wanted[0])
     value = typed_scalar(value, *wanted) if type(value) in SCALARS else convert(value, *wanted)
     if value.aval.shape:
-        return broadcast_to(value, shape, sharding)
+        return _broadcast_to(value, shape, sharding)
     return lax.broadcast(value, shape, out_sharding=sharding)
 
 
@@ -348,9 +316,6 @@ def full_like(
     """``fill_value`` repeated to the shape and type of ``a``."""
     check_array_like("full_like", fill_value)
     return _like("full_like", a, fill_value, dtype, shape, device, out_sharding)
-
-
-# ------------------------------------------------------------------------------------ ranges
 
 
 def arange(
@@ -444,7 +409,7 @@ def _linspace(start: Any, stop: Any, num: int, endpoint: bool, retstep: bool, dt
     shape = broadcast_shapes(start.aval.shape, stop.aval.shape)
     axis = axis + len(shape) + 1 if axis < 0 else axis
     unit = (*shape[:axis], 1, *shape[axis:])
-    first, last = broadcast_to(start, shape), broadcast_to(stop, shape)
+    first, last = _broadcast_to(start, shape), _broadcast_to(stop, shape)
     if num == 0:
         delta: Any = typed_scalar(math.nan, computed)
         out = lax.broadcast(typed_scalar(0, wanted), (*shape[:axis], 0, *shape[axis:]))
@@ -482,9 +447,6 @@ def _spaced(
     if endpoint:
         out = lax.concatenate([out, lax.expand_dims(last, (axis,))], axis)
     return delta, out
-
-
-# ------------------------------------------------------------------------------------ matrices and grids
 
 
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
@@ -561,3 +523,7 @@ def _diag(v: Any, k: int) -> Any:
     size = v.aval.shape[0] + abs(k)
     padded = lax.pad(v, zero, ((max(0, -k), max(0, k), 0),))
     return choose(eye(size, k=k, dtype=BOOL), lax.expand_dims(padded, (1,)), zero)
+
+
+if not TYPE_CHECKING:  # which sees all names without an underscore
+    __all__ = public_names(globals())

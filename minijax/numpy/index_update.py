@@ -1,4 +1,4 @@
-"""``x.at[index]``, and the functions that take or put elements at indices: take, take_along_axis, put_along_axis."""
+"""``x.at[index]``, and the functions that take elements at indices: take, take_along_axis."""
 
 from __future__ import annotations
 
@@ -15,24 +15,21 @@ from minijax.core.array import Array, MeshArray
 from minijax.core.avals import dtype_name
 from minijax.core.trace import Tracer
 from minijax.numpy.creation import asarray, ones_like
-from minijax.numpy.gather_indexing import Mode, gather_index, index_items, update_index
-from minijax.numpy.indexing import rewrite_index, takes_slices
+from minijax.numpy.indexing import Mode, gather_index, index_items, rewrite_index, takes_slices, update_index
 from minijax.numpy.mathematics import mod, power
 from minijax.numpy.promotion import (
     broadcast_shapes,
-    broadcast_to,
     canonical_axis,
     choose,
     const,
     ensure,
     is_array_like,
-    user_dtype,
 )
 from minijax.numpy.ufuncs import add, divide, less
 from minijax.ops.dynamic import wrap_negative
 from minijax.ops.index import index_dtype
 
-__all__ = ["put_along_axis", "take", "take_along_axis"]
+__all__ = ["take", "take_along_axis"]
 
 # The modes in which a static index is a slice: an index out of bounds is moved inside.
 _MOVING = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
@@ -187,9 +184,6 @@ def _over_mesh(name: str, out_sharding: Any, run: Callable[..., Any], array: Any
     return within(name, out_sharding, whole, array, *values, *(items[i] for i in places))
 
 
-# -------------------------------------------------------------------------------- functions
-
-
 def take(
     a: Any,
     indices: Any,
@@ -308,43 +302,3 @@ def take_along_axis(
         mode="fill" if mode is None else mode,
         fill_value=fill_value,
     )
-
-
-@inner_jit(static_argnames=("axis", "inplace", "mode"))
-def put_along_axis(
-    arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *, mode: Mode = None
-) -> Any:
-    """A copy of ``arr`` with ``values`` at ``indices`` along ``axis``; ``inplace`` must be False. See
-    ``take_along_axis``.
-    """
-    if inplace:
-        raise ValueError(
-            "jax.numpy.put_along_axis cannot modify arrays in-place, because JAX arrays are immutable. "
-            "Pass inplace=False to instead return an updated array."
-        )
-    arr, indices, values = ensure("put_along_axis", arr, indices, values)
-    shape = arr.aval.shape
-    if axis is None:
-        arr, axis = lax.reshape(arr, (arr.aval.size,)), 0
-    ndim = arr.aval.ndim
-    if ndim != indices.aval.ndim:
-        raise ValueError(
-            "put_along_axis arguments 'arr' and 'indices' must have same ndim. "
-            f"Got arr.ndim={ndim} and indices.ndim={indices.aval.ndim}."
-        )
-    try:
-        values = broadcast_to(values, indices.aval.shape)
-    except ValueError:
-        raise ValueError(
-            "put_along_axis argument 'values' must be broadcastable to 'indices'. "
-            f"Got values.shape={values.aval.shape} and indices.shape={indices.aval.shape}."
-        ) from None
-    axis = canonical_axis(axis, ndim)
-    dtype = user_dtype(int, "indices")
-    index = []
-    for d, n in enumerate(arr.aval.shape):
-        here = (*[1] * d, n, *[1] * (ndim - d - 1))
-        along = lax.iota(dtype, n) if ndim == 1 else lax.broadcast_in_dim(lax.iota(dtype, n), here, (d,))
-        index.append(indices if d == axis else along)
-    out = IndexUpdateAt(arr, tuple(index)).set(values, mode=mode)
-    return lax.reshape(out, shape) if out.aval.shape != shape else out

@@ -1,22 +1,505 @@
 """Indexing: ``x[...]`` with static integers, slices, None and Ellipsis becomes slice, rev, squeeze, broadcast_in_dim.
 
-What else an index may contain (integer arrays, booleans, traced scalars) is left to ``gather_indexing``.
+For indices that slices cannot express (integer arrays, boolean masks, traced scalars) ``gather_index`` reads and
+``update_index`` writes. Both translate the index, as NumPy's user guide explains it ("Advanced indexing"), into the
+parameters of one gather (or scatter): an array of index vectors, one column per indexed axis, and the dimensions that
+go along whole. A few scalars among slices become a ``dynamic_slice``.
 """
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from minijax import lax
+from minijax import errors, lax
+from minijax.config import promotes_strictly, x64_enabled
+from minijax.core import avals as types
 from minijax.core import dtypes
-from minijax.core.array import Array, check_int, is_foreign, numpy_aval
+from minijax.core.array import Array, as_array, check_int, get_aval, is_foreign, numpy_aval
+from minijax.core.avals import ShapedArray, dtype_name, sharded_part, sharding_of_parts
+from minijax.core.named import NamedTuple
+from minijax.core.structural import full
 from minijax.core.trace import Tracer
-from minijax.numpy.gather_indexing import gather_index, index_items, parse, scalars_among_slices, slice_parts
-from minijax.numpy.promotion import BOOL, SCALARS, evaluating
+from minijax.lax import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+from minijax.numpy.promotion import (
+    BOOL,
+    SCALARS,
+    asarray,
+    broadcast_arrays,
+    broadcast_to,
+    convert,
+    evaluating,
+    promote_dtypes,
+    static,
+    type_of,
+)
+from minijax.ops.dynamic import wrap_negative
+from minijax.ops.index import index_dtype
+
+Mode = str | GatherScatterMode | None
+
+
+class Item(NamedTuple):
+    """One element of an index: ``kind`` is 'none', 'slice', 'integer' or 'array'."""
+
+    kind: str
+    value: Any
+
+
+class Parsed(NamedTuple):
+    """An index, with an element for every axis of ``shape``.
+
+    That is the shape of the array with ``new_axes`` of size 1, which scalar booleans index. ``together`` says
+    whether the integers and arrays stood side by side, which decides where NumPy puts their dimensions.
+    """
+
+    items: list[Item]
+    shape: tuple[int, ...]
+    new_axes: tuple[int, ...]
+    together: bool
+
+
+def index_items(index: Any) -> tuple[Any, ...]:
+    """``index`` as a tuple. TypeError for a list, which could be meant in two ways."""
+    if isinstance(index, tuple):
+        return index
+    if isinstance(index, Sequence) and not isinstance(index, str):
+        several = any(isinstance(i, (Sequence, slice)) or i is None or i is Ellipsis or np.ndim(i) for i in index)
+        raise TypeError(
+            "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
+            f"`arr[{'tuple' if several else 'array'}(seq)]` instead of `arr[seq]`. "
+            "See https://github.com/jax-ml/jax/issues/4564 for more information."
+        )
+    return (index,)
+
+
+def slice_parts(item: slice, position: int) -> slice:
+    """``item``, at ``position`` of an index, with start, stop and step as integers or None.
+
+    Raises IndexError if one of them is traced.
+    """
+    return slice(*(_slice_part(item, part, position) for part in (item.start, item.stop, item.step)))
+
+
+def _slice_part(whole: slice, part: Any, position: int) -> int | None:
+    if part is None or type(part) is int:
+        return part
+    if isinstance(part, Tracer) and part.to_concrete_value() is None:
+        raise IndexError(
+            f"Slice entries must be static integers. Got {whole} at position {position}. "
+            "With a traced start and a static size, lax.dynamic_slice does it."
+        )
+    return static(part, "Array slice indices must be static integers.")
+
+
+def parse(items: tuple[Any, ...], shape: tuple[int, ...]) -> Parsed:
+    """The index ``items`` of an array of ``shape``.
+
+    A mask becomes one array of integers per axis; the ellipsis, and what is left out, become slices. Raises
+    IndexError or TypeError for what is no index of ``shape``, NonConcreteBooleanIndexError for a traced mask.
+    """
+    items = tuple([as_array(i) if is_foreign(i) else i for i in items])
+    consumed = sum(_consumes(i) for i in items)
+    if sum(i is Ellipsis for i in items) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    if consumed > len(shape):
+        raise IndexError(f"Too many indices: array is {len(shape)}-dimensional, but {consumed} were indexed")
+    if not any(i is Ellipsis for i in items):
+        items = (*items, Ellipsis)
+    parsed: list[Item] = []
+    new_axes: list[int] = []
+    # where integers and arrays stand when a mask counts as its arrays and an ellipsis as one element
+    standing: list[int] = []
+    count = axis = 0
+    for position, item in enumerate(items):
+        more = 1
+        if item is Ellipsis:
+            left = len(shape) - consumed
+            parsed += [Item("slice", slice(None))] * left
+            axis += left
+        elif _is_boolean(item) and not np.ndim(item):
+            new_axes.append(axis + len(new_axes))
+            parsed.append(Item("array", np.arange(int(_mask(item)))))
+        elif _is_boolean(item):
+            where = _where(_mask(item), shape[axis : axis + np.ndim(item)], position)
+            parsed += [Item("array", w) for w in where]
+            more = len(where)
+            standing += range(count, count + more)
+            axis += more
+        else:
+            parsed.append(_item(item, position))
+            if parsed[-1].kind in ("integer", "array"):
+                standing.append(count)
+            axis += _consumes(item)
+        count += more
+    wide = list(shape)
+    for d in new_axes:
+        wide.insert(d, 1)
+    together = all(b - a == 1 for a, b in zip(standing, standing[1:], strict=False))
+    return Parsed(parsed, tuple(wide), tuple(new_axes), together)
+
+
+def _consumes(item: Any) -> int:
+    if item is None or item is Ellipsis:
+        return 0
+    return np.ndim(item) if _is_boolean(item) else 1
+
+
+def _is_boolean(item: Any) -> bool:
+    if isinstance(item, (bool, np.bool_)):
+        return True
+    if isinstance(item, (Array, Tracer, np.ndarray)):
+        return bool(item.dtype == BOOL)
+    return isinstance(item, list) and len(item) > 0 and np.asarray(item).dtype == BOOL
+
+
+def _mask(item: Any) -> np.ndarray:
+    if isinstance(item, Tracer):
+        concrete = item.to_concrete_value()
+        if concrete is None:
+            raise errors.NonConcreteBooleanIndexError(item)
+        item = concrete
+    return np.asarray(item)
+
+
+def _where(mask: np.ndarray, shape: tuple[int, ...], position: int) -> tuple[np.ndarray, ...]:
+    if any(a not in (0, b) for a, b in zip(mask.shape, shape, strict=True)):
+        raise IndexError(
+            f"boolean index did not match shape of indexed array in index {position}: got {mask.shape}, "
+            f"expected {list(shape)}"
+        )
+    return np.where(mask)
+
+
+def _item(item: Any, position: int) -> Item:
+    if item is None:
+        return Item("none", None)
+    if isinstance(item, slice):
+        return Item("slice", slice_parts(item, position))
+    if isinstance(item, (int, np.integer)):
+        return Item("integer", item)
+    if isinstance(item, Sequence) and not isinstance(item, str):
+        # an empty list is an array of floats to NumPy
+        item = asarray(np.asarray(item) if len(item) else np.zeros(0, np.int32))
+    if not isinstance(item, (Array, Tracer, np.ndarray)):
+        raise IndexError(
+            "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays "
+            "are valid "
+            f"indices. Got {item}"
+        )
+    if not dtypes.is_integer(item.dtype):
+        raise TypeError(f"Indexer must have integer or boolean type, got indexer with type {dtype_name(item.dtype)}")
+    return Item("array", item)
+
+
+def _slice_of(item: slice, size: int) -> tuple[int, int, int]:
+    """``(start, step, count)`` of the elements that a slice means."""
+    start, stop, step = item.indices(size)
+    return start, step, len(range(start, stop, step))
+
+
+def _dynamic_slice(x: Any, items: Sequence[Item], wrap: bool) -> Any:
+    """``x`` at integers, traced scalars, None and slices of step 1 or -1."""
+    shape = x.aval.shape
+    starts: list[Any] = []
+    sizes: list[int] = []
+    reversed_axes: list[int] = []
+    squeezed: list[int] = []
+    new_axes: list[int] = []
+    for item in items:
+        axis = len(starts)
+        if item.kind == "none":
+            new_axes.append(axis - len(squeezed) + len(new_axes))
+        elif item.kind == "slice":
+            start, step, count = _slice_of(item.value, shape[axis])
+            if step < 0:
+                start -= max(count - 1, 0)
+                reversed_axes.append(axis)
+            starts.append(start)
+            sizes.append(count)
+        else:
+            starts.append(int(item.value) if item.kind == "integer" else item.value)
+            sizes.append(1)
+            squeezed.append(axis)
+    if len(starts) > 1:
+        dtype = index_dtype(shape)
+        starts = [full((), s, dtype) if isinstance(s, int) else lax.convert_element_type(s, dtype) for s in starts]
+    x = lax.dynamic_slice(x, starts, sizes, allow_negative_indices=wrap)
+    if reversed_axes:
+        x = lax.rev(x, reversed_axes)
+    x = lax.squeeze(x, squeezed)
+    return lax.expand_dims(x, new_axes) if new_axes else x
+
+
+def scalars_among_slices(parsed: Parsed, mode: Mode) -> bool:
+    """Whether a dynamic slice does."""
+    if parsed.new_axes or 0 in parsed.shape:
+        return False
+    if mode is not None and GatherScatterMode.from_any(mode) == GatherScatterMode.FILL_OR_DROP:
+        return False
+    for kind, value in parsed.items:
+        if kind == "array" and np.ndim(value) or kind == "slice" and value.step not in (None, 1, -1):
+            return False
+    return True
+
+
+class GatherPlan(NamedTuple):
+    """What a gather (or scatter) at an index is given, and what is left to do around it.
+
+    Attributes:
+      shape: the result's shape.
+      slice_sizes: of the gather.
+      indices: the array of index vectors.
+      numbers: the dimension numbers.
+      plain: whether there are no integer arrays, so that no element is taken twice and all in order.
+      reversed_dims: dimensions of the gather's result to reverse.
+      new_axes: dimensions of the result to insert last.
+      parts: for each dimension of ``shape`` the axes of a mesh that divide it, as types say; None where none does.
+    """
+
+    shape: tuple[int, ...]
+    slice_sizes: tuple[int, ...]
+    indices: Any
+    numbers: GatherDimensionNumbers
+    plain: bool
+    reversed_dims: tuple[int, ...]
+    new_axes: tuple[int, ...]
+    parts: tuple[Any, ...]
+
+
+def _wrapped(index: Any, size: int) -> Any:
+    """Negative indices, static or not, counted from the end of an axis of ``size``."""
+    if isinstance(index, (int, np.integer)):
+        return index + size if index < 0 and not isinstance(index, np.unsignedinteger) else index
+    if isinstance(index, np.ndarray) and index.dtype.kind != "u":
+        # NumPy compares at once, where an array of ours would be compared by an equation
+        dtype = get_aval(index).dtype
+        return lax.select(index < 0, lax.add(index, full((), size, dtype)), index)
+    aval = get_aval(index)
+    if not aval.weak_type:
+        return wrap_negative(index, size)
+    wrapped = lax.select(index < 0, lax.add(index, full((), size, aval.dtype, True)), index)
+    return convert(wrapped, aval.dtype)
+
+
+def _as_index(index: Any, dtype: np.dtype) -> Any:
+    if isinstance(index, (int, np.integer)):
+        return full((), index, dtype)
+    return lax.convert_element_type(index, dtype)
+
+
+def plan_gather(aval: ShapedArray, parsed: Parsed, wrap: bool) -> GatherPlan:
+    """How to gather at an index of an array of type ``aval``. Negative indices count from the end if ``wrap``."""
+    items, shape, scalars, together = parsed
+    own = iter(range(aval.ndim))
+    of_axis = [None if d in scalars else sharded_part(aval, next(own)) for d in range(len(shape))]
+    parts: list[Any] = []
+    dtype = index_dtype(shape)
+    axes = iter(range(len(shape)))
+    # each element with the axis it indexes
+    placed = [(kind, value, next(axes) if kind != "none" else -1) for kind, value in items]
+    if wrap:
+        placed = [(k, _wrapped(v, shape[d]) if k in ("integer", "array") else v, d) for k, v, d in placed]
+    advanced: list[Any] = []
+    advanced_axes: list[int] = []
+    first = -1
+    if any(k == "array" and np.ndim(v) for k, v in items):
+        standing = [n for n, (k, _, _) in enumerate(placed) if k in ("integer", "array")]
+        advanced = broadcast_arrays(*[asarray(placed[n][1]) for n in standing])
+        advanced_axes = [placed[n][2] for n in standing]
+        first = standing[0] if together else 0
+
+    out_shape: list[int] = []
+    sizes: list[int] = []
+    new_axes: list[int] = []
+    reversed_dims: list[int] = []
+    offset_dims: list[int] = []
+    collapsed: list[int] = []
+    index_map: list[int] = []
+    # the columns of the index vectors, each with the first of the dimensions it varies along
+    columns: list[tuple[Any, int]] = []
+    outer: list[int] = []
+    # dimensions of the gather's result so far, without new axes
+    dims = 0
+    for n, (kind, value, axis) in enumerate(placed):
+        if n == first:
+            common = advanced[0].aval.shape
+            columns += [(_as_index(a, dtype), len(outer)) for a in advanced]
+            outer += common
+            out_shape += common
+            parts += [sharded_part(advanced[0].aval, d) for d in range(len(common))]
+            dims += len(common)
+            index_map += advanced_axes
+            collapsed += advanced_axes
+        if kind == "none":
+            new_axes.append(len(out_shape))
+            out_shape.append(1)
+            parts.append(None)
+        elif axis in advanced_axes:
+            sizes.append(1)
+        elif kind != "slice":
+            if not shape[axis]:
+                raise IndexError(f"index is out of bounds for axis {axis} with size 0")
+            columns.append((_as_index(value, dtype), len(outer)))
+            collapsed.append(axis)
+            index_map.append(axis)
+            sizes.append(1)
+        else:
+            start, step, count = _slice_of(value, shape[axis])
+            out_shape.append(count)
+            parts.append(of_axis[axis])
+            if step == 1:
+                if count != shape[axis]:
+                    columns.append((full((), start, dtype), len(outer)))
+                    index_map.append(axis)
+                sizes.append(count)
+                offset_dims.append(dims)
+            else:
+                places = lax.mul(full((), step, dtype), lax.iota(dtype, count))
+                places = lax.add(full((), start, dtype), places)
+                if step < 0:
+                    reversed_dims.append(dims)
+                    places = lax.rev(places, (0,))
+                columns.append((places, len(outer)))
+                outer.append(count)
+                index_map.append(axis)
+                collapsed.append(axis)
+                sizes.append(1)
+            dims += 1
+    numbers = GatherDimensionNumbers(tuple(offset_dims), tuple(sorted(collapsed)), tuple(index_map))
+    return GatherPlan(
+        tuple(out_shape),
+        tuple(sizes),
+        _index_vectors(columns, outer, dtype),
+        numbers,
+        not advanced,
+        tuple(reversed_dims),
+        tuple(new_axes),
+        tuple(parts),
+    )
+
+
+def _index_vectors(columns: Sequence[tuple[Any, int]], outer: Sequence[int], dtype: np.dtype) -> Any:
+    """The columns side by side along a last dimension, each repeated along the dimensions it does not vary along."""
+    if not columns:
+        return np.zeros((0,), dtype)
+    if len(columns) == 1:
+        ((column, _),) = columns
+        return lax.expand_dims(column, (np.ndim(column),))
+    shape = (*outer, 1)
+    repeated = [lax.broadcast_in_dim(c, shape, range(d, d + np.ndim(c))) for c, d in columns]
+    return lax.concatenate(repeated, len(outer))
+
+
+def gather_index(
+    x: Any,
+    items: tuple[Any, ...],
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Mode = None,
+    fill_value: Any = None,
+    wrap_negative_indices: bool = True,
+) -> Any:
+    """``x[items]``. ``mode`` is what happens out of bounds (see ``lax.gather``): by default, they are moved inside.
+
+    Raises IndexError or TypeError for what is no index, NonConcreteBooleanIndexError for a traced mask.
+    """
+    parsed = parse(items, x.aval.shape)
+    if scalars_among_slices(parsed, mode):
+        return _dynamic_slice(x, parsed.items, wrap_negative_indices)
+    plan = plan_gather(x.aval, parsed, wrap_negative_indices)
+    if fill_value is not None:
+        fill_value = static(fill_value, "fill_value argument to indexed get()", lambda value: value)
+        if np.ndim(fill_value):
+            raise ValueError("fill_value argument to indexed get() must be a scalar")
+        fill_value = fill_value.item() if isinstance(fill_value, (np.ndarray, Array)) else fill_value
+    if parsed.new_axes:
+        x = lax.expand_dims(x, parsed.new_axes)
+    if not math.prod(plan.shape):
+        return lax.full_like(x, 0, shape=plan.shape)
+    if plan.indices.size:
+        x = lax.gather(
+            x,
+            plan.indices,
+            plan.numbers,
+            plan.slice_sizes,
+            unique_indices=unique_indices or plan.plain,
+            indices_are_sorted=indices_are_sorted or plan.plain,
+            mode=mode,
+            fill_value=fill_value,
+        )
+    if plan.reversed_dims:
+        x = lax.rev(x, plan.reversed_dims)
+    return lax.expand_dims(x, plan.new_axes) if plan.new_axes else x
+
+
+def update_index(
+    x: Any,
+    index: Any,
+    values: Any,
+    scatter: Callable[..., Any],
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Mode = None,
+    wrap_negative_indices: bool = True,
+) -> Any:
+    """``x`` with ``values`` combined into ``x[index]`` by ``scatter``, a function with ``lax.scatter``'s arguments.
+
+    ``values`` are broadcast and converted to ``x``'s type, with a FutureWarning if that loses something. Out of bounds,
+    updates are dropped unless ``mode`` says otherwise.
+    """
+    aval = x.aval
+    _check_cast(values, aval.dtype)
+    parsed = parse(index_items(index), aval.shape)
+    plan = plan_gather(x.aval, parsed, wrap_negative_indices)
+    if not math.prod(plan.shape):
+        return x
+    if isinstance(values, int) and dtypes.is_integer(aval.dtype):
+        info = dtypes.iinfo(aval.dtype)
+        values = full((), values, aval.dtype) if info.min <= values <= info.max else values
+    x, values = promote_dtypes(x, values)
+    sharding = None
+    if types.sharded_types_made:
+        sharding = sharding_of_parts(plan.parts, aval, get_aval(plan.indices), get_aval(values))
+    values = lax.squeeze(broadcast_to(values, plan.shape, sharding), plan.new_axes)
+    if plan.reversed_dims:
+        values = lax.rev(values, plan.reversed_dims)
+    if parsed.new_axes:
+        x = lax.expand_dims(x, parsed.new_axes)
+    out = scatter(
+        x,
+        plan.indices,
+        values,
+        ScatterDimensionNumbers(*plan.numbers),
+        indices_are_sorted=indices_are_sorted or plan.plain,
+        unique_indices=unique_indices or plan.plain,
+        mode=mode,
+    )
+    if parsed.new_axes:
+        out = lax.squeeze(out, parsed.new_axes)
+    return convert(out, aval.dtype, aval.weak_type)
+
+
+def _check_cast(values: Any, dtype: np.dtype) -> None:
+    found = type_of(values)
+    x64, strict = x64_enabled(), promotes_strictly()
+    if found[0] == dtype or dtypes.result_type(found, (dtype, False), x64=x64, strict=strict)[0] == dtype:
+        return
+    warnings.warn(
+        "scatter inputs have incompatible types: cannot safely cast value from "
+        f"dtype={dtype_name(found[0])} to dtype={dtype_name(dtype)}. In future JAX releases this will "
+        "result in an error.",
+        FutureWarning,
+        stacklevel=4,
+    )
+
 
 Index = Any
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,50 +32,14 @@ from minijax.numpy.promotion import (
     index_tuple,
     known_value,
     promote_dtypes,
+    public_names,
     static,
 )
 from minijax.ops.shape import meant_sharding
 
-__all__ = [
-    "array_split",
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
-    "broadcast_arrays",
-    "broadcast_shapes",
-    "broadcast_to",
-    "concat",
-    "concatenate",
-    "expand_dims",
-    "flip",
-    "fliplr",
-    "flipud",
-    "hstack",
-    "matrix_transpose",
-    "moveaxis",
-    "permute_dims",
-    "ravel",
-    "reshape",
-    "roll",
-    "split",
-    "squeeze",
-    "stack",
-    "swapaxes",
-    "tile",
-    "transpose",
-    "trim_zeros",
-    "unstack",
-    "vstack",
-]
 
-# ------------------------------------------------------------------------------------ shape
-
-
-def new_shape(a: Any, shape: Any) -> tuple[int, ...]:
-    """The shape ``shape`` means for the array ``a``: one size may be -1, to be inferred.
-
-    Raises TypeError if the sizes do not fit, ConcretizationTypeError if one is a tracer.
-    """
+def _new_shape(a: Any, shape: Any) -> tuple[int, ...]:
+    """The sizes that ``shape`` means for the array ``a``: one may be -1. TypeError if they do not fit."""
     context = "Shapes must be 1D sequences of concrete values of integer type."
     items = tuple(shape) if isinstance(shape, (tuple, list)) or np.ndim(shape) == 1 else (shape,)
     try:
@@ -108,7 +72,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
     'F' (first axis fastest).
     """
     a = ensure("reshape", a)
-    sizes = new_shape(a, shape)
+    sizes = _new_shape(a, shape)
     if order == "C":
         return lax.reshape(a, sizes, out_sharding=out_sharding)
     if order == "F":
@@ -191,9 +155,6 @@ def atleast_2d(*arys: Any) -> Any:
 def atleast_3d(*arys: Any) -> Any:
     """The arrays, with axes of size 1 to make three dimensions."""
     return _atleast("atleast_3d", 3, arys)
-
-
-# ------------------------------------------------------------------------------------ axes
 
 
 def transpose(a: Any, axes: Any = None) -> Any:
@@ -305,9 +266,6 @@ def _roll_dynamic(a: Any, shift: Any, axis: tuple[int, ...]) -> Any:
     return a
 
 
-# ------------------------------------------------------------------------------------ joining
-
-
 def _is_array(x: Any) -> bool:
     return isinstance(x, (Array, Tracer, np.ndarray))
 
@@ -372,9 +330,6 @@ def hstack(tup: Any, dtype: Any = None) -> Any:
     return concatenate(joined, 0 if joined and joined[0].aval.ndim == 1 else 1, dtype)
 
 
-# ------------------------------------------------------------------------------------ splitting
-
-
 def _split(name: str, ary: Any, where: Any, axis: Any) -> list[Any]:
     ary = ensure(name, ary)
     axis = canonical_axis(static(axis, f"in jax.numpy.{name} argument `axis`"), ary.aval.ndim)
@@ -404,9 +359,6 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return _split("array_split", ary, indices_or_sections, axis)
 
 
-# ------------------------------------------------------------------------------------ repeating, padding
-
-
 def tile(A: Any, reps: Any) -> Any:
     """``A`` repeated ``reps`` times along each axis; missing entries of ``reps`` are 1, missing axes are added."""
     A = ensure("tile", A)
@@ -434,3 +386,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
             int(last) if "b" in trim.lower() or not len(found) else None,
         )
     return filt[tuple(kept)] if set(trim.lower()) & {"f", "b"} else filt
+
+
+if not TYPE_CHECKING:  # which sees all names without an underscore
+    __all__ = public_names(globals())

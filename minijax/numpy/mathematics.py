@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from minijax.numpy.promotion import (
     promote,
     promote_dtypes,
     promote_shapes,
+    public_names,
     static,
     type_of,
     typed_scalar,
@@ -31,6 +32,7 @@ from minijax.numpy.promotion import (
 from minijax.numpy.ufuncs import (
     INEXACT,
     NUMERIC,
+    alias,
     bitwise_and,
     equal,
     isfinite,
@@ -42,26 +44,7 @@ from minijax.numpy.ufuncs import (
 )
 from minijax.ops import elementwise as ew
 
-__all__ = [
-    "allclose",
-    "around",
-    "array_equal",
-    "clip",
-    "divmod",
-    "floor_divide",
-    "isclose",
-    "mod",
-    "pow",
-    "power",
-    "remainder",
-    "round",
-    "where",
-]
-
 _numpy = HigherModule("numpy")
-
-
-# ------------------------------------------------------------------------------------ powers
 
 
 def power(x1: Any, x2: Any, /) -> Any:
@@ -83,9 +66,7 @@ def power(x1: Any, x2: Any, /) -> Any:
     return _integer_power(x1, x2)
 
 
-def pow(x1: Any, x2: Any, /) -> Any:
-    """``x1`` to the power of ``x2``, element by element."""
-    return power(x1, x2)
+pow = alias("pow", power)
 
 
 def _static_integer(x: Any) -> int | None:
@@ -109,9 +90,6 @@ def _integer_power(x: Any, y: Any) -> Any:
         x = lax.mul(x, x)
         y = lax.shift_right_logical(y, one)
     return out
-
-
-# ------------------------------------------------------------------------------------ division
 
 
 @inner_jit
@@ -169,12 +147,7 @@ def _nonzero_divisor(x: Any) -> Any:
     return choose(equal(x, 0), lax.full_like(x, 1), x)
 
 
-def mod(x1: Any, x2: Any, /) -> Any:
-    """The rest of ``x1 // x2``, with the sign of ``x2``: Python's ``%``."""
-    return remainder(x1, x2)
-
-
-# ------------------------------------------------------------------------------------ rounding
+mod = alias("mod", remainder)
 
 
 @inner_jit(static_argnames=("decimals", "out"))
@@ -214,9 +187,6 @@ def around(a: Any, decimals: int = 0, out: Any = None) -> Any:
     return round(a, decimals, out)
 
 
-# ------------------------------------------------------------------------------------ choices
-
-
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None) -> Any:
     """Elements of ``x`` where ``condition`` is true, of ``y`` elsewhere; the three broadcast against each other.
 
@@ -251,9 +221,6 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     return arr
 
 
-# ------------------------------------------------------------------------------------ equality
-
-
 @inner_jit(static_argnames="equal_nan")
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     """Whether ``|a - b| <= atol + rtol * |b|``, element by element."""
@@ -268,6 +235,13 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: boo
     return logical_or(out, both_nan) if equal_nan else out
 
 
+@inner_jit(static_argnames="equal_nan")
+def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    """Whether ``isclose`` holds everywhere, as a boolean scalar."""
+    near = isclose(a, b, rtol, atol, equal_nan)
+    return lax.reduce_and(near, tuple(range(near.aval.ndim)))
+
+
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     """Whether the two have the same shape and elements, as a boolean scalar."""
     a1, a2 = ensure("array_equal", a1), ensure("array_equal", a2)
@@ -279,8 +253,5 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     return lax.reduce_and(same, tuple(range(same.aval.ndim)))
 
 
-@inner_jit(static_argnames="equal_nan")
-def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
-    """Whether ``isclose`` holds everywhere, as a boolean scalar."""
-    near = isclose(a, b, rtol, atol, equal_nan)
-    return lax.reduce_and(near, tuple(range(near.aval.ndim)))
+if not TYPE_CHECKING:  # which sees all names without an underscore
+    __all__ = public_names(globals())

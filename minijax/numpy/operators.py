@@ -18,7 +18,7 @@ from minijax.core.lacking import borrow
 from minijax.core.late import HigherModule
 from minijax.core.operands import levels_text
 from minijax.core.trace import Tracer
-from minijax.numpy import creation, linear, manipulation, mathematics, reductions, sorting, ufuncs
+from minijax.numpy import creation, manipulation, mathematics, products, reductions, ufuncs
 from minijax.numpy.index_update import IndexUpdate, take
 from minijax.numpy.indexing import rewrite_index
 from minijax.numpy.promotion import OPERANDS, asarray, convert, ensure, index_tuple
@@ -40,8 +40,6 @@ from minijax.ops.sharded import (
 _numpy = HigherModule("numpy")
 
 Function = Callable[..., Any]
-
-# ------------------------------------------------------------------------------------ operators
 
 
 def _operand(x: Any) -> bool:
@@ -101,7 +99,7 @@ def _power(self: Any, other: Any) -> Any:
 
 
 def _matmul(self: Any, other: Any) -> Any:
-    return linear.matmul(self, other) if isinstance(other, AnyArray) or _operand(other) else NotImplemented
+    return products.matmul(self, other) if isinstance(other, AnyArray) or _operand(other) else NotImplemented
 
 
 def _round(self: Any, ndigits: int | None = None) -> Any:
@@ -157,7 +155,7 @@ OPERATORS: dict[str, Any] = {
     "__pow__": _power,
     "__rpow__": _reflected(mathematics.power),
     "__matmul__": _matmul,
-    "__rmatmul__": _reflected(linear.matmul),
+    "__rmatmul__": _reflected(products.matmul),
     "__eq__": _comparison(ew.eq_p, "biufc", ufuncs.equal, "==", (dict, list, set, tuple)),
     "__ne__": _comparison(ew.ne_p, "biufc", ufuncs.not_equal, "!=", (dict, list, set, tuple)),
     "__lt__": _comparison(ew.lt_p, "biuf", ufuncs.less, "<"),
@@ -174,8 +172,6 @@ OPERATORS: dict[str, Any] = {
     "__iter__": _iterate,
     "__contains__": _contains,
 }
-
-# ------------------------------------------------------------------------------------ methods
 
 
 def _reshape(self: Any, *args: Any, order: str = "C", out_sharding: Any = None) -> Any:
@@ -257,46 +253,29 @@ def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:
 
 
 METHODS: dict[str, Function] = {
-    "all": reductions.all,
-    "any": reductions.any,
-    "argmax": reductions.argmax,
-    "argmin": reductions.argmin,
-    "argpartition": _of_later("argpartition"),
-    "argsort": sorting.argsort,
-    "astype": creation.astype,
+    **{
+        name: getattr(module, name)
+        for module, names in (
+            (creation, "astype copy"),
+            (products, "dot"),
+            (manipulation, "squeeze swapaxes"),
+            (mathematics, "round"),
+            (reductions, "all any argmax argmin argsort cumprod cumsum max mean min prod sort std sum var"),
+            (ufuncs, "conj conjugate"),
+        )
+        for name in names.split()
+    },
+    **{name: _of_later(name) for name in "argpartition choose diagonal nonzero ptp repeat searchsorted".split()},
     "block_until_ready": _block_until_ready,
-    "choose": _of_later("choose"),
     "clip": _clip,
     "compress": _compress,
-    "conj": ufuncs.conj,
-    "conjugate": ufuncs.conjugate,
-    "copy": creation.copy,
-    "cumprod": reductions.cumprod,
-    "cumsum": reductions.cumsum,
-    "diagonal": _of_later("diagonal"),
-    "dot": linear.dot,
     "flatten": _flatten,
-    "max": reductions.max,
-    "mean": reductions.mean,
-    "min": reductions.min,
-    "nonzero": _of_later("nonzero"),
-    "prod": reductions.prod,
-    "ptp": _of_later("ptp"),
     "ravel": _flatten,
-    "repeat": _of_later("repeat"),
     "reshape": _reshape,
-    "round": mathematics.round,
-    "searchsorted": _of_later("searchsorted"),
-    "sort": sorting.sort,
-    "squeeze": manipulation.squeeze,
-    "std": reductions.std,
-    "sum": reductions.sum,
-    "swapaxes": manipulation.swapaxes,
     "take": take,
     "to_device": _to_device,
     "trace": _trace,
     "transpose": _transpose,
-    "var": reductions.var,
     "view": _view,
 }
 
@@ -307,8 +286,6 @@ PROPERTIES: dict[str, Function] = {
     "imag": ufuncs.imag,
     "at": IndexUpdate,
 }
-
-# ---------------------------------------------------------------------------------- tracers as Python values
 
 
 def _concrete(self: Tracer, context: str) -> Array:
@@ -365,10 +342,6 @@ def _format(self: Tracer, spec: str) -> str:
     )
 
 
-def _len(self: Tracer) -> int:
-    return len(self.aval)
-
-
 def _item(self: Tracer, *args: int) -> Any:
     """The single element as a Python scalar, if it is known."""
     return _concrete(self, "This occurred in the item() method of jax.Array").item(*args)
@@ -379,14 +352,6 @@ def _tolist(self: Tracer) -> Any:
     return _concrete(self, "This occurred in the tolist() method of jax.Array").tolist()
 
 
-def _nbytes(self: Tracer) -> int:
-    return self.aval.size * self.aval.dtype.itemsize
-
-
-def _itemsize(self: Tracer) -> int:
-    return self.aval.dtype.itemsize
-
-
 TRACER_METHODS: dict[str, Any] = {
     "__bool__": _bool,
     "__float__": _scalar_conversion(float),
@@ -395,11 +360,11 @@ TRACER_METHODS: dict[str, Any] = {
     "__index__": _index,
     "__array__": _array,
     "__format__": _format,
-    "__len__": _len,
+    "__len__": lambda self: len(self.aval),
     "item": _item,
     "tolist": _tolist,
-    "nbytes": property(_nbytes),
-    "itemsize": property(_itemsize),
+    "nbytes": property(lambda self: self.aval.size * self.aval.dtype.itemsize),
+    "itemsize": property(lambda self: self.aval.dtype.itemsize),
 }
 
 

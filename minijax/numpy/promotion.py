@@ -14,6 +14,7 @@ import functools
 import operator
 import warnings
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,11 @@ SCALAR_CLASSES = (*SCALARS, np.generic, np.ndarray)
 # What an operator accepts on its other side; anything else gets to try its own reflected operator.
 OPERANDS = (Array, Tracer, int, float, complex, np.generic, np.ndarray)
 
-# ------------------------------------------------------------------------------------ arguments
+
+def public_names(namespace: dict[str, Any], *others: str) -> list[str]:
+    """The ``__all__`` of a module with these globals: its functions without an underscore, and ``others``."""
+    functions = [n for n, x in namespace.items() if type(x) is FunctionType and x.__module__ == namespace["__name__"]]
+    return [*others, *(name for name in functions if name[0] != "_")]
 
 
 def is_array_like(x: Any) -> bool:
@@ -134,9 +139,6 @@ def index_tuple(x: Any) -> tuple[int, ...]:
         return (operator.index(x),)
     except TypeError:
         return tuple(operator.index(i) for i in x)
-
-
-# ------------------------------------------------------------------------------------ conversion
 
 
 def typed_scalar(value: Any, dtype: np.dtype, weak_type: bool = False) -> LiteralArray:
@@ -273,7 +275,7 @@ def _are_of_one_type(x: Any, y: Any) -> bool:
     return a.dtype == b.dtype and a.weak_type == b.weak_type and a.dtype.kind in "iuf" and a.dtype.itemsize <= 4
 
 
-def promote(name: str, *args: Any, to: Callable[[Any], np.dtype] | None = None, fold: bool = True) -> list[Any]:
+def promote(name: str, *args: Any, to: Callable[[Any], np.dtype] | None = None) -> list[Any]:
     """The operands of the function ``name`` with one type and, but for scalars, one rank.
 
     ``to`` maps the common type to the one to compute in (``dtypes.to_inexact_dtype``). Raises TypeError for
@@ -294,10 +296,7 @@ def promote(name: str, *args: Any, to: Callable[[Any], np.dtype] | None = None, 
                 "tangents of integers and booleans. Did you differentiate with respect to an integer "
                 "argument?"
             )
-    return promote_shapes(name, *promote_dtypes(*arrays, to=to, fold=fold))
-
-
-# ------------------------------------------------------------------------------------ shapes
+    return promote_shapes(name, *promote_dtypes(*arrays, to=to))
 
 
 def broadcast(x: Any, sizes: tuple[int, ...]) -> Any:
@@ -342,21 +341,13 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     return [broadcast_to(x, shape, sharding) for x in arrays]
 
 
-def choose(condition: Any, x: Any, y: Any, fold: bool = False) -> Any:
+@inner_jit(name="_where")
+def choose(condition: Any, x: Any, y: Any) -> Any:
     """``where(condition, x, y)``: ``x`` and ``y`` promoted, everything broadcast, a scalar condition left as it is."""
-    return _chosen(condition, x, y, True) if fold else _where(condition, x, y)
-
-
-@inner_jit
-def _where(condition: Any, x: Any, y: Any) -> Any:
-    return _chosen(condition, x, y, False)
-
-
-def _chosen(condition: Any, x: Any, y: Any, fold: bool) -> Any:
     condition = ensure("where", condition)
     if condition.aval.dtype != BOOL:
         condition = nonzero(condition)
-    x, y = promote_dtypes(x, y, fold=fold)
+    x, y = promote_dtypes(x, y, fold=False)
     if condition.aval.shape:
         condition, x, y = broadcast_arrays(condition, x, y)
     else:

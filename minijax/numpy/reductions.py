@@ -1,4 +1,4 @@
-"""NumPy's reductions: sums, extremes, statistics, cumulative sums.
+"""NumPy's reductions: sums, extremes, statistics, cumulative sums; and ``sort`` and ``argsort``.
 
 Like JAX: small integers are summed in the default integer type, half precision floats in float32.
 """
@@ -16,7 +16,8 @@ from minijax import lax
 from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ShapedArray, sharding_of_type
+from minijax.core.named import NamedTuple
 from minijax.core.trace import Tracer
 from minijax.numpy.promotion import (
     BOOL,
@@ -36,7 +37,8 @@ from minijax.numpy.promotion import (
     typed_scalar,
     user_dtype,
 )
-from minijax.numpy.ufuncs import NUMERIC, isnan
+from minijax.numpy.ufuncs import NUMERIC, alias, named
+from minijax.ops.index import index_dtype
 from minijax.ops.nary import reduce_sum_p
 
 __all__ = [
@@ -46,28 +48,30 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
+    "argsort",
     "cumprod",
     "cumsum",
     "max",
     "mean",
     "min",
     "prod",
+    "sort",
     "std",
     "sum",
     "var",
 ]
 
 Axis = Any
+Function = Callable[..., Any]
 FLOAT32 = np.dtype(np.float32)
 
 
-class Monoid:
+class Monoid(NamedTuple):
     """An associative operation: its reduction, its function of two arrays, its neutral element by dtype."""
 
-    def __init__(self, reduce: Any, combine: Any, neutral: Callable[[np.dtype], Any]) -> None:
-        self.reduce = reduce
-        self.combine = combine
-        self.neutral = neutral
+    reduce: Any
+    combine: Any
+    neutral: Callable[[np.dtype], Any]
 
 
 SUM = Monoid(lax.reduce_sum, lax.add, lambda dtype: 0)
@@ -156,9 +160,6 @@ def reduction(
     return convert(out, out_dtype)
 
 
-# ------------------------------------------------------------------------------------ sums and products
-
-
 def sum(
     a: Any,
     axis: Axis = None,
@@ -196,54 +197,32 @@ def prod(
     return reduction("prod", PROD, a, axis, keepdims, initial, where, dtype, promote_integers, dtype is None)
 
 
-def max(
-    a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
-    """The largest element along ``axis``. ValueError for an empty axis without ``initial``."""
-    no_out("max", out)
-    return reduction("max", MAX, ensure("max", a), axis, keepdims, initial, where, has_identity=False)
+def _extremum(name: str, monoid: Monoid, doc: str) -> Function:
+    def function(
+        a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    ) -> Any:
+        no_out(name, out)
+        return reduction(name, monoid, ensure(name, a), axis, keepdims, initial, where, has_identity=False)
+
+    return named(function, name, f"The {doc} element along ``axis``. ValueError for an empty axis without ``initial``.")
 
 
-def min(
-    a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
-    """The smallest element along ``axis``. ValueError for an empty axis without ``initial``."""
-    no_out("min", out)
-    return reduction("min", MIN, ensure("min", a), axis, keepdims, initial, where, has_identity=False)
+max, min = _extremum("max", MAX, "largest"), _extremum("min", MIN, "smallest")
+amax, amin = alias("amax", max), alias("amin", min)
 
 
-def amax(
-    a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
-    """The largest element along ``axis``."""
-    return max(a, axis, out, keepdims, initial, where)
+def _quantifier(name: str, monoid: Monoid, doc: str) -> Function:
+    def function(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+        no_out(name, out)
+        a = ensure(name, a)
+        truth = convert(lax.real(a) if dtypes.is_complex(a.aval.dtype) else a, BOOL)
+        return reduction(name, monoid, truth, axis, keepdims, None, where)
+
+    return named(function, name, doc)
 
 
-def amin(
-    a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
-    """The smallest element along ``axis``."""
-    return min(a, axis, out, keepdims, initial, where)
-
-
-def _truth(name: str, a: Any) -> Any:
-    a = ensure(name, a)
-    return convert(lax.real(a) if dtypes.is_complex(a.aval.dtype) else a, BOOL)
-
-
-def all(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
-    """Whether all elements along ``axis`` are nonzero."""
-    no_out("all", out)
-    return reduction("all", ALL, _truth("all", a), axis, keepdims, None, where)
-
-
-def any(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
-    """Whether any element along ``axis`` is nonzero."""
-    no_out("any", out)
-    return reduction("any", ANY, _truth("any", a), axis, keepdims, None, where)
-
-
-# ------------------------------------------------------------------------------------ means
+all = _quantifier("all", ALL, "Whether all elements along ``axis`` are nonzero.")
+any = _quantifier("any", ANY, "Whether any element along ``axis`` is nonzero.")
 
 
 def _count(a: Any, axis: Axis, keepdims: bool, where: Any, dtype: np.dtype) -> Any:
@@ -292,25 +271,6 @@ def _correction(ddof: Any, correction: Any) -> Any:
     return correction
 
 
-def var(
-    a: Any,
-    axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: int = 0,
-    keepdims: bool = False,
-    *,
-    where: Any = None,
-    mean: Any = None,
-    correction: Any = None,
-) -> Any:
-    """The variance along ``axis``: the mean of squared deviations, with ``ddof`` taken off the count."""
-    no_out("var", out)
-    if dtype is not None:
-        dtype = user_dtype(dtype, "var")
-    return _var(a, axis, dtype, _correction(ddof, correction), keepdims, where, mean)
-
-
 @inner_jit(static_argnames=("axis", "dtype", "keepdims"))
 def _var(a: Any, axis: Axis, dtype: Any, correction: Any, keepdims: bool, where: Any, mean: Any) -> Any:
     a = ensure("var", a)
@@ -335,100 +295,141 @@ def _var(a: Any, axis: Axis, dtype: Any, correction: Any, keepdims: bool, where:
 _mean = mean  # for functions with a parameter of that name
 
 
-def std(
-    a: Any,
-    axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: int = 0,
-    keepdims: bool = False,
-    *,
-    where: Any = None,
-    mean: Any = None,
-    correction: Any = None,
-) -> Any:
-    """The standard deviation along ``axis``: the square root of ``var``."""
-    if dtype is not None:
-        dtype = user_dtype(dtype, "std")
-        if not dtypes.is_inexact(dtype):
-            raise ValueError(f"dtype argument to jnp.std must be inexact; got {dtype}")
-    no_out("std", out)
-    return _std(a, axis, dtype, _correction(ddof, correction), keepdims, where, mean)
-
-
 @inner_jit(static_argnames=("axis", "dtype", "keepdims"))
 def _std(a: Any, axis: Axis, dtype: Any, correction: Any, keepdims: bool, where: Any, mean: Any) -> Any:
     return lax.sqrt(_var(a, axis, dtype, correction, keepdims, where, mean))
 
 
-# ------------------------------------------------------------------------------------ positions
+def _spread(name: str, computed: Function, doc: str) -> Function:
+    def function(
+        a: Any,
+        axis: Axis = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: int = 0,
+        keepdims: bool = False,
+        *,
+        where: Any = None,
+        mean: Any = None,
+        correction: Any = None,
+    ) -> Any:
+        if dtype is not None:
+            dtype = user_dtype(dtype, name)
+            if computed is _std and not dtypes.is_inexact(dtype):
+                raise ValueError(f"dtype argument to jnp.std must be inexact; got {dtype}")
+        no_out(name, out)
+        return computed(a, axis, dtype, _correction(ddof, correction), keepdims, where, mean)
+
+    return named(function, name, doc)
 
 
-def _position(name: str, find: Any, a: Any, axis: Any, keepdims: Any) -> Any:
+var = _spread("var", _var, "The variance along ``axis``: the mean of squared deviations, the count less ``ddof``.")
+std = _spread("std", _std, "The standard deviation along ``axis``: the square root of ``var``.")
+
+
+def _position(name: str, find: Any, doc: str) -> Function:
+    def function(a: Any, axis: Any = None, out: Any = None, keepdims: Any = None) -> Any:
+        no_out(name, out)
+        a = ensure(name, a)
+        if axis is None:
+            axes = tuple(range(a.aval.ndim))
+            a, axis = lax.reshape(a, (a.aval.size,)), 0
+        else:
+            axis = canonical_axis(static(axis, f"'axis' argument of jnp.{name}"), a.aval.ndim)
+            axes = (axis,)
+        if a.aval.shape[axis] == 0:
+            raise ValueError(f"attempt to get {name} of an empty sequence")
+        found = find(a, axis, dtypes.default_int_dtype(x64_enabled()))
+        return lax.expand_dims(found, axes) if keepdims else found
+
+    return named(function, name, f"The index of the first {doc} element along ``axis``, or in the flattened array.")
+
+
+argmax = _position("argmax", lax.argmax, "largest")
+argmin = _position("argmin", lax.argmin, "smallest")
+
+
+def _cumulative(name: str, reduce: Any, doc: str) -> Function:
+    def function(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        no_out(name, out)
+        alone = type(a) in SCALARS  # JAX takes a Python number for an array of one
+        a = ensure(name, a)
+        if axis is None or alone:
+            a = lax.reshape(a, (a.aval.size,))
+            axis = 0 if axis is None else axis
+        axis = canonical_axis(axis, a.aval.ndim)
+        if dtype is None:
+            out_dtype = _promoted_integer(BOOL) if a.aval.dtype == BOOL else a.aval.dtype
+        else:
+            out_dtype = user_dtype(dtype, name)
+        computed = out_dtype
+        if out_dtype == BOOL:
+            a = a if a.aval.dtype == BOOL else nonzero(a)
+            computed = _promoted_integer(BOOL)
+        return convert(reduce(convert(a, computed), axis), out_dtype)
+
+    function = named(
+        function, name, f"{doc} of the first 1, 2, ... elements along ``axis``, or of the flattened array."
+    )
+    return inner_jit(function, static_argnames=("axis", "dtype", "out"))  # type: ignore[no-any-return]
+
+
+cumsum = _cumulative("cumsum", lax.cumsum, "Sums")
+cumprod = _cumulative("cumprod", lax.cumprod, "Products")
+
+
+def _sorting_operand(name: str, a: Any, axis: int | None, kind: Any, order: Any) -> tuple[Any, int]:
     a = ensure(name, a)
+    if kind is not None:
+        raise TypeError(
+            f"'kind' argument to {name} is not supported. Use stable=True or stable=False to specify sort stability."
+        )
+    if order is not None:
+        raise TypeError(f"'order' argument to {name} is not supported.")
     if axis is None:
-        axes = tuple(range(a.aval.ndim))
         a, axis = lax.reshape(a, (a.aval.size,)), 0
-    else:
-        axis = canonical_axis(static(axis, f"'axis' argument of jnp.{name}"), a.aval.ndim)
-        axes = (axis,)
-    if a.aval.shape[axis] == 0:
-        raise ValueError(f"attempt to get {name} of an empty sequence")
-    found = find(a, axis, dtypes.default_int_dtype(x64_enabled()))
-    return lax.expand_dims(found, axes) if keepdims else found
+    return a, canonical_axis(axis, a.aval.ndim)
 
 
-def argmax(a: Any, axis: Any = None, out: Any = None, keepdims: Any = None) -> Any:
-    """The index of the first largest element along ``axis``, or in the flattened array."""
-    no_out("argmax", out)
-    return _position("argmax", lax.argmax, a, axis, keepdims)
-
-
-def argmin(a: Any, axis: Any = None, out: Any = None, keepdims: Any = None) -> Any:
-    """The index of the first smallest element along ``axis``, or in the flattened array."""
-    no_out("argmin", out)
-    return _position("argmin", lax.argmin, a, axis, keepdims)
-
-
-# ------------------------------------------------------------------------------------ cumulative
-
-
-def cumulative(
-    name: str, reduce: Any, a: Any, axis: Any, dtype: Any, fill_nan: Any = None, promote_integers: bool = False
+@inner_jit(static_argnames=("axis", "kind", "order", "stable", "descending"))
+def sort(
+    a: Any,
+    axis: int | None = -1,
+    *,
+    kind: Any = None,
+    order: Any = None,
+    stable: bool = True,
+    descending: bool = False,
 ) -> Any:
-    """``reduce`` (``lax.cumsum``, say) along ``axis``; NaN is replaced by ``fill_nan(dtype)`` if that is given.
+    """``a`` sorted along ``axis``, nan last; flattened if ``axis`` is None."""
+    a, axis = _sorting_operand("sort", a, axis, kind, order)
+    out = lax.sort(a, axis, stable)
+    return lax.rev(out, (axis,)) if descending else out
 
-    With ``promote_integers``, small integers are reduced in the default integer type, as booleans always are.
-    """
-    alone = type(a) in SCALARS  # JAX takes a Python number for an array of one
-    a = ensure(name, a)
-    if axis is None or alone:
-        a = lax.reshape(a, (a.aval.size,))
-        axis = 0 if axis is None else axis
-    axis = canonical_axis(axis, a.aval.ndim)
-    if fill_nan is not None and dtypes.is_inexact(a.aval.dtype):
-        a = choose(isnan(a), typed_scalar(fill_nan(a.aval.dtype), a.aval.dtype), a)
-    if dtype is None:
-        promoted = promote_integers or a.aval.dtype == BOOL
-        out_dtype = _promoted_integer(a.aval.dtype) if promoted else a.aval.dtype
+
+@inner_jit(static_argnames=("axis", "kind", "order", "stable", "descending", "dtype"))
+def argsort(
+    a: Any,
+    axis: int | None = -1,
+    *,
+    kind: Any = None,
+    order: Any = None,
+    stable: bool = True,
+    descending: bool = False,
+    dtype: Any = None,
+) -> Any:
+    """The indices that sort ``a`` along ``axis``; of the flattened array if ``axis`` is None."""
+    a, axis = _sorting_operand("argsort", a, axis, kind, order)
+    shape = a.aval.shape
+    if dtype is not None:
+        out_dtype = user_dtype(dtype, "argsort")
     else:
-        out_dtype = user_dtype(dtype, name)
-    computed = out_dtype
-    if out_dtype == BOOL:
-        a = a if a.aval.dtype == BOOL else nonzero(a)
-        computed = _promoted_integer(BOOL)
-    return convert(reduce(convert(a, computed), axis), out_dtype)
-
-
-@inner_jit(static_argnames=("axis", "dtype", "out"))
-def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """Sums of the first 1, 2, ... elements along ``axis``, or of the flattened array."""
-    no_out("cumsum", out)
-    return cumulative("cumsum", lax.cumsum, a, axis, dtype)
-
-
-@inner_jit(static_argnames=("axis", "dtype", "out"))
-def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """Products of the first 1, 2, ... elements along ``axis``, or of the flattened array."""
-    no_out("cumprod", out)
-    return cumulative("cumprod", lax.cumprod, a, axis, dtype)
+        out_dtype = index_dtype((shape[axis],))
+        if out_dtype == np.int32:
+            out_dtype = dtypes.default_dtype("i", x64_enabled())
+    places = lax.broadcasted_iota(out_dtype, shape, axis, out_sharding=sharding_of_type(a.aval))
+    if descending and stable:
+        # reversed now and again at the end, so that equal elements keep their order
+        a, places = lax.rev(a, (axis,)), lax.rev(places, (axis,))
+    _, places = lax.sort_key_val(a, places, axis, stable)
+    return lax.rev(places, (axis,)) if descending else places

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,46 +16,7 @@ from minijax.core.array import Array
 from minijax.core.avals import AnyArray
 from minijax.core.trace import Tracer
 from minijax.numpy.creation import asarray
-from minijax.numpy.promotion import canonical_axes, is_array_like, type_of
-
-__all__ = [
-    "bool_",
-    "can_cast",
-    "cdouble",
-    "complex128",
-    "complex64",
-    "complex_",
-    "csingle",
-    "double",
-    "finfo",
-    "float16",
-    "float32",
-    "float64",
-    "float_",
-    "iinfo",
-    "int16",
-    "int32",
-    "int64",
-    "int8",
-    "int_",
-    "iscomplexobj",
-    "isdtype",
-    "isrealobj",
-    "isscalar",
-    "issubdtype",
-    "ndarray",
-    "ndim",
-    "promote_types",
-    "result_type",
-    "shape",
-    "single",
-    "size",
-    "uint",
-    "uint16",
-    "uint32",
-    "uint64",
-    "uint8",
-]
+from minijax.numpy.promotion import canonical_axes, is_array_like, public_names, type_of
 
 
 class ScalarMeta(type):
@@ -95,25 +56,9 @@ single, double, csingle, cdouble = float32, float64, complex64, complex128
 
 # Types of ml_dtypes, made at first need: importing that package costs 12 ms.
 SMALL_TYPES = (
-    "bfloat16",
-    "int1",
-    "int2",
-    "int4",
-    "uint1",
-    "uint2",
-    "uint4",
-    "float8_e3m4",
-    "float8_e4m3",
-    "float8_e4m3b11fnuz",
-    "float8_e4m3fn",
-    "float8_e4m3fnuz",
-    "float8_e5m2",
-    "float8_e5m2fnuz",
-    "float8_e8m0fnu",
-    "float4_e2m1fn",
-    "float6_e2m3fn",
-    "float6_e3m2fn",
-)
+    "bfloat16 int1 int2 int4 uint1 uint2 uint4 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn "
+    "float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn float6_e2m3fn float6_e3m2fn"
+).split()
 
 
 def __getattr__(name: str) -> Any:
@@ -209,3 +154,7 @@ def size(a: Any, axis: Any = None) -> int:
     if axis is not None:
         return math.prod(sizes[i] for i in canonical_axes(axis, len(sizes)))
     return int(np.prod(sizes, dtype=np.int64))
+
+
+if not TYPE_CHECKING:  # which sees all names without an underscore
+    __all__ = public_names(globals(), "ndarray", *(n for n, x in globals().items() if isinstance(x, ScalarMeta)))

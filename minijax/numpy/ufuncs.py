@@ -7,6 +7,7 @@ promotion go to the primitive at once, and a Python scalar beside an array is co
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +36,6 @@ from minijax.ops import elementwise as ew
 INEXACT = dtypes.to_inexact_dtype
 NUMERIC = dtypes.to_numeric_dtype
 
-# ------------------------------------------------------------------------------------ scalar operands
 
 _SCALAR_KINDS = frozenset(SCALARS)
 # (class, value, type of the other operand) -> the scalar, converted. By class: 2 and 2.0 are equal.
@@ -94,17 +94,22 @@ def fast_binary(bind: Callable[..., Any], slow: Callable[..., Any], kinds: str, 
     return operation
 
 
-# ------------------------------------------------------------------------------------ how functions are made
-
-
 JNP = "minijax.numpy"
 
 
-def _named(function: Any, name: str, doc: str) -> Any:
+def named(function: Any, name: str, doc: str) -> Any:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     function.__module__ = JNP
     return function
+
+
+def alias(name: str, function: Any) -> Any:
+    """``function`` under another ``name``."""
+    made = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
+    made.__dict__.update(vars(function))
+    made.__qualname__, made.__module__, made.__doc__ = name, function.__module__, function.__doc__
+    return made
 
 
 class _Method:
@@ -141,7 +146,7 @@ def _unary(name: str, primitive: Any, doc: str, to: Any = INEXACT, kinds: str = 
             direct = False
         return bind(x) if direct else bind(*promote(name, x, to=to))
 
-    return _named(function, name, doc)
+    return named(function, name, doc)
 
 
 def _binary(
@@ -155,7 +160,7 @@ def _binary(
             return of_bools.bind(x, y)
         return primitive.bind(x, y)
 
-    return _named(fast_binary(primitive.bind, slow, kinds), name, doc)
+    return named(fast_binary(primitive.bind, slow, kinds), name, doc)
 
 
 def _ordering(name: str, primitive: Any, doc: str) -> Callable[[Any, Any], Any]:
@@ -168,21 +173,19 @@ def _ordering(name: str, primitive: Any, doc: str) -> Callable[[Any, Any], Any]:
         same = lax.eq(lax.real(x), lax.real(y))
         return lax.select(same, primitive.bind(lax.imag(x), lax.imag(y)), primitive.bind(lax.real(x), lax.real(y)))
 
-    return _named(fast_binary(primitive.bind, slow, "biuf"), name, doc)
+    return named(fast_binary(primitive.bind, slow, "biuf"), name, doc)
 
 
 def _logical(name: str, primitive: Any, doc: str) -> Callable[[Any, Any], Any]:
     def function(x: Any, y: Any, /) -> Any:
         return primitive.bind(*map(_truth, promote(name, x, y)))
 
-    return _named(function, name, doc)
+    return named(function, name, doc)
 
 
 def _truth(x: Any) -> Any:
     return x if x.aval.dtype == BOOL else ew.ne_p.bind(x, ew.const(x, 0))
 
-
-# ------------------------------------------------------------------------------------ one operand
 
 sin = _unary("sin", ew.sin_p, "Sine of each element (radians).")
 cos = _unary("cos", ew.cos_p, "Cosine of each element (radians).")
@@ -217,9 +220,7 @@ invert = _unary("invert", ew.not_p, "Each element with all its bits flipped.", t
 
 @inner_jit
 def arccosh(x: Any, /) -> Any:
-    """Inverse hyperbolic cosine of each element; of a complex one, the branch with a real part of at least
-    0.
-    """
+    """Inverse hyperbolic cosine of each element; of a complex one, the branch with a real part of at least 0."""
     out = ew.acosh_p.bind(*promote("arccosh", x, to=INEXACT))
     if dtypes.is_complex(out.aval.dtype):
         part = lax.real(out)
@@ -227,9 +228,7 @@ def arccosh(x: Any, /) -> Any:
     return out
 
 
-def acosh(x: Any, /) -> Any:
-    """Inverse hyperbolic cosine of each element."""
-    return arccosh(x)
+acosh = alias("acosh", arccosh)
 
 
 def positive(x: Any, /) -> Any:
@@ -243,9 +242,7 @@ def absolute(x: Any, /) -> Any:
     return x if dtypes.kind(x.aval.dtype) in "bu" else ew.abs_p.bind(x)
 
 
-def abs(x: Any, /) -> Any:
-    """The absolute value of each element: real for complex ones."""
-    return absolute(x)
+abs = alias("abs", absolute)
 
 
 def fabs(x: Any, /) -> Any:
@@ -256,16 +253,16 @@ def fabs(x: Any, /) -> Any:
     return ew.abs_p.bind(*promote("fabs", x, to=INEXACT))
 
 
-def floor(x: Any, /) -> Any:
-    """The greatest integer not above each element; integers and booleans unchanged."""
-    x = ensure("floor", x)
-    return x if dtypes.kind(x.aval.dtype) in "biu" else ew.floor_p.bind(x)
+def _rounding(name: str, primitive: Any, doc: str) -> Callable[[Any], Any]:
+    def function(x: Any, /) -> Any:
+        x = ensure(name, x)
+        return x if dtypes.kind(x.aval.dtype) in "biu" else primitive.bind(x)
+
+    return named(function, name, f"The {doc} each element; integers and booleans unchanged.")
 
 
-def ceil(x: Any, /) -> Any:
-    """The least integer not below each element; integers and booleans unchanged."""
-    x = ensure("ceil", x)
-    return x if dtypes.kind(x.aval.dtype) in "biu" else ew.ceil_p.bind(x)
+floor = _rounding("floor", ew.floor_p, "greatest integer not above")
+ceil = _rounding("ceil", ew.ceil_p, "least integer not below")
 
 
 def reciprocal(x: Any, /) -> Any:
@@ -308,17 +305,8 @@ def rad2deg(x: Any, /) -> Any:
     return lax.mul(x, weak_const(x, 180 / np.pi))
 
 
-def degrees(x: Any, /) -> Any:
-    """Radians to degrees."""
-    return rad2deg(x)
-
-
-def radians(x: Any, /) -> Any:
-    """Degrees to radians."""
-    return deg2rad(x)
-
-
-# ------------------------------------------------------------------------------------ complex numbers
+degrees = alias("degrees", rad2deg)
+radians = alias("radians", deg2rad)
 
 
 def conjugate(x: Any, /) -> Any:
@@ -327,9 +315,7 @@ def conjugate(x: Any, /) -> Any:
     return lax.conj(x) if dtypes.is_complex(x.aval.dtype) else x
 
 
-def conj(x: Any, /) -> Any:
-    """The complex conjugate of each element; real arrays unchanged."""
-    return conjugate(x)
+conj = alias("conj", conjugate)
 
 
 def real(val: Any, /) -> Any:
@@ -343,8 +329,6 @@ def imag(val: Any, /) -> Any:
     val = ensure("imag", val)
     return lax.imag(val) if dtypes.is_complex(val.aval.dtype) else lax.full_like(val, 0)
 
-
-# ------------------------------------------------------------------------------------ two operands
 
 add = _binary("add", ew.add_p, "Sum, element by element; of booleans, their disjunction.", of_bools=ew.or_p)
 subtract = _binary("subtract", ew.sub_p, "Difference, element by element.")
@@ -387,9 +371,7 @@ def right_shift(x1: Any, x2: Any, /) -> Any:
     return (ew.shift_right_logical_p if unsigned else ew.shift_right_arithmetic_p).bind(x1, x2)
 
 
-def bitwise_right_shift(x1: Any, x2: Any, /) -> Any:
-    """Bits shifted right; the sign is kept for signed integers."""
-    return right_shift(x1, x2)
+bitwise_right_shift = alias("bitwise_right_shift", right_shift)
 
 
 @inner_jit
@@ -397,9 +379,6 @@ def bitwise_count(x: Any, /) -> Any:
     """How many bits are set in the absolute value of each element, as uint8."""
     (x,) = promote("bitwise_count", x, to=NUMERIC)
     return convert(ew.population_count_p.bind(absolute(x)), np.dtype(np.uint8))
-
-
-# ------------------------------------------------------------------------------------ what kind of float
 
 
 def isnan(x: Any, /) -> Any:
@@ -431,24 +410,6 @@ def isinf(x: Any, /) -> Any:
     return lax.full_like(x, False, dtype=BOOL)
 
 
-def _is_infinity(name: str, x: Any, infinity: float) -> Any:
-    x = ensure(name, x)
-    kind = dtypes.kind(x.aval.dtype)
-    if kind == "c":
-        raise ValueError("isposinf/isneginf are not well defined for complex types; test jnp.real(x)")
-    return lax.eq(x, const(x, infinity)) if kind == "f" else lax.full_like(x, False, dtype=BOOL)
-
-
-def isposinf(x: Any, /) -> Any:
-    """Whether each element is plus infinity. ValueError for complex numbers."""
-    return _is_infinity("isposinf", x, np.inf)
-
-
-def isneginf(x: Any, /) -> Any:
-    """Whether each element is minus infinity. ValueError for complex numbers."""
-    return _is_infinity("isneginf", x, -np.inf)
-
-
 if not TYPE_CHECKING:  # which sees all names without an underscore
     # What jnp gives on: the functions made or written out here.
     __all__ = [
@@ -456,11 +417,9 @@ if not TYPE_CHECKING:  # which sees all names without an underscore
         for name, value in globals().items()
         if getattr(value, "__module__", None) in (JNP, __name__)
         and name[0] != "_"
-        and name not in ("as_ufunc", "fast_binary")
+        and name not in ("alias", "as_ufunc", "fast_binary", "named")
     ]
 
-
-# ------------------------------------------------------------------------------------ their methods
 
 for _function, _identity in (
     (add, 0),

@@ -11,5 +11,4 @@ __getattr__, __dir__ = _borrowing(
     globals(),
     "minijax.random.basic",
     "minijax.random.keys",
-    "minijax.random.selection",
 )

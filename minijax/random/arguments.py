@@ -22,10 +22,10 @@ from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.keys import THREEFRY
 from minijax.core.observe import observers
 from minijax.core.trace import state
-from minijax.numpy.promotion import broadcast, typed_scalar
+from minijax.numpy.promotion import broadcast
 from minijax.ops.call import to_buffer
 from minijax.ops.shape import broadcast_shapes, canonical_shape
-from minijax.random.keys import split, typed_keys
+from minijax.random.keys import typed_keys
 
 # What functions of distributions must know, by the names of their parameters.
 _KNOWN = ("shape", "dtype", "mode", "axis")
@@ -69,39 +69,20 @@ def _placed(x: float, _sign: float, _x64: bool) -> Array:
     return array
 
 
-def two_keys(key: Any) -> tuple[Any, Any]:
-    """Two keys made of one."""
-    first, second = split(key)
-    return first, second
+def known_dtype(name: str, dtype: Any, kind: str) -> np.dtype:
+    """The type that ``dtype`` names: by default the default integer type for the ``kind`` 'integer', else float.
 
-
-def float_dtype(name: str, dtype: Any) -> np.dtype:
-    """The floating-point type that ``dtype`` names, by default the default one. ValueError for another kind.
-
-    A warning that there are no 64 bits is for the line that called the caller.
+    ValueError for one that is not 'float', or 'float or complex'. A warning that there are no 64 bits is for the line
+    that called the caller, between which and the user stands ``sampler``.
     """
-    found = _given_dtype(name, dtype, dtypes.default_float_dtype(x64_enabled()))
-    if not dtypes.is_float(found):
+    if dtype is None:
+        return (dtypes.default_int_dtype if kind == "integer" else dtypes.default_float_dtype)(x64_enabled())
+    found = dtypes.check_user_dtype(dtype, name, x64_enabled(), stacklevel=6)
+    if kind == "float" and not dtypes.is_float(found):
         raise ValueError(f"dtype argument to `{name}` must be a float dtype, got {found}. Samples are real numbers.")
-    return found
-
-
-def inexact_dtype(name: str, dtype: Any) -> np.dtype:
-    """The real or complex type that ``dtype`` names, by default the default float. ValueError for another kind."""
-    found = _given_dtype(name, dtype, dtypes.default_float_dtype(x64_enabled()))
-    if not dtypes.is_inexact(found):
+    if kind == "float or complex" and not dtypes.is_inexact(found):
         raise ValueError(f"dtype argument to `{name}` must be a float or complex dtype, got {found}.")
     return found
-
-
-def any_dtype(name: str, dtype: Any) -> np.dtype:
-    """The type that ``dtype`` names, by default the default integer type."""
-    return _given_dtype(name, dtype, dtypes.default_int_dtype(x64_enabled()))
-
-
-def _given_dtype(name: str, dtype: Any, default: np.dtype) -> np.dtype:
-    # ``sampler`` stands between the caller and the user
-    return default if dtype is None else dtypes.check_user_dtype(dtype, name, x64_enabled(), stacklevel=7)
 
 
 def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True) -> tuple[int, ...]:
@@ -125,17 +106,6 @@ def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True
     return given
 
 
-def constant(value: Any, dtype: np.dtype) -> Any:
-    """A number as a literal of ``dtype``."""
-    return typed_scalar(value, dtype)
-
-
 def to_rank(x: Any, ndim: int) -> Any:
     """``x`` with leading dimensions of size 1, if it has fewer than ``ndim``."""
     return broadcast(x, (1,) * (ndim - get_aval(x).ndim))
-
-
-def halves(x: Any) -> tuple[Any, Any]:
-    """The two rows of ``x``."""
-    first, second = x
-    return first, second

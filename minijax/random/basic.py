@@ -1,4 +1,4 @@
-"""Uniform and normal numbers, integers and signs: what the other distributions are made of."""
+"""Uniform and normal numbers, integers, booleans, categories and random orders."""
 
 from __future__ import annotations
 
@@ -10,30 +10,25 @@ from typing import Any
 import numpy as np
 
 from minijax import lax
+from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
+from minijax.numpy import reductions
+from minijax.numpy.index_update import take
 from minijax.numpy.mathematics import clip
-from minijax.numpy.promotion import astype, choose, ensure, typed_scalar
+from minijax.numpy.promotion import astype, canonical_axis, choose, ensure, static, typed_scalar
 from minijax.ops.shape import canonical_shape
 from minijax.random.arguments import (
-    any_dtype,
-    constant,
-    float_dtype,
-    halves,
-    inexact_dtype,
+    known_dtype,
     one_key,
     placed,
     shape_of_samples,
     staged,
     to_rank,
-    two_keys,
 )
-from minijax.random.keys import bits
-from minijax.random.samplers import sampler
+from minijax.random.keys import bits, sampler, split
 
-__all__ = ["bernoulli", "gumbel", "normal", "randint", "uniform"]
-
-# -------------------------------------------------------------------------------- uniform
+__all__ = ["bernoulli", "categorical", "gumbel", "normal", "permutation", "randint", "uniform"]
 
 
 @sampler
@@ -44,7 +39,7 @@ def uniform(key: Any, shape: Sequence[int] = (), dtype: Any = None, minval: Any 
     type, TypeError for limits that do not broadcast.
     """
     key = one_key("uniform", key)
-    found = float_dtype("uniform", dtype)
+    found = known_dtype("uniform", dtype, "float")
     return _uniform(key, canonical_shape(shape), found, placed(minval), placed(maxval))
 
 
@@ -66,14 +61,11 @@ def _uniform(key: Any, shape: tuple[int, ...], dtype: np.dtype, minval: Any, max
     drawn, dropped, one = _mantissa(dtype)
     word = np.dtype(f"uint{dtypes.finfo(dtype).bits}")
     mantissa = astype(bits(key, shape, np.dtype(f"uint{drawn}")), word)
-    mantissa = lax.bitwise_or(lax.shift_right_logical(mantissa, constant(dropped, word)), constant(one, word))
-    zero_to_one = lax.sub(lax.bitcast_convert_type(mantissa, dtype), constant(1, dtype))
+    mantissa = lax.bitwise_or(lax.shift_right_logical(mantissa, typed_scalar(dropped, word)), typed_scalar(one, word))
+    zero_to_one = lax.sub(lax.bitcast_convert_type(mantissa, dtype), typed_scalar(1, dtype))
     found = zero_to_one * (high - low) + low
     # rounding may give less than the lower limit
     return lax.max(low, lax.reshape(found, shape))
-
-
-# -------------------------------------------------------------------------------- integers
 
 
 @sampler
@@ -84,7 +76,7 @@ def randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any
     Raises TypeError for another, OverflowError for a Python integer that the default type does not hold.
     """
     key = one_key("randint", key)
-    found = any_dtype("randint", dtype)
+    found = known_dtype("randint", dtype, "integer")
     if not dtypes.is_integer(found):
         raise TypeError(f"randint only accepts integer dtypes, got {found}. For real numbers there is random.uniform.")
     shape = shape_of_samples("randint", shape, minval, maxval)
@@ -101,10 +93,10 @@ def _randint(key: Any, shape: tuple[int, ...], minval: Any, maxval: Any, dtype: 
     info = dtypes.iinfo(dtype)
     minval, maxval = (x if dtypes.is_integer(get_aval(x).dtype) else astype(x, dtype) for x in (minval, maxval))
     # maxval itself may be one more than the type holds
-    beyond = lax.gt(maxval, _limited(constant(int(info.max), dtype), get_aval(maxval).dtype))
+    beyond = lax.gt(maxval, _limited(typed_scalar(int(info.max), dtype), get_aval(maxval).dtype))
     low, high = _limited(minval, dtype), _limited(maxval, dtype)
     low, high = to_rank(low, len(shape)), to_rank(high, len(shape))
-    first, second = two_keys(key)
+    first, second = split(key)
     word = np.dtype(f"uint{info.bits}")
     upper, lower = bits(first, shape, word), bits(second, shape, word)
     return lax.add(low, astype(_offset(upper, lower, _span(low, high, beyond, word)), dtype))
@@ -128,19 +120,16 @@ def _span(low: Any, high: Any, beyond: Any, word: np.dtype) -> Any:
     span = lax.select(lax.le(high, low), lax.full(shape, 1, word), span)
     some = lax.gt(high, low)
     more = lax.bitwise_and(to_rank(beyond, len(shape)) if get_aval(beyond).ndim else beyond, some)
-    return lax.select(more, lax.add(span, constant(1, word)), span)
+    return lax.select(more, lax.add(span, typed_scalar(1, word)), span)
 
 
 def _offset(upper: Any, lower: Any, span: Any) -> Any:
     """Two random words, one number of twice as many bits, modulo ``span``."""
     word = get_aval(span).dtype
-    half = constant(1 << (dtypes.bits(word) // 2), word)
+    half = typed_scalar(1 << (dtypes.bits(word) // 2), word)
     shifted = lax.rem(half, span)
     shifted = lax.rem(lax.mul(shifted, shifted), span)
     return lax.rem(lax.add(lax.mul(lax.rem(upper, span), shifted), lax.rem(lower, span)), span)
-
-
-# -------------------------------------------------------------------------------- bernoulli
 
 
 @sampler
@@ -164,49 +153,35 @@ def _bernoulli(key: Any, p: Any, shape: tuple[int, ...], mode: str) -> Any:
     dtype = get_aval(p).dtype
     if mode == "low":
         return uniform(key, shape, dtype) < p
-    high, low = halves(uniform(key, (2, *shape), dtype))
-    return lax.mul(low, constant(dtypes.finfo(dtype).eps, dtype)) < p - high
-
-
-# -------------------------------------------------------------------------------- normal
+    high, low = uniform(key, (2, *shape), dtype)
+    return lax.mul(low, typed_scalar(dtypes.finfo(dtype).eps, dtype)) < p - high
 
 
 @sampler
 def normal(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Standard normal numbers: of mean 0 and variance 1, complex ones too. ValueError for another type."""
     key = one_key("normal", key)
-    return _normal(key, canonical_shape(shape), inexact_dtype("normal", dtype))
+    return _normal(key, canonical_shape(shape), known_dtype("normal", dtype, "float or complex"))
 
 
 @staged
 def _normal(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     if not dtypes.is_complex(dtype):
         return _normal_real(key, shape, dtype)
-    first, second = two_keys(key)
+    first, second = split(key)
     part = dtypes.real_dtype(dtype)
     real = astype(_normal_real(first, shape, part), dtype)
     imaginary = astype(_normal_real(second, shape, part), dtype)
-    turned = lax.mul(constant(1j, dtype), imaginary)
-    return lax.div(lax.add(real, turned), constant(_root_of_two(part), dtype))
-
-
-def _root_of_two(dtype: np.dtype) -> Any:
-    return np.array(math.sqrt(2)).astype(dtype)
-
-
-def above_minus_one(dtype: np.dtype) -> Any:
-    """The least number of ``dtype`` that is above -1."""
-    return constant(-1 + float(dtypes.finfo(dtype).epsneg), dtype)
+    turned = lax.mul(typed_scalar(1j, dtype), imaginary)
+    return lax.div(lax.add(real, turned), typed_scalar(np.array(math.sqrt(2)).astype(part), dtype))
 
 
 @staged
 def _normal_real(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    # the distribution function, inverted
-    found = uniform(key, shape, dtype, above_minus_one(dtype), constant(1, dtype))
-    return lax.mul(constant(math.sqrt(2), dtype), lax.erf_inv(found))
-
-
-# -------------------------------------------------------------------------------- gumbel
+    # the distribution function, inverted; of numbers above -1
+    least = typed_scalar(-1 + float(dtypes.finfo(dtype).epsneg), dtype)
+    found = uniform(key, shape, dtype, least, typed_scalar(1, dtype))
+    return lax.mul(typed_scalar(math.sqrt(2), dtype), lax.erf_inv(found))
 
 
 @sampler
@@ -216,7 +191,7 @@ def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | N
     ``mode`` 'high' draws twice as many bits, so that large numbers occur; 'low' is the default. ValueError for other
     modes, and for a type that is not floating.
     """
-    key, found = one_key("gumbel", key), float_dtype("gumbel", dtype)
+    key, found = one_key("gumbel", key), known_dtype("gumbel", dtype, "float")
     mode = "low" if mode is None else mode
     if mode not in ("high", "low"):
         raise ValueError(f"Must provide valid mode for gumbel got: {mode}. There are 'high' and 'low'.")
@@ -226,12 +201,100 @@ def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | N
 @staged
 def _gumbel(key: Any, shape: tuple[int, ...], dtype: np.dtype, mode: str) -> Any:
     info = dtypes.finfo(dtype)
-    tiny = constant(info.tiny, dtype)
+    tiny = typed_scalar(info.tiny, dtype)
     if mode == "low":
         return lax.neg(lax.log(lax.neg(lax.log(_uniform(key, shape, dtype, minval=tiny, maxval=1.0)))))
-    high, low = halves(_uniform(key, (2, *shape), dtype, minval=0.0, maxval=1.0))
+    high, low = _uniform(key, (2, *shape), dtype, minval=0.0, maxval=1.0)
     # below 1/2 floats are closer than the numbers that were drawn: the second ones fill the gaps
-    coarse = lax.ge(high, constant(0.5, dtype))
-    finer = lax.add(lax.add(high, lax.mul(constant(info.eps, dtype), low)), tiny)
+    coarse = lax.ge(high, typed_scalar(0.5, dtype))
+    finer = lax.add(lax.add(high, lax.mul(typed_scalar(info.eps, dtype), low)), tiny)
     found = choose(coarse, high, finer)
     return lax.neg(lax.log(lax.neg(lax.log1p(lax.neg(found)))))
+
+
+@sampler
+def categorical(
+    key: Any,
+    logits: Any,
+    axis: int = -1,
+    shape: Sequence[int] | None = None,
+    replace: bool = True,
+    mode: str | None = None,
+) -> Any:
+    """Indices along ``axis`` with the probabilities ``softmax(logits, axis)``: integers of the default type.
+
+    The shape of ``logits`` without ``axis`` is the batch. ``shape`` is that of the samples, its last dimensions those
+    to which the batch broadcasts; its first ones count samples of one distribution, which with ``replace=False`` are
+    all different. ``mode`` is that of ``gumbel``. Raises TypeError for what is no array, IndexError for a bad ``axis``,
+    ValueError for shapes that do not fit, and for more different samples than there are.
+    """
+    key = one_key("categorical", key)
+    logits = ensure("categorical", logits)
+    own = logits.aval.shape
+    if not -len(own) <= axis < len(own):
+        raise IndexError(
+            f"categorical: index {axis} is out of bounds for axis: logits of shape {own} have {len(own)} axes"
+        )
+    axis = axis % len(own) - len(own)
+    batch = tuple(size for i, size in enumerate(own) if i != axis + len(own))
+    shape = shape_of_samples("categorical", shape, batch)
+    prefix, drawn = shape[: len(shape) - len(batch)], list(shape[len(shape) - len(batch) :])
+    if replace:
+        drawn.insert(axis + len(own), own[axis])
+        noise = gumbel(key, (*prefix, *drawn), logits.aval.dtype, mode)
+        expanded = lax.expand_dims(logits, tuple(range(len(prefix))))
+        return reductions.argmax(noise + expanded, axis)
+    return _different(key, logits, axis, shape, math.prod(prefix), mode)
+
+
+def _different(key: Any, logits: Any, axis: int, shape: tuple[int, ...], count: int, mode: str | None) -> Any:
+    """The ``count`` best of the perturbed ``logits``: W. Kool, H. van Hoof and M. Welling (2019)."""
+    own = logits.aval.shape
+    logits = logits + gumbel(key, own, logits.aval.dtype, mode)
+    if count > own[axis]:
+        raise ValueError(
+            f"Number of samples without replacement ({count}) cannot exceed number of categories ({own[axis]}). Draw "
+            "fewer, or with replace=True."
+        )
+    _, places = lax.top_k(logits, count, axis=axis)
+    first = axis + len(own)
+    order = (first, *(i for i in range(len(own)) if i != first))
+    return lax.reshape(places, shape, order)
+
+
+@sampler
+def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
+    """``x`` in a random order along ``axis``; of an integer, ``arange(x)``.
+
+    With ``independent`` each vector along ``axis`` gets an order of its own. Raises TypeError for a number that is no
+    integer and for what is no array, ValueError for a bad ``axis``.
+    """
+    key = one_key("permutation", key)
+    x = ensure("permutation", x)
+    axis = canonical_axis(axis, x.aval.ndim or 1)
+    if not x.aval.ndim:
+        if not dtypes.is_integer(x.aval.dtype):
+            raise TypeError(f"x must be an integer or at least 1-dimensional, got {x.aval}")
+        size = max(static(x, "It is the length of a permutation.", int), 0)
+        return _shuffle(key, lax.iota(x.aval.dtype, size), axis)
+    if independent or x.aval.ndim == 1:
+        return _shuffle(key, x, axis)
+    order = _shuffle(key, lax.iota(dtypes.default_int_dtype(x64_enabled()), x.aval.shape[axis]), 0)
+    return take(x, order, axis, unique_indices=True)
+
+
+# Words of 32 bits are sorted. Many elements need several rounds, since equal words become likely.
+_WORDS = 2**32 - 1
+_EXPONENT = 3
+
+
+@staged
+def _shuffle(key: Any, x: Any, axis: int) -> Any:
+    """``x`` sorted by random words, often enough that ties are rarer than 1 in ``x.size``."""
+    aval = get_aval(x)
+    rounds = math.ceil(_EXPONENT * math.log(max(1, aval.size)) / math.log(_WORDS))
+    for _ in range(rounds):
+        key, subkey = split(key)
+        words = bits(subkey, aval.shape, np.dtype(np.uint32))
+        _, x = lax.sort_key_val(words, x, axis)
+    return x

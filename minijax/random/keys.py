@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from minijax.config import default_prng, x64_enabled
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.core.array import is_foreign
 from minijax.core.avals import AnyArray
 from minijax.core.keys import THREEFRY, KeyType, PRNGImpl, is_key
@@ -26,7 +28,41 @@ from minijax.ops.random.bits import (
 )
 from minijax.ops.random.keys import random_unwrap_p, random_wrap_p
 from minijax.ops.shape import canonical_shape
-from minijax.random.samplers import sampler
+
+# What samplers take besides arrays.
+_PLAIN = ("shape", "dtype", "axis", "independent", "replace")
+
+
+def sampler(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """``fun``, a function of a key and of parameters, with the argument ``out_sharding``: the result's sharding.
+
+    It applies to the result alone; the compiler shards the operations before it.
+    """
+    signature = inspect.signature(fun)
+    name = fun.__name__
+
+    @functools.wraps(fun)
+    def sample(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
+        if out_sharding is None:
+            return fun(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = {k: x for k, x in bound.arguments.items() if k not in _PLAIN and not isinstance(x, (str, type(None)))}
+        if type(given.get("x")) is int:  # the length of a permutation
+            del given["x"]
+        known = {k: x for k, x in bound.arguments.items() if k not in given}
+
+        def run(*arrays: Any) -> Any:
+            return fun(**dict(zip(given, arrays, strict=True)), **known)
+
+        within = late.public("minijax.api.explicit", "left_to_compiler")
+        return within(name, out_sharding, run, *given.values())
+
+    keyword = inspect.Parameter("out_sharding", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+    found: Any = sample
+    found.__signature__ = signature.replace(parameters=[*signature.parameters.values(), keyword])
+    return sample
+
 
 __all__ = [
     "PRNGKey",
@@ -120,9 +156,6 @@ def key_dtype(impl_spec: Any = None) -> KeyType:
 def key_impl(keys: Any) -> str:
     """The name of the implementation that ``keys`` are for."""
     return typed_keys("key_impl", keys, batched=True)[0].dtype.impl.name
-
-
-# -------------------------------------------------------------------------------- making keys
 
 
 def _seeded(name: str, seed: Any, impl: PRNGImpl) -> Any:
