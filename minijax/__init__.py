@@ -258,6 +258,7 @@ _defined_later(
 _set_higher_modules(
     {
         "api_util": "minijax.api_util",
+        "borrowed_primitives": "minijax.interop.borrowed",
         "borrowing": "minijax.interop.names",
         "eager_over_meshes": "minijax.ops.meshes.eager",
         "explicit_types": "minijax.core.explicit",
@@ -265,8 +266,7 @@ _set_higher_modules(
         "exported_programs": "minijax.interop.exported",
         "extend_core": "minijax.extend.core",
         "import_rules": (
-            *("minijax.interop.checks", "minijax.interop.effects"),
-            *("minijax.interop.nested_programs", "minijax.interop.refs"),
+            *("minijax.interop.effects", "minijax.interop.nested_programs", "minijax.interop.refs"),
         ),
         "linearization": "minijax.interpreters.linearize",
         "mesh_making": "minijax.sharding",

@@ -43,7 +43,6 @@ from minijax.extend.differences import (
 )
 from minijax.extend.report import FAILED, PASSED, SKIPPED, NamedFunction, RuleOutcome, RulesReport, rule_text
 from minijax.extend.rules import NONE, YES, cell, columns
-from minijax.extend.shrink import smallest
 from minijax.interpreters.partial_eval import dce_jaxpr
 from minijax.ir.evaluate import eval_jaxpr
 from minijax.ir.jaxpr import subjaxprs
@@ -51,6 +50,67 @@ from minijax.ir.typecheck import typecheck_jaxpr
 from minijax.lowering.lower import lowering_rules
 from minijax.numpy import tril
 from minijax.pytree import tree_flatten, tree_leaves, tree_unflatten
+
+
+def smaller(args: Sequence[np.ndarray]) -> Iterator[Values]:
+    """Simpler variants of ``args``, most daring first; equal dimensions are cut together."""
+    sizes = sorted({d for x in args for d in x.shape if d > 1}, reverse=True)
+    if sizes:
+        yield [_cut(x, dict.fromkeys(sizes, 1)) for x in args]
+    for size in sizes:
+        for new in dict.fromkeys((1, 2, size - 1)):
+            if new < size:
+                yield [_cut(x, {size: new}) for x in args]
+    for axis in range(max((x.ndim for x in args), default=0)):
+        if any(x.ndim > axis and x.shape[axis] > 1 for x in args):
+            yield [x[(slice(None),) * axis + (slice(1),)] if x.ndim > axis else x for x in args]
+    for i, x in enumerate(args):
+        for plain in _plainer(x):
+            yield [*args[:i], plain, *args[i + 1 :]]
+
+
+def _cut(x: np.ndarray, sizes: dict[int, int]) -> np.ndarray:
+    return x[tuple(slice(sizes.get(d, d)) for d in x.shape)]
+
+
+def _plainer(x: np.ndarray) -> Iterator[np.ndarray]:
+    if x.dtype == dtypes.float0 or x.size == 0 or dtypes.is_bool(x.dtype):
+        return
+    candidates = [np.ones_like(x)]
+    if dtypes.is_inexact(x.dtype):
+        candidates += [
+            (1 + np.arange(x.size).reshape(x.shape)).astype(x.dtype),
+            np.asarray(np.round(x.astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64), 1), x.dtype),
+        ]
+    for y in candidates:
+        if _weight(y) < _weight(x):
+            yield y
+
+
+def _weight(x: np.ndarray) -> int:
+    """How much there is to read."""
+    return sum(len(str(v)) for v in x.ravel()) + (len(set(x.ravel().tolist())) if x.size else 0)
+
+
+def smallest(
+    args: Sequence[np.ndarray], valid: Callable[[Values], bool], fails: Callable[[Values], bool], attempts: int
+) -> Values:
+    """The smallest variant of ``args`` that is ``valid`` and still ``fails``, found within ``attempts`` tries."""
+    best = list(args)
+    progress = True
+    while progress:
+        progress = False
+        for candidate in smaller(best):
+            if attempts <= 0:
+                return best
+            if not valid(candidate):
+                continue
+            attempts -= 1
+            if fails(candidate):
+                best, progress = candidate, True
+                break
+    return best
+
 
 # Beyond this many in_axes, only the first and last axis of each operand are tried, and then only some combinations.
 MAX_COMBINATIONS = 48
@@ -63,10 +123,7 @@ Function = Callable[..., list[Any]]
 
 
 class Case(NamedTuple):
-    """One thing to check, at any operands; ``run`` raises Wrong, Inconclusive, Skipped, or whatever a rule raises.
-
-    ``attempts`` says how often it may be run to find a small example.
-    """
+    """One check: ``run(operands)`` raises what is wrong; ``attempts`` limits the search for a small example."""
 
     run: Callable[[Values], None]
     attempts: int = 60
@@ -121,10 +178,7 @@ def _values(args: Sequence[Any]) -> Values:
 
 
 class Subject:
-    """A primitive with its params, as a function of flat values to a flat list.
-
-    Keys are given to it, and come from it, as their words; ``keys`` says of which kind those operands are.
-    """
+    """A primitive with its params, as a function of flat values to a flat list; keys are passed as their words."""
 
     def __init__(self, primitive: Primitive, params: dict[str, Any], examples: Sequence[Any]) -> None:
         self.primitive = primitive
@@ -136,6 +190,7 @@ class Subject:
         self.fixed = holds_programs or any(True for _ in subjaxprs(params))
         # error text of a missing rule -> the check that reported it
         self.missing: dict[str, str] = {}
+        self.second = self.mapped = (jvp_of, vjp_of)
 
     def __call__(self, *args: Any) -> list[Any]:
         out = self.primitive.bind(*self.with_keys(args), **self.params)
@@ -166,8 +221,6 @@ class Subject:
     def value(self, args: Sequence[Any]) -> Values:
         """The results, evaluated; by the compiled program for a primitive with no rule of evaluation."""
         return [np.asarray(x) for x in self(*args)]
-
-    # ------------------------------------------------------------------------------------------ running
 
     def report(self, args: Values) -> RulesReport:
         """The outcomes of all checks at operands like ``args``."""
@@ -226,52 +279,55 @@ class Subject:
         text = str(error) if isinstance(error, Wrong) else f"{type(error).__name__}: {error}"
         return RuleOutcome(check, interpreter, FAILED, text, tuple(small), rule, also=len(failed) - 1)
 
-    # ------------------------------------------------------------------------------------------ the checks
+    # the modes in which second derivatives are checked, and mapped derivatives
+    second: Sequence[Callable[..., Function]]
+    mapped: Sequence[Callable[..., Function]]
 
     def checks(self, args: Values) -> Iterator[tuple[str, str, list[Case]]]:
         """Everything there is to check at operands like ``args``: what, which rule it is about, and the cases."""
         floats = [i for i, x in enumerate(args) if inexact(x)]
-        pushed = list(dict.fromkeys([tuple(floats), *[(i,) for i in floats]]))
-        subsets = [s for n in range(1, len(floats) + 1) for s in itertools.combinations(floats, n)][:31] or [()]
+        yield from self.first_order(floats, list(dict.fromkeys([tuple(floats), *[(i,) for i in floats]])))
+        if self.second:
+            second = [Case(partial(self.check_second_order, how=how)) for how in self.second]
+            yield "second order", "jvp", second
         axes = in_axes(args)
-        first = [a for a in axes if set(a) <= {0, None}][:3]
-        yield "abstract", "abstract", [Case(self.check_types)]
-        yield "jvp", "jvp", [self.derivative_case("jvp", s, self.check_jvp) for s in pushed]
-        yield "linearize", "partial_eval", [self.derivative_case("jvp", s, self.check_linearize) for s in pushed]
-        yield "vjp", "transpose", [self.derivative_case("jvp", s, self.check_vjp) for s in pushed]
-        yield "transpose", "transpose", [self.derivative_case("transpose", s, self.check_transpose) for s in subsets]
-        second = [partial(self.check_second_order, how=how) for how in (jvp_of, vjp_of)]
-        yield "second order", "jvp", [Case(check) for check in second]
         if axes:
-            yield "vmap", "vmap", [self.vmap_case(a, self.check_vmap) for a in axes]
-            mapped = [partial(self.check_vmap_of_derivatives, how=how) for how in (jvp_of, vjp_of)]
-            yield "vmap of derivatives", "vmap", [self.vmap_case(a, check) for a in first for check in mapped]
+            yield "vmap", "vmap", self.cases("vmap", self.check_vmap, axes)
+            first = [a for a in axes if set(a) <= {0, None}][:3]
+            mapped = [partial(self.check_vmap_of_derivatives, how=how) for how in self.mapped]
+            cases = [case for a in first for check in mapped for case in self.cases("vmap", check, [a])]
+            yield "vmap of derivatives", "vmap", cases
+        yield from self.whole()
+        yield "lower", "lower", [Case(self.check_lowering, 12)]
+
+    def first_order(self, floats: list[int], pushed: list[Any]) -> Iterator[tuple[str, str, list[Case]]]:
+        """The checks of first derivatives, in the operands ``pushed``, and of what goes before them."""
+        subsets = [s for n in range(1, len(floats) + 1) for s in itertools.combinations(floats, n)][:31] or [()]
+        yield "abstract", "abstract", [Case(self.check_types)]
+        yield "jvp", "jvp", self.cases("jvp", self.check_jvp, pushed)
+        yield "linearize", "partial_eval", self.cases("jvp", self.check_linearize, pushed)
+        yield "vjp", "transpose", self.cases("jvp", self.check_vjp, pushed)
+        yield "transpose", "transpose", self.cases("transpose", self.check_transpose, subsets)
+
+    def whole(self) -> Iterator[tuple[str, str, list[Case]]]:
+        """The checks of staged programs."""
         yield "types of what is staged", "abstract", [Case(self.check_staged)]
         if self.primitive.multiple_results:
             yield "dead code", "dce", [Case(self.check_dead_code)]
-        yield "lower", "lower", [Case(self.check_lowering, 12)]
 
-    def derivative_case(
-        self, interpreter: str, subset: Sequence[int], check: Callable[[Values, Sequence[int]], None]
-    ) -> Case:
-        """``check`` for the operands ``subset``; it does not apply without any, or where the table says why."""
+    def cases(self, interpreter: str, check: Callable[..., None], choices: Sequence[Any]) -> list[Case]:
+        """``check`` for each of the ``choices`` (operands, or in_axes); skipped where the table of rules says why."""
 
-        def run(args: Values) -> None:
-            self.need(interpreter)
-            if not subset:
-                raise Skipped("no operand of an inexact dtype")
-            check(args, subset)
+        def case(chosen: Any) -> Case:
+            def run(args: Values) -> None:
+                self.need(interpreter)
+                if not chosen:
+                    raise Skipped("no operand of an inexact dtype")
+                check(args, chosen)
 
-        return Case(run)
+            return Case(run)
 
-    def vmap_case(self, axes: Sequence[int | None], check: Callable[..., None]) -> Case:
-        """``check`` for these ``in_axes``."""
-
-        def run(args: Values) -> None:
-            self.need("vmap")
-            check(args, axes)
-
-        return Case(run)
+        return list(map(case, choices))
 
     def need(self, interpreter: str) -> None:
         """Skipped if the interpreter has no rule, and a reason."""
@@ -295,19 +351,19 @@ class Subject:
                 found = f"{dtype_name(array.dtype)}{list(array.shape)}"
                 raise Wrong(f"result {i} is {found} evaluated, abstract evaluation says {aval}")
 
-    def of(self, args: Sequence[Any], subset: Sequence[int]) -> tuple[Function, Values]:
-        """The function of the operands ``subset`` alone, and their values."""
+    def of(self, args: Sequence[Any], subset: Sequence[int]) -> tuple[Function, Values, Values]:
+        """The function of the operands ``subset`` alone, their values, and a tangent for each."""
 
         def fun(*chosen: Any) -> list[Any]:
             given = iter(chosen)
             return self(*[next(given) if i in subset else x for i, x in enumerate(args)])
 
-        return fun, [args[i] for i in subset]
+        point = [args[i] for i in subset]
+        return fun, point, [direction(get_aval(x), i) for i, x in enumerate(point)]
 
     def check_jvp(self, args: Values, subset: Sequence[int]) -> None:
         with self.precise(args) as precise:
-            fun, point = self.of(precise, subset)
-            tangents = [direction(x, i) for i, x in enumerate(point)]
+            fun, point, tangents = self.of(precise, subset)
             values, pushed = jvp(fun, tuple(point), tuple(tangents))
             for i, (a, b) in enumerate(zip(values, self.value(precise), strict=True)):
                 compare(f"the primal result {i} of the jvp rule", a, np.asarray(b, np.asarray(a).dtype), "evaluation")
@@ -315,8 +371,7 @@ class Subject:
             check_derivative(what, fun, point, tangents, pushed)
 
     def check_linearize(self, args: Values, subset: Sequence[int]) -> None:
-        fun, point = self.of(args, subset)
-        tangents = [direction(x, i) for i, x in enumerate(point)]
+        fun, point, tangents = self.of(args, subset)
         values, pushed = jvp(fun, tuple(point), tuple(tangents))
         found, linear = linearize(fun, *point)
         for i, (a, b) in enumerate(zip([*found, *linear(*tangents)], [*values, *pushed], strict=True)):
@@ -324,8 +379,7 @@ class Subject:
 
     def check_vjp(self, args: Values, subset: Sequence[int]) -> None:
         with self.precise(args) as precise:
-            fun, point = self.of(precise, subset)
-            tangents = [direction(x, i) for i, x in enumerate(point)]
+            fun, point, tangents = self.of(precise, subset)
             limit = None
             try:
                 values, pushed = jvp(fun, tuple(point), tuple(tangents))
@@ -354,10 +408,9 @@ class Subject:
 
     def check_transpose(self, args: Values, subset: Sequence[int]) -> None:
         with self.precise(args) as precise:
-            fun, point = self.of(precise, subset)
+            fun, point, tangents = self.of(precise, subset)
             if not is_linear(fun, point):
                 raise Skipped("not linear (as evaluation shows)")
-            tangents = [direction(x, i) for i, x in enumerate(point)]
             pushed = fun(*tangents)
             cts = [direction(np.asarray(x), 7 + i) for i, x in enumerate(pushed)]
             pulled = linear_transpose(fun, *point)(cts)
@@ -390,7 +443,7 @@ class Subject:
     def inexact_part(self, args: Sequence[Any]) -> tuple[Function, Values]:
         """The function from the inexact operands to the inexact results, and the former; Skipped without either."""
         results = [i for i, aval in enumerate(self.abstract(args)) if dtypes.is_inexact(aval.dtype)]
-        fun, point = self.of(args, [i for i, x in enumerate(args) if inexact(x)])
+        fun, point, _ = self.of(args, [i for i, x in enumerate(args) if inexact(x)])
         if not point or not results:
             raise Skipped("no operand or no result of an inexact dtype")
 
@@ -512,6 +565,7 @@ class FunctionSubject(Subject):
         self.fun = fun
         self.static = {i: args[i] for i in static}
         self.forwards = isinstance(fun, custom_jvp)
+        self.second, self.mapped = self.second if self.forwards else (), (vjp_of,)
         self.leaves = _values(leaves)
 
     def __call__(self, *leaves: Any) -> list[Any]:
@@ -529,30 +583,21 @@ class FunctionSubject(Subject):
     def abstract(self, args: Sequence[Any]) -> list[ShapedArray]:
         return [get_aval(x) for x in self(*args)]
 
-    def checks(self, args: Values) -> Iterator[tuple[str, str, list[Case]]]:
-        """The rule against finite differences of the function itself; mapped and compiled like any other function."""
-        floats = [i for i, x in enumerate(args) if inexact(x)]
-        pushed = list(dict.fromkeys([tuple(floats), *[(i,) for i in floats]]))
+    def first_order(self, floats: list[int], pushed: list[Any]) -> Iterator[tuple[str, str, list[Case]]]:
+        """The rule against finite differences of the function itself."""
         if self.forwards:
-            yield "jvp", "jvp", [self.derivative_case("jvp", s, self.check_jvp) for s in pushed]
-            second = [partial(self.check_second_order, how=how) for how in (jvp_of, vjp_of)]
+            yield "jvp", "jvp", self.cases("jvp", self.check_jvp, pushed)
         else:
-            yield "value of fwd", "partial_eval", [self.derivative_case("jvp", s, self.check_forward) for s in pushed]
-            second = []
-        yield "vjp", "transpose", [self.derivative_case("jvp", s, self.check_vjp) for s in pushed]
-        if second:
-            yield "second order", "jvp", [Case(check) for check in second]
-        axes = in_axes(args)
-        if axes:
-            yield "vmap", "vmap", [self.vmap_case(a, self.check_vmap) for a in axes]
-            mapped = partial(self.check_vmap_of_derivatives, how=vjp_of)
-            first = [a for a in axes if set(a) <= {0, None}][:3]
-            yield "vmap of derivatives", "vmap", [self.vmap_case(a, mapped) for a in first]
-        yield "lower", "lower", [Case(self.check_lowering, 12)]
+            yield "value of fwd", "partial_eval", self.cases("jvp", self.check_forward, pushed)
+        yield "vjp", "transpose", self.cases("jvp", self.check_vjp, pushed)
+
+    def whole(self) -> Iterator[tuple[str, str, list[Case]]]:
+        """None: the function is mapped and compiled like any other."""
+        return iter(())
 
     def check_forward(self, args: Values, subset: Sequence[int]) -> None:
         """Wrong unless differentiation gives the values that a plain call gives."""
-        fun, point = self.of(args, subset)
+        fun, point, _ = self.of(args, subset)
         for i, (a, b) in enumerate(zip(vjp(fun, *point)[0], self.value(args), strict=True)):
             compare(f"result {i} of fwd", a, b, "a plain call")
 
@@ -592,10 +637,7 @@ def vjp_of(fun: Function) -> Function:
 
 
 def excuse(error: Exception) -> str:
-    """Why a NotImplementedError is no fault: a rule refuses and says so, or another primitive's table states a reason.
-
-    Empty if a rule is simply missing.
-    """
+    """Why a NotImplementedError is no fault: a rule refuses, or a table states a reason. Empty if a rule is missing."""
     text = str(error)
     tables = [table for of_one in columns().values() for table in of_one if table.name != "lower"]
     for table in tables:
@@ -606,10 +648,7 @@ def excuse(error: Exception) -> str:
 
 
 def attempt(run: Callable[[Values], Any], args: Values) -> Exception | None:
-    """What ``run`` raises, or None.
-
-    The interpreter stack is brought back to where it was; that it had to be is Wrong.
-    """
+    """What ``run`` raises, or None. It is Wrong to leave an interpreter on the stack."""
     depth, dynamic = len(state.stack), state.dynamic
     error: Exception | None = None
     try:

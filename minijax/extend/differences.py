@@ -96,15 +96,8 @@ def check_derivative(
     tangents: Sequence[np.ndarray],
     found: Sequence[Any],
 ) -> None:
-    """Wrong if ``found``, the tangents of ``fun``'s results at ``point``, is not the limit of differences.
-
-    Central differences at two steps, extrapolated. Where forward and backward differences are far apart ``fun`` is not
-    smooth: Inconclusive.
-    """
-    names = [np.asarray(x).dtype.name for x in (*point, *fun(*point)) if inexact(x)]
-    if any(name not in STEP for name in names):
-        raise Inconclusive(f"differences in {', '.join(dict.fromkeys(names))} are too coarse to tell")
-    h, limit = max(STEP[name] for name in names), max(LIMIT[name] for name in names)
+    """Wrong if ``found``, the tangents of ``fun``'s results at ``point``, is not the limit of differences."""
+    h, limit = _step_and_limit([*point, *fun(*point)])
 
     def beside(h: float) -> list[np.ndarray]:
         return [np.asarray(y) for y in fun(*[_moved(x, h * t) for x, t in zip(point, tangents, strict=True)])]
@@ -119,15 +112,19 @@ def check_derivative(
 def differences(fun: Callable[..., Sequence[Any]], point: Values, tangents: Values) -> Values:
     """The tangents of ``fun``'s results, by central differences alone: for a function that has no jvp."""
     values = [np.asarray(y) for y in fun(*point)]
-    names = [np.asarray(x).dtype.name for x in (*point, *values) if inexact(x)]
-    if any(name not in STEP for name in names):
-        raise Inconclusive(f"differences in {', '.join(dict.fromkeys(names))} are too coarse to tell")
-    h = max(STEP[name] for name in names)
+    h, _ = _step_and_limit([*point, *values])
     ahead, behind = [fun(*[_moved(x, s * t) for x, t in zip(point, tangents, strict=True)]) for s in (h, -h)]
     return [
         ((np.asarray(a) - np.asarray(b)) / (2 * h)).astype(v.dtype) if inexact(v) else np.zeros(v.shape, dtypes.float0)
         for v, a, b in zip(values, ahead, behind, strict=True)
     ]
+
+
+def _step_and_limit(values: Sequence[Any]) -> tuple[float, float]:
+    names = [np.asarray(x).dtype.name for x in values if inexact(x)]
+    if any(name not in STEP for name in names):
+        raise Inconclusive(f"differences in {', '.join(dict.fromkeys(names))} are too coarse to tell")
+    return max(STEP[name] for name in names), max(LIMIT[name] for name in names)
 
 
 def _moved(x: np.ndarray, step: np.ndarray) -> np.ndarray:

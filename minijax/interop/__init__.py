@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # see _MODULES
     from minijax.interop.exported import to_jax
     from minijax.interop.functions import from_jax
-    from minijax.interop.replacing import replacing_jax
+    from minijax.interop.replaced import replacing_jax
 
 __all__ = ["from_jax", "replacing_jax", "to_jax"]
 
 # What gives each name, imported when it is asked for: every session has this package, few programs are JAX's.
-_MODULES = {"from_jax": "functions", "replacing_jax": "replacing", "to_jax": "exported"}
+_MODULES = {"from_jax": "functions", "replacing_jax": "replaced", "to_jax": "exported"}
 
 
 def __getattr__(name: str) -> Any:

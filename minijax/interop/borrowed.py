@@ -11,9 +11,11 @@ from __future__ import annotations
 import enum
 import functools
 import itertools
+import linecache
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType
 from typing import Any
 
 from minijax.config import x64_enabled
@@ -26,16 +28,8 @@ from minijax.core.rules import DerivedRule, Rule
 from minijax.core.structural import UndefinedPrimal, Zero, zero_of
 from minijax.core.trace import state
 from minijax.core.varying import VaryingArray, bare
-from minijax.interop.origins import (
-    abstract_rule,
-    batching_rule,
-    jvp_rule,
-    lowering_rule,
-    made_at,
-    transpose_rule,
-)
 from minijax.interop.params import JAX_ONLY, values_for_jax
-from minijax.interop.programs import import_closed, import_once, our_primitives, set_borrowing
+from minijax.interop.programs import import_closed, import_once, our_primitives
 from minijax.interop.reports import failed_check
 from minijax.interop.signature import Axes, JaxCall, primitive_call
 from minijax.interop.values import aval_of, jax_module, specs_of
@@ -51,6 +45,82 @@ from minijax.lowering.foreign import lowering_platform
 from minijax.lowering.lower import ModuleWriter, lowering_rules, lowers_keys
 from minijax.lowering.text import FunctionWriter
 from minijax.ops.call import compiled, jit_p
+
+
+def jvp_rule(primitive: Any) -> Any:
+    """JAX's rule of forward mode."""
+    return telling(jax_module("interpreters.ad").primitive_jvps.get(primitive))
+
+
+def transpose_rule(primitive: Any) -> Any:
+    """JAX's rule of reverse mode."""
+    ad = jax_module("interpreters.ad")
+    fancy = getattr(sys.modules.get("jax._src.interpreters.ad"), "fancy_transposes", {})
+    return telling(ad.primitive_transposes.get(primitive) or fancy.get(primitive))
+
+
+def batching_rule(primitive: Any) -> Any:
+    """JAX's rule of ``vmap``."""
+    return telling(jax_module("interpreters.batching").fancy_primitive_batchers.get(primitive))
+
+
+def abstract_rule(primitive: Any) -> Any:
+    """JAX's rule of the types."""
+    return telling(getattr(primitive, "abstract_eval", None))
+
+
+def lowering_rule(primitive: Any) -> Any:
+    """JAX's rule of compilation: that of the CPU's, else one for all platforms, else any."""
+    mlir = sys.modules.get("jax._src.interpreters.mlir")
+    platforms = getattr(mlir, "_platform_specific_lowerings", {})
+    tables = [platforms.get("cpu", {}), getattr(mlir, "_lowerings", {}), *platforms.values()]
+    entries = [table[primitive] for table in tables if primitive in table]
+    return telling(getattr(entries[0], "rule", entries[0])) if entries else None
+
+
+@functools.lru_cache(1024)
+def made_at(primitive: Any) -> str:
+    """``file.py:12``, where a module binds a name to ``primitive``; that of one of its rules if none does."""
+    finders = (abstract_rule, lowering_rule, batching_rule, jvp_rule)
+    rules = [rule for rule in (find(primitive) for find in finders) if rule is not None]
+    attribute, modules = f"{primitive.name}_p", [*sys.modules.items()]
+    usual = [name for name, module in modules if getattr(module, "__dict__", {}).get(attribute) is primitive]
+    # what is typed at a prompt may be of no module
+    for module in dict.fromkeys([*usual, *[rule.__module__ for rule in rules if rule.__module__ in sys.modules]]):
+        names = [name for name, value in vars(sys.modules[module]).items() if value is primitive]
+        file = getattr(sys.modules[module], "__file__", None)
+        for number, text in enumerate(linecache.getlines(file) if names and file else (), 1):
+            if re.match(rf"({'|'.join(names)})\b[^=\n]*=", text):
+                return f"{file}:{number}"
+    codes = [rule.__code__ for rule in rules]
+    return f"{codes[0].co_filename}:{codes[0].co_firstlineno}" if codes else ""
+
+
+def telling(rule: Any) -> Any:
+    """The function in ``rule`` that was written for one primitive: the last that is met, going inwards."""
+    found = list(functions_in(rule))
+    return found[-1] if found else None
+
+
+def functions_in(rule: Any, depth: int = 0) -> Iterator[FunctionType]:
+    """``rule``, what it is a partial application of, and the first function that it is applied to or closes over."""
+    if depth > 6 or rule is None:
+        return
+    if isinstance(rule, functools.partial):
+        yield from functions_in(rule.func, depth + 1)
+        inner = [*rule.args, *rule.keywords.values()]
+    elif isinstance(rule, FunctionType):
+        yield rule
+        inner = [cell.cell_contents for cell in rule.__closure__ or ()]
+    else:
+        inner = list(rule) if isinstance(rule, (tuple, list)) else []
+    for each in inner:
+        if isinstance(each, (functools.partial, FunctionType, tuple, list)):
+            found = list(functions_in(each, depth + 1))
+            if found:
+                yield from found
+                return
+
 
 _exported = HigherModule("exported_programs")
 
@@ -150,9 +220,6 @@ def params_of_ours(params: dict[str, Any]) -> dict[str, Any]:
     return {name: ours(value) for name, value in params.items()}
 
 
-# ------------------------------------------------------------------------------------------------ rules
-
-
 class BorrowedRule(DerivedRule):
     """A rule of a borrowed primitive's: ``derive`` applied to it. ``find`` finds JAX's rule for JAX's primitive."""
 
@@ -226,10 +293,7 @@ def is_record(kind: type) -> bool:
 def read_params(
     native: Primitive, hidden: dict[str, Any], params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]
 ) -> dict[str, Any]:
-    """The rule for ``parse_rules``: in the text a primitive is its name, and JAX's own enums are names or numbers.
-
-    ``native`` is our primitive of that name, if there is one: it is printed in the same way. ``hidden`` is not shown.
-    """
+    """The rule for ``parse_rules``, by that of our primitive of this name; ``hidden`` params are not printed."""
     lax = jax_module("lax")
 
     def read(name: str, value: Any) -> Any:
@@ -252,9 +316,6 @@ def shown_params(eqn: JaxprEqn, printer: Printer) -> Any:
 def borrow_eqn(eqn: Any, invars: list[Any], outvars: list[Var], source: Any) -> JaxprEqn:
     """Our equation for one of JAX's whose primitive is not ours."""
     return JaxprEqn(borrowed(eqn.primitive), invars, params_of_ours(eqn.params), outvars, source)
-
-
-set_borrowing(borrow_eqn)
 
 
 def borrowed_abstract(p: BorrowedPrimitive, /, *avals: Any, **params: Any) -> Any:
@@ -389,9 +450,6 @@ def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, /
     return p.given(eval_closed(program, *args)), p.given(out_dims)
 
 
-# ------------------------------------------------------------------------------------------------ lowering
-
-
 def borrowed_lower(
     p: BorrowedPrimitive, ctx: FunctionWriter, avals: Any, out_avals: Any, /, *names: str, **params: Any
 ) -> Any:
@@ -405,10 +463,7 @@ def borrowed_lower(
 
 
 def inside(call: JaxCall) -> ClosedJaxpr:
-    """The program of a primitive whose evaluation JAX can trace: what is lowered where its lowering calls Python.
-
-    JAX's text of such a lowering refers to a table of functions that only JAX's own compilation fills.
-    """
+    """What is lowered where JAX's lowering calls Python: the program of the primitive's evaluation, traced by JAX."""
 
     def trace() -> ClosedJaxpr:
         try:
@@ -443,10 +498,7 @@ _INTO_PYTHON = re.compile(r"xla\w*_python\w*_callback")
 
 
 def _lowered(call: JaxCall, platform: str) -> list[tuple[str, str, str]] | None:
-    """JAX's lowering of ``call``: its functions, the called one first; of each its mark, its name and its text.
-
-    None if it calls Python: see ``inside``.
-    """
+    """JAX's lowering: (mark, name, text) of each function, the called one first. None if it calls Python."""
 
     def lower() -> list[tuple[str, str, str]] | None:
         # unused operands would vanish from the signature otherwise

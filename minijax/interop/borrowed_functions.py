@@ -16,22 +16,26 @@ from typing import Any
 import numpy as np
 
 from minijax import lax, numpy
-from minijax.core.array import Array
+from minijax.api.explicit import left_to_compiler
+from minijax.core import dtypes
+from minijax.core.array import Array, as_array
+from minijax.core.avals import AnyArray
 from minijax.core.keys import is_key
+from minijax.core.lists import with_items
 from minijax.core.shardings import PartitionSpec, Sharding
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer, state
 from minijax.interop.exported import ReadsTracers, reading, to_jax
-from minijax.interop.functions import imported_function
-from minijax.interop.known_values import is_value, on_known_values, with_out_sharding
+from minijax.interop.functions import imported_function, is_array
 from minijax.interop.packed import Packed, is_instance, pack, packed_instance, packed_node, unpack, unpack_for_jax
 from minijax.interop.params import values_for_jax
 from minijax.interop.reports import at_users_line, caught_warnings, unknown_value_errors, warn
-from minijax.interop.tracing import circumstances, make_jaxpr
 from minijax.interop.values import (
+    circumstances,
     dtype_of_jax,
     from_jax_values,
     jax_module,
+    make_jaxpr,
     sharding_for_jax,
     spec_for_jax,
     spec_of,
@@ -39,6 +43,57 @@ from minijax.interop.values import (
 )
 from minijax.numpy.types import ScalarMeta
 from minijax.pytree import Partial
+
+# JAX reads the values of the arguments of these functions, so their results have no derivatives.
+_OF_VALUES = frozenset(
+    "intersect1d setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse unique_values".split()
+)
+
+
+def is_value(x: Any) -> bool:
+    """Whether ``x`` is an array of minijax or a tracer."""
+    return isinstance(x, AnyArray)
+
+
+def on_known_values(theirs: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Any:
+    """``theirs(*args, **kwargs)``, traced by JAX with the values of all arrays that are known."""
+    jax = jax_module()
+    ids = args[1] if len(args) > 1 else kwargs.get("segment_ids")
+    if name.startswith("segment_") and len(args) < 3 and isinstance(ids, Array):
+        # JAX counts the segments by an operation, which is staged here even if the segments are known.
+        kwargs = {"num_segments": int(np.max(ids, initial=-1)) + 1, **kwargs}
+    leaves, tree = jax.tree_util.tree_flatten((args, kwargs), is_leaf=is_value)
+    known = [to_jax_value(x) if isinstance(x, Array) else x for x in leaves]
+
+    def of_tracers(traced: dict[int, Any]) -> Any:
+        given, options = jax.tree_util.tree_unflatten(tree, [traced.get(i, x) for i, x in enumerate(known)])
+        return theirs(*given, **options)
+
+    tracers = {i: x for i, x in enumerate(leaves) if isinstance(x, Tracer)}
+    try:
+        return imported_function(of_tracers)(tracers)
+    except unknown_value_errors():
+        values = {i: x.to_concrete_value() for i, x in tracers.items()}
+        if tracers and state.dynamic.level == 0 and all(x is not None for x in values.values()):
+            with circumstances():
+                out = from_jax_values(of_tracers({i: to_jax_value(as_array(x)) for i, x in values.items()}))
+            if name in _OF_VALUES or not any(dtypes.is_inexact(x.dtype) for x in jax.tree_util.tree_leaves(out)):
+                return out
+        raise
+
+
+def with_out_sharding(function: Callable[..., Any], name: str, out_sharding: Any, args: Any, kwargs: Any) -> Any:
+    """``function(*args, **kwargs)`` with the results sharded as ``out_sharding`` says; the compiler shards the rest."""
+    tree_util = jax_module("tree_util")
+    leaves, tree = tree_util.tree_flatten((args, kwargs), is_leaf=is_value)
+    places = [i for i, x in enumerate(leaves) if is_array(x) and not isinstance(x, np.ndarray)]
+
+    def of_arrays(*arrays: Any) -> Any:
+        given, options = tree_util.tree_unflatten(tree, with_items(leaves, places, arrays))
+        return function(*given, **options)
+
+    return left_to_compiler(name, out_sharding, of_arrays, *[leaves[i] for i in places])
+
 
 PACKAGE, THEIRS = "minijax", "jax"
 
@@ -142,9 +197,6 @@ def _was_in_jax(error: Exception) -> bool:
     return False
 
 
-# ------------------------------------------------------------------------------------------------ arguments
-
-
 def _are_plain(values: Iterable[Any]) -> bool:
     for x in values:
         if type(x) not in _PLAIN and not isinstance(x, Tracer):
@@ -174,11 +226,7 @@ def _on_values(theirs: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 class _ForJax:
-    """Turns arguments into JAX's: dtypes, shapes, shardings, enums and records of ``lax``, functions. Arrays stay.
-
-    Attributes:
-      has_functions: whether an argument is a function that is exported to JAX.
-    """
+    """Turns arguments into JAX's: dtypes, shapes, shardings, enums and records of ``lax``, functions. Arrays stay."""
 
     def __init__(self) -> None:
         self.has_functions = False
@@ -243,9 +291,6 @@ def _exported(fun: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-# ------------------------------------------------------------------------------------------------ results
-
-
 def _made_here(out: Any, module: str) -> Any:
     """A result with instances of our classes; a function (``nn.initializers.normal()``) is borrowed too."""
     if type(out) is Array or isinstance(out, Tracer):
@@ -260,10 +305,7 @@ def _made_here(out: Any, module: str) -> Any:
 def _made_of_functions(
     theirs: Callable[..., Any], made: Callable[..., Any], module: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Callable[..., Any]:
-    """The function ``made`` that JAX's ``theirs`` made of functions (``checkify(f)``), as a function of minijax.
-
-    JAX makes it again at each call, because the functions may close over other values then.
-    """
+    """The function ``made`` that JAX's ``theirs`` made of functions (``checkify(f)``), and makes again at each call."""
 
     def call(args: Any, kwargs: Any, rest: Any, options: Any) -> Any:
         return theirs(*args, **kwargs)(*rest, **options)

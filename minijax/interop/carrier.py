@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from minijax import errors
+from minijax.core.primitive import Primitive, abstract_rules, impl_rules
 from minijax.interop.functions import from_jax, originals
 from minijax.interop.libraries import (
     JAX,
@@ -34,16 +35,19 @@ from minijax.interop.libraries import (
     CustomPart,
     Library,
     LibraryPart,
-    PrimitivePart,
-    Registration,
+    Node,
     Unmapped,
     ValuePart,
+    check_authors,
     jax_flatten,
     jax_unflatten,
 )
 from minijax.interop.lines import foreign_folders
 from minijax.interop.uses import NEUTRAL, is_of_a_statement, jax_use
 from minijax.interop.values import jax_module
+from minijax.interpreters import ad, batching
+from minijax.lowering.foreign import AuthorsRule
+from minijax.lowering.lower import lowering_rules
 from minijax.pytree import nodes as pytree_nodes
 
 # What a copied class has of its own from the beginning.
@@ -216,10 +220,7 @@ class Carrier:
         self._copies = []
 
     def settle(self) -> None:
-        """Write what the program wrote into copies into the user's own objects and names.
-
-        Tracers are not: that a command stages the program is none of its doing.
-        """
+        """Write what the program wrote into copies, tracers excepted, into the user's own objects and names."""
         home = Carrier(self.target, self.source, self._helpers, home=True)
         for scope, names, name, was in self._stored:
             if scope.get(name, was) is not was and not self.target.is_tracer(scope[name]):
@@ -275,6 +276,8 @@ class Carrier:
             )
         if self.source.is_array(x) and not self.values:
             return x
+        if isinstance(x, Primitive) and self.source is MINIJAX:
+            return self._primitive(x)
         part = self.source.part(x)
         if part is not None:
             return self._made(x, part)
@@ -296,8 +299,6 @@ class Carrier:
             (enum.Enum, self._member),
             (type, self._class),
         )
-
-    # ------------------------------------------------------------------------------------------ names
 
     def _named(self, x: Any, names: list[tuple[str, str]]) -> Any:
         for module, name in names:
@@ -325,18 +326,14 @@ class Carrier:
             return _CarriedModule(module, self)
         return module
 
-    # ------------------------------------------------------------------------------------------ parts
-
     def _made(self, x: Any, part: LibraryPart) -> Any:
         """What the target makes of a part."""
         if isinstance(part, ValuePart):
             return part.value
         if isinstance(part, CallPart):
             return self._call(x, part)
-        if isinstance(part, CustomPart):
-            return self._custom(x, part)
-        assert isinstance(part, PrimitivePart), part
-        return self._primitive(x, part)
+        assert isinstance(part, CustomPart), part
+        return self._custom(x, part)
 
     def _call(self, x: Any, part: CallPart) -> Any:
         """What a public function returned for a function: the same of the target's, of the function inside."""
@@ -383,23 +380,30 @@ class Carrier:
             getattr(made, part.define)(*map(self, part.rules), **part.options)
         return made
 
-    def _primitive(self, x: Any, part: PrimitivePart) -> Any:
-        """An author's primitive with its rules, whose conventions are the same in both libraries."""
-        package = self.target.package
-        made = self._keep(x, importlib.import_module(f"{package}.extend.core").Primitive(part.name))
-        made.multiple_results = part.multiple_results
-        if part.impl is not None:
-            made.def_impl(self(part.impl))
-        if part.abstract is not None:
-            made.def_abstract_eval(self(part.abstract))
-        for (module, table), rule in part.tables.items():
-            getattr(importlib.import_module(f"{package}.{module}"), table)[made] = self(rule)
-        mlir = importlib.import_module(f"{package}.interpreters.mlir")
-        for platform, rule in part.lowerings.items():
-            mlir.register_lowering(made, self(rule), **({} if platform is None else {"platform": platform}))
-        return made
+    def _primitive(self, p: Primitive) -> Any:
+        """An author's primitive of minijax with its rules, whose conventions are the same in both libraries."""
+        check_authors(p)
 
-    # ------------------------------------------------------------------------------------------ kept whole
+        def module(name: str) -> Any:
+            return importlib.import_module(f"{self.target.package}.{name}")
+
+        made = self._keep(p, module("extend.core").Primitive(p.name))
+        made.multiple_results = p.multiple_results
+        if p in impl_rules:
+            made.def_impl(self(impl_rules[p]))
+        if p in abstract_rules:
+            made.def_abstract_eval(self(abstract_rules[p]))
+        for ours, name in ((ad, "primitive_jvps"), (ad, "primitive_transposes"), (batching, "primitive_batchers")):
+            if p in (table := getattr(ours, name)):
+                getattr(module(f"interpreters.{ours.__name__.rpartition('.')[2]}"), name)[made] = self(table[p])
+        lowering = lowering_rules.get(p)
+        if isinstance(lowering, AuthorsRule):
+            register = module("interpreters.mlir").register_lowering
+            if lowering.default is not None:
+                register(made, self(lowering.default))
+            for platform, rule in lowering.by_platform.items():
+                register(made, self(rule), platform=platform)
+        return made
 
     def whole_function(self, x: Callable[..., Any], why: str = "", imported: Any = None) -> Callable[..., Any]:
         """A function of JAX's, a third party's or the user's, ``imported`` when it is called."""
@@ -428,8 +432,6 @@ class Carrier:
     def _back(self) -> Carrier:
         """What gives functions of JAX's the user's own functions and objects again, and leaves arrays as they are."""
         return Carrier(self.target, self.source, self._helpers, home=True, values=False)
-
-    # ------------------------------------------------------------------------------------------ data
 
     def _sequence(self, x: Any) -> Any:
         items = [self(item) for item in x]
@@ -495,8 +497,6 @@ class Carrier:
         """An instance of a third party's pytree class with the arrays in it carried over."""
         children, structure = jax_flatten(x)
         return jax_unflatten(structure, [self(child) for child in children])
-
-    # ------------------------------------------------------------------------------------------ functions
 
     def _method(self, method: types.MethodType) -> Any:
         owner = method.__self__
@@ -565,10 +565,7 @@ class Carrier:
         return made
 
     def _unmapped_path(self, fun: types.FunctionType) -> str:
-        """Why something that ``fun`` names as part of a module (``diffrax.ODETerm``) cannot be carried over, if so.
-
-        Otherwise it would turn out when the copy runs, too late to keep the function whole.
-        """
+        """Why something that ``fun`` names as part of a module (``diffrax.ODETerm``) cannot be carried over, if so."""
         for first, *attributes in _paths(fun.__code__):
             value = fun.__globals__.get(first)
             for attribute in attributes:
@@ -595,8 +592,6 @@ class Carrier:
     ) -> Any:  # the signature of __import__
         """``import`` inside a copied function: the module that is imported, carried over."""
         return self(builtins.__import__(name, globals, locals, fromlist, level))
-
-    # ------------------------------------------------------------------------------------------ classes
 
     def _class(self, cls: type) -> Any:
         if not is_of_a_statement(cls):
@@ -648,18 +643,18 @@ class Carrier:
             known.flatten, known.unflatten = self._taken_apart(cls, made, node)
         return made
 
-    def _taken_apart(self, cls: type, made: type, node: Registration) -> tuple[Any, Any]:
+    def _taken_apart(self, cls: type, made: type, node: Node) -> tuple[Any, Any]:
         """The functions of a pytree class for its copy."""
         if self.source is not JAX:
-            return self(node.flatten), self(node.unflatten)
+            return self(node[0]), self(node[1])
         if hasattr(made, "tree_flatten") and hasattr(made, "tree_unflatten"):
             return made.tree_flatten, made.tree_unflatten
 
         def flatten(x: Any) -> Any:
-            return node.flatten(_as_instance(x, cls))
+            return node[0](_as_instance(x, cls))
 
         def unflatten(aux: Any, children: Any) -> Any:
-            return _as_instance(node.unflatten(aux, children), made)
+            return _as_instance(node[1](aux, children), made)
 
         return flatten, unflatten
 

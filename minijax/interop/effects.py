@@ -1,26 +1,33 @@
-"""How equations of JAX's are imported that call back into Python: as ours, which call the same functions.
+"""How equations of JAX's with effects are imported: those that call Python back, and ``check_p`` of ``checkify.check``.
 
-They are never borrowed: JAX's lowering of one refers to a table of functions that only JAX's own compilation fills.
+Callbacks become ours, which call the same functions: JAX's lowering of one refers to a table of functions that only
+JAX's own compilation fills. ``check_p`` is borrowed and kept for its effect: a failed check raises when the equation is
+evaluated, ``checkify`` makes the check a result instead, and such an equation cannot be compiled.
 """
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core.named import Frozen
-from minijax.interop.programs import Site, import_rules
+from minijax.core.primitive import Primitive, abstract_rules, impl_rules
+from minijax.interop.borrowed import borrow_eqn, borrowed
+from minijax.interop.programs import ImportRule, Site, import_rules
+from minijax.interop.reports import at_users_line
 from minijax.interop.values import aval_of, jax_module, to_jax_value
+from minijax.interpreters.jvp import jvp_rules
 from minijax.ir.jaxpr import JaxprEqn
+from minijax.ir.pretty import hide, pp_rules
+from minijax.lowering.lower import lowering_rules
 from minijax.ops.callback import debug_callback_p, debug_print_p, io_callback_p, pure_callback_p
 from minijax.pytree import tree_structure
 
 
 class JaxCallback(Frozen):
-    """A flat callback of a program of JAX's: it is called with JAX's arrays, as JAX calls it.
-
-    Equal for equal callbacks, so that staging it twice gives equal equations.
-    """
+    """A flat callback of a program of JAX's, called with JAX's arrays; equal for equal callbacks."""
 
     theirs: Callable[..., Sequence[Any]]
 
@@ -31,19 +38,16 @@ class JaxCallback(Frozen):
         return repr(self.theirs)
 
 
-def import_pure_callback(eqn: Any, site: Site) -> list[JaxprEqn]:
-    return site.equation(pure_callback_p, {**_called(eqn, site), "vmap_method": eqn.params["vmap_method"]})
+def _calling_back(primitive: Primitive, option: str) -> ImportRule:
+    def rule(eqn: Any, site: Site) -> list[JaxprEqn]:
+        if eqn.params["sharding"] is not None:
+            why = "runs where its sharding says, and devices have no shardings here."
+            raise site.refusal(f"{eqn.primitive.name} {why}")
+        avals = tuple(map(aval_of, eqn.params["result_avals"]))
+        params = {"callback": JaxCallback(eqn.params["callback"]), "result_avals": avals, "sharding": None}
+        return site.equation(primitive, {**params, option: eqn.params[option]})
 
-
-def import_io_callback(eqn: Any, site: Site) -> list[JaxprEqn]:
-    return site.equation(io_callback_p, {**_called(eqn, site), "ordered": eqn.params["ordered"]})
-
-
-def _called(eqn: Any, site: Site) -> dict[str, Any]:
-    if eqn.params["sharding"] is not None:
-        raise site.refusal(f"{eqn.primitive.name} runs where its sharding says, and devices have no shardings here.")
-    avals = tuple(map(aval_of, eqn.params["result_avals"]))
-    return {"callback": JaxCallback(eqn.params["callback"]), "result_avals": avals, "sharding": None}
+    return rule
 
 
 def import_debug_callback(eqn: Any, site: Site) -> list[JaxprEqn]:
@@ -60,9 +64,45 @@ def import_debug_print(eqn: Any, site: Site) -> list[JaxprEqn]:
 
 import_rules.update(
     {
-        "pure_callback": import_pure_callback,
-        "io_callback": import_io_callback,
+        "pure_callback": _calling_back(pure_callback_p, "vmap_method"),
+        "io_callback": _calling_back(io_callback_p, "ordered"),
         "debug_callback": import_debug_callback,
         "debug_print": import_debug_print,
     }
 )
+
+
+def import_check(eqn: Any, site: Site) -> list[JaxprEqn]:
+    make_effectful(eqn.primitive)
+    return [borrow_eqn(eqn, site.invars, site.outvars, site.source)]
+
+
+@functools.cache
+def make_effectful(theirs: Any) -> None:
+    """Give the borrowed ``check_p`` the rules that say what it does."""
+    p = borrowed(theirs)
+    p.effectful = True
+    pp_rules[p] = hide("err_tree")
+    abstract_rules[p] = lambda *avals, **params: []
+    impl_rules[p] = functools.partial(check_values, theirs)
+    lowering_rules[p] = refuse_to_compile
+    jvp_rules[p] = lambda primals, tangents, **params: (p.bind(*primals, **params), [])
+
+
+def check_values(theirs: Any, *args: Any, **params: Any) -> Any:
+    """JAX's check of these values."""
+    try:
+        return theirs.impl(*map(to_jax_value, args), **params)
+    except ValueError as error:
+        raise at_users_line(error, "check")  # noqa: B904  (it sets the cause)
+
+
+def refuse_to_compile(ctx: Any, avals: Any, out_avals: Any, *names: str, err_tree: Any, debug: bool) -> list[str]:
+    if not debug:
+        raise ValueError(*sys.modules["jax._src.checkify"].functionalization_error.args)
+    return []
+
+
+import_rules["check"] = import_check
+# It keeps a value alive that a loop's condition checks.
+import_rules["dce_sink"] = lambda eqn, site: []

@@ -30,14 +30,13 @@ from minijax.core.primitive import Primitive
 from minijax.core.trace import Tracer
 from minijax.interop.borrowed import BorrowedPrimitive, params_of_jax
 from minijax.interop.carrier import Carrier
-from minijax.interop.functions import is_array
+from minijax.interop.functions import kind_of
 from minijax.interop.libraries import JAX, MINIJAX
 from minijax.interop.lines import jax_traceback
 from minijax.interop.params import params_for_jax
 from minijax.interop.programs import jax_primitive
-from minijax.interop.traces import Static, traces_of
-from minijax.interop.tracing import settings
-from minijax.interop.values import abstract_for_jax, aval_of, jax_module, mesh_of_jax_now, spec_of, to_jax_value
+from minijax.interop.traces import traces_of
+from minijax.interop.values import abstract_for_jax, jax_module, mesh_of_jax_now, settings, spec_of, to_jax_value
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from minijax.ops.meshes.reshard import reshard_p
@@ -93,7 +92,7 @@ def to_jax(fun: Any) -> Any:
             return fun(*args, **kwargs)
         trace = functools.partial(_stage, fun, leaves, tree)
         with _precision_of_jax():
-            kinds = [_kind(x) for x in leaves]
+            kinds = [kind_of(x) for x in leaves]
             staged, positions = known.find(leaves, tree, kinds, settings(), trace)
             outs = iter(eval_by_jax(staged.program, *[_value(leaves[i]) for i in positions]))
         full = [next(outs) if static is None else static[0] for static in staged.statics]
@@ -106,12 +105,6 @@ def _precision_of_jax() -> Any:
     """Staging makes what JAX is asked for."""
     wide = bool(jax_module().config.jax_enable_x64)
     return contextlib.nullcontext() if wide == x64_enabled() else enable_x64(wide)
-
-
-def _kind(x: Any) -> Any:
-    if is_array(x):
-        return get_aval(x) if isinstance(x, (AnyArray, np.ndarray)) else aval_of(jax_module().typeof(x))
-    return Static(x)
 
 
 def _value(x: Any) -> Any:
@@ -129,14 +122,11 @@ def _stage(fun: Callable[..., Any], leaves: list[Any], tree: Any, taken: list[in
         found[:] = [out_tree, statics]
         return [x for x, static in zip(outs, statics, strict=True) if static is None]
 
-    kinds = [_kind(leaves[i]) for i in taken]
+    kinds = [kind_of(leaves[i]) for i in taken]
     pairs = zip(taken, kinds, strict=True)
     avals = [kind if isinstance(kind, ShapedArray) else get_aval(leaves[i]) for i, kind in pairs]
     with mesh_of_jax_now():
         return StagedForJax(stage(flat, avals, describe(fun), label="to_jax"), *found)
-
-
-# ------------------------------------------------------------------------------------------------ evaluation
 
 
 def eval_by_jax(closed: ClosedJaxpr, *args: Any) -> list[Any]:
@@ -274,9 +264,6 @@ def _counterpart(primitive: Primitive) -> Any:
             raise NotImplementedError(f"{primitive.name}: a primitive of minijax's own, which JAX lacks.")
         return found
     return Carrier(MINIJAX, JAX)(primitive)
-
-
-# ------------------------------------------------------------------------------------------------ programs
 
 
 def jax_closed(closed: ClosedJaxpr) -> Any:

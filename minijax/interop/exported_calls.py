@@ -16,7 +16,7 @@ from minijax.core.shardings import Sharding
 from minijax.core.varying import current_mesh, is_checked, manual_axes
 from minijax.errors import UnexpectedTracerError
 from minijax.interop.effects import JaxCallback
-from minijax.interop.exported import eval_by_jax, export_rules, jax_closed, named
+from minijax.interop.exported import ExportRule, eval_by_jax, export_rules, jax_closed, named
 from minijax.interop.nested_programs import ImportedPolicy
 from minijax.interop.programs import jax_primitive, our_primitives
 from minijax.interop.values import (
@@ -35,8 +35,6 @@ from minijax.ops.callback import ORDERED
 from minijax.ops.custom_derivatives import Closed, closed_over_message
 from minijax.ops.meshes.shard_map import on_each_device
 from minijax.pytree import tree_unflatten
-
-# ------------------------------------------------------------------------------------------------ calls, control flow
 
 
 def _function(closed: ClosedJaxpr, name: str) -> Callable[..., Any]:
@@ -148,9 +146,6 @@ class ExportedPolicy(Frozen):
         return {recompute.Saveable: True, recompute.Recompute: False}.get(kind, answer)
 
 
-# ------------------------------------------------------------------------------------------------ custom rules
-
-
 def _evaluated(staged: Closed, values: Sequence[Any]) -> list[Any]:
     """The results of a rule of ours that was staged, on JAX's values."""
     return eval_by_jax(staged.jaxpr, *map(to_jax_value, staged.consts), *values)
@@ -250,9 +245,6 @@ class _Side:
         """Of a ``Partial`` the function, which nobody calls."""
 
 
-# ------------------------------------------------------------------------------------------------ callbacks
-
-
 def _callback(ours: Any) -> tuple[Callable[..., Any], Any]:
     """The function that JAX is to call back, and JAX's tree of its arguments, or None if it takes leaves."""
     if isinstance(ours, JaxCallback):
@@ -266,22 +258,18 @@ def _callback(ours: Any) -> tuple[Callable[..., Any], Any]:
     return call, None
 
 
-def _called_back(eqn: JaxprEqn, operands: list[Any], through: Callable[..., Any], **options: Any) -> list[Any]:
-    callback, tree = _callback(eqn.params["callback"])
-    args, kwargs = (operands, {}) if tree is None else jax_module("tree_util").tree_unflatten(tree, operands)
-    specs = list(map(spec_of, eqn.params["result_avals"]))
-    if tree is None:
-        return list(through(callback, specs, *args, **options))
-    found = through(lambda *a, **k: jax_module("tree_util").tree_leaves(callback(*a, **k)), specs, *args, **options)
-    return list(found)
+def _calling_back(module: str, name: str, option: str) -> ExportRule:
+    def rule(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+        through, tree_util = getattr(jax_module(module), name), jax_module("tree_util")
+        callback, tree = _callback(eqn.params["callback"])
+        specs, options = list(map(spec_of, eqn.params["result_avals"])), {option: eqn.params[option]}
+        if tree is None:
+            return list(through(callback, specs, *operands, **options))
+        args, kwargs = tree_util.tree_unflatten(tree, operands)
+        flat = lambda *args, **kwargs: tree_util.tree_leaves(callback(*args, **kwargs))  # noqa: E731
+        return list(through(flat, specs, *args, **options, **kwargs))
 
-
-def export_pure_callback(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
-    return _called_back(eqn, operands, jax_module().pure_callback, vmap_method=eqn.params["vmap_method"])
-
-
-def export_io_callback(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
-    return _called_back(eqn, operands, jax_module("experimental").io_callback, ordered=eqn.params["ordered"])
+    return rule
 
 
 def export_debug_callback(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
@@ -298,15 +286,8 @@ def export_debug_print(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     return []
 
 
-# ------------------------------------------------------------------------------------------------ keys, axes
-
-
 def export_random_wrap(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     return [jax_module("random").wrap_key_data(*operands, impl=eqn.params["impl"].name)]
-
-
-def export_random_unwrap(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
-    return [jax_module("random").key_data(*operands)]
 
 
 def export_shard_map(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
@@ -374,8 +355,8 @@ export_rules.update(
         "custom_linear_solve": export_linear_solve,
         "custom_jvp_call": export_custom_jvp,
         "custom_vjp_call": export_custom_vjp,
-        "pure_callback": export_pure_callback,
-        "io_callback": export_io_callback,
+        "pure_callback": _calling_back("", "pure_callback", "vmap_method"),
+        "io_callback": _calling_back("experimental", "io_callback", "ordered"),
         "debug_callback": export_debug_callback,
         "debug_print": export_debug_print,
         "shard_map": export_shard_map,
@@ -390,6 +371,6 @@ export_rules.update(
         "all_gather_invariant": export_all_gather_invariant,
         "all_gather_reduced": export_all_gather_invariant,
         "random_wrap": export_random_wrap,
-        "random_unwrap": export_random_unwrap,
+        "random_unwrap": lambda eqn, operands: [jax_module("random").key_data(*operands)],
     }
 )

@@ -12,6 +12,7 @@ import re
 import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -22,15 +23,125 @@ from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import AnyArray
 from minijax.core.lists import with_items
 from minijax.core.named import NamedTuple
-from minijax.interop.closures import filled, hoisted
 from minijax.interop.programs import import_closed
 from minijax.interop.reports import Warned, caught_warnings, unknown_value_errors, warn, without_frames_of_jax
 from minijax.interop.traces import Static, traces_of
-from minijax.interop.tracing import make_jaxpr, settings
-from minijax.interop.values import aval_of, from_jax_value, jax_module, spec_of
+from minijax.interop.values import aval_of, from_jax_value, jax_module, make_jaxpr, settings, spec_of
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.pytree import tree_structure
+
+
+class Slot:
+    """Where the value number ``index`` was."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+def hoisted(x: Any, is_wanted: Callable[[Any], bool]) -> tuple[Any, list[Any]]:
+    """``x`` with slots for the wanted values that its functions close over, and these values."""
+    values: list[Any] = []
+    slots: dict[int, Slot] = {}
+
+    def slot_for(value: Any) -> Any:
+        if not is_wanted(value):
+            return value
+        if id(value) not in slots:
+            slots[id(value)] = Slot(len(values))
+            values.append(value)
+        return slots[id(value)]
+
+    return _Copying(is_wanted, slot_for)(x), values
+
+
+def filled(x: Any, values: Sequence[Any]) -> Any:
+    """What ``hoisted`` gave, with ``values`` in the slots."""
+    return _Copying(lambda y: type(y) is Slot, lambda y: values[y.index] if type(y) is Slot else y)(x)
+
+
+class _Copying:
+    """Copies of functions, and of the trees that they are in, with other values; what holds none stays what it is."""
+
+    def __init__(self, is_wanted: Callable[[Any], bool], other: Callable[[Any], Any]) -> None:
+        self.is_wanted, self.other = is_wanted, other
+        self._holds: dict[int, bool] = {}
+        self._copies: dict[int, Any] = {}
+
+    def holds(self, x: Any) -> bool:
+        """Whether there is a wanted value in ``x``; of a function that holds itself, its other values decide."""
+        if self.is_wanted(x):
+            return True
+        if id(x) not in self._holds:
+            inside = _inside(x)
+            if not inside:
+                return False
+            self._holds[id(x)] = True  # met again below: a copy of the outer one needs one of this
+            self._holds[id(x)] = any([self.holds(y) for y in inside])
+        return self._holds[id(x)]
+
+    def __call__(self, x: Any) -> Any:
+        if not self.holds(x) or self.is_wanted(x):
+            return self.other(x)
+        if id(x) not in self._copies:
+            copy = self._function(x) if isinstance(x, FunctionType) else self._container(x)
+            self._copies[id(x)] = copy
+        return self._copies[id(x)]
+
+    def _function(self, fun: FunctionType) -> FunctionType:
+        cells = tuple([CellType() for _ in fun.__closure__ or ()])
+        copy = FunctionType(fun.__code__, fun.__globals__, fun.__name__, None, cells)
+        self._copies[id(fun)] = copy  # before what is inside, where it may occur itself
+        functools.update_wrapper(copy, fun, ("__module__", "__name__", "__qualname__", "__doc__"))
+        copy.__dict__.pop("__wrapped__")
+        copy.__defaults__, copy.__kwdefaults__ = self(fun.__defaults__), self(fun.__kwdefaults__)
+        for cell, old in zip(cells, fun.__closure__ or (), strict=True):
+            if _is_set(old):
+                cell.cell_contents = self(old.cell_contents)
+        return copy
+
+    def _container(self, x: Any) -> Any:
+        if isinstance(x, MethodType):
+            return MethodType(self(x.__func__), self(x.__self__))
+        if type(x) is functools.partial:
+            keywords = {name: self(y) for name, y in x.keywords.items()}
+            return functools.partial(self(x.func), *map(self, x.args), **keywords)
+        leaves, tree = jax_module("tree_util").tree_flatten(x, is_leaf=lambda y: y is not x)
+        if not _is_node(x):
+            raise NotImplementedError(
+                f"{x!r} closes over what is being traced, and is no function of Python's, of which a copy could be "
+                "made. Pass the arrays as arguments."
+            )
+        return tree.unflatten(map(self, leaves))
+
+
+def _inside(x: Any) -> list[Any]:
+    if isinstance(x, FunctionType):
+        closed = [cell.cell_contents for cell in x.__closure__ or () if _is_set(cell)]
+        return [*closed, *(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
+    if isinstance(x, MethodType):
+        return [x.__func__, x.__self__]
+    if type(x) is functools.partial:
+        return [x.func, *x.args, *x.keywords.values()]
+    if _is_node(x):
+        return list(jax_module("tree_util").tree_leaves(x, is_leaf=lambda y: y is not x))
+    wrapped = getattr(x, "__wrapped__", None) if callable(x) and not isinstance(x, type) else None
+    return [] if wrapped is None else [wrapped]
+
+
+def _is_node(x: Any) -> bool:
+    tree_util = jax_module("tree_util")
+    return x is not None and not tree_util.treedef_is_leaf(tree_util.tree_structure(x, is_leaf=lambda y: y is not x))
+
+
+def _is_set(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
 
 
 class TracedByJax(NamedTuple):
@@ -88,7 +199,7 @@ def imported_function(
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):  # JAX is tracing
             return fun(*args, **kwargs)
-        kinds = [x.aval if type(x) is Array else _kind(x) for x in leaves]
+        kinds = [x.aval if type(x) is Array else kind_of(x) for x in leaves]
         trace = functools.partial(_trace, fun, leaves, tree)
         try:
             traced, positions = known.find(leaves, tree, kinds, settings(), trace)
@@ -145,7 +256,7 @@ def _result(outs: Iterator[Any], static: Any) -> Any:
     return x.copy() if isinstance(x, np.ndarray) else x
 
 
-def _kind(x: Any) -> Any:
+def kind_of(x: Any) -> Any:
     """What a leaf is in a signature: the type of an array, or a ``Static``."""
     if isinstance(x, (AnyArray, np.ndarray)):
         return get_aval(x) if is_array(x) else Static(x)

@@ -6,15 +6,18 @@ name that JAX lacks too is refused as JAX refuses it, since packages ask so whic
 
 from __future__ import annotations
 
+import ast
 import difflib
 import functools
 import importlib
+import importlib.util
 import inspect
 import os
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
 from types import FrameType, MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
@@ -25,9 +28,94 @@ from minijax.core import dtypes
 from minijax.core.array import LiteralArray
 from minijax.core.late import HigherModule
 from minijax.core.lists import safe_map, safe_zip
-from minijax.interop.written_on_jax import spec_of
 from minijax.ir.evaluate import eval_jaxpr
 from minijax.pytree import core as pytree_core
+
+JAX = ("jax", "jaxlib")
+# What packages on JAX register names in, once: the second copy of such a package has a second copy of it.
+_REGISTRIES = ("absl",)
+# minijax itself, and what says nothing of JAX's but is large: not worth reading.
+_NEVER = frozenset({"minijax", "numpy", "scipy", "pytest", "_pytest", "IPython", "__main__"} | sys.stdlib_module_names)
+_NAMES_JAX = re.compile(rb"^[ \t]*(?:import|from)[ \t]+jax(?:lib)?\b|^[ \t]*import[ \t].*,[ \t]*jax\b", re.MULTILINE)
+# Statements that do not stand in a function: what is imported there, the package cannot do without.
+_OUTER = re.compile(rb"^(?:from|import)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
+_known: dict[str, bool] = {}
+
+
+def spec_of(name: str) -> ModuleSpec | None:
+    """How the top-level module ``name`` would be imported."""
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError):  # what is imported already may have no spec
+        return PathFinder.find_spec(name)
+
+
+def written_on_jax(name: str) -> bool:
+    """Whether the top-level module or package ``name`` is JAX, or Python that imports JAX or another such package.
+
+    A package with extension modules is not: those cannot be loaded twice, and hold on to what they were built for.
+    """
+    if name not in _known:
+        _known[name] = name in (*JAX, *_REGISTRIES) or _found(name, frozenset())
+    return _known[name]
+
+
+def also(names: tuple[str, ...]) -> None:
+    """Take these packages for written on JAX, whatever their files say."""
+    _known.update(dict.fromkeys(names, True))
+
+
+def _found(name: str, asking: frozenset[str]) -> bool:
+    if name in _NEVER or name in asking:
+        return False
+    if name in _known:
+        return _known[name]
+    spec = spec_of(name)
+    files = list(_sources(spec)) if spec is not None else []
+    if any(path.endswith(tuple(EXTENSION_SUFFIXES)) for path in files):
+        return False
+    outer: set[str] = set()
+    for path in files:
+        try:
+            with open(path, "rb") as file:
+                text = file.read()
+        except OSError:
+            continue
+        if _NAMES_JAX.search(text) and _imports_jax(text):
+            return True
+        outer.update(found.decode() for found in _OUTER.findall(text))
+    return any(_found(each, asking | {name}) for each in sorted(outer - {name, *JAX}))
+
+
+def _sources(spec: ModuleSpec) -> Iterator[str]:
+    """The files of a module or package, but for its tests."""
+    if spec.submodule_search_locations is None:
+        if spec.has_location and spec.origin:
+            yield spec.origin
+        return
+    for root in spec.submodule_search_locations:
+        for folder, folders, files in os.walk(root):
+            folders[:] = sorted(each for each in folders if each not in ("tests", "test", "__pycache__"))
+            for each in sorted(files):
+                if each.endswith((".py", *EXTENSION_SUFFIXES)) and not each.endswith("_test.py"):
+                    yield os.path.join(folder, each)
+
+
+def _imports_jax(text: bytes) -> bool:
+    """Whether a statement does, rather than an example in a docstring."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+        if any(name.partition(".")[0] in JAX for name in names):
+            return True
+    return False
+
 
 _root = HigherModule("public_names")
 # Packages of minijax's own that are called like none or another of JAX's.
@@ -106,12 +194,7 @@ class Missing:
 
 
 class JaxModule(ModuleType):
-    """A module of JAX's with what minijax has of it.
-
-    Args:
-      fullname: its name in ``sys.modules``.
-      name: its name as JAX's.
-    """
+    """A module of JAX's, ``name``, with what minijax has of it; ``fullname`` is its name in ``sys.modules``."""
 
     def __init__(self, fullname: str, name: str) -> None:
         super().__init__(fullname, f"minijax in the place of {name}.")
@@ -152,10 +235,7 @@ class JaxModule(ModuleType):
 
 
 def check_names(module: JaxModule, names: Iterable[str]) -> None:
-    """Raise what ``from jax import names`` raises for a name that ``module`` has not.
-
-    Python would look for it in ``sys.modules`` in the end. No method: a module of JAX's may have a name like it.
-    """
+    """Raise what ``from jax import names`` raises for a name that ``module`` has not."""
     for name in names:
         if name != "*" and not hasattr(module, name):
             said = f"cannot import name {name!r} from {module._name!r}.{near(module._name, name)}"

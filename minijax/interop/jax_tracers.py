@@ -29,10 +29,7 @@ class Ended:
 
 
 def facts(tracer: Any) -> tuple[str, str, str, Any]:
-    """What JAX knows of a tracer: its type, the transformation, that one's function, and where it was made.
-
-    The place is ``(code, offset)`` as in our equations, None if JAX has noted none.
-    """
+    """A tracer's type, transformation, function, and where it was made: ``(code, offset)`` or None."""
     trace = tracer._trace
     told = getattr(getattr(trace, "frame", None), "debug_info", None)
     level = getattr(told, "traced_for", "") or _LEVELS.get(type(trace).__name__, type(trace).__name__)

@@ -21,7 +21,7 @@ from minijax.api.shard_map import ShardMapped
 from minijax.core.array import Array
 from minijax.core.meshes import AbstractMesh
 from minijax.core.named import Frozen
-from minijax.core.primitive import Primitive, abstract_rules, impl_rules
+from minijax.core.primitive import Primitive
 from minijax.core.shardings import PartitionSpec, Sharding
 from minijax.core.structural import UNSPECIFIED
 from minijax.core.trace import Tracer
@@ -36,9 +36,6 @@ from minijax.interop.values import (
     spec_of,
     to_jax_value,
 )
-from minijax.interpreters import ad, batching
-from minijax.lowering.foreign import AuthorsRule
-from minijax.lowering.lower import lowering_rules
 from minijax.pytree.core import kinds
 
 # What a transformed function remembers under another name than its transformation's parameter.
@@ -50,7 +47,8 @@ class Unmapped(Exception):
     """Something of the program has no counterpart in the other library; the text names it and says why."""
 
 
-# --- parts ---------------------------------------------------------------------------------------------------
+# How a pytree class is taken apart, and put together.
+Node = tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]
 
 
 class LibraryPart(Frozen):
@@ -82,24 +80,6 @@ class CustomPart(LibraryPart):
     options: dict[str, Any]
 
 
-class PrimitivePart(LibraryPart):
-    """An author's primitive: its rules by the table that they stand in, and its lowerings by platform."""
-
-    name: str
-    multiple_results: bool
-    impl: Any
-    abstract: Any
-    tables: dict[tuple[str, str], Any]
-    lowerings: dict[str | None, Any]
-
-
-class Registration(Frozen):
-    """How a pytree class is taken apart and put together."""
-
-    flatten: Callable[[Any], Any]
-    unflatten: Callable[[Any, Any], Any]
-
-
 class Library:
     """One of the two: what is its own, and how to take it apart.
 
@@ -123,10 +103,7 @@ class Library:
         return (module or "").partition(".")[0] in self.own
 
     def public(self) -> dict[int, list[tuple[str, str]]]:
-        """id -> [(module, name)] of everything public that the other may have too, the shortest module first.
-
-        Modules are named without the package: ``.numpy``.
-        """
+        """id -> [(module without the package, name)] of everything public, the shortest module first."""
         modules = [name for name in sys.modules if name == self.package or name.startswith(self.package + ".")]
         count, found = self._public
         if count != len(modules):
@@ -169,7 +146,7 @@ class Library:
         """What ``x`` is, None if it is nothing of this library's that can be told."""
         raise NotImplementedError
 
-    def node(self, cls: type) -> Registration | None:
+    def node(self, cls: type) -> Node | None:
         """How a class that is registered with this library as a pytree is taken apart."""
         raise NotImplementedError
 
@@ -200,9 +177,6 @@ def _custom(x: Any, kind: str) -> CustomPart:
         else:
             define, rules = "defjvp", (rule,)
     return CustomPart(kind, x.fun, tuple(x.nondiff_argnums), define, rules, options)
-
-
-# --- minijax -------------------------------------------------------------------------------------------------
 
 
 class Minijax(Library):
@@ -237,8 +211,6 @@ class Minijax(Library):
         for kind in ("custom_jvp", "custom_vjp"):
             if isinstance(x, getattr(root, kind)):
                 return _custom(x, kind)
-        if isinstance(x, Primitive):
-            return _authors(x)
         if isinstance(x, types.FunctionType) and not errors.is_user_file(x.__code__.co_filename):
             return self._transformed(x)
         return None
@@ -255,11 +227,11 @@ class Minijax(Library):
         inner, options = _remembered(public, held)
         return None if inner is None else CallPart(name, inner, options)
 
-    def node(self, cls: type) -> Registration | None:
+    def node(self, cls: type) -> Node | None:
         kind = kinds[cls]
         if kind is None or kind.flatten is None or kind.unflatten is None:
             return None
-        return Registration(kind.flatten, kind.unflatten)
+        return kind.flatten, kind.unflatten
 
 
 def _place_for_jax(x: Sharding | AbstractMesh | PartitionSpec) -> Any:
@@ -278,32 +250,13 @@ def _shard_mapped(x: ShardMapped) -> CallPart:
     return CallPart("shard_map", x.fun, {**options, "axis_names": set(x.axes)})
 
 
-def _authors(p: Primitive) -> PrimitivePart | None:
+def check_authors(p: Primitive) -> None:
+    """Unmapped unless a user made ``p``."""
     if p.borrowed_from:
         raise Unmapped(f"{p.name}: a primitive that is borrowed from {p.borrowed_from}")
     if not errors.is_user_file(p.defined_at.rpartition(":")[0]):
         raise Unmapped(f"{p.name}: a primitive of minijax's own")
-    tables: dict[tuple[str, str], Any] = {
-        ("interpreters.ad", "primitive_jvps"): ad.primitive_jvps,
-        ("interpreters.ad", "primitive_transposes"): ad.primitive_transposes,
-        ("interpreters.batching", "primitive_batchers"): batching.primitive_batchers,
-    }
-    lowering = lowering_rules.get(p)
-    lowerings: dict[str | None, Any] = {}
-    if isinstance(lowering, AuthorsRule):
-        lowerings.update({} if lowering.default is None else {None: lowering.default})
-        lowerings.update(lowering.by_platform)
-    return PrimitivePart(
-        p.name,
-        p.multiple_results,
-        impl_rules[p] if p in impl_rules else None,
-        abstract_rules[p] if p in abstract_rules else None,
-        {place: table[p] for place, table in tables.items() if p in table},
-        lowerings,
-    )
 
-
-# --- JAX -----------------------------------------------------------------------------------------------------
 
 # Classes that both libraries take for pytrees without being told.
 _BUILTIN_NODES = (list, tuple, dict, type(None), collections.OrderedDict, collections.defaultdict, collections.deque)
@@ -379,11 +332,11 @@ class Jax(Library):
         said = {each: value for each, value in options.items() if not _is_default(value, parameters[each].default)}
         return CallPart(place + name, inner, said)
 
-    def node(self, cls: type) -> Registration | None:
+    def node(self, cls: type) -> Node | None:
         registry = jax_module().tree_util.default_registry
         if not registry.is_node(cls) or hasattr(cls, "_fields") or cls in _BUILTIN_NODES:
             return None
-        return Registration(jax_flatten, jax_unflatten)
+        return jax_flatten, jax_unflatten
 
 
 def _within(fun: types.FunctionType) -> types.FunctionType:

@@ -73,10 +73,7 @@ def source_of(eqn: Any) -> Any:
 
 
 def jax_traceback(source: Any) -> Any:
-    """JAX's traceback for the source of an equation of ours; None if there is no source.
-
-    JAX makes tracebacks only of the stack, so a function whose code has that place is called.
-    """
+    """JAX's traceback for the source of an equation of ours, made by a call at that place; None for no source."""
     if source is None:
         return None
     get = sys.modules["jaxlib"]._jax.Traceback.get_traceback

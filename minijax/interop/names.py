@@ -36,11 +36,7 @@ _KEPT = frozenset(
 
 
 def borrowed_name(module: str, name: str) -> Any:
-    """What ``module`` gives under ``name``, made of what JAX's module gives under that name.
-
-    Raises:
-      AttributeError: JAX has no such name.
-    """
+    """What ``module`` gives under ``name``, made of JAX's of that name. AttributeError if JAX has none."""
     if name == "geqrf_p":  # JAX has no public name for it
         return borrowed_primitive("geqrf")
     home = jax_module(module.removeprefix(f"{PACKAGE}."))
@@ -69,9 +65,6 @@ def borrowed_primitive(name: str) -> Any:
     """JAX's primitive called ``name``, borrowed; None if JAX has none."""
     theirs = jax_primitive_named(name)
     return None if theirs is None else borrowed(theirs)
-
-
-# ------------------------------------------------------------------------------------------------ classes
 
 
 def _holds_arrays(theirs: type) -> bool:

@@ -42,14 +42,8 @@ from minijax.ops.subjaxprs import hoist_consts, join_consts
 Equations = list[JaxprEqn] | None
 
 
-# ------------------------------------------------------------------------------------------------ calls
-
-
 def import_jit(eqn: Any, site: Site) -> Equations:
-    """A call of ``jit``. Layouts and compiler options say how it is computed, not what.
-
-    Nothing is donated: the operands may share the memory of JAX's arrays.
-    """
+    """A call of ``jit``. Nothing is donated: the operands may share the memory of JAX's arrays."""
     name = eqn.params["name"]
     closed = import_once(eqn.params["jaxpr"], name)
     params = {"jaxpr": closed, "name": name, "donated_invars": (False,) * len(site.invars)}
@@ -99,9 +93,6 @@ def import_call(eqn: Any, site: Site) -> Equations:
     return site.equation(our_primitives()[eqn.primitive.name], params)
 
 
-# ------------------------------------------------------------------------------------------------ control flow
-
-
 def import_scan(eqn: Any, site: Site) -> Equations:
     closed, consts = hoist_consts(import_once(eqn.params["jaxpr"]))
     params = {name: eqn.params[name] for name in ("length", "reverse", "unroll", "num_consts", "num_carry")}
@@ -147,9 +138,6 @@ def import_linear_solve(eqn: Any, site: Site) -> Equations:
     )
 
 
-# ------------------------------------------------------------------------------------------------ checkpoint
-
-
 def import_checkpoint(eqn: Any, site: Site) -> Equations:
     closed, consts = hoist_consts(import_once(eqn.params["jaxpr"]))
     prevent_cse = eqn.params["prevent_cse"]
@@ -193,9 +181,6 @@ class ImportedPolicy(Frozen):
         return {"SaveableType": recompute.Saveable, "RecomputeType": recompute.Recompute}.get(name, answer)
 
 
-# ------------------------------------------------------------------------------------------------ over devices
-
-
 def import_shard_map(eqn: Any, site: Site) -> Equations:
     """A program that each device of a mesh runs; what JAX makes of ``pmap`` is one too."""
     params = eqn.params
@@ -220,9 +205,6 @@ def import_all_to_all(eqn: Any, site: Site) -> Equations:
     return site.equation(all_to_all_p, {**eqn.params, "axis_size": group_size(names, groups)})
 
 
-# ------------------------------------------------------------------------------------------------ refused
-
-
 def _refusing(why: str) -> Any:
     def refuse(eqn: Any, site: Site) -> Equations:
         raise site.refusal(why.format(eqn.primitive.name))
@@ -231,9 +213,6 @@ def _refusing(why: str) -> Any:
 
 
 _NO_REFERENCES = "{} makes a mutable reference in a way that minijax lacks. Make it of an array, by new_ref."
-
-
-# ------------------------------------------------------------------------------------------------ custom rules
 
 
 # Files of JAX's functions whose rules call no function of a user.

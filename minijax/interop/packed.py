@@ -57,9 +57,6 @@ def _flatten_with_keys(x: Packed) -> tuple[Sequence[Any], Any]:
 register_pytree_node(Packed, _flatten, lambda home, children: Packed(children, home), _flatten_with_keys)
 
 
-# ------------------------------------------------------------------------------------------------ instances
-
-
 def fields_of(x: Any) -> dict[str, Any]:
     """The attributes of an instance of a borrowed class, by name."""
     if isinstance(x, tuple):
@@ -97,9 +94,6 @@ def packed_node(x: Any, pack: Callable[[Any], Any]) -> Packed | None:
     children, home = tree_flatten(x, is_leaf=lambda y: y is not x)
     _tree_map()
     return Packed(list(map(pack, children)), home)
-
-
-# ------------------------------------------------------------------------------------------------ both sides
 
 
 def pack(tree: Any) -> Any:

@@ -125,8 +125,6 @@ def _param(value: Any, import_jaxpr: Callable[[Any], Any]) -> Any:
     raise _Unknown
 
 
-# ------------------------------------------------------------------------------------------------ the other way
-
 _OF_ACCURACY = "cbrt cos exp exp2 expm1 log log1p logistic rsqrt sin sqrt tan tanh".split()
 # What JAX's primitives take besides, by name, saying nothing.
 JAX_ONLY: dict[str, dict[str, Any]] = {

@@ -27,15 +27,7 @@ from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.lowering.lower import lowering_rules
 
 _rules = HigherModule("import_rules")
-
-# Makes our equation of one whose primitive is not ours; set by ``interop.borrowed``, which imports what it derives.
-borrow_eqn: Callable[[Any, list[Any], list[Var], Any], JaxprEqn]
-
-
-def set_borrowing(make: Callable[[Any, list[Any], list[Var], Any], JaxprEqn]) -> None:
-    """Install what makes our equation of one whose primitive is not ours."""
-    global borrow_eqn
-    borrow_eqn = make
+_borrowing = HigherModule("borrowed_primitives")
 
 
 class Site:
@@ -75,9 +67,6 @@ def all_import_rules() -> dict[str, ImportRule]:
     """``import_rules``, complete."""
     _rules.load()
     return import_rules
-
-
-# ------------------------------------------------------------------------------------------------ import
 
 
 class Importing:
@@ -120,10 +109,7 @@ class Importing:
 
 
 def import_closed(theirs: Any, name: str = "") -> ClosedJaxpr:
-    """Our program for a ``ClosedJaxpr`` of JAX's, called ``name`` or as JAX does; of an open one, closed.
-
-    What an open one takes as constants are the leading inputs.
-    """
+    """Our program for a jaxpr of JAX's, called ``name`` or as JAX does; the constants of an open one are inputs."""
     program = Importing()
     if hasattr(theirs, "consts"):
         opened = theirs.jaxpr
@@ -160,7 +146,7 @@ def import_eqn(eqn: Any, site: Site) -> list[JaxprEqn]:
         params = translated(ours, eqn.params, _opened)
         if params is not None and _fits(ours, params, site):
             return site.equation(ours, params)
-    return [borrow_eqn(eqn, site.invars, site.outvars, site.source)]
+    return [_borrowing.borrow_eqn(eqn, site.invars, site.outvars, site.source)]
 
 
 # Primitives of random keys whose bits depend on ``jax_threefry_partitionable``.

@@ -17,8 +17,6 @@ from minijax.interop.values import jax_module
 from minijax.ir.jaxpr import JaxprEqn
 from minijax.ops.refs.primitives import addupdate_p, free_ref_p, freeze_p, get_p, new_ref_p, swap_p
 
-# ------------------------------------------------------------------------------------------------ import
-
 
 def _import_index(tree: Any, site: Site) -> Index:
     """The index in JAX's ``tree``; refused if it is not one by integers and slices."""
@@ -73,8 +71,6 @@ import_rules.update(
         "addupdate": _import_access(addupdate_p),
     }
 )
-
-# ------------------------------------------------------------------------------------------------ export
 
 
 def _index_for_jax(eqn: JaxprEqn, operands: list[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The packages that ``replacing_jax`` has loaded: ``minijax.interop.replaced.optax`` is Optax with minijax for JAX.
+"""``replacing_jax``, and the packages that it has loaded: ``minijax.interop.replaced.optax`` is Optax on minijax.
 
 Below this name Python's own import system finds what is written on JAX, in the files that it is installed in, and
 ``jax`` itself (``jax_modules``). So reloading, pickling by module name and circular imports are Python's, and
@@ -14,7 +14,9 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
@@ -23,11 +25,11 @@ from importlib.machinery import (
     ModuleSpec,
     SourceFileLoader,
 )
-from types import CodeType, ModuleType
+from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from minijax.interop import jax_modules
-from minijax.interop.written_on_jax import JAX, spec_of, written_on_jax
+from minijax.interop.jax_modules import JAX, also, spec_of, written_on_jax
 
 PREFIX = __name__ + "."
 # The import system asks the finder that ``sys.path_importer_cache`` has for an entry of a ``__path__``. These entries
@@ -146,7 +148,6 @@ _JAX_PLACE = _entry(os.path.join(os.path.dirname(os.path.abspath(__file__)), "ja
 
 
 # --- import statements
-# ------------------------------------------------------------------------------------------------------
 
 
 def replaced_import(
@@ -214,3 +215,106 @@ def own_builtins() -> dict[str, Any]:
     """Python's builtins, with an ``__import__`` that takes ``jax`` for minijax."""
     _own_builtins.update(vars(builtins), __import__=replaced_import)
     return _own_builtins
+
+
+_lock = threading.Lock()
+# The names of the modules that opened the blocks that are open here, as their global names. Of this thread and task.
+_open: ContextVar[tuple[dict[str, Any], ...]] = ContextVar("minijax_replacing", default=())
+# How many blocks are open on all threads, and the import functions that stand in for others while there are any.
+_count = 0
+_hooks: list[_Hook] = []
+
+
+class _Hook:
+    """A function of a module's with another in its place. It may stay under one that somebody puts over it, so it has
+    its own original, to which it leads when no block is open.
+    """
+
+    def __init__(self, module: Any, name: str, made: Callable[[Any], Any]) -> None:
+        self._module, self._name, self._original = module, name, getattr(module, name)
+        self._function = made(self._original)
+        setattr(module, name, self._function)
+
+    def remove(self) -> None:
+        """Put the original back, unless somebody else has replaced the function meanwhile."""
+        if getattr(self._module, self._name) is self._function:
+            setattr(self._module, self._name, self._original)
+
+
+class replacing_jax:
+    """A block whose import statements mean minijax where they say ``jax``, also in the packages that they import::
+
+        with minijax.interop.replacing_jax():
+            import jax.numpy as jnp
+            import optax  # runs on minijax from now on, and so does what it imports, now and later
+
+    What is replaced is JAX and every package or module that imports it, at whatever depth, if it is pure Python.
+    It is another copy of the package: ``sys.modules["optax"]`` and code that holds the real one stay as they are, and
+    its own module name is ``minijax.interop.replaced.optax``, by which its classes are pickled. Import statements
+    (and calls of ``importlib.import_module``) count that stand in the file, or at the prompt, that opens the block, or
+    in code that belongs to no module, on the same thread.
+
+    Args:
+      packages: further packages to replace, which do not import JAX but take what it gives.
+    """
+
+    def __init__(self, *packages: str) -> None:
+        also(packages)
+        self._names = sys._getframe(1).f_globals
+
+    def __enter__(self) -> None:
+        global _count
+        with _lock:
+            if not _count:
+                _hooks[:] = [_Hook(builtins, "__import__", _importing), _Hook(importlib, "import_module", _by_name)]
+            _count += 1
+        _open.set((*_open.get(), self._names))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        global _count
+        blocks = list(_open.get())
+        for place in reversed(range(len(blocks))):
+            if blocks[place] is self._names:
+                del blocks[place]
+                break
+        _open.set(tuple(blocks))
+        with _lock:
+            _count -= 1
+            if not _count:
+                for hook in _hooks:
+                    hook.remove()
+
+
+def _is_of_a_block(names: Any) -> bool:
+    """Whether code with these global names stands in a block that is open here."""
+    blocks = _open.get()
+    return bool(blocks) and (names.get("__spec__") is None or any(each is names for each in blocks))
+
+
+def _importing(original: Any) -> Any:
+    """``builtins.__import__`` while a block is open: the blocks' imports are replaced, others are for ``original``."""
+
+    def __import__(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+        if _is_of_a_block(sys._getframe(1).f_globals if globals is None else globals):
+            return replaced_import(name, globals, locals, fromlist, level, original)
+        return original(name, globals, locals, fromlist, level)
+
+    return __import__
+
+
+def _by_name(original: Any) -> Any:
+    """``importlib.import_module`` while a block is open."""
+
+    def import_module(name: str, package: str | None = None) -> Any:
+        if _is_of_a_block(sys._getframe(1).f_globals):
+            return replaced_module(name, package, original)
+        return original(name, package)
+
+    return import_module
+
+
+def run_as_jax(namespace: dict[str, Any]) -> None:
+    """Have the import statements of code that runs in ``namespace`` mean minijax, from now on."""
+    namespace["__builtins__"] = own_builtins()

@@ -97,9 +97,6 @@ def warn(found: list[Warned]) -> None:
         )  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------------------ errors
-
-
 def unknown_value_errors() -> tuple[type[Exception], ...]:
     """The errors that JAX raises where a function needs a value that is traced."""
     theirs = jax_module("errors")
@@ -112,10 +109,7 @@ _WHY = re.compile(r"because it depends on (.+?)\.\s", re.DOTALL)
 
 
 def at_users_line(error: Exception, name: str) -> Exception:
-    """``error``, which JAX raised while it traced the function ``name``, without frames of JAX's and minijax's.
-
-    An error about a value that is unknown while JAX traces becomes the one of the same name in ``minijax.errors``.
-    """
+    """``error``, raised while JAX traced the function ``name``, at the user's line; of minijax's class if it has it."""
     if isinstance(error, unknown_value_errors()) and hasattr(errors, type(error).__name__):
         error = _unknown_value(error, name)
     return without_frames_of_jax(error)

@@ -22,8 +22,7 @@ from minijax.errors import ShardingTypeError
 from minijax.interop.exported import jax_closed
 from minijax.interop.params import params_for_jax
 from minijax.interop.programs import jax_primitive
-from minijax.interop.tracing import circumstances
-from minijax.interop.values import abstract_for_jax, aval_of, jax_module, mesh_now, type_for_jax
+from minijax.interop.values import abstract_for_jax, aval_of, circumstances, jax_module, mesh_now, type_for_jax
 from minijax.ops.elementwise import add_p
 from minijax.ops.select import select_n_p
 from minijax.ops.sort import sort_p
@@ -63,10 +62,7 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def _constants(primitive: Primitive, avals: Sequence[ShapedArray]) -> Sequence[int]:
-    """The operands that may be constants: JAX's types say that these are over no mesh, ours that they are replicated.
-
-    Only two primitives treat constants in their own way.
-    """
+    """The operands of ``sort`` and ``select_n`` that may be constants: over no mesh for JAX, replicated for us."""
     if primitive is sort_p or primitive is select_n_p and not any(any(spec_of(aval)) for aval in avals):
         return range(len(avals))
     return (0,) if primitive is select_n_p else ()

@@ -67,10 +67,7 @@ class JaxCall:
 
     @property
     def out_avals(self) -> list[ShapedArray]:
-        """The types of the results.
-
-        NotImplementedError if the call acts on the world: nothing here would keep it, or its order.
-        """
+        """The types of the results. NotImplementedError if the call has effects, which nothing here would keep."""
 
         def types() -> list[ShapedArray]:
             traced = self.traced(self.fun, self.specs)

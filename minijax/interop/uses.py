@@ -33,12 +33,7 @@ _MOST_FUNCTIONS = 500
 
 
 def jax_use(fun: Callable[..., Any], *values: Any) -> str:
-    """What of real JAX ``fun`` uses, in words: ``jax.numpy, which g calls rnp``. Empty if nothing is found.
-
-    Args:
-      fun: a function, or what a transformation of JAX's made of one.
-      values: its arguments and results, where JAX's arrays may be.
-    """
+    """What of real JAX ``fun`` or one of ``values`` uses: ``jax.numpy, which g calls rnp``. Empty if nothing."""
     if "jax" not in sys.modules:  # the user has not imported it, and neither has a compilation
         return ""
     return _used_by(fun) or next(filter(None, map(_of_value, _parts(values))), "")

@@ -6,10 +6,11 @@ allows it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from minijax.api.explicit import use_abstract_mesh
 from minijax.backend import pjrt
+from minijax.config import matmul_precision, trace_key, x64_enabled
 from minijax.core.array import Array, MeshArray
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import common_mesh, mesh_of_type, sharded_type, whole_spec
@@ -24,6 +26,7 @@ from minijax.core.keys import PRNGImpl, impl_of, is_key, keys_of, words_of
 from minijax.core.meshes import AbstractMesh, AxisType, Mesh, context
 from minijax.core.refs import AbstractRef
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from minijax.core.trace import state
 from minijax.core.varying import VaryingArray, current_mesh, is_checked, manual_axes, summed, varying
 from minijax.ops.sharded import over_mesh
 
@@ -108,10 +111,7 @@ def mesh_of_jax(theirs: Any) -> AbstractMesh:
 
 @contextmanager
 def mesh_now() -> Iterator[None]:
-    """While it is open, JAX traces for the mesh that is set here.
-
-    Inside ``shard_map`` it traces for that mesh, and checks how types vary if the ``shard_map`` does.
-    """
+    """While it is open, JAX traces for the mesh that is set here, inside ``shard_map`` for that mesh and its checks."""
     mesh = current_mesh()
     if mesh is None:
         of = jax_module("sharding")
@@ -213,10 +213,7 @@ def specs_of(avals: Sequence[Any]) -> list[Any]:
 
 
 def spec_of(aval: Any, mesh: AbstractMesh | None = None) -> Any:
-    """JAX's ``ShapeDtypeStruct`` for a type of ours or of JAX's; for a reference's, one of that type.
-
-    ``mesh`` is the one that the result names where ``aval`` names none.
-    """
+    """JAX's ``ShapeDtypeStruct`` (a reference for a reference) for a type; over ``mesh`` if the type names none."""
     if type(aval) is AbstractRef:
         with jax_module().ensure_compile_time_eval():
             return jax_module().new_ref(jax_module("numpy").zeros(aval.shape, dtype_of_jax(aval.dtype)))
@@ -289,3 +286,35 @@ def to_jax_value(x: Array) -> Any:
             return made
         params = {"new_dtype": made.dtype, "weak_type": True, "sharding": None}
         return jax_module("lax").convert_element_type_p.bind(made, **params)
+
+
+# What of JAX's configuration the program of a function depends on, besides what ours decides.
+_JAX_SETTINGS = (
+    *("jax_default_prng_impl", "jax_threefry_partitionable", "jax_default_matmul_precision"),
+    *("jax_numpy_dtype_promotion", "jax_numpy_rank_promotion", "jax_enable_custom_prng", "jax_disable_jit"),
+)
+
+
+def settings() -> tuple[Any, ...]:
+    """All of both configurations, and our named axes, that the program of a function depends on."""
+    config = jax_module().config
+    mesh = jax_module("sharding").get_abstract_mesh()
+    return (trace_key(), state.axis_env, mesh, *[getattr(config, name) for name in _JAX_SETTINGS])
+
+
+@contextlib.contextmanager
+def circumstances() -> Iterator[None]:
+    """While it is open, JAX computes with the bits that we compute with, and with our precision if we set one."""
+    jax = jax_module()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(jax.enable_x64(x64_enabled()))
+        if matmul_precision() is not None:
+            stack.enter_context(jax.default_matmul_precision(matmul_precision()))
+        yield
+
+
+def make_jaxpr(fun: Callable[..., Any], specs: Sequence[Any]) -> Any:
+    """JAX's ``ClosedJaxpr`` of ``fun`` at arguments of types ``specs``, inside the axes that are named here."""
+    axes = [(name, size) for name, size in state.axis_env if name is not None]
+    with circumstances(), mesh_now():
+        return jax_module().make_jaxpr(fun, axis_env=axes or None)(*specs)

@@ -61,11 +61,7 @@ class Watched(NamedTuple):
 
 
 def watched(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watched:
-    """The call, which computes with JAX, on minijax.
-
-    Raises:
-      Unwatched: minijax would compute something else, or cannot take the program.
-    """
+    """The call, which computes with JAX, on minijax. Unwatched if that would differ, or is impossible."""
     wide = bool(jax_module().config.jax_enable_x64)
     if wide != x64_enabled():
         has, lacks = ("JAX", "minijax") if wide else ("minijax", "JAX")

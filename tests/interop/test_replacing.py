@@ -16,7 +16,7 @@ import pytest
 import minijax
 from minijax.extend.rules import known_primitives
 from minijax.interop.jax_modules import Missing
-from minijax.interop.replacing import replacing_jax, run_as_jax
+from minijax.interop.replaced import replacing_jax, run_as_jax
 from minijax.interpreters import batching
 
 PACKAGE = {

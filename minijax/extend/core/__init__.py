@@ -138,13 +138,7 @@ class OpaqueTraceState:
 
 
 def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
-    """The state of this thread, equal to another as long as no transformation begins or ends.
-
-    Libraries of modules keep it with what they make, and so know whether it is used in another transformation.
-
-    Args:
-      convention: not used; JAX's.
-    """
+    """The state of this thread, equal to another as long as no transformation begins or ends."""
     return OpaqueTraceState()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from minijax.interop.replacing import run_as_jax
+from minijax.interop.replaced import run_as_jax
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import document, text
