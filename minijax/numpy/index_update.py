@@ -50,6 +50,22 @@ class IndexUpdate:
         return f"IndexUpdate({self.array!r})"
 
 
+def _updating(name: str, scatter: Callable[..., Any], doc: str) -> Callable[..., Any]:
+    def update(self: IndexUpdateAt, values: Any, **options: Any) -> Any:
+        values = values if is_array_like(values) else asarray(values)  # a list, say
+        out_sharding = options.pop("out_sharding", None)
+        if out_sharding is None:
+            return update_index(self.array, self.index, values, scatter, **options)
+
+        def run(array: Any, index: Any, values: Any) -> Any:
+            return update_index(array, index, values, scatter, **options)
+
+        return _over_mesh(f".{name}", out_sharding, run, self.array, self.index, values)
+
+    update.__name__, update.__qualname__, update.__doc__ = name, f"IndexUpdateAt.{name}", doc
+    return update
+
+
 class IndexUpdateAt:
     """``x.at[index]``.
 
@@ -82,67 +98,31 @@ class IndexUpdateAt:
 
         ``out_sharding`` applies to gathers only: as in JAX, a slice of a tracer keeps the sharding of slices.
         """
+        flags: dict[str, Any] = {
+            "indices_are_sorted": indices_are_sorted,
+            "unique_indices": unique_indices,
+            "mode": mode,
+        }
+        outside = {"fill_value": fill_value, "wrap_negative_indices": wrap_negative_indices}
         moving = wrap_negative_indices and (mode is None or lax.GatherScatterMode.from_any(mode) in _MOVING)
         if out_sharding is not None and not (
             moving and type(self.array) is not MeshArray and takes_slices(self.array, self.index, mode)
         ):
 
             def run(array: Any, index: Any) -> Any:
-                return IndexUpdateAt(array, index).get(
-                    indices_are_sorted=indices_are_sorted,
-                    unique_indices=unique_indices,
-                    mode=mode,
-                    fill_value=fill_value,
-                    wrap_negative_indices=wrap_negative_indices,
-                )
+                return IndexUpdateAt(array, index).get(**flags, **outside)
 
             return _over_mesh(".get", out_sharding, run, self.array, self.index)
         if moving:
-            return rewrite_index(
-                self.array,
-                self.index,
-                indices_are_sorted=indices_are_sorted,
-                unique_indices=unique_indices,
-                mode=mode,
-            )
-        return gather_index(
-            self.array,
-            index_items(self.index),
-            indices_are_sorted=indices_are_sorted,
-            unique_indices=unique_indices,
-            mode=mode,
-            fill_value=fill_value,
-            wrap_negative_indices=wrap_negative_indices,
-        )
+            return rewrite_index(self.array, self.index, **flags)
+        return gather_index(self.array, index_items(self.index), **flags, **outside)
 
-    def _update(self, name: str, values: Any, scatter: Callable[..., Any], options: dict[str, Any]) -> Any:
-        values = values if is_array_like(values) else asarray(values)  # a list, say
-        out_sharding = options.pop("out_sharding", None)
-        if out_sharding is None:
-            return update_index(self.array, self.index, values, scatter, **options)
-
-        def run(array: Any, index: Any, values: Any) -> Any:
-            return update_index(array, index, values, scatter, **options)
-
-        return _over_mesh(name, out_sharding, run, self.array, self.index, values)
-
-    def set(self, values: Any, **options: Any) -> Any:
-        """A copy of ``x`` with ``values`` at ``index``."""
-        return self._update(".set", values, lax.scatter, options)
-
-    def add(self, values: Any, **options: Any) -> Any:
-        """A copy of ``x`` with ``values`` added at ``index``."""
-        return self._update(".add", values, lax.scatter_add, options)
-
-    def subtract(self, values: Any, **options: Any) -> Any:
-        """A copy of ``x`` with ``values`` subtracted at ``index``."""
-        return self._update(".subtract", values, lax.scatter_sub, options)
-
-    def multiply(self, values: Any, **options: Any) -> Any:
-        """A copy of ``x`` multiplied by ``values`` at ``index``."""
-        return self._update(".multiply", values, lax.scatter_mul, options)
-
-    mul = multiply
+    set = _updating("set", lax.scatter, "A copy of ``x`` with ``values`` at ``index``.")
+    add = _updating("add", lax.scatter_add, "A copy of ``x`` with ``values`` added at ``index``.")
+    subtract = _updating("subtract", lax.scatter_sub, "A copy of ``x`` with ``values`` subtracted at ``index``.")
+    multiply = mul = _updating("multiply", lax.scatter_mul, "A copy of ``x`` multiplied by ``values`` at ``index``.")
+    min = _updating("min", lax.scatter_min, "A copy of ``x`` lowered to ``values`` at ``index``, where smaller.")
+    max = _updating("max", lax.scatter_max, "A copy of ``x`` raised to ``values`` at ``index``, where larger.")
 
     def divide(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` divided by ``values`` at ``index``."""
@@ -151,14 +131,6 @@ class IndexUpdateAt:
     def power(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` raised to ``values`` at ``index``."""
         return power(self.array, IndexUpdateAt(ones_like(self.array), self.index).multiply(values, **options))
-
-    def min(self, values: Any, **options: Any) -> Any:
-        """A copy of ``x`` lowered to ``values`` at ``index`` where these are smaller."""
-        return self._update(".min", values, lax.scatter_min, options)
-
-    def max(self, values: Any, **options: Any) -> Any:
-        """A copy of ``x`` raised to ``values`` at ``index`` where these are larger."""
-        return self._update(".max", values, lax.scatter_max, options)
 
     def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
         """A copy of ``x`` with the scalar function ``func`` applied at ``index``; it has no derivative."""

@@ -13,28 +13,24 @@ from typing import Any
 from minijax.api.compile import lift_constants
 from minijax.core.array import get_aval
 from minijax.core.lists import partition
-from minijax.core.primitive import abstract_rules, impl_rules
 from minijax.core.structural import Zero
 from minijax.core.trace import Tracer, state
-from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
+from minijax.interpreters.jvp import jvp_jaxpr, with_zeros
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
     dce_call,
-    dce_rules,
-    partial_eval_jaxpr_rules,
-    partial_eval_rules,
     split_now,
 )
 from minijax.interpreters.program import called_jaxprs
-from minijax.interpreters.recompute import call_recompute, recompute_rules
+from minijax.interpreters.recompute import call_recompute
 from minijax.interpreters.stage import stage
-from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
-from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
+from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr
+from minijax.interpreters.vmap import vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var, matters
-from minijax.ir.typecheck import call_rule, typecheck_rules
-from minijax.lowering.lower import lowering_rules
+from minijax.ir.typecheck import call_rule
 from minijax.ops.call import split_call
+from minijax.ops.declare import set_rules
 
 __all__ = ["CallPrimitive", "call_impl", "call_p", "closed_call_p"]
 
@@ -101,9 +97,6 @@ def _declare(p: CallPrimitive) -> CallPrimitive:
         then = _with(eqn, unknown_jaxpr, [*residuals, *unknown_args], later_out)
         return ([now] if matters(now) else []), [then]
 
-    def called_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
-        return dce_call(eqn, used, param=_JAXPR)
-
     def called_transpose(cts: Sequence[Any], *args: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
         linear, nonzero, known, given = call_operands(cts, args)
         transposed, arrives = transpose_jaxpr(call_jaxpr, linear, nonzero, [get_aval(ct) for ct in given])
@@ -116,17 +109,25 @@ def _declare(p: CallPrimitive) -> CallPrimitive:
         symbol = ctx.module.function(call_jaxpr, name or p.name)
         return ctx.call(symbol, names, avals, out_avals)
 
-    abstract_rules[p], impl_rules[p], jvp_rules[p] = called_abstract, called_impl, called_jvp
-    axis_rules[p], transpose_rules[p], lowering_rules[p] = called_batch, called_transpose, called_lower
-    partial_eval_jaxpr_rules[p], partial_eval_rules[p] = called_partial_eval, split_now(p)
-    dce_rules[p] = called_dce
-    typecheck_rules[p] = call_rule(_JAXPR)
+    p.def_abstract_eval(called_abstract)
+    p.def_impl(called_impl)
     called_jaxprs[p] = _JAXPR
-    recompute_rules[p] = call_recompute(
+    set_rules(
         p,
-        lambda eqn, unknown_in, split: {**eqn.params, _JAXPR: split.known},
-        lambda eqn, split: {**eqn.params, _JAXPR: split.staged},
-        _JAXPR,
+        jvp=called_jvp,
+        axis_batch=called_batch,
+        transpose=called_transpose,
+        lower=called_lower,
+        partial_eval_jaxpr=called_partial_eval,
+        partial_eval=split_now(p),
+        dce=lambda eqn, used: dce_call(eqn, used, param=_JAXPR),
+        typecheck=call_rule(_JAXPR),
+        recompute=call_recompute(
+            p,
+            lambda eqn, unknown_in, split: {**eqn.params, _JAXPR: split.known},
+            lambda eqn, split: {**eqn.params, _JAXPR: split.staged},
+            _JAXPR,
+        ),
     )
     return p
 
