@@ -197,10 +197,9 @@ def _shape(shape: Any, name: str) -> tuple[int, ...]:
 def _check_forgotten_tuple(name: str, shape: Any, dtype: Any) -> None:
     if isinstance(dtype, int) and not isinstance(dtype, bool) and isinstance(shape, int):
         raise TypeError(
-            f"Cannot interpret '{dtype}' as a data type.\n\nDid you accidentally write "
-            f"`jax.numpy.{name}({shape}, {dtype})`"
-            f" when you meant `jax.numpy.{name}(({shape}, {dtype}))`, i.e. with a single tuple argument "
-            "for the shape?"
+            f"Cannot interpret '{dtype}' as a data type.\n\nDid you accidentally write `jax.numpy.{name}({shape}, "
+            f"{dtype})` when you meant `jax.numpy.{name}(({shape}, {dtype}))`, i.e. with a single tuple argument for "
+            "the shape?"
         )
 
 

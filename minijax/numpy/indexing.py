@@ -188,8 +188,7 @@ def _item(item: Any, position: int) -> Item:
         item = asarray(np.asarray(item) if len(item) else np.zeros(0, np.int32))
     if not isinstance(item, (Array, Tracer, np.ndarray)):
         raise IndexError(
-            "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays "
-            "are valid "
+            "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays are valid "
             f"indices. Got {item}"
         )
     if not dtypes.is_integer(item.dtype):
@@ -493,9 +492,8 @@ def _check_cast(values: Any, dtype: np.dtype) -> None:
     if found[0] == dtype or dtypes.result_type(found, (dtype, False), x64=x64, strict=strict)[0] == dtype:
         return
     warnings.warn(
-        "scatter inputs have incompatible types: cannot safely cast value from "
-        f"dtype={dtype_name(found[0])} to dtype={dtype_name(dtype)}. In future JAX releases this will "
-        "result in an error.",
+        f"scatter inputs have incompatible types: cannot safely cast value from dtype={dtype_name(found[0])} to "
+        f"dtype={dtype_name(dtype)}. In future JAX releases this will result in an error.",
         FutureWarning,
         stacklevel=4,
     )
@@ -561,8 +559,7 @@ def _classify(item: Index, position: int) -> Index:
     if isinstance(item, (*SCALARS, np.generic)):
         raise TypeError(f"Indexer must have integer or boolean type, got indexer with type {np.dtype(type(item))}")
     raise IndexError(
-        "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays "
-        "are valid "
+        "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays are valid "
         f"indices. Got {item}"
     )
 

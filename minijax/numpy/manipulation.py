@@ -55,9 +55,8 @@ def _new_shape(a: Any, shape: Any) -> tuple[int, ...]:
     if -1 in sizes:
         if own.size % known if known else own.size:
             raise TypeError(
-                f"cannot reshape array of shape {own.shape} (size {own.size}) into shape {shape} because "
-                "the product of "
-                f"specified axis sizes ({known}) does not evenly divide {own.size}"
+                f"cannot reshape array of shape {own.shape} (size {own.size}) into shape {shape} because the product "
+                f"of specified axis sizes ({known}) does not evenly divide {own.size}"
             )
         sizes[sizes.index(-1)] = own.size // known if known else 0
     elif own.size != known:

@@ -209,8 +209,7 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     given = [x for x in (arr, min, max) if x is not None]
     if any(dtypes.is_complex(type_of(x)[0]) for x in given):
         raise ValueError(
-            "Clip received a complex value either through the input or the min/max keywords. Complex "
-            "values have no "
+            "Clip received a complex value either through the input or the min/max keywords. Complex values have no "
             "ordering and cannot be clipped. Clip jnp.real(x) or jnp.imag(x)."
         )
     arr = ensure("clip", arr)

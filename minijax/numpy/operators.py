@@ -48,8 +48,7 @@ def _operand(x: Any) -> bool:
 
 def _refuse(symbol: str, left: Any, right: Any) -> NoReturn:
     raise TypeError(
-        f"unsupported operand type(s) for {symbol}: {type(left).__name__!r} and {type(right).__name__!r}. "
-        "Convert the "
+        f"unsupported operand type(s) for {symbol}: {type(left).__name__!r} and {type(right).__name__!r}. Convert the "
         f"{'list' if list in map(type, (left, right)) else 'other operand'} with jnp.array first."
     )
 
@@ -298,8 +297,7 @@ def _concrete(self: Tracer, context: str) -> Array:
 
 def _scalar_conversion(kind: Callable[[Any], Any]) -> Function:
     context = (
-        f"The problem arose with the `{kind.__name__}` function. If trying to convert the data type of a "
-        "value, try "
+        f"The problem arose with the `{kind.__name__}` function. If trying to convert the data type of a value, try "
         f"using `x.astype({kind.__name__})` or `jnp.array(x, {kind.__name__})` instead."
     )
 

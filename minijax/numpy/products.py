@@ -346,9 +346,8 @@ def _sizes(inputs: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str
                 sizes[name] = size
             elif size not in (1, known):
                 raise ValueError(
-                    f"Size of label '{name}' for operand {list(inputs).index(term)} ({known}) does not "
-                    "match previous terms "
-                    f"({size})."
+                    f"Size of label '{name}' for operand {list(inputs).index(term)} ({known}) does not match previous "
+                    f"terms ({size})."
                 )
     return sizes
 

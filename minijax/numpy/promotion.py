@@ -253,13 +253,11 @@ def _report_rank_promotion(how: str, name: str, shapes: Sequence[tuple[int, ...]
     shown = " ".join(map(str, shapes))
     if how == "raise":
         raise ValueError(
-            f"Operands could not be broadcast together for {name} on shapes {shown} and with the config "
-            "option "
+            f"Operands could not be broadcast together for {name} on shapes {shown} and with the config option "
             "jax_numpy_rank_promotion='raise'. Reshape the smaller operand, or set the option to 'allow'."
         )
     warnings.warn(
-        f"Following NumPy automatic rank promotion for {name} on shapes {shown}. Set the "
-        "jax_numpy_rank_promotion "
+        f"Following NumPy automatic rank promotion for {name} on shapes {shown}. Set the jax_numpy_rank_promotion "
         "config option to 'allow' to disable this warning.",
         stacklevel=5,
     )
@@ -291,10 +289,8 @@ def promote(name: str, *args: Any, to: Callable[[Any], np.dtype] | None = None) 
             raise TypeError(f"{name} does not accept dtypes {', '.join(dtype_name(type_of(y)[0]) for y in arrays)}.")
         if dtype == dtypes.float0:
             raise TypeError(
-                f"Called {name} with a float0 array. float0s do not support any operations by design: "
-                "they are the "
-                "tangents of integers and booleans. Did you differentiate with respect to an integer "
-                "argument?"
+                f"Called {name} with a float0 array. float0s do not support any operations by design: they are the "
+                "tangents of integers and booleans. Did you differentiate with respect to an integer argument?"
             )
     return promote_shapes(name, *promote_dtypes(*arrays, to=to))
 
