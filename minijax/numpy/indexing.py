@@ -105,10 +105,7 @@ def parse(items: tuple[Any, ...], shape: tuple[int, ...]) -> Parsed:
     """
     items = tuple([as_array(i) if is_foreign(i) else i for i in items])
     consumed = sum(_consumes(i) for i in items)
-    if sum(i is Ellipsis for i in items) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
-    if consumed > len(shape):
-        raise IndexError(f"Too many indices: array is {len(shape)}-dimensional, but {consumed} were indexed")
+    _check_count(items, consumed, len(shape))
     if not any(i is Ellipsis for i in items):
         items = (*items, Ellipsis)
     parsed: list[Item] = []
@@ -142,6 +139,20 @@ def parse(items: tuple[Any, ...], shape: tuple[int, ...]) -> Parsed:
         wide.insert(d, 1)
     together = all(b - a == 1 for a, b in zip(standing, standing[1:], strict=False))
     return Parsed(parsed, tuple(wide), tuple(new_axes), together)
+
+
+def _check_count(items: Sequence[Any], consumed: int, ndim: int) -> None:
+    if sum(i is Ellipsis for i in items) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    if consumed > ndim:
+        raise IndexError(f"Too many indices: array is {ndim}-dimensional, but {consumed} were indexed")
+
+
+def _no_index(item: Any) -> IndexError:
+    return IndexError(
+        "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays are valid "
+        f"indices. Got {item}"
+    )
 
 
 def _consumes(item: Any) -> int:
@@ -187,10 +198,7 @@ def _item(item: Any, position: int) -> Item:
         # an empty list is an array of floats to NumPy
         item = asarray(np.asarray(item) if len(item) else np.zeros(0, np.int32))
     if not isinstance(item, (Array, Tracer, np.ndarray)):
-        raise IndexError(
-            "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays are valid "
-            f"indices. Got {item}"
-        )
+        raise _no_index(item)
     if not dtypes.is_integer(item.dtype):
         raise TypeError(f"Indexer must have integer or boolean type, got indexer with type {dtype_name(item.dtype)}")
     return Item("array", item)
@@ -558,20 +566,14 @@ def _classify(item: Index, position: int) -> Index:
         raise _NotStatic
     if isinstance(item, (*SCALARS, np.generic)):
         raise TypeError(f"Indexer must have integer or boolean type, got indexer with type {np.dtype(type(item))}")
-    raise IndexError(
-        "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays are valid "
-        f"indices. Got {item}"
-    )
+    raise _no_index(item)
 
 
 def _static_index(x: Any, items: list[Index]) -> Any:
     items = [_classify(i, n) for n, i in enumerate(items)]
     shape = x.aval.shape
     consumed = sum(i is not None and i is not Ellipsis for i in items)
-    if sum(i is Ellipsis for i in items) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
-    if consumed > len(shape):
-        raise IndexError(f"Too many indices: array is {len(shape)}-dimensional, but {consumed} were indexed")
+    _check_count(items, consumed, len(shape))
     at = next((n for n, i in enumerate(items) if i is Ellipsis), len(items))
     items[at : at + 1] = [slice(None)] * (len(shape) - consumed)
 
