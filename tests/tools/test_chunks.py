@@ -109,9 +109,6 @@ def test_a_loaded_recording_can_be_saved_again_whole_or_changed(tmp_path):
     assert (tmp_path / "a.json").read_bytes().startswith(b'{"format"')
 
 
-# --- files that are not what they should be
-
-
 def test_what_was_cut_off_or_damaged_is_refused_when_it_is_opened(tmp_path):
     data = chunks.written(recording_of("gradient"))
     path = tmp_path / "bad.rec"

@@ -39,9 +39,6 @@ X = np.ones(3, np.float32)
 F(X, 2.0)
 
 
-# --- recompilations of a cell -------------------------------------------------------------------------------
-
-
 def test_what_a_transformation_makes_of_a_program_is_no_recompilation_the_first_time():
     square = jit(lambda x: x**2)
     square(1.0)
@@ -55,9 +52,6 @@ def test_what_a_transformation_makes_of_a_program_is_no_recompilation_the_first_
     assert found is not None and found.title.startswith("1 recompile, ")
     assert float(found.title.split()[2]) > 1.0 and found.title.endswith(" ms")  # what was compiled, not only the trace
     assert len(found.reasons) == 1 and "weak_type" in found.reasons[0]
-
-
-# --- no_recompile -------------------------------------------------------------------------------------------
 
 
 def test_a_retrace_raises_with_the_explanation():
@@ -150,9 +144,6 @@ def test_bad_allowance():
             no_recompile(bad)
 
 
-# --- explain_cache_miss -------------------------------------------------------------------------------------
-
-
 def test_explain_cache_miss():
     assert explain_cache_miss(F, X, 2.0)
     assert repr(explain_cache_miss(F, X, 2.0)) == "scaled is cached for these arguments"
@@ -168,9 +159,6 @@ def test_explain_cache_miss():
         explain_cache_miss(F, "text", 2.0)
     with pytest.raises(ValueError, match="Non-hashable static"):
         explain_cache_miss(jit(scaled, static_argnums=1), X, [1])
-
-
-# --- %why ---------------------------------------------------------------------------------------------------
 
 
 def shown(session, *lines):

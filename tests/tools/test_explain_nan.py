@@ -215,9 +215,6 @@ def test_long_loops_are_run_as_a_whole_in_the_end(monkeypatch):
     assert "loops were run as a whole" in plain(search_document(search, "g(x)", False))
 
 
-# --- at the prompt ------------------------------------------------------------------------------------------
-
-
 def shown(*lines):
     session = Session(find, {})
     for each in ("import minijax.numpy as jnp", "from minijax import *", "x = jnp.array([1.0, 0.0])", *lines):

@@ -39,9 +39,6 @@ def text(outcome, width=80):
     return plain(outcome.shown, width) + "\n" + plain(outcome.summary, width)
 
 
-# --- what closing gives
-
-
 def same(found, expected):
     found, expected = (minijax.tree_util.tree_flatten(each) for each in (found, expected))
     assert found[1] == expected[1]
@@ -172,8 +169,6 @@ def test_transformations_of_what_was_recorded(session, kind):
     same(closed(session, f"%push {kind} x=[3., 1.]"), STAGED[kind](jnp.array([3.0, 1.0])))
 
 
-# --- any order, any depth
-
 # transformation -> (what to push, given the outer name; what is taken on, of the result _; the same of functions)
 NEST = {
     "jvp": ("{inner}={outer} d{inner}=one", "_[1]", lambda g: lambda x: minijax.jvp(g, (x,), (jnp.float32(1.0),))[1]),
@@ -237,9 +232,6 @@ def test_levels_in_any_order(session, kinds):
     nested(session, kinds)
 
 
-# --- names
-
-
 def test_names_that_were_covered_come_back_and_others_hold_what_they_are_worth(session):
     run(session, "x = 'mine'; keep = [1]; both = keep", "%push jvp x=3. new=1.")
     run(session, "y = x * 2.", "t = (y, {'k': y}, 5)", "keep.append(y)", "y")
@@ -292,8 +284,6 @@ def test_closed_levels_are_not_kept(session):
     gc.collect()
     assert [each() for each in mains] == [None, None]
 
-
-# --- what goes wrong
 
 STACK = (
     "%push jvp x=3.",
@@ -371,9 +361,6 @@ def test_levels_belong_to_their_thread(session):
     assert isinstance(seen[2], UsageError) and "another thread" in str(seen[2])
     assert stack_depth() == 1 and session.prompt_label() == "jvp:1"
     assert float(run(session, "%pop x * 2.").value[1]) == 2.0
-
-
-# --- what is shown
 
 
 def test_tracers_are_shown_level_by_level_with_both_shapes(session):

@@ -30,14 +30,8 @@ def watched(fun, level="summary"):
     return recorder.recording
 
 
-# --- level 'full': tracers, sources, reasons
-
-
 def binds(recording):
     return [node for _, node in recording.walk() if isinstance(node, BindRecord)]
-
-
-# --- traces from caches
 
 
 def cached_and_not(recording):
@@ -108,12 +102,6 @@ def halved(x):
 
 
 on_two = minijax.pmap(halved)
-
-
-# --- errors
-
-
-# --- bounds
 
 
 def test_nesting_is_right_when_recording_stops_inside(monkeypatch):

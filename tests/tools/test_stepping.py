@@ -70,9 +70,6 @@ def at(recording, kind, primitive, level):
     return cursor
 
 
-# --- the tree ---------------------------------------------------------------------------------------------------
-
-
 def trained(steps, rate):
     w = jnp.float32(0.5)
     for _ in range(steps):
@@ -138,12 +135,6 @@ def test_a_step_that_fails_misses_or_is_not_finite_stays_in_sight():
     assert sum(" ×3" in each for each in shown) == 2
 
 
-# --- the panes --------------------------------------------------------------------------------------------------
-
-
-# --- errors, caches, starts -------------------------------------------------------------------------------------
-
-
 def test_an_exception_ends_the_recording_where_it_was_raised():
     recording = recorded(lambda: minijax.vmap(minijax.grad(wrong))(jnp.ones((2, 5))))
     cursor = Cursor(recording)
@@ -165,9 +156,6 @@ def test_an_exception_ends_the_recording_where_it_was_raised():
     assert start(recording, failed=True)[0] > start(recording)[0]
 
 
-# --- to the end and back ----------------------------------------------------------------------------------------
-
-
 def panes(cursor):
     for pane in stepping.PANES.values():
         yield plain(pane(cursor), 100)
@@ -183,12 +171,6 @@ def test_the_way_back_shows_what_the_way_there_showed(mapped):
     while cursor.back():
         back.append(tuple(panes(cursor)))
     assert there == back[::-1] and len(set(there)) == len(there)
-
-
-# --- the programs -----------------------------------------------------------------------------------------------
-
-
-# --- the commands -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -37,9 +37,6 @@ def through_json(recording):
     return storage.from_json(json.loads(json.dumps(storage.to_json(recording))))
 
 
-# --- there and back
-
-
 def test_what_lies_in_the_place_of_the_unfinished_file_is_not_written_to(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("untouched")
@@ -62,9 +59,6 @@ def test_a_deep_tree_and_a_deep_document_are_kept_without_recursion():
     assert sum(1 for _ in loaded.walk()) == 5_001
     assert str(loaded.jaxprs[0].document()) == "x"
     assert loaded.tree[1] is loaded.jaxprs[0]
-
-
-# --- files that are not what they should be
 
 
 @pytest.mark.parametrize(

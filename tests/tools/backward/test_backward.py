@@ -54,9 +54,6 @@ def test_cotangents_are_what_jax_finds(name):
         close(ours, theirs)
 
 
-# --- programs that are staged while they are gone back over
-
-
 def rnn(w, xs):
     def step(h, x):
         a = w * h + x

@@ -68,9 +68,6 @@ def test_wrong_answers_get_the_hint_of_their_mistake(name):
     assert len(set(hints.values())) == len(hints)
 
 
-# --- at a prompt --------------------------------------------------------------------------------------------
-
-
 def test_an_exercise_from_the_list_to_its_solution():
     session = batch.new_session({})
     assert "0 of 11 done 1 · Predict the jaxpr" in page(session, "%tour exercises")
@@ -170,9 +167,6 @@ def test_with_64_bits(name):
         code, words = WRONG[name][-1]
         with pytest.raises(NotYet, match=re.escape(words)):
             exercise.check(Answer(begun(exercise, code)))
-
-
-# --- front ends ---------------------------------------------------------------------------------------------
 
 
 def test_what_there_is_so_far_comes_to_the_prompt_to_be_changed():

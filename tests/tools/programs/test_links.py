@@ -221,9 +221,6 @@ def test_a_function_of_any_name():
         assert bindings.ir().Module.parse(text, context).operation.verify()
 
 
-# ----------------------------------------------------------------------------------------------------- HLO text
-
-
 def test_instructions_of_any_shape():
     lines = [
         "%body (p: (s32[], f32[8])) -> f32[8] {",
@@ -251,9 +248,6 @@ def test_instructions_of_any_shape():
         "ENTRY e () -> {",
     ]
     assert hlo.table_lines(tables) == {2, 3, 5, 6}
-
-
-# ------------------------------------------------------------------------------------------------------- views
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

@@ -96,9 +96,6 @@ def inner_frames(frame, eqn):
         yield frame.inside(eqn)
 
 
-# ---------------------------------------------------------------------------------------------- examples side by side
-
-
 def _everything(frame):
     return [x for _, *found in looked_at(frame) for x in found]
 
@@ -172,9 +169,6 @@ def test_a_value_has_batch_axes_and_a_loop_counts_per_example():
     last = frame.inside(loop, 3)
     (carry,) = last.jaxpr.invars[-1:]
     np.testing.assert_array_equal(last.value(carry), [2.0, 6.0])  # the first has ended, and keeps its carry
-
-
-# ---------------------------------------------------------------------------------------------- what is left alone
 
 
 def test_a_replay_runs_no_user_code():
@@ -260,9 +254,6 @@ def test_values_that_cannot_be_found_say_why():
     for total, sine in (inside[:2], inside[2:]):
         assert "at work" in total.reason
         assert float(sine) == pytest.approx(np.sin(2.0))
-
-
-# ---------------------------------------------------------------------------------------------- costs
 
 
 def test_values_that_were_let_go_of_are_found_again():
