@@ -72,7 +72,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "minijax/random": ("tests/oracle/test_random.py",),
     "minijax/tools": ("tests/tools",),
     "minijax/tools/commands": ("tests/tools/test_commands.py", "tests/tools"),
-    "minijax/tools/documents": ("tests/tools/test_document.py", "tests/tools/test_html.py", "tests/tools"),
+    "minijax/tools/documents": ("tests/tools/test_document.py", "tests/tools"),
     "minijax/tools/explain": ("tests/tools", "tests/programs"),
     "minijax/tools/metal": ("tests/tools/metal", "tests/tools"),
     "minijax/tools/values": ("tests/tools/values", "tests/tools"),

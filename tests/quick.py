@@ -39,7 +39,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.tools": ("test_layers.py",),
     "minijax.tools.commands": ("tools/test_targets.py", "tools/test_settings.py"),
     "minijax.tools.compare": ("tools/test_diff.py",),
-    "minijax.tools.documents": ("tools/test_document.py", "tools/test_html.py", "tools/test_views.py"),
+    "minijax.tools.documents": ("tools/test_document.py", "tools/test_views.py"),
     "minijax.tools.exercises": ("tools/exercises/test_exercises.py",),
     "minijax.tools.explain": ("tools/test_explain_nan.py",),
     "minijax.tools.gallery": ("tools/test_gallery.py",),
@@ -50,6 +50,6 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.tools.recording": ("tools/test_golden_recordings.py",),
     "minijax.tools.session": ("tools/test_session.py", "tools/test_completion.py"),
     "minijax.tools.values": ("tools/values/test_replay.py",),
-    "minijax.tools.stepper": ("tools/test_stepping.py", "tools/test_fold.py"),
+    "minijax.tools.stepper": ("tools/test_stepping.py",),
     "minijax.tools.trees": ("tools/sessions/test_trees.py",),
 }

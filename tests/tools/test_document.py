@@ -1,28 +1,38 @@
-"""Documents: layout at any width, ANSI and HTML that nothing can escape from."""
+"""Documents: layout and themes, folding for terminals, ANSI and HTML that nothing can escape from."""
 
 import re
 from html.parser import HTMLParser
+from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minijax.ir import doc as pp
 from minijax.tools.documents.document import (
     Code,
+    Columns,
     Indent,
+    Interactive,
+    Pair,
+    Picture,
     Printout,
     Row,
     Section,
     Table,
+    Text,
     document,
     lay_out,
     line,
     plain,
     text,
+    unbroken,
     wrapped,
 )
-from minijax.tools.documents.html import to_html
-from minijax.tools.documents.theme import STYLES, to_text, visible
+from minijax.tools.documents.fold import columns, folded
+from minijax.tools.documents.html import markup, shown, to_html
+from minijax.tools.documents.theme import LINE_COLOURS, STYLES, line_role, resolved, sgr, to_text, visible
+from minijax.tools.session.tracebacks import error_document
 
 
 def test_rows_put_the_right_part_where_there_is_room():
@@ -117,3 +127,144 @@ def test_html_of_very_long_output_is_cut():
     assert len(markup) < 155_000
     kept = markup.count("word " * 10)
     assert f"... {60_000 - kept:,} more lines" in markup
+
+
+def test_columns_keep_their_indentation_whatever_rewrites_the_page():
+    pair = Pair("+", line("    b = sin a"), line(("value", "  <c>")))
+    made = markup(document(Columns((line("left"), line("right")), lambda width: (pair,))))
+    assert "<td><pre>    b = sin a</pre></td>" in made
+    assert '<td><pre><span class="mj-value">  &lt;c&gt;</span></pre></td>' in made
+    assert '<span class="mj-good">+</span>' in made
+
+
+def test_pictures_and_interactive_parts_take_the_place_of_what_is_drawn():
+    drawn = text("drawn")
+    assert markup(document(Picture("<svg></svg>", drawn))) == '<div class="mj-picture"><svg></svg></div>'
+    asked = []
+    part = Interactive(lambda highlight: asked.append(highlight) or "<b>part</b>", drawn)
+    assert str(document(part)) == "drawn" and asked == []
+    assert markup(document(part), len) == "<b>part</b>" and asked == [len]
+
+
+def test_long_lines_are_broken_and_go_on_further_in():
+    made = markup(document(Row("name", (line("words"), line("more")))))
+    assert made.startswith('<pre class="mj-wrap" style="--mj-in:10"><div>') and made.count("<div>") == 2
+    assert re.sub(r"<[^>]*>", "", made) == "name      words\n          more\n"
+    assert markup(document(text("a  table", wrap=False))) == "<pre>a  table</pre>"
+    error = error_document(ValueError("what happened, at length"))
+    assert markup(error).startswith('<pre class="mj-wrap"><div>')
+    assert plain(error, 10) == "ValueError: what happened, at length"
+
+
+def test_control_characters_and_directions_are_written_out():
+    made = markup(document(text(line(("value", "a\x1b[31m\u202eb\x00")))))
+    assert "\\x1b[31m\\u202eb\\x00" in made and "\x1b" not in made and "\u202e" not in made
+    assert shown(unbroken("0.2 ms")) == "0.2 ms"
+
+
+def fold(text, width):
+    return ["".join(piece for _, piece in each).rstrip() for each in folded((("", text),), width)]
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("short", 10, ["short"]),
+        ("Array([1., 2.], dtype=float32)", 20, ["Array([1., 2.],", "  dtype=float32)"]),
+        ("    b:f32[] = mul a 2.0:f32[]", 24, ["    b:f32[] = mul a", "      2.0:f32[]"]),
+        ("a" * 25, 10, ["a" * 10, "  " + "a" * 8, "  " + "a" * 7]),
+        ("path/to/some/file.py:123", 14, ["path/to/some/", "  file.py:123"]),
+        ("one two", 6, ["one", "  two"]),
+        ("日本語日本語", 7, ["日本語", "  日本", "  語"]),
+        ("", 5, [""]),
+    ],
+)
+def test_where_it_breaks(text, width, lines):
+    assert fold(text, width) == lines
+
+
+def test_columns():
+    assert columns("abc") == 3 and columns("日本") == 4 and columns("e\u0301") == 1 and columns("\t") == 8
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=200), st.integers(8, 60))
+def test_nothing_is_lost_and_nothing_too_wide(text, width):
+    shown = visible(text).replace("\n", " ").replace("\t", " ")
+    lines = fold(shown, width)
+    assert all(columns(each) <= width for each in lines)
+    assert "".join("".join(lines).split()) == "".join(shown.split())
+
+
+def test_roles_stay_with_their_text():
+    pieces = list(folded((("a", "one two "), ("b", "three four")), 10))
+    assert pieces == [(("a", "one two "),), (("", "  "), ("b", "three ")), (("", "  "), ("b", "four"))]
+
+
+def test_what_belongs_together_is_not_broken():
+    doc = document(Row("time", (line("trace ", ("time", unbroken("0.2 ms")), " and more"),)))
+    assert plain(doc, 20) == " time     trace\n            0.2 ms\n            and more"
+    assert "\xa0" not in plain(doc, 80)
+
+
+def test_only_terminals_fold():
+    doc = document(Text((line("x" * 30),), wrap=False))
+    assert to_text(doc, 20) == "x" * 30
+    assert max(map(len, to_text(doc, 20, fold=True).split("\n"))) == 20
+
+
+LIGHT, DARK = "#ffffff", "#1e1e1e"
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("role", STYLES)
+def test_every_role_can_be_read_on_both_pages(role):
+    assert contrast(STYLES[role].light, LIGHT) >= 4.5 and contrast(STYLES[role].dark, DARK) >= 4.5
+
+
+def test_the_colours_of_lines_differ():
+    roles = [line_role(number) for number in range(LINE_COLOURS)]
+    assert len(set(roles)) == LINE_COLOURS >= 8 and line_role(LINE_COLOURS) == roles[0]
+    for theme, bits in (("terminal", 4), ("light", 24), ("light", 8), ("dark", 24), ("dark", 8), ("dark", 4)):
+        assert len({sgr(STYLES[role], theme, bits) for role in roles}) == LINE_COLOURS, (theme, bits)
+    for page in ("light", "dark"):
+        colours = [[int(getattr(STYLES[role], page)[i : i + 2], 16) for i in (1, 3, 5)] for role in roles]
+        apart = [sum((a - b) ** 2 for a, b in zip(*pair, strict=True)) ** 0.5 for pair in combinations(colours, 2)]
+        assert min(apart) > 55
+
+
+@pytest.mark.parametrize(
+    ("theme", "environment", "expected"),
+    [
+        ("auto", {}, "terminal"),
+        ("auto", {"COLORFGBG": "15;0"}, "dark"),
+        ("auto", {"COLORFGBG": "0;15"}, "light"),
+        ("auto", {"COLORFGBG": "0;default;7"}, "light"),
+        ("auto", {"COLORFGBG": "default;default"}, "terminal"),
+        ("auto", {"COLORFGBG": ""}, "terminal"),
+        ("light", {"COLORFGBG": "15;0"}, "light"),
+        ("none", {}, "none"),
+    ],
+)
+def test_which_theme(theme, environment, expected):
+    assert resolved(theme, environment) == expected
+
+
+@pytest.mark.parametrize("theme", ["terminal", "light", "dark", "none"])
+def test_every_role_in_every_theme(theme):
+    from minijax.repl.style import style_for
+
+    doc = document(Text(tuple(line((role, role)) for role in STYLES)))
+    coloured = to_text(doc, colour=True, theme=theme, bits=24)
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == to_text(doc)
+    assert (re.search(r"\x1b\[[^1]", coloured.replace("\x1b[0m", "")) is None) == (theme == "none")
+    assert style_for(theme).style_rules is not None

@@ -8,7 +8,7 @@ import pytest
 
 import minijax
 import minijax.numpy as jnp
-from minijax import grad, jit, lax, vmap
+from minijax import grad, jit, lax
 from minijax.core import missed
 from minijax.core.guards import guards
 from minijax.core.trace import stack_depth
@@ -73,20 +73,6 @@ def test_what_was_only_traced_may_not_be_compiled():
     f.trace(X)
     with pytest.raises(RecompilationError, match="would be compiled in no_recompile"), no_recompile():
         f(X)
-
-
-def test_the_programs_that_transformations_make():
-    f = jit(lambda x: jnp.sin(x))
-    f(1.0)
-    f(np.float32(1.0))
-    with pytest.raises(RecompilationError, match="the known part of <lambda> is compiled for the first time"):
-        with no_recompile():
-            grad(f)(1.0)
-    grad(f)(1.0)
-    with no_recompile():
-        grad(f)(2.0)
-    with pytest.raises(RecompilationError, match="the batched form of <lambda>"), no_recompile():
-        vmap(f)(jnp.ones(2))
 
 
 def test_allow_counts_functions_with_all_that_belongs_to_them():

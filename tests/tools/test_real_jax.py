@@ -157,21 +157,6 @@ def test_what_a_program_writes_is_written_where_it_would_be(session):
     assert names["given"]["old"] is kept[1] and names["layer"] is kept[2] and type(kept[2]) is names["Layer"]
 
 
-def test_a_jitted_function_is_the_same_for_the_next_command(session):
-    session.run_line("again = jax.jit(lambda x: jnp.sin(x) * scale)")
-    for line, said in (
-        ("%log again(2.0)", "miss: first call"),
-        ("%log again(3.0)", "staging cache of <lambda>: hit"),
-        ("%log jax.grad(again)(weights[0])", "miss: x: weak_type f32[] became f32[]"),
-        ("%log again(weights)", "became f32[3]"),
-    ):
-        text = shown(session, line)
-        assert said in text or "became" in said and "became" in text, text
-    session.run_line("scale = jnp.float32(3.0)")
-    assert float(session.run_line("%log again(2.0)").value) == pytest.approx(3 * np.sin(2.0))
-    session.run_line("scale = jnp.float32(2.0)")
-
-
 def test_a_program_of_other_precision_is_refused(session):
     with jax.enable_x64(True):
         text = shown(session, "%jaxpr g(2.0)")

@@ -102,17 +102,6 @@ def test_saving_keeps_what_else_is_there(tmp_path):
     assert again.changed() == settings.changed()
 
 
-def test_saving_into_nothing_and_back_to_defaults(tmp_path):
-    path = tmp_path / "new" / "config.toml"
-    settings = Settings()
-    settings.set("theme", "dark")
-    save(settings, path)
-    assert tomllib.loads(path.read_text()) == {"theme": "dark"}
-    settings.set("theme", "auto")
-    save(settings, path)
-    assert tomllib.loads(path.read_text()) == {"theme": "auto"}
-
-
 @pytest.mark.parametrize("content", ["panels = [", 'panels = [\n  "jaxpr",\n]\n', "panels.x = 1\n"])
 def test_what_cannot_be_edited_stays(tmp_path, content):
     path = tmp_path / "config.toml"

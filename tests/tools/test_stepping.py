@@ -7,7 +7,6 @@ import minijax.numpy as jnp
 from minijax import lax
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.commands import find
-from minijax.tools.commands.step import start
 from minijax.tools.documents.document import MARK, Text, document, plain
 from minijax.tools.pages.widget import payload
 from minijax.tools.programs.links import linked_programs
@@ -133,27 +132,6 @@ def test_a_step_that_fails_misses_or_is_not_finite_stays_in_sight():
     shown = rows(missing)
     assert sum("cache of <lambda>: miss" in each for each in shown) >= 2
     assert sum(" ×3" in each for each in shown) == 2
-
-
-def test_an_exception_ends_the_recording_where_it_was_raised():
-    recording = recorded(lambda: minijax.vmap(minijax.grad(wrong))(jnp.ones((2, 5))))
-    cursor = Cursor(recording)
-    stepping.to_failure(cursor)
-    state = cursor.state()
-    assert [label.partition(":")[0] for label in state.stack] == ["eval", "vmap", "linearize"]
-    marked = [each for each in lines(stepping.source_pane(cursor)) if each.startswith("▶")]
-    assert marked[0].endswith("return lax.dot(y, jnp.ones((3, 4)))")
-    assert "ValueError" in plain(stepping.rule_pane(cursor))
-    said = plain(stepping.status(cursor), 300)
-    assert said.count("ValueError") == said.count("jax.lax.dot") == 1 and "\n" not in said.strip()
-    # where there is no room for it in a line it goes on in the next, whole
-    assert " ".join(plain(stepping.status(cursor), 60).split()) == " ".join(said.split())
-    cursor.back()
-    assert "\nends in ValueError: jax.lax.dot" in plain(stepping.status(cursor), 300)
-    cursor.into()
-    cursor.back()
-    assert cursor.moment.kind == LEAVE  # and back from there
-    assert start(recording, failed=True)[0] > start(recording)[0]
 
 
 def panes(cursor):

@@ -6,7 +6,6 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-import minijax
 from minijax.core.trace import stack_depth
 from minijax.extend.rules import known_primitives
 from minijax.repl import batch
@@ -150,23 +149,6 @@ def test_exercises_and_the_tour_take_turns():
         assert "levels are open" in page(session, line)
     page(session, "%pop --all")
     assert "no exercise is open" in page(session, "%tour check")
-
-
-def test_the_tasks_fit_on_a_screen():
-    session = batch.new_session({})
-    for number in range(len(EXERCISES)):
-        lines = plain(session.run_line(f"%tour ex {number + 1}").shown, 80).split("\n")
-        assert len(lines) <= 22 and max(map(len, lines)) <= 80, (number, len(lines))
-
-
-@pytest.mark.parametrize("name", ["jvp-rule", "transpose-rule", "compile-once", "safe-where", "custom-vjp"])
-def test_with_64_bits(name):
-    exercise = BY_NAME[name]
-    with minijax.enable_x64(True):
-        assert exercise.check(Answer(begun(exercise, exercise.solutions[0]))).said
-        code, words = WRONG[name][-1]
-        with pytest.raises(NotYet, match=re.escape(words)):
-            exercise.check(Answer(begun(exercise, code)))
 
 
 def test_what_there_is_so_far_comes_to_the_prompt_to_be_changed():

@@ -1,5 +1,7 @@
 """Where a call's time goes: the parts are the whole, the times those of a plain timing, the lines those that ran."""
 
+import contextlib
+import importlib
 import statistics
 import time
 import xml.dom.minidom
@@ -17,11 +19,11 @@ from minijax.backend import profiling
 from minijax.backend.profiling import InstructionRun, Interval, TracedCall
 from minijax.interop import from_jax
 from minijax.repl import batch
+from minijax.repl.batch import new_session
 from minijax.tools.documents.document import Document, Picture, plain
 from minijax.tools.documents.html import to_html
-from minijax.tools.metal import step_time, step_time_view
+from minijax.tools.metal import pipeline, step_time, step_time_view, views
 from minijax.tools.metal.step_time import StepRow, Stretch, stretches
-from tests.tools.metal.events import Event, at_work
 
 LARGE = np.linspace(-1, 1, 90_000, dtype=np.float32).reshape(300, 300)
 
@@ -170,3 +172,52 @@ def test_the_command_says_why_it_cannot_tell():
         outcome = session.run_line("%time f(jnp.ones(3)) --alone")
     assert "where a call's time goes is not known" in plain(outcome.shown, 200) and "jit" in outcome.value
     assert "an argument is only a type" in str(session.run_line("%time f(f32[3]) --alone --lines").error)
+
+
+V = np.linspace(0.1, 0.9, 8, dtype=np.float32)
+
+
+def test_another_profiler_leaves_the_times_unknown():
+    lowered = minijax.jit(lambda x: jnp.sin(x) * 2).lower(V)
+    session = new_session({})
+    with at_work():
+        found = pipeline.descent(lowered)
+        assert "end that first" in str(session.run_line("%roofline jnp.sin(jnp.ones(3))").error)
+    assert found.passes and not any(each.runs or each.seconds for each in found.passes)
+    assert "µs" not in plain(Document(tuple(views.overview(found))), 120).partition("memory")[0]
+
+
+def test_a_pass_belongs_to_the_innermost_pipeline(monkeypatch):
+    said = {"_src": "external/xla/xla/hlo/pass/hlo_pass_pipeline.cc", "module": "jit_f"}
+    events = [
+        Event("outer (jit_f)", 0, 100, **said),
+        Event("cse", 10, 20),
+        Event("inner", 20, 60),
+        Event("inner (jit_f)", 21, 59, **said),
+        Event("dce", 22, 30),
+        Event("its own work", 23, 25),
+        Event("dce", 60, 80),
+        Event("elsewhere", 110, 120),
+    ]
+    monkeypatch.setattr(profiling, "_events", lambda run: [events[::-1], []])
+    assert profiling.compiled_passes(lambda: None) == [
+        ("jit_f", "outer", "cse", 10),
+        ("jit_f", "outer", "inner", 40),
+        ("jit_f", "inner", "dce", 8),
+        ("jit_f", "outer", "dce", 20),
+    ]
+
+
+class Event:
+    def __init__(self, name, begin, end, **stats):
+        self.name, self.start_ns, self.duration_ns, self.stats = name, begin, end - begin, [*stats.items()]
+
+
+@contextlib.contextmanager
+def at_work():
+    """Another profiler, of which there can be one."""
+    session = importlib.import_module("jaxlib._profiler").ProfilerSession()
+    try:
+        yield
+    finally:
+        session.stop()
