@@ -270,10 +270,7 @@ def with_constant(ns: Any, make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 PRINTED: dict[str, tuple[Callable[[Any], Callable[..., Any]], tuple[Any, ...]]] = {
-    "jvp": (sine_jvp, (ONE, ONE)),
     "vjp": (lambda ns: sine_vjp(ns, call_itself=True), (ONE, ONE)),
-    "vmap": (lambda ns: ns.vmap(sine_vjp(ns), (0, None)), (VECTOR, ONE)),
-    "grad of jit": (lambda ns: ns.grad(ns.jit(sine_jvp(ns))), (ONE, ONE)),
     "grad of grad": (lambda ns: ns.grad(ns.grad(sine_vjp(ns, call_itself=True))), (ONE, ONE)),
     "linear": (lambda ns: lambda x: ns.jvp(ns.jit(sine_vjp(ns)), (x, x), (x, x)), (ONE,)),
     "constant": (lambda ns: with_constant(ns, scaled_jvp), (VECTOR,)),

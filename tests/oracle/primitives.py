@@ -9,9 +9,8 @@
 Of each call these are compared: its value, jvp, vjp, second derivatives (forward over reverse, reverse over reverse,
 forward over forward), vmap along every axis of every operand with drawn axes of the results, and vmap of jvp and vjp;
 all evaluated, and all compiled by ``jit``. What is compared: values, dtypes, shapes, weak types, the printed program
-(``normalise``), and where JAX refuses, the class of the error. Printed: what differs, and a row for each primitive that
-minijax has, with the number of comparisons of each kind, the dtypes and the shapes that were drawn. The exit status is
-1 if something differs without a reason (``REASONS``), or if a primitive was never used.
+(``normalise``), and where JAX refuses, the class of the error. Printed: what differs, and the number of comparisons of
+each kind. The exit status is 1 if something differs without a reason (``REASONS``), or if a primitive was never used.
 """
 
 from __future__ import annotations
@@ -137,8 +136,6 @@ class Report:
     compared: Counter[str] = field(default_factory=Counter)
     calls: int = 0
     refused: int = 0
-    dtypes: set[str] = field(default_factory=set)
-    shapes: Counter[str] = field(default_factory=Counter)
     programs: Counter[str] = field(default_factory=Counter)
     differences: list[tuple[Call, int, str]] = field(default_factory=list)
     others: list[tuple[Call, int, str, str]] = field(default_factory=list)
@@ -289,7 +286,6 @@ def compare(call: Call, number: int, seed: int, report: Report, values: bool) ->
 
 
 def differing(call: Call, number: int, draw: Draw, report: Report, values: bool) -> Iterator[str]:
-    note(call, report)
     outs, refused = attempt(lambda: jax.eval_shape(lambda *xs: call.function(jax, *xs), *call.args))
     if refused is None and any(min(out.shape, default=0) < 0 for out in jax.tree_util.tree_leaves(outs)):
         return  # JAX's Hessenberg form of no rows has a result of -1 elements
@@ -310,16 +306,6 @@ def differing(call: Call, number: int, draw: Draw, report: Report, values: bool)
         yield from other_values(staged, report)
     else:
         report.compared.update(each.check for each in staged)
-
-
-def note(call: Call, report: Report) -> None:
-    """The dtypes and the shapes that were drawn."""
-    arrays = [x for x in call.args if isinstance(x, np.ndarray)]
-    report.dtypes.update(str(x.dtype) for x in arrays)
-    report.shapes["0-d"] += any(x.ndim == 0 for x in arrays)
-    report.shapes["empty"] += any(x.size == 0 for x in arrays)
-    report.shapes["1-sized"] += any(1 in x.shape for x in arrays)
-    report.shapes["of different shapes"] += len({x.shape for x in arrays}) > 1
 
 
 def programs(call: Call, number: int, each: Variation, ours: Any, theirs: Any, report: Report) -> Iterator[str]:
@@ -455,16 +441,6 @@ def run(
     return reports
 
 
-def table(reports: dict[str, Report]) -> Iterator[str]:
-    """A line for each primitive: how often which check, and of what."""
-    yield f"{'primitive':27}{''.join(f'{c[:9]:>10}' for c in (*CHECKS, 'jit'))}   refused   programs  dtypes, shapes"
-    for name, report in reports.items():
-        numbers = "".join(f"{report.compared[c]:10}" for c in (*CHECKS, "jit"))
-        shapes = ", ".join(f"{n} {kind}" for kind, n in report.shapes.items() if n)
-        equal = f"{report.programs['equal']}/{report.programs.total()}"
-        yield f"{name:27}{numbers}{report.refused:10}{equal:>11}{len(report.dtypes):3} dtypes; {shapes}"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.oracle.primitives")
     parser.add_argument("names", nargs="*", help="primitives; all if none")
@@ -483,7 +459,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     numbers = range(asked.count) if asked.call is None else [asked.call]
     with watching(seen):
         reports = run(names, numbers, asked.seed, not asked.staged, asked.seconds)
-    print("\n".join(table(reports)))
     if asked.programs:
         for report in reports.values():
             for call, number, said, why in report.others:

@@ -39,49 +39,41 @@ def call(name: str, *args: Any, how: str = "call", **kwargs: Any) -> Program:
     return Program((name,), tuple(made), {k: x if isinstance(x, Drawn) else plain(x) for k, x in kwargs.items()}, how)
 
 
-NUMPY = [
-    call("argmax", c(3)),
-    call("asarray", f(3), order="C"),
-    call("can_cast", i8(3), "float32"),
-    call("can_cast", f(3), i(3)),
-    call("full_like", f(3), f(3)),
-    call("iscomplex", WEAK),
-    call("inner", -0.0, i(3), preferred_element_type="bool"),
-    call("linspace", f(3), i8(3, 3), axis=5),
-    call("matmul", u8(3), u8(3), preferred_element_type="bool"),
-    call("permute_dims", f(3), (-1,)),
-    call("permute_dims", f(3), None),
-    call("roll", i(3, 3), ((1, 1), (0, 2))),
-    call("size", f(3), axis=5),
-    call("split", i(0), [0, 1, 2]),
-    call("std", f(2, 3), dtype="complex64", how="jvp"),
-    call("swapaxes", f(3), 0, -2),
-]
-LAX = [
-    call("bitcast_convert_type", i(3), "complex64"),
-    call("broadcast", f(3), 6),
-    call("clz", f(3), how="jvp"),
-    call("full_like", b(2, 3), f(2, 3)),
-    call("integer_pow", f(3), c()),
-    call("pad", 0.5, f(3), [1.0, 2.0]),
-    call("population_count", f(3), how="grad"),
-    call("random_gamma_grad", f(3, 3), f(1, 3)),
-    call("random_gamma_grad", f(4), f(2, 3)),
-    call("reduce_precision", c(3), 0, 1),
-    call("reduce_prod", b(1, 3), (-1,)),
-    call("reduce_xor", f(3), (0,), how="grad"),
-    call("unstack", False, axis=(0, 1)),
-]
-RANDOM = [
-    call("categorical", KEY, f(2, 1, 3), shape=(2, 3)),
-    call("randint", KEY, (2, 3), i8(), i8(3)),
-    call("uniform", KEY, 6, minval=i(3, 3)),
-]
-OTHERS = [
+CALLS = [
+    call("numpy.argmax", c(3)),
+    call("numpy.asarray", f(3), order="C"),
+    call("numpy.can_cast", i8(3), "float32"),
+    call("numpy.can_cast", f(3), i(3)),
+    call("numpy.full_like", f(3), f(3)),
+    call("numpy.iscomplex", WEAK),
+    call("numpy.inner", -0.0, i(3), preferred_element_type="bool"),
+    call("numpy.linspace", f(3), i8(3, 3), axis=5),
+    call("numpy.matmul", u8(3), u8(3), preferred_element_type="bool"),
+    call("numpy.permute_dims", f(3), (-1,)),
+    call("numpy.permute_dims", f(3), None),
+    call("numpy.roll", i(3, 3), ((1, 1), (0, 2))),
+    call("numpy.size", f(3), axis=5),
+    call("numpy.split", i(0), [0, 1, 2]),
+    call("numpy.std", f(2, 3), dtype="complex64", how="jvp"),
+    call("numpy.swapaxes", f(3), 0, -2),
+    call("lax.bitcast_convert_type", i(3), "complex64"),
+    call("lax.broadcast", f(3), 6),
+    call("lax.clz", f(3), how="jvp"),
+    call("lax.full_like", b(2, 3), f(2, 3)),
+    call("lax.integer_pow", f(3), c()),
+    call("lax.pad", 0.5, f(3), [1.0, 2.0]),
+    call("lax.population_count", f(3), how="grad"),
+    call("lax.random_gamma_grad", f(3, 3), f(1, 3)),
+    call("lax.random_gamma_grad", f(4), f(2, 3)),
+    call("lax.reduce_precision", c(3), 0, 1),
+    call("lax.reduce_prod", b(1, 3), (-1,)),
+    call("lax.reduce_xor", f(3), (0,), how="grad"),
+    call("lax.unstack", False, axis=(0, 1)),
+    call("random.categorical", KEY, f(2, 1, 3), shape=(2, 3)),
+    call("random.randint", KEY, (2, 3), i8(), i8(3)),
+    call("random.uniform", KEY, 6, minval=i(3, 3)),
     call("nn.one_hot", f(2), 1, axis=None),
-]
-# found by 100,000 programs of one seed
-LATER = [
+    # found by 100,000 programs of one seed
     call("lax.cummin", f(), how="grad"),
     call("lax.cumprod", f(3), axis=5, how="jvp"),
     call("lax.cumlogsumexp", f(), reverse=True, how="grad"),
@@ -91,19 +83,6 @@ LATER = [
     call("lax.pad", f(3), 1.0, [2.0, 3.0]),
     call("numpy.take", f(3), i(0), axis=(0, 1), fill_value=f(3)),
     call("random.categorical", KEY, f(2, 1, 3), shape=()),
-]
-
-
-def within(module: str, calls: list[Program]) -> list[Program]:
-    return [each._replace(names=(f"{module}.{each.names[0]}",)) for each in calls]
-
-
-CALLS = [
-    *within("numpy", NUMPY),
-    *within("lax", LAX),
-    *within("random", RANDOM),
-    *OTHERS,
-    *LATER,
 ]
 
 
