@@ -264,12 +264,8 @@ class CommittedArray(Array):
 class MeshArray(CommittedArray):
     """An array over the devices of a sharding: ``_buffer`` is a buffer over them, ``device`` is the sharding.
 
-    XLA partitions the programs that take it over these devices. ``kind`` is one object for each pair of type and
-    sharding and holds both. It is the key of a call, since hashing a sharding is slow; a result of a call is made by
-    filling two slots.
-
-    An array that was computed on the host, and is on each device only because a mesh is set, is ``computed_on_host``.
-    So are results computed only from such arrays, while the value is on the host.
+    ``kind``, one object for each pair of type and sharding, keys its calls. ``computed_on_host``: it was computed on
+    the host, or only from such arrays, and is on each device because a mesh is set.
     """
 
     __slots__ = ("kind", "computed_on_host")
@@ -371,10 +367,8 @@ def retyped(x: Array, aval: ShapedArray) -> Array:
 
 
 def common_device(args: Sequence[Any], name: str, label: Callable[[int], str] = "args[{}]".format) -> Any:
-    """The device of the committed arrays among ``args``; None if there are none.
-
-    If one of them is over a mesh, the result is the tuple of the mesh's devices. ValueError if two are on different
-    devices; ``name`` is the operation in its message, and ``label`` names an operand.
+    """The device of the committed arrays among ``args``, the tuple of a mesh's devices, or None. ValueError if two
+    differ.
     """
     found: Any = None
     over_mesh = False
@@ -561,9 +555,8 @@ def _refuse_masked(x: Any) -> None:
 
 
 def as_array(x: Any) -> Array:
-    """``x`` as an ``Array``: Python scalars become weakly typed, 64-bit values 32-bit ones unless x64 is enabled.
-
-    Raises TypeError for anything that is not array-like.
+    """``x`` as an ``Array``; Python scalars are weakly typed, 64 bits become 32 without x64. TypeError if not
+    array-like.
     """
     if isinstance(x, Array):
         return x
@@ -583,9 +576,8 @@ def not_an_array(value: Any) -> TypeError:
 
 
 def _protocol(x: Any) -> Any:
-    """``x`` as a scalar, or converted by ``__jax_array__``; TypeError for anything else.
-
-    An object that has only ``__array__`` is refused, as in JAX. ``jnp.asarray`` converts it.
+    """``x`` as a scalar, or converted by ``__jax_array__``; TypeError for others, also for those with only
+    ``__array__``.
     """
     if isinstance(x, _SCALAR_TYPES):  # a subclass, such as an IntEnum
         kind: Any = next(kind for kind in _SCALAR_TYPES if isinstance(x, kind))

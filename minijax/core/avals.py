@@ -53,9 +53,8 @@ class ManualAxisType(NamedTuple):
 
 
 class ShapedArray:
-    """The type of an array: ``shape`` (tuple of ints), ``dtype`` (``numpy.dtype`` or ``KeyType``) and ``weak_type``.
-
-    A weak type gives way in promotion: Python scalars are weakly typed.
+    """The type of an array: ``shape``, ``dtype`` (``numpy.dtype`` or ``KeyType``), and ``weak_type``, which gives way
+    in promotion.
     """
 
     __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "zero", "mlir", "unmapped", "__weakref__")
@@ -307,10 +306,7 @@ class HasAval:
 
 
 class AnyArray(HasAval):
-    """The class of arrays and tracers: ``minijax.Array``, ``jnp.ndarray``.
-
-    ``minijax.numpy`` adds operators, indexing and methods. The class of concrete arrays is ``core.array.Array``.
-    """
+    """The class of arrays and tracers, ``minijax.Array`` and ``jnp.ndarray``. ``minijax.numpy`` adds its methods."""
 
     __slots__ = ()
 

@@ -20,10 +20,8 @@ RARELY = 1000
 
 
 def collecting_new_objects(work: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """``work``, decorated: while it runs, the collector scans old objects a hundred times less often.
-
-    Nothing changes if it scans them that rarely already (by the user's setting, or in an outer ``work``). A setting
-    that is made meanwhile stays.
+    """``work``, decorated: while it runs, the collector scans old objects a hundred times less often, unless it already
+    does.
     """
 
     @functools.wraps(work)

@@ -1,8 +1,7 @@
 """Counts the operations that cached programs replace, so that observers which only count do not slow them down.
 
-Other observers make the rules run. Observers that only count set ``Observer.counting_thread``. While there are no
-others, cached programs run as in an unobserved program. A ``Tally`` adds up the operations that their rules would have
-bound, and reports them before the next event. The number is measured once per signature, while the rules run.
+While all observers set ``Observer.counting_thread``, cached programs run. A ``Tally`` adds up the operations that their
+rules would bind, measured once per signature, and reports them before the next event.
 """
 
 from __future__ import annotations
@@ -20,20 +19,15 @@ from minijax.core.trace import Trace, Tracer
 
 
 class Binds(NamedTuple):
-    """The number of operations that the rules of one operation bind, in all and at each level of the stack.
-
-    ``levels`` has (level, whether the operations are on tangents, operations, tracers made).
-    """
+    """The operations that one operation's rules bind; ``levels`` has (level, on tangents, operations, tracers made)."""
 
     operations: int
     levels: tuple[tuple[int, bool, int, int], ...]
 
 
 class Tally:
-    """How often programs have run since the last report.
-
-    ``levels`` are the levels of the interpreters that process the rules' operations. ``own`` is the level of the
-    operation itself, if it is counted too.
+    """How often programs have run since the last report; ``own`` is the level of the operation itself, if it is
+    counted.
     """
 
     __slots__ = ("levels", "own", "known", "runs", "listeners")
@@ -99,10 +93,8 @@ class Tally:
 
 
 def _with_inline(program: Any, args: Sequence[Any]) -> Any:
-    """The key of a run of ``program`` on ``args``.
-
-    Rules convert inline numbers without an operation, so the key says which operands are inline. KeyError if an operand
-    is one of NumPy's two booleans, which cannot be told apart from other arrays of the same value.
+    """The key of a run: the program, and which operands are inline. KeyError for NumPy's two booleans, which have no
+    identity.
     """
     inline, bit = 0, 1
     for x in args:

@@ -1,13 +1,8 @@
 """Element types: which ones exist, how 64-bit ones are truncated, and how types promote.
 
-The rules are those of JAX's type promotion page (docs.jax.dev, "Type promotion semantics"): a lattice over
-the NumPy types, the small types of ``ml_dtypes`` and three *weak* types, which is what Python's ``int``,
-``float`` and ``complex`` scalars have. A weak type takes the width of whatever strong type it meets.
-
-This module is below the configuration of 64-bit mode, so every function that depends on it takes ``x64``. A
-type with its weakness is a pair ``(dtype, weak_type)``. ``ml_dtypes`` costs 12 ms to import, hence is loaded
-only when a program first names one of its types: ``dtypes.bfloat16`` and its kin are attributes made on
-demand.
+The rules are those of JAX's type promotion page: a lattice over NumPy's types, those of ``ml_dtypes`` and three *weak*
+types, those of Python's scalars. Functions that depend on 64-bit mode take ``x64``. ``ml_dtypes`` takes 12 ms to
+import, so its types (``dtypes.bfloat16``) are attributes made on demand.
 """
 
 from __future__ import annotations
@@ -89,10 +84,7 @@ def __getattr__(name: str) -> Any:
 
 
 def as_dtype(x: Any) -> Any:
-    """``np.dtype(x)`` that also knows the names of the ``ml_dtypes`` types, and the types of keys.
-
-    Raises NumPy's ``TypeError``.
-    """
+    """``np.dtype(x)`` that also knows the ``ml_dtypes`` types and the types of keys. Raises NumPy's ``TypeError``."""
     if type(x) is KeyType:
         return x
     if isinstance(x, str) and x in _CUSTOM_KINDS:
@@ -223,10 +215,7 @@ def default_float_dtype(x64: bool = False) -> np.dtype:
 
 
 def canonicalize_dtype(dtype: Any, x64: bool = False) -> np.dtype:
-    """``dtype`` (anything ``np.dtype`` accepts) with 64-bit types halved unless ``x64``.
-
-    Raises ``TypeError`` if there is no such type.
-    """
+    """``dtype`` (anything ``np.dtype`` accepts) with 64-bit types halved unless ``x64``. TypeError if there is none."""
     if isinstance(dtype, np.dtype) and (x64 or dtype.itemsize < 8):
         return dtype
     try:
@@ -256,11 +245,7 @@ def canonicalize_explicit_dtype(
 
 
 def check_user_dtype(dtype: Any, fun_name: str = "", x64: bool = False, stacklevel: int = 4) -> np.dtype:
-    """The canonical form of a ``dtype=`` argument.
-
-    Python's ``bool``, ``int``, ``float`` and ``complex`` mean the default types. Raises ``TypeError`` for
-    types that arrays cannot have, ``ValueError`` for None or an array, and warns if 64 bits were asked for
-    without ``x64``.
+    """The canonical form of a ``dtype=`` argument. TypeError for types no array has, ValueError for None or an array.
     """
     if dtype is None:
         raise ValueError("dtype must be specified.")
@@ -289,11 +274,8 @@ def check_valid_dtype(dtype: np.dtype, x: Any) -> None:
 
 
 def dtype(x: Any, x64: bool = False) -> np.dtype:
-    """The type of a value, or the type that a type specifier stands for.
-
-    Python and NumPy values and specifiers are canonicalised (with a warning for an explicit 64-bit
-    specifier); an array of this library keeps the type it has. Raises ``TypeError`` if the type is not one
-    arrays can have.
+    """The type of a value, or of a type specifier, canonicalised; an array keeps its own. TypeError if no array can
+    have it.
     """
     if x is None:
         raise ValueError(f"Invalid argument to dtype: {x}.")
@@ -440,11 +422,8 @@ def _short_names() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def mlir_element_type(dtype: np.dtype) -> str:
-    """How StableHLO text writes the type: 'f32', 'i32', 'ui8', 'i1', 'bf16', 'complex<f32>', 'f8E4M3FN'.
-    Keys have none: they are words there, see ``avals.physical_aval``.
-
-    ``float0`` becomes 'i1': such an array has to be represented by something, and its values are never read.
-    Raises ``TypeError`` for types arrays cannot have.
+    """How StableHLO writes the type: 'f32', 'ui8', 'i1', 'complex<f32>'; 'i1' for float0. TypeError for keys and
+    others.
     """
     name = _name(dtype)
     if name in ("bool", "float0"):
@@ -566,11 +545,9 @@ def _node(dtype: Any, weak_type: bool) -> Any:
 
 
 def promote_types(a: Any, b: Any, x64: bool = False, strict: bool = False) -> np.dtype:
-    """The type to which a binary operation on types ``a`` and ``b`` converts both.
+    """The type to which a binary operation on types ``a`` and ``b`` converts both, not truncated to 32 bits.
 
-    ``int``, ``float`` and ``complex`` (the Python classes) are weak. As in JAX, the answer is not truncated
-    to 32 bits: ``x64`` only decides what uint32 and int32 give. Raises ``TypePromotionError`` if there is no
-    such type.
+    ``int``, ``float`` and ``complex`` (the Python classes) are weak. TypePromotionError if there is no such type.
     """
     # By identity: np.dtype('int64') == int is true, but only the class is weak.
     nodes = frozenset(t if t is int or t is float or t is complex else _name(as_dtype(t)) for t in (a, b))
@@ -602,10 +579,8 @@ def _node_dtype(node: Node, x64: bool) -> np.dtype:
 
 @functools.lru_cache(maxsize=4096)
 def result_type(*args: tuple[np.dtype, bool], x64: bool = False, strict: bool = False) -> tuple[np.dtype, bool]:
-    """The type ``(dtype, weak_type)`` of an operation on arguments of the types ``(dtype, weak_type)``.
-
-    Like ``lattice_result``, but a weak result has the default width. Raises ``TypePromotionError`` if the
-    types do not promote, ``ValueError`` without arguments.
+    """The type of an operation on arguments ``(dtype, weak_type)``; a weak result has the default width. ValueError
+    without any.
     """
     if not args:
         raise ValueError("at least one array or dtype is required")

@@ -46,9 +46,8 @@ NO_SUMS: Sums = (frozenset(), frozenset())
 
 
 class ExplicitArray(ShapedArray):
-    """The type ``plain`` with ``sharding`` over an abstract mesh; interned.
-
-    ``spec`` has one entry per dimension and names explicit axes only.
+    """The type ``plain`` with ``sharding``, interned. ``spec`` has one entry per dimension and names explicit axes
+    only.
     """
 
     __slots__ = ("plain", "sharding", "spec", "unreduced", "reduced")
@@ -118,10 +117,7 @@ def note_explicit() -> None:
 
 
 def type_of_sharded(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], following: int) -> Any:
-    """The result type(s) where the type of an operand, or a parameter, names explicit axes; None where none does.
-
-    JAX infers how the results are sharded. An error names the operation, its operands' types and the user's line.
-    """
+    """The result type(s), inferred by JAX, where a type or parameter names explicit axes; None where none does."""
     if primitive.takes_refs or not primitive.keeps_signatures:  # types of calls follow from their programs
         return None
     if "dst_sharding" in params:
@@ -140,10 +136,7 @@ def type_of_sharded(primitive: Primitive, avals: tuple[Any, ...], params: dict[s
 
 
 def _resharded(aval: ShapedArray, wanted: NamedSharding) -> ShapedArray:
-    """The type that ``reshard`` gives values of type ``aval``.
-
-    ShardingTypeError where it would sum over some axes and leave the sum over others: XLA cannot do both at once.
-    """
+    """The type that ``reshard`` gives; ShardingTypeError where it would sum over some axes and unsum others."""
     before, after = aval.unreduced, wanted.spec.unreduced
     if before - after and after - before:
         raise ShardingTypeError(
@@ -207,11 +200,8 @@ def mesh_of_type(aval: ShapedArray) -> AbstractMesh | None:
 
 
 def sharded_type(plain: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part], sums: Sums | None = None) -> ShapedArray:
-    """The type ``plain``, sharded over the explicit axes of ``spec`` on ``mesh``.
-
-    ``sums`` are the unreduced and the reduced axes; by default those of ``spec``.
-
-    ValueError if a dimension is not a multiple of its mesh axes, or if one axis shards two dimensions.
+    """The type ``plain``, sharded over the explicit axes of ``spec``; ``sums`` are the unreduced and reduced axes,
+    those of ``spec`` by default. ValueError unless its axes divide the shape.
     """
     abstract = mesh.abstract_mesh
     parts = [explicit_part(abstract, part) for part in spec]
@@ -253,9 +243,8 @@ def type_with_sharding(aval: ShapedArray, sharding: Any) -> ShapedArray:
 
 
 def sharding_like(aval: ShapedArray, *others: ShapedArray) -> NamedSharding | None:
-    """The sharding that the type ``aval`` names, as the parameter of an operation.
-
-    A plain type is replicated over the mesh that ``others`` name. None if no type names a mesh.
+    """The sharding that the type ``aval`` names, replicated over the mesh of ``others`` if it names none; None without
+    a mesh.
     """
     for each in (aval, *others):
         mesh = mesh_of_type(each)
@@ -271,9 +260,8 @@ def whole_spec(aval: ShapedArray) -> PartitionSpec:
 
 
 def combined(types: Sequence[ShapedArray], ndim: int) -> NamedSharding | None:
-    """The sharding of arrays of these types after they are broadcast to ``ndim`` dimensions.
-
-    Where two types disagree, the first one wins. Reduced axes are combined. None if no type names a mesh.
+    """The sharding of arrays broadcast to ``ndim`` dimensions; where two types disagree, the first wins. None without a
+    mesh.
     """
     parts: list[Part] = [None] * ndim
     for aval in types:

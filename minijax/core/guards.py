@@ -27,8 +27,7 @@ guards: list[Guard] = []
 class Guard:
     """Counts traces and compilations on its thread, and raises after ``allowed`` of them.
 
-    Tracing inside the tracing of another function counts as part of it. A program that was traced while the guard was
-    active may also be compiled.
+    Tracing inside the tracing of another function is part of it; a program that was traced here may also be compiled.
     """
 
     __slots__ = ("thread", "allowed", "level", "traced", "misses")
@@ -61,9 +60,8 @@ class Guard:
 
 
 def check(kind: str, name: str, explain: Callable[[], str]) -> None:
-    """Tell this thread's guards, innermost first, that ``name`` is about to be 'traced' or 'compiled'.
-
-    ``explain()`` returns the reason; it is called only if the reason is needed.
+    """Tell this thread's guards, innermost first, that ``name`` is about to be 'traced' or 'compiled'; ``explain()``
+    says why.
     """
     me, reason = get_ident(), None
     for guard in reversed(tuple(guards)):
@@ -120,10 +118,10 @@ for _direction in ("", "_host_to_device", "_device_to_device", "_device_to_host"
 
 
 def check_transfer(direction: str, aval: Any, explicit: bool = False) -> None:
-    """Check a transfer of an array of type ``aval``: ``host_to_device``, ``device_to_device`` or ``device_to_host``.
+    """Raise JaxRuntimeError, or log, if this thread's guard says so of a transfer of an array of type ``aval``.
 
-    ``explicit`` means that the user called ``device_put`` or ``device_get``. JaxRuntimeError if this thread's guard
-    forbids the transfer; a line on standard error if it logs.
+    ``direction``: ``host_to_device``, ``device_to_device`` or ``device_to_host``; ``explicit``: by ``device_put`` or
+    ``device_get``.
     """
     level = transfer_level(direction)
     action, _, every = level.partition("_")

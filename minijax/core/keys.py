@@ -25,10 +25,10 @@ class prng_key(extended):  # noqa: N801
 
 
 class PRNGImpl:
-    """An implementation of random keys: its ``name``, its ``tag`` in types, and the ``key_shape`` of a key's words.
+    """An implementation of random keys, one object for each ``name``, ``key_shape`` of words and ``tag`` in types.
 
-    There is one object for each (name, key_shape, tag). Its functions are registered in ``ops.random.bits``. ``theirs``
-    is JAX's implementation of that name if one was imported; a user may have made it.
+    Its functions are registered in ``ops.random.bits``. ``theirs`` is JAX's implementation of that name, if one was
+    imported.
     """
 
     __slots__ = ("name", "key_shape", "tag", "dtype", "theirs")
@@ -75,11 +75,7 @@ class PRNGImpl:
 
 
 class KeyType:
-    """The dtype of arrays of keys of implementation ``impl``, in the place of a ``numpy.dtype``.
-
-    It has the attributes of a dtype that make sense for keys: ``name``, ``itemsize``, ``type``, and ``kind``, which is
-    'k'. There is one object for each implementation: ``KeyType(impl) is impl.dtype``.
-    """
+    """The dtype of arrays of keys, in the place of a ``numpy.dtype``: ``KeyType(impl) is impl.dtype``."""
 
     __slots__ = ("impl",)
     kind = "k"

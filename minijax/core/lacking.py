@@ -25,10 +25,10 @@ _UNLISTED = {"scipy.special": ("lpmn", "lpmn_values"), "lax.linalg": ("geqrf_p",
 
 
 def borrowing(namespace: dict[str, Any], *late_modules: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of the public module whose globals are ``namespace``.
+    """``__getattr__`` and ``__dir__`` of the public module with globals ``namespace``.
 
-    ``late_modules`` are imported when a name is missing (see ``core.late``). A name that only JAX's module of the same
-    name has is borrowed and kept in the module. Any other is an AttributeError with the nearest names.
+    A missing name is taken from ``late_modules``, else borrowed from JAX's module of the same name and kept; else it is
+    an AttributeError with the nearest names.
     """
     module = namespace["__name__"]
     late.later(module, *late_modules)

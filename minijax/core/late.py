@@ -44,10 +44,7 @@ def is_late(package: str) -> bool:
 
 
 def load(package: str, namespace: dict[str, Any], wanted: str | None = None) -> None:
-    """Import the late modules of ``package``, whose globals are ``namespace``, and add the names that they export.
-
-    Stops after the module that gives the name ``wanted``.
-    """
+    """Import the late modules of ``package``, and add their names to ``namespace``, until ``wanted`` is among them."""
     complete = True
     for name in late_modules(package):
         if wanted in namespace:
@@ -72,10 +69,7 @@ def set_higher_modules(modules: Mapping[str, str | tuple[str, ...]]) -> None:
 
 
 class HigherModule:
-    """A module that a lower module needs: ``_eager = HigherModule("eager_over_meshes")``, then ``_eager.made(x)``.
-
-    It is imported at the first attribute access, with all others of its role.
-    """
+    """A module, by its role, that a lower one needs; it and the others of its role are imported at first access."""
 
     __slots__ = ("_first", "_role")
 

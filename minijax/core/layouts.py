@@ -62,10 +62,7 @@ class Layout:
 
 
 class Format:
-    """A layout and a sharding. Either may be None, for the default.
-
-    Raises:
-      ValueError: a layout without a sharding. TypeError: something else in the place of either.
+    """A layout and a sharding, either None for the default. ValueError for a layout alone, TypeError for other objects.
     """
 
     __slots__ = ("layout", "sharding")
@@ -89,10 +86,7 @@ class Format:
         self.layout, self.sharding = layout, sharding
 
     def place_for(self, ndim: int) -> Sharding | None:
-        """The sharding for an array of ``ndim`` dimensions.
-
-        NotImplementedError for a layout in which the last axis is not innermost.
-        """
+        """The sharding for an array of ``ndim`` dimensions. NotImplementedError unless the last axis is innermost."""
         layout = self.layout
         if isinstance(layout, Layout):
             layout.check_compatible_aval((0,) * ndim)

@@ -33,10 +33,7 @@ class AxisType(enum.Enum):
 
 
 class AbstractMesh:
-    """The names, sizes and types of a mesh's axes, without devices.
-
-    ``device_kind`` and ``platform`` say of which kind the devices are, if that is known.
-    """
+    """The names, sizes and types of a mesh's axes, without devices, of which it may know the kind and platform."""
 
     def __init__(
         self,

@@ -75,8 +75,8 @@ errors.set_name_source(current_names)
 class named_scope(contextlib.ContextDecorator):
     """Context manager and decorator: equations recorded inside have ``name`` in their name stack.
 
-    ``format_jaxpr(jaxpr, name_stack=True)`` shows it. Scopes nest. Each jaxpr has its own name stacks, so a scope
-    around a call of a jitted function names the call, not the equations inside. TypeError unless ``name`` is a string.
+    ``format_jaxpr(jaxpr, name_stack=True)`` shows it. Each jaxpr has its own name stacks. TypeError unless ``name`` is
+    a string.
     """
 
     def __init__(self, name: str) -> None:
@@ -108,9 +108,8 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
 
 
 def transposed(source: Any, what: str, named: bool = True) -> Any:
-    """The source of the equations that transpose an equation with ``source``, of primitive ``what``.
-
-    With ``named``, the name stack has ``transpose`` around the names inside the current scope.
+    """The source of the equations that transpose an equation of primitive ``what``; ``named``: with ``transpose`` among
+    its names.
     """
     if source is None:
         return None
@@ -130,9 +129,7 @@ def transposed(source: Any, what: str, named: bool = True) -> Any:
 
 
 def transposed_from(source: Any) -> tuple[str, ...]:
-    """The primitives whose transposition made the equation with ``source``, the first one first; () if there are none.
-
-    '' stands for an unknown one, which JAX transposed.
+    """The primitives whose transposition made the equation with ``source``, the first one first; '' for an unknown one.
     """
     found = source[3] if source is not None and len(source) > 3 else ()
     return (found,) if isinstance(found, str) else found

@@ -55,9 +55,7 @@ _BIND_HOOKS = ("bind_enter", "bind_exit", "bind_raise", "rule")
 
 
 class Observer:
-    """Base class of observers of the engine: override some hooks, then ``subscribe``.
-
-    Only overridden hooks are called, so an observer of compilations costs nothing on ``bind``.
+    """Base class of observers of the engine: override some hooks, then ``subscribe``. Only overridden hooks are called.
     """
 
     # For an observer that only counts the operations of one thread: that thread. See ``counts_suffice``.
@@ -79,10 +77,7 @@ class Observer:
         """The innermost entered bind raised ``error``."""
 
     def counted(self, binds: Any, times: int) -> None:
-        """Kept programs ran this many times. ``binds`` (``counting.Binds``) are the operations that each run replaces.
-
-        Only for observers that count. The call comes before the next event.
-        """
+        """For observers that count: kept programs ran this many times, each in place of the operations ``binds``."""
 
     def rule(self, table: str, primitive: Any, rule: Callable[..., Any]) -> None:
         """The rule of ``primitive`` in the table named ``table`` is about to be applied."""
@@ -124,8 +119,7 @@ class Observer:
     ) -> None:
         """The linear program ``jaxpr`` is about to be run backwards, from the cotangents ``cts`` of ``outs``.
 
-        ``known`` has the values of its variables that are not linear: residuals and constants. ``sums`` has the
-        variables that have a cotangent now, with the cotangent; a variable that is several outputs has several.
+        ``known`` has the values of the variables that are not linear, ``sums`` the variables that have a cotangent now.
         """
 
     def transposing(self, eqn: Any, ct: Any) -> None:
@@ -158,9 +152,7 @@ _lock = threading.Lock()
 
 
 class _WatchedThread:
-    """The state of one thread: whether hooks are off (an observer is at work, or the engine prepares a rule), and the
-    ``counting.Tally``s that have counts to report.
-    """
+    """One thread's state: whether hooks are off (``busy``), and the ``counting.Tally``s that have counts to report."""
 
     __slots__ = ("busy", "untold")
 
@@ -296,9 +288,8 @@ _retracing = _Retracing()
 
 
 class retracing:
-    """Context manager: on this thread, ``staging_cache`` gives an empty cache in the place of each staging cache.
-
-    Programs that are staged in the block are kept until its end. The caches themselves do not change.
+    """Context manager: on this thread each staging cache is replaced by an empty one. Programs staged inside end with
+    the block.
     """
 
     def __enter__(self) -> None:
@@ -313,10 +304,7 @@ RETRACED = "traced anew for the recording"
 
 
 def staging_cache(cache: Any) -> Any:
-    """``cache``, or inside ``retracing`` its replacement: a dictionary that was empty when the block began.
-
-    Callers test ``if observers:`` first, so an unobserved lookup stays fast.
-    """
+    """``cache``, or inside ``retracing`` its replacement. Callers test ``if observers:`` first."""
     caches = _retracing.caches
     if caches is None:
         return cache
@@ -331,9 +319,8 @@ def emit(hook: Hook, *args: Any) -> None:
 
 
 class timed:
-    """Context manager: report the time of phase ``phase`` of function ``name``, if there are observers.
-
-    ``blamed`` is the cache miss that caused the phase; it keeps the time.
+    """Context manager: report the time of ``phase`` of function ``name`` to observers, and to the cache miss
+    ``blamed``.
     """
 
     __slots__ = ("phase", "name", "blamed", "start")

@@ -30,12 +30,11 @@ _SAID = "_says_from_jax"
 
 
 def annotate(error: BaseException, tb: TracebackType | None = None, stack: Sequence[Any] = ()) -> None:
-    """Add a note to ``error`` if it is about shapes or types and came from an operation on tracers.
+    """Add a note with its operands at every level to ``error``, if it is about shapes or types of an operation on
+    tracers.
 
-    The note names the user's line, and each operand with its logical and physical type at every level. An error gets
-    one note, from the innermost interpreter that it leaves; ``stack`` is the stack at that moment. Errors that the
-    user's own code raised get no note, nor do errors whose operands cannot be read. A JAX error about a minijax value
-    gets a note that says so.
+    An error gets one note, from the innermost interpreter that it leaves, when ``stack`` was the stack. Errors raised
+    by user code get none. A JAX error about a minijax value says so.
     """
     explain_jax(error)
     if not isinstance(error, (TypeError, ValueError)) or isinstance(error, errors.JAXTypeError):
@@ -105,10 +104,7 @@ def _operands(frame: FrameType | None) -> Iterator[Any]:
 
 
 def _binding(frames: list[tuple[FrameType, int]]) -> FrameType | None:
-    """The frame that gave an operation to an interpreter. An operation in a jaxpr has no user frame.
-
-    Primitives with their own ``bind`` are skipped: they hold the jaxpr with the failed operation.
-    """
+    """The frame that gave an operation to an interpreter, for an operation in a jaxpr, which has no user frame."""
     return next((frame for frame, _ in frames if frame.f_code.co_qualname == "Primitive.bind"), None)
 
 

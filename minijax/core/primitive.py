@@ -168,9 +168,8 @@ class Primitive:
             raise
 
     def bind_with_trace(self, trace: Trace, args: Sequence[Any], avals: Any, params: dict[str, Any]) -> Any:
-        """``bind``, processed by ``trace`` unless an argument is a tracer of a higher interpreter.
-
-        JAX passes the types of ``args`` as well; they are ignored.
+        """``bind``, processed by ``trace`` unless a tracer is of a higher interpreter. JAX passes ``avals``; they are
+        ignored.
         """
         with set_current_trace(trace):
             return self.bind(*args, **params)
@@ -189,9 +188,8 @@ class Primitive:
         return rule
 
     def def_effectful_abstract_eval(self, rule: Rule) -> Rule:
-        """``def_abstract_eval`` for a primitive with side effects: ``rule`` returns its type(s) and its effects.
-
-        Effects are a set of objects of subclasses of ``extend.core.Effect``; ``Jaxpr.effects`` then contains them.
+        """``def_abstract_eval`` for a ``rule`` that returns its type(s) and its effects, a set of
+        ``extend.core.Effect``s.
         """
         self.effectful, self.effects_rule = True, rule
         self.def_abstract_eval(lambda *avals, **params: rule(*avals, **params)[0])
@@ -213,9 +211,8 @@ class Primitive:
 def without_errors(
     primitive: Primitive, function: Callable[..., Any], values: Sequence[Any], error: BaseException
 ) -> Any:
-    """Repeat ``function(*values)`` after ``error``: the user has turned NumPy's warnings into exceptions.
-
-    HostOutOfMemoryError if there is not enough memory.
+    """Repeat ``function(*values)`` after the user's NumPy settings raised ``error``; HostOutOfMemoryError without
+    memory.
     """
     if isinstance(error, MemoryError):
         raise errors.HostOutOfMemoryError(f"RESOURCE_EXHAUSTED: Out of memory in {primitive.name}: {error}") from None
@@ -291,9 +288,8 @@ def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], para
 
 
 def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """The output type(s) of ``primitive`` on ``avals``, computed once per signature.
-
-    Raises whatever the rule raises (TypeError for arguments that do not fit), or NotImplementedError without one.
+    """The output type(s) of ``primitive`` on ``avals``, computed once per signature. NotImplementedError without a
+    rule.
     """
     key: Any = (avals, *params.items()) if params else avals
     try:

@@ -62,8 +62,8 @@ def story(tracer: Any) -> str:
 
 
 def variable_of(x: Any) -> str:
-    """```h` of layer`` if a variable of a running user function holds ``x``, or a container in one
-    does; '' if none does. The innermost function is asked first.
+    """The name and function of a variable of running user code that holds ``x``, or a container with it; '' if none
+    does.
     """
     frame = errors.user_frame()
     for _ in range(_MOST_FRAMES):
@@ -98,9 +98,7 @@ def _part_of(containers: list[tuple[str, Any]], x: Any) -> str:
 
 
 def assigned_name(info: errors.SourceInfo | None) -> str:
-    """The variable that is given the value made at a place: ``h`` where that is the whole right side of ``h = ...``;
-    '' where it is not, or the source is not known.
-    """
+    """``h`` where the value made at a place is the whole right side of ``h = ...``; '' elsewhere."""
     if info is None:
         return ""
     position, module = _position(info), _module(info[0])

@@ -22,9 +22,8 @@ _interned: weakref.WeakValueDictionary[ShapedArray, AbstractRef] = weakref.WeakV
 
 
 class AbstractRef:
-    """The type of a reference to an array of type ``inner_aval``; interned, like ``inner_aval``.
-
-    ``AbstractRef(inner_aval)``, or ``AbstractRef(shape, dtype, weak_type)``.
+    """The type of a reference to an array of type ``inner_aval``, interned; also ``AbstractRef(shape, dtype,
+    weak_type)``.
     """
 
     __slots__ = ("inner_aval", "shape", "dtype", "weak_type", "ndim", "size", "zero", "__weakref__")
@@ -113,10 +112,8 @@ def expect_refs() -> None:
 
 
 class Ref(HasAval):
-    """A mutable array: ``r[i]``, ``r[i] = x``, ``r[...] += x``.
-
-    Made by ``new_ref``. ``api.refs`` adds reading and writing. ``aval`` is its type, an ``AbstractRef``; ``frozen`` is
-    true after ``freeze``.
+    """A mutable array, made by ``new_ref``: ``r[i]``, ``r[i] = x``, ``r[...] += x``; ``frozen`` is true after
+    ``freeze``.
     """
 
     __slots__ = ("aval", "_held", "frozen", "__weakref__")

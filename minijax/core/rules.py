@@ -24,8 +24,7 @@ Params = dict[str, Any]
 class RuleTable(dict):  # type: ignore[type-arg]
     """The rules of one interpreter: primitive -> rule.
 
-    Subscripting with a primitive that has none raises ``NotImplementedError`` with JAX's opening words
-    (``wording``, with ``{name}`` for the primitive's), where the primitive was defined, and where to add the rule.
+    A missing one raises ``NotImplementedError``: ``wording``, where the primitive was defined, and the ``remedy``.
     """
 
     tables: list[RuleTable] = []
@@ -77,22 +76,18 @@ class ReplaceableRules(RuleTable):
 
 
 def depends_on_types(rule: Rule) -> Rule:
-    """Mark a jvp rule as one that is run once per signature; its derivative programs are then kept. Returns ``rule``.
+    """Mark a jvp rule as run once per signature, so that its derivative programs are kept. Returns ``rule``.
 
-    Mark a rule if what it computes depends only on the types of its operands and on the parameters. The transpose rules
-    of the operations it applies to tangents must be of the same kind. Such a rule must not print, read the values of
-    its operands, or read Python state that changes. A rule without this mark is run at every call.
+    What it computes must depend only on its operands' types and its parameters, and so must the transpose rules of what
+    it applies to tangents. It must not print, read values, or read Python state that changes.
     """
     rule.depends_on_types = True  # type: ignore[attr-defined]
     return rule
 
 
 class DerivedRule:
-    """A rule derived from another library's rule. Views show the other library's rule.
-
-    Attributes:
-      library: the other library's name.
-      find: returns that library's rule, a function, or None if it has none (using this rule then raises).
+    """A rule derived from that of another ``library``, which ``find()`` returns, or None. Views show the library's
+    rule.
     """
 
     def __init__(self, library: str, find: Callable[[], Rule | None]) -> None:
@@ -125,10 +120,7 @@ def shown_rule(rule: Any) -> Any:
 
 
 def bad_result(table: RuleTable, primitive: Any, result: Any, expected: str, error: Exception) -> Exception:
-    """``error``, raised because the result of a rule has the wrong form, reworded for the author of the rule.
-
-    ``expected`` describes what the rule must return.
-    """
+    """``error``, reworded for the author of a rule that did not return what is ``expected``."""
     rule = shown_rule(table.get(primitive))
     code = getattr(rule, "__code__", None)
     at = "" if code is None else f"\n  the rule is {code.co_qualname} at {code.co_filename}:{code.co_firstlineno}"

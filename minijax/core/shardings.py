@@ -242,9 +242,8 @@ class Sharding:
         return self.num_devices == 1
 
     def tiles(self, ndim: int) -> np.ndarray:
-        """The places in ``assignment`` of the devices that have each part of an array of ``ndim`` dimensions.
-
-        One axis for each dimension, as long as its number of parts, and one for the devices that have the same part.
+        """The places in ``assignment`` of the devices with each part of an array of ``ndim`` dimensions; devices of a
+        part last.
         """
         return np.arange(self.num_devices).reshape((1,) * ndim + (-1,))
 
@@ -252,10 +251,7 @@ class Sharding:
         """ValueError if it is not for arrays of ``ndim`` dimensions."""
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of each device's part of an array of ``global_shape``.
-
-        IndivisibleError if a dimension is not a multiple of its mesh axes.
-        """
+        """The shape of each device's part. IndivisibleError if a dimension is not a multiple of its mesh axes."""
         shape = tuple(global_shape)
         self.check_ndim(len(shape))
         counts = self.tiles(len(shape)).shape[:-1]
@@ -363,11 +359,9 @@ class TiledSharding(Sharding):
 
 
 class NamedSharding(Sharding):
-    """An array sharded over a mesh as in ``spec``.
+    """An array sharded over a mesh as in ``spec``; over an ``AbstractMesh``, a description for lowering and compiling.
 
-    Over an ``AbstractMesh`` it is a description: programs can be lowered and compiled for it, but no array can have it.
-
-    Raises ValueError for an axis that the mesh lacks, DuplicateSpecError for an axis that shards two dimensions.
+    ValueError for an axis that the mesh lacks, DuplicateSpecError for an axis that shards two dimensions.
     """
 
     def __init__(self, mesh: AbstractMesh, spec: PartitionSpec, *, memory_kind: str | None = None) -> None:
@@ -540,9 +534,7 @@ def mesh_of(shardings: Sequence[Any]) -> AbstractMesh | None:
 
 
 class Placement(NamedTuple):
-    """The devices of a program, and the shardings of its arguments and results: None where XLA chooses.
-
-    ``mesh`` is the one over which XLA's choices are described, None if none has been named.
+    """The devices of a program, and the shardings of its arguments and results: None where XLA chooses, over ``mesh``.
     """
 
     devices: tuple[Any, ...]
@@ -583,9 +575,8 @@ def check_said(said: Any, function: str, argument: str) -> None:
 
 
 def as_sharding(said: Any, function: str, argument: str) -> Any:
-    """The sharding for ``said``, the value of ``argument`` of ``function``, or UNSPECIFIED.
-
-    RuntimeError for a ``PartitionSpec`` without a mesh that is set, TypeError for what means none.
+    """The sharding for ``said``, the value of ``argument`` of ``function``, or UNSPECIFIED. TypeError for other
+    objects.
     """
     if said is None or said is UNSPECIFIED or isinstance(said, Sharding):
         return UNSPECIFIED if said is None else said
@@ -603,10 +594,7 @@ def as_sharding(said: Any, function: str, argument: str) -> Any:
 
 
 def concrete(place: Any) -> Any:
-    """``place``, which may be a ``PartitionSpec`` for the mesh that is set, as a device or a sharding.
-
-    ValueError for a ``PartitionSpec`` without a mesh.
-    """
+    """``place`` as a device or a sharding; a ``PartitionSpec`` is for the mesh that is set, ValueError without one."""
     if not isinstance(place, PartitionSpec):
         return place
     if context.mesh is None:
@@ -617,9 +605,8 @@ def concrete(place: Any) -> Any:
 def canonical_sharding(said: Any, function: str) -> NamedSharding | None:
     """The sharding over an abstract mesh for ``said``, the ``out_sharding`` of ``function``. None if it is empty.
 
-    A ``PartitionSpec`` is for the mesh that is set. TypeError for anything that is neither that nor a
-    ``NamedSharding``; ValueError for a ``PartitionSpec`` without a mesh, for another mesh than the one that is set, and
-    for a spec that names axes which are not explicit: of those the compiler decides.
+    TypeError for other objects. ValueError for a spec without a mesh, another mesh than the one set, and axes not
+    explicit.
     """
     if said is None or (isinstance(said, NamedSharding) and said.mesh.empty):
         return None

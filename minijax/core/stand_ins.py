@@ -13,9 +13,8 @@ from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
 
 
 class ShapeDtypeStruct:
-    """A stand-in for an array of ``shape`` and ``dtype``, as ``eval_shape`` returns and ``jit.lower`` accepts.
-
-    ``sharding`` is its sharding, for ``jit.lower``; None if unknown.
+    """A stand-in for an array of ``shape``, ``dtype`` and ``sharding``, as ``eval_shape`` returns and ``jit.lower``
+    accepts.
     """
 
     __slots__ = ("shape", "dtype", "sharding", "weak_type")

@@ -1,6 +1,4 @@
-"""Symbolic zeros, and the few primitives that interpreters bind.
-
-The primitives are declared here because interpreters may not import ``ops``. Their rules are in ``ops.shape`` and
+"""Symbolic zeros, and the few primitives that interpreters bind, whose rules are in ``ops.shape`` and
 ``ops.elementwise``.
 """
 
@@ -96,10 +94,7 @@ def zero_tangent(x: Any) -> Zero:
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, weak_type: bool = False, sharding: Any = None) -> Any:
-    """An array of one repeated ``value``: a scalar constant, broadcast if ``shape`` is not (). Of keys, every word.
-
-    ``sharding`` is the sharding of its type, if it has one.
-    """
+    """An array of one repeated ``value``: a scalar constant, broadcast if ``shape`` is not (). Of keys, every word."""
     if is_key(dtype):
         return random_wrap_p.bind(full(shape + dtype.impl.key_shape, value, WORD), impl=dtype.impl)
     number = np.asarray(value, dtype) if dtype != dtypes.float0 else np.zeros((), dtype)

@@ -76,10 +76,7 @@ class Trace:
 
 
 class MainTrace:
-    """An entry of the interpreter stack: its ``level``, the ``trace_type`` and what that trace shares.
-
-    ``label`` names the transformation ('jvp', 'vmap', ...), ``subject`` the function transformed.
-    """
+    """An entry of the stack: its ``level``, the ``label`` of its transformation, and the ``subject`` transformed."""
 
     __slots__ = ("level", "trace_type", "global_data", "label", "subject", "dynamic", "trace", "__weakref__")
 
@@ -240,8 +237,8 @@ def under(
 ) -> Result:
     """The result of ``body(main)``, run with a new interpreter ``main`` on top of this thread's stack.
 
-    Afterwards the stack is as before, however ``body`` ends. An interrupt can come at any call and any return, also in
-    clean-up code, so the clean-up here consists of statements that call nothing. ``checked`` is for ``_leak_checked``.
+    The stack is restored however ``body`` ends. An interrupt can come at any call and any return, so the clean-up
+    consists of statements that call nothing. ``checked`` is for ``_leak_checked``.
     """
     if leak_checks and trace_type.checks_leaks and not checked:
         return _leak_checked(trace_type, label, body, global_data, subject, dynamic)
@@ -356,8 +353,7 @@ class take_current_trace(contextlib.ContextDecorator):
 class set_current_trace:
     """Context manager: ``trace`` processes every operation that has no tracer of a higher interpreter.
 
-    ``trace`` is a ``Trace`` of a user's own class, which is on the stack meanwhile, or one that is already on the
-    stack. RuntimeError for one that has left the stack.
+    It is of a user's class, or on the stack. RuntimeError for one that has left the stack.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -395,10 +391,8 @@ class eval_context(set_current_trace):
 def push_main(
     trace_type: type[Trace], label: str, global_data: Any = None, subject: str = "", dynamic: bool = False
 ) -> MainTrace:
-    """Put an interpreter on top of this thread's stack, until ``pop_main``.
-
-    For front ends that keep interpreters on the stack between inputs and restore it after an interrupt
-    (``reset_stack``). Code that runs within one call uses ``under``.
+    """Put an interpreter on top of this thread's stack, until ``pop_main``: for front ends, which restore it after
+    interrupts.
     """
     main = MainTrace(len(state.stack), trace_type, global_data, label, subject, dynamic)
     push_again(main)
@@ -429,10 +423,7 @@ def bury(left: list[MainTrace]) -> None:
 
 
 def reset_stack(above: MainTrace | None = None, axis_env: tuple[tuple[Any, int], ...] = ()) -> None:
-    """Bring this thread back to evaluation; for front ends, after an exception.
-
-    A front end that keeps interpreters on the stack between inputs passes the innermost of them as ``above``
-    (everything above it is removed), and the mapped axes that they bind.
+    """Bring this thread back to the interpreter ``above`` (evaluation by default) after an exception; for front ends.
     """
     keep = 1 if above is None else above.level + 1
     if len(state.stack) > keep:

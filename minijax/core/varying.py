@@ -34,7 +34,7 @@ _interned: weakref.WeakValueDictionary[Any, VaryingArray] = weakref.WeakValueDic
 class VaryingArray(ShapedArray):
     """The type ``plain`` of values that vary along the mesh axes ``along``, in the mesh's order; interned.
 
-    Along ``unreduced`` axes a sum of the value is not yet taken, along ``reduced`` axes a sum of its cotangent.
+    Along ``unreduced`` axes its sum is not yet taken, along ``reduced`` axes that of its cotangent.
     """
 
     __slots__ = ("plain", "along", "vma", "unreduced", "reduced")
@@ -215,9 +215,8 @@ def _during(axes: frozenset[Any], checked: bool, mesh: Any) -> Iterator[None]:
 
 @contextmanager
 def manual(mesh: Any, axes: Iterable[Any], checked: bool) -> Iterator[None]:
-    """Within the block, the program of each device of ``mesh`` along ``axes`` is traced or transformed.
-
-    ``checked``: whether types say along which axes values vary.
+    """Within the block, the program of each device of ``mesh`` along ``axes`` is traced; ``checked``: types say what
+    varies.
     """
     if checked:
         _ask_for_types()
@@ -255,9 +254,7 @@ def pvary(x: Any, axes: Iterable[Any]) -> Any:
 
 
 def varying_like(x: Any, *others: Any) -> Any:
-    """``x``, cast to vary also along the axes along which one of ``others`` varies.
-
-    The library casts its constants so that the carry of a loop keeps its type.
+    """``x``, cast to vary also along the axes of ``others``: for constants, so that the carry of a loop keeps its type.
     """
     if not _now.checked:
         return x
