@@ -549,9 +549,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
         for aval, ct in zip(out_types, cts, strict=True):
             found = get_aval(ct)
             if (found.shape, found.dtype) != (aval.shape, aval.dtype) or not same_sharding(found, aval):
-                raise TypeError(
-                    f"cotangent type does not match function output, expected {aval} but got {found}"
-                )
+                raise TypeError(f"cotangent type does not match function output, expected {aval} but got {found}")
         found_cts = backward_pass_closed(closed, [UndefinedPrimal(a) for a in avals], [to_value(ct) for ct in cts])
         pairs = zip(found_cts, map(cotangent_type, avals), strict=True)
         zeros_made = [zeros(a) if type(ct) is Zero else ct for ct, a in pairs]

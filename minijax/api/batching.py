@@ -120,14 +120,28 @@ def _input_axes(
         if axis is None:
             out.append(None)
             continue
-        shape = get_aval(x).shape
-        if not -len(shape) <= axis < len(shape):
-            raise ValueError(
-                f"vmap was requested to map its argument along axis {axis}, which implies that its rank should be at "
-                f"least {axis + 1 if axis >= 0 else -axis}, but is only {len(shape)} (its shape is {shape})"
-            )
-        out.append(axis % len(shape))
+        out.append(mapped_axis("vmap", get_aval(x).shape, axis))
     return out, leaves
+
+
+def mapped_axis(transform: str, shape: tuple[int, ...], axis: int) -> int:
+    """``axis`` of an argument of this shape, counted from the front. ValueError if it has no such axis."""
+    if not -len(shape) <= axis < len(shape):
+        raise ValueError(
+            f"{transform} was requested to map its argument along axis {axis}, which implies that its rank should be "
+            f"at least {axis + 1 if axis >= 0 else -axis}, but is only {len(shape)} (its shape is {shape})"
+        )
+    return axis % len(shape)
+
+
+def output_axis(transform: str, ndim: int, axis: int) -> int:
+    """``axis`` of an output of ``ndim`` dimensions with the mapped one. ValueError if it has no such axis."""
+    if not -ndim <= axis < ndim:
+        raise ValueError(
+            f"axis {axis} is out of bounds for array of dimension {ndim}: {transform} out_axes must fit every output, "
+            "with the mapped axis counted."
+        )
+    return axis % ndim
 
 
 def _axis_size(
@@ -208,10 +222,5 @@ def place_axis(value: Any, dim: int | None, wanted: int | None, axis: AxisData, 
         return value
     if dim == wanted:
         return value
-    ndim = get_aval(value).ndim + (dim is None)
-    if not -ndim <= wanted < ndim:
-        raise ValueError(
-            f"axis {wanted} is out of bounds for array of dimension {ndim}: vmap out_axes must fit every output, "
-            "with the mapped axis counted."
-        )
-    return match_axis(value, dim, axis.size, wanted % ndim, axis.division)
+    wanted = output_axis("vmap", get_aval(value).ndim + (dim is None), wanted)
+    return match_axis(value, dim, axis.size, wanted, axis.division)

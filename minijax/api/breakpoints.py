@@ -203,17 +203,17 @@ class Prompt:
             self.say(repr(value))
 
     def up(self) -> None:
-        if self.at + 1 == len(self.frames):
-            self.say("*** this is the outermost function")
-            return
-        self.at += 1
-        self.where()
+        self.move(1, "this is the outermost function")
 
     def down(self) -> None:
-        if self.at == 0:
-            self.say("*** this is where the program stopped")
+        self.move(-1, "this is where the program stopped")
+
+    def move(self, step: int, end: str) -> None:
+        """Go to another frame, or say that there is none."""
+        if not 0 <= self.at + step < len(self.frames):
+            self.say(f"*** {end}")
             return
-        self.at -= 1
+        self.at += step
         self.where()
 
     def where(self) -> None:

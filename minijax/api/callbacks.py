@@ -72,9 +72,7 @@ def io_callback(
     return _call(io_callback_p, callback, result_shape_dtypes, args, kwargs, sharding, ordered=bool(ordered))
 
 
-def _call(
-    p: Any, callback: Any, result_shape_dtypes: Any, args: Any, kwargs: Any, sharding: Any, **params: Any
-) -> Any:
+def _call(p: Any, callback: Any, result_shape_dtypes: Any, args: Any, kwargs: Any, sharding: Any, **params: Any) -> Any:
     check_callable(callback)
     if sharding is not None:
         raise NotImplementedError(

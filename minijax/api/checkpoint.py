@@ -271,9 +271,7 @@ def _sources(jaxpr: Jaxpr, names: Sequence[str]) -> list[tuple[ShapedArray, str]
     rounded = {e.outvars[0]: e.invars[0] for e in jaxpr.eqns if e.primitive is reduce_precision_p}
     wanted = {rounded.get(v, v) for v in jaxpr.outvars}
     found = [(v.aval, "from a constant") for v in jaxpr.constvars if v in wanted]
-    found += [
-        (v.aval, f"from the argument {name}") for v, name in zip(jaxpr.invars, names, strict=True) if v in wanted
-    ]
+    found += [(v.aval, f"from the argument {name}") for v, name in zip(jaxpr.invars, names, strict=True) if v in wanted]
     for eqn in jaxpr.eqns:
         found += [(v.aval, _origin(eqn)) for v in eqn.outvars if v in wanted]
     return found

@@ -207,11 +207,7 @@ class JitFunction:
         if "in_shardings" in staged.params:  # what they name is where an argument is brought
             named = staged.params["in_shardings"][len(staged.outer) :]
             taken = [x if each is UNSPECIFIED else None for x, each in zip(taken, named, strict=False)]
-        return common_device(
-            taken,
-            self.called,
-            self._labels(staged),
-        )
+        return common_device(taken, self.called, self._labels(staged))
 
     def _failure(self, error: Exception, args: Any, kwargs: Any, static: tuple[Any, ...]) -> BaseException | None:
         """The exception for ``error``, which jaxlib's dispatch raised; None if it has run no program.
@@ -673,17 +669,9 @@ def jit(
       ValueError, when called: a static argument is not hashable. TypeError: an argument or an output is no array.
     """
     if fun is None:
-        return functools.partial(
-            jit,
-            static_argnums=static_argnums,
-            static_argnames=static_argnames,
-            donate_argnums=donate_argnums,
-            donate_argnames=donate_argnames,
-            keep_unused=keep_unused,
-            inline=inline,
-            in_shardings=in_shardings,
-            out_shardings=out_shardings,
-        )
+        options = locals()
+        del options["fun"]
+        return functools.partial(jit, **options)
     check_callable(fun)
     for which, said in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
         if said is not UNSPECIFIED:

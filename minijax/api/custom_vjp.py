@@ -223,18 +223,14 @@ class _VJPCall(CustomCall):
                 )
             return None
         # like JAX, another dtype passes where the shape is right
-        if found.shape != expected.shape:
+        wrong = "" if found.shape == expected.shape else "shapes do not match."
+        if not wrong and not same_sharding(found, expected):
+            wrong = "shardings do not match. Bring it there with sharding.reshard."
+        if wrong:
             raise ValueError(
                 "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal "
                 f"function, but at output{self._path(i)} the bwd rule produced an output of type {found} corresponding "
-                f"to an input of type {aval}, so the shapes do not match.\nThe rule is {describe(custom.bwd)}."
-            )
-        if not same_sharding(found, expected):
-            raise ValueError(
-                "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal "
-                f"function, but at output{self._path(i)} the bwd rule produced an output of type {found} corresponding "
-                f"to an input of type {aval}, so the shardings do not match. Bring it there with sharding.reshard.\n"
-                f"The rule is {describe(custom.bwd)}."
+                f"to an input of type {aval}, so the {wrong}\nThe rule is {describe(custom.bwd)}."
             )
         return to_value(ct)
 

@@ -299,9 +299,7 @@ def _path_name(fun: Any, tree: Any, path: Sequence[Any]) -> str:
     return name + keystr(tuple(path[2:]))
 
 
-def _static_differences(
-    fun: Any, old: Sequence[Any], new: Sequence[Any], reprs: bool
-) -> Iterator[Difference]:
+def _static_differences(fun: Any, old: Sequence[Any], new: Sequence[Any], reprs: bool) -> Iterator[Difference]:
     was = {where: (kind, value) for where, kind, value in old}
     now = {where: (kind, value) for where, kind, value in new}
     for where in dict.fromkeys([*was, *now]):

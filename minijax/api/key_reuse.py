@@ -108,11 +108,8 @@ def _use(eqn: JaxprEqn, i: int, same_as: dict[Any, Any], used: set[Var]) -> None
     used.add(v)
 
 
-class KeyWatch(observe.Observer):
-    """An observer without hooks. While it is subscribed, cached calls take the path that checks keys."""
-
-
-_watch = KeyWatch()
+# While this observer without hooks is subscribed, cached calls take the path that checks keys.
+_watch = observe.Observer()
 
 
 def follow(on: bool) -> None:

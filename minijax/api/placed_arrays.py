@@ -128,9 +128,7 @@ def _from_local(data: Any, shape: tuple[int, ...] | None, sharding: Any) -> Any:
     held = [part[:-1] for part in np.ndindex(tiles.shape) if int(tiles[part]) in at]
     mine = [sorted({part[dim] for part in held}) for dim in range(value.ndim)]
     if shape is None:
-        shape = tuple(
-            size * count // len(own) for size, count, own in zip(value.shape, counts, mine, strict=True)
-        )
+        shape = tuple(size * count // len(own) for size, count, own in zip(value.shape, counts, mine, strict=True))
     shape = tuple(shape)
     sizes = sharding.shard_shape(shape)
 

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.api.batching import check_axes, describe_sizes
+from minijax.api.batching import check_axes, describe_sizes, mapped_axis, output_axis
 from minijax.api.compile import JitFunction, hashable_tree
 from minijax.api.flat import FlatFun, check_callable, fun_name, int_or_ints
 from minijax.api.placed_arrays import global_to_host_local, host_local_to_global
@@ -19,7 +19,6 @@ from minijax.api.shard_map import bind_over
 from minijax.api.stages import StagedCall
 from minijax.backend import pjrt
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray
 from minijax.core.meshes import AxisType, Mesh, context
 from minijax.core.named import NamedTuple
 from minijax.core.refs import AbstractRef, Ref
@@ -147,22 +146,16 @@ class PmapFunction(JitFunction):
                 "by keyword are mapped over their leading axis."
             ) from None
         axes += [0] * (len(avals) - len(axes))
-        return tuple(_canonical(aval, axis) for aval, axis in zip(avals, axes, strict=True))
+        pairs = zip(avals, axes, strict=True)
+        return tuple(None if axis is None else mapped_axis("pmap", aval.shape, axis) for aval, axis in pairs)
 
     def _out_axes(self, out_tree: Any, outs: Sequence[Any]) -> list[int | None]:
         try:
             axes = prefix_leaves(self.options.out_axes, out_tree, name="pmap out_axes")
         except ValueError as error:
             raise ValueError(f"{error}\npmap out_axes must be a tree prefix of the function's output.") from None
-        found: list[int | None] = []
-        for axis, ndim in zip(axes, [get_aval(x).ndim for x in outs], strict=True):
-            if axis is not None and not -ndim - 1 <= axis <= ndim:
-                raise ValueError(
-                    f"axis {axis} is out of bounds for array of dimension {ndim + 1}: pmap out_axes must fit every "
-                    "output, with the mapped axis counted."
-                )
-            found.append(None if axis is None else axis % (ndim + 1))
-        return found
+        pairs = zip(axes, outs, strict=True)
+        return [None if axis is None else output_axis("pmap", get_aval(x).ndim + 1, axis) for axis, x in pairs]
 
     def _size(self, flat: FlatFun, axes: Sequence[int | None], avals: Sequence[Any]) -> int:
         """How many devices take part: the size of the mapped axis."""
@@ -258,18 +251,6 @@ def _of_references(subject: str) -> str:
         f"pmap of a function that takes or closes over a mutable array reference, here {subject}, is not supported. "
         "Hand over what it holds, r[...], and return what it is to hold."
     )
-
-
-def _canonical(aval: ShapedArray, axis: int | None) -> int | None:
-    if axis is None:
-        return None
-    shape = aval.shape
-    if not -len(shape) <= axis < len(shape):
-        raise ValueError(
-            f"pmap was requested to map its argument along axis {axis}, which implies that its rank should be at least "
-            f"{axis + 1 if axis >= 0 else -axis}, but is only {len(shape)} (its shape is {shape})"
-        )
-    return axis % len(shape)
 
 
 def pmap(

@@ -359,7 +359,7 @@ class Executable:
             for aval, sharding in zip(self.out_avals, shardings, strict=True)
         ]
         self._error = rt.error
-        self._explain = _explainer(name, n_consts, kept)
+        self._explain: _Explain = lambda error, buffers: run_error(error, name, buffers, n_consts, kept)
         self.execute = _executor(loaded.execute_sharded, self._handlers, rt.error, self._explain)
         if device is None:
             self.execute = _refusing_deleted(self.execute, self._explain)
@@ -436,13 +436,6 @@ class SimulatedExecutable:
 # From an error of XLA to the exception that this module raises.
 _Explain = Callable[[Exception, Sequence[Buffer]], BaseException]
 _Execute = Callable[[Sequence[Buffer]], list[Buffer]]
-
-
-def _explainer(name: str, n_consts: int, kept: Sequence[int] | None) -> _Explain:
-    def explain(error: Exception, buffers: Sequence[Buffer]) -> BaseException:
-        return run_error(error, name, buffers, n_consts, kept)
-
-    return explain
 
 
 def _executor(run: Any, handlers: list[Any], error: Any, explain: _Explain) -> _Execute:

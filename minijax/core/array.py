@@ -197,12 +197,6 @@ class Array(AnyArray):
         fits = len(body) - body.rfind("\n") + 2 + len(tail) <= np.get_printoptions()["linewidth"]
         return f"Array({body},{' ' if fits else '      '}{tail}"
 
-    def __copy__(self) -> Array:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Array:
-        return self
-
     def __reduce__(self) -> Any:
         return (_rebuild, (np.asarray(self._value()), self.aval))
 

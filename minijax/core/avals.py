@@ -16,7 +16,7 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.keys import WORD, KeyType
 from minijax.core.late import HigherModule
-from minijax.core.named import NamedTuple
+from minijax.core.named import Immutable, NamedTuple
 
 # Few programs need types with shardings, and resharding.
 _explicit = HigherModule("explicit_types")
@@ -52,7 +52,7 @@ class ManualAxisType(NamedTuple):
     reduced: frozenset[Any] = frozenset()
 
 
-class ShapedArray:
+class ShapedArray(Immutable):
     """The type of an array: ``shape``, ``dtype`` (``numpy.dtype`` or ``KeyType``), and ``weak_type``, which gives way
     in promotion.
     """
@@ -122,12 +122,6 @@ class ShapedArray:
 
     def __reduce__(self) -> Any:
         return (ShapedArray, (self.shape, self.dtype, self.weak_type))
-
-    def __copy__(self) -> ShapedArray:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> ShapedArray:
-        return self
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in ("zero", "mlir", "unmapped") and hasattr(self, "size"):
@@ -305,7 +299,7 @@ class HasAval:
         return self.aval.weak_type
 
 
-class AnyArray(HasAval):
+class AnyArray(HasAval, Immutable):
     """The class of arrays and tracers, ``minijax.Array`` and ``jnp.ndarray``. ``minijax.numpy`` adds its methods."""
 
     __slots__ = ()

@@ -9,8 +9,8 @@ Code that moves an array tests ``if transfer_guards:`` and calls ``check_transfe
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from threading import get_ident
 from typing import Any
@@ -75,11 +75,8 @@ def check(kind: str, name: str, explain: Callable[[], str]) -> None:
 transfer_guards: list[str] = []
 
 
-class _Slowly(observe.Observer):
-    """An observer without hooks. While it is subscribed, cached calls take the path that notices transfers."""
-
-
-_slowly = _Slowly()
+# While this observer without hooks is subscribed, cached calls take the path that notices transfers.
+_slowly = observe.Observer()
 
 
 def _start_transfer_guards() -> None:
@@ -94,23 +91,18 @@ def _stop_transfer_guards() -> None:
         observe.unsubscribe(_slowly)
 
 
-class _Asked(threading.local):
-    """Whether a thread is inside ``device_get``."""
-
-    on = False
-
-
-_asked = _Asked()
+# The transfers of a thread are explicit while it is inside ``device_get``.
+_explicit = contextvars.ContextVar("explicit", default=False)
 
 
 @contextlib.contextmanager
 def asked_for() -> Iterator[None]:
     """Context manager: transfers of this thread in the block are explicit."""
-    outer, _asked.on = _asked.on, True
+    outer = _explicit.set(True)
     try:
         yield
     finally:
-        _asked.on = outer
+        _explicit.reset(outer)
 
 
 for _direction in ("", "_host_to_device", "_device_to_device", "_device_to_host"):
@@ -125,7 +117,7 @@ def check_transfer(direction: str, aval: Any, explicit: bool = False) -> None:
     """
     level = transfer_level(direction)
     action, _, every = level.partition("_")
-    explicit = explicit or _asked.on
+    explicit = explicit or _explicit.get()
     if action == "allow" or (explicit and not every):
         return
     moved = f"{direction.replace('_', '-')} transfer: aval={aval!r}"

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from minijax.core.named import Immutable
+
 WORD = np.dtype(np.uint32)
 
 
@@ -24,7 +26,7 @@ class prng_key(extended):  # noqa: N801
     """The parent of the dtypes of random keys: ``jnp.issubdtype(x.dtype, dtypes.prng_key)``."""
 
 
-class PRNGImpl:
+class PRNGImpl(Immutable):
     """An implementation of random keys, one object for each ``name``, ``key_shape`` of words and ``tag`` in types.
 
     Its functions are registered in ``ops.random.bits``. ``theirs`` is JAX's implementation of that name, if one was
@@ -61,12 +63,6 @@ class PRNGImpl:
     def __reduce__(self) -> Any:
         return PRNGImpl, (self.name, self.key_shape, self.tag)
 
-    def __copy__(self) -> PRNGImpl:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> PRNGImpl:
-        return self
-
     def __str__(self) -> str:
         return self.tag
 
@@ -74,7 +70,7 @@ class PRNGImpl:
         return f"PRNGImpl({self.name!r}, {self.key_shape}, {self.tag!r})"
 
 
-class KeyType:
+class KeyType(Immutable):
     """The dtype of arrays of keys, in the place of a ``numpy.dtype``: ``KeyType(impl) is impl.dtype``."""
 
     __slots__ = ("impl",)
@@ -113,12 +109,6 @@ class KeyType:
 
     def __reduce__(self) -> Any:
         return KeyType, (self.impl,)
-
-    def __copy__(self) -> KeyType:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> KeyType:
-        return self
 
 
 # JAX's implementations, in its order.

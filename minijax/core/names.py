@@ -37,15 +37,12 @@ def source_info_of(source: Any) -> SourceInfo:
     return SourceInfo(None, ()) if source is None else SourceInfo(source[:2], source[2] if len(source) > 2 else ())
 
 
-class _Open:
+class _Open(NamedTuple):
     """An open scope: the names down to it, and the interpreters that these names include."""
 
-    __slots__ = ("names", "dynamic", "depth")
-
-    def __init__(self, names: NameStack, dynamic: MainTrace, depth: int) -> None:
-        self.names = names
-        self.dynamic = dynamic
-        self.depth = depth
+    names: NameStack
+    dynamic: MainTrace
+    depth: int
 
 
 class _Scopes(threading.local):
@@ -129,8 +126,7 @@ def transposed(source: Any, what: str, named: bool = True) -> Any:
 
 
 def transposed_from(source: Any) -> tuple[str, ...]:
-    """The primitives whose transposition made the equation with ``source``, the first one first; '' for an unknown one.
-    """
+    """The primitives whose transposition made the equation with ``source``, the first one first; '' for an unknown one."""
     found = source[3] if source is not None and len(source) > 3 else ()
     return (found,) if isinstance(found, str) else found
 

@@ -14,14 +14,14 @@ from typing import Any, NoReturn
 
 from minijax.core.avals import HasAval, ShapedArray
 from minijax.core.late import HigherModule
-from minijax.core.named import Frozen, NamedTuple
+from minijax.core.named import Frozen, Immutable, NamedTuple
 
 _references = HigherModule("references")
 
 _interned: weakref.WeakValueDictionary[ShapedArray, AbstractRef] = weakref.WeakValueDictionary()
 
 
-class AbstractRef:
+class AbstractRef(Immutable):
     """The type of a reference to an array of type ``inner_aval``, interned; also ``AbstractRef(shape, dtype,
     weak_type)``.
     """
@@ -70,12 +70,6 @@ class AbstractRef:
     def vma(self) -> frozenset[Any]:
         """The mesh axes along which devices may hold different values in it."""
         return self.inner_aval.vma
-
-    def __copy__(self) -> AbstractRef:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> AbstractRef:
-        return self
 
     def update(self, **changes: Any) -> AbstractRef:
         """The type with the given fields replaced."""

@@ -126,13 +126,6 @@ class Tracer(AnyArray):
         """The concrete array behind this tracer, or None if there is none."""
         return None
 
-    def __copy__(self) -> Tracer:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Tracer:
-        # a copied trace would not know its own tracers
-        return self
-
     def __reduce__(self) -> Any:
         raise errors.ConcretizationTypeError(
             self, "The error occurred in the __reduce__ method, which pickles a value: a tracer has none yet."
@@ -423,8 +416,7 @@ def bury(left: list[MainTrace]) -> None:
 
 
 def reset_stack(above: MainTrace | None = None, axis_env: tuple[tuple[Any, int], ...] = ()) -> None:
-    """Bring this thread back to the interpreter ``above`` (evaluation by default) after an exception; for front ends.
-    """
+    """Bring this thread back to the interpreter ``above`` (evaluation by default) after an exception; for front ends."""
     keep = 1 if above is None else above.level + 1
     if len(state.stack) > keep:
         left = state.stack[keep:]

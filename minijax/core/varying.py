@@ -105,9 +105,7 @@ class VaryingArray(ShapedArray):
         return f"{self.plain.str_short(short_dtypes)}{said}"
 
 
-def summed_text(
-    order: Iterable[Any], along: Iterable[Any], unreduced: frozenset[Any], reduced: frozenset[Any]
-) -> str:
+def summed_text(order: Iterable[Any], along: Iterable[Any], unreduced: frozenset[Any], reduced: frozenset[Any]) -> str:
     """``{V:x, U:(y,z)}``: axes along which values vary, and of ``order`` those that are unreduced and reduced."""
     order = tuple(order)
     kinds = {"V": tuple(along), "U": [a for a in order if a in unreduced], "R": [a for a in order if a in reduced]}
@@ -254,8 +252,7 @@ def pvary(x: Any, axes: Iterable[Any]) -> Any:
 
 
 def varying_like(x: Any, *others: Any) -> Any:
-    """``x``, cast to vary also along the axes of ``others``: for constants, so that the carry of a loop keeps its type.
-    """
+    """``x``, cast to vary also along the axes of ``others``: for constants, so that the carry of a loop keeps its type."""
     if not _now.checked:
         return x
     axes = frozenset().union(*[getattr(getattr(other, "aval", None), "vma", ()) for other in others])

@@ -280,9 +280,7 @@ def _has(found: Any, x: Any) -> bool:
     return bool(found(value).any())
 
 
-def _nan_error(
-    primitive: Primitive, args: Sequence[Any], params: dict[str, Any], found: str
-) -> FloatingPointError:
+def _nan_error(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], found: str) -> FloatingPointError:
     """What to raise for ``primitive``, in whose result a 'nan' or 'inf' was ``found``.
 
     A compiled call is made again step by step first.

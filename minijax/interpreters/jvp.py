@@ -254,9 +254,7 @@ class NumPyJVPTrace(JVPTrace):
         tracer.raw, tracer.raw_type, tracer.moved, tracer.moved_type = out, push.out_type, tangent, push.tangent_type
         return tracer
 
-    def operands(
-        self, args: Sequence[Any]
-    ) -> tuple[list[Any], list[Any], list[Type], list[Type | None]] | None:
+    def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Type], list[Type | None]] | None:
         """What ``args`` and the tangents of those that have one come down to, and their types.
 
         None if one does not come down.
@@ -339,9 +337,7 @@ def jvp_jaxpr(
 
         def jvp_of_jaxpr(*args: Any) -> list[Any]:
             given = iter(args[n:])
-            tangents = [
-                next(given) if nz else zero_of(aval) for aval, nz in zip(closed.in_avals, nonzero, strict=True)
-            ]
+            tangents = [next(given) if nz else zero_of(aval) for aval, nz in zip(closed.in_avals, nonzero, strict=True)]
             outs, tangents_out = jvp(lambda *xs: eval_closed(closed, *xs), args[:n], tangents)
             tangents_out = [instantiate_zeros(t) if f else t for t, f in zip(tangents_out, forced, strict=True)]
             nonzero_out[:] = [type(t) is not Zero for t in tangents_out]

@@ -291,9 +291,7 @@ def dce_call(
         for name in names:
             if isinstance(params.get(name), tuple):
                 params[name] = tuple(partition(kept, params[name])[1])
-    return eqn.replace(
-        invars=partition(used_in, eqn.invars)[1], outvars=partition(used, eqn.outvars)[1], params=params
-    )
+    return eqn.replace(invars=partition(used_in, eqn.invars)[1], outvars=partition(used, eqn.outvars)[1], params=params)
 
 
 def dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprEqn], set[Any]]:
@@ -401,7 +399,6 @@ def _close_over(
     used.update(v for v in outs if type(v) is not Literal)
     const_vars = [v for v in const_of if v in used]
     return ClosedJaxpr(Jaxpr(const_vars, in_vars, outs, eqns, name), [const_of[v] for v in const_vars])
-
 
 
 # ------------------------------------------------------------------------------ under JAX's names, for its interfaces

@@ -143,15 +143,13 @@ class JaxprBuilder:
             if not wanted.isdisjoint(eqn.outvars):
                 wanted.update(v for v in eqn.invars if isinstance(v, Var))
                 eqns.append(eqn)
-        const_vars = [v for v, _, _ in self.consts.values()]
-        consts = [value for _, value, _ in self.consts.values()]
-        return ClosedJaxpr(Jaxpr(const_vars, self.in_vars, [var], eqns[::-1], "so far"), consts)
+        return self.build([var], eqns[::-1], "so far")
 
-    def build(self, in_vars: Sequence[Var], outs: Sequence[Any], name: str) -> ClosedJaxpr:
-        """The finished jaxpr, with its constants."""
+    def build(self, outs: Sequence[Any], eqns: Sequence[JaxprEqn], name: str) -> ClosedJaxpr:
+        """The jaxpr of ``outs``, with its constants."""
         const_vars = [var for var, _, _ in self.consts.values()]
         consts = [value for _, value, _ in self.consts.values()]
-        return ClosedJaxpr(Jaxpr(const_vars, in_vars, outs, self.eqns, name), consts)
+        return ClosedJaxpr(Jaxpr(const_vars, self.in_vars, outs, eqns, name), consts)
 
 
 class JaxprTrace(Trace):
@@ -292,7 +290,7 @@ def stage(
         outs = [trace.atom(check_alive(out)) for out in fun(*tracers)]
         if AbstractRef.made and kind == "staged":
             _check_no_refs(outs, builder, name, label)
-        return builder.build(builder.in_vars, outs, name)
+        return builder.build(outs, builder.eqns, name)
 
     outer_source, state.source = state.source, None
     try:

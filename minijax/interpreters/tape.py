@@ -24,6 +24,7 @@ from minijax.config import evaluated_singly
 from minijax.core import late, observe
 from minijax.core.array import CommittedArray, LiteralArray, get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.named import NamedTuple
 from minijax.core.names import transposed
 from minijax.core.primitive import evaluation_watched
 from minijax.core.quiet import quiet_numpy
@@ -37,19 +38,13 @@ from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 
 
-class Recorded:
-    """What a jvp rule recorded as it ran. ``place_of`` has the places of the operands' variables."""
+class Recorded(NamedTuple):
+    """What a jvp rule recorded: the places of its operands' variables, its results' variables, the first's place."""
 
-    __slots__ = ("eqns", "place_of", "out_vars", "first")
-
-    def __init__(
-        self, eqns: list[JaxprEqn], place_of: dict[Var, int], out_vars: list[Var], first: int
-    ) -> None:
-        self.eqns = eqns
-        self.place_of = place_of
-        self.out_vars = out_vars
-        # the place of the first result; the others follow
-        self.first = first
+    eqns: list[JaxprEqn]
+    place_of: dict[Var, int]
+    out_vars: list[Var]
+    first: int
 
 
 class Tape:
@@ -98,7 +93,8 @@ class Tape:
         first = len(self.entries)
         for v in out_vars:
             if v not in known:
-                known[v] = self.place_after(first, len(new), v)
+                known[v] = first + len(new)
+                self.variables[known[v]] = v
                 new.append(v)
         if new:
             self.entries.append(Recorded(eqns, place_of, new, first))
@@ -118,11 +114,6 @@ class Tape:
         first = len(self.variables)
         self.variables.update(enumerate(out_vars, first))
         return [*range(first, first + len(out_vars))]
-
-    def place_after(self, first: int, count: int, v: Var) -> int:
-        """The place ``count`` after ``first``, which is that of ``v``."""
-        self.variables[first + count] = v
-        return first + count
 
     def finish(self, out_places: list[int | None], out_avals: list[ShapedArray], mixed: bool) -> None:
         """The function has returned outputs whose tangents are at ``out_places``, of primal types ``out_avals``.
@@ -205,9 +196,7 @@ class Tape:
                 eqns.extend(self._equations(place, *entry))
         return eqns
 
-    def _equations(
-        self, place: int, derived: Derived, residuals: Any, places: Any, source: Any
-    ) -> list[JaxprEqn]:
+    def _equations(self, place: int, derived: Derived, residuals: Any, places: Any, source: Any) -> list[JaxprEqn]:
         """The linear equations of an entry."""
         atoms: list[Any] = [*map(Residual, derived.linear.consts), *map(Residual, self.residuals(derived, residuals))]
         atoms += map(self.variable, (places,) if type(places) is int else places)

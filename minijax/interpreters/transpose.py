@@ -189,9 +189,7 @@ def call_operands(cts: Sequence[Any], args: Sequence[Any]) -> CallOperands:
 def operand_cotangents(args: Sequence[Any], arrives: Sequence[bool], found: Iterable[Any]) -> list[Any]:
     """A call's cotangents: None for what is known, and those ``found`` for the linear operands at which one arrives."""
     at, values = iter(arrives), iter(found)
-    return [
-        None if type(x) is not UndefinedPrimal else next(values) if next(at) else zero_of(x.aval) for x in args
-    ]
+    return [None if type(x) is not UndefinedPrimal else next(values) if next(at) else zero_of(x.aval) for x in args]
 
 
 def transpose_jaxpr(
@@ -208,14 +206,10 @@ def transpose_jaxpr(
 
         def transposed_jaxpr(*values: Any) -> list[Any]:
             known, given = iter(values[: len(known_avals)]), iter(values[len(known_avals) :])
-            args = [
-                UndefinedPrimal(a) if lin else next(known) for a, lin in zip(closed.in_avals, linear, strict=True)
-            ]
+            args = [UndefinedPrimal(a) if lin else next(known) for a, lin in zip(closed.in_avals, linear, strict=True)]
             out_avals = map(cotangent_type, closed.out_avals)
             cts = [next(given) if nz else zero_of(a) for a, nz in zip(out_avals, nonzero_cts, strict=True)]
-            found = [
-                ct for ct, lin in zip(backward_pass_closed(closed, args, cts), linear, strict=True) if lin
-            ]
+            found = [ct for ct, lin in zip(backward_pass_closed(closed, args, cts), linear, strict=True) if lin]
             nonzero_out[:] = [type(ct) is not Zero for ct in found]
             return [ct for ct in found if type(ct) is not Zero]
 

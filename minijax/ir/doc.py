@@ -43,33 +43,27 @@ class Doc:
         return to_string(self)
 
 
-class _Text(Doc):
+class _Piece(Doc):
     __slots__ = ("role", "text")
 
     def __init__(self, text: str, role: str) -> None:
-        self.text = text
-        self.role = role
-        self.width = len(text)
-        self.noted = False
+        self.text, self.role = text, role
+        self.width, self.noted = len(text), False
 
 
-class _Break(Doc):
-    __slots__ = ("role", "text")
+class _Text(_Piece):
+    __slots__ = ()
 
-    def __init__(self, text: str, role: str) -> None:
-        self.text = text
-        self.role = role
-        self.width = len(text)
-        self.noted = False
+
+class _Break(_Piece):
+    __slots__ = ()
 
 
 class _Note(Doc):
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.width = 0
-        self.noted = True
+        self.text, self.width, self.noted = text, 0, True
 
 
 class _Concat(Doc):
@@ -96,23 +90,23 @@ class _Rows(_Concat):
         return (len(self.children) + (self.left_out == 0)) // 2
 
 
-class _Nest(Doc):
-    __slots__ = ("indent", "child")
-
-    def __init__(self, indent: int | None, child: Doc) -> None:
-        self.indent = indent
-        self.child = child
-        self.width = child.width
-        self.noted = child.noted
-
-
-class _Group(Doc):
+class _Wrapped(Doc):
     __slots__ = ("child",)
 
     def __init__(self, child: Doc) -> None:
-        self.child = child
-        self.width = child.width
-        self.noted = child.noted
+        self.child, self.width, self.noted = child, child.width, child.noted
+
+
+class _Group(_Wrapped):
+    __slots__ = ()
+
+
+class _Nest(_Wrapped):
+    __slots__ = ("indent",)
+
+    def __init__(self, indent: int | None, child: Doc) -> None:
+        super().__init__(child)
+        self.indent = indent
 
 
 def text(string: str, role: str = "") -> Doc:
@@ -216,7 +210,7 @@ def _cut_node(node: Doc, most: int, cut: dict[int, Doc]) -> Doc:
 def _children(node: Doc) -> tuple[Doc, ...]:
     if isinstance(node, _Concat):
         return node.children
-    return (node.child,) if isinstance(node, (_Nest, _Group)) else ()
+    return (node.child,) if isinstance(node, _Wrapped) else ()
 
 
 def segments(doc: Doc, width: int = 80) -> Iterator[tuple[str, str]]:

@@ -91,7 +91,26 @@ class JaxprEqn:
         return f"JaxprEqn({to} = {self.primitive.name} {from_})"
 
 
-class Jaxpr:
+class _Printed:
+    """What is printed by ``ir.pretty``."""
+
+    __slots__ = ()
+
+    def pretty_print(
+        self, *, source_info: bool = False, print_shapes: bool = True, name_stack: bool = False, width: int = 80
+    ) -> str:
+        """The text that ``str`` gives; the options are those of ``ir.pretty.jaxpr_document``."""
+        return pretty_printer(
+            self, source_info=source_info, print_shapes=print_shapes, name_stack=name_stack, width=width
+        )
+
+    def __str__(self) -> str:
+        return pretty_printer(self)
+
+    __repr__ = __str__
+
+
+class Jaxpr(_Printed):
     """An open program: ``constvars`` stand for values that a ``ClosedJaxpr`` carries along."""
 
     __slots__ = ("constvars", "invars", "outvars", "eqns", "debug_name", "__weakref__")
@@ -135,24 +154,11 @@ class Jaxpr:
         found = {effect for eqn in self.eqns for effect in _eqn_effects(eqn)}
         return frozenset(e for e in found if not hasattr(e, "variable") or e.variable in taken)
 
-    def pretty_print(
-        self, *, source_info: bool = False, print_shapes: bool = True, name_stack: bool = False, width: int = 80
-    ) -> str:
-        """The text that ``str`` gives; the options are those of ``ir.pretty.jaxpr_document``."""
-        return pretty_printer(
-            self, source_info=source_info, print_shapes=print_shapes, name_stack=name_stack, width=width
-        )
-
-    def __str__(self) -> str:
-        return pretty_printer(self)
-
-    __repr__ = __str__
-
 
 _serials = itertools.count()
 
 
-class ClosedJaxpr:
+class ClosedJaxpr(_Printed):
     """A ``Jaxpr`` with the values of its constvars. Immutable by convention; identity is its hash."""
 
     __slots__ = ("jaxpr", "consts", "memo", "serial", "__weakref__")
@@ -184,19 +190,6 @@ class ClosedJaxpr:
     @property
     def effects(self) -> frozenset[Any]:
         return self.jaxpr.effects
-
-    def pretty_print(
-        self, *, source_info: bool = False, print_shapes: bool = True, name_stack: bool = False, width: int = 80
-    ) -> str:
-        """The text that ``str`` gives; the options are those of ``ir.pretty.jaxpr_document``."""
-        return pretty_printer(
-            self, source_info=source_info, print_shapes=print_shapes, name_stack=name_stack, width=width
-        )
-
-    def __str__(self) -> str:
-        return pretty_printer(self)
-
-    __repr__ = __str__
 
 
 def keep_together(closeds: Sequence[ClosedJaxpr], key: Any, make: Callable[[], Any]) -> Any:

@@ -627,9 +627,7 @@ def _constant(const: Any, aval: ShapedArray, name: str) -> Any:
             array = array.astype(aval.dtype)
         const = as_array(array)
     if not _same(const.aval, aval):
-        raise TypeError(
-            f"The constvar {name}:{aval.str_short()} cannot have a value of type {const.aval.str_short()}"
-        )
+        raise TypeError(f"The constvar {name}:{aval.str_short()} cannot have a value of type {const.aval.str_short()}")
     return const
 
 

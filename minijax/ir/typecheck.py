@@ -25,9 +25,7 @@ from minijax.ir.pretty import Printer
 
 # rule(in_avals, params) -> output avals, for primitives whose abstract evaluation is too lenient: it trusts,
 # say, that the arguments fit the subjaxpr. Raises TypeError. Registered beside the primitive.
-typecheck_rules: dict[
-    Primitive, Callable[[tuple[ShapedArray, ...], dict[str, Any]], Sequence[ShapedArray]]
-] = {}
+typecheck_rules: dict[Primitive, Callable[[tuple[ShapedArray, ...], dict[str, Any]], Sequence[ShapedArray]]] = {}
 
 
 def typecheck_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
@@ -84,14 +82,10 @@ def _jaxprs(params: dict[str, Any]) -> Iterator[Jaxpr | ClosedJaxpr]:
 def _check_consts(closed: ClosedJaxpr) -> None:
     for var, const in zip(closed.jaxpr.constvars, closed.consts, strict=True):
         aval = getattr(const, "aval", None)
-        shape, dtype = (
-            (aval.shape, aval.dtype) if aval is not None else (np.shape(const), np.asarray(const).dtype)
-        )
+        shape, dtype = (aval.shape, aval.dtype) if aval is not None else (np.shape(const), np.asarray(const).dtype)
         if (shape, dtype) != (var.aval.shape, var.aval.dtype):
             found = ShapedArray(shape, dtype).str_short()
-            raise TypeError(
-                f"A constant of type {found} is given for a constvar of type {var.aval.str_short()}"
-            )
+            raise TypeError(f"A constant of type {found} is given for a constvar of type {var.aval.str_short()}")
 
 
 def _check_body(jaxpr: Jaxpr, root: Jaxpr, user: JaxprEqn | None) -> list[JaxprEqn]:
@@ -109,9 +103,7 @@ def _check_body(jaxpr: Jaxpr, root: Jaxpr, user: JaxprEqn | None) -> list[JaxprE
             in_avals = tuple([_read(atom, bound) for atom in eqn.invars])
             out_avals = _infer(eqn, in_avals)
             if len(out_avals) != len(eqn.outvars):
-                raise _Mistake(
-                    f"The equation has {len(out_avals)} results, but binds {len(eqn.outvars)} variables"
-                )
+                raise _Mistake(f"The equation has {len(out_avals)} results, but binds {len(eqn.outvars)} variables")
             for var, aval in zip(eqn.outvars, out_avals, strict=True):
                 _bind(var, aval, bound)
             if eqn.params and any(_jaxprs(eqn.params)):
@@ -154,15 +146,9 @@ def _read(atom: Any, bound: set[Var]) -> ShapedArray:
     if type(atom) is Literal:
         dtype = getattr(atom.val, "dtype", None)
         # A Python scalar has the width that its annotation says.
-        fits = (
-            np.can_cast(type(atom.val), atom.aval.dtype, "same_kind")
-            if dtype is None
-            else dtype == atom.aval.dtype
-        )
+        fits = np.can_cast(type(atom.val), atom.aval.dtype, "same_kind") if dtype is None else dtype == atom.aval.dtype
         if np.shape(atom.val) != atom.aval.shape or not fits:
-            raise _Mistake(
-                f"Literal value {atom.val} does not match its type annotation {atom.aval.str_short()}"
-            )
+            raise _Mistake(f"Literal value {atom.val} does not match its type annotation {atom.aval.str_short()}")
     elif not isinstance(atom, Var):
         raise _Mistake(f"Only variables and literals can be read, found {type(atom).__name__}")
     elif atom not in bound:

@@ -323,7 +323,7 @@ class StagedLevel(Level):
         leaves, tree = self.outputs(value)
         trace: Any = self.mains[0].trace
         outs = [trace.atom(x) for x in leaves]
-        closed = self.builder.build(self.builder.in_vars, outs, "prompt")
+        closed = self.builder.build(outs, self.builder.eqns, "prompt")
         closed = ClosedJaxpr(closed.jaxpr.replace(eqns=list(closed.jaxpr.eqns)), closed.consts)
 
         def result() -> Any:
@@ -343,7 +343,7 @@ class StagedLevel(Level):
         return GONE
 
     def program(self) -> ClosedJaxpr | None:
-        closed = self.builder.build(self.builder.in_vars, [], "")
+        closed = self.builder.build([], self.builder.eqns, "")
         return ClosedJaxpr(closed.jaxpr.replace(eqns=list(closed.jaxpr.eqns)), closed.consts)
 
 
