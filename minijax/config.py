@@ -1,15 +1,11 @@
 """The settings of minijax: process-wide values, per-thread overrides, and the key staging caches depend on.
 
-Names and meanings are JAX's (https://docs.jax.dev/en/latest/config_options.html). Each setting can be given
-by
+Names and meanings are JAX's (https://docs.jax.dev/en/latest/config_options.html). A setting is given by the environment
+(``JAX_ENABLE_X64=1``, or ``MINIJAX_ENABLE_X64=1``, which wins), by ``config.update('jax_enable_x64', True)`` for every
+thread, or by a context manager for this thread, ``with enable_x64(True): ...``.
 
-- the environment, read once at import: ``JAX_ENABLE_X64=1``, or ``MINIJAX_ENABLE_X64=1``, which wins;
-- ``config.update('jax_enable_x64', True)``, for every thread;
-- a context manager, for the current thread only: ``with enable_x64(True): ...``.
-
-The engine reads settings on its hot paths, so each reader is a module-level function that reads one immutable
-tuple: :func:`x64_enabled` and its siblings. Per-thread values are read only while some thread is inside a
-context manager.
+Readers such as :func:`x64_enabled` are on hot paths: each reads one immutable tuple, and per-thread values only while
+some thread is inside a context manager.
 """
 
 from __future__ import annotations
@@ -61,10 +57,7 @@ _TRACE_FIELDS = ConfigValues._fields[:_TRACED]
 
 
 class TraceKey:
-    """The settings that are part of the key of every staging cache.
-
-    There is one object per combination of values, so keys are hashed and compared by identity.
-    """
+    """The settings that are part of the key of every staging cache; one object per combination."""
 
     __slots__ = ("values",)
 
@@ -112,9 +105,8 @@ _watches: dict[str, list[_Watch]] = {}
 
 
 def while_on(name: str, start: Callable[[], Any], stop: Callable[[], Any]) -> None:
-    """Call ``start`` when the setting ``name`` is on in the first thread or for all, and ``stop`` when it no longer is.
-
-    A setting that is off everywhere costs nothing. The callers of this function are in higher layers.
+    """Call ``start`` when setting ``name`` is on in the first thread, and ``stop`` when it no longer is: off, it costs
+    nothing.
     """
     watch = _Watch(start, stop)
     _watches.setdefault(name, []).append(watch)
@@ -353,9 +345,8 @@ _seconds = _reads_number(float, "a number of seconds is needed, such as 0.5")
 
 
 class _Override(contextlib.ContextDecorator):
-    """The context manager that a call of a :class:`Setting` returns: an override in the entering thread.
-
-    It may be entered again while it is active, and used to decorate a function.
+    """The override in the entering thread that a call of a :class:`Setting` returns; it may be nested, or decorate a
+    function.
     """
 
     __slots__ = ("name", "new_value", "saved")
@@ -426,12 +417,10 @@ _SETTINGS: dict[str, Setting] = {}
 
 
 class Setting:
-    """One setting. Calling it gives a context manager that sets it for the current thread.
+    """One setting; a call gives a context manager that sets it for this thread. ValueError for a value that it cannot
+    take.
 
-    ``words`` are what it takes. ``read`` makes a value of a text, such as one from the environment.
-
-    Raises:
-      ValueError: the new value is not one that the setting can take.
+    ``words`` are what it takes, ``read`` makes a value of a text, such as one from the environment.
     """
 
     def __init__(
@@ -582,10 +571,8 @@ class _Together(contextlib.ContextDecorator):
 def transfer_guard(new_val: str) -> _Together:
     """Context manager: what to do, in this thread, when an array moves between the host and devices, in any direction.
 
-    'allow', 'log' or 'disallow' implicit transfers, which an operation needs; 'log_explicit' and
-    'disallow_explicit' include explicit ones, by ``device_put`` and ``device_get``. Other words raise ValueError.
-
-    Source: https://docs.jax.dev/en/latest/transfer_guard.html
+    'allow', 'log' or 'disallow' implicit transfers; 'log_explicit' and 'disallow_explicit' include ``device_put`` and
+    ``device_get``. Source: https://docs.jax.dev/en/latest/transfer_guard.html
     """
     directions = (transfer_guard_host_to_device, transfer_guard_device_to_device, transfer_guard_device_to_host)
     return _Together([guard(new_val) for guard in (_transfer_guard, *directions)])
@@ -608,20 +595,13 @@ def _find(name: str) -> Setting:
 
 
 class Config:
-    """The process-wide settings: ``config.update('jax_enable_x64', True)``, ``config.jax_enable_x64``.
-
-    Attributes read the value in force in the current thread, with or without the prefix ``jax_``. They
-    cannot be assigned.
-    """
+    """The process-wide settings: ``config.update('jax_enable_x64', True)``, ``config.jax_enable_x64`` (read only)."""
 
     __slots__ = ()
 
     def update(self, name: str, value: Any) -> None:
-        """Set ``name`` (with or without the prefix ``jax_``) for every thread that does not override it.
-
-        Raises:
-          AttributeError: there is no such setting; the message lists those there are.
-          ValueError: the setting cannot take this value.
+        """Set ``name`` (``jax_`` may be left out) for every thread that does not override it. AttributeError for an
+        unknown name, ValueError for a value that it cannot take.
         """
         global _values, _key
         setting = _find(name)

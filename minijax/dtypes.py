@@ -36,9 +36,9 @@ def __getattr__(name: str) -> Any:
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
-    """The type that arrays get where ``dtype`` is asked for: float32 for float64, unless ``enable_x64``.
+    """The type that arrays get for ``dtype``: float32 for float64, unless ``enable_x64``.
 
-    TypeError if ``dtype`` is not a type, ValueError for random keys unless ``allow_extended_dtype``.
+    TypeError if it is no type, ValueError for random keys unless ``allow_extended_dtype``.
     """
     if issubdtype(dtype, extended):
         if allow_extended_dtype:

@@ -1,12 +1,10 @@
 """Exceptions of minijax, and where in the user's program things happened.
 
-The names, their bases and the essential words of the messages are JAX's
-(https://docs.jax.dev/en/latest/errors.html). Every message says three things: what happened, where (a line of
-the user's program), and one thing to do next.
+Names, bases and essential words are JAX's (https://docs.jax.dev/en/latest/errors.html). A message says what happened,
+on which line of the user's program, and one thing to do next.
 
-The second half of the module finds the user's line. :func:`source_info` is called for each staged equation,
-so it only notes a code object and an instruction offset; :func:`summarize` turns that into text when somebody
-asks. Neither keeps a frame alive: frames keep the user's arrays alive.
+:func:`source_info` is called for each staged equation, so it only notes a code object and an instruction offset;
+:func:`summarize` makes text of it. Neither keeps a frame alive: frames keep the user's arrays alive.
 """
 
 from __future__ import annotations
@@ -69,8 +67,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 def _package_folders(package: str) -> tuple[str, ...]:
     """The folders whose code is minijax itself, each with a trailing separator.
 
-    In an installed package, repl and ipython_ext are inside it. In a checkout (an editable install) they are beside
-    it. A pyproject.toml marks a checkout: in site-packages a neighbour named ``repl`` would be another package.
+    In a checkout, which a pyproject.toml marks, repl and ipython_ext are beside the package.
     """
     folders = [package]
     parent = os.path.dirname(package)
@@ -116,9 +113,8 @@ def is_own_file(filename: str) -> bool:
 
 
 class _FileKinds(dict[str, bool]):
-    """co_filename -> what ``judge`` says of it, computed at first use.
-
-    Bounded: a long interactive session makes one file name per input.
+    """co_filename -> what ``judge`` says of it, computed at first use; bounded, since each input at a prompt has a
+    name.
     """
 
     def __init__(self, judge: Callable[[str], bool]) -> None:
@@ -147,24 +143,16 @@ _is_host = _FileKinds(_runs_user_code)
 
 
 def is_user_file(filename: str) -> bool:
-    """Whether code of this file name is user code: not minijax's own, not the import system's.
-
-    Code that is typed at a prompt (``<stdin>``, ``<ipython-input-1>``, ``<minijax-1>``) is user code.
-    """
+    """Whether code of this file name is user code: not minijax's own, not the import system's. Input at a prompt is."""
     return _is_user[filename]
 
 
 def source_info(skip: int = 1, known: dict[int, SourceInfo] | None = None) -> SourceInfo | None:
     """Where in the user's program the current call comes from: the innermost frame outside minijax.
 
-    Args:
-      skip: how many frames to skip. A caller whose own callers are in minijax skips them: a skipped frame costs almost
-        nothing, a frame that is examined about 50 ns.
-      known: earlier results by offset. An equal result is the same object, so equations of one line share it.
-
-    Returns:
-      ``(code, instruction offset)`` for :func:`summarize`, and the name stack if a scope is open; None when there is
-      no user frame.
+    ``skip``: frames known to be minijax's; examining one takes 50 ns. ``known``: earlier results by offset, so that
+    equations of one line share one. Returns ``(code, instruction offset)`` for :func:`summarize`, and the name stack if
+    a scope is open; or None.
     """
     frame: FrameType | None = sys._getframe(skip)
     is_user = _is_user
@@ -190,10 +178,7 @@ def raw_user_frame() -> SourceInfo | None:
 
 
 def user_frame(skip: int = 1) -> FrameType | None:
-    """The innermost frame outside minijax itself, or None. It keeps its variables alive: do not store it.
-
-    ``skip`` frames are skipped, as by ``source_info``.
-    """
+    """The innermost frame outside minijax itself, or None, ``skip`` frames skipped. It keeps its variables alive."""
     frame: FrameType | None = sys._getframe(skip)
     while frame is not None and not _is_user[frame.f_code.co_filename]:
         frame = frame.f_back
@@ -201,10 +186,7 @@ def user_frame(skip: int = 1) -> FrameType | None:
 
 
 def user_frames(most: int) -> list[FrameType]:
-    """The ``most`` innermost frames outside minijax itself, the outermost of them first. Do not store them.
-
-    The list ends where a kernel or another runner of user code begins: its variables are not the user's names.
-    """
+    """The ``most`` innermost frames outside minijax, the outermost first, up to a kernel. Do not store them."""
     frames: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and len(frames) < most:
@@ -231,9 +213,8 @@ def position(info: SourceInfo) -> tuple[int, int | None]:
 
 
 def summarize(info: SourceInfo | None, full_path: bool = True) -> str:
-    """Text for what :func:`source_info` returned: ``'/home/me/file.py:12:4 (f)'``.
-
-    Line 12, column 4 (counted from 0, as in JAX), in function f. ``full_path=False`` leaves the folders out.
+    """``'/home/me/file.py:12:4 (f)'`` for a :func:`source_info`: line 12, column 4 (counted from 0, as in JAX),
+    function f.
     """
     if info is None:
         return "<unknown>"
@@ -256,10 +237,7 @@ def source_line(frame: FrameType | None = None) -> str:
 
 
 def did_you_mean(word: object, words: Iterable[object], prefix: str = "", alike: float = 0.6) -> str:
-    """`` Did you mean --check?`` for the nearest of ``words``, or nothing if none is ``alike`` enough (1: the same).
-
-    Names of axes may be anything that can be hashed; only words are like each other.
-    """
+    """`` Did you mean --check?`` for the nearest of ``words``, or nothing if none is ``alike`` enough (1: the same)."""
     import difflib  # 1 ms, and only mistakes need it
 
     if not isinstance(word, str) or not word:
@@ -311,10 +289,7 @@ class JAXIndexError(IndexError):
 class ConcretizationTypeError(JAXTypeError):
     """A tracer was used where a concrete value is required, such as a shape, an axis or ``float(x)``.
 
-    Args:
-      tracer: the tracer (anything with an ``aval``, and perhaps an ``_origin_msg()``).
-      context: one sentence about what wanted the concrete value, such as "The problem arose with the `float`
-        function."
+    ``context``: one sentence about that, such as "The problem arose with the `float` function."
     """
 
     def __init__(self, tracer: Any, context: str = ""):
@@ -388,11 +363,8 @@ class JaxprTypeError(TypeError):
 
 
 class RecompilationError(RuntimeError):
-    """A function was about to be traced or compiled inside ``tools.no_recompile``.
-
-    Args:
-      message: what, why, where and what to do.
-      reason: why the cache missed; an ``api.misses.Miss`` holds the differences one by one.
+    """A function was about to be traced or compiled inside ``tools.no_recompile``; ``reason`` is an
+    ``api.misses.Miss``.
     """
 
     def __init__(self, message: str, reason: str = ""):
@@ -419,15 +391,10 @@ def escaped_tracer_error(
     detail: str = "",
     to_thread: bool = False,
 ) -> UnexpectedTracerError:
-    """The error for the use of a dead tracer, or of one in another thread than its own.
+    """The error for the use of a dead tracer, or (``to_thread``) of one in another thread than its own.
 
-    Args:
-      tracer: the tracer; only its ``aval`` and its type are read.
-      transform: the transformation whose scope ended, such as ``'jit'``.
-      function: the function it was applied to, such as ``'f at file.py:3'``.
-      born: where the tracer was made, as :func:`source_info` returns it, or as text.
-      detail: one more sentence.
-      to_thread: the tracer is alive, but its transformation runs on another thread.
+    ``transform``: such as ``'jit'``. ``function``: such as ``'f at file.py:3'``. ``born``: where it was made, a
+    :func:`source_info` or text.
     """
     by = transform or "minijax"
     what = (

@@ -17,10 +17,7 @@ __all__ = ["ravel_pytree"]
 
 
 class Unravel(NamedTuple):
-    """The inverse of ``ravel_pytree``: a vector -> leaves of ``shapes`` and ``dtypes`` in a tree ``treedef``.
-
-    If all leaves had the vector's type, they get the type of the given vector.
-    """
+    """The inverse of ``ravel_pytree``. If all leaves had the vector's type, they get the type of the given vector."""
 
     treedef: PyTreeDef
     dtype: np.dtype
@@ -52,12 +49,9 @@ class Unravel(NamedTuple):
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Unravel]:
-    """The leaves of ``pytree`` concatenated to a vector, and the function from such a vector to a tree.
+    """The leaves of ``pytree`` as one vector, of the type to which they promote, and the function back to a tree.
 
-    The vector has the type to which the leaves' types promote. Trees of the same structure and types give equal
-    functions, so that one may be a static argument.
-
-    Source: https://docs.jax.dev/en/latest/_autosummary/jax.flatten_util.ravel_pytree.html
+    Trees of the same structure and types give equal functions, so that one may be a static argument.
     """
     leaves, treedef = tree_flatten(pytree)
     arrays = [jnp.asarray(leaf) for leaf in leaves]

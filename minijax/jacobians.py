@@ -111,8 +111,8 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """The Jacobian of ``fun`` in the arguments ``argnums``, column by column (forward mode): for tall Jacobians.
 
-    For an output leaf of shape ``s`` and an input leaf of shape ``t`` the entry has shape ``s + t``; the trees nest,
-    the output's outside. Returns ``(jacobian, aux)`` with ``has_aux``. TypeError for integer inputs.
+    For leaves of shapes ``s`` and ``t`` the entry has shape ``s + t``; the output's tree is outside. Returns
+    ``(jacobian, aux)`` with ``has_aux``. TypeError for integer inputs.
     """
     check_callable(fun)
 
@@ -153,10 +153,7 @@ def jacrev(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """The Jacobian of ``fun`` in the arguments ``argnums``, row by row (reverse mode): for wide Jacobians.
-
-    The result is laid out as that of ``jacfwd``.
-    """
+    """The Jacobian of ``fun`` in the arguments ``argnums``, row by row (reverse mode), laid out as in ``jacfwd``."""
     check_callable(fun)
 
     @wraps(fun)

@@ -48,10 +48,7 @@ def make_mesh(
     *,
     devices: Sequence[Any] | None = None,
 ) -> Mesh:
-    """A mesh of the first devices, or of ``devices``, with these sizes and names of axes.
-
-    Raises ValueError if there are too few devices.
-    """
+    """A mesh of the first devices, or of ``devices``, with these axes. ValueError if there are too few devices."""
     if len(axis_shapes) != len(axis_names):
         raise ValueError(
             f"make_mesh needs a name for each axis, but got axis_shapes={tuple(axis_shapes)} and "
@@ -75,20 +72,16 @@ def get_abstract_mesh() -> AbstractMesh:
 
 
 def get_mesh() -> Mesh:
-    """The mesh that is set on this thread; an empty one if none is.
-
-    ValueError while a function is being transformed: ``get_abstract_mesh`` is what it may depend on.
-    """
+    """The mesh that is set on this thread; an empty one if none is. ValueError inside a transformation."""
     _refuse_traced("get_mesh", " Maybe you want `sharding.get_abstract_mesh()`?")
     return Mesh(np.empty((), object), ()) if context.mesh is None else context.mesh
 
 
 class set_mesh:  # noqa: N801, as JAX names it
-    """Sets the mesh that a ``PartitionSpec`` is for, on this thread: from now on, or for a ``with`` block.
+    """Sets the mesh for this thread, from now on or for a ``with`` block; None for none.
 
-    Calls of jitted functions whose arguments may be anywhere run over its devices. None takes it away.
-
-    Raises ValueError if it is no ``Mesh``, has an axis that is ``Manual``, or a function is being transformed.
+    Calls of jitted functions run over its devices. ValueError for another object, ``Manual`` axes, or inside a
+    transformation.
     """
 
     def __init__(self, mesh: Mesh | None) -> None:

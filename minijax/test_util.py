@@ -117,18 +117,10 @@ def check_jvp(
     eps: float = EPS,
     err_msg: str = "",
 ) -> None:
-    """Compare a jvp with finite differences, in one random direction.
+    """Compare ``f_jvp``, such as ``partial(jvp, f)``, with finite differences, in one random direction.
 
-    Args:
-      f: the function, of any pytrees.
-      f_jvp: ``(primals, tangents) -> (primals out, tangents out)``, such as ``partial(jvp, f)``.
-      args: where.
-      atol, rtol: tolerances per element, or dicts from dtype to tolerance.
-      eps: the step.
-      err_msg: what to call it in the error.
-
-    Raises:
-      AssertionError: they differ, in values or types.
+    ``atol``, ``rtol``: per element, or dicts by dtype. AssertionError, beginning with ``err_msg``, if values or types
+    differ.
     """
     args = tuple(args)
     rng = np.random.default_rng(0)
@@ -150,10 +142,7 @@ def check_vjp(
     eps: float = EPS,
     err_msg: str = "",
 ) -> None:
-    """Compare a vjp with finite differences, projected on one random direction and one random cotangent.
-
-    Args and errors as of ``check_jvp``; ``f_vjp`` is ``(*args) -> (value, pullback)``, such as ``partial(vjp, f)``.
-    """
+    """Compare ``f_vjp``, such as ``partial(vjp, f)``, with finite differences, on a random direction and cotangent."""
     args = tuple(args)
     rng = np.random.default_rng(0)
     value, pullback = f_vjp(*args)
@@ -182,16 +171,8 @@ def check_grads(
 ) -> None:
     """Compare the derivatives of ``f`` at ``args`` with finite differences, up to ``order``.
 
-    Args:
-      f: a function of pytrees of floating-point arrays.
-      args: where.
-      order: 1 for first derivatives, 2 for derivatives of derivatives too, and so on.
-      modes: of 'fwd' (jvp), 'rev' (vjp) and 'lin' (linearize).
-      atol, rtol: tolerances per element, or dicts from dtype to tolerance.
-      eps: the step of the differences.
-
-    Raises:
-      AssertionError: a derivative is wrong; its text names the mode and the order.
+    ``modes``: of 'fwd' (jvp), 'rev' (vjp) and 'lin' (linearize). ``atol``, ``rtol``: per element, or dicts by dtype.
+    ``eps``: the step. AssertionError, which names the mode and the order, for a wrong derivative.
     """
     unknown = set(modes) - {"fwd", "rev", "lin"}
     if unknown:

@@ -40,11 +40,7 @@ __all__ = [
 
 
 def static(**kwargs: Any) -> Any:
-    """``dataclasses.field`` for a field that ``register_dataclass`` is to treat as part of the structure.
-
-    Args:
-      **kwargs: the arguments of ``dataclasses.field``; ``metadata`` gets the entry ``static=True``.
-    """
+    """``dataclasses.field`` for a field that ``register_dataclass`` treats as part of the structure."""
     import dataclasses  # takes 2 ms, which only programs that register dataclasses pay
 
     return dataclasses.field(**kwargs | {"metadata": {**(kwargs.get("metadata") or {}), "static": True}})

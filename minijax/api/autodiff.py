@@ -74,16 +74,9 @@ __all__ = ["grad", "jvp", "linear_transpose", "linearize", "value_and_grad", "vj
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of ``fun`` at ``primals`` and its derivative along ``tangents`` (forward mode).
 
-    Args:
-      fun: a function of positional arguments, pytrees of arrays.
-      primals, tangents: tuples or lists of equal structure, shapes and dtypes (integers have float0 tangents).
-      has_aux: ``fun`` returns ``(output, auxiliary_data)``.
-
-    Returns:
-      ``(primals_out, tangents_out)``, and the auxiliary data third with ``has_aux``.
-
-    Raises:
-      TypeError: the trees differ in structure, or a dtype does not fit. ValueError: a shape does not fit.
+    ``primals`` and ``tangents`` are tuples or lists of pytrees of equal structure, shapes and dtypes (integers have
+    float0 tangents). Returns ``(primals_out, tangents_out)``, with ``has_aux`` the auxiliary data third: ``fun`` then
+    returns ``(output, aux)``. TypeError for trees or dtypes that do not fit, ValueError for shapes.
     """
     check_callable(fun)
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
@@ -120,9 +113,8 @@ def lower_aux(aux: Any) -> Any:
 
 
 def check_tangent(primal: Any, tangent: Any) -> Any:
-    """``tangent`` as jvp takes it for ``primal``, a symbolic zero for an integer.
-
-    TypeError or ValueError if it does not fit.
+    """``tangent`` as jvp takes it, a symbolic zero for an integer. TypeError or ValueError if it does not fit
+    ``primal``.
     """
     aval = get_aval(primal)
     expected = aval.to_tangent_aval()
@@ -159,10 +151,9 @@ def as_weak_as(aval: ShapedArray, tangent: Any) -> Any:
 def linearize_flat(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = "", lines: bool = True
 ) -> tuple[list[Any], LinearProgram | Tape]:
-    """Outputs of flat ``fun`` and the linear program of its derivative in the inputs that ``wrt`` selects.
+    """Outputs of flat ``fun`` and the linear program of its derivative in the inexact inputs that ``wrt`` selects.
 
-    Inputs of integer dtype have no tangent and are left out of the program's inputs, as are the others. ``lines`` is
-    false where nobody will see the program: its equations then need not know the lines they come from.
+    ``lines`` is false where nobody sees the program: then equations need no lines.
     """
     if direct_linearize_enabled():
         with observe.timed("linearize", name):
@@ -216,10 +207,8 @@ def linearizer() -> Callable[..., tuple[list[Any], LinearProgram | Tape]]:
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The value of ``fun`` at ``primals`` and the linear function of tangents that approximates it there.
 
-    ``fun`` runs once; the linear function may be called many times, with tangents of the structure, shapes and
-    dtypes of
-    ``primals`` (TypeError or ValueError otherwise). Returns ``(value, linear)``, and the auxiliary data third with
-    ``has_aux``.
+    ``fun`` runs once. Tangents have the structure, shapes and dtypes of ``primals`` (TypeError or ValueError
+    otherwise). Returns ``(value, linear)``, with ``has_aux`` the auxiliary data third.
     """
     check_callable(fun)
     leaves, in_tree = flatten_call(primals, {})
@@ -285,10 +274,7 @@ class _LinearMap:
 
 
 class _Linear(_LinearMap):
-    """What a linearized function is but for its residuals, which it is called with first.
-
-    Each is equal only to itself. It is the part of the function's pytree structure that is not a leaf.
-    """
+    """A linearized function of residuals and tangents; equal only to itself, as the structure of a ``Linearized``."""
 
     def __init__(self, jaxpr: Jaxpr, outs: Sequence[Any], *about: Any) -> None:
         super().__init__(jaxpr.debug_name, *about)
@@ -359,9 +345,8 @@ def linear_function(program: LinearProgram | Tape, *about: Any) -> Linearized:
 
 
 def one_like(aval: ShapedArray) -> Any:
-    """The cotangent one of a scalar of type ``aval``: of one that is reduced it is a sum over devices, one in all.
-
-    ValueError inside ``shard_map``, where each device would have a one.
+    """The cotangent one of a scalar of type ``aval``; of a reduced one it is a sum over devices, an error inside
+    ``shard_map``.
     """
     if aval.unreduced or aval.reduced:
         if late.public("minijax.core.explicit", "mesh_of_type")(aval) is None:
@@ -379,9 +364,8 @@ def _one(dtype: Any) -> Any:
 
 
 class VJP:
-    """The pullback that ``vjp`` returns: call it with a cotangent of the output's structure, shapes and dtypes.
-
-    It is a pytree whose leaves are the residuals of its linear program.
+    """The pullback that ``vjp`` returns, a pytree of residuals: call it with a cotangent of the output's structure and
+    types.
     """
 
     def __init__(
@@ -505,8 +489,8 @@ def _other_type(aval: ShapedArray, found: ShapedArray) -> ValueError:
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The value of ``fun`` at ``primals`` and its pullback, from output cotangents to input cotangents (reverse mode).
 
-    Returns ``(value, pullback)``; with ``has_aux``, where ``fun`` returns ``(output, auxiliary_data)``, the latter
-    third. ``pullback(ct)`` returns a tuple with one cotangent per primal, of its structure, shapes and dtypes.
+    Returns ``(value, pullback)``, with ``has_aux`` the auxiliary data third. ``pullback(ct)`` is a tuple with one
+    cotangent per primal, of its structure, shapes and dtypes.
     """
     check_callable(fun)
     leaves, in_tree = flatten_call(primals, {})
@@ -520,11 +504,10 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequence[Any] = ()) -> Callable[[Any], Any]:
-    """The transpose of a function that is linear in ``primals`` (only their shapes and dtypes are looked at).
+    """The transpose of a function that is linear in ``primals``, of which only shapes and dtypes are read.
 
-    Returns a function from an output cotangent to a tuple of input cotangents. Raises NotImplementedError or
-    AssertionError when ``fun`` is not linear, TypeError if neither all inputs and outputs are inexact nor all are
-    integers.
+    Returns a function from an output cotangent to a tuple of input cotangents. NotImplementedError or AssertionError if
+    ``fun`` is not linear, TypeError unless all inputs and outputs are inexact, or all are integers.
     """
     check_callable(fun)
     leaves, in_tree = tree_flatten((primals, {}))
@@ -632,10 +615,7 @@ def check_output(transform: str, aval: ShapedArray, holomorphic: bool) -> None:
 def on_leaves(
     fun: Callable[..., Any], argnums: Any, args: Sequence[Any], kwargs: dict[str, Any], transform: str
 ) -> tuple[Callable[..., Any], list[Any], Any]:
-    """``fun`` as a function of the leaves of its arguments ``argnums``, the others fixed; these leaves; their tree.
-
-    The tree is that of one argument if ``argnums`` is an integer, of a tuple of arguments otherwise.
-    """
+    """``fun`` as a function of the leaves of its arguments ``argnums``, the others fixed; these leaves; their tree."""
     single = not isinstance(argnums, (tuple, list))
     if len(args) == 1 and type(argnums) is int and not argnums and isinstance(args[0], AnyArray) and not kwargs:
         return fun, [args[0]], LEAF

@@ -24,18 +24,12 @@ def vmap(
 ) -> Callable[..., Any]:
     """``fun`` mapped over array axes, as if called in a loop and the results stacked.
 
-    Args:
-      fun: the function, written for single examples.
-      in_axes: the axis to map of each positional argument: an int (negative counts from the end), None for "the same
-        for all", or pytrees of these that are prefixes of the arguments. Keyword arguments are mapped along axis 0.
-      out_axes: likewise, where the mapped axis appears in the outputs.
-      axis_name: a name for the axis, for collectives.
-      axis_size: the size of the axis, if no argument has it.
-      spmd_axis_name: the mesh axis, or a tuple of them, that the mapped axis is sharded over where ``fun`` names
-        shardings (``shard_map``, ``with_sharding_constraint``).
+    ``in_axes``: for each positional argument an int, None for "the same for all", or pytrees of these that are prefixes
+    of the arguments; keyword arguments are mapped along axis 0. ``out_axes``: likewise, of the outputs. ``axis_name``:
+    for collectives. ``axis_size``: needed if no argument is mapped. ``spmd_axis_name``: the mesh axes over which
+    shardings inside ``fun`` shard the mapped axis.
 
-    Raises:
-      ValueError: axes that do not fit the arguments, sizes that differ. TypeError: ``in_axes`` of a wrong type.
+    ValueError for axes that do not fit, or sizes that differ; TypeError for ``in_axes`` of a wrong type.
     """
     check_callable(fun)
     if isinstance(in_axes, list):
@@ -74,9 +68,8 @@ def vmap(
 def map_leaves(
     fun: Callable[..., Sequence[Any]], values: Sequence[Any], name: str
 ) -> tuple[list[Any], list[int | None], AxisData]:
-    """Flat ``fun`` mapped over the first axes of ``values``: its results, which axis of each is mapped, and the axis.
-
-    ValueError if there are no values.
+    """Flat ``fun`` mapped over the first axes of ``values``: results, their mapped axes, the axis. ValueError without
+    values.
     """
     if not values:
         raise ValueError(NO_ARGUMENT)
@@ -209,9 +202,8 @@ def _output_axes(out_axes: Any, out_tree: PyTreeDef) -> list[Any]:
 
 
 def place_axis(value: Any, dim: int | None, wanted: int | None, axis: AxisData, fun: Callable[..., Any]) -> Any:
-    """``value``, an output of ``fun`` whose axis ``dim`` is mapped, with that axis where it is ``wanted``.
-
-    ValueError if that is impossible.
+    """``value``, an output of ``fun`` mapped along ``dim``, with that axis where it is ``wanted``; ValueError if
+    impossible.
     """
     if wanted is None:
         if dim is not None:

@@ -35,10 +35,7 @@ MAX_SIGNATURES = 256
 
 
 def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArray], transform: str) -> Body:
-    """``fun`` staged at leaves of ``avals``; ``in_tree`` is that of ``(args, kwargs)``.
-
-    ``transform`` names the construct in errors ("scan", "cond"). TypeError if an output is no array.
-    """
+    """``fun`` staged at leaves of ``avals``, of the tree ``in_tree``; ``transform`` names the construct in errors."""
     check_callable(fun)
     key = (in_tree, tuple(avals), trace_key(), state.axis_env)
     try:

@@ -1,9 +1,8 @@
 """``debug.breakpoint``: stop a running program and look at the values of the functions around.
 
-The frames of the user's functions are taken when the breakpoint is traced; their traced values are operands of a debug
-callback, so that the prompt has the values of the run that it stops: in compiled programs, under ``vmap`` once for each
-element, under ``grad`` the primal values. The prompt reads pdb's letters from standard input; anything else is
-evaluated in the frame. A front end runs these itself (``callbacks.set_front_end``): they may be its commands too.
+Traced values of the user's functions are operands of a debug callback, so the prompt has the values of that run: in
+compiled programs, under ``vmap`` for each element, under ``grad`` the primal values. The prompt reads pdb's letters;
+other lines are evaluated in the frame, or run by a front end (``callbacks.set_front_end``).
 """
 
 from __future__ import annotations
@@ -48,16 +47,9 @@ def debug_breakpoint(
 ) -> None:
     """Stop whenever the program gets here, and open a prompt on the functions around.
 
-    Args:
-      num_frames: how many functions to keep, the innermost first; all by default.
-      filter_frames: whether functions of minijax's own are left out.
-      ordered: as for ``debug.callback``.
-      backend: "cli" or None, which is the only one: the prompt is opened where the program runs.
-      token: not supported.
-
-    Raises:
-      ValueError: another ``backend``. NotImplementedError: a ``token``.
-      bdb.BdbQuit (from a compiled program JaxRuntimeError): the user left the prompt by ``q``.
+    ``num_frames``: how many functions to keep, the innermost first; ``filter_frames``: without minijax's own;
+    ``ordered``: as for ``debug.callback``; ``backend``: "cli" or None. ValueError for another ``backend``,
+    NotImplementedError for a ``token``. ``q`` raises bdb.BdbQuit, from a compiled program JaxRuntimeError.
     """
     if backend not in (None, "cli"):
         raise ValueError(f"debug.breakpoint: the only backend is 'cli', a prompt; got {backend!r}.")
@@ -159,9 +151,8 @@ class Prompt:
 
     @contextlib.contextmanager
     def visible(self) -> Iterator[dict[str, Any]]:
-        """All names that the frame sees; what is assigned to them is the frame's from then on.
-
-        In one dictionary, since what is compiled for a prompt has no closures: functions see global names alone.
+        """All names that the frame sees, in one dictionary, since code of a prompt has no closures. Assignments change
+        the frame.
         """
         names = {**self.frame.globals, **self.frame.names}
         before = dict(names)

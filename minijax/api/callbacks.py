@@ -36,21 +36,15 @@ def pure_callback(
     vmap_method: str | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Call ``callback(*args, **kwargs)``, a function without effects, wherever the program runs.
+    """Call ``callback(*args, **kwargs)``, a function without effects, wherever the program runs, perhaps more or less
+    often.
 
-    Args:
-      callback: takes arrays in the trees of ``args`` and ``kwargs``; returns a tree as ``result_shape_dtypes``. It may
-        be called more or fewer times than the program says.
-      result_shape_dtypes: a tree of objects with ``shape`` and ``dtype``, such as ``ShapeDtypeStruct``.
-      sharding: None; JAX lets it say from which device the function is called, which is the first one here.
-      vmap_method: what ``vmap`` does: "sequential" and "sequential_unrolled" call it for each element, "expand_dims"
-        and "broadcast_all" once, with a leading axis on every argument (of size 1, or of the batch, where an argument
-        is not mapped).
+    It returns a tree as ``result_shape_dtypes``, of objects with ``shape`` and ``dtype``. ``vmap_method``: "sequential"
+    and "sequential_unrolled" call it for each element, "expand_dims" and "broadcast_all" once, with a leading axis on
+    every argument (of size 1, or of the batch, if it is not mapped). ``sharding`` must be None.
 
-    Raises:
-      ValueError: differentiated (give it a rule with ``custom_jvp``), or an unknown ``vmap_method``.
-      NotImplementedError: under ``vmap`` without a ``vmap_method``; with a ``sharding``.
-      JaxRuntimeError: the callback raised, or returned something else than announced.
+    ValueError: differentiated, or an unknown ``vmap_method``. NotImplementedError: under ``vmap`` without one.
+    JaxRuntimeError: the callback raised, or returned another type.
     """
     if vmap_method not in VMAP_METHODS:
         raise ValueError(f"vmap_method must be on of the allowed methods {[*VMAP_METHODS]}, but got: {vmap_method}")
@@ -65,10 +59,7 @@ def io_callback(
     ordered: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Call ``callback(*args, **kwargs)``, which may act on the world, exactly once each time the program gets there.
-
-    Arguments as for ``pure_callback``. With ``ordered``, calls happen in the order of the program.
-    """
+    """Call ``callback``, which may have effects, exactly once each time; ``ordered``: in the order of the program."""
     return _call(io_callback_p, callback, result_shape_dtypes, args, kwargs, sharding, ordered=bool(ordered))
 
 
@@ -121,10 +112,8 @@ def debug_callback(
 ) -> Any:
     """Call ``callback(*args, **kwargs)`` whenever the program gets there; what it returns is ignored.
 
-    Under ``jvp`` and ``grad`` the callback sees primal values, under ``vmap`` it is called for each element. With
-    ``ordered``, calls of one program happen in the order in which it says so.
-    ``debug.callback(ordered=True)(f, x)`` keeps options and ``f``'s own keywords apart. ``partitioned`` is accepted for
-    JAX's sake: without sharding it says nothing.
+    Under ``jvp`` and ``grad`` it gets primal values, under ``vmap`` each element. ``ordered``: in the order of the
+    program. ``debug.callback(ordered=True)(f, x)`` keeps options and ``f``'s own keywords apart.
     """
 
     def call(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -176,10 +165,9 @@ def debug_print(
     _record: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Print ``fmt.format(*args, **kwargs)`` whenever the program gets there, with the values that it then has.
+    """Print ``fmt.format(*args, **kwargs)`` whenever the program gets there. Not for f-strings, which format tracers.
 
-    No f-string: that would format the tracer. ``ordered`` as for ``debug_callback``. ValueError if an argument is not
-    used by the format, IndexError or KeyError if one is missing.
+    ValueError for an argument that ``fmt`` does not use, IndexError or KeyError for one that is missing.
     """
 
     def write(fmt: str, *args: Any, **kwargs: Any) -> None:
@@ -226,7 +214,4 @@ def set_front_end(run: Callable[[str, dict[str, Any]], None] | None) -> None:
 
 
 def effects_barrier() -> None:
-    """Returns when all effects of programs started so far have happened.
-
-    A program with effects is waited for when it is called, so there is nothing left to wait for.
-    """
+    """Returns at once: calls of programs with effects wait for them."""

@@ -34,22 +34,13 @@ def checkpoint(
     policy: Callable[..., Any] | None = None,
     static_argnums: int | tuple[int, ...] = (),
 ) -> Callable[..., Any]:
-    """``fun``, of which reverse mode saves only the inputs (and what ``policy`` allows), and computes the rest again.
+    """``fun``, of which reverse mode saves the inputs and what ``policy`` allows, and computes the rest again.
 
-    Args:
-      fun: a function of pytrees of arrays.
-      prevent_cse: keep XLA from merging the second computation with the first under ``jit``; a tuple, which is a
-        prefix of the arguments' tree, says it for each argument. Needless inside the body of a ``scan``.
-      policy: ``policy(primitive, *avals, **params) -> bool``: whether results of this equation may be saved. One of
-        ``checkpoint_policies``, or your own. By default nothing may.
-      static_argnums: positions of arguments that are no arrays, passed as they are.
+    ``prevent_cse``: keep XLA from merging the two computations under ``jit``; a bool, or a tuple that is a prefix of
+    the arguments. Needless in a ``scan``. ``policy(primitive, *avals, **params) -> bool``: whether results may be
+    saved; see ``checkpoint_policies``. ``static_argnums``: positions of arguments passed as they are.
 
-    Returns:
-      A function with the values and derivatives of ``fun``.
-
-    Raises:
-      TypeError: for arguments of ``checkpoint``, or of the function it returns, of the wrong type.
-      ValueError: a static position is out of range.
+    TypeError for arguments of the wrong type, ValueError for a static position out of range.
     """
     check_callable(fun)
     if not isinstance(prevent_cse, bool):
@@ -192,11 +183,7 @@ def save_any_names_but_these(*names_not_to_save: str) -> SaveAnyNamesButThese:
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Callable[..., bool]:
-    """Saves everything.
-
-    The names have no effect, here as in JAX: a named value is the result of another equation, which can be saved in
-    its place.
-    """
+    """Saves everything, here as in JAX: a named value is the result of another equation, which can be saved."""
     return lambda *args, **params: True
 
 
@@ -246,10 +233,7 @@ checkpoint_policies = types.SimpleNamespace(
 
 
 def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tuple[ShapedArray, str]]:
-    """What reverse mode saves between the forward and the backward pass of ``f`` at these arguments.
-
-    Returns pairs of the type and where it comes from: a literal, a constant, an argument, or the equation of a line.
-    """
+    """The types that reverse mode saves for ``f`` at these arguments, each with the text of its origin."""
     check_callable(f)
     leaves, in_tree = tree_flatten((args, kwargs))
     leaves = check_args(leaves, "saved_residuals", f, in_tree)

@@ -1,15 +1,11 @@
 """The values that a function reads besides its arguments, noted when it is traced.
 
-A cached program keeps using the values from its trace, so a later change of one explains a wrong result. Noted are the
-variables that the function closes over, the globals that it and the functions it calls read, and attributes of objects
-in such variables (``self`` of a bound method included). They are collected at a cache miss, in a few microseconds, from
-the names in the code objects. The instructions are read only after a change, to tell a global from an attribute of the
-same name. Numbers, strings, booleans, None and tuples of them are noted by value. Other objects are noted by identity,
-weakly, so that they are not kept alive.
+A cached program keeps using the values from its trace, so a later change of one explains a wrong result. Noted at a
+cache miss, from the names in code objects: closure variables, globals that it and the functions it calls read, and
+attributes of objects in such variables. Numbers, strings, booleans, None and tuples of them are noted by value, other
+objects weakly, by identity.
 
-Three kinds of changes are not noticed: inside an object that is noted by identity (items of a list, elements of an
-array, attributes of attributes), in objects that are not reached by a variable's name (``getattr``, items of a
-dictionary), and in modules.
+Not noticed: changes inside an object noted by identity, in objects that no variable's name reaches, and in modules.
 """
 
 from __future__ import annotations
@@ -35,9 +31,9 @@ GLOBAL, SELF = -1, -2
 class _Noted(NamedTuple):
     """A name that a function reads, and its value.
 
-    ``holder`` is a weak reference to the function. ``cell`` is the name's index among its closure variables, ``GLOBAL``
-    for a global, ``SELF`` for the instance of a bound method; then ``holder`` refers to the instance. ``attribute`` is
-    the attribute that is read, or ''. ``reader`` is the code that reads it.
+    ``holder`` is a weak reference to the function, or for ``SELF`` to the instance of a bound method. ``cell`` is the
+    index among closure variables, ``GLOBAL`` or ``SELF``; ``attribute`` is the attribute read, or ''; ``reader`` is the
+    code.
     """
 
     holder: Any
@@ -112,10 +108,7 @@ def _is_users(fun: FunctionType) -> bool:
 
 
 def _note_names(out: list[Entry], todo: list[Any], function: FunctionType) -> None:
-    """Note the closure variables of a function, and the globals that its code or nested code names.
-
-    Callables among them are appended to ``todo``.
-    """
+    """Note closure variables, and globals that its code or nested code names; callables are appended to ``todo``."""
     holder, code = weakref.ref(function), function.__code__
     for i, name in enumerate(code.co_freevars):
         try:

@@ -29,8 +29,8 @@ from minijax.pytree import (
 def custom_gradient(fun: Callable[..., Any]) -> custom_vjp:
     """A ``custom_vjp`` function from one that returns ``(value, pullback)``.
 
-    ``pullback(cotangent)`` returns a tuple with the cotangent of each argument (the cotangent itself if there is one
-    argument); it may close over what ``fun`` computed, and is staged, so that it cannot look at values.
+    ``pullback(cotangent)`` returns a tuple of cotangents (or the only one). It may close over what ``fun`` computed,
+    and is staged.
     """
     check_callable(fun)
 
@@ -87,15 +87,8 @@ class _Pullback:
 def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
     """``fun`` with what it closes over, and may be differentiated in, as further arguments.
 
-    Args:
-      fun: a pure function of pytrees.
-      example_args: arguments of the trees, shapes and dtypes that the converted function will be called with.
-
-    Returns:
-      ``(converted, values)``: ``converted(*args, *values)`` is ``fun(*args)``. ``values`` are the tracers of inexact
-      dtype that ``fun`` used; other values stay closed over.
-
-    Raises TypeError, when called, for arguments of another tree.
+    Returns ``(converted, values)``: ``converted(*args, *values)`` is ``fun(*args)``, for arguments of the trees, shapes
+    and dtypes of ``example_args`` (TypeError for another tree). ``values`` are the inexact tracers that ``fun`` used.
     """
     check_callable(fun)
     leaves, in_tree = tree_flatten(example_args)

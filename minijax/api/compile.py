@@ -196,9 +196,8 @@ class JitFunction:
         return lambda i: leaf_names(self.fun, staged.in_tree)[i]
 
     def _device_of(self, staged: StagedCall, leaves: Sequence[Any]) -> Any:
-        """The device that the arguments which the program takes are committed to; ValueError if there are two.
-
-        Over a mesh it is the tuple of the mesh's devices.
+        """The device, or the tuple of a mesh's devices, of the committed arguments that the program takes. ValueError
+        for two.
         """
         if not pjrt.others_in_use:
             return None
@@ -210,10 +209,8 @@ class JitFunction:
         return common_device(taken, self.called, self._labels(staged))
 
     def _failure(self, error: Exception, args: Any, kwargs: Any, static: tuple[Any, ...]) -> BaseException | None:
-        """The exception for ``error``, which jaxlib's dispatch raised; None if it has run no program.
-
-        Bad arguments are reported as in an ordinary call. Otherwise the program ran and failed, and must not run again:
-        it may have called functions of the user.
+        """The exception for ``error``, which jaxlib's dispatch raised; None if no program ran, so that it may be called
+        again.
         """
         if not fastcall.is_status(error):
             return None
@@ -420,9 +417,8 @@ class JitFunction:
     def _traced(
         self, avals: Sequence[Any], static: Any, in_tree: Any, args: Any, kwargs: Any
     ) -> tuple[str, ClosedJaxpr, Any, list[Any], list[Any]]:
-        """The program at a signature: its name, the jaxpr, the tree of its results, and the shardings of both.
-
-        The lists of shardings are empty if none are given. ValueError if their structure does not fit.
+        """The program at a signature: name, jaxpr, tree of results, shardings of arguments and results ([] if not
+        given).
         """
         flat = FlatFun(self._with_static(static), in_tree, self.transform, subject=self.subject)
         closed = stage(flat, avals, self.subject, label=self.transform)
@@ -498,9 +494,7 @@ class JitFunction:
         return self._explain(key) if self._get(self.cache, key) is None else None
 
     def explain_cache_hit(self, *args: Any, **kwargs: Any) -> tuple[str, tuple[str, ...]]:
-        """For a cached call with these arguments: text about closed-over values that changed since it was traced, and
-        the names of values that could have changed inside without notice.
-        """
+        """For a cached call: text about closed-over values that changed since, and names of values that could have."""
         args, kwargs, static = self._split(args, kwargs)
         staged = self._get(self.cache, self._key(args, kwargs, static)[0])
         return ("", ()) if staged is None else _misses().explain_hit(staged.closed)
@@ -586,9 +580,8 @@ def _signature(key: tuple[Any, ...], in_tree: Any = None) -> CallSignature:
 
 
 def unhashable_static(static: tuple[Any, ...], subject: str, kind: str) -> Exception:
-    """What to raise when the signature of a call of ``subject``, a ``kind`` function, has no hash.
-
-    ``static`` holds the static arguments: (position, type, value), and (name, type, value).
+    """The error for a call of ``subject``, a ``kind`` function, whose signature has no hash; ``static`` are its static
+    arguments.
     """
     for where, type_, value in (*static[0], *static[1]) if static else ():
         try:
@@ -649,24 +642,16 @@ def jit(
     in_shardings: Any = UNSPECIFIED,
     out_shardings: Any = UNSPECIFIED,
 ) -> Any:
-    """``fun`` compiled by XLA, once for each signature of its arguments.
+    """``fun`` compiled by XLA, once for each signature of its arguments, pytrees of arrays. Without ``fun``, a
+    decorator.
 
-    Args:
-      fun: a function of pytrees of arrays, without side effects. Without it, ``jit`` returns a decorator.
-      static_argnums, static_argnames: arguments passed to ``fun`` as they are; hashable, compared by equality.
-        Naming one way implies the other, where the signature tells.
-      donate_argnums, donate_argnames: arguments whose memory XLA may reuse; they cannot be used afterwards.
-      keep_unused: whether the compiled program takes also the arguments that it does not read.
-      inline: inside another staged function, record the equations of ``fun`` instead of a call of it.
-      in_shardings, out_shardings: the shardings of arguments and results: ``Sharding``s, ``PartitionSpec``s for the
-        mesh that is set, or None to keep the arguments' shardings and let the compiler choose; or trees of these that
-        are prefixes of the positional arguments, without the static ones, and of the result.
+    ``static_argnums``, ``static_argnames``: hashable arguments passed as they are; one implies the other.
+    ``donate_argnums``, ``donate_argnames``: arguments whose memory XLA may reuse. ``keep_unused``: pass also unread
+    arguments. ``inline``: inside a staged function, record the equations instead of a call. ``in_shardings``,
+    ``out_shardings``: a ``Sharding``, a ``PartitionSpec`` for the mesh that is set, None (the compiler chooses), or
+    trees of these that are prefixes of the dynamic arguments and of the result.
 
-    Returns:
-      A ``JitFunction``.
-
-    Raises:
-      ValueError, when called: a static argument is not hashable. TypeError: an argument or an output is no array.
+    ValueError, when called, for a static argument without hash, TypeError if an argument or an output is no array.
     """
     if fun is None:
         options = locals()

@@ -1,7 +1,5 @@
 """The common part of ``custom_jvp`` and ``custom_vjp``: zeros that rules see, arguments, one call.
 
-``custom_jvp`` and ``custom_vjp`` have files of their own.
-
 Source: https://docs.jax.dev/en/latest/notebooks/Custom_derivative_rules_for_Python_code.html
 """
 
@@ -178,10 +176,9 @@ def evaluating() -> bool:
 
 
 class CustomCall:
-    """One call of a custom function: its trees, and its functions made flat.
+    """One call of a custom function: its trees, flat functions, and ``static`` arguments.
 
-    ``static`` are the positions of nondifferentiable arguments. Only the types of the others are kept: a backward pass
-    keeps this object, and must keep nothing but the residuals.
+    Of the others only types are kept: a backward pass keeps this object, and must keep nothing but the residuals.
     """
 
     def __init__(
@@ -230,9 +227,8 @@ class CustomCall:
         return outs, None
 
     def check_primal(self, tree: PyTreeDef, avals: Sequence[Any], rule: str, meaning: str, short: str) -> None:
-        """TypeError if the primal output of a rule does not have the function's tree or types.
-
-        ``rule`` and ``short`` name the rule. ``meaning`` describes the pair that it must return.
+        """TypeError if a rule's primal output does not have the function's tree or types; ``meaning`` is what it must
+        be.
         """
         if self.out_tree is None:
             self.out_tree = tree

@@ -27,17 +27,11 @@ from minijax.pytree import tree_flatten, tree_map, tree_unflatten
 
 
 class custom_jvp(CustomFunction):
-    """A function whose forward-mode derivative (and through it the reverse-mode one) is given by a rule.
+    """A function of pytrees of arrays whose derivative is a rule, given by ``defjvp`` or ``defjvps``. A decorator.
 
-    Used as a decorator; ``defjvp`` or ``defjvps`` gives the rule.
-
-    Args:
-      fun: a function of pytrees of arrays, by position (defaults are filled in, keywords resolved).
-      nondiff_argnums, nondiff_argnames: arguments passed to the rule first, as they are, and not differentiated.
-
-    Raises, when called: AttributeError without a rule; TypeError for arguments that do not fit the signature, and when
-    differentiated for a rule whose results do not fit. UnexpectedTracerError if ``fun`` or the rule closes over what is
-    differentiated.
+    ``nondiff_argnums``, ``nondiff_argnames``: arguments passed to the rule first, as they are. Raises, when called:
+    AttributeError without a rule; TypeError for arguments, or results of the rule, that do not fit;
+    UnexpectedTracerError if ``fun`` or the rule closes over what is differentiated.
     """
 
     kind = "jvp"
@@ -47,9 +41,8 @@ class custom_jvp(CustomFunction):
     def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
         """Set the rule ``jvp(*nondiff_args, primals, tangents) -> (primals_out, tangents_out)``; returns it.
 
-        ``primals`` and ``tangents`` are tuples of the differentiable arguments and of their tangents, of the same
-        trees, shapes and dtypes (float0 for integers). Tangents that are zero are arrays of zeros, or ``SymbolicZero``s
-        with ``symbolic_zeros``.
+        ``primals`` and ``tangents`` are tuples of equal trees, shapes and dtypes (float0 for integers). Zero tangents
+        are arrays of zeros, or ``SymbolicZero``s with ``symbolic_zeros``.
         """
         check_callable(jvp)
         self.jvp = jvp
@@ -57,9 +50,9 @@ class custom_jvp(CustomFunction):
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Set the rule by one function per argument, ``rule(tangent, primals_out, *primals)``: what it contributes.
+        """Set the rule by one ``rule(tangent, primals_out, *primals)`` per argument, None for no contribution.
 
-        None means that an argument contributes nothing. TypeError together with ``nondiff_argnums``.
+        TypeError together with ``nondiff_argnums``.
         """
         if self.nondiff_argnums:
             raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")

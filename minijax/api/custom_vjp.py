@@ -53,19 +53,12 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
 
 
 class custom_vjp(CustomFunction):
-    """A function whose reverse-mode derivative is given by a forward and a backward pass; it has no forward mode.
+    """A function of pytrees of arrays whose reverse-mode derivative is two passes, given by ``defvjp``. A decorator.
 
-    Used as a decorator; ``defvjp`` gives the passes.
-
-    Args:
-      fun: a function of pytrees of arrays, by position (defaults are filled in, keywords resolved).
-      nondiff_argnums, nondiff_argnames: arguments that are no arrays (functions, say), passed to the backward pass
-        first.
-
-    Raises, when called: AttributeError without the passes; TypeError for arguments that do not fit the signature, in
-    forward mode, and for passes whose results do not fit (ValueError for a type of a cotangent).
-    UnexpectedTracerError if a nondifferentiable argument is traced, or ``fun`` closes over what is differentiated
-    (where it was staged first: ``CustomVJPException``).
+    ``nondiff_argnums``, ``nondiff_argnames``: arguments that are no arrays, passed to the backward pass first. Raises,
+    when called: AttributeError without the passes; TypeError for arguments or results that do not fit, and in forward
+    mode; UnexpectedTracerError if a nondifferentiable argument is traced, or ``fun`` closes over what is differentiated
+    (``CustomVJPException`` if it was staged first).
     """
 
     kind = "vjp"
@@ -83,15 +76,10 @@ class custom_vjp(CustomFunction):
     ) -> None:
         """Set the two passes.
 
-        Args:
-          fwd: ``fwd(*args) -> (out, residuals)``, with the arguments of the function, and its output first; the
-            residuals are any pytree of arrays.
-          bwd: ``bwd(*nondiff_args, residuals, cotangents_of_out) -> cotangents``, a tuple with one for each
-            differentiable argument: of its tree, shapes and dtypes, or None for zero.
-          symbolic_zeros: ``fwd`` gets ``CustomVJPPrimal``s as leaves, ``bwd`` gets ``SymbolicZero``s for zeros.
-          optimize_remat: accepted for JAX's sake: it changes what JAX compiles under ``checkpoint``, not the result.
-
-        Raises NotImplementedError for ``symbolic_zeros`` and ``optimize_remat`` together.
+        ``fwd(*args) -> (out, residuals)``, any pytree of arrays. ``bwd(*nondiff_args, residuals, cotangents_of_out)``
+        returns a tuple of cotangents of the differentiable arguments, None for zero. With ``symbolic_zeros``, ``fwd``
+        gets ``CustomVJPPrimal``s and ``bwd`` gets ``SymbolicZero``s; NotImplementedError with ``optimize_remat``, which
+        has no effect.
         """
         check_callable(fwd)
         check_callable(bwd)

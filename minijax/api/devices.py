@@ -25,9 +25,8 @@ _shardings = HigherModule("shardings")
 def device_put(x: Any, device: Any = None) -> Any:
     """The leaves of ``x`` as arrays that are committed to ``device``: what is computed with them stays there.
 
-    ``device`` may be a sharding, over several devices too, a ``Format``, a ``PartitionSpec`` for the mesh that is set,
-    or a tree of these that is a prefix of ``x``. With None, arrays stay where they are. Raises ValueError for a
-    sharding that does not divide an array evenly.
+    ``device`` may be a sharding, a ``Format``, a ``PartitionSpec`` for the mesh that is set, or a tree of these that is
+    a prefix of ``x``. With None, arrays stay. ValueError for a sharding that does not divide an array evenly.
     """
 
     def put(leaf: Any, device: Any) -> Any:
@@ -146,10 +145,7 @@ def default_backend() -> str:
 
 
 def live_arrays(platform: str | None = None) -> list[Any]:
-    """The arrays that are alive, on the host or on a device: to find memory leaks.
-
-    It searches all Python objects, so it takes a while. RuntimeError if ``platform`` is another one.
-    """
+    """The arrays that are alive, to find memory leaks; a slow search. RuntimeError if ``platform`` is another one."""
     _of_platform([], platform)
     # ``isinstance`` may run code of a proxy
     return [x for x in gc.get_objects() if issubclass(type(x), Array)]

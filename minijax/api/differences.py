@@ -1,7 +1,6 @@
 """Signatures of staged functions: how far apart two are, in what they differ, and what to change.
 
-``Miss`` is the reason for a miss in the form that is shown. Which signature a call is compared with, and what else may
-have made a cache miss, is ``api.misses``'s business.
+``Miss`` is the reason for a miss as it is shown. ``api.misses`` chooses what a call is compared with.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ _LONGEST_VALUE = 60
 
 
 class CallSignature(NamedTuple):
-    """What a call must agree in with an earlier one: the tree of ``(args, kwargs)``, the types of its leaves, its
-    static arguments as (position or name, type, value), the settings, and the names and sizes of mapped axes."""
+    """The tree of ``(args, kwargs)``, types of leaves, static arguments (name, type, value), settings, mapped axes."""
 
     tree: Any
     avals: tuple[ShapedArray, ...]
@@ -51,10 +49,9 @@ class Difference(NamedTuple):
 
 
 class Miss(str):
-    """The reason for a miss, as text.
+    """The reason for a miss, as text, with its ``differences`` and ``advice``.
 
-    Its parts are ``differences`` and ``advice`` (a sentence); ``earlier`` is the number of signatures of the cache
-    that it was compared with, ``known`` how many the cache has: the latest are compared.
+    ``earlier`` signatures, the latest of ``known``, were compared.
     """
 
     differences: tuple[Difference, ...]
@@ -168,9 +165,8 @@ def _type_distance(was: ShapedArray, now: ShapedArray) -> int:
 def differences(
     fun: Any, with_static: Any, old: CallSignature, new: CallSignature, reprs: bool = True
 ) -> tuple[list[Difference], str]:
-    """Everything in which ``new`` differs from ``old``, and what to change about the first of it.
-
-    ``reprs`` lets static arguments print themselves.
+    """Everything in which ``new`` differs from ``old``, and what to change first; ``reprs``: static arguments print
+    themselves.
     """
     out: list[Difference] = []
     advice = ""

@@ -40,18 +40,12 @@ def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
 def auto_axes(
     f: Callable[..., Any] | None = None, /, *, axes: str | Sequence[str] | None = None, out_sharding: Any = None
 ) -> Any:
-    """``f``, within which the compiler shards arrays over ``axes`` and types do not name them.
+    """``f``, within which the compiler shards arrays over ``axes`` and types do not name them. Without ``f``, a
+    decorator.
 
-    Args:
-      f: a function of pytrees of arrays. Without it, ``auto_axes`` returns a decorator.
-      axes: names of axes of the mesh; all of them by default.
-      out_sharding: the shardings of the results, for their types outside of ``f``: a ``PartitionSpec``, a
-        ``NamedSharding``, or a tree of these that is a prefix of the result. Without it, calls take it as the keyword
-        ``out_sharding``.
-
-    Raises:
-      TypeError, when called: no ``out_sharding`` was given. ValueError: it is over another mesh than the one that is
-      set.
+    ``axes``: names of mesh axes, all by default. ``out_sharding``: the shardings of results outside of ``f``: a
+    ``PartitionSpec``, a ``NamedSharding``, or a tree of these that is a prefix of the result; else calls take it as a
+    keyword. TypeError, when called, without any; ValueError for another mesh than the one that is set.
     """
     if f is None:
         return functools.partial(auto_axes, axes=axes, out_sharding=out_sharding)
@@ -74,9 +68,8 @@ def auto_axes(
 
 
 def left_to_compiler(name: str, out_sharding: Any, f: Callable[..., Any], *args: Any) -> Any:
-    """``f(*args)``, sharded by the compiler; ``out_sharding`` of the function ``name`` is the sharding of the results.
-
-    It is for functions of many operations: only their results are resharded.
+    """``f(*args)``, sharded by the compiler; only its results are resharded, to ``out_sharding`` of the function
+    ``name``.
     """
     said = meant_sharding(out_sharding, name)
     return f(*args) if said is None else auto_axes(f, axes=said.mesh.explicit_axes, out_sharding=said)(*args)
@@ -85,16 +78,11 @@ def left_to_compiler(name: str, out_sharding: Any, f: Callable[..., Any], *args:
 def explicit_axes(
     f: Callable[..., Any] | None = None, /, *, axes: str | Sequence[str] | None = None, in_sharding: Any = None
 ) -> Any:
-    """``f``, within which types say how arrays are sharded over ``axes``. Outside of ``f`` the compiler decides.
+    """``f``, within which types say how arrays are sharded over ``axes``. Without ``f``, a decorator.
 
-    Args:
-      f: a function of pytrees of arrays. Without it, ``explicit_axes`` returns a decorator.
-      axes: names of axes of the mesh; all of them by default.
-      in_sharding: the shardings of the arguments inside ``f``: a ``PartitionSpec``, a ``NamedSharding``, or a tree of
-        these that is a prefix of the arguments. Without it, calls take it as the keyword ``in_sharding``.
-
-    Raises:
-      TypeError, when called: no ``in_sharding`` was given. ValueError: no mesh is set.
+    ``axes``: names of mesh axes, all by default. ``in_sharding``: the shardings of arguments inside ``f``: a
+    ``PartitionSpec``, a ``NamedSharding``, or a tree of these that is a prefix; else calls take it as a keyword.
+    TypeError, when called, without any; ValueError without a mesh that is set.
     """
     if f is None:
         return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)

@@ -75,10 +75,7 @@ _AS_IT_IS = (AnyArray, int, float, complex, np.ndarray, np.generic)
 
 
 class FlatFun:
-    """``fun`` as a function from leaves to a list of leaves; remembers the tree of its last output in ``out_tree``.
-
-    With ``has_aux`` the function returns a pair, whose second part is kept in ``aux`` and does not take part.
-    """
+    """``fun`` from leaves to a list of leaves; ``out_tree`` is that of its last output, ``aux`` its auxiliary data."""
 
     __slots__ = ("fun", "in_tree", "transform", "has_aux", "subject", "out_tree", "aux")
 
@@ -183,9 +180,8 @@ def leaf_names(fun: Callable[..., Any], in_tree: PyTreeDef) -> list[str]:
 
 
 def check_args(leaves: list[Any], transform: str, fun: Callable[..., Any], in_tree: PyTreeDef) -> list[Any]:
-    """``leaves``, with arrays of JAX itself as arrays; TypeError, naming the parameter, for what is not array-like.
-
-    OverflowError for a Python integer that is too large to be one.
+    """``leaves``, JAX's arrays as ours; TypeError, naming the parameter, for others. OverflowError for a large Python
+    integer.
     """
     foreign = False
     for i, x in enumerate(leaves):

@@ -23,12 +23,10 @@ def inner_jit(
     name: str | None = None,
     compiled: bool = False,
 ) -> Any:
-    """``fun``, a function of the library, which is staged as a call of a jaxpr called ``name`` (by default, as it is).
+    """A function of the library, staged as a call of a jaxpr called ``name``; a decorator without ``fun``.
 
-    As with ``jit``, arguments that ``static_argnames`` does not name are trees of arrays and numbers, and become
-    operands; defaults that the caller leaves out are constants of the jaxpr. Where nothing is being staged, ``fun``
-    is simply called: no program is compiled for a few operations; with ``compiled`` it is run under ``jit``. Without
-    ``fun``, a decorator is returned.
+    Arguments that ``static_argnames`` does not name become operands; defaults left out are constants. Where nothing is
+    staged ``fun`` is called as it is, or with ``compiled`` under ``jit``.
     """
     if fun is None:
         return functools.partial(inner_jit, static_argnames=static_argnames, name=name, compiled=compiled)

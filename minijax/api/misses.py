@@ -1,9 +1,8 @@
 """Why a cache of staged functions missed.
 
-``jit``, ``pmap`` and the bodies of control flow (``api.bodies``) stage a function once per signature. At a miss, and
-never at a hit, the reason is found (``api.differences`` compares with the nearest signature in the cache), kept in
-``core.missed`` and sent to observers and guards. This module remembers where staged functions were defined,
-and why a signature is no longer in its cache.
+At a miss of ``jit``, ``pmap`` or a body of control flow, the reason is found (``api.differences`` compares with the
+nearest signature), kept in ``core.missed`` and sent to observers and guards. This module remembers where staged
+functions were defined, and why a signature left its cache.
 """
 
 from __future__ import annotations
@@ -165,9 +164,8 @@ Begun = tuple[missed.Missed | None, closed_over.Noted]
 def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain: Explain) -> Begun | None:
     """Tell observers whether ``key`` was ``found`` in the ``cache`` of ``fun``, and guards if it was not.
 
-    Called if there is an observer, or nothing was found. Returns None for a hit, and for a miss what ``store``
-    completes. A body of the engine's own has no place in the user's program, and no entry. Nor has a retrace that was
-    asked for.
+    Returns what ``store`` completes; None for a hit. A body of the engine's own, and a retrace that was asked for, have
+    no entry.
     """
     if found is not None:
         if cache != "body" or " at " in describe(fun):
@@ -218,10 +216,11 @@ def store(
     most: int,
     begun: Begun | None,
 ) -> None:
-    """Put ``staged``, made by tracing ``fun``, into a ``cache`` of the ``kind`` 'jit', 'scan', ...
+    """Put ``staged``, with the jaxpr ``closed``, into a ``cache`` of the ``kind`` 'jit', 'scan', ...; ``begun`` is from
+    ``announce``.
 
-    ``closed`` is its jaxpr, ``begun`` what ``announce`` returned. It is not kept if it closes over the tracers
-    ``outer``, which belong to one run of an outer transformation. Beyond ``most`` signatures the earliest is removed.
+    Not if it closes over the tracers ``outer`` of an outer transformation. Beyond ``most`` signatures the earliest is
+    removed.
     """
     assert begun is not None  # nothing was found
     entry, closed.memo["noted"] = begun
@@ -262,11 +261,11 @@ def explain(
     reprs: bool = True,
     known: int = 0,
 ) -> Miss:
-    """Why ``signature``, with ``key``, is not among the ``earlier`` ones of ``fun``; None will do if there are none.
+    """Why ``signature``, with ``key``, is not among the ``earlier`` ones of ``fun``, of ``known`` in all; None if there
+    are none.
 
-    ``cache`` is what staged it ('jit', 'scan', ...). ``with_static`` is ``fun`` without its static parameters, for
-    the names of the others. ``other_options``: it has been transformed with other options before. ``reprs``: static
-    arguments may print themselves. ``known`` is the number of signatures, where ``earlier`` has not all.
+    ``cache``: what staged it ('jit', 'scan', ...). ``with_static``: ``fun`` without static parameters.
+    ``other_options``: it was transformed with others before. ``reprs``: static arguments may print themselves.
     """
     others = list(earlier)[-MOST_COMPARED:][::-1]
     lost = _lost_of(fun)

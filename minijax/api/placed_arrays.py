@@ -26,18 +26,10 @@ from minijax.pytree import broadcast_prefix, tree_flatten, tree_unflatten
 def make_array_from_callback(
     shape: Sequence[int], sharding: Any, data_callback: Callable[[Any], Any], dtype: Any = None
 ) -> Array:
-    """An array of ``shape`` whose parts on this process's devices are ``data_callback(index)``.
+    """An array of ``shape`` whose parts on this process's devices are ``data_callback(index)``, one call for each part.
 
-    Args:
-      shape: of the whole array.
-      sharding: a ``Sharding`` or a ``Format``.
-      data_callback: given the index of a part, a tuple of slices; returns what can be an array. It is called once for
-        each part.
-      dtype: what the parts must have.
-
-    Raises:
-      TypeError: ``sharding`` is none. ValueError: a part's shape or dtype is not the one expected.
-      UnexpectedTracerError: the callback returned a tracer.
+    ``sharding``: a ``Sharding`` or a ``Format``. ``index``: a tuple of slices. ``dtype``: what the parts must have.
+    TypeError: ``sharding`` is none. ValueError: a part's shape or dtype. UnexpectedTracerError: a part is a tracer.
     """
     shape, name = tuple(shape), "make_array_from_callback"
     sharding = sharding.place_for(len(shape)) if isinstance(sharding, Format) else sharding
@@ -69,9 +61,7 @@ def make_array_from_single_device_arrays(
 ) -> Array:
     """The array of ``shape`` whose part on each of this process's devices is one of ``arrays``, which lie there.
 
-    Raises:
-      TypeError: ``arrays`` is no list or tuple, or holds something else than arrays. ValueError: a part's shape, dtype
-      or device is not the one expected.
+    TypeError unless ``arrays`` is a list or tuple of arrays; ValueError for a part's shape, dtype or device.
     """
     shape, name = tuple(shape), "make_array_from_single_device_arrays"
     if not isinstance(arrays, (list, tuple)):
@@ -102,9 +92,8 @@ def make_array_from_single_device_arrays(
 def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
     """Arrays with ``sharding``, made of ``local_data``, a tree of the parts that this process has.
 
-    ``sharding`` may be a tree that is a prefix of ``local_data``, and so may ``global_shape``. A dimension of the whole
-    array is as long as ``global_shape`` says; without it, as what all processes have along it together. ValueError if
-    what this process has fits neither the whole array nor its devices' parts; one process alone has all of each array.
+    ``sharding`` and ``global_shape`` may be prefixes of ``local_data``. Without a ``global_shape``, dimensions are
+    those of all processes together. ValueError for data that fits neither the whole array nor this process's parts.
     """
     leaves, tree = tree_flatten(local_data)
     shapes = broadcast_prefix(global_shape, local_data, lambda x: x is None or isinstance(x, tuple))
@@ -151,9 +140,8 @@ def _from_local(data: Any, shape: tuple[int, ...] | None, sharding: Any) -> Any:
 
 
 def host_local_to_global(x: Any, sharding: NamedSharding) -> Any:
-    """The array with ``sharding`` over several processes, of which this process has the part ``x``.
-
-    An array over several processes already is returned as it is.
+    """The array with ``sharding`` of which this process has the part ``x``; one over several processes is returned as
+    it is.
     """
     if getattr(x, "dtype", None) == float0:
         return np.zeros(_whole_shape(x, sharding), float0)

@@ -1,8 +1,6 @@
 """``pmap``: one function on several devices at once, each on its slice of the arguments.
 
-A call is that of a jitted ``shard_map`` over a mesh of one axis: each device drops the mapped dimensions of its parts,
-of size 1, runs the function, and gives its results such a dimension again. So a pmapped function is a ``JitFunction``
-that makes its program so; the mesh follows from the arguments, by a signature.
+A pmapped function is a ``JitFunction`` of a ``shard_map`` over a mesh of one axis, which follows from the arguments.
 """
 
 from __future__ import annotations
@@ -267,28 +265,17 @@ def pmap(
 ) -> PmapFunction:
     """``fun`` compiled by XLA for several devices and run on all of them at once, each on one slice of the arguments.
 
-    It is ``jit`` of a ``shard_map`` over a mesh of one axis. Results lie on the devices, one slice on each, as a
-    ``NamedSharding`` over that mesh says; another ``pmap``, ``jit`` and ``shard_map`` take them from there. With
-    several processes (see ``minijax.distributed``) each passes the slices for its own devices and gets back their
-    results; within another transformation a ``pmap`` is then over the devices of its own process.
+    It is ``jit`` of a ``shard_map`` over a mesh of one axis; results lie on the devices. With several processes (see
+    ``minijax.distributed``) each passes and gets the slices of its own devices.
 
-    Args:
-      fun: a function of pytrees of arrays, written for one slice. Collectives of ``minijax.lax`` talk to the others.
-      axis_name: a name for the axis, for collectives.
-      in_axes: the axis to map of each positional argument: an int, None for "the same for all", or pytrees of these
-        that are prefixes of the arguments. Keyword arguments are mapped along axis 0.
-      out_axes: likewise for the outputs; None takes the first device's value, which should be the same for all.
-      static_broadcasted_argnums: positional arguments passed to ``fun`` as they are; hashable.
-      devices: the devices to run on, at least one for each slice; all by default, of which the first are taken.
-      backend: the platform's name, if it is to be checked.
-      axis_size: the number of slices in all processes, if it is to be checked.
-      donate_argnums: positional arguments whose memory XLA may reuse.
+    ``axis_name``: for collectives. ``in_axes``: for each positional argument an int, None for "the same for all", or
+    pytrees of these that are prefixes; keyword arguments are mapped along axis 0. ``out_axes``: likewise; None takes
+    the first device's value. ``static_broadcasted_argnums``: hashable arguments passed as they are. ``devices``: all by
+    default. ``backend``, ``axis_size``: checked. ``donate_argnums``: arguments whose memory XLA may reuse.
 
-    Raises:
-      ValueError, when called: more slices than devices; axes that do not fit the arguments; sizes that differ; an
-      argument is committed to another sharding, or to one device; another mesh is set, or it is called within a
-      ``pmap`` or ``shard_map``. RuntimeError, when called: ``backend`` is another platform.
-      TypeError: an argument or an output is no array, or ``in_axes`` holds something else than ints.
+    ValueError, when called: more slices than devices, axes or sizes that do not fit, an argument committed elsewhere,
+    another mesh that is set, a call inside ``pmap`` or ``shard_map``. RuntimeError: another platform. TypeError: an
+    argument or an output is no array.
     """
     check_callable(fun)
     check_axes(in_axes, out_axes, "pmap")

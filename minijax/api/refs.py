@@ -1,9 +1,7 @@
 """Mutable array references: made by ``new_ref``, read and written like NumPy's arrays, ended by ``freeze``.
 
-This module adds the operators of ``Ref``. When the first reference is made, it adds those of tracers, and calls of
-programs start to check for references. Programs without references pay for neither.
-
-Source: https://docs.jax.dev/en/latest/array_refs.html
+Operators of tracers and checks of calls are installed with the first reference. Source:
+https://docs.jax.dev/en/latest/array_refs.html
 """
 
 from __future__ import annotations
@@ -33,14 +31,10 @@ __all__ = ["AbstractRef", "Ref", "Slice", "addupdate", "ds", "free_ref", "freeze
 
 
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any:
-    """A mutable reference that holds the array ``init_val``, of its shape, dtype and weak type.
+    """A mutable reference that holds the array ``init_val``: ``r[i]``, ``r[i] = x``, ``r[i] += x``, in functions too.
 
-    ``r[i]`` reads, ``r[i] = x`` and ``r[i] += x`` write; inside transformed functions too. A reference may be an
-    argument of a transformed function or closed over, but not returned.
-
-    Raises:
-      TypeError: ``init_val`` is not an array, or is a reference. NotImplementedError: a ``memory_space`` or ``kind`` is
-        given; minijax has only one memory.
+    It may be an argument or closed over, but not returned. TypeError unless ``init_val`` is an array;
+    NotImplementedError for a ``memory_space`` or ``kind``.
     """
     if memory_space is not None or kind is not None:
         asked = f"memory_space={memory_space!r}" if memory_space is not None else f"kind={kind!r}"
@@ -68,9 +62,8 @@ def free_ref(ref: Any) -> None:
 
 
 def get(ref: Any, idx: Any = None) -> Any:
-    """``ref[idx]``: an array. ``idx`` is an integer, a slice, an array of integers, ``...``, or a tuple of these.
-
-    Slices are static, or made by ``ds``; steps are positive. ValueError for an index that does not fit.
+    """``ref[idx]``: ``idx`` is an integer, a slice, an array of integers, ``...``, or a tuple of these. ValueError if
+    it does not fit.
     """
     index, operands = _indexed(_checked("ref_get", ref), idx)
     return get_p.bind(ref, *operands, index=index)
@@ -170,13 +163,9 @@ class DidntWant(_Marker):
 def with_refs(self: VJP, *maybe_ct_refs: Any) -> Callable[[Any], Any]:
     """The pullback that adds cotangents to references instead of returning them.
 
-    Args:
-      maybe_ct_refs: a tree like the arguments. A leaf is a reference (the cotangent is added to it),
-        ``ad.GradValue()`` (the cotangent is returned) or ``ad.DontWant()`` (it is not computed).
-
-    Returns:
-      A function of the output's cotangent that returns a tree like the arguments: ``ad.GradRef()``, the cotangent, or
-      ``ad.DidntWant()``. ValueError if the tree is not like the arguments.
+    ``maybe_ct_refs``: a tree like the arguments of references, ``ad.GradValue()`` (return the cotangent) and
+    ``ad.DontWant()``; ValueError for another. The function returns a tree of ``ad.GradRef()``, cotangents and
+    ``ad.DidntWant()``.
     """
 
     def is_wish(x: Any) -> bool:

@@ -1,17 +1,12 @@
-"""What a jitted function does when it is called again with arguments of types it has been called with.
+"""Repeated calls of a jitted function.
 
-``api.compile`` makes the first call of each kind: it stages, compiles, and records the program here. A later call of
-that kind finds the program in one of two tables:
+``api.compile`` makes the first call of each kind and records the program here. A later call finds it in ``flat``, by
+the arrays' kinds, if all arguments are arrays given by position, else in ``trees``, by the leaves' kinds and the
+structure that jaxlib finds. A kind is a type and a placement. On one device, NumPy values go to jaxlib's dispatch
+(``backend.fastcall``), in half the time.
 
-- ``flat``: calls whose arguments are arrays, given by position. The key is the arrays' kinds;
-- ``trees``: all others. jaxlib takes the arguments apart. The key is the leaves' kinds; the structures are compared.
-
-An array's kind is its type, and where the user put it. On one device, calls with NumPy values go to jaxlib's dispatch
-(``backend.fastcall``), which takes half the time.
-
-A call that none of these can make is made the ordinary way, which also raises the errors. So are all calls while an
-interpreter that processes every operation is on the stack, while somebody observes, and while ``default_device`` is
-set.
+Other calls are made the ordinary way, which raises the errors: also while an interpreter that processes every operation
+is on the stack, while observers are subscribed, and while ``default_device`` is set.
 """
 
 from __future__ import annotations
@@ -52,10 +47,7 @@ def places_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
 
 
 class Repeat:
-    """A compiled program with what makes a call's value of its results.
-
-    ``run`` makes a call; ``value`` makes the call's value of result buffers.
-    """
+    """A compiled program: ``run`` makes a call, ``value`` makes the call's value of result buffers."""
 
     __slots__ = ("program", "run", "value")
 
@@ -182,10 +174,9 @@ def _builder(out_tree: Any) -> Callable[[Any], Any]:
 
 
 class Known:
-    """The kinds of calls that a jitted function has had, under one configuration and with the same static arguments.
+    """The kinds of calls of a jitted function ``owner``, under one configuration and with the same static arguments.
 
-    ``owner`` is the function. Its ``call(args, kwargs, static)`` is the ordinary way: it returns the value, the flat
-    dynamic arguments, their types, and the ``Repeat``, or None if the call cannot be repeated.
+    Its ``call(args, kwargs, static)`` returns the value, flat arguments, types, and the ``Repeat`` or None.
     """
 
     __slots__ = ("flat", "flatten", "host_call", "name", "owner", "refused", "static", "trees", "x64", "__weakref__")
@@ -279,9 +270,8 @@ def _remember(table: dict[Any, Any], key: Any, found: Any) -> None:
 def _finisher(repeat: Repeat, known: weakref.ref[Known]) -> Callable[[Sequence[Any]], Any]:
     """What makes a call's value of result buffers, when the program may still be reading the user's NumPy arrays.
 
-    The user may write to them once the call returns. Small programs have ended by then, and nothing more is needed:
-    copying ten small arguments would cost a seventh of the call. If a program still runs, wait for it, and call the
-    function the ordinary way from then on, which copies.
+    Small programs have ended by then. If one still runs, wait, and call the function the ordinary way, which copies,
+    from then on.
     """
     value = repeat.value
 

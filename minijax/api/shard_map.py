@@ -47,26 +47,17 @@ def shard_map(
     axis_names: Iterable[Any] = frozenset(),
     check_vma: bool = True,
 ) -> Any:
-    """``f`` on each device of a mesh, on that device's parts of the arguments; the results put together.
+    """``f`` on each device of a mesh, on that device's parts of the arguments; the results put together. A decorator
+    without ``f``.
 
-    Inside, collectives of ``minijax.lax`` (``psum``, ``all_gather``, ``ppermute``, ...) talk along the mesh's axes.
-    Composes with all transformations, outside and inside.
+    Collectives of ``minijax.lax`` talk along the mesh's axes. ``out_specs``: a ``PartitionSpec`` for each output, or a
+    prefix of their tree. ``in_specs``: a tuple with one for each argument, None to pass it unchanged; by default, with
+    explicit axes, those in the arguments' types. ``mesh``: the one that is set, by default. ``axis_names``: the axes
+    along which ``f`` runs on each device, all by default. ``check_vma``: types inside say along which axes values vary;
+    outputs are checked.
 
-    Args:
-      f: a function of pytrees of arrays, written for one part. Without it, a decorator is returned.
-      out_specs: a ``PartitionSpec`` for each output, or a prefix of their tree: how the parts are put together. Along
-        an axis that is not named, all devices hold the same.
-      in_specs: a ``PartitionSpec`` for each argument, in a tuple: how it is sharded. With None the argument is passed
-        to ``f`` unchanged. By default, over a mesh with explicit axes, the specs in the types of the arguments.
-      mesh: by default the mesh that ``set_mesh`` has set.
-      axis_names: the axes of the mesh along which ``f`` runs on each device; all by default. The others are left to the
-        compiler.
-      check_vma: whether types inside say along which axes values vary. Outputs are then checked against
-        ``out_specs``, and derivatives sum where they must, not more.
-
-    Raises, when called:
-      ValueError: specs that do not fit the arguments; an output that may vary along an axis that ``out_specs`` does not
-        name. TypeError: an argument is no array.
+    ValueError, when called: specs that do not fit, or an output that may vary along an axis that ``out_specs`` does not
+    name. TypeError: an argument is no array.
     """
     if f is None:
         return functools.partial(
@@ -96,9 +87,8 @@ def _is_leaf(x: Any) -> bool:
 
 
 def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any], whole: bool = False) -> None:
-    """ValueError if the type of an argument is sharded over the explicit axes ``axes`` otherwise than ``spec``.
-
-    With ``whole``, a replicated type is checked too.
+    """ValueError if an argument's type is sharded over ``axes`` otherwise than ``spec``; ``whole``: also if it is
+    replicated.
     """
     own = spec_of(aval)
     for word in ("unreduced", "reduced"):
@@ -138,10 +128,10 @@ def bind_over(
     name: str,
     label: str,
 ) -> list[Any]:
-    """The results of ``part``, a function from one device's parts of ``leaves`` to a list of its parts of results.
+    """The results of ``part``, from one device's parts of ``leaves`` to a list of its parts of results.
 
-    ``out_specs`` may be filled while ``part`` is staged, and ``written`` is what the equation says of ``mesh``.
-    ``name`` and ``label``, a transformation, are for messages.
+    ``out_specs`` may be filled while ``part`` is staged; ``written`` is the equation's mesh; ``name`` and ``label`` are
+    for messages.
     """
     inner_aval, on_each_device = _of_primitive("inner_aval"), _of_primitive("on_each_device")
     avals = zip(map(get_aval, leaves), in_specs, strict=True)
@@ -288,9 +278,7 @@ class ShardMapped:
         return tree_unflatten(flat.out_tree, outs)
 
     def _show_values(self, mesh: AbstractMesh, axes: frozenset[Any], specs: list[PartitionSpec]) -> None:
-        """Let tracers of the function that is being staged print the values on the devices.
-
-        The function is called outside of all transformations, so the operands are known and the equations so far can be
+        """Let tracers of the function that is staged print values: the operands are known, so the equations so far can
         run.
         """
         concrete = mesh if isinstance(mesh, Mesh) else context.mesh

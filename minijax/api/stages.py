@@ -98,10 +98,8 @@ def partitioned_at(staged: StagedCall, leaves: Sequence[Any], places: tuple[Any,
 
 
 class Traced:
-    """A staged call: its ``jaxpr`` and ``out_info``; ``lower()`` goes on.
-
-    ``device`` is the device that its arguments are committed to (None if uncommitted). The program is compiled for it,
-    or for a ``placement`` over several devices.
+    """A staged call: its ``jaxpr`` and ``out_info``; ``lower()`` goes on, for ``device`` (or None), or a ``placement``
+    over several.
     """
 
     def __init__(self, name: str, staged: StagedCall, device: Any = None, placement: Any = None) -> None:
@@ -145,10 +143,7 @@ class Lowered:
         return self._traced.placement
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The module as MLIR text; ``debug_info`` adds the location of each operation in the user's program.
-
-        ValueError for a dialect other than 'stablehlo'.
-        """
+        """The module as MLIR text; ``debug_info`` adds locations. ValueError for a dialect other than 'stablehlo'."""
         if dialect not in (None, "stablehlo"):
             raise ValueError(f"unknown dialect {dialect!r}: minijax lowers to 'stablehlo'")
         return self.places().located_text() if debug_info else self._text
@@ -183,10 +178,7 @@ class CompiledFunction:
         self._program = program
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on arguments of the trees and types it was compiled for; TypeError for others, and for tracers.
-
-        ValueError if they are committed to another device than the arguments that it was lowered with.
-        """
+        """Run on arguments of its trees and types; TypeError for others and tracers, ValueError for another device."""
         leaves, in_tree = tree_flatten((args, kwargs))
         if in_tree != self._traced._staged.in_tree:
             raise TypeError(

@@ -45,9 +45,8 @@ def make_jaxpr(
 ) -> Callable[..., Any]:
     """A function that returns the jaxpr of ``fun`` at its arguments, which may be ``ShapeDtypeStruct``s.
 
-    ``static_argnums`` are passed as they are. ``axis_env`` holds names and sizes of mapped axes that ``fun`` is to
-    find itself in, outermost first. With ``return_shape`` the result is ``(jaxpr, shapes)``, the latter a
-    tree of ``ShapeDtypeStruct``s.
+    ``static_argnums`` are passed as they are. ``axis_env``: names and sizes of mapped axes, outermost first. With
+    ``return_shape`` the result is ``(jaxpr, tree of ShapeDtypeStructs)``.
     """
     check_callable(fun)
     numbers = int_or_ints(static_argnums, "static_argnums")

@@ -17,9 +17,8 @@ _NARROWEST = 9
 
 
 def grid(shape: Sequence[int], sharding: Sharding) -> list[list[str]]:
-    """The devices of each part of an array of one or two dimensions, row by row: ``CPU 0,1``.
-
-    ValueError for more dimensions, or if a dimension is not divisible.
+    """The devices of each part of an array, row by row: ``CPU 0,1``. ValueError for three dimensions, or if it is not
+    divisible.
     """
     if len(shape) > 2:
         raise ValueError(
@@ -80,10 +79,7 @@ def visualize_sharding(
     shape: Sequence[int], sharding: Sharding, *, use_color: bool = True, scale: float = 1.0, min_width: int = 9,
     max_width: int = WIDTH, color_map: Any = None,
 ) -> None:  # fmt: skip
-    """Print which device has which part of an array of ``shape``; raises as ``visualize_array_sharding``.
-
-    ``max_width`` is that of the picture in columns. Colours and scale, which JAX's picture has, are not used.
-    """
+    """Print which device has which part of an array of ``shape``, in ``max_width`` columns, without colours."""
     if not isinstance(sharding, Sharding):
         raise TypeError(
             f"visualize_sharding needs a sharding of minijax, and got {sharding!r}. For those of JAX there is "
@@ -93,10 +89,7 @@ def visualize_sharding(
 
 
 def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
-    """Print which device has which part of ``arr``, which has one dimension or two.
-
-    TypeError for a tracer, whose devices are unknown. ValueError for more dimensions.
-    """
+    """Print which device has which part of ``arr``. TypeError for a tracer, ValueError for three dimensions."""
     if isinstance(arr, Tracer):
         raise TypeError(
             f"visualize_array_sharding needs an array, and got the tracer {arr}: while a program is traced, nobody "

@@ -1,8 +1,6 @@
-"""Where programs run: StableHLO text is compiled and executed by XLA through PJRT.
+"""Where programs run: StableHLO text is compiled and executed by XLA through PJRT (:mod:`minijax.backend.pjrt`).
 
-:mod:`minijax.backend.pjrt` holds everything; this package imports neither jaxlib nor jax until the first
-buffer is made or the first program compiled. Importing it teaches :class:`minijax.core.array.Array` to fetch
-device buffers.
+It imports jaxlib with the first buffer or program, and teaches :class:`minijax.core.array.Array` to fetch buffers.
 """
 
 from typing import Any

@@ -1,16 +1,10 @@
 """The PJRT client of this process, made at first use.
 
-jaxlib alone can make a client for the platform that is built into it, and importing jaxlib costs a tenth of
-what importing jax costs. Accelerators come as plugins, and it is jax that finds and starts those. So:
-
-1. If jax is imported already, its default backend is used, so that the process has one client and jax's own
-   configuration counts.
-2. If ``JAX_PLATFORMS`` begins with the built-in platform, or is not set and no plugin is installed, jaxlib alone makes
-   the client.
-3. Otherwise jax is imported and its default backend used.
-
-``JAX_PLATFORMS`` (a comma-separated list in order of preference) and ``JAX_NUM_CPU_DEVICES`` mean what they
-mean to jax (https://docs.jax.dev/en/latest/config_options.html).
+jaxlib alone can make a client for its built-in platform; importing jax takes ten times as long. Accelerators are
+plugins, which jax finds. So: if jax is imported, its default backend is used. Else, if ``JAX_PLATFORMS`` begins with
+the built-in platform, or is not set and no plugin is installed, jaxlib alone makes the client. Otherwise jax is
+imported. ``JAX_PLATFORMS`` and ``JAX_NUM_CPU_DEVICES`` mean what they mean to jax
+(https://docs.jax.dev/en/latest/config_options.html).
 """
 
 from __future__ import annotations
@@ -36,17 +30,10 @@ _ASK_JAX = ("JAX_PLATFORM_NAME", "JAX_XLA_BACKEND", "PJRT_NAMES_AND_LIBRARY_PATH
 
 
 class Runtime:
-    """One PJRT client with what is needed at every call, looked up once.
+    """One PJRT client with what each call needs: jaxlib's module ``xla``, the ``client``, all ``devices`` and this
+    process's.
 
-    Attributes:
-      xla: jaxlib's extension module.
-      client: the PJRT client.
-      from_jax: whether the client is jax's own.
-      devices: all devices, those of other processes included.
-      local_devices: those of this process.
-      process_count: how many processes share the devices.
-      sharding: the sharding that puts a whole array on the default device.
-      copying, aliasing: how PJRT may use a host array: read it during the call, or keep it.
+    ``from_jax``: it is jax's own. ``copying``, ``aliasing``: PJRT reads a host array during the call, or keeps it.
     """
 
     def __init__(self, xla: Any, xla_client: Any, client: Any, from_jax: bool) -> None:
@@ -95,9 +82,8 @@ class Runtime:
         return options
 
     def spmd_options(self, ids: Sequence[int], free_in: Sequence[bool], free_out: Sequence[bool]) -> Any:
-        """Compile options for one program that Shardy partitions over the devices with these ids.
-
-        The compiler chooses the shardings of arguments and results that are free.
+        """Compile options for one program over the devices with these ids; XLA shards arguments and results that are
+        free.
         """
         options = self.compile_options(np.array([ids]))
         build = options.executable_build_options
@@ -132,9 +118,8 @@ def jax_is_imported() -> bool:
 def plugin_installed() -> bool:
     """Whether a PJRT plugin might be installed, found without importing anything.
 
-    Plugins announce themselves in the namespace package ``jax_plugins``, by an entry point of that name, or
-    are libtpu. Reading the entry points by hand takes 3 ms; ``importlib.metadata`` takes 40 ms with its
-    import.
+    Plugins are in the namespace package ``jax_plugins``, or in an entry point of that name, or are libtpu. Reading
+    entry points by hand takes 3 ms, ``importlib.metadata`` 40 ms.
     """
     if importlib.util.find_spec("jax_plugins") is not None or importlib.util.find_spec("libtpu") is not None:
         return True
@@ -203,10 +188,8 @@ MOST_SIMULATED = 4096
 
 
 def simulated(count: int) -> Runtime:
-    """A separate client with ``count`` simulated host devices, to compile for.
-
-    It has one thread and 120 kB of memory per device until it and its programs are collected. ValueError for more
-    than 4,096.
+    """A separate client with ``count`` simulated devices, to compile for; one thread and 120 kB each. ValueError beyond
+    4,096.
     """
     if count > MOST_SIMULATED:
         raise ValueError(

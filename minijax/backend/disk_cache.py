@@ -1,16 +1,10 @@
-"""The disk cache: compiled programs in a folder, for other processes.
+"""The disk cache: compiled programs in a folder, for other processes, by JAX's settings
+(``jax_compilation_cache_dir``).
 
-In: a module's text, XLA's options and the devices. Out: the executable that an earlier process made of them, or None.
-The folder and its limits are JAX's settings: ``jax_compilation_cache_dir`` (``JAX_COMPILATION_CACHE_DIR``),
-``jax_enable_compilation_cache``, ``jax_persistent_cache_min_compile_time_secs`` and
-``jax_persistent_cache_min_entry_size_bytes``.
-
-An entry's name is the hash of everything that the executable depends on. The file holds the hash of its content too, so
-a file that is damaged, or is no entry, is never given to XLA. A file is written under another name and then renamed:
-other processes see all of it or nothing.
-
-The folder must be trusted, as JAX's: an entry is machine code that this process runs.
-Source: https://docs.jax.dev/en/latest/persistent_compilation_cache.html
+In: a module's text, XLA's options and the devices. Out: the executable that an earlier process made, or None. An
+entry's name is the hash of all that it depends on. The file holds its own hash, and is renamed when complete, so XLA
+gets no damaged one. The folder must be trusted: this process runs its code. Source:
+https://docs.jax.dev/en/latest/persistent_compilation_cache.html
 """
 
 from __future__ import annotations

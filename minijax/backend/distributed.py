@@ -1,8 +1,7 @@
 """Several processes as one machine: each process has some of the devices, and programs run on all devices.
 
-The mechanism is XLA's. Process 0 runs a coordination service and every process connects to it. The PJRT client that is
-made afterwards knows the devices of all processes. On CPUs, collectives use Gloo over TCP. If jaxlib alone can make the
-client (see ``backend.client``), jax is not imported; otherwise ``jax.distributed`` makes jax's client.
+Process 0 runs XLA's coordination service. The PJRT client made afterwards knows the devices of all processes; on CPUs,
+collectives use Gloo over TCP. If jaxlib alone cannot make the client, ``jax.distributed`` makes jax's.
 """
 
 from __future__ import annotations
@@ -74,23 +73,16 @@ def initialize(
 ) -> None:
     """Join ``num_processes`` processes into one machine. All of them must call it, before anything runs on a device.
 
-    Afterwards ``devices()`` lists the devices of all processes and ``local_devices()`` those of this one. A ``pmap``
-    must be called by all processes in the same order, by each with the slices for its own devices.
+    ``devices()`` then lists those of all processes. All call a ``pmap`` in the same order, with the slices for their
+    own devices.
 
-    Args:
-      coordinator_address: ``host:port`` on which process 0 listens and where the others find it; by default what
-        JAX_COORDINATOR_ADDRESS says in the environment.
-      num_processes: how many processes there are; by default JAX_NUM_PROCESSES.
-      process_id: the number of this one, from 0; by default JAX_PROCESS_ID.
-      initialization_timeout: for how many seconds to wait for the others.
-      heartbeat_timeout_seconds: after how many seconds of silence a process counts as dead. XLA then ends the other
-        processes and writes that a task has died. A call that waits for the dead process cannot raise instead.
-      shutdown_timeout_seconds: for how many seconds to wait for the others when leaving.
-      coordinator_bind_address: where process 0 listens, if not on all its interfaces.
+    ``coordinator_address``: ``host:port`` of process 0, JAX_COORDINATOR_ADDRESS by default; ``num_processes``:
+    JAX_NUM_PROCESSES by default; ``process_id``: from 0, JAX_PROCESS_ID by default; ``coordinator_bind_address``: where
+    process 0 listens, all interfaces by default. Timeouts are in seconds: for the others to join, for a silent process
+    to count as dead (XLA then ends the others), for the others to leave.
 
-    Raises:
-      RuntimeError: called twice, or after something ran on a device. ValueError: an argument is missing where the
-      environment does not give it, or does not make sense.
+    RuntimeError: called twice, or after something ran on a device. ValueError: an argument is missing or makes no
+    sense.
     """
     global _by_jax
     if client.started() is not None:
@@ -163,9 +155,8 @@ def _exit(code: Any = None, /) -> NoReturn:
 
 
 def _leave() -> None:
-    """At exit, wait for the other processes, unless this one was launched and has failed.
-
-    The others may wait for a failed process, so the launcher must learn of its end at once.
+    """At exit, wait for the other processes, unless this one was launched and has failed: the launcher must learn that
+    at once.
     """
     if not (launched() and (_exit_code or hasattr(sys, "last_value"))):
         shutdown()

@@ -115,8 +115,7 @@ def run_error(
 ) -> BaseException:
     """The exception for a program ``name`` that failed on ``buffers``, or could not start.
 
-    The first ``n_consts`` buffers are values that the function closes over. The others are its arguments: all of them,
-    or those at the positions ``kept``.
+    The first ``n_consts`` are closed over, the others are the arguments, or those at the positions ``kept``.
     """
     for position, buffer in enumerate(buffers):
         if hasattr(buffer, "aval") and buffer.is_deleted():

@@ -1,17 +1,11 @@
 """Buffers and executables: put arrays on a device, compile StableHLO text, run it, fetch the results.
 
-Everything here is a thin layer over jaxlib's extension module. A *buffer* is jaxlib's own array object; its
-``aval`` attribute is the :class:`~minijax.core.avals.ShapedArray` it was made with. Nothing traces, checks
-weak types or converts dtypes: callers hand over arrays of exactly the dtypes the program expects.
+A *buffer* is jaxlib's array object; its ``aval`` is a :class:`~minijax.core.avals.ShapedArray`. Nothing here checks or
+converts dtypes: callers give exactly what the program expects. Methods of jaxlib that import jax, which costs ten times
+the rest of a first call (``LoadedExecutable.execute``, ``disassemble_*``, ``unsafe_buffer_pointer``), are not used.
 
-Importing jax costs ten times the rest of a first call, and some of jaxlib's methods import it when it is
-installed (``LoadedExecutable.execute``, ``disassemble_*``, ``unsafe_buffer_pointer`` and the method behind
-jax's own conversion to NumPy; found by trying each with an import hook). None of those is used while jax is
-not imported.
-
-Donation: an argument of ``@main`` with the attribute ``tf.aliasing_output = 0 : i32`` (reuse its memory for
-result 0), or ``jax.buffer_donor = true`` (for any result), is deleted by the call. Both work as text. A
-donated buffer of which a NumPy view from :func:`to_numpy` is alive is copied instead, and stays usable.
+An argument of ``@main`` with ``tf.aliasing_output = 0 : i32`` or ``jax.buffer_donor = true`` is deleted by the call, or
+copied if a NumPy view of it is alive.
 """
 
 from __future__ import annotations
@@ -117,10 +111,8 @@ def process_count() -> int:
 
 
 def program_devices(count: int, given: Sequence[Device] | None = None) -> list[Device]:
-    """``count`` devices to run a program on: the first of those ``given``, or of all.
-
-    The devices of one process stand side by side, so that each process gives its parts in order. ValueError if there
-    are too few devices.
+    """``count`` devices to run a program on: the first of those ``given``, or of all, by process. ValueError if too
+    few.
     """
     found = sorted(devices(), key=lambda device: device.process_index) if given is None else list(given)
     if len(found) < count:
@@ -146,21 +138,11 @@ def note_committed() -> None:
 
 
 def put(array: Any, device: Device | None = None, *, aval: ShapedArray | None = None, owned: bool = False) -> Buffer:
-    """Copy a NumPy array (or NumPy scalar) to a device.
+    """Copy a NumPy array (or NumPy scalar) of any strides and byte order to a device, in its dtype.
 
-    Args:
-      array: ``numpy.ndarray`` or ``numpy.generic`` of any shape, strides and byte order. The dtype is kept,
-        64 bits included.
-      device: one of :func:`local_devices`; None for the first.
-      aval: the array's type if the caller has it (saves a lookup); else it is made from shape and dtype. It is
-        required for random keys in their host form (``core.keys``).
-      owned: the caller promises that nobody writes to the array again. Then a host platform may use its memory in
-        place (it does if the data is aligned to 64 bytes). Without the promise the data is read before this
-        function returns.
-
-    Raises:
-      TypeError: a dtype no device has, such as object or string.
-      DeviceOutOfMemoryError: no room.
+    ``device``: the first by default. ``aval``: its type, needed for random keys. ``owned``: nobody writes to it again,
+    so a host may use its memory in place; else it is read before this returns. TypeError for a dtype such as object or
+    string.
     """
     rt = _client._runtime or runtime()
     if aval is None:
@@ -198,12 +180,9 @@ def transfer(buffer: Buffer, device: Device) -> Buffer:
 
 
 def to_numpy(buffer: Buffer) -> np.ndarray:
-    """The value of a one-device buffer as a read-only NumPy array; waits for it.
+    """The value of a one-device buffer as a read-only NumPy array, on a host a view of its memory; waits for it.
 
-    On a host platform it is a view of the buffer's memory and keeps that alive; elsewhere a copy.
-
-    Raises:
-      DeletedArrayError: the buffer was deleted or donated. ExecutionError: the program that made it failed.
+    DeletedArrayError if it was deleted or donated, ExecutionError if the program that made it failed.
     """
     try:
         return np.asarray(memoryview(buffer))
@@ -255,10 +234,8 @@ _DLPACK_UINT = 1
 
 
 def _through_dlpack(rt: Runtime, buffer: Buffer) -> np.ndarray | None:
-    """A view of a host buffer whose dtype NumPy knows only through ml_dtypes; None if there can be no view.
-
-    NumPy's DLPack import refuses bfloat16 and float8. So the tensor is relabelled as unsigned integers of the same
-    width, imported, and viewed with its real dtype.
+    """A view of a host buffer of dtype bfloat16 or float8, which NumPy's DLPack refuses: relabelled as unsigned
+    integers.
     """
     dtype = buffer.aval.dtype
     if dtype.itemsize not in (1, 2) or rt.client.platform != _client.BUILT_IN:
@@ -276,11 +253,7 @@ def _through_dlpack(rt: Runtime, buffer: Buffer) -> np.ndarray | None:
 
 
 def block_until_ready(buffers: Any) -> Any:
-    """Wait until a buffer, or every buffer of a list or tuple, is computed; returns its argument.
-
-    Raises:
-      ExecutionError: the program that makes the buffer failed.
-    """
+    """Wait until a buffer, or each of a list or tuple, is computed. ExecutionError if its program failed."""
     rt = _client._runtime or runtime()
     try:
         rt.wait(buffers if isinstance(buffers, (list, tuple)) else [buffers])
@@ -310,16 +283,9 @@ def delete(buffer: Buffer) -> None:
 class Executable:
     """A compiled program, loaded on its devices.
 
-    ``execute(buffers)`` runs the program on buffers on its devices. It returns at once, with a list of buffers that may
-    not be ready.
-
-    Args:
-      buffers: one for each argument of ``@main``, with its shape and dtype (from :func:`put`, or from
-        ``spmd.put_over`` for a program over several devices). PJRT checks their number and sizes. It does not
-        check dtypes of equal size, so the caller must pass what it compiled for.
-
-    Raises:
-      ExecutionError: wrong number or size of arguments, or a failure on the device. DeletedArgumentError.
+    ``execute(buffers)`` runs it and returns a list of buffers at once, which may not be ready. It takes one buffer for
+    each argument of ``@main``, from :func:`put` or ``spmd.put_over``; PJRT checks their number and sizes, not dtypes of
+    equal size. ExecutionError if it fails, DeletedArgumentError for a deleted argument.
     """
 
     __slots__ = (
@@ -387,11 +353,7 @@ class Executable:
         return dict(costs[0] if isinstance(costs, list) else costs)
 
     def memory_analysis(self) -> Any:
-        """XLA's memory plan; None if the platform has none.
-
-        An object with ``argument_size_in_bytes``, ``output_size_in_bytes``, ``temp_size_in_bytes``,
-        ``alias_size_in_bytes`` and ``generated_code_size_in_bytes``.
-        """
+        """XLA's memory plan: ``argument_size_in_bytes``, ``temp_size_in_bytes``, ...; None if the platform has none."""
         try:
             return self.loaded.get_compiled_memory_stats()
         except self._error:
@@ -403,10 +365,7 @@ class Executable:
 
 
 class SimulatedExecutable:
-    """A program that was compiled for simulated devices. The program and its client are freed; its texts are kept.
-
-    ``execute`` and ``execute_and_wait`` raise ValueError. All else is as in ``Executable``.
-    """
+    """The texts of a program that was compiled for simulated devices; ``execute`` raises ValueError."""
 
     __slots__ = ("name", "out_avals", "device", "origin", "kept", "_text", "_costs", "_memory", "__weakref__")
 
@@ -484,28 +443,15 @@ def compile(
     within: AbstractContextManager[Any] | None = None,
     from_disk: bool = False,
 ) -> Executable | SimulatedExecutable:
-    """Compile a StableHLO module with a public ``@main`` and load it.
+    """Compile a StableHLO module, text or bytecode, with a public ``@main``, and load it.
 
-    Args:
-      module_text: MLIR assembly (str or bytes) or MLIR bytecode (bytes), dialects func, stablehlo and chlo.
-      name: the program's name in error messages.
-      out_avals: the types of the results (weak types included), kept with their buffers. If None they are read from
-        the compiled program, which costs 0.1 ms.
-      device: the local device to run on; None for the first.
-      partitioning: a ``spmd.Partitioning`` over several devices, in place of ``device``.
-        Simulated devices are made for this call.
-      host_callbacks: Python functions; custom calls of the module refer to them by index.
-      n_consts: the number of arguments, the first ones, that the function closes over. For error messages.
-      kept: the positions of the other arguments among the function's; None for all. For error messages.
-      flags: XLA's own options for this program, such as ``("xla_dump_to", folder)``.
-      within: a context manager around XLA's work, also when an interrupt stops waiting for it.
-      from_disk: read the program from the disk cache, or write it there, if the user has set one. Programs with host
-        callbacks or ``flags`` are always compiled: the former belong to this process, the latter are compiled for XLA's
-        reports.
+    ``name``, ``n_consts`` (arguments closed over) and ``kept`` (positions of the others): for error messages.
+    ``out_avals``: the results' types, else read from the program, in 0.1 ms. ``device``: the first by default; or
+    ``partitioning`` over several, a ``spmd.Partitioning``. ``host_callbacks``: the functions that custom calls name by
+    index. ``flags``: XLA's options, such as ``("xla_dump_to", folder)``. ``within``: a context manager around XLA's
+    work. ``from_disk``: use the disk cache, if the user set one and there are no callbacks or flags.
 
-    Raises:
-      CompileError: XLA does not accept the program.
-      DeviceOutOfMemoryError: the program does not fit.
+    CompileError if XLA does not accept it, DeviceOutOfMemoryError if it does not fit.
     """
     simulated = partitioning is not None and partitioning.simulated
     rt = _client.simulated(len(partitioning.devices)) if simulated else runtime()
@@ -553,9 +499,8 @@ def compile(
 
 
 def text_costs(module_text: str | bytes, *, name: str) -> dict[str, Any]:
-    """XLA's estimate for a StableHLO module, without compiling it: see ``Executable.cost_analysis``.
-
-    CompileError if XLA does not accept the module.
+    """XLA's estimate for a StableHLO module that is not compiled: see ``Executable.cost_analysis``. CompileError if it
+    is bad.
     """
     rt = runtime()
     try:
@@ -606,11 +551,7 @@ _register_lock = threading.Lock()
 
 
 def _register_custom_calls(rt: Runtime, module_text: str | bytes) -> None:
-    """Load LAPACK if the module calls it, and register it with XLA unless jax has done so.
-
-    Other modules do not pay for it: loading LAPACK imports parts of SciPy (0.1 s). A call of LAPACK before it is
-    loaded crashes the process.
-    """
+    """Load LAPACK (0.1 s) if the module calls it, and register it with XLA unless jax has: without it XLA crashes."""
     global _registered
     if _registered or rt.client.platform != _client.BUILT_IN:
         return

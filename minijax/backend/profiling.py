@@ -1,6 +1,4 @@
-"""XLA's own profiler: the time of each instruction of a program, of the host's work for a call, and of each compiler
-pass.
-"""
+"""XLA's own profiler: the time of each instruction of a program, of the host's work for a call, and of each pass."""
 
 from __future__ import annotations
 
@@ -27,9 +25,8 @@ _HANDED, _BEGUN, _ENDED = (f"ThreadpoolListener::{word}" for word in ("Record", 
 
 
 class InstructionRun(NamedTuple):
-    """One run of an instruction of optimised HLO: its start in nanoseconds since the first one, and its duration.
-
-    ``program`` and ``run`` are XLA's numbers of the program and of its run. Several programs may have one name.
+    """One run of an instruction of optimised HLO: start and duration in nanoseconds; XLA's numbers of ``program`` and
+    ``run``.
     """
 
     instruction: str
@@ -48,9 +45,8 @@ class Interval(NamedTuple):
 
 
 class TracedCall(NamedTuple):
-    """One call on the profiler's clock: start, end, and the events between them.
-
-    ``transfers`` are copies to a device. ``executions`` are PJRT's executions of a program, on any thread.
+    """One call on the profiler's clock, its copies to a device (``transfers``), and executions of programs on any
+    thread.
     """
 
     when: Interval
@@ -64,9 +60,8 @@ class ProfilerBusy(RuntimeError):
 
 
 def profiled(module: str, run: Callable[[], Any]) -> list[InstructionRun]:
-    """The instructions of the program ``module`` that ran during ``run()``, on all devices, in order of time.
-
-    Raises ProfilerBusy if a profiler is running already.
+    """The instructions of the program ``module`` that ran during ``run()``, in order of time. ProfilerBusy if one is
+    running.
     """
     found = _instructions(_events(run), module)
     first = found[0].begin if found else 0.0
@@ -74,9 +69,8 @@ def profiled(module: str, run: Callable[[], Any]) -> list[InstructionRun]:
 
 
 def traced_calls(module: str, call: Callable[[], Any], count: int) -> list[TracedCall]:
-    """Run ``call()`` several times. Returns for each the instructions of the program ``module`` and the host's events.
-
-    Raises ProfilerBusy if a profiler is running already.
+    """Run ``call()`` several times; for each, instructions of ``module`` and the host's events. ProfilerBusy if one is
+    running.
     """
     mark = importlib.import_module("jaxlib._profiler").TraceMe
 
@@ -111,10 +105,7 @@ class PassRun(NamedTuple):
 
 
 def compiled_passes(run: Callable[[], Any]) -> list[PassRun]:
-    """The passes that ran while ``run()`` compiled something, also those that changed nothing.
-
-    Raises ProfilerBusy if a profiler is running already.
-    """
+    """The passes that ran while ``run()`` compiled something. ProfilerBusy if a profiler is running already."""
     found = []
     for thread in _events(run):
         # the end, program and pipeline of each event that is not over yet

@@ -1,7 +1,6 @@
 """Arrays and programs over several devices, for jaxlib: shardings as XLA describes them, shards put and gathered.
 
-In: ``core.shardings``. Out: buffers over the devices of a sharding; their ``aval`` is that of the whole array. Only
-``parts`` imports jax, because jaxlib does.
+Only ``parts`` imports jax, because jaxlib does.
 """
 
 from __future__ import annotations
@@ -63,12 +62,7 @@ def xla_sharding(sharding: Sharding) -> Any:
 
 
 def put_parts(arrays: Sequence[Any], sharding: Sharding, aval: ShapedArray) -> Buffer:
-    """The array of type ``aval`` made of ``arrays``, its shards on this process's devices, in their order.
-
-    Args:
-      arrays: NumPy arrays that nobody writes to any more; raw words if ``aval`` is of random keys.
-      sharding: over all devices.
-    """
+    """The array of type ``aval`` made of ``arrays``, its shards on this process's devices in order; words of keys."""
     rt = runtime()
     if aval.dtype == dtypes.float0:
         # on devices they are booleans that nobody reads
@@ -101,9 +95,8 @@ def put_over(value: Any, sharding: Sharding, aval: ShapedArray) -> Buffer:
 
 
 def placer(sharding: Sharding, aval: ShapedArray) -> Callable[[Any, bool], Buffer]:
-    """``put_over`` for many NumPy values of one type (not random keys). The work common to all is done once.
-
-    With the second argument the caller promises that nobody writes to the value any more.
+    """``put_over`` for many NumPy values of one type (not keys), prepared once. Second argument: nobody writes to the
+    value.
     """
     rt, devices, lies = runtime(), list(sharding.local_devices), xla_sharding(sharding)
     found = sharding.addressable_devices_indices_map(aval.shape)
@@ -145,9 +138,8 @@ def put_together(pieces: Sequence[Buffer], sharding: Sharding, aval: ShapedArray
 
 
 def gather(buffer: Buffer, sharding: Sharding, aval: ShapedArray) -> Any:
-    """The NumPy value of a buffer over several devices; it may be read only. Waits for it.
-
-    RuntimeError if other processes hold shards that this one does not.
+    """The read-only NumPy value of a buffer over several devices; waits. RuntimeError if other processes hold parts of
+    it.
     """
     shape = physical_aval(aval).shape
     whole = aval.update(shape=sharding.shard_shape(aval.shape))
@@ -175,15 +167,11 @@ def gather(buffer: Buffer, sharding: Sharding, aval: ShapedArray) -> Any:
 
 
 class Partitioning:
-    """How a program is partitioned: the caller's shardings and, once it is compiled, XLA's choices.
+    """How a program is partitioned over ``devices``: the caller's shardings and, once it is compiled, XLA's choices.
 
-    Attributes:
-      devices: in the order of the program's partitions.
-      mesh: the mesh that XLA's choices are described over; None if the caller named none.
-      ins, outs: the sharding of each argument and result. None until it is compiled means that XLA chooses.
-      first: the sharding of the first argument, if it was given, and the number of its dimensions. A result with the
-        same tiles and the same number of dimensions gets the same sharding.
-      named: which results have a type that names the mesh, so that the spec names all their dimensions.
+    ``mesh``: describes XLA's choices, None if there is none. ``ins``, ``outs``: None means that XLA chooses. ``first``:
+    sharding and rank of the first argument, which a result with equal tiles gets. ``named``: results whose spec names
+    all dimensions.
     """
 
     def __init__(
@@ -213,10 +201,7 @@ class Partitioning:
         return are_simulated(self.devices)
 
     def results(self, loaded: Any, out_avals: Sequence[ShapedArray]) -> list[Any]:
-        """Store XLA's choices for the program ``loaded``; returns jaxlib's objects for the results' shardings.
-
-        Returns nothing if the devices are simulated: there will be no results.
-        """
+        """Store XLA's choices for the program ``loaded``; jaxlib's objects for results' shardings, [] if simulated."""
         if None in self.ins:
             # XLA's description of a replicated argument does not have its rank
             found = loaded.get_parameter_shardings()
@@ -242,10 +227,7 @@ class Partitioning:
 
 
 def _written(sharding: Sharding, aval: ShapedArray, named: bool) -> Sharding:
-    """``sharding`` as JAX writes it for a result of type ``aval``.
-
-    For random keys the spec names all dimensions. So it does for a replicated result if ``named`` is true.
-    """
+    """``sharding`` as JAX writes it: of keys, and of a replicated result if ``named``, it names all dimensions."""
     if not isinstance(sharding, NamedSharding):
         return sharding
     if not (is_key(aval.dtype) and sharding.mesh.size > 1 or named and sharding.is_fully_replicated):

@@ -245,7 +245,7 @@ def canonicalize_explicit_dtype(
 
 
 def check_user_dtype(dtype: Any, fun_name: str = "", x64: bool = False, stacklevel: int = 4) -> np.dtype:
-    """The canonical form of a ``dtype=`` argument. TypeError for types no array has, ValueError for None or an array."""
+    """The canonical form of a ``dtype=`` argument. TypeError for types no array has, ValueError for None and arrays."""
     if dtype is None:
         raise ValueError("dtype must be specified.")
     if isinstance(dtype, type) and dtype in _PYTHON_SCALARS:

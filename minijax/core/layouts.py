@@ -62,7 +62,7 @@ class Layout:
 
 
 class Format:
-    """A layout and a sharding, either None for the default. ValueError for a layout alone, TypeError for other objects."""
+    """A layout and a sharding, or None for defaults. ValueError for a layout alone, TypeError for other objects."""
 
     __slots__ = ("layout", "sharding")
 

@@ -126,7 +126,7 @@ def transposed(source: Any, what: str, named: bool = True) -> Any:
 
 
 def transposed_from(source: Any) -> tuple[str, ...]:
-    """The primitives whose transposition made the equation with ``source``, the first one first; '' for an unknown one."""
+    """The primitives whose transposition made the equation with ``source``, in order; '' for an unknown one."""
     found = source[3] if source is not None and len(source) > 3 else ()
     return (found,) if isinstance(found, str) else found
 

@@ -55,7 +55,7 @@ _BIND_HOOKS = ("bind_enter", "bind_exit", "bind_raise", "rule")
 
 
 class Observer:
-    """Base class of observers of the engine: override some hooks, then ``subscribe``. Only overridden hooks are called."""
+    """Base class of observers: override some hooks, then ``subscribe``. Only overridden hooks are called."""
 
     # For an observer that only counts the operations of one thread: that thread. See ``counts_suffice``.
     counting_thread: int | None = None

@@ -534,7 +534,7 @@ def mesh_of(shardings: Sequence[Any]) -> AbstractMesh | None:
 
 
 class Placement(NamedTuple):
-    """The devices of a program, and the shardings of its arguments and results: None where XLA chooses, over ``mesh``."""
+    """The devices of a program, and the shardings of arguments and results, None where XLA chooses over ``mesh``."""
 
     devices: tuple[Any, ...]
     mesh: AbstractMesh | None

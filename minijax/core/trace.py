@@ -416,7 +416,7 @@ def bury(left: list[MainTrace]) -> None:
 
 
 def reset_stack(above: MainTrace | None = None, axis_env: tuple[tuple[Any, int], ...] = ()) -> None:
-    """Bring this thread back to the interpreter ``above`` (evaluation by default) after an exception; for front ends."""
+    """Bring this thread back to the interpreter ``above`` (or evaluation) after an exception; for front ends."""
     keep = 1 if above is None else above.level + 1
     if len(state.stack) > keep:
         left = state.stack[keep:]

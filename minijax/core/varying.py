@@ -252,7 +252,7 @@ def pvary(x: Any, axes: Iterable[Any]) -> Any:
 
 
 def varying_like(x: Any, *others: Any) -> Any:
-    """``x``, cast to vary also along the axes of ``others``: for constants, so that the carry of a loop keeps its type."""
+    """``x``, cast to vary also along the axes of ``others``: for constants in the carry of a loop."""
     if not _now.checked:
         return x
     axes = frozenset().union(*[getattr(getattr(other, "aval", None), "vma", ()) for other in others])

@@ -1,8 +1,7 @@
 """``python -m minijax.distributed -n 4 script.py ARGS``: one program in several processes that are one machine.
 
-The environment tells each process where the others are (``backend.distributed``). A process writes its lines behind
-its number, and is ended when another one dies or when this command is interrupted. Each leads a process group, so that
-its child processes end with it, and Ctrl-C reaches it only from here.
+A process writes its lines behind its number, and is ended when another one dies or this command is interrupted. Each
+leads a process group, so that its children end with it, and Ctrl-C reaches it only from here.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
 """JAX's name for what authors of differentiation rules need.
 
 ``primitive_jvps[p] = rule`` with ``rule(primals, tangents, **params) -> (primal_out, tangent_out)``; a tangent may be a
-symbolic ``Zero``. ``primitive_transposes[p] = rule`` with ``rule(ct, *args, **params)``, where an argument that the
-primitive is linear in is an ``UndefinedPrimal``; it returns one cotangent per argument, None for the others.
-``primitive_linearizations[p] = rule`` is for a primitive that is linearized better than by its jvp rule, which is used
-otherwise, where ``jax_use_direct_linearize`` is on: see ``interpreters.linearize``. The
-``def...`` functions make such rules of shorter ones.
-
-A rule is run at every call. A rule that is marked with ``depends_on_types`` is run once per signature: then the
-derivatives of an author's primitive are as fast as those of minijax's own.
+symbolic ``Zero``. ``primitive_transposes[p] = rule`` with ``rule(ct, *args, **params)``, where a linear argument is an
+``UndefinedPrimal``; it returns one cotangent per argument, None for the others. ``primitive_linearizations[p] = rule``
+takes the place of the jvp rule in reverse mode. The ``def...`` functions make such rules of shorter ones. A rule that
+is marked with ``depends_on_types`` is run once per signature, others at every call.
 """
 
 from __future__ import annotations
@@ -69,9 +65,8 @@ def get_primitive_transpose(p: Primitive) -> Rule:
 
 
 def defjvp(primitive: Primitive, *rules: Callable[..., Any] | None) -> None:
-    """Differentiate ``primitive`` by one rule per operand: ``rule(g, *primals, **params)``, the tangent it contributes.
-
-    None stands for an operand in which the derivative is zero.
+    """Differentiate ``primitive`` by one ``rule(g, *primals, **params)`` per operand, the tangent it contributes; None
+    for zero.
     """
 
     def without_answer(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,10 +93,7 @@ def _depends_on_types(rule: Any) -> bool:
 
 
 def deflinear(primitive: Primitive, transpose_rule: Callable[..., Any]) -> None:
-    """``primitive`` is linear in all its operands; ``rule(ct, **params)`` gives their cotangents.
-
-    ``deflinear2`` is the same for a rule ``(ct, *args, **params)``.
-    """
+    """``primitive`` is linear in all its operands; ``transpose_rule(ct, **params)`` gives their cotangents."""
     by_types = _depends_on_types(transpose_rule)
     nary.deflinear(primitive, lambda ct, *args, **params: transpose_rule(ct, **params), by_types)
 

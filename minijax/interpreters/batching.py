@@ -1,10 +1,9 @@
 """JAX's name for what authors of batching rules need.
 
-``primitive_batchers[p] = rule`` with ``rule(args, dims, **params) -> (out, out_dim)``: each argument has its batch axis
-at ``dims[i]``, or none where that is None (``not_mapped``). ``fancy_primitive_batchers[p] = rule`` is for a rule that
-must know the mapped axis: ``rule(axis_data, args, dims, **params)``; ``axis_primitive_batchers[p] = rule`` is for one
-that takes the axis apart: ``rule(size, axis_name, None, args, dims, **params)``. The ``def...`` functions give a
-primitive the rule that many have.
+``primitive_batchers[p] = rule`` with ``rule(args, dims, **params) -> (out, out_dim)``: ``dims`` are the batch axes,
+None (``not_mapped``) for no axis. ``fancy_primitive_batchers[p]`` is ``rule(axis_data, args, dims, **params)``,
+``axis_primitive_batchers[p]`` is ``rule(size, axis_name, None, args, dims, **params)``. The ``def...`` functions give a
+primitive a common rule.
 """
 
 from __future__ import annotations

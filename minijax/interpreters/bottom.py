@@ -1,8 +1,7 @@
-"""What operations come down to: the NumPy value below all vmaps.
+"""Strips the vmap tracers off a value: the physical array below all vmaps, and its batch axes.
 
-In: a value as operations see it, under any number of vmaps. Out: the one physical value that it is at the bottom of the
-stack, and its type, which for a mapped value is a ``BatchedAval``: it tells of each vmap which axis that one maps. So a
-program that is derived for such types runs on the bottom at once, whatever number of vmaps lie between.
+In: a value under any number of vmaps. Out: one NumPy value, and its type, a ``BatchedAval`` if it is mapped. A program
+derived for such types runs on the physical values at once.
 """
 
 from __future__ import annotations
@@ -24,10 +23,9 @@ _interned: weakref.WeakValueDictionary[Any, BatchedAval] = weakref.WeakValueDict
 
 
 class BatchedAval:
-    """The type of a value that vmaps map: ``physical``, and for each vmap the axis it maps there, None for none.
+    """The type of a mapped value: ``physical``, and the axis that each vmap maps, None for none, the outermost first.
 
-    ``dims`` has the outermost vmap first, and ends with one that maps an axis; ``aval`` is what is left of the type
-    without these axes. Interned, as avals are.
+    ``dims`` ends with one that maps an axis; ``aval`` is the type without these axes. Interned.
     """
 
     __slots__ = ("physical", "dims", "aval", "__weakref__")
@@ -84,9 +82,8 @@ class Bottom:
         self.axes = axes
 
     def down(self, x: Any, fetch: bool = True) -> tuple[Any, Type] | None:
-        """The NumPy value that ``x`` stands for, and its type; None if another interpreter lies between.
-
-        Without ``fetch`` it is not got from a device, but given up.
+        """The NumPy value below the vmaps that ``x`` has, and its type. None under another interpreter, or if it must
+        be fetched.
         """
         dims: list[int | None] | None = None
         if type(x) is BatchTracer:
@@ -165,10 +162,7 @@ def staged_on(closed: ClosedJaxpr, types: Sequence[Type], name: str) -> tuple[Cl
 def stage_on(
     fun: Callable[..., Sequence[Any]], types: Sequence[Type], name: str, kind: str
 ) -> tuple[ClosedJaxpr, list[Type]]:
-    """The jaxpr of ``fun`` on values at the bottom of these ``types``, and the types of its results.
-
-    ``fun`` itself runs under as many vmaps as they are mapped by, on what it sees of them.
-    """
+    """The jaxpr of ``fun``, run under the vmaps, on physical values of these ``types``, and its results' types."""
     depth = max([len(t.dims) for t in types if type(t) is BatchedAval], default=0)
     if not depth:
         closed = stage(fun, types, name, kind)  # type: ignore[arg-type]

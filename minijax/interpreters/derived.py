@@ -1,10 +1,8 @@
 """The linearization of a primitive, derived from its jvp rule by partial evaluation.
 
-In: a jvp rule and a signature: the operands' types, which of them have a tangent, the parameters. Out: three programs.
-Where vmaps map the operands, these are the programs as the vmaps' rules make them (``interpreters.bottom``).
-The *known* one computes the result and what is to be kept (the residuals), the *linear* one the result's tangent from
-residuals and tangents, and the *backward* one is the transpose of that: from residuals and a cotangent to what the
-operands' cotangents get. Which primitives' rules are so run once, ``interpreters.jvp_rules`` says.
+In: a jvp rule and a signature (the operands' types, which have a tangent, the parameters). Out: three programs, already
+batched under vmaps (``interpreters.bottom``). The *known* one computes the result and the residuals, the *linear* one
+the result's tangent from residuals and tangents, the *backward* one is its transpose.
 """
 
 from __future__ import annotations
@@ -28,13 +26,11 @@ from minijax.ir.jaxpr import ClosedJaxpr, Literal
 
 
 class BackwardProgram(NamedTuple):
-    """A backward program.
+    """A transposed linear program.
 
-    ``function(*cts, residuals packed)`` gives what arrives at the operands, on NumPy values: one value as it is,
-    several as a tuple. ``slots`` says at which of the active operands, in the order in which it arrives; ``types`` are
-    the types. ``program(*residuals, *cts)`` is the same on any values; ``arrivals`` says after how many of its
-    equations each arrives. ``binds`` is what is known of the operations that the transpose rules bind: see
-    ``core.counting``.
+    ``function(*cts, residuals packed)`` gives the cotangents that arrive at the active operands ``slots``, of
+    ``types``, on NumPy values: one as it is, several as a tuple. ``program(*residuals, *cts)`` does it on any values;
+    each cotangent arrives after as many equations as ``arrivals`` says. ``binds``: see ``core.counting``.
     """
 
     function: Callable[..., Any]
@@ -52,9 +48,8 @@ PASSED_ON = object()
 class Derived:
     """How a primitive is linearized at one signature: the known program, the linear one, transposes.
 
-    ``known`` computes the result and the residuals, ``linear`` the result's tangent, from residuals and the tangents of
-    operands. ``types`` are those of the operands at the bottom of the stack. ``forward(*values)`` gives the result and
-    the residuals packed, on NumPy values.
+    ``types`` are the operands' physical types. ``forward(*values)`` gives the result and the packed residuals of NumPy
+    values.
     """
 
     def __init__(self, name: str, known: ClosedJaxpr, linear: ClosedJaxpr, types: Sequence[Type]) -> None:
@@ -86,10 +81,10 @@ class Derived:
 
     @functools.cached_property
     def numbered(self) -> list[tuple[Primitive, dict[str, Any], list[Any], list[Any]]]:
-        """The linear equations, each as primitive, parameters, operands and results, to be written with new variables.
+        """The linear equations: primitive, parameters, operands (literals or numbers), results' types (None for the
+        tangent).
 
-        An operand is a literal, or a number: constants, residuals, tangents and earlier results are numbered together.
-        A result is its type, or None if it is the tangent.
+        Constants, residuals, tangents and earlier results are numbered together.
         """
         jaxpr = self.linear.jaxpr
         number = {v: i for i, v in enumerate([*jaxpr.constvars, *jaxpr.invars])}
@@ -103,9 +98,8 @@ class Derived:
 
     @functools.cached_property
     def distinct(self) -> tuple[KeptProgram | None, list[int]]:
-        """The known program, of results that are neither operands nor one another; and which each result is.
-
-        That is its number among the operands and the program's results.
+        """The known program, of results that are no operands and differ; and each result's number among operands and
+        these.
         """
         jaxpr = self.known.jaxpr
         number: dict[Any, int] = {v: i for i, v in enumerate(jaxpr.invars)}
@@ -122,9 +116,8 @@ class Derived:
         return [found[i] for i in numbers]
 
     def transposed(self, ct_type: Type) -> BackwardProgram:
-        """The backward program for a cotangent of this type.
-
-        It may differ from that of the result in weakness, and in what is mapped.
+        """The backward program for a cotangent of this type, which may differ from the result's in weakness and mapped
+        axes.
         """
         closed, slots, types, arrivals = self._transposed(ct_type)
         function = backward_function(closed, self.n_res)
@@ -133,10 +126,7 @@ class Derived:
         return made
 
     def _transposed(self, ct_type: Type) -> tuple[ClosedJaxpr, list[int], list[Type], list[int]]:
-        """The transposed linear program.
-
-        For each result the slot, the type, and after how many equations it arrives there.
-        """
+        """The transposed linear program; for each result its slot, type, and after how many equations it arrives."""
         jaxpr, n_res = self.linear.jaxpr, self.n_res
         slot_of = {v: i for i, v in enumerate(jaxpr.invars[n_res:])}
         slots: list[int] = []
@@ -165,9 +155,8 @@ class Derived:
         return closed, slots, types, arrivals
 
     def push(self, key: Any) -> tuple[Callable[..., Any], Type]:
-        """``function(residuals packed, *tangents)`` and its result's type, for tangents of types ``key``.
-
-        That is one type if there is one tangent, else a tuple. They may differ in weakness from those of the rule.
+        """``function(residuals packed, *tangents)`` and its result's type, for tangents of type ``key``, or of several
+        types.
         """
         tangent_types = key if type(key) is tuple else (key,)
         with observe.unobserved():
@@ -184,10 +173,9 @@ class Derived:
 def derive(
     primitive: Primitive, types: Sequence[Type], active: Sequence[bool], params: dict[str, Any]
 ) -> Derived | None:
-    """The linearization of ``primitive`` at a signature, on operands of these types at the bottom.
+    """The linearization of ``primitive`` on operands of these physical types.
 
-    None where the result has no tangent, or one that its operands' tangents have no part in, and where what the rule
-    does depends on more than the signature.
+    None where the result's tangent is zero or constant, and where the rule depends on more than the signature.
     """
     avals = [*map(logical, types)]
     n = len(avals)

@@ -92,10 +92,8 @@ def _on(device: Any, out: Any) -> Any:
 
 
 def by_type(choose: Callable[..., Callable[..., Any]]) -> Rule:
-    """The NumPy rule of which ``choose(*operands, **params)`` gives a function of the operands' values alone.
-
-    It reads no more of the operands than their types. Evaluation asks once for each signature; whoever calls the rule
-    itself, every time.
+    """The NumPy rule that calls ``choose(*operands, **params)(*operands)``. ``choose`` reads only types: once per
+    signature.
     """
 
     @functools.wraps(choose)
@@ -259,10 +257,7 @@ key_checks: list[Callable[[Primitive, Sequence[Any], dict[str, Any]], None]] = [
 
 
 def look_at_each(name: str, on: bool) -> None:
-    """Let all that is evaluated, on all threads, go through ``_checked`` from now on, or no longer for this reason.
-
-    Who evaluates without this interpreter asks ``config.evaluated_singly`` where ``evaluation_watched`` is not empty.
-    """
+    """Evaluate on all threads by ``_checked`` from now on, or no longer for the reason ``name``."""
     (evaluation_watched.append if on else evaluation_watched.remove)(name)
     EvalTrace.process_primitive = _checked if evaluation_watched else _evaluate  # type: ignore[method-assign]
 
@@ -281,10 +276,7 @@ def _has(found: Any, x: Any) -> bool:
 
 
 def _nan_error(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], found: str) -> FloatingPointError:
-    """What to raise for ``primitive``, in whose result a 'nan' or 'inf' was ``found``.
-
-    A compiled call is made again step by step first.
-    """
+    """The error for ``primitive``, whose result has a 'nan' or 'inf'; a compiled call is repeated step by step."""
     closed = params.get("jaxpr")
     if primitive.name == "jit" and closed is not None and not any(params.get("donated_invars", ())):
         try:

@@ -1,10 +1,8 @@
 """Forward mode: push (primal, tangent) pairs through a function.
 
-In: primals and tangents. Out: the same. Invariant: a tangent has the tangent type of its primal, and one that is
-known to be zero is a symbolic ``Zero``; a result with a zero tangent is no tracer at all.
-
-An operation goes one of two ways, as in linearization: on NumPy values that nobody watches, what is kept of its jvp
-rule for its signature is called (``interpreters.jvp_rules``); otherwise the rule is run.
+In: primals and tangents. Out: the same. Invariant: a tangent has the tangent type of its primal; a result with a zero
+tangent is no tracer. On NumPy values a function kept for the signature is called (``interpreters.jvp_rules``);
+otherwise, or if observers watch, the rule is run.
 """
 
 from __future__ import annotations
@@ -34,10 +32,7 @@ _new = object.__new__
 
 
 def tally_of(trace: Any, bottom: Bottom) -> Any:
-    """What counts the operations that ``trace`` does by kept programs; None where rules are to be run for observers.
-
-    They belong to it, to the vmaps of ``bottom`` and to evaluation.
-    """
+    """The ``Tally`` of ``trace``, the vmaps of ``bottom`` and evaluation; None where rules must run for observers."""
     if not observe.only_counted():
         return None
     if not hasattr(trace, "tally"):
@@ -66,11 +61,7 @@ class DualTracer(Tracer):
 
 
 class JVPTracer(DualTracer):
-    """A primal value with its tangent.
-
-    ``raw`` and ``moved`` are what these come down to, of types ``raw_type`` and ``moved_type``, where that has been
-    asked for, or where an operation gave them so.
-    """
+    """A primal value with its tangent; ``raw`` and ``moved`` are their physical values, where they are known."""
 
     __slots__ = ("raw", "raw_type", "moved", "moved_type", "aval", "primal", "tangent")
 
@@ -164,10 +155,7 @@ class JVPTrace(Trace):
 
 
 class NumPyJVPTrace(JVPTrace):
-    """Applies what is kept of jvp rules, where values come down to NumPy's.
-
-    Then nothing is staged, and no input is a tracer of another interpreter than vmap.
-    """
+    """Calls functions kept for jvp rules: nothing is staged, and inputs are under vmaps only."""
 
     __slots__ = ("bottom", "tally", "counted")
     tally: Any  # made where somebody counts
@@ -255,10 +243,7 @@ class NumPyJVPTrace(JVPTrace):
         return tracer
 
     def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Type], list[Type | None]] | None:
-        """What ``args`` and the tangents of those that have one come down to, and their types.
-
-        None if one does not come down.
-        """
+        """The physical values of ``args`` and of nonzero tangents, and their types; None if one has none."""
         values: list[Any] = []
         moved: list[Any] = []  # the tangents' values, without those that are zero
         types: list[Type] = []
@@ -324,10 +309,10 @@ def with_zeros(outs: Sequence[Any], nonzero: Sequence[bool]) -> tuple[list[Any],
 def jvp_jaxpr(
     closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """The jvp of a jaxpr, as a jaxpr: (primals, nonzero tangents) -> (primals out, nonzero tangents out).
+    """The jvp of a jaxpr: (primals, nonzero tangents) -> (primals out, nonzero tangents out); and which of these are
+    nonzero.
 
-    Also returns which output tangents are nonzero; ``instantiate`` makes real zeros of the others. Kept with
-    ``closed``.
+    ``instantiate`` makes real zeros of the others. Kept with ``closed``.
     """
     forced = [instantiate] * len(closed.out_avals) if isinstance(instantiate, bool) else list(instantiate)
     key = ("jvp", tuple(nonzero), tuple(forced))

@@ -1,13 +1,8 @@
-"""The jvp rules, and what one computes at one signature, as a program that is kept.
+"""The jvp rules, and functions that are derived from a rule once per signature.
 
-In: a jvp rule and a signature: the operands' types, the types of their tangents, the parameters. Out: the jaxpr of the
-rule (``staged_rule``), from which linearization is derived too (``interpreters.derived``), or a function of NumPy
-values that does the same (``Pushforward``). So a rule is written once, run once for each signature, and gone through no
-more at each call.
-
-That is right for a rule that asks no more of its operands than their types: those of the primitives in ``ops``, and
-what an author has marked (``core.rules.depends_on_types``). Any other rule may print or read values: it is run at every
-call.
+In: a jvp rule, the types of operands and tangents, the parameters. Out: the rule's jaxpr (``staged_rule``), from which
+``interpreters.derived`` starts, or a function of NumPy values (``Pushforward``). Only for rules that read types alone:
+those in ``ops`` and those that an author marked (``core.rules.depends_on_types``). Others are run at every call.
 """
 
 from __future__ import annotations
@@ -53,9 +48,8 @@ _have_tables: list[Primitive] = []
 
 
 def table_of(primitive: Primitive, name: str) -> dict[Any, Any] | None:
-    """Where what is derived for ``primitive`` is kept, its ``pushforwards`` or ``linearizations``: made at first need.
-
-    None if its rule is run at each call.
+    """The table ``pushforwards`` or ``linearizations`` of ``primitive``, made at first use; None if its rule runs at
+    each call.
     """
     table: dict[Any, Any] | None = getattr(primitive, name)
     if table is None and derives(primitive):
@@ -66,10 +60,8 @@ def table_of(primitive: Primitive, name: str) -> dict[Any, Any] | None:
 
 
 def derived_once(table: dict[Any, Any], key: Any, derive: Callable[[], Any], worth: int | None = None) -> Any:
-    """What ``table`` has for a signature; where there is nothing yet, ``derive()`` if that is worth while now.
-
-    It is when the signature has been met ``worth`` times. None where nothing is, or can be, derived: the rule is to be
-    run, and says what is wrong with the operands.
+    """The entry of ``table`` for ``key``, made by ``derive()`` when it was asked for ``worth`` times; None before, and
+    if it fails.
     """
     try:
         found = table.get(key, 0)
@@ -101,9 +93,9 @@ def staged_rule(
     tangent_avals: Sequence[ShapedArray | None],
     params: dict[str, Any],
 ) -> StagedRule | None:
-    """The jvp rule, staged: from the operands, and the tangents of those that have one, to result and tangent.
+    """The jvp rule as a jaxpr: from operands and nonzero tangents to result and tangent.
 
-    None where the result has no tangent, and where what the rule does depends on more than the signature.
+    None where the result has no tangent, and where the rule depends on more than the signature.
     """
     n = len(avals)
     has_tangent = stages_values = False
@@ -136,9 +128,8 @@ def staged_rule(
 
 
 class Pushforward(NamedTuple):
-    """A jvp rule at one signature, on NumPy values: ``function(*primals, *tangents)`` gives result and tangent.
-
-    ``binds`` is what is known of the operations that it stands for: see ``core.counting``.
+    """A jvp rule at one signature: ``function(*primals, *tangents)`` gives result and tangent. ``binds``: see
+    ``core.counting``.
     """
 
     function: Callable[..., Any]
@@ -151,11 +142,7 @@ class Pushforward(NamedTuple):
 def pushforward(
     primitive: Primitive, types: Sequence[Type], tangent_types: Sequence[Type | None], params: dict[str, Any]
 ) -> Pushforward | None:
-    """The pushforward of ``primitive`` at a signature (None for a tangent that is zero), if it is kept; else None.
-
-    The types are those at the bottom of the stack. The key of its table has of each operand the type and its
-    tangent's, and the parameters.
-    """
+    """The pushforward of ``primitive`` for these physical types (None for a zero tangent), if it is kept; else None."""
     table = table_of(primitive, "pushforwards")
     if table is None:
         return None

@@ -1,8 +1,8 @@
 """Short programs that run very often, each as one operation: the parts of a derivative (``interpreters.derived``).
 
-In: arrays and tracers. Out: the program's results. On NumPy values ``KeptProgram.run`` calls a generated function. On
-tracers it calls ``run_program`` of their interpreter: vmap runs the batched program, staging appends the equations.
-Invariant: the results are what binding the equations one by one gives, which any other interpreter does.
+On NumPy values ``KeptProgram.run`` calls a generated function. On tracers it calls ``run_program`` of their
+interpreter: vmap runs the batched program, staging appends the equations. Invariant: the results are those of binding
+the equations.
 """
 
 from __future__ import annotations

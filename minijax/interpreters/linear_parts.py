@@ -1,7 +1,7 @@
-"""The linearization of jaxprs: a known and a linear part, which calls, branches and loops are linearized by.
+"""The linearization of jaxprs: a known and a linear part, as from ``partial_eval_jaxpr``, for calls, branches and
+loops.
 
-In: a jaxpr, and which inputs have a tangent. Out: two jaxprs, as from ``partial_eval_jaxpr``. What computes them, the
-interpreter ``linearize``, is imported at first need: many programs do without.
+The interpreter ``linearize`` is imported at first use.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ linearize_rules: dict[Primitive, Rule] = {}
 class LinearizedJaxpr(NamedTuple):
     """A jaxpr's derivative in two parts.
 
-    ``known`` maps its inputs to its outputs and ``n_res`` residuals; ``linear`` maps the residuals and the nonzero
-    tangents of the inputs to the tangents of the outputs that ``nonzero_out`` selects. Residuals that are constants of
-    the jaxpr are constants of ``linear``.
+    ``known`` maps its inputs to its outputs and ``n_res`` residuals; ``linear`` maps residuals and nonzero tangents to
+    the tangents of the outputs that ``nonzero_out`` selects. Constants that are residuals are constants of ``linear``.
     """
 
     known: ClosedJaxpr
@@ -45,9 +44,8 @@ class LinearizedJaxpr(NamedTuple):
 def linearize_jaxpr(
     closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> LinearizedJaxpr:
-    """The derivative of a jaxpr in the inputs that ``nonzero`` selects, as two jaxprs. Kept with ``closed``.
-
-    ``instantiate`` makes real zeros of output tangents that are zero.
+    """The derivative of a jaxpr in the ``nonzero`` inputs, as two jaxprs, kept with it; ``instantiate`` makes real
+    zeros.
     """
     forced = [instantiate] * len(closed.out_avals) if isinstance(instantiate, bool) else list(instantiate)
     key = ("linearize", tuple(nonzero), tuple(forced))

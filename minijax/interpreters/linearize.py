@@ -1,13 +1,11 @@
-"""Linearization: compute a function's value, and write down the linear program of its derivative on the way.
+"""Linearization: compute a function's value, and record the linear program of its derivative.
 
-In: primals, and which of them have a tangent. Out: the outputs and a ``Tape``. This is what jvp over partial evaluation
-computes, by one interpreter: a ``LinearizeTracer`` is a known primal with the place of its tangent on the tape.
+In: primals, and which have a tangent. Out: the outputs and a ``Tape``. It computes what jvp over partial evaluation
+does: a ``LinearizeTracer`` is a known primal with the place of its tangent on the tape.
 
-An operation goes one of two ways. On NumPy values that nobody watches, what was derived from its jvp rule for its
-signature is called (``interpreters.derived``). Otherwise the rule itself is run, on the primals and on tangents that
-are unknown; what is computed of these is recorded by a ``TangentTrace``, partial evaluation half a level below, so that
-a rule that lets a tangent into a primal, or closes over what is linearized, is told from one that does not. Invariant:
-both ways the tape says the same, equation for equation.
+On NumPy values that nobody watches, a program derived for the signature is called (``interpreters.derived``). Otherwise
+the rule is run on primals and unknown tangents, whose operations a ``TangentTrace`` half a level below records, so that
+a rule that lets a tangent into a primal is found out. Invariant: both ways write the same equations.
 """
 
 from __future__ import annotations
@@ -46,11 +44,7 @@ _new = object.__new__
 
 
 class LinearizeTracer(DualTracer):
-    """A primal value and the place of its tangent on the tape.
-
-    ``raw`` is what the primal comes down to, of type ``raw_type``, where that has been asked for, or where an operation
-    gave it so.
-    """
+    """A primal value and the place of its tangent on the tape; ``raw`` is its physical value, where it is known."""
 
     __slots__ = ("raw", "raw_type", "aval", "place", "_primal")
 
@@ -271,9 +265,8 @@ class LinearizeTrace(Trace):
     def apply(
         self, derived: Derived, values: Sequence[Any], places: Sequence[int], source: Any
     ) -> LinearizeTracer | None:
-        """The result of what is derived, on operands whose tangents are at ``places``. It is written on the tape.
-
-        None where NumPy raises: then the rule says what is wrong.
+        """The result of a derived program, written on the tape. None where NumPy raises: then the rule says what is
+        wrong.
         """
         tracer = _new(LinearizeTracer)
         tracer._trace, tracer.aval = self, derived.out_aval
@@ -296,11 +289,11 @@ class LinearizeTrace(Trace):
         return tracer
 
     def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
-        """The values that programs are run on, their types, the places of tangents, and which have a tangent.
+        """Values for programs, their types, the places of tangents, and a number with a bit set for each active
+        operand.
 
-        That last is a number with a bit set for each of them. Values are what ``args`` come down to, or what operations
-        below take. None if one does not come down to the bottom, or is no array. While a function is staged none is
-        made of a NumPy array: a jaxpr names each of the user's arrays once.
+        None if one is no array, or not NumPy's below the vmaps. While staging, a NumPy array gives None: a jaxpr names
+        each of the user's arrays once.
         """
         values: list[Any] = []
         types: list[Type] = []
@@ -341,8 +334,8 @@ class LinearizeTrace(Trace):
         return values, types, places, kind
 
     def typed_alike(self, x: LinearizeTracer) -> bool:
-        """Whether the tangent of ``x`` is a variable of the type of ``x``: a rule may give one of another weakness, or
-        a constant, and then the rules of what takes it bind other operations than those that are counted.
+        """Whether the tangent of ``x`` is a variable of its type; otherwise rules bind other operations than those
+        counted.
         """
         var = self.tape.variable(x.place)
         return type(var) is Var and var.aval is x.aval.to_tangent_aval()
@@ -350,9 +343,8 @@ class LinearizeTrace(Trace):
     def derived_for(
         self, primitive: Primitive, table: dict[Any, Any], types: list[Type], kind: int, params: dict[str, Any]
     ) -> Derived | None:
-        """What is derived for a signature, if there is anything or it is worth while now; else None.
-
-        ``kind`` has a bit set for each operand that has a tangent.
+        """The derived programs for a signature, if there are any or they are worth it; ``kind`` has the active
+        operands' bits.
         """
         if len(types) > 1:
             key: Any = (*types, kind, *params.items())
@@ -489,10 +481,8 @@ def _is_staged(x: Any) -> bool:
 def linearize(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = "", lines: bool = True
 ) -> tuple[list[Any], Tape]:
-    """Outputs of flat ``fun``, and the tape of its derivative in the inputs that ``wrt`` selects.
-
-    Inputs of integer dtype have no tangent and are left out, as are the others. ``lines`` says whether the entries are
-    to know the user's lines that they come from.
+    """Outputs of flat ``fun``, and the tape of its derivative in the inexact inputs that ``wrt`` selects; ``lines``:
+    with user lines.
     """
     tape = Tape(name)
 

@@ -1,17 +1,8 @@
 """JAX's name for what authors of lowering rules need.
 
-A rule is ``rule(ctx, *values, **params)``: ``ctx`` is a ``LoweringRuleContext``, a value is one of MLIR's Python
-bindings, and it returns the list of its results' values::
-
-    from minijax.extend.mlir.dialects import stablehlo as hlo
-    from minijax.interpreters import mlir
-
-    def multiply_add_lowering(ctx, x, y, z):
-        return [hlo.add(hlo.multiply(x, y), z)]
-
-    mlir.register_lowering(multiply_add_p, multiply_add_lowering)
-
-The bindings (``ir`` and the dialects) are loaded when a rule first asks for them. See
+A rule is ``rule(ctx, *values, **params)``: ``ctx`` is a ``LoweringRuleContext``, values are those of MLIR's Python
+bindings, and it returns the list of its results' values. ``mlir.register_lowering(p, rule)`` with ``from
+minijax.extend.mlir.dialects import stablehlo as hlo``; these are loaded at first use. See
 https://docs.jax.dev/en/latest/jax-primitives.html.
 """
 
@@ -71,27 +62,17 @@ def __getattr__(name: str) -> Any:
 def register_lowering(
     prim: Primitive, rule: LoweringRule, platform: str | None = None, inline: bool = True, cacheable: bool = True
 ) -> None:
-    """Set how ``prim`` is compiled.
+    """Set how ``prim`` is compiled, on ``platform`` ('cpu', 'cuda', 'rocm', 'tpu', 'gpu'), or where it has no own rule.
 
-    Args:
-      prim: the primitive.
-      rule: ``rule(ctx, *values, **params)`` to the list of its results' MLIR values (see the module's text), or
-        what ``lower_fun`` returns.
-      platform: 'cpu', 'cuda', 'rocm', 'tpu', or 'gpu' for both in the middle; by default the rule serves every
-        platform that has none of its own.
-      inline, cacheable: accepted for JAX's sake. A rule becomes a function of the module, once per signature, and XLA
-        puts it in line.
-
-    Raises:
-      NotImplementedError: no such platform.
+    ``rule(ctx, *values, **params)`` gives the list of results' MLIR values; or it is a result of ``lower_fun``.
+    ``inline`` and ``cacheable`` are accepted for JAX's sake. NotImplementedError for an unknown platform.
     """
     foreign.register(prim, rule, platform)
 
 
 def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> LoweringRule:
-    """The lowering rule that does what ``fun``, a function of arrays written with ``minijax.numpy`` or ``lax``, does.
-
-    ``fun(*arrays, **params)`` returns a sequence of arrays, or one array with ``multiple_results=False``.
+    """The lowering rule of ``fun(*arrays, **params)``, written with ``minijax.numpy`` or ``lax``, with a sequence of
+    results.
     """
     return foreign.LoweredFun(fun, multiple_results)
 
@@ -99,10 +80,8 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Lowerin
 def core_call_lowering(
     ctx: LoweringRuleContext, *args: Any, name: str, backend: Any = None, call_jaxpr: ClosedJaxpr | Jaxpr
 ) -> list[Any]:
-    """The lowering rule of a primitive that calls the jaxpr ``call_jaxpr``: a function ``name`` of the module.
-
-    With ``functools.partial(core_call_lowering, name="f")`` it is a rule for a primitive with that one parameter. An
-    open jaxpr has no constants; ``backend`` is JAX's.
+    """The lowering rule of a primitive that calls ``call_jaxpr``, a function ``name`` of the module; ``backend`` is
+    JAX's.
     """
     closed = call_jaxpr if isinstance(call_jaxpr, ClosedJaxpr) else ClosedJaxpr(call_jaxpr)
     return foreign.called(ctx, closed, name, args)

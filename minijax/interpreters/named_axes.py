@@ -1,8 +1,7 @@
 """Named axes: which primitives concern an enclosing ``vmap(axis_name=)``, and how their ``bind`` finds it.
 
 In: a primitive's parameters. Out: the axis names that it, or a jaxpr in it, leaves free. Invariant: a primitive with a
-free name is handled by the innermost vmap of that name although none of its operands is batched; that is how ``psum``
-of a constant, ``axis_index()`` or a jitted function of neither get to know the axis.
+free name goes to the innermost vmap of that name, though no operand is batched.
 """
 
 from __future__ import annotations
@@ -70,10 +69,7 @@ def _subjaxprs(params: dict[str, Any]) -> Iterator[ClosedJaxpr]:
 
 
 class AxisPrimitive(Primitive):
-    """A collective, or a primitive with subjaxprs: its ``bind`` considers named axes.
-
-    The ``bind`` of all others knows nothing of names, and is not made slower by them.
-    """
+    """A collective, or a primitive with subjaxprs: its ``bind`` considers named axes."""
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply the primitive to ``args``, at the innermost vmap of a name that it leaves free if there is one."""

@@ -1,9 +1,8 @@
 """Partial evaluation: run what is known now, record what is not as a jaxpr.
 
-At trace time (``PartialEvalTrace``), in: a function, some inputs unknown; out: known results and, for the unknown
-ones, the equations that compute them from the unknown inputs and from residuals. Of jaxprs (``partial_eval_jaxpr``):
-one jaxpr becomes two. Invariant: only an equation with an unknown input is recorded, and what it takes from the
-known side is a ``Residual``, a variable that carries its value.
+``PartialEvalTrace`` gives a function's known results, and equations that compute the others from unknown inputs and
+residuals. ``partial_eval_jaxpr`` splits a jaxpr in two. Invariant: only an equation with an unknown input is recorded,
+and what it takes from the known side is a ``Residual``, a variable with its value.
 """
 
 from __future__ import annotations
@@ -134,10 +133,7 @@ class PartialEvalTrace(Trace):
 
 
 def split_now(primitive: Primitive) -> Rule:
-    """The trace-time rule of a primitive of several results that ``partial_eval_jaxpr_rules`` can split.
-
-    One equation is made up for the call and split; the known part is bound at once, the unknown one recorded.
-    """
+    """The trace-time rule of a primitive in ``partial_eval_jaxpr_rules``: the known part is bound at once."""
 
     def rule(trace: PartialEvalTrace, *args: Any, **params: Any) -> list[Any]:
         unknown_in = [trace.is_unknown(x) for x in args]
@@ -158,9 +154,8 @@ def split_now(primitive: Primitive) -> Rule:
 
 
 class LinearProgram:
-    """What partial evaluation recorded: ``outs`` from ``in_vars`` by ``eqns``, residual values inside.
-
-    An element of ``outs`` is a variable, or a symbolic ``Zero`` for an output that does not depend on the inputs.
+    """``outs`` from ``in_vars`` by ``eqns``, with residual values inside. An output is a variable or a symbolic
+    ``Zero``.
     """
 
     __slots__ = ("in_vars", "eqns", "recorded", "outs", "name", "mixed", "known", "_closed")
@@ -250,9 +245,8 @@ def live_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> list[JaxprEqn]:
 
 
 def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], keep_inputs: bool = False) -> tuple[Jaxpr, list[bool]]:
-    """``jaxpr`` with only the used outputs and the equations they need; and which inputs are still used.
-
-    Inputs that are not used any more are removed unless ``keep_inputs``. If nothing is unused it is ``jaxpr`` itself.
+    """``jaxpr`` with the used outputs and the equations they need; and which inputs are used: the others are removed,
+    unless ``keep_inputs``.
     """
     outs = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
     kept, needed = dce_eqns(jaxpr.eqns, outs)
@@ -278,10 +272,9 @@ def dce_closed(closed: ClosedJaxpr, used_outputs: Sequence[bool]) -> tuple[Close
 def dce_call(
     eqn: JaxprEqn, used: Sequence[bool], operands: Sequence[str] = (), results: Sequence[str] = (), param: str = "jaxpr"
 ) -> JaxprEqn:
-    """The call ``eqn`` of the jaxpr ``param`` without its unused results; itself where all that it computes is used.
+    """The call ``eqn`` of the jaxpr ``param`` without unused results; itself where all are used.
 
-    A parameter among ``operands`` has an element for each operand, one among ``results`` for each result, if it is a
-    tuple.
+    Parameters among ``operands`` and ``results`` that are tuples have an element for each operand or result.
     """
     pruned, used_in = dce_closed(eqn.params[param], used)
     if pruned is eqn.params[param]:
@@ -295,10 +288,9 @@ def dce_call(
 
 
 def dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprEqn], set[Any]]:
-    """What ``outs`` need of ``eqns``, also of what is inside of them; and what is read on the way.
+    """The equations that ``outs`` need, also inside of equations; and the variables and literals that these read.
 
-    An equation that is needed as it stands is handed on as it is. Lowering does this for every program, so the loop
-    makes nothing for an equation that it keeps: the literals that it reads are among what is returned.
+    Lowering does this for every program, so an equation that stays as it is is not copied.
     """
     needed = {v for v in outs if isinstance(v, Var)}
     # Most programs have nothing unused: where all results are read, the last equation's are by what is returned, and
@@ -334,10 +326,10 @@ def _without_unread(eqn: JaxprEqn, needed: set[Any]) -> JaxprEqn:
 def partial_eval_jaxpr(
     closed: ClosedJaxpr, unknown_in: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], int]:
-    """Split ``closed`` by which inputs are unknown: (known jaxpr, unknown jaxpr, unknown outputs, n residuals).
+    """Split ``closed`` by ``unknown_in``: (known jaxpr, unknown jaxpr, unknown outputs, n residuals).
 
-    The known jaxpr maps known inputs to known outputs and residuals; the unknown one maps residuals and
-    unknown inputs to unknown outputs. ``instantiate`` forces outputs onto the unknown side.
+    The known jaxpr gives known outputs and residuals; the unknown one takes residuals and unknown inputs.
+    ``instantiate`` makes outputs unknown.
     """
     jaxpr = closed.jaxpr
     unknown: set[Any] = {v for v, u in zip(jaxpr.invars, unknown_in, strict=True) if u}
@@ -434,10 +426,8 @@ class PartialVal(tuple[Any, Any]):
 def trace_to_jaxpr_dynamic(
     fun: Any, in_avals: Sequence[ShapedArray], *, keep_inputs: Sequence[bool] | None = None, **options: Any
 ) -> tuple[Jaxpr, list[ShapedArray], list[Any]]:
-    """Stage ``fun``, an ``extend.linear_util.WrappedFun``: its jaxpr, the types of its results, and its constants.
-
-    Flax uses it. The jaxpr has only the inputs that ``keep_inputs`` selects, and must read no others.
-    ``options`` are JAX's about its own tracing.
+    """Stage ``fun``, a ``WrappedFun``, at the inputs that ``keep_inputs`` selects: its jaxpr, result types, constants.
+    For Flax.
     """
     closed = stage(fun.call_wrapped, in_avals, fun.__name__, label="trace_to_jaxpr_dynamic")
     jaxpr = closed.jaxpr
@@ -449,12 +439,10 @@ def trace_to_jaxpr_dynamic(
 def trace_to_jaxpr_nounits(
     fun: Any, pvals: Sequence[PartialVal], instantiate: bool | Sequence[bool] = False
 ) -> tuple[Jaxpr, list[PartialVal], tuple[Any, ...]]:
-    """Run what ``fun``, an ``extend.linear_util.WrappedFun``, does with known values, and record the rest.
+    """Run ``fun``, a ``WrappedFun``, on known values and record the rest.
 
-    Returns:
-      The jaxpr of the unknown results, its inputs the unknown arguments and its constants what it takes from the known
-      side; for each result of ``fun`` its value, or its type where it is unknown; and the constants. ``instantiate``
-      makes results, all or those selected, part of the jaxpr though they are known.
+    Returns the jaxpr of the unknown results, for each result its value or type, and the jaxpr's constants.
+    ``instantiate`` makes known results part of the jaxpr.
     """
 
     def run(main: Any) -> tuple[list[PartialVal], ClosedJaxpr]:

@@ -1,12 +1,10 @@
-"""Jaxprs as Python functions of NumPy values: one statement for each equation, no interpreter and no loop.
+"""Jaxprs as Python functions of NumPy values: ``v1 = f1(x0)``, ``v2 = f2(v1, c1)``, ...
 
-In: a jaxpr. Out: a function whose body is ``v1 = f1(x0)``, ``v2 = f2(v1, c1)``, ... There are no ``Array``s, no types
-and no traces in between, so a call of it costs little more than the NumPy calls in it. Loops outside ``jit`` run such
-functions (``NumPyProgram``), and so do the parts of a derivative rule (``interpreters.derived``). Invariant: values are
-NumPy's, of exactly the types that the jaxpr says.
+No ``Array``, type or trace is made, so a call costs little more than its NumPy calls. Loops outside ``jit`` and
+derivative rules (``interpreters.derived``) run them. Invariant: values have exactly the types that the jaxpr says.
 
-Calls (``jit``) are written into the function; a primitive that is a loop or a branch itself may give the function of
-NumPy values that runs it (``program_makers``); whatever has neither that nor a NumPy rule is bound as usual.
+Calls (``jit``) are written into the function; loops and branches have ``program_makers``; primitives without NumPy rule
+are bound.
 """
 
 from __future__ import annotations
@@ -80,9 +78,8 @@ class _Writer:
         return f"v{self.variables}"
 
     def program(self, closed: ClosedJaxpr, inputs: Sequence[str]) -> list[str]:
-        """Write ``closed`` with ``inputs`` for its inputs, without its dead equations; what its results are called.
-
-        What is computed twice is so once: a derivative of derivatives has the same sine in each of them.
+        """Write ``closed``, without dead and repeated equations, on the variables ``inputs``; returns its results'
+        variables.
         """
         jaxpr = without_repetition(closed.jaxpr)
         called = dict(zip(jaxpr.invars, inputs, strict=True))
@@ -153,10 +150,7 @@ def forward_function(closed: ClosedJaxpr, instead: Any = None) -> Callable[..., 
 
 
 def backward_function(closed: ClosedJaxpr, n_packed: int) -> Callable[..., Any]:
-    """``(*cts, packed) -> results``, of a jaxpr whose first ``n_packed`` inputs are packed and whose others are cts.
-
-    A single result is returned as it is, several as a tuple.
-    """
+    """``(*cts, packed) -> results`` of a jaxpr whose first ``n_packed`` inputs are packed; results may be a tuple."""
     writer = _Writer()
     inner = [f"r{i}" for i in range(n_packed)]
     if n_packed > 1:

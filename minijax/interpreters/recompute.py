@@ -45,8 +45,8 @@ class Offloadable(NamedTuple):
 class Split(NamedTuple):
     """A jaxpr in two parts.
 
-    ``known`` maps the known inputs that ``known_used`` selects to the known outputs and ``n_res`` residuals; ``staged``
-    maps the residuals and the inputs (of all) that ``staged_used`` selects to the outputs that ``staged_out`` selects.
+    ``known`` maps the inputs ``known_used`` to the known outputs and ``n_res`` residuals; ``staged`` maps residuals and
+    the inputs ``staged_used`` to the outputs ``staged_out``.
     """
 
     known: ClosedJaxpr
@@ -59,10 +59,7 @@ class Split(NamedTuple):
 
 
 def allows(policy: Policy, eqn: JaxprEqn) -> bool:
-    """Whether ``policy`` lets the results of ``eqn`` be saved.
-
-    TypeError if it answers something else than a boolean, NotImplementedError if it wants to offload.
-    """
+    """Whether ``policy`` saves the results of ``eqn``. TypeError for other answers; offloading is not implemented."""
     answer = policy(eqn.primitive, *[v.aval for v in eqn.invars], **eqn.params)
     if isinstance(answer, bool):
         return answer
@@ -89,11 +86,10 @@ def split_by_policy(
     force_unknown: Sequence[bool] = (),
     force_staged: Sequence[bool] = (),
 ) -> Split:
-    """Split ``closed`` by which inputs are unknown and by what ``policy`` saves. Kept with ``closed``.
+    """Split ``closed`` by which inputs are unknown and by what ``policy`` saves; kept with it.
 
-    The staged part computes the unknown outputs; with ``recompute_outputs`` also the known ones, but for those that
-    the policy saves. ``force_unknown`` and ``force_staged`` select outputs to treat as unknown, or to stage even if
-    they are saved.
+    ``recompute_outputs``: the staged part also computes known outputs that are not saved. ``force_unknown`` and
+    ``force_staged`` select outputs to treat as unknown, or to stage even if they are saved.
     """
     no = (False,) * len(closed.out_avals)
     forced = tuple(force_unknown) or no, tuple(force_staged) or no

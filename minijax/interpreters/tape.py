@@ -1,16 +1,10 @@
-"""The tape that linearization writes: what the tangents of a function's results are computed by.
+"""The tape that linearization writes: how the tangents of a function's results are computed.
 
-Every tangent has a *place* on the tape, a number: the inputs come first, then the results of operations in program
-order. An entry tells how the tangent at its place, or at its place and the next ones, is computed from earlier ones:
+Each tangent has a *place*, a number: inputs first, then results in program order. An entry computes the tangent at its
+place (and the following ones) from earlier ones. It is a ``Recorded``, the equations of a jvp rule that was run, or a
+tuple ``(derived, residuals, places of active operands, source)``, which is all that an operation on NumPy values costs.
 
-- a ``Recorded``: equations, as partial evaluation records them while a jvp rule runs;
-- ``(derived, residuals, places, source)``: a ``Derived`` rule with its residuals, as NumPy values; and the places of
-  the active operands (a number if there is one). Such an entry is all that an operation on NumPy values costs.
-
-Where the values linearized are tracers of another interpreter, residuals are values as operations see them.
-
-In: a tape and cotangents of outputs. Out: cotangents of inputs (``transpose``); or the tape as a ``LinearProgram``
-(``program``), for all that reads or changes it.
+In: a tape and cotangents. Out: cotangents of inputs (``transpose``), or the tape as a ``LinearProgram`` (``program``).
 """
 
 from __future__ import annotations
@@ -116,9 +110,8 @@ class Tape:
         return [*range(first, first + len(out_vars))]
 
     def finish(self, out_places: list[int | None], out_avals: list[ShapedArray], mixed: bool) -> None:
-        """The function has returned outputs whose tangents are at ``out_places``, of primal types ``out_avals``.
-
-        ``mixed`` says whether some recorded equations have no linear operand.
+        """The function has returned outputs whose tangents are at ``out_places``; ``mixed``: some equations have no
+        linear operand.
         """
         self.mixed = mixed
         self.out_places = out_places
@@ -215,11 +208,7 @@ class Tape:
     # --- forwards
 
     def push_forward(self, tangents: Sequence[Any]) -> list[Any] | None:
-        """The tangents of the outputs, given those of the inputs; None for a zero.
-
-        None in place of the list where this is not about NumPy values that nobody watches: then the program is to be
-        evaluated.
-        """
+        """The tangents of the outputs (None for a zero) by NumPy; None where the program must be evaluated instead."""
         now = self.bottom_now()
         if now is None or not now.carries(tangents):
             return None
@@ -233,9 +222,8 @@ class Tape:
                 return _ForwardRun(self, now).run(tangents)
 
     def bottom_now(self, counted: bool = False) -> Bottom | None:
-        """Where a run over the entries takes place; None where it cannot, and the equations are to be gone through.
-
-        ``counted`` says that the run can tell how many operations it replaces.
+        """Where a run over the entries takes place; None where equations are run instead. ``counted``: the run can be
+        counted.
         """
         if self.eqns is not None or (watched() if not counted else followed()):
             return None
@@ -291,9 +279,7 @@ def followed() -> bool:
 
 
 class _ForwardRun:
-    """One run forwards over a tape, on NumPy values as far as there are.
-
-    ``tangents[place]`` is a NumPy value of type ``types[place]``, or anything else that operations take, where that is
+    """One run forwards: ``tangents[place]`` is a NumPy value of type ``types[place]``, or any other value where that is
     None.
     """
 
@@ -354,10 +340,10 @@ class _ForwardRun:
 
 
 class _BackwardRun:
-    """One run backwards over a tape, on NumPy values as far as there are: none where ``bottom`` is None.
+    """One run backwards, on NumPy values unless ``bottom`` is None.
 
-    ``cts[place]`` is the cotangent of the tangent there: a NumPy value of type ``types[place]``, or anything else that
-    operations take, where that is None. It is None where no cotangent has arrived.
+    ``cts[place]`` is a NumPy value of type ``types[place]``, or any other value where that is None; None if none has
+    arrived.
     """
 
     def __init__(self, tape: Tape, bottom: Bottom | None) -> None:
@@ -520,10 +506,7 @@ class _BackwardRun:
         source: Any,
         arrive: Callable[[int, Any], None] | None = None,
     ) -> None:
-        """Go back over an entry by the transpose rules, from the cotangent ``ct``, which is not a NumPy value.
-
-        Cotangents are given to ``arrive``, by default ``self.arrive``.
-        """
+        """Transpose an entry by rules, from a cotangent ``ct`` that is not NumPy's, to ``arrive``."""
         jaxpr = derived.linear.jaxpr
         known = dict(zip(jaxpr.constvars, derived.linear.consts, strict=True))
         known.update(zip(jaxpr.invars, self.tape.residuals(derived, residuals), strict=False))

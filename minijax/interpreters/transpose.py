@@ -39,10 +39,9 @@ def backward_pass(
     named: bool = False,
     told: Callable[[], tuple[Jaxpr, Mapping[Var, Any]]] | None = None,
 ) -> list[Any]:
-    """Cotangents of ``in_vars`` given ``cts`` of ``outs``; ``known`` holds the values of non-linear variables.
+    """Cotangents of ``in_vars`` (symbolic zeros where none arrives) given ``cts`` of ``outs``; ``known`` has residuals.
 
-    An element of the result is a symbolic ``Zero`` where no cotangent arrives. With ``named``, name stacks tell of the
-    transposition. ``told`` gives the program as whoever watches is to see it, and the values of its constants.
+    ``named``: name stacks show the transposition. ``told`` gives the program and its constants for observers.
     """
     ct_of: dict[Var, Any] = {}
     for v, ct in zip(outs, cts, strict=True):
@@ -65,10 +64,8 @@ def backward_pass(
 
 
 def evaluate_known(eqns: Sequence[JaxprEqn], known: dict[Var, Any]) -> Sequence[JaxprEqn]:
-    """Evaluate the equations without linear operands; the others. ``known`` holds the values of what is not linear.
-
-    There are some where a linearization rule made zeros for tangents, and where an author's linear function computes
-    with residuals alone.
+    """Evaluate the equations without linear operands into ``known``; returns the others. Linearization rules make such
+    equations.
     """
     linear: list[JaxprEqn] = []
     for eqn in eqns:
@@ -126,10 +123,7 @@ def transpose_eqn(eqn: JaxprEqn, known: dict[Var, Any], ct_of: dict[Var, Any]) -
 
 
 class Arrivals(dict):  # type: ignore[type-arg]
-    """The cotangents of variables, but for those of the variables in ``places``: these are handed on one by one.
-
-    ``arrive(place, ct)`` is called for each, in the order in which rules give them; they are not summed here.
-    """
+    """The cotangents of variables; those of ``places`` are given to ``arrive(place, ct)`` one by one and not summed."""
 
     def __init__(self, places: Mapping[Var, Any], arrive: Callable[[Any, Any], None]) -> None:
         super().__init__()
@@ -156,10 +150,7 @@ def transpose_program(program: LinearProgram, cts: Sequence[Any]) -> list[Any]:
 
 
 def backward_pass_closed(closed: ClosedJaxpr, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-    """Transpose ``closed`` at ``args``, in which ``UndefinedPrimal`` marks the linear inputs.
-
-    Returns one cotangent per argument, None for the known ones. Equations without a linear input are evaluated first.
-    """
+    """Transpose ``closed`` at ``args``, where ``UndefinedPrimal`` marks linear inputs; None for the known ones."""
     jaxpr = closed.jaxpr
     known: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     known.update((v, x) for v, x in zip(jaxpr.invars, args, strict=True) if type(x) is not UndefinedPrimal)
@@ -195,9 +186,8 @@ def operand_cotangents(args: Sequence[Any], arrives: Sequence[bool], found: Iter
 def transpose_jaxpr(
     closed: ClosedJaxpr, linear: Sequence[bool], nonzero_cts: Sequence[bool], ct_avals: Sequence[Any]
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """The transpose of a jaxpr, as a jaxpr: (known inputs, nonzero cotangents) -> nonzero cotangents of linear inputs.
-
-    Also returns which of the linear inputs get a nonzero cotangent. Kept with ``closed``.
+    """The transpose of a jaxpr: (known inputs, nonzero cotangents) -> nonzero cotangents of linear inputs; and which
+    are nonzero.
     """
     key = ("transpose", tuple(linear), tuple(nonzero_cts), tuple(ct_avals))
     if key not in closed.memo:

@@ -39,9 +39,8 @@ axis_rules = RuleTable(
 
 
 class AxisData(NamedTuple):
-    """The axis that a vmap maps: its name (or None) and size, and the axes of a mesh that are to divide it.
-
-    ``division`` is the ``NamedSharding``, of one dimension, that the operands' types say of it; None if they say none.
+    """The axis that a vmap maps: its name (or None), size, mesh axes ``spmd``, and ``division``, its sharding in the
+    types.
     """
 
     name: Any
@@ -202,8 +201,7 @@ def vmap_jaxpr(
 ) -> tuple[ClosedJaxpr, list[int | None]]:
     """The batched jaxpr, on physical types, and the batch axes of its outputs. Kept with ``closed``.
 
-    Where ``out_front`` holds, an output is batched, along its first axis (or axis ``at``), whether or not it would be
-    by itself.
+    Outputs that ``out_front`` selects are batched along axis ``at``, even those that would not be.
     """
     forced = [out_front] * len(closed.out_avals) if isinstance(out_front, bool) else list(out_front)
     key = ("vmap", axis, tuple(dims), tuple(forced), at)

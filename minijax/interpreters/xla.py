@@ -16,10 +16,7 @@ _programs: weakref.WeakKeyDictionary[Primitive, dict[Any, Callable[..., Any]]] =
 
 
 def apply_primitive(prim: Primitive, *args: Any, **params: Any) -> Any:
-    """The value of ``prim`` at ``args``, by its lowering: for a primitive that NumPy has nothing for.
-
-    Compiled once per signature. Raises what staging and lowering raise where a rule is missing.
-    """
+    """The value of ``prim`` at ``args``, compiled once per signature from its lowering rule."""
     of_primitive = _programs.setdefault(prim, {})
     key = tuple(params.items())
     try:

@@ -1,12 +1,8 @@
 """Documents: text with roles whose line breaks are chosen when the width of the page is known.
 
-A document is built from pieces of text, places where a line may be broken, indentation and groups. A group is
-laid out on one line if it fits there, with all its breaks otherwise (Wadler, "A prettier printer", 1998;
-Lindig, "Strictly pretty", 2000). Each piece of text has a *role* ('var', 'type', ...): the front ends map
-roles to colours, so one document serves a terminal, a notebook and a plain string.
-
-Each node keeps the width it has on one line, summed up when it is built. Whether a group fits is then one
-comparison, so layout takes linear time however groups nest. It keeps its own stack: no document is too deep.
+A group is laid out on one line if it fits there, with all its breaks otherwise (Wadler, "A prettier printer", 1998;
+Lindig, "Strictly pretty", 2000). Each piece of text has a *role* ('var', 'type', ...), which front ends map to colours.
+Each node keeps its width on one line, so layout takes linear time; its own stack lets documents be deep.
 """
 
 from __future__ import annotations
@@ -120,10 +116,7 @@ def brk(flat: str = " ", role: str = "") -> Doc:
 
 
 def note(string: str) -> Doc:
-    """A comment, printed at the end of whatever line this stands on; all comments of a document are aligned.
-
-    A group that contains a note is broken, so that each note gets the line it belongs to.
-    """
+    """A comment at the end of its line; all of a document are aligned. A group that contains a note is broken."""
     return _Note(string)
 
 
@@ -158,9 +151,8 @@ def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
 
 
 def rows(separator: Doc, docs: Iterable[Doc], left_out: int = 0) -> Doc:
-    """The documents, equations of a jaxpr, with ``separator`` between each two, followed by how many were ``left_out``.
-
-    ``cut_rows`` can leave out more of them.
+    """The equations of a jaxpr with ``separator`` between them, then how many were ``left_out``; ``cut_rows`` leaves
+    out more.
     """
     pieces: list[Doc] = []
     for doc in docs:
@@ -214,11 +206,7 @@ def _children(node: Doc) -> tuple[Doc, ...]:
 
 
 def segments(doc: Doc, width: int = 80) -> Iterator[tuple[str, str]]:
-    """The document as ``(role, text)`` pairs, in order; the texts joined are the string.
-
-    Lines are kept within ``width`` columns where the breaks allow it. A line break and the indentation after
-    it come as one pair of role ''.
-    """
+    """The document as ``(role, text)`` pairs, within ``width`` columns where breaks allow. Line breaks have role ''."""
     return _with_notes(doc, width) if doc.noted else _layout(doc, width)
 
 

@@ -144,11 +144,8 @@ class Jaxpr(_Printed):
 
     @property
     def effects(self) -> frozenset[Any]:
-        """What running it does besides giving results.
-
-        ``ReadEffect(v)``, ``WriteEffect(v)`` and ``AccumEffect(v)`` for the references that it takes (``core.refs``),
-        and the primitives that act on the world (callbacks), or what these say they do
-        (``Primitive.def_effectful_abstract_eval``). What it does to references of its own is none.
+        """What running it does: the effects on references that it takes (``core.refs``), and primitives that act on the
+        world.
         """
         taken = {*self.invars, *self.constvars}
         found = {effect for eqn in self.eqns for effect in _eqn_effects(eqn)}
@@ -193,11 +190,7 @@ class ClosedJaxpr(_Printed):
 
 
 def keep_together(closeds: Sequence[ClosedJaxpr], key: Any, make: Callable[[], Any]) -> Any:
-    """What ``make`` derives from several jaxprs together, made once and kept with the youngest of them.
-
-    That one is likely to die first. Kept with another, a branch that lives as long as its module would hold on to
-    every function that it was ever an alternative to.
-    """
+    """The result of ``make``, derived from several jaxprs, kept with the youngest, which is likely to die first."""
     youngest = max(closeds, key=lambda closed: closed.serial)
     full_key = ("together", key, tuple([None if c is youngest else c for c in closeds]))
     if full_key not in youngest.memo:

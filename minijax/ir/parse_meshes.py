@@ -31,11 +31,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def read_mesh(scan: Scanner, name: str) -> AbstractMesh:
-    """The mesh whose text follows ``Mesh(`` or ``AbstractMesh(``; the scanner is behind the parenthesis.
-
-    The text does not name devices. They are those of the mesh that is set, if its text is equal, or else the first
-    devices. With too few devices the mesh is abstract.
-    """
+    """The mesh whose text follows ``Mesh(`` or ``AbstractMesh(``; abstract if there are too few devices."""
     sizes: list[int] = []
     names: list[str] = []
     said: dict[str, Any] = {}
@@ -88,10 +84,7 @@ def mesh_on_page(text: str) -> AbstractMesh | None:
 
 
 def typed(scan: Scanner, plain: ShapedArray, axes: Sequence[str], along: str, at: int) -> ShapedArray:
-    """The type ``plain``, of which the text names ``axes`` for each dimension ('x', '(x,y)' or '').
-
-    ``along`` is what stands in braces: axes along which it varies, is unreduced and is reduced.
-    """
+    """The type ``plain`` with mesh ``axes`` for each dimension ('x', '(x,y)' or ''), and those in braces, ``along``."""
     spec = [_names(each) for each in axes]
     said = {kind: _names(names) for kind, names in _ALONG.findall(along)}
     unreduced, reduced = frozenset(said.get("U", ())), frozenset(said.get("R", ()))

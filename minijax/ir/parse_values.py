@@ -1,8 +1,6 @@
-"""Reading parameters back from the text that ``str`` made of them.
+"""Reads parameters back from the text that ``str`` made of them.
 
-Numbers, strings, None, booleans, tuples, lists, sets, dictionaries, dtypes, and whatever class is entered in
-``pretty.param_types`` (enums, named tuples) come back as what they were. What has no readable text (a
-function, say) is left to ``ir.parse``: it raises ``NotAValue``.
+Classes in ``pretty.param_types`` (enums, named tuples) are read too. Text of anything else raises ``NotAValue``.
 """
 
 from __future__ import annotations
@@ -73,10 +71,8 @@ def as_dtype_param(value: Any) -> Any:
 
 
 def read_value(scan: Scanner, read_jaxpr: Callable[[], Any]) -> Any:
-    """The value at the scanner, which is moved behind it.
-
-    ``read_jaxpr`` reads a jaxpr that stands inside the value. Raises ``NotAValue`` if this is not the text of
-    something that can be read back.
+    """The value at the scanner, which moves behind it. ``read_jaxpr`` reads a jaxpr inside. ``NotAValue`` if there is
+    none.
     """
     if scan.peek(_LAMBDA):
         return read_jaxpr()

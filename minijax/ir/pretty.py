@@ -94,9 +94,8 @@ class Unread:
 
 
 def unread_functions(**names: str) -> ParseRule:
-    """A rule for ``parse_rules`` of a call with rules of its own, which are functions, and named so in its text.
-
-    ``names``: the parameters, by what they are printed as. The function's name becomes that of ``call_jaxpr``.
+    """A rule for ``parse_rules`` of a call with derivative rules, functions that print as ``names``; the name is
+    ``call_jaxpr``'s.
     """
 
     def rule(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
@@ -224,10 +223,7 @@ def _literal_text(literal: Literal) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """A parameter that is no jaxpr, as text. Addresses are masked: the text is the same in each run.
-
-    NumPy's integers are printed as Python's, to which they are equal. Which of them a rule computes says nothing.
-    """
+    """A parameter as text: addresses are masked, NumPy's integers are printed as Python's."""
     if isinstance(value, frozenset):
         return f"frozenset({{{', '.join(repr(item) for item in sorted(value))}}})"
     text = re.sub(r" at 0x([0-9a-fA-F]+)", lambda match: " at 0x" + "X" * len(match[1]), str(value))
@@ -235,10 +231,8 @@ def _value_text(value: Any) -> str:
 
 
 class Printer:
-    """One printing in style 'jax': allots names, and holds the jaxprs to print once, ahead of the rest.
-
-    Names are allotted where they are first printed, hence the pieces have to be made in the order of the
-    page.
+    """One printing in style 'jax'. Names are allotted where they are first printed, so pieces are made in the order of
+    the page.
     """
 
     def __init__(
@@ -404,10 +398,7 @@ _LONG = 10
 
 
 def shared_jaxprs(root: Jaxpr) -> dict[Jaxpr, str]:
-    """The jaxprs to print ahead of ``root``, with their names: those that occur twice, and the long ones.
-
-    What occurs in something that occurs twice occurs twice itself. Breadth first, each jaxpr visited once.
-    """
+    """The jaxprs to print ahead of ``root``, with their names: those that occur twice, and the long ones."""
     children: dict[Jaxpr, list[Jaxpr]] = {}
     names: dict[Jaxpr, str] = {}
     twice: set[Jaxpr] = set()

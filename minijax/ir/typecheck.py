@@ -1,11 +1,8 @@
 """Checks that a jaxpr is well formed and well typed.
 
-In: a jaxpr. Out: nothing, or a ``JaxprTypeError`` that shows the offending equation as it stands on the
-printed page and the user's line it comes from. What is checked: each variable is bound once, and before it is
-read; literals and constants have the type written on them; each equation's results have the types that
-abstract evaluation of its primitive gives. Weak types are not compared: they matter while tracing, not to
-what a program computes. Subjaxprs are checked likewise, each once however often it occurs, so the cost is
-linear in what is printed.
+In: a jaxpr. Out: nothing, or a ``JaxprTypeError`` with the equation and the user's line. Checked: each variable is
+bound once, before it is read; literals and constants have their types; results have the types that abstract evaluation
+gives, weakness aside. Each subjaxpr is checked once.
 """
 
 from __future__ import annotations
@@ -89,9 +86,8 @@ def _check_consts(closed: ClosedJaxpr) -> None:
 
 
 def _check_body(jaxpr: Jaxpr, root: Jaxpr, user: JaxprEqn | None) -> list[JaxprEqn]:
-    """Check ``jaxpr`` but not what is inside its equations. Returns the equations that have jaxprs inside.
-
-    ``root`` is the whole program and ``user`` the equation that holds ``jaxpr``: errors show them.
+    """Check ``jaxpr`` but not what is inside its equations; returns those with jaxprs. Errors show ``root`` and
+    ``user``.
     """
     bound: set[Var] = set()
     holders: list[JaxprEqn] = []

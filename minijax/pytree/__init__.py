@@ -1,13 +1,6 @@
 """Pytrees: nested containers taken apart into leaves and a tree definition, and put together again.
 
-The meaning is that of ``jax.tree_util`` (https://docs.jax.dev/en/latest/pytrees.html), written in Python. All names of
-the family are here; its members are
-
-- ``keys``: key paths;
-- ``core``: tree definitions, kinds of node, flatten and unflatten;
-- ``nodes``: registration, ``Partial``;
-- ``prefix``: prefixes (``in_axes``), differences, and their explanation;
-- ``trees``: functions over whole trees (``tree_map`` and its family).
+The meaning is that of ``jax.tree_util`` (https://docs.jax.dev/en/latest/pytrees.html), written in Python.
 """
 
 from minijax.pytree.core import *

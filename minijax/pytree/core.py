@@ -1,17 +1,11 @@
 """Tree definitions, the kinds of node, and how trees are taken apart and put together.
 
-The meaning is that of ``jax.tree_util`` (https://docs.jax.dev/en/latest/pytrees.html); this is a
-pure Python implementation of it. A node is a dict, list, tuple, None, namedtuple, OrderedDict, defaultdict or
-an instance of a registered class; only the exact type counts, never a base class. Anything else is a leaf. A class
-that is registered with JAX alone counts as registered, once JAX is loaded.
+A node is a dict, list, tuple, None, namedtuple, OrderedDict, defaultdict or an instance of a registered class, of
+exactly that type. Anything else is a leaf. A class that is registered with JAX alone counts, once JAX is loaded.
 
-How it is made fast. Most containers hold nothing but leaves, and programs flatten the same few kinds of them
-over and over. The types of a container's children, ``tuple(map(type, children))``, therefore lead through a
-bounded table directly to the finished tree definition, with no work in Python per child. Tree definitions
-made of builtin nodes are interned: two that are equal are one object, so that their hash and comparison are
-the object's identity. Those with user data in them (auxiliary data, dictionary keys that are not
-strings) are compared by value, and a table keeps no user object alive for longer than the bounded
-tables last.
+The types of a container's children lead through a bounded table to the finished tree definition, with no work in Python
+per child. Definitions of builtin nodes are interned, so they are compared by identity. Those with user data (auxiliary
+data, keys that are not strings) are compared by value; no table keeps user data alive.
 """
 
 from __future__ import annotations
@@ -50,11 +44,10 @@ _NoneType = type(None)
 
 
 class PyTreeDef:
-    """The structure of a tree without its leaves.
+    """The structure of a tree without its leaves, from :func:`tree_structure`, :func:`tree_flatten` or
+    :func:`treedef_tuple`.
 
-    Instances come from :func:`tree_structure`, :func:`tree_flatten` and :func:`treedef_tuple`. This class is
-    that of the interned ones: leaf, None, tuples, lists, namedtuples, and dicts whose keys are all exactly of
-    type str, all the way down. For them equality is identity.
+    Those of this class are interned: leaf, None, tuples, lists, namedtuples, and dicts whose keys are all exactly str.
     """
 
     # _type is None for a leaf. _aux: a dict's keys, or what a registered flatten function returned.
@@ -94,11 +87,7 @@ class PyTreeDef:
         return _assemble(self, leaves) if self._flat else build(self, leaves, 0)
 
     def flatten_up_to(self, tree: Tree) -> list[Tree]:
-        """Takes ``tree`` apart as far as this structure goes: one subtree per leaf of this structure.
-
-        Raises:
-          ValueError: this structure is not a prefix of the tree.
-        """
+        """One subtree of ``tree`` per leaf of this structure; ValueError if this structure is not a prefix of it."""
         out: list[Tree] = []
         try:
             _flatten_up_to(self, tree, out)
@@ -135,8 +124,7 @@ class PyTreeDef:
 class _ValueTreeDef(PyTreeDef):
     """A tree definition with user data somewhere in it, compared by value.
 
-    It is never equal to an interned one. That differs from JAX in one corner: a dict whose keys are instances
-    of a subclass of str has another structure here than one with the equal plain strings.
+    Unlike in JAX, dict keys of a subclass of str give another structure than plain strings.
     """
 
     __slots__ = ("_hash",)
@@ -277,11 +265,7 @@ _TABLE_LIMIT = 4096
 
 
 class _Kinds(dict[type, "Node | None"]):
-    """type -> its node kind, None for a leaf. Types never seen before are looked at once.
-
-    What was registered is kept in ``_registered``; the rest is only a bounded table, so that classes that a
-    program makes and drops are not kept for ever.
-    """
+    """type -> its node kind, None for a leaf. Bounded, but for ``_registered``: dropped classes are not kept."""
 
     def __missing__(self, cls: type) -> Node | None:
         if len(self) > _TABLE_LIMIT:
@@ -313,10 +297,9 @@ _known: dict[tuple[Any, ...], PyTreeDef] = {}
 class _Plan:
     """How to take apart a tuple, list or dict whose children have given types (and keys).
 
-    ``runs`` has one entry per child, in the order of the leaves: None for a leaf, else what flattens it.
-    ``getter`` gets a dict's values in that order, None if that is their order. ``treedef`` is the definition
-    if all children are leaves. ``last`` holds the children's definitions and the result of the latest
-    ``run``: the same again is recognised faster than looked up.
+    ``runs``: None for a leaf, else what flattens the child. ``getter`` gets a dict's values in order, None if they are.
+    ``treedef``: if all children are leaves. ``last``: the latest ``run``'s definitions and result, recognised faster
+    than looked up.
     """
 
     __slots__ = ("aux", "getter", "last", "node_type", "runs", "treedef")
@@ -368,10 +351,7 @@ def _runs(types: Iterable[type]) -> tuple[Any, ...]:
 
 
 def _types(tree: Any) -> tuple[type, ...]:
-    """The types of the elements of a tuple or list: ``tuple(map(type, tree))``.
-
-    Few elements are spelled out here and below, which is three times as fast as ``map`` for so few.
-    """
+    """``tuple(map(type, tree))``; few elements are spelled out, here and below, in a third of the time."""
     count = len(tree)
     if count == 1:
         return (type(tree[0]),)
@@ -572,12 +552,8 @@ def keys_of(tree: Any, kind: Node, children: Sequence[Any], aux: Any) -> list[Ke
 def tree_flatten(tree: Tree, is_leaf: IsLeaf | None = None) -> tuple[list[Leaf], PyTreeDef]:
     """The leaves of a tree, from left to right, and its structure.
 
-    Args:
-      tree: any object.
-      is_leaf: called on each node and leaf; a subtree for which it is true is taken as a leaf.
-
-    Raises:
-      ValueError: keys of a dict cannot be sorted, or a registered flatten function returns something wrong.
+    ``is_leaf``: subtrees for which it is true are leaves. ValueError for dict keys without an order, or a bad flatten
+    function.
     """
     out: list[Leaf] = []
     try:
@@ -616,11 +592,10 @@ def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Le
 
 
 def without_recursion(step: Callable[..., Any], *root: Any) -> Any:
-    """The result of the recursive generator function ``step`` for ``root``, with a list in place of Python's stack.
+    """The result of the recursive generator ``step`` for ``root``, with a list in place of Python's stack.
 
-    ``step`` yields the arguments of each call of itself, is sent its result, and returns its own. Trees that are too
-    deep for functions that call themselves are taken apart and put together by this, more slowly. RecursionError
-    for one deeper than Python's limit, as in JAX, or that holds itself.
+    ``step`` yields the arguments of each call of itself and is sent its result. For deep trees, more slowly.
+    RecursionError beyond Python's limit, as in JAX, and for a tree that holds itself.
     """
     running, value = [step(*root)], None
     limit = sys.getrecursionlimit()

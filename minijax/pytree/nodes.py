@@ -30,17 +30,10 @@ def register_pytree_node(
     unflatten_func: Callable[[Any, Any], Any],
     flatten_with_keys_func: Callable[[Any], tuple[Iterable[tuple[KeyEntry, Any]], Any]] | None = None,
 ) -> None:
-    """Makes instances of exactly ``nodetype`` nodes of pytrees.
+    """Makes instances of exactly ``nodetype`` nodes of pytrees. ValueError if it is registered already.
 
-    Args:
-      nodetype: the class.
-      flatten_func: ``flatten_func(x) -> (children, auxiliary data)``; the latter hashable, with ``==``.
-      unflatten_func: ``unflatten_func(auxiliary data, tuple of children) -> x``. It must accept any objects
-        as children: transformations put tracers and placeholders there.
-      flatten_with_keys_func: as ``flatten_func``, with ``(key entry, child)`` pairs.
-
-    Raises:
-      ValueError: the class is registered already.
+    ``flatten_func(x) -> (children, auxiliary data)``, the latter hashable, with ``==``. ``unflatten_func(auxiliary
+    data, children) -> x`` must accept any objects. ``flatten_with_keys_func``: with ``(key entry, child)`` pairs.
     """
     for function in (flatten_func, unflatten_func):
         if not callable(function):
@@ -85,16 +78,10 @@ def register_dataclass(
 ) -> _Class:
     """Registers a dataclass (or a class that behaves like one) by its fields; usable as a decorator.
 
-    Args:
-      nodetype: the class; its constructor takes the fields as keywords.
-      data_fields: the fields that are children.
-      meta_fields: the fields that are auxiliary data, which must be hashable. Without both, the fields of the
-        dataclass are data, but for those declared with ``field(metadata=dict(static=True))``.
-      drop_fields: fields of the dataclass to leave out.
-
-    Raises:
-      TypeError: only one of the two lists is given, or none and the class is no dataclass.
-      ValueError: the lists overlap, or do not cover the dataclass, or the class is registered already.
+    ``data_fields`` are children, ``meta_fields`` hashable auxiliary data. Without both, fields are data but for those
+    declared with ``field(metadata=dict(static=True))``. ``drop_fields`` are left out. TypeError if only one is given,
+    or none for a class that is no dataclass. ValueError if they overlap or do not cover it, or for a second
+    registration.
     """
     # Imported here because it costs 3 ms at start-up and nearly every program does without.
     import dataclasses
@@ -157,11 +144,7 @@ def register_static(cls: _Class) -> _Class:
 
 
 class _SharedCallable:
-    """Stands for a ``functools.partial`` inside a :class:`Partial`, equal to it and with its hash.
-
-    ``functools.partial`` merges a partial that it is given into itself; that would turn the inner one's
-    arguments into leaves of the outer.
-    """
+    """A ``functools.partial`` inside a :class:`Partial`, which would merge it into itself; it is equal to it."""
 
     def __init__(self, fun: Callable[..., Any]):
         self.fun = fun

@@ -1,8 +1,7 @@
-"""Prefixes of trees and differences between trees, and their explanation as text.
+"""Prefixes of trees and differences between trees, and their explanation as text, in JAX's words.
 
-A prefix of a tree is a tree that becomes it when leaves are replaced by subtrees: ``in_axes=(0, None)`` is
-one for the arguments ``({'w': w, 'b': b}, x)``. The explanations name the key path and what was found on
-either side; their essential words are JAX's.
+A prefix of a tree becomes it when leaves are replaced by subtrees: ``in_axes=(0, None)`` is one for the arguments
+``({'w': w, 'b': b}, x)``.
 """
 
 from __future__ import annotations
@@ -52,20 +51,10 @@ def prefix_leaves(
     none_is_leaf: bool = True,
     name: str = "prefix",
 ) -> list[Any]:
-    """Spreads the leaves of a prefix over the leaves of a full tree, as for ``in_axes`` and its like.
+    """Spreads the leaves of a prefix over the leaves of a full tree, or of its structure, as for ``in_axes``.
 
-    Args:
-      prefix_tree: a tree; each leaf replaces a whole subtree.
-      full: the full tree, or its structure.
-      is_leaf: subtrees of the prefix that count as leaves.
-      none_is_leaf: whether None in the prefix is a value to be spread (as in ``in_axes``) or a node.
-      name: what to call the prefix in the error, such as ``'vmap in_axes'``.
-
-    Returns:
-      As many entries as the full tree has leaves.
-
-    Raises:
-      ValueError: it is no prefix; the message names the key path and both types.
+    ``is_leaf``: leaves of the prefix. ``none_is_leaf``: None is a leaf, or else a node. ``name``: what errors call it.
+    ValueError, with the key path and both types, if it is no prefix.
     """
     stop = _none_stops(is_leaf) if none_is_leaf else is_leaf
     treedef = full if isinstance(full, PyTreeDef) else tree_structure(full)
@@ -195,13 +184,8 @@ def _count(children: Any) -> str:
 def explain_prefix_mismatch(
     prefix: Tree, full: Tree | PyTreeDef, name: str, is_leaf: IsLeaf | None = None
 ) -> str | None:
-    """Why ``prefix`` is no prefix of ``full``, for the first place where it is not; None if it is one.
-
-    Args:
-      prefix: the tree that should be a prefix.
-      full: the full tree, or its structure.
-      name: what to call the prefix, such as ``'vmap in_axes'``; the key path is appended to it.
-      is_leaf: subtrees of the prefix that count as leaves.
+    """Why ``prefix``, called ``name``, is no prefix of ``full`` (a tree or structure), at the first place; None if it
+    is one.
     """
     return _explain((), prefix, _example(full), name, is_leaf)
 

@@ -45,10 +45,8 @@ __all__ = [
 
 
 def tree_map(f: Callable[..., Any], tree: Tree, *rest: Tree, is_leaf: IsLeaf | None = None) -> Tree:
-    """Applies ``f`` to each leaf of ``tree`` together with the corresponding subtrees of ``rest``.
-
-    Raises:
-      ValueError: ``tree`` is not a prefix of one of ``rest``; the message names the key path and both types.
+    """Applies ``f`` to each leaf of ``tree`` with the subtrees of ``rest`` there. ValueError unless ``tree`` is their
+    prefix.
     """
     leaves, treedef = tree_flatten(tree, is_leaf)
     if not rest:
@@ -121,11 +119,7 @@ def _reduce_halves(operation: Callable[[Any, Any], Any], leaves: list[Leaf]) -> 
 
 
 def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Tree) -> Tree:
-    """Turns a tree of structure outer-of-inner into one of inner-of-outer.
-
-    Raises:
-      TypeError: the tree does not have the composed structure.
-    """
+    """Turns a tree of structure outer-of-inner into one of inner-of-outer. TypeError for another structure."""
     leaves, treedef = tree_flatten(pytree_to_transpose)
     if inner_treedef is None:
         inner_treedef = tree_structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
