@@ -15,7 +15,7 @@ from minijax.ops import elementwise
 from tests.test_layers import MODULES
 
 # What users import, made of other modules by ``import *``.
-FACADES = ["minijax.api", "minijax.backend", "minijax.lax", "minijax.numpy", "minijax.pytree", "minijax.tree_util"]
+FACADES = ["minijax.api", "minijax.lax", "minijax.numpy", "minijax.pytree", "minijax.tree_util"]
 
 
 def joined(facade):

@@ -155,12 +155,6 @@ def linearize_flat(
 
     ``lines`` is false where nobody sees the program: then equations need no lines.
     """
-    if direct_linearize_enabled():
-        with observe.timed("linearize", name):
-            primals_out, tape = _linearize_on_tape()(fun, primals, wrt, name, lines)
-        if observe.on_jaxpr:
-            observe.emit(observe.on_jaxpr, "linear", tape.closed(), name)
-        return primals_out, tape
 
     def linearized(pe_main: Any) -> tuple[list[Any], LinearProgram]:
         pe = pe_main.trace
@@ -183,8 +177,12 @@ def linearize_flat(
         outs = [t if type(t) is Zero else pe.atom(t) for _, t in pairs]
         return [p for p, _ in pairs], LinearProgram([t.variable for t in unknowns], pe.eqns, outs, name)
 
+    program: LinearProgram | Tape
     with observe.timed("linearize", name):
-        primals_out, program = under(PartialEvalTrace, "partial_eval", linearized, [], name)
+        if direct_linearize_enabled():
+            primals_out, program = _linearize_on_tape()(fun, primals, wrt, name, lines)
+        else:
+            primals_out, program = under(PartialEvalTrace, "partial_eval", linearized, [], name)
     if observe.on_jaxpr:
         observe.emit(observe.on_jaxpr, "linear", program.closed(), name)
     return primals_out, program

@@ -12,7 +12,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.trace import Tracer
 from minijax.interpreters.jvp import DualTracer
-from minijax.interpreters.stage import JaxprTracer, stage
+from minijax.interpreters.stage import stage
 from minijax.interpreters.vmap import BatchTracer
 from minijax.ir.evaluate import eval_jaxpr
 from minijax.pytree import (
@@ -116,10 +116,6 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
 
 def _maybe_perturbed(x: Any) -> bool:
     """Whether ``x`` may have a tangent, now or later."""
-    if not isinstance(x, Tracer):
-        return False
-    if isinstance(x, BatchTracer):
-        return _maybe_perturbed(x.val)
-    if isinstance(x, JaxprTracer):  # it may be differentiated later
-        return dtypes.is_inexact(x.aval.dtype)
-    return isinstance(x, DualTracer) or dtypes.is_inexact(x.aval.dtype)
+    while isinstance(x, BatchTracer):
+        x = x.val
+    return isinstance(x, DualTracer) or isinstance(x, Tracer) and dtypes.is_inexact(x.aval.dtype)

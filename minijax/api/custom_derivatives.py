@@ -119,13 +119,11 @@ class CustomFunction:
         if not kwargs and ((plain and len(args) == n) or signature is None):
             return args
         try:
-            if signature is None:
-                raise TypeError(
-                    f"The following keyword arguments could not be resolved to positions: {', '.join(kwargs)}"
-                )
-            bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            passed = [k for k in bound.kwargs if k in kwargs]
+            passed = [*kwargs]
+            if signature is not None:
+                bound = signature.bind(*args, **kwargs)
+                bound.apply_defaults()
+                passed = [k for k in bound.kwargs if k in kwargs]
             if passed:
                 raise TypeError(
                     f"The following keyword arguments could not be resolved to positions: {', '.join(passed)}"

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType, NoneType
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.api.flat import describe, leaf_names
+from minijax.api.flat import describe, leaf_names, parameters_of
 from minijax.config import TraceKey
 from minijax.core import dtypes
 from minijax.core.avals import ShapedArray, dtype_name
@@ -286,13 +285,12 @@ def _path_name(fun: Any, tree: Any, path: Sequence[Any]) -> str:
     args, kwargs = tree_unflatten(tree, range(tree.num_leaves))
     if path[0].idx:
         return str(path[1].key) + keystr(tuple(path[2:]))
-    try:
-        parameters = list(inspect.signature(fun).parameters)
-    except (TypeError, ValueError):
-        parameters = []
-    index = path[1].idx
-    name = parameters[index] if index < len(parameters) else f"args[{index}]"
-    return name + keystr(tuple(path[2:]))
+    return _positional_name(fun, path[1].idx) + keystr(tuple(path[2:]))
+
+
+def _positional_name(fun: Any, index: int) -> str:
+    parameters = parameters_of(fun)
+    return parameters[index].name if -len(parameters) <= index < len(parameters) else f"args[{index}]"
 
 
 def _static_differences(fun: Any, old: Sequence[Any], new: Sequence[Any], reprs: bool) -> Iterator[Difference]:
@@ -309,7 +307,8 @@ def _static_differences(fun: Any, old: Sequence[Any], new: Sequence[Any], reprs:
             after = f"another object that prints as {after}" if told else f"another {after.removeprefix('a ')}"
         elif before == after:
             before, after = (f"{text} of type {d[where][0].__name__}" for text, d in ((before, was), (after, now)))
-        yield Difference(kind, _static_name(fun, where), before, after)
+        name = where if isinstance(where, str) else _positional_name(fun, where)
+        yield Difference(kind, name, before, after)
 
 
 def _static_kind(values: Sequence[Any]) -> str:
@@ -319,15 +318,6 @@ def _static_kind(values: Sequence[Any]) -> str:
     if any([isinstance(value, (FunctionType, functools.partial)) for value in values]):
         return "static function"
     return "static object"
-
-
-def _static_name(fun: Any, where: Any) -> str:
-    if isinstance(where, str):
-        return where
-    try:
-        return list(inspect.signature(fun).parameters)[where]
-    except (TypeError, ValueError, IndexError):
-        return f"args[{where}]"
 
 
 def _static_text(given: tuple[type, Any] | None, reprs: bool) -> str:

@@ -157,12 +157,17 @@ def named_like(
     return wrapper
 
 
+def parameters_of(fun: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of ``fun``; [] if they are not known."""
+    try:
+        return list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
 def leaf_names(fun: Callable[..., Any], in_tree: PyTreeDef) -> list[str]:
     """Each leaf of a call's ``(args, kwargs)`` by the parameter it belongs to: ``x``, ``params['w'][0]``."""
-    try:
-        parameters = list(inspect.signature(fun).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
+    parameters = parameters_of(fun)
     positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     others = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
     by_keyword = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]

@@ -43,8 +43,6 @@ _EVICTED = Difference("evicted", "", "", "it was cached, and had to make room fo
 class _Seen:
     """Functions made of one piece of code that one kind of cache has staged: how many, and the last one."""
 
-    __slots__ = ("codes", "count", "last")
-
     def __init__(self, codes: tuple[CodeType, ...], last: Callable[[], Any]) -> None:
         # kept weakly: the id of a code is its own only as long as it lives
         self.codes = [weakref.ref(code) for code in codes]

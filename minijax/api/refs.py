@@ -295,7 +295,7 @@ def _tracer_setitem(self: Any, idx: Any, value: Any) -> None:
 
 def _tracer_iter(self: Any) -> Any:
     if type(self.aval) is AbstractRef:
-        return (get(self, i) for i in range(len(self.aval)))
+        return _ref_iter(self)
     return _array_iter(self)
 
 

@@ -25,19 +25,6 @@ _shardings = HigherModule("shardings")
 class StagedCall:
     """One signature of a jitted function: its jaxpr, the outer tracers it closes over, its output tree."""
 
-    __slots__ = (
-        "closed",
-        "in_tree",
-        "met",
-        "out_tree",
-        "outer",
-        "over",
-        "params",
-        "program",
-        "refs",
-        "repeat",
-    )
-
     def __init__(
         self,
         closed: ClosedJaxpr,

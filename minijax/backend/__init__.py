@@ -5,9 +5,7 @@ It imports jaxlib with the first buffer or program, and teaches :class:`minijax.
 
 from typing import Any
 
-from minijax.backend.pjrt import *
-from minijax.backend.pjrt import place
-from minijax.backend.pjrt import to_numpy as to_numpy
+from minijax.backend.pjrt import place, to_numpy
 from minijax.core import late
 from minijax.core.array import set_transfers
 

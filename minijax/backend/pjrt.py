@@ -24,11 +24,6 @@ import numpy as np
 from minijax.backend import client as _client
 from minijax.backend.client import Runtime, runtime
 from minijax.backend.failures import (
-    CompileError,
-    DeletedArgumentError,
-    DeletedArrayError,
-    DeviceOutOfMemoryError,
-    ExecutionError,
     compile_error,
     deleted_error,
     interruptible,
@@ -41,32 +36,6 @@ from minijax.core import dtypes
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.guards import check_transfer, transfer_guards
 from minijax.core.keys import is_key, words_of
-
-__all__ = [
-    "CompileError",
-    "DeletedArgumentError",
-    "DeletedArrayError",
-    "DeviceOutOfMemoryError",
-    "Executable",
-    "ExecutionError",
-    "block_until_ready",
-    "buffer_device",
-    "compile",
-    "delete",
-    "device_count",
-    "devices",
-    "instruction_costs",
-    "is_deleted",
-    "local_devices",
-    "platform",
-    "process_count",
-    "process_index",
-    "program_devices",
-    "put",
-    "text_costs",
-    "to_numpy",
-    "transfer",
-]
 
 Buffer = Any  # jaxlib's ArrayImpl, which no type stub describes
 Device = Any
@@ -93,11 +62,6 @@ def devices() -> list[Device]:
 def local_devices() -> list[Device]:
     """The devices of this process."""
     return list(runtime().local_devices)
-
-
-def device_count() -> int:
-    """The number of :func:`devices`."""
-    return len(runtime().devices)
 
 
 def process_index() -> int:
@@ -267,16 +231,6 @@ def buffer_device(buffer: Buffer) -> Device:
     return buffer._sharding._device
 
 
-def is_deleted(buffer: Buffer) -> bool:
-    """Whether the buffer's memory was freed by :func:`delete` or by donation to a program."""
-    return buffer.is_deleted()
-
-
-def delete(buffer: Buffer) -> None:
-    """Free the buffer's memory now. Views from :func:`to_numpy` stay valid."""
-    buffer.delete()
-
-
 # --- executables --------------------------------------------------------------------------------------------
 
 
@@ -287,20 +241,6 @@ class Executable:
     each argument of ``@main``, from :func:`put` or ``spmd.put_over``; PJRT checks their number and sizes, not dtypes of
     equal size. ExecutionError if it fails, DeletedArgumentError for a deleted argument.
     """
-
-    __slots__ = (
-        "name",
-        "out_avals",
-        "loaded",
-        "device",
-        "origin",
-        "kept",
-        "execute",
-        "_handlers",
-        "_explain",
-        "_error",
-        "__weakref__",
-    )
 
     def __init__(
         self,
@@ -366,8 +306,6 @@ class Executable:
 
 class SimulatedExecutable:
     """The texts of a program that was compiled for simulated devices; ``execute`` raises ValueError."""
-
-    __slots__ = ("name", "out_avals", "device", "origin", "kept", "_text", "_costs", "_memory", "__weakref__")
 
     def __init__(self, made: Executable) -> None:
         self.name, self.out_avals, self.device, self.kept = made.name, made.out_avals, None, made.kept

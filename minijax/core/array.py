@@ -243,8 +243,11 @@ class CommittedArray(Array):
             return self._host
         except AttributeError:
             pass
-        value = self._host = _fetched(self._buffer, self.aval)
+        value = self._host = self._fetch()
         return value
+
+    def _fetch(self) -> Any:
+        return _fetched(self._buffer, self.aval)
 
     @property
     def on_host(self) -> bool:
@@ -273,18 +276,13 @@ class MeshArray(CommittedArray):
         self._buffer = buffer
         self.kind = kind_of(placed_type(aval, sharding), sharding)
 
-    def _value(self) -> Any:
-        try:
-            return self._host
-        except AttributeError:
-            pass
+    def _fetch(self) -> Any:
         if self.aval.unreduced:
             raise NotImplementedError(
                 f"An array of type {self.aval.str_short()} is unreduced: each device has a term of its value. "
                 "Sum the terms first, with sharding.reshard(x, P(...))."
             )
-        value = self._host = gather_parts(self._buffer, self.device, self.aval)
-        return value
+        return gather_parts(self._buffer, self.device, self.aval)
 
     def __repr__(self) -> str:
         if self.aval.unreduced:

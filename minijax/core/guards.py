@@ -30,8 +30,6 @@ class Guard:
     Tracing inside the tracing of another function is part of it; a program that was traced here may also be compiled.
     """
 
-    __slots__ = ("thread", "allowed", "level", "traced", "misses")
-
     def __init__(self, allowed: int = 0) -> None:
         self.thread = get_ident()
         self.allowed = allowed

@@ -64,8 +64,6 @@ class Layout:
 class Format:
     """A layout and a sharding, or None for defaults. ValueError for a layout alone, TypeError for other objects."""
 
-    __slots__ = ("layout", "sharding")
-
     def __init__(self, layout: Layout | AutoLayout | None = None, sharding: Sharding | None = None) -> None:
         if isinstance(layout, Layout) and sharding is None:
             raise ValueError(

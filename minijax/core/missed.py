@@ -33,8 +33,6 @@ class Missed:
         whatever is traced or compiled inside it.
     """
 
-    __slots__ = ("number", "cache", "name", "subject", "reason", "costs", "began", "_place")
-
     def __init__(self, number: int, cache: str, name: str, subject: str, reason: str, place: Place) -> None:
         self.number = number
         self.cache = cache

@@ -186,9 +186,6 @@ class DuplicateSpecError(Exception):
         super().__init__(message)
         self.message, self.mesh, self.pspec = message, mesh, pspec
 
-    def __str__(self) -> str:
-        return self.message
-
 
 def check_axes_once(spec: PartitionSpec, mesh: AbstractMesh) -> None:
     """DuplicateSpecError if ``spec`` names one mesh axis twice."""

@@ -96,8 +96,6 @@ def _literal(x: LiteralArray) -> Literal:
 class JaxprBuilder:
     """The jaxpr under construction: its equations so far, and the constants met."""
 
-    __slots__ = ("eqns", "consts", "in_vars", "name_inputs", "show_value", "sources", "stages_values")
-
     def __init__(self) -> None:
         self.eqns: list[JaxprEqn] = []
         # what is known of the user's lines: see ``errors.source_info``

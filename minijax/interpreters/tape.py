@@ -278,20 +278,27 @@ def followed() -> bool:
     return bool(evaluation_watched and evaluated_singly())
 
 
-class _ForwardRun:
-    """One run forwards: ``tangents[place]`` is a NumPy value of type ``types[place]``, or any other value where that is
-    None.
-    """
+class _Run:
+    """One run over a tape: ``values[place]`` is NumPy's, of type ``types[place]``, or any other where that is None."""
 
-    def __init__(self, tape: Tape, bottom: Bottom) -> None:
+    def __init__(self, tape: Tape, bottom: Bottom | None) -> None:
         self.tape = tape
-        self.bottom = bottom
-        self.tangents: list[Any] = [None] * len(tape.entries)
+        self.bottom: Any = bottom
+        self.values: list[Any] = [None] * len(tape.entries)
         self.types: list[Type | None] = [None] * len(tape.entries)
+
+    def value(self, place: int) -> Any:
+        """The tangent or cotangent at ``place``, as operations take it."""
+        type_ = self.types[place]
+        return self.values[place] if type_ is None else self.bottom.up(self.values[place], type_)
+
+
+class _ForwardRun(_Run):
+    """One run forwards: the values are tangents."""
 
     def run(self, given: Sequence[Any]) -> list[Any]:
         """The tangents of the outputs, None for a zero."""
-        tape, tangents, types = self.tape, self.tangents, self.types
+        tape, tangents, types = self.tape, self.values, self.types
         entries = tape.entries
         for place, t in enumerate(given):
             self.put(place, t)
@@ -319,14 +326,9 @@ class _ForwardRun:
             types[at] = type_
         return [None if place is None else self.value(place) for place in tape.out_places]
 
-    def value(self, place: int) -> Any:
-        """The tangent at ``place``, as operations take it."""
-        type_ = self.types[place]
-        return self.tangents[place] if type_ is None else self.bottom.up(self.tangents[place], type_)
-
     def put(self, place: int, t: Any) -> None:
         """The tangent at ``place`` is ``t``."""
-        self.tangents[place], self.types[place] = self.bottom.down(t, fetch=False) or (t, None)
+        self.values[place], self.types[place] = self.bottom.down(t, fetch=False) or (t, None)
 
     def recorded(self, entry: Recorded) -> None:
         """Evaluate what a rule recorded."""
@@ -339,27 +341,22 @@ class _ForwardRun:
             self.put(entry.first + i, v.val if type(v) is Residual else env[v])
 
 
-class _BackwardRun:
+class _BackwardRun(_Run):
     """One run backwards, on NumPy values unless ``bottom`` is None.
 
     ``cts[place]`` is a NumPy value of type ``types[place]``, or any other value where that is None; None if none has
     arrived.
     """
 
-    def __init__(self, tape: Tape, bottom: Bottom | None) -> None:
-        self.tape = tape
-        self.bottom: Any = bottom
-        self.cts: list[Any] = [None] * len(tape.entries)
-        self.types: list[Type | None] = [None] * len(tape.entries)
-        # what counts the operations that programs stand for, while somebody does
-        self.tally: Any = None
-        if observe.observers and bottom is not None:
-            tally = late.public("minijax.core.counting", "Tally")
-            self.tally = tally(tuple([axis.level for axis in bottom.axes]))
+    # what counts the operations that programs stand for, while somebody does
+    tally: Any = None
 
     def run(self, seeds: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs."""
-        tape, cts, types = self.tape, self.cts, self.types
+        tape, cts, types = self.tape, self.values, self.types
+        if observe.observers and self.bottom is not None:
+            levels = tuple([axis.level for axis in self.bottom.axes])
+            self.tally = late.public("minijax.core.counting", "Tally")(levels)
         entries, arrive = tape.entries, self.arrive
         runs = None if self.tally is None else self.tally.runs
         for place, seed in zip(tape.out_places, seeds, strict=True):
@@ -419,7 +416,7 @@ class _BackwardRun:
         """The cotangents of the inputs, symbolic zeros where none has arrived."""
         made = []
         for place in range(self.tape.n_in):
-            ct, type_ = self.cts[place], self.types[place]
+            ct, type_ = self.values[place], self.types[place]
             if ct is None:
                 ct = zero_of(self.tape.variables[place].aval)
             elif type_ is not None:
@@ -448,25 +445,20 @@ class _BackwardRun:
         for place, each in arrived:  # sums depend on what else arrives
             self.arrive(place, each)
 
-    def value(self, place: int) -> Any:
-        """The cotangent at ``place``, as operations take it."""
-        type_ = self.types[place]
-        return self.cts[place] if type_ is None else self.bottom.up(self.cts[place], type_)
-
     def arrive(self, place: int, ct: Any) -> None:
         """Add ``ct`` to the cotangent at ``place``."""
-        if self.cts[place] is not None:
+        if self.values[place] is not None:
             ct = add_any_p.bind(self.value(place), ct)
         # rules may convert a number that is written inline without an operation
         if self.bottom is None or observe.observers and type(ct) is LiteralArray:
-            self.cts[place], self.types[place] = ct, None
+            self.values[place], self.types[place] = ct, None
         else:
-            self.cts[place], self.types[place] = self.bottom.down(ct, fetch=False) or (ct, None)
+            self.values[place], self.types[place] = self.bottom.down(ct, fetch=False) or (ct, None)
 
     def take(self, place: int) -> Any:
         """The cotangent at ``place``, which is done with; None if none has arrived."""
-        ct = None if self.cts[place] is None else self.value(place)
-        self.cts[place] = None
+        ct = None if self.values[place] is None else self.value(place)
+        self.values[place] = None
         return ct
 
     def on_values(self, ct: Any, derived: Derived, residuals: Any, places: Any, source: Any) -> None:
@@ -483,7 +475,7 @@ class _BackwardRun:
             self.by_rules(ct, derived, residuals, places, source)
             return
         # a sum is written into a jaxpr where rules write it: among the equations of the program
-        summed = len(at) > len({*at}) or any([self.cts[place] is not None for place in at])
+        summed = len(at) > len({*at}) or any([self.values[place] is not None for place in at])
         outer_source = state.source
         if source is not None:
             state.source = transposed(source, derived.name)
@@ -504,6 +496,7 @@ class _BackwardRun:
         residuals: Any,
         places: Any,
         source: Any,
+        *,
         arrive: Callable[[int, Any], None] | None = None,
     ) -> None:
         """Transpose an entry by rules, from a cotangent ``ct`` that is not NumPy's, to ``arrive``."""

@@ -91,7 +91,7 @@ class JaxprEqn:
         return f"JaxprEqn({to} = {self.primitive.name} {from_})"
 
 
-class _Printed:
+class _PrettyPrinted:
     """What is printed by ``ir.pretty``."""
 
     __slots__ = ()
@@ -110,7 +110,7 @@ class _Printed:
     __repr__ = __str__
 
 
-class Jaxpr(_Printed):
+class Jaxpr(_PrettyPrinted):
     """An open program: ``constvars`` stand for values that a ``ClosedJaxpr`` carries along."""
 
     __slots__ = ("constvars", "invars", "outvars", "eqns", "debug_name", "__weakref__")
@@ -155,7 +155,7 @@ class Jaxpr(_Printed):
 _serials = itertools.count()
 
 
-class ClosedJaxpr(_Printed):
+class ClosedJaxpr(_PrettyPrinted):
     """A ``Jaxpr`` with the values of its constvars. Immutable by convention; identity is its hash."""
 
     __slots__ = ("jaxpr", "consts", "memo", "serial", "__weakref__")

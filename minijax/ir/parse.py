@@ -76,8 +76,6 @@ _RAW = ("name", "fmt")
 class MissingConstant:
     """Stands for the value of a constvar, which the text of a jaxpr does not hold."""
 
-    __slots__ = ("aval", "name")
-
     def __init__(self, aval: ShapedArray, name: str) -> None:
         self.aval = aval
         self.name = name
@@ -167,8 +165,6 @@ _Binder = tuple[str, ShapedArray, int]
 
 class _Scope:
     """One jaxpr being read: its variables by name, and its variables called ``_``."""
-
-    __slots__ = ("names", "unnamed", "used")
 
     def __init__(self) -> None:
         self.names: dict[str, Var] = {}

@@ -24,8 +24,6 @@ _SNIPPET = 60
 class Scanner:
     """A text and a position in it. White space and comments (from ``#`` to the end of the line) are skipped."""
 
-    __slots__ = ("text", "at", "fresh_line")
-
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0

@@ -198,13 +198,13 @@ def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
 def _delete(self: Any) -> None:
     """Free the memory of this array now; using it afterwards is a RuntimeError."""
     if not self.is_deleted():
-        pjrt.delete(to_buffer(self))
+        to_buffer(self).delete()
         self.forget_host_copy()
 
 
 def _is_deleted(self: Array) -> bool:
     """Whether this array was deleted, or given away to a program that it was donated to."""
-    return not self.on_host and pjrt.is_deleted(self._buffer)
+    return not self.on_host and self._buffer.is_deleted()
 
 
 def _buffer_protocol(self: Array, flags: int) -> memoryview:

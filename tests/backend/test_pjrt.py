@@ -15,8 +15,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minijax import backend
 from minijax.backend import client as backend_client
+from minijax.backend import failures
+from minijax.backend import pjrt as backend
 from minijax.core.avals import ShapedArray
 from minijax.errors import JaxRuntimeError
 
@@ -43,7 +44,7 @@ def in_fresh_process(code: str, **environment: str) -> str:
     """Run code in a new interpreter that starts with this one's path; returns what it printed to stdout."""
     env = {k: v for k, v in os.environ.items() if k not in ("JAX_PLATFORMS", "XLA_FLAGS")}
     env |= {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)} | environment
-    preamble = "import sys\nimport numpy as np\nfrom minijax import backend\n"
+    preamble = "import sys\nimport numpy as np\nfrom minijax.backend import failures, pjrt as backend\n"
     done = subprocess.run(
         [sys.executable, "-c", preamble + textwrap.dedent(code)],
         capture_output=True,
@@ -120,10 +121,10 @@ def test_a_fetched_view_outlives_its_buffer() -> None:
 
 def test_delete() -> None:
     buffer = backend.put(np.arange(3))
-    assert not backend.is_deleted(buffer)
-    backend.delete(buffer)
-    assert backend.is_deleted(buffer)
-    with pytest.raises(backend.DeletedArrayError, match=r"(?s)deleted with shape=int64\[3\].*donate"):
+    assert not buffer.is_deleted()
+    buffer.delete()
+    assert buffer.is_deleted()
+    with pytest.raises(failures.DeletedArrayError, match=r"(?s)deleted with shape=int64\[3\].*donate"):
         backend.to_numpy(buffer)
     with pytest.raises(JaxRuntimeError, match="deleted"):
         backend.block_until_ready(buffer)
@@ -172,10 +173,10 @@ def test_donation(attribute: str) -> None:
     assert program.memory_analysis().alias_size_in_bytes == 4096
     donated = backend.put(np.ones(1024, np.float32))
     (result,) = program.execute([donated])
-    assert backend.is_deleted(donated)
+    assert donated.is_deleted()
     np.testing.assert_allclose(backend.to_numpy(result), np.sin(np.ones(1024)), rtol=1e-6)
     with pytest.raises(
-        backend.DeletedArgumentError, match=r"(?s)deleted with shape=float32\[1024\].*argument 0 of f.*donate"
+        failures.DeletedArgumentError, match=r"(?s)deleted with shape=float32\[1024\].*argument 0 of f.*donate"
     ):
         program.execute([donated])
 
@@ -205,7 +206,7 @@ def test_analyses() -> None:
 
 def test_compile_errors_carry_xlas_message() -> None:
     with pytest.raises(
-        backend.CompileError, match=r"(?s)could not compile my_program.*'stablehlo.nonsense' is unknown"
+        failures.CompileError, match=r"(?s)could not compile my_program.*'stablehlo.nonsense' is unknown"
     ):
         backend.compile(sine().replace("sine", "nonsense"), name="my_program")
     with pytest.raises(JaxRuntimeError, match="(?s)could not compile f.*nowhere_registered"):
@@ -217,9 +218,9 @@ def test_compile_errors_carry_xlas_message() -> None:
 def test_execution_errors() -> None:
     program = backend.compile(sine(), name="f")
     good = backend.put(np.zeros(8, np.float32))
-    with pytest.raises(backend.ExecutionError, match="(?s)running f.*2 arguments but compiled program expected 1"):
+    with pytest.raises(failures.ExecutionError, match="(?s)running f.*2 arguments but compiled program expected 1"):
         program.execute([good, good])
-    with pytest.raises(backend.ExecutionError, match=r"(?s)running f.*f32\[9\]"):
+    with pytest.raises(failures.ExecutionError, match=r"(?s)running f.*f32\[9\]"):
         program.execute([backend.put(np.zeros(9, np.float32))])
 
 
@@ -230,7 +231,7 @@ def test_out_of_memory_is_a_memory_error() -> None:
         f"%0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> {t}",
         f"return %0 : {t}",
     )
-    with pytest.raises(backend.DeviceOutOfMemoryError, match="(?s)out of memory.*RESOURCE_EXHAUSTED") as caught:
+    with pytest.raises(failures.DeviceOutOfMemoryError, match="(?s)out of memory.*RESOURCE_EXHAUSTED") as caught:
         backend.compile(module("\n".join(lines), "", t), name="f").execute([])
     assert isinstance(caught.value, MemoryError) and isinstance(caught.value, JaxRuntimeError)
 
@@ -243,7 +244,7 @@ program = backend.compile({sine()!r}, name="f")
 (result,) = program.execute([backend.put(np.ones(8, np.float32))])
 backend.block_until_ready(result)
 assert abs(backend.to_numpy(result)[0] - np.sin(1)) < 1e-6
-assert not backend.is_deleted(result)
+assert not result.is_deleted()
 for dtype in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn):
     assert backend.to_numpy(backend.put(np.arange(6).reshape(2, 3).astype(dtype)))[1, 2] == 5
 from minijax import jit, numpy as jnp
@@ -253,12 +254,12 @@ for _ in range(3):
     assert float(add(dict(x=sine(1.0), y=sine(1.0)))) == 2 * float(sine(1.0))
 program.cost_analysis(), program.memory_analysis(), program.hlo_text(), program.out_avals
 backend.platform(), backend.devices()
-backend.delete(result)
+result.delete()
 for wrong in (lambda: backend.to_numpy(result), lambda: program.execute([result]), lambda:
 program.execute([])):
     try:
         wrong()
-    except (backend.ExecutionError, backend.DeletedArrayError):
+    except (failures.ExecutionError, failures.DeletedArrayError):
         pass
     else:
         raise AssertionError("no error")
