@@ -178,7 +178,6 @@ def test_files_that_were_made_to_harm_are_refused():
 
 
 def test_any_change_of_a_file_is_read_or_refused():
-    """Whatever is put in place of whatever: a recording comes out, which can be stepped through, or a ValueError."""
     source = random.Random(0)
     data = chunks.written(recording_of("gradient"))
     strange = [None, True, -1, 0, 3, 10**12, 0.5, "", "x", "BindRecord", [], [0], [[0]], {}, {"from": 0, "steps": [0]}]
@@ -216,21 +215,14 @@ def test_all_that_is_searched_for_is_found_in_a_file_too():
     moves = [
         lambda c: c.to_nonfinite(),
         lambda c: c.to_error(),
-        lambda c: c.to_bind("log"),
         lambda c: c.to_bind("mul", level="linearize"),
         lambda c: c.to_bind(shape="[]", backwards=True),
         lambda c: c.last(),
         lambda c: c.search("LOG", backwards=True),
         lambda c: c.search("linear jaxpr", backwards=True),
         lambda c: c.first() or c.search("no such words"),
-        lambda c: c.search("-inf"),
-        lambda c: c.search("jaxpr"),
         lambda c: c.search("multiplication  of nothing"),
-        lambda c: c.search("chain", backwards=True),
-        lambda c: c.first(),
         lambda c: c.search("log(sub(x, x))") or c.search("log("),
-        lambda c: c.search("lax.log(x - x)"),
-        lambda c: c.search("primal of x"),
         lambda c: c.search("x, 0.5)"),
     ]
     for number, move in enumerate(moves):

@@ -178,7 +178,6 @@ def test_bad_arguments(mistyped, line, expected):
 
 
 def test_every_command_is_tried():
-    """Each row of the table is in both lists, in each of its forms."""
     for lines in (GOOD, BAD):
         tried = {line.split()[0] for line, _ in lines}
         assert {f"%{name}" for name in COMMANDS} <= tried

@@ -77,18 +77,6 @@ def texts(session, before):
     return [found.text for found in complete(session, before)]
 
 
-def test_names_attributes_and_keywords(session):
-    assert "grad" in texts(session, "gr")
-    assert "lambda" in texts(session, "f = lam")
-    assert "arange" in texts(session, "jnp.ar") and "ones" not in texts(session, "jnp.ar")
-    assert "linalg" in texts(session, "np.lin") and "norm" in texts(session, "np.linalg.no")
-    assert "print" in texts(session, "x = [pri")
-    assert texts(session, "(1).re") == []
-    assert texts(session, "unknown.x") == []
-    (found,) = complete(session, "jnp.arang")
-    assert (found.text, found.length) == ("arange", len("arang"))
-
-
 def test_completion_runs_no_user_code(session):
     assert {"trap", "method", "kind", "slot", "own"} <= set(texts(session, "h."))
     assert texts(session, "h.trap.up") == []  # its value would take running it

@@ -98,7 +98,6 @@ def test_the_passes_of_a_gradient():
 
 
 def test_an_equation_is_not_paired_with_one_of_the_backward_pass(session):
-    """The transposed scan reads more like the function's own than the one of the forward pass does."""
     session.run_line("def step(c, x): return c + tanh(x), c * x")
     session.run_line("def scanned(xs): return lax.scan(step, 0., xs)[1].sum()")
     shown = session.run_line("%diff scanned(jnp.ones(3)) --by grad").shown

@@ -30,7 +30,7 @@ from minijax.tools.documents.document import (
     wrapped,
 )
 from minijax.tools.documents.fold import columns, folded
-from minijax.tools.documents.html import markup, shown, to_html
+from minijax.tools.documents.html import markup, to_html
 from minijax.tools.documents.theme import LINE_COLOURS, STYLES, line_role, resolved, sgr, to_text, visible
 from minijax.tools.session.tracebacks import error_document
 
@@ -156,12 +156,6 @@ def test_long_lines_are_broken_and_go_on_further_in():
     assert plain(error, 10) == "ValueError: what happened, at length"
 
 
-def test_control_characters_and_directions_are_written_out():
-    made = markup(document(text(line(("value", "a\x1b[31m\u202eb\x00")))))
-    assert "\\x1b[31m\\u202eb\\x00" in made and "\x1b" not in made and "\u202e" not in made
-    assert shown(unbroken("0.2 ms")) == "0.2 ms"
-
-
 def fold(text, width):
     return ["".join(piece for _, piece in each).rstrip() for each in folded((("", text),), width)]
 
@@ -257,14 +251,3 @@ def test_the_colours_of_lines_differ():
 )
 def test_which_theme(theme, environment, expected):
     assert resolved(theme, environment) == expected
-
-
-@pytest.mark.parametrize("theme", ["terminal", "light", "dark", "none"])
-def test_every_role_in_every_theme(theme):
-    from minijax.repl.style import style_for
-
-    doc = document(Text(tuple(line((role, role)) for role in STYLES)))
-    coloured = to_text(doc, colour=True, theme=theme, bits=24)
-    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == to_text(doc)
-    assert (re.search(r"\x1b\[[^1]", coloured.replace("\x1b[0m", "")) is None) == (theme == "none")
-    assert style_for(theme).style_rules is not None

@@ -104,11 +104,6 @@ def test_blocks_nest_and_are_reentrant():
     jit(lambda x: x).trace(1.0)
 
 
-def test_other_threads_are_not_concerned():
-    with no_recompile():
-        assert at_once(lambda: float(jit(lambda x: x + 3.0)(1.0))) == [4.0]
-
-
 def test_as_a_decorator_on_several_threads():
     inside = threading.Barrier(2)
 

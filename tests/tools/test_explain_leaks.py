@@ -121,7 +121,6 @@ def test_the_last_exception(session):
 
 
 def test_tracers_of_jax(session):
-    """What a program of JAX's keeps of ``jit``, ``vmap`` and ``grad``; not what they are made of, nor what is alive."""
     source = (
         "import jax",
         "def keep(x):\n    kept.append(x * 2)\n    return x",

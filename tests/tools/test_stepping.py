@@ -159,7 +159,6 @@ def session():
 
 
 def test_a_line_that_failed_is_run_again_and_stepped_from_its_exception(session):
-    """Whatever ran the line; a failure that no operation came before leaves the recording that there is."""
     session.run_line("ran = []")
     session.run_line("def bad(x): ran.append(1); return jnp.sin(x).nothing")
     session.run_line("%step grad(f)(3.0) --text")
@@ -201,7 +200,6 @@ def place(step):
 
 
 def test_a_truncated_recording_is_marked_where_it_ends(monkeypatch):
-    """Every view of it, also from a file; no view calls that the end."""
     monkeypatch.setattr(summary, "MOST_EVENTS", 25)
     recording = recorded(lambda: minijax.grad(slope)(3.0), "grad(slope)(3.0)")
     kept = max(node.at for _, node in recording.walk())

@@ -127,7 +127,6 @@ def test_values_that_hold_themselves_are_no_trees(session):
 
 
 def test_a_dictionary_that_is_no_tree_disturbs_nothing_else(session):
-    """Its keys have no order; Python puts such a one where something was warned of."""
     names = session.namespace
     names["mixed"] = {1: 2.0, "a": 3.0}
     names["__warningregistry__"] = {"version": 3, ("text", UserWarning, 1): True}

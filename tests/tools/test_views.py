@@ -1,7 +1,5 @@
 """Views: functions of recordings alone."""
 
-import json
-
 import minijax
 import minijax.numpy as jnp
 from minijax.tools.documents.document import plain
@@ -55,17 +53,6 @@ def test_truncation_and_other_threads_are_shown():
 def test_a_front_ends_keys_stand_where_something_is_left_out():
     shown = plain(summary(MADE_UP, keys={"tracers": "F3", "jaxpr": "F4"}), 80)
     assert "+1 more (F3)" in shown and "+3 more (F4)" in shown and "%panels" not in shown
-
-
-def test_a_summary_as_data():
-    data = panel_data(MADE_UP)
-    assert json.loads(json.dumps(data)) == data
-    assert data["stack"] == ["eval", "partial_eval:1", "jvp:2"] and data["binds"] == {"eval": 4, "jvp:2": 3}
-    assert data["hlo"] == [{"name": "g", "before": {"stablehlo.sine": 5}, "after": {"fusion": 1}}]
-    assert data["jaxprs"][0]["text"].startswith("{ lambda ; a:f32[]. let") and data["jaxprs_made"] == 5
-    assert data["cache"][0] == {"cache": "staging", "name": "g", "hit": False, "reason": "first call", "times": 1}
-    assert data["truncated"] is False and data["cut"] == {}
-    assert data["time"] == {"trace": 0.0002, "run": 9e-6}
 
 
 def test_programs_with_the_same_name_have_their_own_rows():

@@ -30,7 +30,6 @@ def close(ours, theirs):
 
 @pytest.mark.parametrize("name", ["gradient", "loops_of_python", "custom_vjp"])
 def test_cotangents_are_what_jax_finds(name):
-    """The cotangents of the variables of a program, and what has arrived of them at each step."""
     gradient, recording = recorded(name)
     wanted = printed(name, "cotangent")
     backward, naming, array = listed(recording.backward[-1], recording), Naming(recording), recording.kept.array

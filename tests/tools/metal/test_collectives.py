@@ -119,9 +119,6 @@ def talking(x, w):
     t = lax.all_to_all(p, "x", 1, 0, tiled=True)
     return lax.pmean((t**2).sum(), ("x", "y"))
 
-def again(x, w):
-    return jax.grad(mapped)(x, w).sum()
-
 def recomputed(x, w):
     return jax.checkpoint(lambda x: jnp.sin(lax.psum(x, "x")) * w, policy=jax.checkpoint_policies.nothing_saveable)(x)
 
@@ -134,13 +131,11 @@ kept = jax.shard_map(recomputed, mesh=mesh, in_specs=(P("x"), P()), out_specs=P(
 reasons = {}
 for name, f, args, options in (
     ("constraint", constrained, (x,), {}),
-    ("its gradient", jax.grad(lambda x: constrained(x).sum()), (x,), {}),
     ("out_shardings", jnp.sin, (x,), {"out_shardings": on()}),
     ("operands", lambda x, y: x * y, (x, there(w, None, "x")), {}),
     ("batch", jax.grad(lambda w, x: jnp.tanh(x @ w).sum()), (there(w), x), {}),
     ("asked", mapped, (x, w), {}),
     ("transposed", jax.grad(mapped, 1), (x, w), {}),
-    ("twice", jax.grad(again, 1), (x, w), {}),
     ("shared", jax.grad(lambda w, x: shared(x, w).sum()), (jnp.ones(8), x), {}),
     ("kept", jax.grad(lambda x, w: kept(x, w).sum()), (x, jnp.ones(8)), {}),
 ):
@@ -161,23 +156,14 @@ TRANSPOSED = [
     ("collective-permute", "^transpose of ppermute "),
 ]
 OF_PVARY = ("all-reduce", "^transpose of pvary: what is the same along y ")
-TWICE = "^transpose of the transpose of "
 # Why the collectives of each program above are there.
 REASONS = {
     "constraint": [("all-gather", r"result of sin .* otherwise along x than with_sharding_constraint \(L\d+\) wants")],
-    "its gradient": [],
     "out_shardings": [("all-gather", "result of sin .* the program's result is to be")],
     "operands": [("all-to-all", "operands of mul are divided unlike")],
     "batch": [("all-reduce", r"summed dimension is divided along x: .* \(transpose of dot_general\)$")],
     "asked": [*ASKED, ("all-reduce", "^psum asks for it")],
     "transposed": [*ASKED, *TRANSPOSED, OF_PVARY, ("reduce-scatter", "^transpose of all_gather ")],
-    "twice": [
-        *ASKED,
-        *TRANSPOSED * 2,
-        OF_PVARY,
-        ("reduce-scatter", "^transpose of all_gather "),
-        *[("all-to-all", TWICE), ("collective-permute", TWICE), ("reduce-scatter", TWICE)],
-    ],
     "shared": [("all-reduce", "^transpose of shard_map: of what its spec does not divide along x and y")],
     "kept": [("all-reduce", "^psum asks for it .*, computed again under checkpoint$")],
 }

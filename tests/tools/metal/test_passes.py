@@ -64,7 +64,6 @@ PROGRAMS = {
     "scan": (minijax.grad(recurrence(lax, jnp)), (np.float32(0.5), V)),
     "cond": (branches, (V,)),
     "sort and gather": (lambda x, i: jnp.sort(x)[i], (V, np.array([3, 1, 2]))),
-    "JAX: network": (from_jax(jax.grad(network(real))), (LAYERS, M)),
     "JAX: attention": (from_jax(attention(real)), (M, M, M)),
     "JAX: scan": (from_jax(jax.grad(recurrence(jax.lax, real))), (np.float32(0.5), V)),
     "JAX: hessian": (from_jax(jax.hessian(lambda x: real.tanh(x) @ M @ x)), (V,)),

@@ -56,20 +56,6 @@ def scan_rnn():
     minijax.grad(loss)(w, xs)
 
 
-def while_loop():
-    def smaller(state):
-        i, x = state
-        return (i < 5) & (x > 0.1)
-
-    def body(state):
-        i, x = state
-        half = x / 2
-        return i + 1, half
-
-    i, x = lax.while_loop(smaller, body, (0, jnp.float32(8.0)))
-    y = x * x
-
-
 def cond_of_branches():
     def clip(x, limit):
         over = x > limit
@@ -77,16 +63,6 @@ def cond_of_branches():
 
     clipped = clip(jnp.float32(3.0), jnp.float32(1.0))
     total = clipped + lax.switch(1, [jnp.sin, jnp.cos], clipped)
-
-
-def vmap_of_grad():
-    def loss(w, x, y):
-        p = minijax.nn.sigmoid(x @ w)
-        return -(y * jnp.log(p) + (1 - y) * jnp.log(1 - p))
-
-    w = jnp.zeros(2)
-    per_example = minijax.vmap(minijax.grad(loss), in_axes=(None, 0, 0))
-    grads = per_example(w, jnp.ones((3, 2)), jnp.arange(3.0))
 
 
 def with_custom_jvp():
@@ -118,22 +94,6 @@ def with_custom_vjp():
 
     clipped.defvjp(forward, backward)
     g = minijax.grad(lambda x: clipped(jnp.sin(x)) * 2.0)(jnp.float32(2.0))
-
-
-def jit_in_jit():
-    @minijax.jit
-    def double(a):
-        twice = a * 2.0
-        return twice
-
-    @minijax.jit
-    def outer(x):
-        first = double(x)
-        second = double(jnp.sin(x))
-        return first - second
-
-    out = outer(jnp.float32(1.0))
-    again = outer(out)
 
 
 def staged_alone():

@@ -179,14 +179,6 @@ def test_a_function_called_twice_is_inside_both_calls(linked):
     assert len([text for text in written if " tanh(" in text]) >= 2
 
 
-def test_what_was_left_out_and_what_xla_removed_says_so(linked):
-    programs = linked("gradient")
-    unused = [each.primitive for each in programs.equations if each.stablehlo_note == UNUSED]
-    assert unused == ["reduce_sum"]  # the gradient has no use for the value
-    gone = {each.primitive for each in programs.equations if each.hlo_note == GONE}
-    assert "mul" in gone and "cos" not in gone
-
-
 def test_an_equation_of_which_a_part_is_lowered_is_linked_to_it():
     def program(x):
         def body(c, a):

@@ -130,18 +130,6 @@ def test_an_interrupt_keeps_what_was_recorded(session, code):
     assert session.run_line("float(grad(sin)(0.))").value == 1.0
 
 
-@pytest.mark.parametrize("command", ["origin", "backward"])
-def test_commands_that_record_keep_that_when_they_end_early(session, command):
-    session.run_line(STOPS)
-    for fun, line in (("stops", "signal.raise_signal(signal.SIGINT)"), ("failing", "return undefined(y)")):
-        outcome = session.run_line(f"%{command} {fun}(1.)")
-        assert outcome.error is not None and outcome.recording is not None
-        assert session.hint(outcome) == "%step opens its recording at the exception · %debug: its frame"
-        step = session.run_line("%step").step
-        assert step is not None and step.recording is outcome.recording and marked(session) == line
-    assert len(session.namespace["seen"]) == 1
-
-
 def test_a_second_interrupt_does_not_take_the_recording(session, monkeypatch):
     """Not while the recording is being finished, whose end an interrupt waits for; nor in an observer's own work."""
     session.run_line(STOPS)

@@ -223,19 +223,13 @@ def test_values_and_results_of_commands_are_trees(session):
 
 
 ARRAYS = (
-    "zeros(())",
     "arange(5)",
-    "arange(40)",
     "arange(2000)",
     "arange(12.).reshape(3, 4)",
     "ones((3, 30))",
-    "asarray(np.linspace(0, 1, 25, dtype=np.float32))",
-    "array([1e-20, 1e20, 3.])",
     "ones((2, 3), bool)",
     "zeros((0, 3))",
-    "ones(9, 'complex64')",
     "full((2, 2), 0.1, 'bfloat16')",
-    "full(3, -7, 'int8')",
 )
 
 

@@ -11,7 +11,6 @@ import pytest
 import minijax
 import minijax.numpy
 from minijax.tools.documents.document import Text, document, plain
-from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.session import real_jax
@@ -153,18 +152,3 @@ def test_a_pane_shows_a_value_when_it_is_made_and_in_the_end_what_the_command_sh
     table = plain(document(Text(tuple(table_lines(known, rows, 120)), wrap=False)), 120).splitlines()
     pane = plain(values_pane(cursor, 120), 120).splitlines()
     assert [line[2:] for line in table] == [line[2:] for line in pane] and len(pane) > 3
-
-
-def test_a_recording_from_a_file_has_no_arrays():
-    loaded = storage.from_json(storage.to_json(record("gradient")))
-    cursor = Cursor(loaded)
-    cursor.last()
-    said = plain(values_pane(cursor, 80), 80)
-    assert "opened from a file" in said and "values live in the process that recorded them" in said
-    assert "total" in said and str(float(numpy_of(_total())))[:5] in said
-
-
-def _total():
-    known = Ledger(record("gradient"))
-    number = next(named.number for named in named_values(known) if named.name == "total")
-    return known.primal(number).array
