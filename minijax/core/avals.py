@@ -187,6 +187,9 @@ class ShapedArray(Immutable):
         return self.shape[0]
 
 
+Avals = Sequence[ShapedArray]
+
+
 def sharded_by(aval: ShapedArray, sharding: Any) -> Any:
     """The type ``aval`` with ``sharding``."""
     return _explicit.type_with_sharding(aval, sharding)

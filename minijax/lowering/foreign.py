@@ -35,11 +35,9 @@ KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 class ModuleContext:
-    """The state shared by all rules of one module: ``ctx.module_context`` in a rule.
-
-    ``context``, ``module``, ``ip`` and ``symbol_table`` are MLIR's: a rule may add functions of its own to the
-    module. ``platforms`` is a tuple of one name.
-    """
+    """The state shared by all rules of one module: ``ctx.module_context`` in a rule. ``context``, ``module``, ``ip``
+    and ``symbol_table`` are MLIR's: a rule may add functions of its own to the module. ``platforms`` is a tuple of one
+    name."""
 
     def __init__(self, writer: ModuleWriter) -> None:
         ir = bindings.ir()
@@ -104,10 +102,8 @@ def lowering_platform(writer: ModuleWriter) -> str:
 
 
 class AuthorsRule:
-    """The entry of ``lowering_rules`` for a primitive with registered rules: for all platforms, or per platform.
-
-    It is called as our own rules: ``(ctx, in_avals, out_avals, *names, **params)`` returns the names of the results.
-    """
+    """The entry of ``lowering_rules`` for a primitive with registered rules: for all platforms, or per platform. It is
+    called as our own rules: ``(ctx, in_avals, out_avals, *names, **params)`` returns the names of the results."""
 
     def __init__(self, primitive: Primitive, ours: Rule | None = None) -> None:
         self.primitive = primitive

@@ -22,7 +22,7 @@ from minijax.core.avals import physical_aval
 from minijax.core.collector import collecting_new_objects
 from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Flags, Rule, RuleTable, Values
+from minijax.core.rules import Flags, Names, Rule, RuleTable, Values
 from minijax.interpreters.partial_eval import dce_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from minijax.lowering.text import FunctionWriter, Line, line_rules, mlir_type
@@ -105,10 +105,8 @@ class ModuleWriter:
         return self._meshes
 
     def function(self, closed: ClosedJaxpr, name: str, ins: Values | None = None, outs: Values | None = None) -> str:
-        """The symbol of a private function for ``closed``, its constants inside; written at the first call.
-
-        ``ins`` and ``outs`` are the shardings of its arguments and results, if they are given.
-        """
+        """The symbol of a private function for ``closed``, its constants inside; written at the first call. ``ins`` and
+        ``outs`` are the shardings of its arguments and results, if they are given."""
         # collectives are written for the axes mapped here
         key = (id(closed), self.axes, ins, outs)
         entry = self.written.get(key)
@@ -157,7 +155,7 @@ def _function_text(
     signature: str,
     writer: FunctionWriter,
     jaxpr: Jaxpr,
-    outs: Sequence[str],
+    outs: Names,
     shardings: Values | None = None,
 ) -> str:
     types = [mlir_type(a) for a in jaxpr.out_avals]
@@ -197,7 +195,7 @@ def _line(rule: Rule, in_avals: Sequence[Any], eqn: JaxprEqn) -> Line | tuple[()
     return found
 
 
-def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: Sequence[str]) -> list[str]:
+def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Names, args: Names) -> list[str]:
     """Write the equations of ``jaxpr`` into ``ctx``; returns the names of its outputs."""
     env = _Names(ctx.literal)
     env.update(zip(jaxpr.constvars, consts, strict=True))
@@ -239,22 +237,20 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
     return [env[v] for v in jaxpr.outvars]
 
 
-def lower_inline(ctx: FunctionWriter, closed: ClosedJaxpr, args: Sequence[str]) -> list[str]:
+def lower_inline(ctx: FunctionWriter, closed: ClosedJaxpr, args: Names) -> list[str]:
     """Write the equations of ``closed``, and its constants, into ``ctx``; returns the names of its outputs."""
     consts = [ctx.constant(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
     return lower_eqns(ctx, closed.jaxpr, consts, args)
 
 
 def passed_consts(closed: ClosedJaxpr) -> list[bool]:
-    """Which constants ``@main`` takes as arguments: the large ones.
-
-    The others are written into the program, as JAX writes all constants, so that XLA can compute with their values. A
-    large constant as text would be longer than the rest of the module, and a second copy of the array.
-    """
+    """Which constants ``@main`` takes as arguments: the large ones. The others are written into the program, as JAX
+    writes all constants, so that XLA can compute with their values. A large constant as text would be longer than the
+    rest of the module, and a second copy of the array."""
     return [v.aval.size * v.aval.dtype.itemsize > WRITTEN_BYTES for v in closed.jaxpr.constvars]
 
 
-def _const_names(writer: FunctionWriter, closed: ClosedJaxpr, jaxpr: Jaxpr, arguments: Sequence[str]) -> list[str]:
+def _const_names(writer: FunctionWriter, closed: ClosedJaxpr, jaxpr: Jaxpr, arguments: Names) -> list[str]:
     """The name of each constant of ``closed`` in ``@main``: an argument, or a constant in the text if it is used."""
     if not closed.consts:
         return []
@@ -279,13 +275,11 @@ def lower_closed(
     places: Places | None = None,
     drop_unused: bool = False,
 ) -> str:
-    """The StableHLO module of ``closed``. ``@main`` takes its ``passed_consts`` first, then its inputs.
-
-    ``donated`` says which inputs' buffers XLA may reuse for outputs. The Python functions that the module calls are
-    appended to ``host_callbacks``; pass them to the compiler with it. With ``places``, lines are marked: see
-    ``lower_places``. With ``drop_unused``, ``@main`` does not take the inputs that nothing reads. ``placement``, a
-    ``core.shardings.Placement``, gives the devices and shardings of a partitioned program.
-    """
+    """The StableHLO module of ``closed``. ``@main`` takes its ``passed_consts`` first, then its inputs. ``donated``
+    says which inputs' buffers XLA may reuse for outputs. The Python functions that the module calls are appended to
+    ``host_callbacks``; pass them to the compiler with it. With ``places``, lines are marked: see ``lower_places``. With
+    ``drop_unused``, ``@main`` does not take the inputs that nothing reads. ``placement``, a
+    ``core.shardings.Placement``, gives the devices and shardings of a partitioned program."""
     module = ModuleWriter(f"jit_{name}", platform)
     module.placement = placement
     module.places = places

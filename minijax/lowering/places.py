@@ -134,10 +134,8 @@ def _ascribe(texts: list[str], start: int, index: int) -> None:
 
 
 class ModulePlaces:
-    """A module's text, and the place of each of its lines (None for lines of no equation).
-
-    ``found`` has all places, also those of equations that wrote no line.
-    """
+    """A module's text, and the place of each of its lines (None for lines of no equation). ``found`` has all places,
+    also those of equations that wrote no line."""
 
     __slots__ = ("text", "lines", "found")
 
@@ -171,10 +169,8 @@ class ModulePlaces:
 
 
 def text_lines(metadata: str) -> list[int]:
-    """The lines of the StableHLO text that an instruction's metadata names, counted from 1.
-
-    There is one line, or several if XLA merged operations.
-    """
+    """The lines of the StableHLO text that an instruction's metadata names, counted from 1. There is one line, or
+    several if XLA merged operations."""
     found = re.search(_MADE_OF, metadata)
     if found is None:
         return []
@@ -185,10 +181,8 @@ def text_lines(metadata: str) -> list[int]:
 
 
 def _with_ends(text: str) -> Iterator[tuple[str, bool]]:
-    """The lines of a module, and whether an operation ends there. Only there MLIR allows a location.
-
-    JAX's rules print a loop's regions on the lines that follow ``stablehlo.while(...)``.
-    """
+    """The lines of a module, and whether an operation ends there. Only there MLIR allows a location. JAX's rules print
+    a loop's regions on the lines that follow ``stablehlo.while(...)``."""
     lines = text.split("\n")
     for line, following in itertools.zip_longest(lines, lines[1:], fillvalue=""):
         goes_on = line.endswith(("{", ":")) or following.lstrip().startswith(("cond {", "reducer("))
@@ -197,9 +191,7 @@ def _with_ends(text: str) -> Iterator[tuple[str, bool]]:
 
 def with_line_names(text: str) -> str:
     """The module with each operation named by the number of its line; ``text_lines`` finds the number in XLA's program.
-
-    For partitioned programs: XLA's partitioner drops line numbers and keeps names.
-    """
+    For partitioned programs: XLA's partitioner drops line numbers and keeps names."""
     named = []
     for number, (line, ends) in enumerate(_with_ends(text), 1):
         if ends:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core.avals import ShapedArray
-from minijax.core.rules import Ints
+from minijax.core.rules import Ints, Names
 from minijax.lowering.text import array_text, mlir_type
 
 
-def block_text(ctx: Any, types: Sequence[str], build: Callable[..., Sequence[str]], out_types: Sequence[str]) -> str:
+def block_text(ctx: Any, types: Names, build: Callable[..., Names], out_types: Names) -> str:
     """``{...}``: a block with arguments of ``types``, whose results ``build(ctx, *names)`` names."""
     inner = ctx.region()
     start = ctx.counter[0]
@@ -24,7 +24,7 @@ def block_text(ctx: Any, types: Sequence[str], build: Callable[..., Sequence[str
     return "{\n" + "\n".join(lines) + f"\n{ctx.indent}}}"
 
 
-def region_text(ctx: Any, types: Sequence[str], build: Callable[..., Sequence[str]], out_types: Sequence[str]) -> str:
+def region_text(ctx: Any, types: Names, build: Callable[..., Names], out_types: Names) -> str:
     """``({...})``: the region of an operation that has one, see ``block_text``."""
     return f"({block_text(ctx, types, build, out_types)})"
 

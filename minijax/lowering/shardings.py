@@ -15,7 +15,7 @@ import numpy as np
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.explicit import common_mesh, mesh_of_type, type_with_sharding, whole_spec
 from minijax.core.meshes import AbstractMesh
-from minijax.core.rules import Shape
+from minijax.core.rules import Ints, Names, Shape
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding, axes_of_part
 from minijax.ir.jaxpr import JaxprEqn
 from minijax.lowering.text import FunctionWriter, mlir_type
@@ -28,7 +28,7 @@ class MeshTable:
         # what stands between the brackets -> symbol
         self.symbols: dict[str, str] = {}
 
-    def symbol(self, axes: Sequence[tuple[str, int]], order: Sequence[int] = ()) -> str:
+    def symbol(self, axes: Sequence[tuple[str, int]], order: Ints = ()) -> str:
         """The symbol of the mesh with these names and sizes of axes, and its devices in ``order`` if that is given."""
         text = ", ".join(f'"{name}"={size}' for name, size in axes)
         text = f"[{text}], device_ids=[{', '.join(map(str, order))}]" if len(order) else f"[{text}]"
@@ -51,16 +51,14 @@ class MeshTable:
         return [f"  sdy.mesh @{symbol} = <{text}>" for text, symbol in self.symbols.items()]
 
 
-def dimension_text(axes: Sequence[str], is_open: bool = False) -> str:
+def dimension_text(axes: Names, is_open: bool = False) -> str:
     """``{"x", "y"}``: one dimension, sharded over these axes; open if the compiler may shard it further."""
     return "{" + ", ".join([*(f'"{name}"' for name in axes), *["?"] * is_open]) + "}"
 
 
 def spec_text(meshes: MeshTable, mesh: AbstractMesh, spec: PartitionSpec, ndim: int, is_open: bool = False) -> str:
-    """``<@mesh, [{"x"}, {}]>``: a value of ``ndim`` dimensions, sharded over ``mesh``.
-
-    With ``is_open`` the compiler may shard any dimension over axes that ``spec`` does not name: ``[{"x", ?}, {?}]``.
-    """
+    """``<@mesh, [{"x"}, {}]>``: a value of ``ndim`` dimensions, sharded over ``mesh``. With ``is_open`` the compiler
+    may shard any dimension over axes that ``spec`` does not name: ``[{"x", ?}, {?}]``."""
     parts = [dimension_text(axes_of_part(part), is_open or part is PartitionSpec.UNCONSTRAINED) for part in spec]
     parts += [dimension_text((), is_open)] * (ndim - len(parts))
     unreduced = [name for name in mesh.axis_names if name in spec.unreduced]
@@ -103,11 +101,9 @@ def constrained(ctx: FunctionWriter, x: str, aval: ShapedArray, sharding: Any) -
 
 
 def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
-    """Constrain the results of ``eqn``, whose names are in ``env``, to the shardings of their types.
-
-    A type that names no axis is replicated if an operand is sharded. Otherwise the compiler may decide. ``reshard``
-    always constrains its result, over the mesh of its parameter.
-    """
+    """Constrain the results of ``eqn``, whose names are in ``env``, to the shardings of their types. A type that names
+    no axis is replicated if an operand is sharded. Otherwise the compiler may decide. ``reshard`` always constrains its
+    result, over the mesh of its parameter."""
     if "dst_sharding" in eqn.params:
         mesh = eqn.params["dst_sharding"].mesh
         if not mesh.any_explicit:
@@ -123,7 +119,7 @@ def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
         env[v] = _constrained(ctx, mesh, v.aval, env[v])
 
 
-def sums_constrained(ctx: FunctionWriter, avals: Sequence[ShapedArray], names: Sequence[str]) -> list[str]:
+def sums_constrained(ctx: FunctionWriter, avals: Sequence[ShapedArray], names: Names) -> list[str]:
     """``names`` of values of types ``avals``, with the unreduced values constrained to their types."""
     meshes = [mesh_of_type(aval) if aval.unreduced else None for aval in avals]
     return [
@@ -133,11 +129,9 @@ def sums_constrained(ctx: FunctionWriter, avals: Sequence[ShapedArray], names: S
 
 
 def repeated_sum(ctx: FunctionWriter, x: str, aval: ShapedArray, shape: Shape) -> str:
-    """``x`` of the unreduced type ``aval``, repeated to ``shape`` along dimensions of size 1.
-
-    XLA turns a repeated dimension of size 1 into a reshape of its own and takes the sum there, so this writes the
-    reshape and constrains it to be unreduced.
-    """
+    """``x`` of the unreduced type ``aval``, repeated to ``shape`` along dimensions of size 1. XLA turns a repeated
+    dimension of size 1 into a reshape of its own and takes the sum there, so this writes the reshape and constrains it
+    to be unreduced."""
     mesh, spec = mesh_of_type(aval), whole_spec(aval)
     assert mesh is not None, "the type of a sum over devices names their mesh"
     kept = [d for d in range(aval.ndim) if aval.shape[d] == shape[d]]

@@ -6,16 +6,16 @@ and parsing it (in C++, when compiling) 1.4 us; and nothing of jax or jaxlib nee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from minijax.core import dtypes
-from minijax.core.avals import ShapedArray, physical_aval
+from minijax.core.avals import Avals, ShapedArray, physical_aval
 from minijax.core.keys import is_key, words_of
 from minijax.core.late import HigherModule
-from minijax.core.rules import Ints, Shape
+from minijax.core.rules import Ints, Names, Shape
 
 _shardings = HigherModule("sharding_texts")
 
@@ -91,7 +91,7 @@ def _nested(array: np.ndarray, dtype: np.dtype) -> str:
 Line = tuple[str, str]
 # A lowering rule that writes one line -> function(avals, out_aval) that returns the line, or None if the types need
 # more. The rule then runs once per signature.
-line_rules: dict[Any, Callable[[Sequence[ShapedArray], ShapedArray], Line | None]] = {}
+line_rules: dict[Any, Callable[[Avals, ShapedArray], Line | None]] = {}
 
 _NUMBERS = frozenset((float, int, np.float32, np.float64, np.int32, np.int64))
 
@@ -121,7 +121,7 @@ class FunctionWriter:
         self.lines.append(f"{self.indent}{name} = {op}")
         return name
 
-    def emit_line(self, line: Line, args: Sequence[str]) -> str:
+    def emit_line(self, line: Line, args: Names) -> str:
         """Append a ``Line`` for operands ``args``; returns the result's name."""
         n = self.counter[0]
         self.counter[0] = n + 1
@@ -142,7 +142,7 @@ class FunctionWriter:
         return [f"%{n}#{i}" for i in range(count)]
 
     def call(
-        self, symbol: str, names: Sequence[str], avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]
+        self, symbol: str, names: Names, avals: Avals, out_avals: Avals
     ) -> list[str]:
         """Append a call of the module's function ``symbol``; returns the names of its results."""
         ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))
@@ -175,10 +175,8 @@ class FunctionWriter:
         return self.constant(np.asarray(value, dtype), ShapedArray((), dtype))
 
     def full(self, value: Any, aval: ShapedArray, scalars: bool = False) -> str:
-        """A scalar broadcast to an array, as JAX writes it.
-
-        ``scalars`` is true in those rules where JAX writes a broadcast even to a scalar.
-        """
+        """A scalar broadcast to an array, as JAX writes it. ``scalars`` is true in those rules where JAX writes a
+        broadcast even to a scalar."""
         if aval.dtype == dtypes.float0:
             return self.constant(value, aval)
         scalar = ShapedArray((), aval.dtype)
@@ -192,7 +190,7 @@ class FunctionWriter:
             f"stablehlo.broadcast_in_dim {x}, dims = {dims_text(dims)} : ({mlir_type(source)}) -> {target}"
         )
 
-    def broadcast_operands(self, args: Sequence[str], avals: Sequence[ShapedArray], shape: Shape) -> Sequence[str]:
+    def broadcast_operands(self, args: Names, avals: Avals, shape: Shape) -> Names:
         """Operands of an elementwise operation, each broadcast to ``shape``."""
         for a in avals:
             if a.shape != shape:

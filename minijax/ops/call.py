@@ -25,7 +25,7 @@ from minijax.core.lists import partition, split_list
 from minijax.core.meshes import context
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Flags, Params, Values
+from minijax.core.rules import Dims, Flags, Params, Values
 from minijax.core.structural import UNSPECIFIED, Unspecified, Zero, batched_sharding
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import commits_itself
@@ -164,10 +164,8 @@ class Compiled:
         return self._results(outs)
 
     def device_of(self, args: Values) -> Any:
-        """The device that the arguments which the program takes are committed to; None if they may be anywhere.
-
-        Over a mesh, the tuple of its devices. ValueError if they do not agree.
-        """
+        """The device that the arguments which the program takes are committed to; None if they may be anywhere. Over a
+        mesh, the tuple of its devices. ValueError if they do not agree."""
         return common_device(self._taken(args), self.name)
 
     def on(self, device: Any) -> OnDevice:
@@ -208,10 +206,8 @@ class Compiled:
 
 
 def default_place() -> Any:
-    """The device that ``default_device`` names in this thread, if that is another than XLA's first.
-
-    RuntimeError for a platform that is not this one.
-    """
+    """The device that ``default_device`` names in this thread, if that is another than XLA's first. RuntimeError for a
+    platform that is not this one."""
     place = preferred_device()
     if place is None:
         return None
@@ -454,10 +450,8 @@ _MADE_BY = {"jvp": "derivative", "vmap": "batched form", "transpose": "transpose
 
 
 def announce(closed: ClosedJaxpr, name: str, key: Any, again: str = "") -> None:
-    """Tell guards that ``closed`` is about to be compiled; ``again`` says why, if it has been compiled before.
-
-    If no staging cache has reported the miss, observers are called here, and the miss is kept.
-    """
+    """Tell guards that ``closed`` is about to be compiled; ``again`` says why, if it has been compiled before. If no
+    staging cache has reported the miss, observers are called here, and the miss is kept."""
     made_by = closed.memo.get("made_by", "")
     reason = again
     if made_by and not again:
@@ -500,10 +494,8 @@ def jit_stage(trace: Any, *args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list
 
 
 def _handed_on(params: Params, ins: Sequence[Values] = (), outs: Sequence[Values] = ()) -> Params:
-    """What the user said of a call that holds for its transformed forms too.
-
-    Where shardings were named, ``ins`` and ``outs`` are those of the form's operands and results, in groups.
-    """
+    """What the user said of a call that holds for its transformed forms too. Where shardings were named, ``ins`` and
+    ``outs`` are those of the form's operands and results, in groups."""
     said: dict[str, Any] = {key: params[key] for key in ("inline", "keep_unused", "ctx_mesh") if key in params}
     for key, groups in (("in_shardings", ins), ("out_shardings", outs)):
         given = tuple(itertools.chain(*groups)) if "in_shardings" in params or "out_shardings" in params else ()
@@ -536,7 +528,7 @@ def jit_jvp(primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, name: str,
 
 
 def jit_batch(
-    axis: Any, args: Values, dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, name: str, **params: Any
+    axis: Any, args: Values, dims: Dims, *, jaxpr: ClosedJaxpr, name: str, **params: Any
 ) -> Any:
     batched, out_dims = vmap_jaxpr(jaxpr, axis, dims)
     ins = [*map(batched_sharding, _named(params, "in_shardings", len(args)), dims)]
@@ -545,10 +537,8 @@ def jit_batch(
 
 
 def split_call(jaxpr: ClosedJaxpr, unknown_in: Flags) -> Any:
-    """The known jaxpr, the unknown one, the unknown outputs; and of each residual which known input it is, if any.
-
-    Only the other residuals are outputs of the known jaxpr.
-    """
+    """The known jaxpr, the unknown one, the unknown outputs; and of each residual which known input it is, if any. Only
+    the other residuals are outputs of the known jaxpr."""
     key = ("partial_eval", tuple(unknown_in))
     if key not in jaxpr.memo:
         known, unknown, unknown_out, n_res = partial_eval_jaxpr(jaxpr, unknown_in)
@@ -586,11 +576,9 @@ def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 class _Linearized(NamedTuple):
-    """How a call is linearized.
-
-    Of each result and each residual, ``places`` says where it is: ``("made", i)``, the i-th result of ``known``;
-    ``("operand", i)``; or ``("constant", value)``. Only the first are results of the known call.
-    """
+    """How a call is linearized. Of each result and each residual, ``places`` says where it is: ``("made", i)``, the
+    i-th result of ``known``; ``("operand", i)``; or ``("constant", value)``. Only the first are results of the known
+    call."""
 
     known: ClosedJaxpr
     linear: ClosedJaxpr

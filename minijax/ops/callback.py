@@ -18,10 +18,10 @@ import numpy as np
 from minijax.config import x64_enabled
 from minijax.core import dtypes, late
 from minijax.core.array import Array, as_array, get_aval
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import Avals, ShapedArray
 from minijax.core.late import HigherModule
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Dims, Params, Rule, Values
+from minijax.core.rules import Dims, Flags, Params, Rule, Values
 from minijax.core.structural import broadcast, moveaxis
 from minijax.core.trace import check_alive, under
 from minijax.errors import JaxRuntimeError
@@ -43,10 +43,8 @@ _scan = HigherModule("scan")
 
 
 class FlatCallback:
-    """A Python function of trees, called with leaves; ``static`` are the leaves that are no arrays, by position.
-
-    Equal for the same function called with the same structure, so that staging it twice gives equal equations.
-    """
+    """A Python function of trees, called with leaves; ``static`` are the leaves that are no arrays, by position. Equal
+    for the same function called with the same structure, so that staging it twice gives equal equations."""
 
     __slots__ = ("callback_func", "in_tree", "static")
 
@@ -77,7 +75,7 @@ class FlatCallback:
         return f"_FlatCallback(callback_func={self.callback_func}, in_tree={self.in_tree})"
 
 
-def call_host(function: Callable[..., Values], result_avals: Sequence[ShapedArray], values: Values) -> Any:
+def call_host(function: Callable[..., Values], result_avals: Avals, values: Values) -> Any:
     """NumPy results of ``function`` on arrays, evaluated whatever this thread is tracing, and checked."""
     outs = under(EvalTrace, "callback", lambda main: function(*values), dynamic=True)
     if len(outs) != len(result_avals):
@@ -100,7 +98,7 @@ def call_host(function: Callable[..., Values], result_avals: Sequence[ShapedArra
 
 
 def _evaluated(
-    name: str, function: Callable[..., Values], result_avals: Sequence[ShapedArray], args: Values
+    name: str, function: Callable[..., Values], result_avals: Avals, args: Values
 ) -> list[Any]:
     values = [as_array(check_alive(x)) for x in args]
     for x in values:
@@ -116,8 +114,8 @@ def _evaluated(
 def _emit(
     ctx: Any,
     function: Callable[..., Values],
-    avals: Sequence[ShapedArray],
-    out_avals: Sequence[ShapedArray],
+    avals: Avals,
+    out_avals: Avals,
     names: Sequence[str],
     effect: bool,
     ordered: bool = False,
@@ -174,11 +172,11 @@ def _declare_callback(name: str, effectful: bool, what: str) -> Primitive:
     p.sharding_param = "sharding"
 
     @p.def_abstract_eval
-    def callback_abstract(*avals: Any, result_avals: Sequence[ShapedArray], **params: Any) -> list[ShapedArray]:
+    def callback_abstract(*avals: Any, result_avals: Avals, **params: Any) -> list[ShapedArray]:
         return list(result_avals)
 
     @p.def_impl
-    def callback_impl(*args: Any, callback: FlatCallback, result_avals: Sequence[ShapedArray], **params: Any) -> Any:
+    def callback_impl(*args: Any, callback: FlatCallback, result_avals: Avals, **params: Any) -> Any:
         return _evaluated(name, callback, result_avals, args)
 
     def callback_lower(
@@ -206,7 +204,7 @@ def pure_callback_batch(
     dims: Dims,
     *,
     callback: FlatCallback,
-    result_avals: Sequence[ShapedArray],
+    result_avals: Avals,
     sharding: None,
     vmap_method: str | None,
 ) -> Any:
@@ -302,7 +300,7 @@ def _declare_debug(name: str, function_of: Callable[..., Callable[..., Values]])
     def debug_transpose(cts: Any, *args: Any, **params: Any) -> list[None]:
         return [None] * len(args)
 
-    def debug_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> Any:
+    def debug_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Any) -> Any:
         """Debugging happens again with the computation that it looks at, unless the policy saves that."""
         if any(unknown_in):
             return [], [eqn]

@@ -16,7 +16,7 @@ from minijax.core import dtypes, late
 from minijax.core.array import as_value, get_aval
 from minijax.core.lists import merge, partition
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Flags, Params, Values
+from minijax.core.rules import Dims, Flags, Names, Params, Values
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of
 from minijax.interpreters.jvp import jvp_jaxpr, with_zeros
 from minijax.interpreters.named_axes import AxisPrimitive
@@ -61,7 +61,7 @@ def _barrier_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> list[st
     return _lower_barrier(ctx, avals, names)
 
 
-def _lower_barrier(ctx: Any, avals: Sequence[Any], names: Sequence[str]) -> list[str]:
+def _lower_barrier(ctx: Any, avals: Sequence[Any], names: Names) -> list[str]:
     if not names:
         return []
     text = ", ".join(map(mlir_type, avals))
@@ -131,7 +131,7 @@ def remat_jvp(primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, prevent_
 
 
 def remat_batch(
-    axis: Any, args: Values, dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
+    axis: Any, args: Values, dims: Dims, *, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
 ) -> Any:
     batched, out_dims = vmap_jaxpr(jaxpr, axis, dims)
     if any(d not in (None, 0) for d in out_dims):
@@ -149,11 +149,9 @@ def nothing_saveable(*args: Any, **params: Any) -> bool:
 
 
 def _exact(known: ClosedJaxpr, n_res: int) -> ClosedJaxpr:
-    """``known`` with its last ``n_res`` outputs rounded to their own precision where they are used as well.
-
-    XLA may keep more precision inside a fusion than a stored value has; then what is saved would not be what the
-    forward pass went on with. Source: https://github.com/jax-ml/jax/pull/22244.
-    """
+    """``known`` with its last ``n_res`` outputs rounded to their own precision where they are used as well. XLA may
+    keep more precision inside a fusion than a stored value has; then what is saved would not be what the forward pass
+    went on with. Source: https://github.com/jax-ml/jax/pull/22244."""
     key = ("exact", n_res)
     if key not in known.memo:
         known.memo[key] = _round_residuals(known, n_res)
@@ -218,10 +216,8 @@ def remat_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 def _inlined(closed: ClosedJaxpr, ins: Values, outs: Sequence[Var], call: JaxprEqn) -> list[JaxprEqn]:
-    """The equations of ``closed`` from ``ins`` to ``outs``, with variables of their own.
-
-    An output that is an input, a constant or another output has no equation to define it: then it stays a call.
-    """
+    """The equations of ``closed`` from ``ins`` to ``outs``, with variables of their own. An output that is an input, a
+    constant or another output has no equation to define it: then it stays a call."""
     jaxpr = closed.jaxpr
     defined = {v for e in jaxpr.eqns for v in e.outvars}
     if len(set(jaxpr.outvars)) < len(outs) or not defined.issuperset(jaxpr.outvars) or closed.consts:
@@ -257,11 +253,9 @@ recompute_rules[remat_p] = call_recompute(
 def _transposed(
     closed: ClosedJaxpr, linear: Flags, nonzero_cts: Flags, ct_avals: Sequence[Any]
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """(Known inputs, nonzero cotangents) -> nonzero cotangents of the linear inputs; and which those are.
-
-    Unlike ``transpose_jaxpr``, what does not depend on the linear inputs is split off first, also from inside nested
-    calls: it is computed again, ahead of the transposed part.
-    """
+    """(Known inputs, nonzero cotangents) -> nonzero cotangents of the linear inputs; and which those are. Unlike
+    ``transpose_jaxpr``, what does not depend on the linear inputs is split off first, also from inside nested calls: it
+    is computed again, ahead of the transposed part."""
     key = ("remat_transpose", tuple(linear), tuple(nonzero_cts), tuple(ct_avals))
     if key not in closed.memo:
         known, unknown, unknown_out, n_res = partial_eval_jaxpr(closed, linear)
@@ -297,7 +291,7 @@ def remat_lower(
     ctx: Any, avals: Any, out_avals: Any, *names: str, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
 ) -> list[str]:
     guarded = prevent_cse if isinstance(prevent_cse, tuple) else (prevent_cse,) * len(names)
-    operands: Sequence[str] = names
+    operands: Names = names
     if params["differentiated"]:
         behind = _lower_barrier(ctx, partition(guarded, avals)[1], partition(guarded, names)[1])
         operands = merge(guarded, partition(guarded, names)[0], behind)

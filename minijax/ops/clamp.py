@@ -7,7 +7,7 @@ from typing import Any
 
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, sharding_of_type
-from minijax.core.rules import Shape
+from minijax.core.rules import Dims, Shape
 from minijax.core.structural import broadcast_in_dim_p, zeros
 from minijax.interpreters.vmap import bdim_at_front
 from minijax.lowering.text import mlir_type
@@ -57,7 +57,7 @@ def _high_derivative(g: Any, ans: Any, low: Any, x: Any, high: Any) -> Any:
     return _where(lt_p.bind(high, x), g, x)
 
 
-def _clamp_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+def _clamp_batch(args: Sequence[Any], dims: Dims) -> Any:
     low, x, high = args
     shapes = [get_aval(a).shape for a in args]
     low_shape, x_shape, high_shape = shapes

@@ -16,7 +16,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array, get_aval, retyped
-from minijax.core.avals import ShapedArray, cotangent_type, sharding_of_type
+from minijax.core.avals import Avals, ShapedArray, cotangent_type, sharding_of_type
 from minijax.core.keys import storage
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.primitive import Primitive
@@ -106,11 +106,9 @@ def empty_of(aval: ShapedArray) -> Any:
 
 # ---------------------------------------------------------------------------------------------- making branches
 def join_branches(closeds: Sequence[ClosedJaxpr]) -> tuple[Branches, list[Any], list[int | None]]:
-    """Staged functions as branches: ``(branches, constants, forwards)``.
-
-    The branches take the constants of all ahead of their own inputs. An output that every branch just copies from
-    the same input is left out of them; ``forwards`` has that input's position, and None for the outputs that remain.
-    """
+    """Staged functions as branches: ``(branches, constants, forwards)``. The branches take the constants of all ahead
+    of their own inputs. An output that every branch just copies from the same input is left out of them; ``forwards``
+    has that input's position, and None for the outputs that remain."""
     if any(isinstance(const, Tracer) for closed in closeds for const in closed.consts):
         return _join_branches(closeds)  # they belong to one run, and so do these constants
     return keep_together(closeds, "cond join", lambda: _join_branches(closeds))
@@ -135,7 +133,7 @@ def _where(outvars: Values, forwards: Dims) -> list[Any]:
     return [v for v, f in zip(outvars, forwards, strict=True) if f is None]
 
 
-def _completed(closed: ClosedJaxpr, outs: Values, avals: Sequence[ShapedArray], fill: Any) -> ClosedJaxpr:
+def _completed(closed: ClosedJaxpr, outs: Values, avals: Avals, fill: Any) -> ClosedJaxpr:
     """``closed`` with ``outs`` for outputs, in which None is filled with ``fill`` of its entry in ``avals``."""
     jaxpr = closed.jaxpr
     missing = [aval for atom, aval in zip(outs, avals, strict=True) if atom is None]
@@ -267,12 +265,10 @@ def _split(branches: Branches, unknown: Flags) -> tuple[Branches, Branches, list
 
 
 def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tuple[Branches, Branches]:
-    """``(known, later, number of residuals)`` of each branch, made to have the same residuals.
-
-    Residuals of the same type share a place, so that there are no more than the greediest branch needs of each type;
-    in a place that it does not need, a branch leaves something that it does not read.
-    Known jaxprs have the residuals as their last outputs, the later ones as their first inputs.
-    """
+    """``(known, later, number of residuals)`` of each branch, made to have the same residuals. Residuals of the same
+    type share a place, so that there are no more than the greediest branch needs of each type; in a place that it does
+    not need, a branch leaves something that it does not read. Known jaxprs have the residuals as their last outputs,
+    the later ones as their first inputs."""
     places: dict[Any, int] = {}  # (type, how many of that type came before in its branch) -> place
     positions: list[list[int]] = []
     for known, _, n_res in parts:
@@ -296,11 +292,9 @@ def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tu
     return tuple(producers), tuple(consumers)
 
 
-def _with_residuals(closed: ClosedJaxpr, outs: Values, atoms: Values, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
+def _with_residuals(closed: ClosedJaxpr, outs: Values, atoms: Values, avals: Avals) -> ClosedJaxpr:
     """``closed`` with ``outs`` and residuals of types ``avals`` for outputs: ``atoms``, placeholders where it is None.
-
-    As in JAX there is a placeholder for each of them, and the unused ones are dead.
-    """
+    As in JAX there is a placeholder for each of them, and the unused ones are dead."""
     filler = stage(lambda: list(map(empty_of, avals)), [], label="cond").jaxpr
     residuals = [empty if atom is None else atom for atom, empty in zip(atoms, filler.outvars, strict=True)]
     jaxpr = closed.jaxpr.replace(outvars=[*outs, *residuals], eqns=[*closed.eqns, *filler.eqns])
@@ -331,10 +325,8 @@ def cond_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Policy) -> Any:
 def _whole_parts(
     branch: ClosedJaxpr, unknown: Flags, split: Split, unknown_out: Flags, later_out: Flags
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, int]:
-    """The parts of a branch that was split by a policy, with all inputs and the outputs that are asked for.
-
-    A later output that this branch saves is a residual more.
-    """
+    """The parts of a branch that was split by a policy, with all inputs and the outputs that are asked for. A later
+    output that this branch saves is a residual more."""
     known, staged = split.known.jaxpr, split.staged.jaxpr
     known_in = [Var(aval) for aval in partition(unknown, branch.in_avals)[0]]
     all_in = [Var(aval) for aval in branch.in_avals]
@@ -400,10 +392,8 @@ def cond_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
 
 
 def _prune(branches: Branches, used: Flags) -> tuple[Branches | None, list[bool]]:
-    """The branches with the ``used`` outputs only and the inputs that any of them still reads; which those are.
-
-    None in place of the branches if nothing of them is unused.
-    """
+    """The branches with the ``used`` outputs only and the inputs that any of them still reads; which those are. None in
+    place of the branches if nothing of them is unused."""
     used_in = _any([dce_jaxpr(branch.jaxpr, used)[1] for branch in branches])
     pruned = [dce_jaxpr(branch.jaxpr, used, keep_inputs=True)[0] for branch in branches]
     if all(used_in) and all(jaxpr is branch.jaxpr for jaxpr, branch in zip(pruned, branches, strict=True)):
@@ -428,7 +418,7 @@ def cond_transpose(cts: Values, index: Any, *operands: Any, branches: Branches) 
 
 
 def _transpose(
-    branches: Branches, linear: Flags, nonzero: Flags, ct_avals: Sequence[ShapedArray]
+    branches: Branches, linear: Flags, nonzero: Flags, ct_avals: Avals
 ) -> tuple[Branches, list[bool]]:
     """The transposed branches, and for which linear inputs a cotangent arrives in any of them."""
     parts = [transpose_jaxpr(branch, linear, nonzero, ct_avals) for branch in branches]
@@ -445,7 +435,7 @@ def _transpose(
 
 # ---------------------------------------------------------------------------------------------- lowering
 def cond_lower(
-    ctx: Any, avals: Any, out_avals: Sequence[ShapedArray], index: str, *operands: str, branches: Branches
+    ctx: Any, avals: Any, out_avals: Avals, index: str, *operands: str, branches: Branches
 ) -> list[str]:
     """``stablehlo.case``: its regions have no arguments, they see what is around them."""
     ordered = any(e.params.get("ordered") for branch in branches for e in all_eqns(branch.jaxpr))
@@ -472,7 +462,7 @@ def cond_lower(
 
 
 # ---------------------------------------------------------------------------------------------- typechecking
-def cond_typecheck(in_avals: tuple[ShapedArray, ...], params: Params) -> Sequence[ShapedArray]:
+def cond_typecheck(in_avals: tuple[ShapedArray, ...], params: Params) -> Avals:
     branches = params["branches"]
     if type(branches) is not tuple or not branches or not all(type(b) is ClosedJaxpr for b in branches):
         raise TypeError(f"cond requires a tuple of at least one ClosedJaxpr as its branches, got {branches!r}")
@@ -498,7 +488,7 @@ _INDEX = ShapedArray((), np.dtype(np.int32))
 _check_operands = call_rule("jaxpr")
 
 
-def _short(avals: Sequence[ShapedArray]) -> str:
+def _short(avals: Avals) -> str:
     return " ".join(aval.str_short() for aval in avals)
 
 

@@ -153,11 +153,8 @@ staging_rules[convert_element_type_p] = convert_stage
 
 
 def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = False) -> Any:
-    """``operand`` with elements of the canonical ``new_dtype`` (by default its own) and the given weakness.
-
-    No equation when nothing changes; a Python or NumPy scalar becomes a constant. Warns when imaginary parts
-    are lost.
-    """
+    """``operand`` with elements of the canonical ``new_dtype`` (by default its own) and the given weakness. No equation
+    when nothing changes; a Python or NumPy scalar becomes a constant. Warns when imaginary parts are lost."""
     if not isinstance(operand, (Array, Tracer)) and hasattr(operand, "__jax_array__"):
         operand = operand.__jax_array__()
     # Python has big integers: one that fits only the new type must not be narrowed to int32 first.
@@ -198,8 +195,7 @@ def alike(x: Any, y: Any) -> tuple[Any, Any]:
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     """``operand`` with its elements converted to ``new_dtype`` (anything that names a dtype), strongly typed.
 
-    Unless x64 is enabled, 64-bit types mean the 32-bit ones. Returns ``operand`` itself if it has that type
-    already.
+    Unless x64 is enabled, 64-bit types mean the 32-bit ones. Returns ``operand`` itself if it has that type already.
     """
     return convert(operand, dtypes.check_user_dtype(new_dtype, "convert_element_type", x64_enabled()))
 
@@ -295,8 +291,7 @@ reduce_precision_p = declare(
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    """``operand``, of the same dtype, rounded to what a float of so many exponent and mantissa bits can
-    hold."""
+    """``operand``, of the same dtype, rounded to what a float of so many exponent and mantissa bits can hold."""
     return reduce_precision_p.bind(
         operand, exponent_bits=operator.index(exponent_bits), mantissa_bits=operator.index(mantissa_bits)
     )

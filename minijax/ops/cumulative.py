@@ -25,7 +25,7 @@ from minijax.ops.declare import declare
 from minijax.ops.elementwise import add_p, complex_extremum_text, max_p, min_p, mul_p, or_p
 from minijax.ops.elementwise_numpy import complex_numpy, maximum_numpy, with_zeros
 from minijax.ops.logaddexp import logaddexp
-from minijax.ops.nary import NUM
+from minijax.ops.nary import NUM, in_lax
 from minijax.ops.reduce import accumulator, one_of_dtype, zero_of_dtype
 from minijax.ops.shape import canonical_axis, rev, shape_of
 from minijax.ops.slicing import concatenate, pad, slice_in_dim
@@ -54,12 +54,9 @@ Combine = Callable[[list[Any], list[Any]], Values]
 
 
 def associative_scan(combine: Combine, elems: Values, axis: int, reverse: bool = False) -> list[Any]:
-    """All prefixes of the arrays ``elems`` along ``axis``, combined by the associative ``combine``.
-
-    Takes ``2 log2(n)`` rounds (Blelloch, "Prefix sums and their applications", 1990): neighbours are
-    combined, the prefixes of these pairs are the odd elements of the result, and one more round gives the
-    even ones.
-    """
+    """All prefixes of the arrays ``elems`` along ``axis``, combined by the associative ``combine``. Takes ``2 log2(n)``
+    rounds (Blelloch, "Prefix sums and their applications", 1990): neighbours are combined, the prefixes of these pairs
+    are the odd elements of the result, and one more round gives the even ones."""
     if reverse:
         elems = [rev(x, (axis,)) for x in elems]
     out = _scan(combine, list(elems), canonical_axis(axis, get_aval(elems[0]).ndim))
@@ -334,26 +331,17 @@ def _from_front(axis: Any) -> int:
     return operator.index(axis)
 
 
-def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """The running sum along ``axis``, from the end if ``reverse``; TypeError for booleans."""
-    return cumsum_p.bind(operand, axis=_from_front(axis), reverse=bool(reverse))
+def _running(primitive: Primitive, doc: str) -> Rule:
+    def function(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+        return primitive.bind(operand, axis=_from_front(axis), reverse=bool(reverse))
+
+    return in_lax(function, primitive.name, doc)  # type: ignore[no-any-return]
 
 
-def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """The running product along ``axis``, from the end if ``reverse``."""
-    return cumprod_p.bind(operand, axis=_from_front(axis), reverse=bool(reverse))
-
-
-def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """The running maximum along ``axis``, from the end if ``reverse``."""
-    return cummax_p.bind(operand, axis=_from_front(axis), reverse=bool(reverse))
-
-
-def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """The running minimum along ``axis``, from the end if ``reverse``."""
-    return cummin_p.bind(operand, axis=_from_front(axis), reverse=bool(reverse))
-
-
-def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """The running ``log(sum(exp(...)))`` along ``axis``, without overflow; floats only."""
-    return cumlogsumexp_p.bind(operand, axis=_from_front(axis), reverse=bool(reverse))
+cumsum = _running(cumsum_p, "The running sum along ``axis``, from the end if ``reverse``; TypeError for booleans.")
+cumprod = _running(cumprod_p, "The running product along ``axis``, from the end if ``reverse``.")
+cummax = _running(cummax_p, "The running maximum along ``axis``, from the end if ``reverse``.")
+cummin = _running(cummin_p, "The running minimum along ``axis``, from the end if ``reverse``.")
+cumlogsumexp = _running(
+    cumlogsumexp_p, "The running ``log(sum(exp(...)))`` along ``axis``, without overflow; floats only."
+)

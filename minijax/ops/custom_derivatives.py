@@ -125,11 +125,9 @@ class Written(Function):
 
 
 class StagedFunction(Function):
-    """``inner``, staged at first need for each side input, at values of types ``avals_for(side)``.
-
-    In an equation the values are led by what the call's function closes over. The user's derivative rule does not
-    take these, but may close over the same tracers: for those in ``closed_over`` it then gets the equation's operands.
-    """
+    """``inner``, staged at first need for each side input, at values of types ``avals_for(side)``. In an equation the
+    values are led by what the call's function closes over. The user's derivative rule does not take these, but may
+    close over the same tracers: for those in ``closed_over`` it then gets the equation's operands."""
 
     def __init__(self, inner: Function, avals_for: Callable[[Any], Values], closed_over: Values = ()) -> None:
         self.inner = inner
@@ -186,10 +184,8 @@ class Mapped(NamedTuple):
 
 class Batched(Function):
     """``inner`` for a whole batch. The subclasses know the batch axes of the values, and what to do with the results'.
-
     ``mapped`` is the vmap that the call in function form passed through; ``inner`` may close over its tracers, so it is
-    run with those of the same trace. It is None for the equation form, which closes over nothing.
-    """
+    run with those of the same trace. It is None for the equation form, which closes over nothing."""
 
     def __init__(self, inner: Function, axis: AxisData, in_dims: Dims, out: OutDims, mapped: Mapped | None) -> None:
         self.inner = inner
@@ -291,10 +287,8 @@ _turn = threading.RLock()
 
 
 def _resumed(mapped: Mapped, body: Callable[[], Result]) -> Result:
-    """What ``body`` gives while a vmap in which a call was made is on the stack, again if it had ended.
-
-    A backward pass runs after the vmap it was batched by; what the user's function closes over are tracers of that one.
-    """
+    """What ``body`` gives while a vmap in which a call was made is on the stack, again if it had ended. A backward pass
+    runs after the vmap it was batched by; what the user's function closes over are tracers of that one."""
     main: MainTrace = mapped.trace.main
     stack, env, outer = state.stack, state.axis_env, state.dynamic
     if main.trace.stack is stack:
@@ -340,10 +334,8 @@ class CustomCallPrimitive(AxisPrimitive):
 
 def custom_call(name: str, kind: str, **rules: str) -> Primitive:
     """A primitive that calls a function with a derivative rule, with the rules that do not depend on its ``kind``.
-
     ``kind`` is "jvp" or "vjp"; ``rules`` are the parameters that hold the user's rules in an equation, by the names
-    they are printed under.
-    """
+    they are printed under."""
     primitive = CustomCallPrimitive(name, multiple_results=True)
     primitive.keeps_signatures = False
 
@@ -390,10 +382,8 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
 
 
 def _next_trace(args: Values, level: float) -> Trace:
-    """The innermost interpreter below ``level`` that has to do with a call on ``args``.
-
-    A vmap always has: the functions may close over its tracers.
-    """
+    """The innermost interpreter below ``level`` that has to do with a call on ``args``. A vmap always has: the
+    functions may close over its tracers."""
     traces = [x._trace for x in args if isinstance(x, Tracer)]
     for main in reversed(state.stack[: math.ceil(level)]):
         if main.dynamic or main.trace_type is BatchTrace:
@@ -453,10 +443,8 @@ def function_name(program: ClosedJaxpr | Jaxpr) -> str:
 
 
 def zero_flags(tangents: Values, symbolic_zeros: bool) -> tuple[bool, ...]:
-    """Which (co)tangents a rule gets as symbolic zeros; it gets the others, arrays of zeros included, as arrays.
-
-    Those of integers always: they are of type float0, which no program computes with.
-    """
+    """Which (co)tangents a rule gets as symbolic zeros; it gets the others, arrays of zeros included, as arrays. Those
+    of integers always: they are of type float0, which no program computes with."""
     return tuple(type(t) is Zero and (symbolic_zeros or t.aval.dtype == dtypes.float0) for t in tangents)
 
 

@@ -48,11 +48,9 @@ custom_jvp_call_p = custom_call("custom_jvp_call", "jvp", jvp="jvp_jaxpr_fun")
 
 
 def with_jvp_rule(name: str, fun: Callable[..., Any], jvp: Rule, *args: Any) -> Any:
-    """``fun(*args)`` for arrays and one array as the result, differentiated by ``jvp(*args, *tangents)``.
-
-    That is what ``custom_jvp`` does for trees; this is for functions of this package that are made of primitives.
-    ``jvp`` returns the result and its tangent.
-    """
+    """``fun(*args)`` for arrays and one array as the result, differentiated by ``jvp(*args, *tangents)``. That is what
+    ``custom_jvp`` does for trees; this is for functions of this package that are made of primitives. ``jvp`` returns
+    the result and its tangent."""
     if len(state.stack) == 1 and not observe.bind_watched:
         return fun(*args)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Axes, Rule, depends_on_types
+from minijax.core.rules import Axes, Dims, Ints, Rule, depends_on_types
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.linear_parts import linearize_rules
@@ -80,8 +80,8 @@ def declare(
       lower: ``(ctx, in_avals, out_avals, *names, **params)`` to the result's name.
       batch: ``(args, dims, **params)`` to the result and its batch axis; by default the axis stays where it
         is.
-      transpose: given for a primitive linear in all operands: ``(ct, *args, **params)`` to their cotangents.
-      jvp: ``(primals, tangents, **params)`` to the pair of results; not needed with ``transpose``.
+      transpose: ``(ct, *args, **params)`` to the cotangents of the operands.
+      jvp: ``(primals, tangents, **params)`` to the pair of results; not needed if the primitive is linear in all.
       derivative: instead of ``jvp``, one operand's derivative or a list of them (see ``ops.nary``), ZERO or
         NO_DERIVATIVE.
       multiple_results: whether ``bind`` returns a list.
@@ -99,8 +99,10 @@ def declare(
     if words is not None:
         physical_rules[p] = lower_words(lower, words)
     batching_rules[p] = batch or axis_stays(p)
-    if transpose is not None:
+    if transpose is not None and jvp is None:
         deflinear(p, transpose)
+    elif transpose is not None:
+        transpose_rules[p] = transpose
     if jvp is not None:
         jvp_rules[p] = depends_on_types(jvp)
     elif derivative is NO_DERIVATIVE:
@@ -124,7 +126,7 @@ def lower_words(lower: Rule, words: Rule) -> Rule:
     return words_lower
 
 
-def trailing(dims: Sequence[int], ndim: int, last: int) -> Axes:
+def trailing(dims: Ints, ndim: int, last: int) -> Axes:
     """``dims``, extended by dimensions of words to ``ndim`` entries; the last ones end at ``last``."""
     return (*dims, *range(last - (ndim - len(dims)), last))
 
@@ -132,7 +134,7 @@ def trailing(dims: Sequence[int], ndim: int, last: int) -> Axes:
 def axis_stays(primitive: Primitive) -> Rule:
     """The batching rule of a primitive of one operand that treats every axis alike."""
 
-    def vectorized_batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    def vectorized_batch(args: Sequence[Any], dims: Dims, **params: Any) -> Any:
         (x,), (dim,) = args, dims
         return primitive.bind(x, **params), dim
 

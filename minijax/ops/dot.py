@@ -188,9 +188,7 @@ def precision_names(precision: Any) -> tuple[Any, Any]:
 
 def canonical_precision(precision: Any) -> Any:
     """``precision`` (None, a name, a ``Precision`` or a pair) as a pair or None; algorithms as they are, also by name.
-
-    ValueError for anything else.
-    """
+    ValueError for anything else."""
     if precision is None:
         default = matmul_precision()
         return None if default is None else canonical_precision(default)
@@ -278,8 +276,7 @@ def _dot_abstract(
 
 
 def _strength(dtype: np.dtype) -> tuple[Any, ...]:
-    """XLA's order of element types: complex first, then floats by exponent and mantissa, then width and
-    sign."""
+    """XLA's order of element types: complex first, then floats by exponent and mantissa, then width and sign."""
     part = dtypes.real_dtype(dtype)
     floating = dtypes.is_float(part)
     info = dtypes.finfo(part) if floating else None
@@ -401,8 +398,7 @@ def _dot_cotangent(
     preferred_element_type: Any,
     out_sharding: Any,
 ) -> Any:
-    """The cotangent of ``x``, which was contracted with ``y``; ``swapped`` says that ``y`` was the left
-    operand."""
+    """The cotangent of ``x``, which was contracted with ``y``; ``swapped`` says that ``y`` was the left operand."""
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
     aval = x.aval
     x_kept = _kept(aval.ndim, x_contract, x_batch)
@@ -633,8 +629,7 @@ def dot(
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
-    """Matrix products of the last two dimensions, for equal leading dimensions. ValueError if ranks
-    differ."""
+    """Matrix products of the last two dimensions, for equal leading dimensions. ValueError if ranks differ."""
     lhs_ndim, rhs_ndim = get_aval(lhs).ndim, get_aval(rhs).ndim
     if min(lhs_ndim, rhs_ndim) < 2:
         raise ValueError(f"Arguments to batch_matmul must be at least 2D, got {lhs_ndim}, {rhs_ndim}")

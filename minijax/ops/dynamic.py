@@ -16,9 +16,8 @@ from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import as_array, check_int, get_aval
 from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
-from minijax.core.rules import Dims, Flags, Ints, Shape, Values
+from minijax.core.rules import Dims, Flags, Ints, Names, Shape, Values
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, full, instantiate_zeros, zero_tangent
-from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import batching_rules
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.convert import convert
@@ -132,7 +131,7 @@ def _dynamic_slice_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, slic
     )
 
 
-def _with_zeros(ctx: Any, avals: Any, names: Sequence[str], first: int) -> tuple[Any, Sequence[str]]:
+def _with_zeros(ctx: Any, avals: Any, names: Names, first: int) -> tuple[Any, Names]:
     """The operands, of which the start indices begin at ``first``, with a start for each dimension of words."""
     count = avals[0].ndim - (len(names) - first)
     start = avals[first] if len(avals) > first else ShapedArray((), np.dtype(np.int32))
@@ -152,10 +151,10 @@ dynamic_slice_p = declare(
     lower=_dynamic_slice_lower,
     batch=_dynamic_slice_batch,
     jvp=_dynamic_slice_jvp,
+    transpose=_dynamic_slice_transpose,
     takes_keys=True,
 )
-transpose_rules.holes.pop(dynamic_slice_p)
-set_rules(dynamic_slice_p, transpose=_dynamic_slice_transpose, lower_keys=_dynamic_slice_words)
+set_rules(dynamic_slice_p, lower_keys=_dynamic_slice_words)
 
 
 def _dynamic_update_slice_abstract(x: ShapedArray, update: ShapedArray, *starts: ShapedArray) -> ShapedArray:
@@ -241,10 +240,10 @@ dynamic_update_slice_p = declare(
     lower=_dynamic_update_slice_lower,
     batch=_dynamic_update_slice_batch,
     jvp=_dynamic_update_slice_jvp,
+    transpose=_dynamic_update_slice_transpose,
     takes_keys=True,
 )
-transpose_rules.holes.pop(dynamic_update_slice_p)
-set_rules(dynamic_update_slice_p, transpose=_dynamic_update_slice_transpose, lower_keys=_dynamic_update_slice_words)
+set_rules(dynamic_update_slice_p, lower_keys=_dynamic_update_slice_words)
 
 
 def wrap_negative(index: Any, size: int) -> Any:
@@ -284,11 +283,10 @@ def _start(index: Any, size: int, allow_negative: bool) -> Any:
 def dynamic_slice(
     operand: Any, start_indices: Any, slice_sizes: Ints, *, allow_negative_indices: bool | Flags = True
 ) -> Any:
-    """The slice of ``operand`` of static ``slice_sizes`` that begins at ``start_indices``, moved inside if it
-    must be.
+    """The slice of ``operand`` of static ``slice_sizes`` that begins at ``start_indices``, moved inside if it must be.
 
-    The indices are integer scalars of one type, one for each dimension, or one 1-D array; negative ones count
-    from the end, unless disallowed. Raises TypeError or ValueError if they or the sizes do not fit.
+    The indices are integer scalars of one type, one for each dimension, or one 1-D array; negative ones count from the
+    end, unless disallowed. Raises TypeError or ValueError if they or the sizes do not fit.
     """
     starts = _starts(operand, start_indices, allow_negative_indices)
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=canonical_shape(slice_sizes))

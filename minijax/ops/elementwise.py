@@ -47,8 +47,6 @@ from minijax.ops.elementwise_numpy import (
     div_numpy,
     erf_inv_numpy,
     in_total_order,
-    less_equal_in_total_order,
-    less_in_total_order,
     lgamma_numpy,
     logistic_numpy,
     maximum_numpy,
@@ -113,9 +111,7 @@ def const(example: Any, value: Any) -> LiteralArray:
 
 def _one(example: Any) -> Any:
     """One as a scalar of ``example``'s dtype and over its mesh, as weakly typed as ``example``, whatever its shape.
-
-    Which constants of derivative rules are this and which are ``const`` is JAX's choice.
-    """
+    Which constants of derivative rules are this and which are ``const`` is JAX's choice."""
     aval = get_aval(example)
     one = _typed_scalar(aval.dtype, aval.weak_type, int, "1")
     return over_mesh_of(one, example) if types.sharded_types_made else one
@@ -764,10 +760,10 @@ lt, lt_p = _comparison("lt", ORDERED, np.less, "LT", "Whether ``x`` is less than
 
 # In the total order of floats, -0.0 is below 0.0, and a NaN of either sign beyond the infinity of that sign.
 le_to, le_to_p = _comparison(
-    "le_to", ORDERED, less_equal_in_total_order, "LE", "``x <= y`` in the total order.", None, "TOTALORDER"
+    "le_to", ORDERED, in_total_order(np.less_equal), "LE", "``x <= y`` in the total order.", None, "TOTALORDER"
 )
 lt_to, lt_to_p = _comparison(
-    "lt_to", ORDERED, less_in_total_order, "LT", "``x < y`` in the total order.", None, "TOTALORDER"
+    "lt_to", ORDERED, in_total_order(np.less), "LT", "``x < y`` in the total order.", None, "TOTALORDER"
 )
 _eq = eq_p.bind
 _ge = ge_p.bind

@@ -56,14 +56,9 @@ def total_order(x: Any) -> Any:
     return bits ^ ((bits >> (8 * x.dtype.itemsize - 1)) & dtypes.iinfo(bits.dtype).max)
 
 
-def less_equal_in_total_order(x: Any, y: Any) -> Any:
-    """``x <= y`` as XLA orders all floats."""
-    return np.less_equal(total_order(x), total_order(y))
-
-
-def less_in_total_order(x: Any, y: Any) -> Any:
-    """``x < y`` as XLA orders all floats."""
-    return np.less(total_order(x), total_order(y))
+def in_total_order(ufunc: np.ufunc) -> Rule:
+    """``ufunc``, a comparison, of floats in the order of ``total_order``."""
+    return by_kind("f", lambda x, y: ufunc(total_order(x), total_order(y)), ufunc)
 
 
 def _unsigned_zeros(x: Any, parts: str) -> Any:
@@ -78,11 +73,9 @@ def _unsigned_zeros(x: Any, parts: str) -> Any:
 
 
 def zero_signs(ufunc: Callable[..., Any], before: str, after: str = "") -> Rule:
-    """``ufunc`` with XLA's choice at the signs of zeros, which decide the side of a branch cut.
-
-    XLA's formulas for complex numbers lose the sign of a zero in some parts of the operand (``before``) or of the
-    result (``after``): so the square root of -1-0j is 1j.
-    """
+    """``ufunc`` with XLA's choice at the signs of zeros, which decide the side of a branch cut. XLA's formulas for
+    complex numbers lose the sign of a zero in some parts of the operand (``before``) or of the result (``after``): so
+    the square root of -1-0j is 1j."""
 
     def with_zero_signs(x: Any) -> Any:
         return _unsigned_zeros(ufunc(_unsigned_zeros(x, before)), after)
@@ -167,9 +160,7 @@ def with_zeros(x: Any) -> bool:
 
 def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Callable[[Any, Any], Any]) -> Rule:
     """The larger or smaller operand: of 0 and -0 as ``at_zeros`` says, of complex numbers in the order of their parts.
-
-    NumPy takes either zero (of float32 the second operand's), so its answer is mended where it is a zero.
-    """
+    NumPy takes either zero (of float32 the second operand's), so its answer is mended where it is a zero."""
     negative = bool(np.signbit(at_zeros(np.float32(0.0), np.float32(-0.0))))
 
     def of_complex(x: Any, y: Any) -> Any:
@@ -289,16 +280,6 @@ def clz_numpy(x: Any) -> Any:
     for b in range(bits):
         count = np.where(word >> np.uint64(b) != 0, b + 1, count)
     return (bits - count).astype(x.dtype)
-
-
-def in_total_order(ufunc: np.ufunc) -> Rule:
-    """``ufunc``, a comparison, of floats in the order -nan, -inf, ..., -0, 0, ..., inf, nan: that of their bits."""
-
-    def order(x: Any) -> Any:
-        bits = np.asarray(x).view(f"i{x.dtype.itemsize}")
-        return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
-
-    return by_kind("f", lambda x, y: ufunc(order(x), order(y)), ufunc)
 
 
 _gammaln, _psi, _zeta, _erfinv = (scipy_special(name) for name in ("gammaln", "digamma", "zeta", "erfinv"))

@@ -19,7 +19,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import WORD, is_key
 from minijax.core.named import NamedTuple
-from minijax.core.rules import Axes, Ints, Params, Shape
+from minijax.core.rules import Axes, Dims, Ints, Params, Shape
 from minijax.core.structural import moveaxis
 from minijax.ir.pretty import readable
 from minijax.lowering.text import array_text, dims_text, mlir_type
@@ -46,10 +46,8 @@ class GatherScatterMode(enum.Enum):
 
     @staticmethod
     def from_any(s: str | GatherScatterMode | None) -> GatherScatterMode:
-        """The mode that 'clip', 'fill', 'drop', 'promise_in_bounds', 'one_hot' or None (as 'fill') names.
-
-        Raises ValueError for anything else.
-        """
+        """The mode that 'clip', 'fill', 'drop', 'promise_in_bounds', 'one_hot' or None (as 'fill') names. Raises
+        ValueError for anything else."""
         if isinstance(s, GatherScatterMode):
             return s
         if s not in _MODES:
@@ -102,11 +100,8 @@ def _check_dims(op: str, name: str, dims: Ints, rank: int, in_order: bool) -> No
 
 
 def check_numbers(op: str, operand: ShapedArray, indices: ShapedArray, numbers: Any, window_rank: int) -> None:
-    """TypeError, in JAX's words, unless the dimension numbers of ``op`` ('gather') fit the operand and the
-    indices.
-
-    ``window_rank`` is the rank of the result of a gather, of the updates of a scatter.
-    """
+    """TypeError, in JAX's words, unless the dimension numbers of ``op`` ('gather') fit the operand and the indices.
+    ``window_rank`` is the rank of the result of a gather, of the updates of a scatter."""
     title = op.capitalize()
     if not dtypes.is_integer(indices.dtype):
         raise ValueError("indices must have an integer type")
@@ -187,8 +182,7 @@ def _placed(array: Any, positions: Ints, rank: int) -> Any:
 
 
 def _start_indices(shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, clip: bool) -> tuple[Any, Any]:
-    """``indices`` moved into bounds, and, unless ``clip``, which index vectors were inside before (None: "
-    "all)."""
+    """``indices`` moved into bounds, and, unless ``clip``, which index vectors were inside before (None: " "all)."""
     if indices.dtype == np.uint64:
         indices = np.minimum(indices, np.uint64(dtypes.iinfo(INT64).max))
     indices = indices.astype(INT64)
@@ -203,12 +197,9 @@ def _start_indices(shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, c
 def flat_positions(
     shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, rank: int, clip: bool
 ) -> tuple[Any, Any]:
-    """Where the elements of all slices stand in an operand of ``shape`` read in row-major order.
-
-    Returns positions, which broadcast to the result of the gather (of ``rank``), and which of them are meant:
-    None for all, or booleans that broadcast likewise, and False where an index out of bounds was moved (never
-    if ``clip``).
-    """
+    """Where the elements of all slices stand in an operand of ``shape`` read in row-major order. Returns positions,
+    which broadcast to the result of the gather (of ``rank``), and which of them are meant: None for all, or booleans
+    that broadcast likewise, and False where an index out of bounds was moved (never if ``clip``)."""
     window, collapsed, index_map, batching, index_batching = numbers
     starts, inside = _start_indices(shape, indices, numbers, slice_sizes, clip)
     outer = batch_positions(window, rank)
@@ -318,7 +309,7 @@ def _gather_derivative(g: Any, ans: Any, operand: Any, indices: Any, **params: A
     return gather(g, indices, **{**params, "fill_value": 0})
 
 
-def _gather_batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+def _gather_batch(args: Sequence[Any], dims: Dims, **params: Any) -> Any:
     operand, indices = args
     operand_dim, indices_dim = dims
     numbers = batched_numbers(params["dimension_numbers"], operand_dim is not None, indices_dim is not None)
@@ -444,11 +435,10 @@ def gather(
     mode: str | GatherScatterMode | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """Slices of ``slice_sizes`` out of ``operand``, starting where the integers ``start_indices[..., :]``
-    say.
+    """Slices of ``slice_sizes`` out of ``operand``, starting where the integers ``start_indices[..., :]`` say.
 
-    ``mode`` (by default 'promise_in_bounds') is what happens out of bounds; ``fill_value``, for 'fill', is
-    nan for floats by default. Raises TypeError or ValueError if shapes and dimension numbers do not fit.
+    ``mode`` (by default 'promise_in_bounds') is what happens out of bounds; ``fill_value``, for 'fill', is nan for
+    floats by default. Raises TypeError or ValueError if shapes and dimension numbers do not fit.
     """
     parsed = GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else GatherScatterMode.from_any(mode)
     if parsed != GatherScatterMode.FILL_OR_DROP:

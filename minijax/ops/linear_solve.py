@@ -14,7 +14,7 @@ from minijax.core.array import as_array
 from minijax.core.avals import AnyArray
 from minijax.core.lists import split_list
 from minijax.core.named import NamedTuple
-from minijax.core.rules import Flags, Values
+from minijax.core.rules import Dims, Flags, Params, Values
 from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, zero_of
 from minijax.interpreters.jvp import jvp
 from minijax.interpreters.named_axes import AxisPrimitive
@@ -52,11 +52,9 @@ linear_solve_p.keeps_signatures = False
 
 
 def bind_linear_solve(jaxprs: Sequence[ClosedJaxpr | None], consts: Sequence[Values], b: Values) -> Any:
-    """The leaves of x, and of the auxiliary output of ``solve``.
-
-    ``jaxprs`` are those of matvec, vecmat, solve and transpose_solve (the second and fourth may be None); ``consts``
-    the values of the leading inputs of each. Constants of the jaxprs themselves become inputs too.
-    """
+    """The leaves of x, and of the auxiliary output of ``solve``. ``jaxprs`` are those of matvec, vecmat, solve and
+    transpose_solve (the second and fourth may be None); ``consts`` the values of the leading inputs of each. Constants
+    of the jaxprs themselves become inputs too."""
     opened: list[Any] = []
     operands: list[list[Any]] = []
     for closed, given in zip(jaxprs, consts, strict=True):
@@ -85,7 +83,7 @@ def linear_solve_abstract(*avals: Any, const_lengths: Any, jaxprs: Any) -> list[
     return [*[v if same_type(v, x) else x for v, x in zip(b, outs, strict=False)], *outs[len(b) :]]
 
 
-def linear_solve_typecheck(in_avals: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def linear_solve_typecheck(in_avals: Sequence[Any], params: Params) -> list[Any]:
     consts, b = _split(in_avals, params["const_lengths"])
     for name, closed, own in zip(_LinearSolveTuple._fields, params["jaxprs"], consts, strict=True):
         if closed is None:
@@ -144,7 +142,7 @@ def linear_solve_transpose(cts: Values, *args: Any, const_lengths: Any, jaxprs: 
     return [*[None] * sum(const_lengths), *b_cts]
 
 
-def linear_solve_batch(axis: Any, args: Values, dims: Sequence[int | None], *, const_lengths: Any, jaxprs: Any) -> Any:
+def linear_solve_batch(axis: Any, args: Values, dims: Dims, *, const_lengths: Any, jaxprs: Any) -> Any:
     consts, b = _split(args, const_lengths)
     const_dims, b_dims = _split(dims, const_lengths)
     n_aux = len(jaxprs.solve.out_avals) - len(b)

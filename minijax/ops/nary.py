@@ -19,9 +19,9 @@ from typing import Any, Protocol
 from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
+from minijax.core.avals import Avals, ShapedArray, dtype_name, sharding_of_type
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Shape, Values, depends_on_types
+from minijax.core.rules import Dims, Names, Shape, Values, depends_on_types
 from minijax.core.structural import (
     UndefinedPrimal,
     Zero,
@@ -61,7 +61,7 @@ NO_DERIVATIVE = _Mark()
 NONE_IN_JAX = "JAX has no derivative of it either"
 
 
-def check_kinds(name: str, accepts: Sequence[str], avals: Sequence[ShapedArray]) -> None:
+def check_kinds(name: str, accepts: Names, avals: Avals) -> None:
     """TypeError, in JAX's words, if an operand's dtype is not of an accepted kind."""
     for i, (kinds, aval) in enumerate(zip(accepts, avals, strict=True)):
         if dtypes.kind(aval.dtype) in kinds:
@@ -79,7 +79,7 @@ def check_kinds(name: str, accepts: Sequence[str], avals: Sequence[ShapedArray])
         )
 
 
-def check_same_dtypes(name: str, avals: Sequence[ShapedArray]) -> None:
+def check_same_dtypes(name: str, avals: Avals) -> None:
     """TypeError, in JAX's words, if the operands' dtypes differ."""
     if any(a.dtype != avals[0].dtype for a in avals):
         found = ", ".join(dtype_name(a.dtype) for a in avals)
@@ -144,7 +144,7 @@ eq_p = Primitive("eq")
 def nary_batching(primitive: Primitive) -> Callable[..., Any]:
     """The batching rule of an elementwise primitive."""
 
-    def nary_batch(args: Values, dims: Sequence[int | None], **params: Any) -> Any:
+    def nary_batch(args: Values, dims: Dims, **params: Any) -> Any:
         if len(args) == 1:
             return primitive.bind(args[0], **params), dims[0]
         shape, dim = next((get_aval(x).shape, d) for x, d in zip(args, dims, strict=True) if d is not None)
@@ -202,10 +202,8 @@ def zero_jvp(primitive: Primitive) -> Callable[..., Any]:
 
 
 def op_lowering(op: str, of_complex: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """The lowering of an elementwise primitive that is one StableHLO (or ``chlo.``) op.
-
-    ``of_complex`` is the rule for complex operands where they take more than that op.
-    """
+    """The lowering of an elementwise primitive that is one StableHLO (or ``chlo.``) op. ``of_complex`` is the rule for
+    complex operands where they take more than that op."""
     is_chlo = op.startswith("chlo.")
     op = op if is_chlo else f"stablehlo.{op}"
 
@@ -237,7 +235,7 @@ def op_lowering(op: str, of_complex: Callable[..., Any] | None = None) -> Callab
 
 def elementwise(
     name: str,
-    accepts: Sequence[str],
+    accepts: Names,
     numpy: Callable[..., Any],
     op: str | Callable[..., Any],
     derivatives: Sequence[Derivative | None] | _Mark,
@@ -305,10 +303,8 @@ class Binary(Protocol):
 def unary(
     name: str, accepts: str, numpy: Any, op: Any, derivative: Any, doc: str, *, function: str = "", **options: Any
 ) -> tuple[Unary, Primitive]:
-    """A row of one operand: lax's function, called ``function`` if not as the primitive, and the primitive.
-
-    ``doc`` says what the function computes; for the others see ``elementwise``.
-    """
+    """A row of one operand: lax's function, called ``function`` if not as the primitive, and the primitive. ``doc``
+    says what the function computes; for the others see ``elementwise``."""
     derivatives = derivative if isinstance(derivative, _Mark) else [derivative]
     p = elementwise(name, [accepts], numpy, op, derivatives, **options)
     return unary_function(p, function or name, doc), p
@@ -329,7 +325,7 @@ def unary_function(primitive: Primitive, name: str, doc: str) -> Unary:
     def function(x: Any) -> Any:
         return bind(x)
 
-    return _in_lax(function, name, doc)
+    return in_lax(function, name, doc)
 
 
 def binary_function(primitive: Primitive, name: str, doc: str) -> Binary:
@@ -339,13 +335,14 @@ def binary_function(primitive: Primitive, name: str, doc: str) -> Binary:
     def function(x: Any, y: Any) -> Any:
         return bind(x, y)
 
-    return _in_lax(function, name, doc)
+    return in_lax(function, name, doc)
 
 
 LAX = "minijax.lax"
 
 
-def _in_lax(function: Any, name: str, doc: str) -> Any:
+def in_lax(function: Any, name: str, doc: str) -> Any:
+    """``function`` as a function of ``minijax.lax``."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     function.__module__ = LAX
@@ -360,10 +357,8 @@ def is_row(name: str, value: Any) -> bool:
 
 
 def deflinear(primitive: Primitive, transpose: Callable[..., Any], by_types: bool = True) -> None:
-    """Make ``primitive`` linear in all its operands, with the rule ``transpose(ct, *args, **params)``.
-
-    ``by_types`` says that ``transpose`` depends on types alone: see ``core.rules.depends_on_types``.
-    """
+    """Make ``primitive`` linear in all its operands, with the rule ``transpose(ct, *args, **params)``. ``by_types``
+    says that ``transpose`` depends on types alone: see ``core.rules.depends_on_types``."""
 
     def linear_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         ans = primitive.bind(*primals, **params)
@@ -385,9 +380,7 @@ def defbilinear(
     primitive: Primitive, left: Callable[..., Any], right: Callable[..., Any], by_types: bool = True
 ) -> None:
     """Make ``primitive`` linear in each of two operands: ``left(ct, x, y)`` and ``right`` give their cotangents.
-
-    ``by_types`` says that these depend on types alone: see ``core.rules.depends_on_types``.
-    """
+    ``by_types`` says that these depend on types alone: see ``core.rules.depends_on_types``."""
 
     def bilinear_transpose(ct: Any, x: Any, y: Any, **params: Any) -> Any:
         if type(x) is UndefinedPrimal:

@@ -84,10 +84,8 @@ def _no_groups(primitive: Primitive, groups: Groups) -> None:
 def declare_collective(
     name: str, users: Callable[[Params], Any], abstract: Rule, batch: Rule, lower: Rule, transpose: Rule | None = None
 ) -> Primitive:
-    """A collective with all its rules.
-
-    ``abstract`` runs at each call, not once per signature: it checks that the axis names are bound.
-    """
+    """A collective with all its rules. ``abstract`` runs at each call, not once per signature: it checks that the axis
+    names are bound."""
     p = AxisPrimitive(name)
     p.keeps_signatures = False
     axis_users[p] = varies_along[p] = users

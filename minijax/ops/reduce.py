@@ -25,7 +25,7 @@ from minijax.ops.convert import convert
 from minijax.ops.declare import declare
 from minijax.ops.elementwise import complex_extremum_text, div_p, mul_p
 from minijax.ops.elementwise_numpy import with_zeros
-from minijax.ops.nary import BOOL_OR_INT, NO_DERIVATIVE, NUM, ZERO, eq_p, reduce_sum_p
+from minijax.ops.nary import BOOL_OR_INT, NO_DERIVATIVE, NUM, ZERO, eq_p, in_lax, reduce_sum_p
 from minijax.ops.shape import meant_sharding, repeated, reshape, squeeze
 from minijax.ops.slicing import pad, slice_in_dim
 
@@ -91,10 +91,8 @@ def _itself(x: Any) -> Any:
 
 
 def _arithmetic_numpy(ufunc: np.ufunc, of_many: Rule | None = None) -> Rule:
-    """Sums and products, in the operand's dtype (NumPy would widen small integers).
-
-    ``of_many(x, axes, dtype)`` is for more floats than NumPy adds exactly enough.
-    """
+    """Sums and products, in the operand's dtype (NumPy would widen small integers). ``of_many(x, axes, dtype)`` is for
+    more floats than NumPy adds exactly enough."""
 
     @by_type
     def reduce_numpy(x: Any, axes: Axes, out_sharding: Any = None) -> Rule:
@@ -189,8 +187,7 @@ def _reduce_lower(op: str, identity: Callable[[np.dtype], Any]) -> Rule:
 def _reducer(
     primitive: Primitive, accepts: str | None, numpy: Rule, op: str, identity: Callable[[np.dtype], Any], **rules: Any
 ) -> Primitive:
-    """A reduction with parameter ``axes``: ``op`` is the StableHLO operation, ``rules`` how it is
-    differentiated."""
+    """A reduction with parameter ``axes``: ``op`` is the StableHLO operation, ``rules`` how it is differentiated."""
     return declare(
         primitive,
         abstract=_reduce_abstract(primitive.name, accepts),
@@ -395,43 +392,32 @@ def reduce_sum(operand: Any, axes: Ints, *, out_sharding: Any = None) -> Any:
     return reduce_sum_p.bind(operand, axes=_axes(axes), out_sharding=out_sharding)
 
 
-def reduce_prod(operand: Any, axes: Ints) -> Any:
-    """The product over ``axes``, in ``operand``'s dtype; TypeError for booleans."""
-    return reduce_prod_p.bind(operand, axes=_axes(axes))
+def _reduction(primitive: Primitive, doc: str) -> Rule:
+    def function(operand: Any, axes: Ints) -> Any:
+        return primitive.bind(operand, axes=_axes(axes))
+
+    return in_lax(function, primitive.name, doc)  # type: ignore[no-any-return]
 
 
-def reduce_max(operand: Any, axes: Ints) -> Any:
-    """The maximum over ``axes``; nan if there is one; of no elements, the least value of the dtype."""
-    return reduce_max_p.bind(operand, axes=_axes(axes))
+reduce_prod = _reduction(reduce_prod_p, "The product over ``axes``, in ``operand``'s dtype; TypeError for booleans.")
+reduce_max = _reduction(
+    reduce_max_p, "The maximum over ``axes``; nan if there is one; of no elements, the least value of the dtype."
+)
+reduce_min = _reduction(
+    reduce_min_p, "The minimum over ``axes``; nan if there is one; of no elements, the greatest value of the dtype."
+)
+reduce_and = _reduction(reduce_and_p, "The bitwise and (for booleans: all) over ``axes``; TypeError for floats.")
+reduce_or = _reduction(reduce_or_p, "The bitwise or (for booleans: any) over ``axes``; TypeError for floats.")
+reduce_xor = _reduction(reduce_xor_p, "The bitwise exclusive or over ``axes``; TypeError for floats.")
 
 
-def reduce_min(operand: Any, axes: Ints) -> Any:
-    """The minimum over ``axes``; nan if there is one; of no elements, the greatest value of the dtype."""
-    return reduce_min_p.bind(operand, axes=_axes(axes))
+def _place_function(primitive: Primitive, what: str) -> Rule:
+    def function(operand: Any, axis: int, index_dtype: Any) -> Any:
+        dtype = dtypes.check_user_dtype(index_dtype, primitive.name, x64_enabled())
+        return primitive.bind(operand, axes=(operator.index(axis),), index_dtype=dtype)
+
+    doc = f"The first index, of ``index_dtype``, of the {what}imum along ``axis``, nan counting as "
+    return in_lax(function, primitive.name, doc + ("greatest." if what == "max" else "least."))  # type: ignore[no-any-return]
 
 
-def reduce_and(operand: Any, axes: Ints) -> Any:
-    """The bitwise and (for booleans: all) over ``axes``; TypeError for floats."""
-    return reduce_and_p.bind(operand, axes=_axes(axes))
-
-
-def reduce_or(operand: Any, axes: Ints) -> Any:
-    """The bitwise or (for booleans: any) over ``axes``; TypeError for floats."""
-    return reduce_or_p.bind(operand, axes=_axes(axes))
-
-
-def reduce_xor(operand: Any, axes: Ints) -> Any:
-    """The bitwise exclusive or over ``axes``; TypeError for floats."""
-    return reduce_xor_p.bind(operand, axes=_axes(axes))
-
-
-def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """The first index, of ``index_dtype``, of the maximum along ``axis``, nan counting as greatest."""
-    dtype = dtypes.check_user_dtype(index_dtype, "argmax", x64_enabled())
-    return argmax_p.bind(operand, axes=(operator.index(axis),), index_dtype=dtype)
-
-
-def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """The first index, of ``index_dtype``, of the minimum along ``axis``, nan counting as least."""
-    dtype = dtypes.check_user_dtype(index_dtype, "argmin", x64_enabled())
-    return argmin_p.bind(operand, axes=(operator.index(axis),), index_dtype=dtype)
+argmax, argmin = _place_function(argmax_p, "max"), _place_function(argmin_p, "min")

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from minijax.core.array import Array, as_array, get_aval
-from minijax.core.avals import ShapedArray, cotangent_type
+from minijax.core.avals import Avals, ShapedArray, cotangent_type
 from minijax.core.keys import storage
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.named import NamedTuple
-from minijax.core.rules import Params, Values
+from minijax.core.rules import Dims, Params, Values
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast, instantiate_zeros, moveaxis, zero_of, zeros
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import compiled_over_meshes
@@ -98,7 +98,7 @@ def scan_abstract(*avals: ShapedArray, jaxpr: ClosedJaxpr, length: int, num_carr
     return [*body.carry, *[y.stacked(length) for y in body.ys]]
 
 
-def _listed(avals: Sequence[ShapedArray]) -> str:
+def _listed(avals: Avals) -> str:
     return "[" + ", ".join(a.str_short(short_dtypes=False) for a in avals) + "]"
 
 
@@ -154,7 +154,7 @@ class _Evaluated:
 
     __slots__ = ("call", "run", "weight", "spent", "executable", "out_avals")
 
-    def __init__(self, in_avals: Sequence[ShapedArray], params: Params) -> None:
+    def __init__(self, in_avals: Avals, params: Params) -> None:
         self.out_avals = scan_abstract(*in_avals, **params)
         invars, outvars = list(map(Var, in_avals)), list(map(Var, self.out_avals))
         self.call = ClosedJaxpr(Jaxpr([], invars, outvars, [JaxprEqn(scan_p, invars, params, outvars)], "scan"))
@@ -254,7 +254,7 @@ def _scan_vmap_jaxpr(closed: ClosedJaxpr, axis: Any, batched: Flags, num_consts:
 def scan_batch(
     axis: Any,
     args: Values,
-    dims: Sequence[int | None],
+    dims: Dims,
     *,
     jaxpr: ClosedJaxpr,
     num_consts: int,
@@ -277,14 +277,12 @@ def scan_batch(
 # ---------------------------------------------------------------------------------------------- partial evaluation
 class _Split:
     """How a body that is in two parts becomes two loops: what is computed before the loops, and in either of them.
-
     ``later`` says which inputs, or tangents of inputs, the later loop takes, ``later_out`` which results are its.
-    ``hoisted`` maps the consts of the known part to what is computed once; the known loop is the rest of what is
-    known; the later loop takes residuals. A residual is told by where it comes from: ``("const", i)``, the i-th of the
-    known consts; ``("hoisted", i)``; ``("literal", atom)``; ``("xs", i)``, the i-th known array, whole; or
-    ``("stacked", i)``, a result of the known loop. The first three are the same in each step and become consts of the
-    later loop, the others ``xs``.
-    """
+    ``hoisted`` maps the consts of the known part to what is computed once; the known loop is the rest of what is known;
+    the later loop takes residuals. A residual is told by where it comes from: ``("const", i)``, the i-th of the known
+    consts; ``("hoisted", i)``; ``("literal", atom)``; ``("xs", i)``, the i-th known array, whole; or ``("stacked",
+    i)``, a result of the known loop. The first three are the same in each step and become consts of the later loop, the
+    others ``xs``."""
 
     __slots__ = (
         "later",
@@ -456,11 +454,9 @@ def scan_linearize(
 
 
 def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
-    """The rule of a scan under an enclosing checkpoint's policy: two loops, both over the whole length.
-
-    The known loop stacks what the policy saves of each step; the staged one has the rest of the known computation in
-    it too, so that whatever of it is needed is computed again.
-    """
+    """The rule of a scan under an enclosing checkpoint's policy: two loops, both over the whole length. The known loop
+    stacks what the policy saves of each step; the staged one has the rest of the known computation in it too, so that
+    whatever of it is needed is computed again."""
     params = eqn.params
     closed, n_consts, n_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
     if allows(policy, eqn):
@@ -557,13 +553,11 @@ class LinearParts(NamedTuple):
 
 
 def _transposed_body(
-    closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags, ct_avals: Sequence[ShapedArray]
+    closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags, ct_avals: Avals
 ) -> ClosedJaxpr:
     """The body run backwards: ``(residuals, ct_consts, ct_carry, ct_ys, slices) -> (ct_consts, ct_carry, ct_xs)``.
-
     ``counts`` are of the body's inputs; ``arriving`` says which ys have a cotangent. The cotangents of consts are
-    carried, since every step adds to them.
-    """
+    carried, since every step adds to them."""
     key = ("scan_transpose", counts, tuple(arriving), tuple(ct_avals))
     if key in closed.memo:
         return closed.memo[key]
@@ -591,7 +585,7 @@ def _transposed_body(
     return made
 
 
-def _retyped(jaxpr: Jaxpr, in_avals: Sequence[ShapedArray]) -> Jaxpr:
+def _retyped(jaxpr: Jaxpr, in_avals: Avals) -> Jaxpr:
     """``jaxpr`` with inputs of ``in_avals``, which differ from its own in weakness at most."""
     new = {v: Var(a) for v, a in zip(jaxpr.invars, in_avals, strict=True) if v.aval is not a}
     if not new:
@@ -605,10 +599,8 @@ def _retyped(jaxpr: Jaxpr, in_avals: Sequence[ShapedArray]) -> Jaxpr:
 
 
 def _is_linear_form(linear: Flags, closed: ClosedJaxpr, num_consts: int, num_carry: int) -> bool:
-    """Whether operands are residuals, linear consts, linear carry, linear xs and residuals, in this order.
-
-    A carried value may start from known zeros and be linear nevertheless, because the loop makes it so.
-    """
+    """Whether operands are residuals, linear consts, linear carry, linear xs and residuals, in this order. A carried
+    value may start from known zeros and be linear nevertheless, because the loop makes it so."""
     parts = ScanParts.of(linear, num_consts, num_carry)
     if parts.consts != sorted(parts.consts) or parts.xs != sorted(parts.xs, reverse=True):
         return False

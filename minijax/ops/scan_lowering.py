@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core.avals import ShapedArray, physical_aval
+from minijax.core.avals import Avals, ShapedArray, physical_aval
 from minijax.core.lists import split_list
+from minijax.core.rules import Names
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.lowering.lower import lower_inline
 from minijax.lowering.regions import region_text
@@ -27,8 +28,8 @@ def slice_aval(aval: ShapedArray) -> ShapedArray:
 
 def scan_lower(
     ctx: Any,
-    avals: Sequence[ShapedArray],
-    out_avals: Sequence[ShapedArray],
+    avals: Avals,
+    out_avals: Avals,
     *names: str,
     jaxpr: ClosedJaxpr,
     length: int,
@@ -37,12 +38,9 @@ def scan_lower(
     num_consts: int,
     num_carry: int,
 ) -> list[str]:
-    """A counted ``while`` whose carry is the counter, the carried values and the ys so far.
-
-    A round of it is ``unroll`` steps, for which the xs are cut into as many blocks as there are rounds, and the ys are
-    put together from blocks. The steps that do not make a whole round come after the loop, and so do all of them if
-    they are one round.
-    """
+    """A counted ``while`` whose carry is the counter, the carried values and the ys so far. A round of it is ``unroll``
+    steps, for which the xs are cut into as many blocks as there are rounds, and the ys are put together from blocks.
+    The steps that do not make a whole round come after the loop, and so do all of them if they are one round."""
     consts, carry, xs = split_list(names, num_consts, num_carry)
     rounds, rest = divmod(length, unroll) if unroll else (0, length)
     if unroll != 1 and rounds == 1 and not rest:
@@ -52,7 +50,7 @@ def scan_lower(
     if unroll == 1:
         carry, ys = _loop_text(ctx, steps, rounds, carry, xs, xs_avals, [ctx.full(0, a) for a in ys_avals], ys_avals)
         return [*carry, *ys]
-    left: Sequence[str] = ()
+    left: Names = ()
     if rest:
         cut = rest if reverse else length - rest
         pairs = list(zip(xs, xs_avals, strict=True))
@@ -81,11 +79,11 @@ def _loop_text(
     ctx: Any,
     steps: _StepWriter,
     rounds: int,
-    carry: Sequence[str],
-    xs: Sequence[str],
-    xs_avals: Sequence[ShapedArray],
-    ys: Sequence[str],
-    ys_avals: Sequence[ShapedArray],
+    carry: Names,
+    xs: Names,
+    xs_avals: Avals,
+    ys: Names,
+    ys_avals: Avals,
     unroll: int = 1,
 ) -> tuple[list[str], list[str]]:
     """Write the loop; each round takes a slice of the xs and puts one into the ys. Returns the carry and the ys."""
@@ -104,7 +102,7 @@ def _loop_text(
             at = inner.emit(f"stablehlo.subtract {inner.scalar(rounds, counter.dtype)}, {i} : {types[0]}")
             at = inner.emit(f"stablehlo.subtract {at}, {one} : {types[0]}")
         slices = [_slice_text(inner, x, a, at, zero) for x, a in zip(xs, xs_avals, strict=True)]
-        now: Sequence[str] = state[: len(carry)]
+        now: Names = state[: len(carry)]
         if unroll == 1:
             now, new = steps.one(inner, now, slices)
         else:
@@ -127,25 +125,25 @@ class _StepWriter:
 
     __slots__ = ("closed", "consts", "num_carry", "reverse")
 
-    def __init__(self, closed: ClosedJaxpr, consts: Sequence[str], num_carry: int, reverse: bool) -> None:
+    def __init__(self, closed: ClosedJaxpr, consts: Names, num_carry: int, reverse: bool) -> None:
         self.closed = closed
         self.consts = consts
         self.num_carry = num_carry
         self.reverse = reverse
 
-    def one(self, ctx: Any, carry: Sequence[str], xs: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    def one(self, ctx: Any, carry: Names, xs: Names) -> tuple[Names, Names]:
         """The carry and the ys after a step that is written only here."""
         closed = self.closed
         outs = lower_inline(ctx, closed, [*self.consts, *carry, *xs])
         return outs[: self.num_carry], outs[self.num_carry :]
 
     def several(
-        self, ctx: Any, n: int, carry: Sequence[str], xs: Sequence[str], avals: Sequence[ShapedArray]
-    ) -> tuple[Sequence[str], Sequence[str]]:
+        self, ctx: Any, n: int, carry: Names, xs: Names, avals: Avals
+    ) -> tuple[Names, Names]:
         """The carry and the stacked ys after ``n`` steps, each a call of the body, on xs of length ``n``."""
         closed = self.closed
         symbol = ctx.module.function(closed, "scan_body")
-        ys: list[Sequence[str]] = []
+        ys: list[Names] = []
         for k in reversed(range(n)) if self.reverse else range(n):
             rows = [_cut_text(ctx, x, a, k, k + 1) for x, a in zip(xs, avals, strict=True)]
             row = [reshape_text(ctx, r, _leading(a, 1), a.shape[1:]) for r, a in zip(rows, avals, strict=True)]
@@ -170,7 +168,7 @@ def _cut_text(ctx: Any, x: str, aval: ShapedArray, start: int, stop: int) -> str
     return slice_text(ctx, x, aval, out, [start, *[0] * (aval.ndim - 1)], [stop, *aval.shape[1:]])
 
 
-def _stacked_text(ctx: Any, rows: Sequence[str], aval: ShapedArray) -> str:
+def _stacked_text(ctx: Any, rows: Names, aval: ShapedArray) -> str:
     """``rows``, each of type ``aval``, stacked."""
     one = ShapedArray((1, *aval.shape), aval.dtype)
     return _joined_text(ctx, [(ctx.broadcast(r, aval, one.shape, range(1, one.ndim)), 1) for r in rows], one)

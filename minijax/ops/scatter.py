@@ -18,7 +18,7 @@ from minijax.core.array import as_array, get_aval
 from minijax.core.avals import ShapedArray, sharding_of_type
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, abstract_eval
-from minijax.core.rules import Axes, Ints, Params, Rule, Shape, Values
+from minijax.core.rules import Axes, Dims, Ints, Params, Rule, Shape, Values
 from minijax.core.structural import UndefinedPrimal, Zero, full, instantiate_zeros, zero_tangent
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import transpose_rules
@@ -43,7 +43,7 @@ from minijax.ops.index import (
     numbers_text,
     start_bounds,
 )
-from minijax.ops.nary import check_same_dtypes, nary_jvp
+from minijax.ops.nary import check_same_dtypes, in_lax, nary_jvp
 from minijax.ops.select import select
 from minijax.ops.shape import full_like, iota, reshape, shape_of
 
@@ -123,19 +123,15 @@ def _scatter_abstract(
     for d, limit in zip(window, widest, strict=True):
         if updates.shape[d] > limit:
             raise TypeError(
-                "Bounds of the window dimensions of updates must not exceed the bounds of the corresponding "
-                "dimensions "
-                f"of operand. For dimension {d}, updates bound is {updates.shape[d]}, operand bound is "
-                f"{limit}."
+                "Bounds of the window dimensions of updates must not exceed the bounds of the corresponding dimensions "
+                f"of operand. For dimension {d}, updates bound is {updates.shape[d]}, operand bound is {limit}."
             )
     outer = [d for d in range(rank) if d not in window]
     for d, n in zip(outer, indices.shape, strict=False):
         if updates.shape[d] != n:
             raise TypeError(
-                "Bounds of the scatter dimensions of updates must be the same as the bounds of the "
-                "corresponding "
-                f"dimensions of scatter indices. For scatter dimension {d}, updates bound is "
-                f"{updates.shape[d]}, "
+                "Bounds of the scatter dimensions of updates must be the same as the bounds of the corresponding "
+                f"dimensions of scatter indices. For scatter dimension {d}, updates bound is {updates.shape[d]}, "
                 f"indices bound is {n}."
             )
     return operand
@@ -146,10 +142,8 @@ Combine = Callable[[Any, Any, Any], None]
 
 
 def _scatter_numpy(combine: Combine | None) -> Rule:
-    """The NumPy rule where ``combine(out, positions, updates)`` updates the flat ``out`` in place.
-
-    None is for ``scatter`` itself: it puts the updates there, or applies ``update_jaxpr`` if there is one.
-    """
+    """The NumPy rule where ``combine(out, positions, updates)`` updates the flat ``out`` in place. None is for
+    ``scatter`` itself: it puts the updates there, or applies ``update_jaxpr`` if there is one."""
 
     def scatter_numpy(
         operand: Any,
@@ -221,12 +215,8 @@ def _linear_jvp(primitive: Primitive) -> Rule:
 
 
 def _transposer(to_operand: Rule, to_updates: Rule) -> Callable[..., list[Any]]:
-    """The transpose rule of a scatter.
-
-    ``to_operand(ct, indices, updates, **params)`` and
-    ``to_updates(ct, operand, indices, shape, **params)`` give the cotangents of the operand and of the updates,
-    which have that shape.
-    """
+    """The transpose rule of a scatter. ``to_operand(ct, indices, updates, **params)`` and ``to_updates(ct, operand,
+    indices, shape, **params)`` give the cotangents of the operand and of the updates, which have that shape."""
 
     def scatter_transpose(ct: Any, operand: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
         assert type(indices) is not UndefinedPrimal, "a scatter is not linear in its indices"
@@ -288,12 +278,7 @@ transpose_rules.holes.pop(gather_p)
 
 
 def _scatter_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
-    """Of several updates of one element only the one that wins has a tangent, and only XLA knows which that
-    is.
-
-    So the updates are numbered, their numbers are scattered, and gathering them again tells each one whether
-    it won.
-    """
+    """Only the update that wins has a tangent: numbers of the updates are scattered and gathered to find it."""
     if params["update_jaxpr"] is not None:
         raise NotImplementedError("scatter_apply JVP not implemented")
     operand, indices, updates = primals
@@ -419,7 +404,7 @@ def _extremum_jvp(primitive: Primitive) -> Rule:
 
 # -------------------------------------------------------------------------------- batching, lowering
 def _scatter_batch(primitive: Primitive) -> Rule:
-    def scatter_batch(args: Values, dims: Sequence[int | None], **params: Any) -> Any:
+    def scatter_batch(args: Values, dims: Dims, **params: Any) -> Any:
         operand, indices, updates = args
         axis = mapped_axis(args, dims)
         operand, updates = bdim_at_front(operand, dims[0], *axis), bdim_at_front(updates, dims[2], *axis)
@@ -509,12 +494,10 @@ def _scatter_primitive(name: str, combine: Combine | None, jvp: Any, transpose: 
         lower=_scatter_lower,
         batch=_scatter_batch(p),
         jvp=jvp(p),
+        transpose=transpose,
         words=_scatter_words,
     )
     parse_rules[p] = opened("update_jaxpr")
-    if transpose is not None:
-        transpose_rules[p] = transpose
-        transpose_rules.holes.pop(p)
     return p
 
 
@@ -572,103 +555,40 @@ def _bind(
     )
 
 
-def scatter(
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | GatherScatterMode | None = None,
-) -> Any:
-    """``operand`` with the slices at the integers ``scatter_indices[..., :]`` replaced by those of
-    ``updates``.
+def _scatter_function(primitive: Primitive, combine: Primitive | None, doc: str) -> Rule:
+    """The function of ``lax`` that puts updates into an array by ``primitive``."""
+
+    def function(
+        operand: Any,
+        scatter_indices: Any,
+        updates: Any,
+        dimension_numbers: ScatterDimensionNumbers,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: str | GatherScatterMode | None = None,
+    ) -> Any:
+        flags = (indices_are_sorted, unique_indices, mode)
+        return _bind(primitive, combine, operand, scatter_indices, updates, dimension_numbers, *flags)
+
+    return in_lax(function, primitive.name.replace("-", "_"), doc)  # type: ignore[no-any-return]
+
+
+scatter = _scatter_function(
+    scatter_p,
+    None,
+    """``operand`` with the slices at the integers ``scatter_indices[..., :]`` replaced by those of ``updates``.
 
     Of several updates of one element, one wins. ``mode`` (by default 'drop') is what happens out of bounds.
     Raises TypeError or ValueError if shapes, dtypes and dimension numbers do not fit.
-    """
-    flags = (indices_are_sorted, unique_indices, mode)
-    return _bind(scatter_p, None, operand, scatter_indices, updates, dimension_numbers, *flags)
-
-
-def scatter_add(
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | GatherScatterMode | None = None,
-) -> Any:
-    """``operand``, its slices at ``scatter_indices`` increased by those of ``updates``; see ``scatter``."""
-    flags = (indices_are_sorted, unique_indices, mode)
-    return _bind(scatter_add_p, add_p, operand, scatter_indices, updates, dimension_numbers, *flags)
-
-
-def scatter_sub(
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | GatherScatterMode | None = None,
-) -> Any:
-    """``operand``, its slices at ``scatter_indices`` decreased by those of ``updates``; see ``scatter``."""
-    flags = (indices_are_sorted, unique_indices, mode)
-    return _bind(scatter_sub_p, sub_p, operand, scatter_indices, updates, dimension_numbers, *flags)
-
-
-def scatter_mul(
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | GatherScatterMode | None = None,
-) -> Any:
-    """``operand``, its slices at ``scatter_indices`` multiplied by those of ``updates``; see ``scatter``."""
-    flags = (indices_are_sorted, unique_indices, mode)
-    return _bind(scatter_mul_p, mul_p, operand, scatter_indices, updates, dimension_numbers, *flags)
-
-
-def scatter_min(
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | GatherScatterMode | None = None,
-) -> Any:
-    """``operand``, its slices at ``scatter_indices`` limited to at most those of ``updates``; see
-    ``scatter``.
-    """
-    flags = (indices_are_sorted, unique_indices, mode)
-    return _bind(scatter_min_p, min_p, operand, scatter_indices, updates, dimension_numbers, *flags)
-
-
-def scatter_max(
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | GatherScatterMode | None = None,
-) -> Any:
-    """``operand``, its slices at ``scatter_indices`` limited to at least those of ``updates``; see
-    ``scatter``.
-    """
-    flags = (indices_are_sorted, unique_indices, mode)
-    return _bind(scatter_max_p, max_p, operand, scatter_indices, updates, dimension_numbers, *flags)
+    """,
+)
+_COMBINED = "``operand``, its slices at ``scatter_indices`` {} those of ``updates``; see ``scatter``."
+scatter_add = _scatter_function(scatter_add_p, add_p, _COMBINED.format("increased by"))
+scatter_sub = _scatter_function(scatter_sub_p, sub_p, _COMBINED.format("decreased by"))
+scatter_mul = _scatter_function(scatter_mul_p, mul_p, _COMBINED.format("multiplied by"))
+scatter_min = _scatter_function(scatter_min_p, min_p, _COMBINED.format("limited to at most"))
+scatter_max = _scatter_function(scatter_max_p, max_p, _COMBINED.format("limited to at least"))
 
 
 def scatter_apply(

@@ -11,9 +11,8 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Values
+from minijax.core.rules import Dims, Values
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast, broadcast_in_dim_p, full, moveaxis, zero_of, zeros
-from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import bdim_at_front, mapped_axis
 from minijax.lowering.text import mlir_type
 from minijax.ops.declare import all_weak, declare, set_rules
@@ -88,7 +87,7 @@ def _select_transpose(ct: Any, which: Any, *cases: Any) -> Any:
     return [None, *parts]
 
 
-def _select_batch(args: Values, dims: Sequence[int | None]) -> Any:
+def _select_batch(args: Values, dims: Dims) -> Any:
     which, *cases = args
     which_dim, *case_dims = dims
     shapes = [get_aval(c).shape for c in cases]
@@ -152,10 +151,10 @@ declare(
     lower=_select_lower,
     batch=_select_batch,
     jvp=_select_jvp,
+    transpose=_select_transpose,
     takes_keys=True,
 )
-transpose_rules.holes.pop(select_n_p)
-set_rules(select_n_p, transpose=_select_transpose, lower_keys=_select_words)
+set_rules(select_n_p, lower_keys=_select_words)
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
@@ -167,8 +166,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
 
 
 def select_n(which: Any, *cases: Any) -> Any:
-    """``cases[which]``, element by element: ``which`` is an integer (or boolean), a scalar or of the cases'
-    shape.
+    """``cases[which]``, element by element: ``which`` is an integer (or boolean), a scalar or of the cases' shape.
 
     Raises ValueError without cases, TypeError if shapes or dtypes do not agree.
     """

@@ -70,8 +70,7 @@ _CERTAINLY_FITS = 1 << 28
 
 
 def is_array(x: Any) -> bool:
-    """Whether ``x`` is an array of this library or stands for one: only then may an operation hand it
-    back."""
+    """Whether ``x`` is an array of this library or stands for one: only then may an operation hand it back."""
     return isinstance(x, (Array, Tracer))
 
 
@@ -84,8 +83,7 @@ def canonical_axis(axis: Any, ndim: int) -> int:
 
 
 def canonical_shape(shape: Any, context: str = "") -> Shape:
-    """``shape`` (a sequence, or one integer) as a tuple of ints. TypeError if the sizes are not known
-    integers."""
+    """``shape`` (a sequence, or one integer) as a tuple of ints. TypeError if the sizes are not known integers."""
     if isinstance(shape, int):
         shape = (shape,)
     try:
@@ -268,8 +266,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
 
 def broadcast_shapes(*shapes: Ints) -> Shape:
     """The shape to which NumPy's rules broadcast ``shapes``. Raises ValueError if there is none, TypeError for negative
-    sizes.
-    """
+    sizes."""
     if not shapes:
         return ()
     if any(d < 0 for s in shapes for d in s):
@@ -286,8 +283,7 @@ def broadcast_shapes(*shapes: Ints) -> Shape:
 
 
 def expand_dims(array: Any, dimensions: Ints) -> Any:
-    """``array`` with new dimensions of size 1 at ``dimensions`` of the result. ValueError for repeated or
-    bad ones."""
+    """``array`` with new dimensions of size 1 at ``dimensions`` of the result. ValueError for repeated or bad ones."""
     ndim = get_aval(array).ndim + len(dimensions)
     new = {canonical_axis(d, ndim) for d in dimensions}
     if len(new) != len(dimensions):
@@ -501,8 +497,7 @@ declare(
 
 
 def transpose(operand: Any, permutation: Ints) -> Any:
-    """``operand`` with its dimensions permuted: dimension ``i`` of the result is ``permutation[i]`` of the
-    operand."""
+    """``operand`` with its dimensions permuted: dimension ``i`` of the result is ``permutation[i]`` of the operand."""
     order = tuple(map(operator.index, permutation))
     if is_array(operand) and order == tuple(range(operand.ndim)):
         return operand

@@ -23,9 +23,7 @@ _DEVICE: Any = Array.__dict__["_buffer"]
 
 class Shard:
     """One device's part of an array: ``data`` is ``array[index]``, None if the device is another process's.
-
-    ``replica_id`` counts the devices that have the same part.
-    """
+    ``replica_id`` counts the devices that have the same part."""
 
     __slots__ = ("device", "index", "replica_id", "data")
 
@@ -206,10 +204,8 @@ def devices_of(x: Array) -> set[Any]:
 
 
 def device_of(x: Array) -> Any:
-    """The device that the array lies on; over several its sharding.
-
-    An array on the host counts as lying on the device it would be put on.
-    """
+    """The device that the array lies on; over several its sharding. An array on the host counts as lying on the device
+    it would be put on."""
     if type(x) is MeshArray:
         return x.device if len(x.assignment) > 1 else x.assignment[0]
     if type(x) is PlacedArray:

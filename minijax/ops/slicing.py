@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.array import as_array, get_aval
-from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.avals import Avals, ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Axes, Ints, Params, Shape, Values
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros
@@ -331,7 +331,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[Ints]) -> Any
 
 
 # -------------------------------------------------------------------------------- concatenate
-def _shapes_text(avals: Sequence[ShapedArray]) -> str:
+def _shapes_text(avals: Avals) -> str:
     return ", ".join(str(a.shape) for a in avals)
 
 
@@ -385,7 +385,7 @@ def _concatenate_lower(ctx: Any, avals: Any, out_avals: Any, *operands: str, dim
 
 
 def concatenate_text(
-    ctx: Any, operands: Sequence[str], avals: Sequence[ShapedArray], out: ShapedArray, dimension: int
+    ctx: Any, operands: Sequence[str], avals: Avals, out: ShapedArray, dimension: int
 ) -> str:
     """Write a concatenation giving type ``out``; returns its name."""
     types = ", ".join(map(mlir_type, avals))
@@ -404,8 +404,7 @@ concatenate_p = declare(
 
 
 def concatenate(operands: Values, dimension: int) -> Any:
-    """``operands``, of one dtype and equal but for ``dimension``, one after the other along it. TypeError
-    otherwise."""
+    """``operands``, of one dtype and equal but for ``dimension``, one after the other along it. TypeError otherwise."""
     if not len(operands):
         raise ValueError("concatenate requires a non-empty sequences of arrays")
     if len(operands) == 1 and is_array(operands[0]):

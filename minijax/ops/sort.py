@@ -50,9 +50,7 @@ def _sort_numpy(*operands: Any, dimension: int, is_stable: bool, num_keys: int) 
 
 
 def _moved_along(x: Any, indices: Any, axis: int) -> Any:
-    """``x`` with its elements along ``axis`` taken at ``indices``, which have a last dimension of size 1
-    more.
-    """
+    """``x`` with its elements along ``axis`` taken at ``indices``, which have a last dimension of size 1 more."""
     rank = len(shape_of(x))
     others = tuple(d for d in range(rank) if d != axis)
     return gather(x, indices, GatherDimensionNumbers((), (axis,), (axis,), others, others), (1,) * rank)
@@ -79,8 +77,7 @@ def _sort_batch(args: Values, dims: Values, *, dimension: int, **params: Any) ->
 
 
 def _comparable(ctx: Any, x: str, dtype: np.dtype) -> list[tuple[str, np.dtype]]:
-    """The parts of ``x`` to compare in XLA's total order, in which zeros and nans must be made alike
-    first."""
+    """The parts of ``x`` to compare in XLA's total order, in which zeros and nans must be made alike first."""
     if dtypes.is_complex(dtype):
         part = dtypes.real_dtype(dtype)
         ty, part_ty = (mlir_type(ShapedArray((), d)) for d in (dtype, part))
@@ -206,11 +203,10 @@ top_k_p = declare(
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """``operand`` sorted along ``dimension``, nan last; for a sequence of arrays, by the first ``num_keys``
-    of them.
+    """``operand`` sorted along ``dimension``, nan last; for a sequence of arrays, by the first ``num_keys`` of them.
 
-    Returns an array, or a tuple for a sequence. Raises TypeError for an empty sequence or different shapes,
-    ValueError for a bad ``num_keys``.
+    Returns an array, or a tuple for a sequence. Raises TypeError for an empty sequence or different shapes, ValueError
+    for a bad ``num_keys``.
     """
     if not isinstance(operand, Sequence):
         if num_keys != 1:
@@ -234,8 +230,7 @@ def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = 
 def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     """The ``k`` greatest elements of ``operand`` along ``axis``, the greatest first, and their int32 indices.
 
-    Of equal elements the first comes first. Raises ValueError for complex numbers, or if there are fewer than
-    ``k``.
+    Of equal elements the first comes first. Raises ValueError for complex numbers, or if there are fewer than ``k``.
     """
     k = operators.index(k)
     if k < 0:

@@ -11,10 +11,8 @@ Flags = list[bool]
 
 
 def fixpoint(flags: Sequence[bool], step: Callable[[Flags], tuple[Any, Sequence[bool]]]) -> tuple[Flags, Any]:
-    """The least flags above ``flags`` that one step of a loop keeps, and what ``step`` made for them.
-
-    ``step(flags)`` gives its result and the flags that come out of the loop's body; those that are new are added.
-    """
+    """The least flags above ``flags`` that one step of a loop keeps, and what ``step`` made for them. ``step(flags)``
+    gives its result and the flags that come out of the loop's body; those that are new are added."""
     now = list(flags)
     while True:
         result, after = step(now)
@@ -36,10 +34,8 @@ def hoist_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
 
 
 def join_consts(branches: Sequence[ClosedJaxpr]) -> tuple[tuple[ClosedJaxpr, ...], list[Any]]:
-    """``branches`` with the constants of all of them as leading inputs of each, and those constants in order.
-
-    A constant that several branches close over comes in once.
-    """
+    """``branches`` with the constants of all of them as leading inputs of each, and those constants in order. A
+    constant that several branches close over comes in once."""
     if not any(closed.consts for closed in branches):
         return tuple(branches), []
     # (id of a constant, how many times its jaxpr had it before) -> a variable for it, and the constant

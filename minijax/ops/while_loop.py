@@ -15,10 +15,10 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array
-from minijax.core.avals import ShapedArray, physical_aval
+from minijax.core.avals import Avals, ShapedArray, physical_aval
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.named import NamedTuple
-from minijax.core.rules import Flags, Values
+from minijax.core.rules import Dims, Flags, Names, Params, Values
 from minijax.core.structural import Zero, instantiate_zeros
 from minijax.core.trace import check_alive, state
 from minijax.errors import summarize
@@ -62,7 +62,7 @@ def while_abstract(*avals: Any, body_jaxpr: ClosedJaxpr, **params: Any) -> list[
     return body_jaxpr.out_avals
 
 
-def _while_typecheck(in_avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Sequence[ShapedArray]:
+def _while_typecheck(in_avals: tuple[ShapedArray, ...], params: Params) -> Avals:
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
     given = WhileParts.of(in_avals, params["cond_nconsts"], params["body_nconsts"])
     for name, jaxpr, consts in (("cond", cond, given.cond_consts), ("body", body, given.body_consts)):
@@ -74,7 +74,7 @@ def _while_typecheck(in_avals: tuple[ShapedArray, ...], params: dict[str, Any]) 
     return body.out_avals
 
 
-def _check_types(what: str, found: Sequence[ShapedArray], expected: Sequence[ShapedArray]) -> None:
+def _check_types(what: str, found: Avals, expected: Avals) -> None:
     if len(found) != len(expected):
         raise TypeError(f"{len(found)} {what}, {len(expected)} expected")
     for k, (a, b) in enumerate(zip(found, expected, strict=True)):
@@ -84,10 +84,8 @@ def _check_types(what: str, found: Sequence[ShapedArray], expected: Sequence[Sha
 
 # ---------------------------------------------------------------------------------------------- evaluation
 class Loop:
-    """A loop to evaluate outside ``jit``: on NumPy, until that has cost as much as compiling it would.
-
-    How many rounds there will be is not known: so what is lost is at most twice the time of the better choice.
-    """
+    """A loop to evaluate outside ``jit``: on NumPy, until that has cost as much as compiling it would. How many rounds
+    there will be is not known: so what is lost is at most twice the time of the better choice."""
 
     __slots__ = ("closed", "cond_nconsts", "body_nconsts", "batched", "cond", "body", "spent", "executable")
 
@@ -242,7 +240,7 @@ def while_jvp(
 def while_batch(
     axis: Any,
     args: Values,
-    dims: Sequence[int | None],
+    dims: Dims,
     *,
     cond_jaxpr: ClosedJaxpr,
     cond_nconsts: int,
@@ -295,9 +293,7 @@ def while_batch(
 
 def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     """The known carries are computed now. The unknown ones later, by the whole loop: it makes the known ones again.
-
-    Nothing can be handed from each round of one loop to that of the other, for nobody knows how many there will be.
-    """
+    Nothing can be handed from each round of one loop to that of the other, for nobody knows how many there will be."""
     cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     cond_nconsts, body_nconsts = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     given = WhileParts.of(unknown_in, cond_nconsts, body_nconsts)
@@ -344,26 +340,24 @@ dce_rules.holes[while_p] = "every carry stays, as in JAX: the loop has the same 
 # ---------------------------------------------------------------------------------------------- lowering
 def while_lower(
     ctx: Any,
-    avals: Sequence[ShapedArray],
-    out_avals: Sequence[ShapedArray],
+    avals: Avals,
+    out_avals: Avals,
     *names: str,
     cond_jaxpr: ClosedJaxpr,
     cond_nconsts: int,
     body_jaxpr: ClosedJaxpr,
     body_nconsts: int,
 ) -> list[str]:
-    """``stablehlo.while``, whose two regions take every operand: the constants go round with the carry.
-
-    XLA drops an ordered effect from the condition's region, which gives no token. So an effectful condition is computed
-    before the loop and at the end of each round, and its predicate is carried.
-    """
+    """``stablehlo.while``, whose two regions take every operand: the constants go round with the carry. XLA drops an
+    ordered effect from the condition's region, which gives no token. So an effectful condition is computed before the
+    loop and at the end of each round, and its predicate is carried."""
     pred_aval = cond_jaxpr.out_avals[0]
     types = list(map(mlir_type, avals))
     operands = list(names)
     carries_pred = not pred_aval.shape and any(map(is_effectful, cond_jaxpr.eqns))
     effects = any(map(is_effectful, (*cond_jaxpr.eqns, *body_jaxpr.eqns)))
 
-    def holds(inner: Any, consts: Sequence[str], carry: Sequence[str]) -> str:
+    def holds(inner: Any, consts: Names, carry: Names) -> str:
         (pred,) = lower_inline(inner, cond_jaxpr, [*consts, *carry])
         return _any(inner, pred, pred_aval)
 
@@ -376,7 +370,7 @@ def while_lower(
         operands.insert(0, ctx.token)
         types.insert(0, "!stablehlo.token")
 
-    def split(inner: Any, values: Sequence[str]) -> WhileParts:
+    def split(inner: Any, values: Names) -> WhileParts:
         if effects:
             inner.token, values = values[0], values[1 + carries_pred :]
         return WhileParts.of(values, cond_nconsts, body_nconsts)
@@ -441,11 +435,9 @@ set_rules(
 def carry_to_consts(
     cond: ClosedJaxpr, cond_nconsts: int, body: ClosedJaxpr, body_nconsts: int
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool]]:
-    """Make constants of the carries that the body returns unchanged and the condition does not read.
-
-    Returns the two jaxprs and which carries moved; the body takes them first. A constant is not batched when the
-    condition is, and needs no tangent carry.
-    """
+    """Make constants of the carries that the body returns unchanged and the condition does not read. Returns the two
+    jaxprs and which carries moved; the body takes them first. A constant is not batched when the condition is, and
+    needs no tangent carry."""
     forwarded = [i == body_nconsts + k for k, i in enumerate(_forwarding(body.jaxpr))]
     _, read = dce_jaxpr(cond.jaxpr, [True])
     moved = [f and not r for f, r in zip(forwarded, read[cond_nconsts:], strict=True)]

@@ -15,6 +15,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.explicit import whole_spec
 from minijax.core.meshes import NO_MESH, context
 from minijax.core.primitive import Primitive
+from minijax.core.rules import Dims
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, as_sharding, axes_of_spec
 from minijax.core.trace import Tracer
 from minijax.interpreters.evaluate import commits_itself, constraints
@@ -51,7 +52,7 @@ def constraint_transpose(ct: Any, x: Any, **params: Any) -> list[Any]:
 deflinear(sharding_constraint_p, constraint_transpose)
 
 
-def constraint_batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+def constraint_batch(args: Sequence[Any], dims: Dims, **params: Any) -> Any:
     """The compiler chooses the sharding of the batch axis."""
     (x,), (dim,) = args, dims
     assert dim is not None, "one operand, which is mapped"

@@ -33,7 +33,7 @@ from minijax.core.guards import check_transfer, transfer_guards
 from minijax.core.keys import is_key
 from minijax.core.meshes import Mesh, context, simulated_devices
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Flags, Params, Values
+from minijax.core.rules import Flags, Names, Params, Values
 from minijax.core.shardings import NamedSharding, PartitionSpec, Placement, Sharding, SingleDeviceSharding, mesh_of
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import check_alive
@@ -246,11 +246,8 @@ def sharding_of_operand(x: Any) -> Sharding | None:
 
 
 class _Devices:
-    """The devices of a program. All shardings of its operands, results and equations must agree on them.
-
-    ``count`` is their number. ``found`` is None while only abstract meshes were noted. ``described``: an abstract mesh
-    was noted.
-    """
+    """The devices of a program. All shardings of its operands, results and equations must agree on them. ``count`` is
+    their number. ``found`` is None while only abstract meshes were noted. ``described``: an abstract mesh was noted."""
 
     def __init__(self) -> None:
         self.found: tuple[Any, ...] | None = None
@@ -362,10 +359,7 @@ def _over(sharding: Sharding | None, devices: Values) -> Sharding | None:
 
 
 def _as_typed(aval: ShapedArray, mesh: Any, named: bool) -> Sharding:
-    """The sharding of a result by its type.
-
-    ``named``: whether the type names a mesh, see ``known_mesh``.
-    """
+    """The sharding of a result by its type. ``named``: whether the type names a mesh, see ``known_mesh``."""
     spec = whole_spec(aval)
     says = named or any(spec) or spec.unreduced or spec.reduced
     return NamedSharding(mesh, spec if says else PartitionSpec())
@@ -434,7 +428,7 @@ def why_again(closed: ClosedJaxpr, placement: Placement, donated: Flags, keep_un
 def _differences_text(closed: ClosedJaxpr, key: tuple[Any, ...]) -> str:
     """How a placement differs from the nearest placement that ``closed`` was compiled for; '' if there is none."""
     wanted, how = key[-1], key[:-1]
-    names: Sequence[str] = closed.memo["argument names"]() if "argument names" in closed.memo else ()
+    names: Names = closed.memo["argument names"]() if "argument names" in closed.memo else ()
     found = [_differences(each[-1], wanted, names) for each in closed.memo if type(each) is tuple and each[:-1] == how]
     if how in closed.memo:
         found.append(_differences(None, wanted, names))
@@ -444,7 +438,7 @@ def _differences_text(closed: ClosedJaxpr, key: tuple[Any, ...]) -> str:
     return Moved("; ".join([*shown, *more]))
 
 
-def _differences(before: Placement | None, after: Placement, names: Sequence[str]) -> list[str]:
+def _differences(before: Placement | None, after: Placement, names: Names) -> list[str]:
     """The differences, each as a text. ``before`` is None for a program on one device."""
     one_mesh = before is None or before.mesh == after.mesh and before.devices == after.devices
     found = []
@@ -491,10 +485,8 @@ def _kept_equations(params: Params) -> dict[Any, Any]:
 
 
 def evaluate_over_mesh(p: Primitive, args: Values, params: Params, outs: Sequence[Sharding] = ()) -> Any:
-    """The result or results of ``p`` on operands over a mesh, by a compiled program of this one equation.
-
-    ``outs`` are the shardings of the results, if ``params`` name them.
-    """
+    """The result or results of ``p`` on operands over a mesh, by a compiled program of this one equation. ``outs`` are
+    the shardings of the results, if ``params`` name them."""
     arrays = [as_array(check_alive(x)) for x in args]
     avals = [x.aval for x in arrays]
     places = [x.device if isinstance(x, CommittedArray) else None for x in arrays]

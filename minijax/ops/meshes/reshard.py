@@ -10,7 +10,6 @@ Parameters, which are not printed because the types of operand and result show t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from minijax.backend import pjrt
@@ -19,7 +18,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.explicit import common_mesh, meant_sharding, mesh_of_type, sharding_like, spec_of
 from minijax.core.meshes import AbstractMesh, Mesh, context
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Params, Values
+from minijax.core.rules import Dims, Params, Values
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, mesh_of
 from minijax.core.structural import batched_sharding
 from minijax.core.trace import Tracer
@@ -34,8 +33,6 @@ from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
 from minijax.ops.nary import deflinear, elementwise_primitives
 from minijax.ops.sharded import over_mesh
 from minijax.pytree import prefix_leaves, tree_flatten, tree_unflatten
-
-__all__ = ["reshard", "reshard_p"]
 
 reshard_p = Primitive("reshard")
 commits_itself.add(reshard_p)
@@ -83,7 +80,7 @@ def reshard_transpose(
 deflinear(reshard_p, reshard_transpose)
 
 
-def reshard_batch(axis: AxisData, args: Values, dims: Sequence[int | None], *, dst_sharding: Any, **meshes: Any) -> Any:
+def reshard_batch(axis: AxisData, args: Values, dims: Dims, *, dst_sharding: Any, **meshes: Any) -> Any:
     """The mapped axis keeps its sharding from the call of vmap, which the operand's type may not name."""
     (x,), (dim,) = args, dims
     assert dim is not None, "one operand, which is mapped"
@@ -96,9 +93,7 @@ def reshard_batch(axis: AxisData, args: Values, dims: Sequence[int | None], *, d
 
 def resharded_to_mesh_of(scalar: Any, examples: Values) -> Any:
     """The constant ``scalar``, resharded to the explicit mesh of ``examples``, or else to the mesh that is set.
-
-    ``scalar`` itself without such a mesh, or if all examples are known values: a constant fits every array.
-    """
+    ``scalar`` itself without such a mesh, or if all examples are known values: a constant fits every array."""
     if not any([isinstance(x, Tracer) and x.to_concrete_value() is None for x in examples]):
         return scalar
     mesh = common_mesh(map(get_aval, examples)) or (None if current_mesh() else context.mesh)
@@ -114,10 +109,8 @@ def resharded_like(x: Any, example: Any) -> Any:
 
 
 def resharded_if_over_no_mesh(x: Any, aval: ShapedArray) -> Any:
-    """``x``, resharded as ``aval`` names if it is over no mesh: a number, a NumPy array, an array on one device.
-
-    A tracer, or an array of another shape, is returned unchanged.
-    """
+    """``x``, resharded as ``aval`` names if it is over no mesh: a number, a NumPy array, an array on one device. A
+    tracer, or an array of another shape, is returned unchanged."""
     mesh = mesh_of_type(aval)
     if mesh is None or isinstance(x, Tracer) or is_over_mesh(x) or get_aval(x).shape != aval.shape:
         return x

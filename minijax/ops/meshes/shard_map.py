@@ -48,9 +48,6 @@ from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
 from minijax.ops.parallel import psum_p
 from minijax.ops.shape import broadcast_in_dim, squeeze
 
-__all__ = ["shard_map_p"]
-
-
 shard_map_p = AxisPrimitive("shard_map", multiple_results=True)
 shard_map_p.keeps_signatures = False
 axis_binders[shard_map_p] = lambda params: params["newly_manual_axes"]
@@ -207,10 +204,8 @@ def _residual_spec(aval: ShapedArray, params: Params) -> PartitionSpec:
 
 
 def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
-    """Two equations. The residuals are the first results of one and the last operands of the other.
-
-    If a residual is an operand of the first equation, the second equation takes that operand instead.
-    """
+    """Two equations. The residuals are the first results of one and the last operands of the other. If a residual is an
+    operand of the first equation, the second equation takes that operand instead."""
     params = eqn.params
     closed: ClosedJaxpr = params["jaxpr"]
     key = ("shard_map partial_eval", tuple(unknown_in))
@@ -241,10 +236,8 @@ def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 def _split(closed: ClosedJaxpr, unknown_in: Flags) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], list[int | None]]:
     """``closed`` in two: known inputs to residuals and known outputs; unknown inputs and residuals to unknown outputs.
-
     Also which outputs are unknown, and for each residual the number of the known input that it is, or None. A computed
-    scalar gets a dimension, along which the residuals of the devices are stacked.
-    """
+    scalar gets a dimension, along which the residuals of the devices are stacked."""
     known, unknown, unknown_out, n_res = partial_eval_jaxpr(closed, unknown_in)
     n_out = len(known.out_avals) - n_res
     number = {v: i for i, v in enumerate(known.jaxpr.invars)}

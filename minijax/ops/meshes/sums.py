@@ -46,11 +46,6 @@ from minijax.ops.parallel import (
     reduce_scatter_lower,
 )
 
-__all__ = [
-    "all_gather_reduced_p", "preduced_p", "psum_invariant_p", "reduced_vary_cast_p", "unreduced_psum_p",
-    "unreduced_reduce_scatter_p", "vary_unreduced_cast_p",
-]  # fmt: skip
-
 psum_invariant_p = AxisPrimitive("psum_invariant")
 unreduced_psum_p = AxisPrimitive("unreduced_psum")
 preduced_p = Primitive("preduced")

@@ -38,11 +38,9 @@ from minijax.ops.slicing import concatenate, index_in_dim, stack
 
 
 class PRNG(NamedTuple):
-    """What an implementation computes, of arrays of words and by operations of ``minijax.ops``.
-
-    ``seed(seeds)``, ``split(words, shape)`` and ``fold_in(words, data)`` give words, ``bits(words, width, shape)``
-    unsigned integers; the dimensions of the operands stand before those that are new. ``bits`` may be missing.
-    """
+    """What an implementation computes, of arrays of words and by operations of ``minijax.ops``. ``seed(seeds)``,
+    ``split(words, shape)`` and ``fold_in(words, data)`` give words, ``bits(words, width, shape)`` unsigned integers;
+    the dimensions of the operands stand before those that are new. ``bits`` may be missing."""
 
     seed: Rule
     split: Rule
@@ -242,10 +240,8 @@ def _declare(
     batch: Any = None,
     few: Callable[..., Rule | None] | None = None,
 ) -> Primitive:
-    """A primitive that is ``compute(*avals, **params)`` of the words of its operands.
-
-    ``few(*avals, **params)`` may give a quicker function of their values.
-    """
+    """A primitive that is ``compute(*avals, **params)`` of the words of its operands. ``few(*avals, **params)`` may
+    give a quicker function of their values."""
     p = Primitive(name)
 
     def random_numpy(*avals: Any, **params: Any) -> Rule:

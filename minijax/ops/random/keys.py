@@ -15,7 +15,7 @@ import numpy as np
 from minijax.core.avals import ShapedArray, dtype_name, physical_aval
 from minijax.core.keys import WORD, PRNGImpl, is_key, keys_of, words_of
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Params
+from minijax.core.rules import Ints, Params
 from minijax.core.structural import moveaxis, random_unwrap_p, random_wrap_p
 from minijax.interpreters.evaluate import by_type
 from minijax.ir.pretty import parse_rules
@@ -24,8 +24,6 @@ from minijax.lowering.text import mlir_type
 from minijax.ops.declare import axis_stays, declare, operand_lower, set_rules, trailing
 from minijax.ops.elementwise import eq_p, ne_p
 from minijax.ops.nary import ZERO
-
-__all__ = ["random_unwrap_p", "random_wrap_p"]
 
 
 def _wrap_abstract(words: ShapedArray, *, impl: PRNGImpl) -> ShapedArray:
@@ -44,7 +42,7 @@ def _wrap_numpy(words: Any, impl: PRNGImpl) -> Any:
     return keys_of(words, impl.dtype)
 
 
-def _wrap_batch(args: Sequence[Any], dims: Sequence[int], *, impl: PRNGImpl) -> Any:
+def _wrap_batch(args: Sequence[Any], dims: Ints, *, impl: PRNGImpl) -> Any:
     return random_wrap_p.bind(moveaxis(args[0], dims[0], 0), impl=impl), 0
 
 

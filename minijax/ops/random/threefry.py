@@ -5,7 +5,6 @@ It is that of J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel random number
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import WORD
-from minijax.core.rules import Values
+from minijax.core.rules import Dims, Values
 from minijax.core.structural import zero_tangent
 from minijax.ops.convert import convert
 from minijax.ops.declare import declare
@@ -119,7 +118,7 @@ def _threefry_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> list[s
     return call_program(ctx, _threefry, avals, names)
 
 
-def _threefry_batch(args: Values, dims: Sequence[int | None]) -> Any:
+def _threefry_batch(args: Values, dims: Dims) -> Any:
     outs, dim = nary_batching(threefry2x32_p)(args, dims)
     return outs, [dim] * 2
 

@@ -72,9 +72,7 @@ class Held:
 
 def discharge(closed: ClosedJaxpr, finals: Ints = ()) -> ClosedJaxpr:
     """The form without references: its inputs are their contents; the final contents of ``finals`` are results too.
-
-    Those come behind the results, in order. Made once and kept with ``closed``.
-    """
+    Those come behind the results, in order. Made once and kept with ``closed``."""
     key = ("discharged", tuple(finals))
     if key not in closed.memo:
         types: list[Any] = closed.in_avals
@@ -90,10 +88,8 @@ def discharge(closed: ClosedJaxpr, finals: Ints = ()) -> ClosedJaxpr:
 
 
 def lowerable(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The form in which a program is lowered ahead of its call: without the references that it makes.
-
-    ValueError if it takes references, which an executable cannot be given.
-    """
+    """The form in which a program is lowered ahead of its call: without the references that it makes. ValueError if it
+    takes references, which an executable cannot be given."""
     for aval in closed.in_avals:
         if type(aval) is AbstractRef:
             raise ValueError(
@@ -247,11 +243,8 @@ _RULES: dict[Primitive, Callable[..., list[Any]]] = {
 
 
 def call_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
-    """The results of a call of a program that works on references, by a call of the form without.
-
-    ``args`` may hold references, which are read before and written after. NotImplementedError for primitives that take
-    no references.
-    """
+    """The results of a call of a program that works on references, by a call of the form without. ``args`` may hold
+    references, which are read before and written after. NotImplementedError for primitives that take no references."""
     rule = _RULES.get(primitive)
     if rule is not None:
         return rule(primitive, args, params)

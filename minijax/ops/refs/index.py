@@ -16,7 +16,7 @@ import numpy as np
 from minijax.core.array import get_aval
 from minijax.core.named import NamedTuple
 from minijax.core.refs import Index, Slice
-from minijax.core.rules import Rule, Shape, Values
+from minijax.core.rules import Dims, Rule, Shape, Values
 from minijax.ops.convert import convert
 from minijax.ops.dynamic import dynamic_slice, dynamic_update_slice, wrap_negative
 from minijax.ops.elementwise import add_p, mul_p
@@ -58,10 +58,8 @@ def layout(index: tuple[Slice | None, ...], integer_rank: int) -> list[Label]:
 
 
 def integer_shape(index: tuple[Slice | None, ...], shapes: Sequence[Shape]) -> Shape:
-    """The shape of the integer operands, whose ``shapes`` are in the order of all operands.
-
-    ValueError unless they are all of one shape, and those that slices begin at scalars.
-    """
+    """The shape of the integer operands, whose ``shapes`` are in the order of all operands. ValueError unless they are
+    all of one shape, and those that slices begin at scalars."""
     found: Shape | None = None
     given = iter(shapes)
     for entry in index:
@@ -96,9 +94,7 @@ def part_shape(shape: Shape, index: Index, operand_shapes: Sequence[Shape]) -> S
 
 class _Block(NamedTuple):
     """An index by scalars alone: where a block begins, its sizes, and the dimensions of size 1 that integers fix.
-
-    ``traced``: which of the starts may be negative; numbers have been counted from the front.
-    """
+    ``traced``: which of the starts may be negative; numbers have been counted from the front."""
 
     starts: list[Any]
     sizes: list[int]
@@ -240,13 +236,11 @@ class BatchedIndex(NamedTuple):
 
 
 def batched_index(
-    ndim: int, index: Index, operands: Values, ref_dim: int | None, operand_dims: Sequence[int | None], size: int
+    ndim: int, index: Index, operands: Values, ref_dim: int | None, operand_dims: Dims, size: int
 ) -> BatchedIndex:
-    """The index of a physical reference, of logical rank ``ndim``, for a batch of ``size`` elements.
-
-    ``ref_dim`` is the reference's batch axis, ``operand_dims`` are those of the integers, of which batched ones have it
-    in front already. NotImplementedError for slices that begin elsewhere in each element.
-    """
+    """The index of a physical reference, of logical rank ``ndim``, for a batch of ``size`` elements. ``ref_dim`` is the
+    reference's batch axis, ``operand_dims`` are those of the integers, of which batched ones have it in front already.
+    NotImplementedError for slices that begin elsewhere in each element."""
     if index is None and ref_dim == 0:
         return BatchedIndex(None, [], list(range(ndim + 1)))
     entries: list[Slice | None] = list(index or ())

@@ -115,10 +115,8 @@ def addupdate_abstract(ref: Any, value: ShapedArray, *operands: ShapedArray, ind
 
 
 def new_ref_at(init: Any, level: int, params: Params) -> Any:
-    """A reference at ``level`` of the interpreter stack, of which the interpreters up to there each hold their part.
-
-    It is made by the innermost interpreter, whatever ``init`` is made of: what is written to it later may be traced.
-    """
+    """A reference at ``level`` of the interpreter stack, of which the interpreters up to there each hold their part. It
+    is made by the innermost interpreter, whatever ``init`` is made of: what is written to it later may be traced."""
     trace = state.stack[level].trace
     if isinstance(trace, JVPTrace):
         primal, tangent = trace.split(init)

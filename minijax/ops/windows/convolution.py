@@ -22,7 +22,7 @@ from minijax.core.array import Array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Axes, Ints, Params, Rule, Values
+from minijax.core.rules import Axes, Dims, Ints, Params, Rule, Values
 from minijax.core.structural import zero_of
 from minijax.interpreters.evaluate import by_type
 from minijax.ir.pretty import parse_rules
@@ -325,7 +325,7 @@ def _as(aval: ShapedArray, ct: Any) -> Any:
 # -------------------------------------------------------------------------------- batching
 def _conv_batch(
     args: Values,
-    dims: Sequence[int | None],
+    dims: Dims,
     *,
     dimension_numbers: ConvDimensionNumbers,
     feature_group_count: int,
