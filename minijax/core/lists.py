@@ -15,6 +15,17 @@ def partition(flags: Sequence[bool], items: Sequence[Any]) -> tuple[list[Any], l
     return false, true
 
 
+def chosen(flags: Sequence[bool], items: Sequence[Any]) -> list[Any]:
+    """The items whose flag is true."""
+    return partition(flags, items)[1]
+
+
+def spread(flags: Sequence[bool], items: Iterable[Any]) -> list[Any]:
+    """``items`` at the positions whose flag is true, and None at the others."""
+    given = iter(items)
+    return [next(given) if flag else None for flag in flags]
+
+
 def merge(flags: Sequence[bool], false: Iterable[Any], true: Iterable[Any]) -> list[Any]:
     """Merge the two lists of ``partition``."""
     f, t = iter(false), iter(true)

@@ -21,6 +21,7 @@ from minijax.core import avals, late
 from minijax.core.avals import physical_aval
 from minijax.core.collector import collecting_new_objects
 from minijax.core.keys import is_key
+from minijax.core.lists import chosen
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Flags, Names, Rule, RuleTable, Values
 from minijax.interpreters.partial_eval import dce_jaxpr
@@ -292,12 +293,12 @@ def lower_closed(
     avals = [*passed, *(v.aval for v in jaxpr.invars)]
     names = [f"%arg{i}" for i in range(len(avals))]
     given = [*donated, *[False] * (len(kept) - len(donated))]
-    gives = [False] * len(passed) + [d for d, k in zip(given, kept, strict=True) if k]
+    gives = [False] * len(passed) + chosen(kept, given)
     consts = _const_names(writer, closed, jaxpr, names)
     outs = lower_eqns(writer, jaxpr, consts, names[len(passed) :])
     ins = None
     if placement is not None:
-        given_ins = [s for s, k in zip(placement.ins, kept, strict=True) if k]
+        given_ins = chosen(kept, placement.ins)
         ins = [*[placement.everywhere] * len(passed), *given_ins]
     said = _attributes(module, ins, avals)
     attributes = [", ".join(filter(None, ("jax.buffer_donor = true" * g, s))) for g, s in zip(gives, said, strict=True)]

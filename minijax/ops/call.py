@@ -21,12 +21,12 @@ from minijax.core import dtypes, missed, observe
 from minijax.core.array import Array, CommittedArray, as_array, common_device, device_array, get_aval, uncommitted
 from minijax.core.guards import check, check_transfer, guards, transfer_guards
 from minijax.core.late import HigherModule
-from minijax.core.lists import partition, split_list
+from minijax.core.lists import chosen, partition, split_list, spread
 from minijax.core.meshes import context
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Dims, Flags, Params, Values
-from minijax.core.structural import UNSPECIFIED, Unspecified, Zero, batched_sharding
+from minijax.core.structural import UNSPECIFIED, Unspecified, batched_sharding
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import commits_itself
 from minijax.interpreters.jvp import jvp_jaxpr, with_zeros
@@ -44,6 +44,7 @@ from minijax.ir.pretty import jit_params, jit_read
 from minijax.ir.typecheck import call_rule
 from minijax.lowering.lower import lower_closed, lower_places, passed_consts
 from minijax.ops.declare import set_rules
+from minijax.ops.subjaxprs import nonzeros
 
 if TYPE_CHECKING:
     from minijax.lowering.places import ModulePlaces
@@ -513,16 +514,11 @@ def _named(params: Params, key: str, count: int) -> Values:
     return params.get(key) or (UNSPECIFIED,) * count
 
 
-def _chosen(named: Values, flags: Flags) -> list[Any]:
-    return [sharding for sharding, flag in zip(named, flags, strict=True) if flag]
-
-
 def jit_jvp(primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, name: str, **params: Any) -> Any:
-    nonzero = [type(t) is not Zero for t in tangents]
+    nonzero, given = nonzeros(tangents)
     jvp_of, nonzero_out = jvp_jaxpr(jaxpr, nonzero)
-    given = [t for t in tangents if type(t) is not Zero]
     ins, named = _named(params, "in_shardings", len(primals)), _named(params, "out_shardings", len(nonzero_out))
-    said = _handed_on(params, (ins, _chosen(ins, nonzero)), (named, _chosen(named, nonzero_out)))
+    said = _handed_on(params, (ins, chosen(nonzero, ins)), (named, chosen(nonzero_out, named)))
     outs = jit_p.bind(*primals, *given, jaxpr=jvp_of, name=name, **said)
     return with_zeros(outs, nonzero_out)
 
@@ -632,11 +628,9 @@ def jit_linearize(is_vjp: bool, nonzero: Flags, *primals: Any, jaxpr: ClosedJaxp
     outs, residuals = split_list(values, len(nonzero_out))
 
     def linear_call(residuals: Values, *tangents: Any) -> list[Any]:
-        given = [t for t in tangents if type(t) is not Zero]
-        tangent_ins = [UNSPECIFIED] * len(residuals), _chosen(ins, nonzero)
-        said = _handed_on(params, tangent_ins, [_chosen(named, nonzero_out)])
-        found = iter(jit_p.bind(*residuals, *given, jaxpr=linear, name=name, **said))
-        return [next(found) if nz else None for nz in nonzero_out]
+        tangent_ins = [UNSPECIFIED] * len(residuals), chosen(nonzero, ins)
+        said = _handed_on(params, tangent_ins, [chosen(nonzero_out, named)])
+        return spread(nonzero_out, jit_p.bind(*residuals, *nonzeros(tangents)[1], jaxpr=linear, name=name, **said))
 
     return outs, nonzero_out, residuals, linear_call
 
@@ -656,8 +650,8 @@ def jit_transpose(cts: Values, *args: Any, jaxpr: ClosedJaxpr, name: str, **para
     linear, nonzero, known, given = call_operands(cts, args)
     transposed, arrives = transpose_jaxpr(jaxpr, linear, nonzero, [get_aval(ct) for ct in given])
     ins, linear_ins = partition(linear, _named(params, "in_shardings", len(args)))
-    cts_in = _chosen(_named(params, "out_shardings", len(nonzero)), nonzero)
-    said = _handed_on(params, (ins, cts_in), [_chosen(linear_ins, arrives)])
+    cts_in = chosen(nonzero, _named(params, "out_shardings", len(nonzero)))
+    said = _handed_on(params, (ins, cts_in), [chosen(arrives, linear_ins)])
     found = jit_p.bind(*known, *given, jaxpr=transposed, name=name, **said)
     return operand_cotangents(args, arrives, found)
 

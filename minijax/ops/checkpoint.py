@@ -14,10 +14,10 @@ from typing import Any
 from minijax.core import avals as types
 from minijax.core import dtypes, late
 from minijax.core.array import as_value, get_aval
-from minijax.core.lists import merge, partition
+from minijax.core.lists import chosen, merge, partition
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Dims, Flags, Names, Params, Values
-from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of
+from minijax.core.structural import UndefinedPrimal, instantiate_zeros, zero_of
 from minijax.interpreters.jvp import jvp_jaxpr, with_zeros
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import dce_call, dce_jaxpr, partial_eval_jaxpr
@@ -32,7 +32,7 @@ from minijax.lowering.lower import lower_eqns
 from minijax.lowering.text import mlir_type
 from minijax.ops.convert import reduce_precision_p
 from minijax.ops.declare import declare, operand_lower, same_aval, set_rules, unchanged
-from minijax.ops.subjaxprs import hoist_consts
+from minijax.ops.subjaxprs import hoist_consts, nonzeros
 from minijax.pytree import tree_flatten, tree_unflatten
 
 __all__ = ["optimization_barrier", "optimization_barrier_p"]
@@ -117,13 +117,12 @@ def _bind(closed: ClosedJaxpr, args: Values, prevent_cse: Any, params: Params) -
 
 def _select(flags: Flags, prevent_cse: Any) -> Any:
     """The entries of ``prevent_cse`` whose flag is true; one boolean means all."""
-    return tuple(partition(flags, prevent_cse)[1]) if isinstance(prevent_cse, tuple) else prevent_cse
+    return tuple(chosen(flags, prevent_cse)) if isinstance(prevent_cse, tuple) else prevent_cse
 
 
 def remat_jvp(primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any) -> Any:
-    nonzero = [type(t) is not Zero for t in tangents]
+    nonzero, given = nonzeros(tangents)
     jvp_of, nonzero_out = jvp_jaxpr(jaxpr, nonzero)
-    given = [t for t in tangents if type(t) is not Zero]
     if isinstance(prevent_cse, tuple):
         prevent_cse += (True,) * len(given)
     outs = _bind(jvp_of, [*primals, *given], prevent_cse, params)
@@ -192,11 +191,11 @@ def remat_partial_eval(trace: Any, *args: Any, jaxpr: ClosedJaxpr, prevent_cse: 
     unknown_in = [trace.is_unknown(x) for x in args]
     split = split_by_policy(jaxpr, unknown_in, params["policy"] or nothing_saveable)
     known_args = partition(unknown_in, args)[0]
-    found = eval_closed(_exact(split.known, split.n_res), *partition(split.known_used, known_args)[1])
+    found = eval_closed(_exact(split.known, split.n_res), *chosen(split.known_used, known_args))
     known_outs, residuals = found[: len(found) - split.n_res], found[len(found) - split.n_res :]
     unknown_outs: list[Any] = []
     if any(split.unknown_out) or split.staged.eqns:
-        operands = [*residuals, *partition(split.staged_used, args)[1]]
+        operands = [*residuals, *chosen(split.staged_used, args)]
         unknown_outs = trace.record(remat_p, operands, _later_params(split, prevent_cse, params))
     return merge(split.unknown_out, known_outs, unknown_outs)
 
@@ -204,12 +203,12 @@ def remat_partial_eval(trace: Any, *args: Any, jaxpr: ClosedJaxpr, prevent_cse: 
 def remat_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     params = eqn.params
     split = split_by_policy(params["jaxpr"], unknown_in, params["policy"] or nothing_saveable)
-    known_in = partition(split.known_used, partition(unknown_in, eqn.invars)[0])[1]
+    known_in = chosen(split.known_used, partition(unknown_in, eqn.invars)[0])
     known_out, later_out = partition(split.unknown_out, eqn.outvars)
     known = _exact(split.known, split.n_res)
     residuals = [Var(a) for a in known.out_avals[len(known_out) :]]
     now = _inlined(known, known_in, [*known_out, *residuals], eqn)
-    later_in = [*residuals, *partition(split.staged_used, eqn.invars)[1]]
+    later_in = [*residuals, *chosen(split.staged_used, eqn.invars)]
     later_params = _later_params(split, params["prevent_cse"], params)
     later = JaxprEqn(remat_p, later_in, later_params, later_out, eqn.source)
     return now, [e for e in (later,) if matters(e)]
@@ -266,13 +265,13 @@ def _transposed(
         nonzero_out: list[bool] = []
 
         def transposed_jaxpr(*values: Any) -> list[Any]:
-            residuals = eval_closed(again_closed, *partition(used, values[:n_known])[1])
+            residuals = eval_closed(again_closed, *chosen(used, values[:n_known]))
             given = iter(values[n_known:])
             cts = [next(given) if nz else zero_of(a) for a, nz in zip(closed.out_avals, nonzero_cts, strict=True)]
             args = [*residuals, *map(UndefinedPrimal, unknown.in_avals[n_res:])]
-            found = backward_pass_closed(unknown, args, partition(unknown_out, cts)[1])[n_res:]
-            nonzero_out[:] = [type(ct) is not Zero for ct in found]
-            return [ct for ct in found if type(ct) is not Zero]
+            found = backward_pass_closed(unknown, args, chosen(unknown_out, cts))[n_res:]
+            nonzero_out[:], arriving = nonzeros(found)
+            return arriving
 
         made = stage(transposed_jaxpr, [*known.in_avals, *ct_avals], closed.jaxpr.debug_name, "transpose")
         closed.memo[key] = made, nonzero_out
@@ -293,7 +292,7 @@ def remat_lower(
     guarded = prevent_cse if isinstance(prevent_cse, tuple) else (prevent_cse,) * len(names)
     operands: Names = names
     if params["differentiated"]:
-        behind = _lower_barrier(ctx, partition(guarded, avals)[1], partition(guarded, names)[1])
+        behind = _lower_barrier(ctx, chosen(guarded, avals), chosen(guarded, names))
         operands = merge(guarded, partition(guarded, names)[0], behind)
         if types.sharded_types_made and ctx.module.divided:  # XLA forgets which are sums over devices
             operands = late.public("minijax.lowering.shardings", "sums_constrained")(ctx, avals, operands)

@@ -18,10 +18,10 @@ from minijax.core import dtypes
 from minijax.core.array import Array, as_array, get_aval, retyped
 from minijax.core.avals import Avals, ShapedArray, cotangent_type, sharding_of_type
 from minijax.core.keys import storage
-from minijax.core.lists import merge, partition, split_list
+from minijax.core.lists import chosen, merge, partition, split_list, spread
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Dims, Flags, Params, Values
-from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, full, moveaxis, zeros
+from minijax.core.structural import UndefinedPrimal, broadcast_in_dim_p, full, moveaxis, zeros
 from minijax.core.trace import Tracer
 from minijax.interpreters.evaluate import compiled_over_meshes
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules, with_zeros
@@ -43,7 +43,7 @@ from minijax.ops.convert import stop_gradient
 from minijax.ops.declare import set_rules
 from minijax.ops.nary import eq_p
 from minijax.ops.select import select_n_p
-from minijax.ops.subjaxprs import join_consts
+from minijax.ops.subjaxprs import join_consts, nonzeros
 
 __all__ = ["cond_p"]
 
@@ -177,14 +177,13 @@ def _cond_program(*, branches: Branches) -> Any:
 
 # ---------------------------------------------------------------------------------------------- jvp
 def cond_jvp(primals: Values, tangents: Values, *, branches: Branches) -> Any:
-    nonzero = [type(t) is not Zero for t in tangents[1:]]
+    nonzero, given = nonzeros(tangents[1:])
     out_nonzero = _any([jvp_jaxpr(branch, nonzero)[1] for branch in branches])
     pushed = tuple(
         closed if found == out_nonzero else jvp_jaxpr(branch, nonzero, out_nonzero)[0]
         for branch in branches
         for closed, found in [jvp_jaxpr(branch, nonzero)]
     )
-    given = [t for t in tangents[1:] if type(t) is not Zero]
     outs = cond_p.bind(*primals, *given, branches=pushed)
     return with_zeros(outs, out_nonzero)
 
@@ -317,7 +316,7 @@ def cond_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Policy) -> Any:
     residuals = [Var(aval) for aval in known[0].out_avals[len(known_out) :]]
     known_in = partition(unknown, operands)[0]
     now = JaxprEqn(cond_p, [index, *known_in], {"branches": known}, [*known_out, *residuals], eqn.source)
-    results = partition(later_out, eqn.outvars)[1]
+    results = chosen(later_out, eqn.outvars)
     then = JaxprEqn(cond_p, [index, *residuals, *operands], {"branches": later}, results, eqn.source)
     return ([now] if matters(now) else []), ([then] if results else [])
 
@@ -344,7 +343,7 @@ def _whole_parts(
             saved.append((atom, var))
         if wanted:
             outs.append(var)
-    kept_out = [atom for atom, u in zip(atoms, unknown_out, strict=True) if not u]
+    kept_out = partition(unknown_out, atoms)[0]
     now = known.replace(
         invars=merge(split.known_used, partition(split.known_used, known_in)[0], known.invars),
         outvars=[*kept_out, *known.outvars[n_known:], *[atom for atom, _ in saved]],
@@ -363,9 +362,7 @@ def cond_linearize(is_vjp: bool, nonzero: Flags, index: Any, *operands: Any, bra
     outs, residuals = split_list(made, len(nonzero_out))
 
     def linear_cond(residuals: Values, *tangents: Any) -> list[Any]:
-        given = [t for t in tangents if type(t) is not Zero]
-        found = iter(cond_p.bind(*residuals, *given, branches=linear))
-        return [next(found) if nz else None for nz in nonzero_out]
+        return spread(nonzero_out, cond_p.bind(*residuals, *nonzeros(tangents)[1], branches=linear))
 
     return outs, nonzero_out, [index, *residuals], linear_cond
 
@@ -385,8 +382,8 @@ def cond_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     if pruned is None:  # nothing is unused
         return eqn
     return eqn.replace(
-        invars=[eqn.invars[0], *partition(used_in, eqn.invars[1:])[1]],
-        outvars=partition(used, eqn.outvars)[1],
+        invars=[eqn.invars[0], *chosen(used_in, eqn.invars[1:])],
+        outvars=chosen(used, eqn.outvars),
         params={"branches": pruned},
     )
 
@@ -398,7 +395,7 @@ def _prune(branches: Branches, used: Flags) -> tuple[Branches | None, list[bool]
     pruned = [dce_jaxpr(branch.jaxpr, used, keep_inputs=True)[0] for branch in branches]
     if all(used_in) and all(jaxpr is branch.jaxpr for jaxpr, branch in zip(pruned, branches, strict=True)):
         return None, used_in
-    invars = [partition(used_in, jaxpr.invars)[1] for jaxpr in pruned]
+    invars = [chosen(used_in, jaxpr.invars) for jaxpr in pruned]
     parts = zip(pruned, invars, branches, strict=True)
     return tuple(ClosedJaxpr(jaxpr.replace(invars=v), branch.consts) for jaxpr, v, branch in parts), used_in
 
@@ -423,8 +420,8 @@ def _transpose(
     """The transposed branches, and for which linear inputs a cotangent arrives in any of them."""
     parts = [transpose_jaxpr(branch, linear, nonzero, ct_avals) for branch in branches]
     arrives = _any([part[1] for part in parts])
-    all_avals = partition(linear, branches[0].in_avals)[1]
-    avals = [*map(cotangent_type, partition(arrives, all_avals)[1])]
+    all_avals = chosen(linear, branches[0].in_avals)
+    avals = [*map(cotangent_type, chosen(arrives, all_avals))]
     whole = []
     for closed, own in parts:
         outs = iter(closed.jaxpr.outvars)

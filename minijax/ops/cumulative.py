@@ -111,7 +111,7 @@ def _cumulative_abstract(name: str) -> Rule:
 Accumulator = Callable[[Any, int, np.dtype], Any]
 
 
-def _cumulative_numpy(accumulates: Callable[[int, np.dtype], Accumulator]) -> Rule:
+def _cumulative_numpy(accumulates: Rule) -> Rule:
     """The rule of a running reduction; ``accumulates`` gives its function for so many elements of a dtype."""
 
     @by_type
@@ -139,7 +139,7 @@ def _cumulative_batch(primitive: Primitive) -> Rule:
     return cumulative_batch
 
 
-def _cumulative_lower(combine: Callable[[Any, str, str, np.dtype], str], identity: Callable[[np.dtype], Any]) -> Rule:
+def _cumulative_lower(combine: Rule, identity: Rule) -> Rule:
     """A window as long as the axis, padded so that it begins (or ends) at every element."""
 
     def cumulative_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis: int, reverse: bool) -> str:
@@ -164,7 +164,7 @@ def _cumulative_lower(combine: Callable[[Any, str, str, np.dtype], str], identit
     return cumulative_lower
 
 
-def _one_op(op: str, direction: str = "") -> Callable[[Any, str, str, np.dtype], str]:
+def _one_op(op: str, direction: str = "") -> Rule:
     """The region's one operation; of complex numbers, the extremum in ``direction``."""
 
     def combine(inner: Any, a: str, b: str, dtype: np.dtype) -> str:
@@ -176,13 +176,13 @@ def _one_op(op: str, direction: str = "") -> Callable[[Any, str, str, np.dtype],
     return combine
 
 
-def _sums(ufunc: np.ufunc) -> Callable[[int, np.dtype], Accumulator]:
+def _sums(ufunc: np.ufunc) -> Rule:
     """Running sums, ``ufunc`` of neighbours, whose error does not grow with their number."""
     of_many = functools.partial(accumulated, ufunc)
     return lambda n, dtype: ufunc.accumulate if n <= SHORT or dtype.kind not in "fc" else of_many
 
 
-def _extrema(ufunc: np.ufunc, negative: bool) -> Callable[[int, np.dtype], Accumulator]:
+def _extrema(ufunc: np.ufunc, negative: bool) -> Rule:
     """Running maxima or minima; of zeros of two signs ``negative`` says which prevails."""
 
     def of_floats(x: Any, axis: int, dtype: np.dtype) -> Any:
@@ -195,7 +195,7 @@ def _extrema(ufunc: np.ufunc, negative: bool) -> Callable[[int, np.dtype], Accum
     return lambda n, dtype: of_floats if dtypes.kind(dtype) == "f" else ufunc.accumulate
 
 
-def _scan_jvp(combine: Callable[[Any, Any], Any]) -> Rule:
+def _scan_jvp(combine: Rule) -> Rule:
     """The jvp of the parallel scan that computes the same: windows cannot be differentiated at will."""
 
     def cumulative_jvp(primals: Values, tangents: Values, *, axis: int, reverse: bool) -> Any:
@@ -210,9 +210,9 @@ def _scan_jvp(combine: Callable[[Any, Any], Any]) -> Rule:
 
 def _cumulative(
     name: str,
-    accumulates: Callable[[int, np.dtype], Accumulator],
-    combine: Callable[[Any, str, str, np.dtype], str],
-    identity: Callable[[np.dtype], Any],
+    accumulates: Rule,
+    combine: Rule,
+    identity: Rule,
     **rules: Any,
 ) -> Primitive:
     primitive = Primitive(name)

@@ -19,6 +19,7 @@ from typing import Any
 
 from minijax.core import dtypes, observe
 from minijax.core.array import as_value, get_aval
+from minijax.core.lists import chosen
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, bind_at
 from minijax.core.rules import Flags, Values
@@ -197,7 +198,7 @@ class Batched(Function):
 
     def enter(self, side: Any) -> tuple[Any, Dims]:
         """The side input of ``inner``, and the batch axes of the values."""
-        raise NotImplementedError
+        return side, self.in_dims
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
         """The results and the side output, given ``inner``'s results and their batch axes."""
@@ -259,11 +260,40 @@ class Batched(Function):
 class BatchedFunction(Batched):
     """The function itself: values in, values out."""
 
-    def enter(self, side: Any) -> tuple[Any, Dims]:
-        return side, self.in_dims
-
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
         return self.out.settle(values, dims, self.axis), side_out
+
+
+class Pruned(Function):
+    """``inner`` without the results that nobody uses."""
+
+    def __init__(self, inner: Function, used: Flags) -> None:
+        self.inner = inner
+        self.about = inner.about
+        self.used = used
+
+    def kept(self, side_out: Any) -> tuple[list[bool], Any]:
+        """Which results of ``inner`` stay, and the side output; by the subclasses."""
+        raise NotImplementedError
+
+    def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
+        outs, side_out = self.inner.call(side, *values)
+        kept, side_out = self.kept(side_out)
+        return chosen(kept, outs), side_out
+
+    def close(self, side: Any, avals: Sequence[Any]) -> Closed:
+        closed = self.inner.close(side, avals)
+        kept, side_out = self.kept(closed.side)
+        return Closed(pruned_call(closed.jaxpr, kept), closed.consts, side_out)
+
+
+def pruned_eqn(eqn: JaxprEqn, used: Flags, rules: Callable[[], dict[str, Any]]) -> JaxprEqn:
+    """``eqn`` with the ``used`` results only; ``rules()`` are the parameters with the user's rules for these."""
+    call = pruned_call(eqn.params["call_jaxpr"], used)
+    if call is eqn.params["call_jaxpr"]:
+        return eqn
+    more = {} if all(used) else rules()
+    return eqn.replace(params={**eqn.params, "call_jaxpr": call, **more}, outvars=chosen(used, eqn.outvars))
 
 
 def _without_axis(aval: Any, dim: int | None) -> Any:

@@ -16,21 +16,22 @@ from typing import Any
 
 from minijax.core import observe
 from minijax.core.array import get_aval
-from minijax.core.rules import Flags, Rule, Values
+from minijax.core.lists import chosen, partition
+from minijax.core.rules import Flags, Params, Rule, Values
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import state
 from minijax.errors import UnexpectedTracerError
 from minijax.interpreters.partial_eval import PartialEvalTracer, custom_rule_calls
 from minijax.interpreters.vmap import vmap_jaxpr
-from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
+from minijax.ir.jaxpr import JaxprEqn
 from minijax.ops.custom_derivatives import (
     About,
     Batched,
     BatchedFunction,
-    Closed,
     Dims,
     Function,
     OutDims,
+    Pruned,
     StagedFunction,
     Written,
     check_closed_over,
@@ -38,7 +39,7 @@ from minijax.ops.custom_derivatives import (
     custom_call,
     given,
     mapped_by,
-    pruned_call,
+    pruned_eqn,
     stage_call,
     zero_flags,
 )
@@ -129,7 +130,7 @@ class BatchedRule(Batched):
 
     def enter(self, side: Any) -> tuple[Any, Dims]:
         dims = self.in_dims[len(self.in_dims) - len(side) :]
-        return side, [*self.in_dims, *[d for d, zero in zip(dims, side, strict=True) if not zero]]
+        return side, [*self.in_dims, *partition(side, dims)[0]]
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
         n = len(side_out)
@@ -144,80 +145,39 @@ class BatchedRule(Batched):
         full_dims = [dims[i] if zero else of_tangents[i] for i, zero in enumerate(side_out)]
         outs = self.out.settle(values[:n], dims[:n], self.axis)
         moved = self.out.settle(full, full_dims, self.axis)
-        return [*outs, *[t for t, zero in zip(moved, side_out, strict=True) if not zero]], side_out
+        return [*outs, *partition(side_out, moved)[0]], side_out
 
 
 def custom_jvp_batch(axis: Any, args: Values, dims: Dims, **params: Any) -> Any:
     if "call_jaxpr" in params:
-        return _batch_equation(axis, args, dims, **params)
-    mapped = mapped_by(params["level"])
-    fun = params["fun"]
-    out = OutDims(fun.about.subject)
-    batched = {
-        **params,
-        "fun": BatchedFunction(fun, axis, dims, out, mapped),
-        "jvp": BatchedRule(params["jvp"], axis, dims, out, mapped),
-    }
-    outs = custom_jvp_call_p.bind(*args, **batched)
-    return outs, out.dims
+        call, out_dims = vmap_jaxpr(params["call_jaxpr"], axis, dims)
+        out = OutDims(call.jaxpr.debug_name, out_dims)
+        rule = BatchedRule(params["jvp_jaxpr_fun"], axis, dims, out, None)
+        params["jvp_jaxpr_fun"] = staged_rule(rule, call.in_avals, params["num_consts"])
+        params["call_jaxpr"] = call
+    else:
+        mapped = mapped_by(params["level"])
+        out = OutDims(params["fun"].about.subject)
+        params["fun"] = BatchedFunction(params["fun"], axis, dims, out, mapped)
+        params["jvp"] = BatchedRule(params["jvp"], axis, dims, out, mapped)
+    return custom_jvp_call_p.bind(*args, **params), out.dims
 
 
-def _batch_equation(
-    axis: Any,
-    args: Values,
-    dims: Dims,
-    *,
-    call_jaxpr: ClosedJaxpr,
-    jvp_jaxpr_fun: Function,
-    num_consts: int,
-    symbolic_zeros: bool,
-) -> Any:
-    batched, out_dims = vmap_jaxpr(call_jaxpr, axis, dims)
-    out = OutDims(call_jaxpr.jaxpr.debug_name, out_dims)
-    rule = BatchedRule(jvp_jaxpr_fun, axis, dims, out, None)
-    outs = custom_jvp_call_p.bind(
-        *args,
-        call_jaxpr=batched,
-        jvp_jaxpr_fun=staged_rule(rule, batched.in_avals, num_consts),
-        num_consts=num_consts,
-        symbolic_zeros=symbolic_zeros,
-    )
-    return outs, out_dims
-
-
-class PrunedRule(Function):
+class PrunedRule(Pruned):
     """A jvp rule without the results that nobody uses."""
 
-    def __init__(self, inner: Function, used: Flags) -> None:
-        self.inner = inner
-        self.about = inner.about
-        self.used = used
-
-    def _side_out(self, zeros_out: Flags) -> tuple[list[bool], tuple[bool, ...]]:
-        used_tangents = [u for u, zero in zip(self.used, zeros_out, strict=True) if not zero]
-        return [*self.used, *used_tangents], tuple(z for z, u in zip(zeros_out, self.used, strict=True) if u)
-
-    def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
-        outs, zeros_out = self.inner.call(side, *values)
-        kept, side_out = self._side_out(zeros_out)
-        return [x for x, keep in zip(outs, kept, strict=True) if keep], side_out
-
-    def close(self, side: Any, avals: Sequence[Any]) -> Closed:
-        closed = self.inner.close(side, avals)
-        kept, side_out = self._side_out(closed.side)
-        return Closed(pruned_call(closed.jaxpr, kept), closed.consts, side_out)
+    def kept(self, side_out: Any) -> tuple[list[bool], Any]:
+        used_tangents = partition(side_out, self.used)[0]
+        return [*self.used, *used_tangents], tuple(chosen(self.used, side_out))
 
 
 def custom_jvp_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
-    params = dict(eqn.params)
-    params["call_jaxpr"] = pruned_call(params["call_jaxpr"], used)
-    if params["call_jaxpr"] is eqn.params["call_jaxpr"]:
-        return eqn
-    if all(used):
-        return eqn.replace(params=params)
-    rule = PrunedRule(params["jvp_jaxpr_fun"], used)
-    params["jvp_jaxpr_fun"] = staged_rule(rule, params["call_jaxpr"].in_avals, params["num_consts"])
-    return eqn.replace(params=params, outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u])
+    def rules() -> Params:
+        rule = PrunedRule(eqn.params["jvp_jaxpr_fun"], used)
+        in_avals = eqn.params["call_jaxpr"].in_avals
+        return {"jvp_jaxpr_fun": staged_rule(rule, in_avals, eqn.params["num_consts"])}
+
+    return pruned_eqn(eqn, used, rules)
 
 
 set_rules(

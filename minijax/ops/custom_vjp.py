@@ -21,28 +21,29 @@ from typing import Any
 
 from minijax.core import dtypes
 from minijax.core.array import get_aval
+from minijax.core.lists import partition, spread
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Flags, Values
 from minijax.core.structural import Zero, zero_of
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.vmap import vmap_jaxpr
-from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
+from minijax.ir.jaxpr import JaxprEqn
 from minijax.ir.pretty import Params, Printer
 from minijax.ops.custom_derivatives import (
     Batched,
     BatchedFunction,
-    Closed,
     Dims,
     Function,
     OutDims,
+    Pruned,
     StagedFunction,
     check_closed_over,
     closed_over_message,
     custom_call,
     given,
     mapped_by,
-    pruned_call,
+    pruned_eqn,
     stage_call,
     sum_to_axis,
     zero_flags,
@@ -150,9 +151,8 @@ def custom_lin_transpose(
 ) -> list[Any]:
     zeros = zero_flags(cts, symbolic_zeros)
     found, zeros_out = bwd.function.call((bwd.side, zeros), *args[:num_res], *given(cts, zeros))
-    nonzero = iter(found)
-    all_cts = [None if zero else next(nonzero) for zero in zeros_out]
-    return [None] * num_res + [ct for ct, was_zero in zip(all_cts, in_zeros, strict=True) if not was_zero]
+    all_cts = spread([not zero for zero in zeros_out], found)
+    return [None] * num_res + partition(in_zeros, all_cts)[0]
 
 
 set_rules(
@@ -176,9 +176,6 @@ class BatchedSide(NamedTuple):
 class BatchedForward(Batched):
     """A forward pass: residuals are batched as they come, the results as those of the function."""
 
-    def enter(self, side: Any) -> tuple[Any, Dims]:
-        return side, self.in_dims
-
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
         n = side_out.n_res
         outs = self.out.settle(values[n:], dims[n:], self.axis)
@@ -191,52 +188,28 @@ class BatchedBackward(Batched):
 
     def enter(self, side: Any) -> tuple[Any, Dims]:
         forward, zeros = side
-        ct_dims = [d for d, zero in zip(forward.out_dims, zeros, strict=True) if not zero]
+        ct_dims = partition(zeros, forward.out_dims)[0]
         return (forward.inner, zeros), [*forward.res_dims, *ct_dims]
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
-        wanted = [d for d, zero in zip(self.in_dims, side_out, strict=True) if not zero]
+        wanted = partition(side_out, self.in_dims)[0]
         return [sum_to_axis(x, d, to, self.axis) for x, d, to in zip(values, dims, wanted, strict=True)], side_out
 
 
 def custom_vjp_batch(axis: Any, args: Values, dims: Dims, **params: Any) -> Any:
     if "call_jaxpr" in params:
-        return _batch_equation(axis, args, dims, **params)
-    mapped = mapped_by(params["level"])
-    out = OutDims(params["fun"].about.subject)
-    batched = {
-        **params,
-        "fun": BatchedFunction(params["fun"], axis, dims, out, mapped),
-        "fwd": BatchedForward(params["fwd"], axis, dims, out, mapped),
-        "bwd": BatchedBackward(params["bwd"], axis, dims, out, mapped),
-    }
-    outs = custom_vjp_call_p.bind(*args, **batched)
-    return outs, out.dims
-
-
-def _batch_equation(
-    axis: Any,
-    args: Values,
-    dims: Dims,
-    *,
-    call_jaxpr: ClosedJaxpr,
-    fwd_jaxpr_thunk: Function,
-    bwd: Function,
-    num_consts: int,
-    symbolic_zeros: bool,
-) -> Any:
-    batched, out_dims = vmap_jaxpr(call_jaxpr, axis, dims)
-    out = OutDims(call_jaxpr.jaxpr.debug_name, out_dims)
-    fwd = BatchedForward(fwd_jaxpr_thunk, axis, dims, out, None)
-    outs = custom_vjp_call_p.bind(
-        *args,
-        call_jaxpr=batched,
-        fwd_jaxpr_thunk=StagedFunction(fwd, lambda perturbed: batched.in_avals),
-        bwd=BatchedBackward(bwd, axis, dims[num_consts:], out, None),
-        num_consts=num_consts,
-        symbolic_zeros=symbolic_zeros,
-    )
-    return outs, out_dims
+        call, out_dims = vmap_jaxpr(params["call_jaxpr"], axis, dims)
+        out = OutDims(call.jaxpr.debug_name, out_dims)
+        fwd = BatchedForward(params["fwd_jaxpr_thunk"], axis, dims, out, None)
+        params["call_jaxpr"], params["fwd_jaxpr_thunk"] = call, StagedFunction(fwd, lambda perturbed: call.in_avals)
+        params["bwd"] = BatchedBackward(params["bwd"], axis, dims[params["num_consts"] :], out, None)
+    else:
+        mapped = mapped_by(params["level"])
+        out = OutDims(params["fun"].about.subject)
+        params["fun"] = BatchedFunction(params["fun"], axis, dims, out, mapped)
+        params["fwd"] = BatchedForward(params["fwd"], axis, dims, out, mapped)
+        params["bwd"] = BatchedBackward(params["bwd"], axis, dims, out, mapped)
+    return custom_vjp_call_p.bind(*args, **params), out.dims
 
 
 class PrunedSide(NamedTuple):
@@ -246,24 +219,11 @@ class PrunedSide(NamedTuple):
     n_res: int
 
 
-class PrunedForward(Function):
+class PrunedForward(Pruned):
     """A forward pass without the results that nobody uses."""
 
-    def __init__(self, inner: Function, used: Flags) -> None:
-        self.inner = inner
-        self.about = inner.about
-        self.used = used
-
-    def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
-        outs, side_out = self.inner.call(side, *values)
-        kept = [*[True] * side_out.n_res, *self.used]
-        return [x for x, keep in zip(outs, kept, strict=True) if keep], PrunedSide(side_out, side_out.n_res)
-
-    def close(self, side: Any, avals: Sequence[Any]) -> Closed:
-        closed = self.inner.close(side, avals)
-        n_res = closed.side.n_res
-        pruned = pruned_call(closed.jaxpr, [*[True] * n_res, *self.used])
-        return Closed(pruned, closed.consts, PrunedSide(closed.side, n_res))
+    def kept(self, side_out: Any) -> tuple[list[bool], Any]:
+        return [*[True] * side_out.n_res, *self.used], PrunedSide(side_out, side_out.n_res)
 
 
 class PrunedBackward(Function):
@@ -289,17 +249,13 @@ class PrunedBackward(Function):
 
 
 def custom_vjp_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
-    params = dict(eqn.params)
-    closed = params["call_jaxpr"]
-    params["call_jaxpr"] = pruned_call(closed, used)
-    if params["call_jaxpr"] is closed:
-        return eqn
-    if all(used):
-        return eqn.replace(params=params)
-    fwd = PrunedForward(params["fwd_jaxpr_thunk"], used)
-    params["fwd_jaxpr_thunk"] = StagedFunction(fwd, lambda perturbed: closed.in_avals)
-    params["bwd"] = PrunedBackward(params["bwd"], used, closed.out_avals, params["symbolic_zeros"])
-    return eqn.replace(params=params, outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u])
+    def rules() -> dict[str, Any]:
+        closed = eqn.params["call_jaxpr"]
+        fwd = PrunedForward(eqn.params["fwd_jaxpr_thunk"], used)
+        bwd = PrunedBackward(eqn.params["bwd"], used, closed.out_avals, eqn.params["symbolic_zeros"])
+        return {"fwd_jaxpr_thunk": StagedFunction(fwd, lambda perturbed: closed.in_avals), "bwd": bwd}
+
+    return pruned_eqn(eqn, used, rules)
 
 
 set_rules(

@@ -394,9 +394,8 @@ def _dot_cotangent(
     swapped: bool,
     *,
     dimension_numbers: _Numbers,
-    precision: Any,
-    preferred_element_type: Any,
     out_sharding: Any,
+    **params: Any,
 ) -> Any:
     """The cotangent of ``x``, which was contracted with ``y``; ``swapped`` says that ``y`` was the left operand."""
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
@@ -414,9 +413,8 @@ def _dot_cotangent(
         ct,
         y,
         ((ans_y, y_kept), (ans_batch, y_batch)),
-        precision,
-        preferred_element_type=preferred_element_type,
         out_sharding=None if divided is None else divided.with_spec(divided.spec.permuted(order)),
+        **params,
     )
     bar = transpose(out, inverse_permutation(order))
     return bar if get_aval(bar).dtype == aval.dtype else convert(bar, aval.dtype, aval.weak_type)
@@ -441,15 +439,7 @@ def _batch_part(args: Values, dims: Dims) -> Any:
     return next((part for part in parts if part is not None), None)
 
 
-def _dot_batch(
-    args: Values,
-    dims: Dims,
-    *,
-    dimension_numbers: _Numbers,
-    precision: Any,
-    preferred_element_type: Any,
-    out_sharding: Any,
-) -> Any:
+def _dot_batch(args: Values, dims: Dims, *, dimension_numbers: _Numbers, out_sharding: Any, **params: Any) -> Any:
     lhs, rhs = args
     lhs_dim, rhs_dim = dims
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
@@ -470,9 +460,8 @@ def _dot_batch(
         lhs,
         rhs,
         dimension_numbers=((lhs_contract, rhs_contract), (lhs_batch, rhs_batch)),
-        precision=precision,
-        preferred_element_type=preferred_element_type,
         out_sharding=None if out_sharding is None else batched_sharding(out_sharding, out_dim, _batch_part(args, dims)),
+        **params,
     )
     return out, out_dim
 

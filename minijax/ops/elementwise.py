@@ -14,7 +14,6 @@ from __future__ import annotations
 import enum
 import functools
 import operator
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,7 +130,7 @@ _neg: Rule = neg_p.bind
 _mul = mul_p.bind
 
 
-def _sum_jvp(primitive: Any, right: Callable[[Any], Any]) -> Rule:
+def _sum_jvp(primitive: Any, right: Rule) -> Rule:
     @depends_on_types
     def sum_or_difference_jvp(primals: Any, tangents: Any) -> Any:
         ans = primitive.bind(*primals)
@@ -145,7 +144,7 @@ def _sum_jvp(primitive: Any, right: Callable[[Any], Any]) -> Rule:
     return sum_or_difference_jvp
 
 
-def _sum_transpose(right: Callable[[Any], Any]) -> Rule:
+def _sum_transpose(right: Rule) -> Rule:
     def sum_or_difference_transpose(ct: Any, x: Any, y: Any) -> Any:
         return [
             unbroadcast(x.aval, ct) if type(x) is UndefinedPrimal else None,
@@ -650,7 +649,7 @@ atanh, atanh_p = unary(
 
 
 # ---------------------------------------------------------------------------------------------- complex numbers
-def _generic(op: str) -> Callable[..., str]:
+def _generic(op: str) -> Rule:
     def generic_lower(ctx: Any, avals: Any, out_avals: Any, *args: str) -> str:
         (out,) = out_avals
         names = ctx.broadcast_operands(args, avals, out.shape)

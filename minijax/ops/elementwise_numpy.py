@@ -158,7 +158,7 @@ def with_zeros(x: Any) -> bool:
     return bool(_count(x) != x.size if x.size <= _FEW else _count(x == 0))
 
 
-def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Callable[[Any, Any], Any]) -> Rule:
+def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Rule) -> Rule:
     """The larger or smaller operand: of 0 and -0 as ``at_zeros`` says, of complex numbers in the order of their parts.
     NumPy takes either zero (of float32 the second operand's), so its answer is mended where it is a zero."""
     negative = bool(np.signbit(at_zeros(np.float32(0.0), np.float32(-0.0))))

@@ -6,12 +6,13 @@ Differentiating the formula as it stands would give NaN where an operand is infi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from minijax.core import dtypes
 from minijax.core.array import get_aval
+from minijax.core.rules import Rule
 from minijax.ops.custom_jvp import with_jvp_rule
+from minijax.ops.declare import unchanged
 from minijax.ops.elementwise import (
     abs_p,
     add_p,
@@ -47,18 +48,12 @@ real = real_p.bind
 rem = rem_p.bind
 sub = sub_p.bind
 
-Scale = Callable[[Any], Any]
-
-
-def _unscaled(x: Any) -> Any:
-    return x
-
 
 def _per_ln2(x: Any) -> Any:
     return mul(const(x, 1 / math.log(2)), x)
 
 
-def _sum_of_exponentials(x1: Any, x2: Any, exponential: Scale, scaled: Scale, half_turn: float) -> Any:
+def _sum_of_exponentials(x1: Any, x2: Any, exponential: Rule, scaled: Rule, half_turn: float) -> Any:
     """The sum in a base whose power is ``exponential``; ``scaled`` turns natural logarithms into those of the base."""
     larger = max(x1, x2)
     if dtypes.is_complex(get_aval(larger).dtype):
@@ -86,14 +81,14 @@ def _finite_or_zero(x: Any) -> Any:
     return select(eq(part, const(part, math.inf)), full_like(x, 0), x)
 
 
-def _tangent(exponential: Scale, out: Any, *operands: tuple[Any, Any]) -> Any:
+def _tangent(exponential: Rule, out: Any, *operands: tuple[Any, Any]) -> Any:
     """The tangent of ``out``, from the operands with their tangents."""
     first, second = [mul(t, exponential(sub(_finite_or_zero(x), _finite_or_zero(out)))) for x, t in operands]
     return add(first, second)
 
 
 def _logaddexp(x1: Any, x2: Any) -> Any:
-    return _sum_of_exponentials(x1, x2, exp, _unscaled, math.pi)
+    return _sum_of_exponentials(x1, x2, exp, unchanged, math.pi)
 
 
 def _logaddexp_jvp(x1: Any, x2: Any, t1: Any, t2: Any) -> Any:

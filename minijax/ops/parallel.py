@@ -31,7 +31,7 @@ from minijax.lowering.lower import lowering_rules
 from minijax.lowering.regions import monoid_region
 from minijax.lowering.text import mlir_type
 from minijax.ops.convert import convert
-from minijax.ops.declare import set_rules
+from minijax.ops.declare import same_aval, set_rules
 from minijax.ops.dynamic import dynamic_slice_in_dim
 from minijax.ops.elementwise import add_p, mul_p
 from minijax.ops.index import GatherDimensionNumbers, GatherScatterMode, gather
@@ -55,10 +55,11 @@ __all__ = [
 ]
 
 Groups = tuple[Axes, ...] | None
+AxisNames = tuple[Any, ...]
 INT32 = np.dtype(np.int32)
 
 
-def names_tuple(axis_name: Any) -> tuple[Any, ...]:
+def names_tuple(axis_name: Any) -> AxisNames:
     """One name, or a list or tuple of them, as a tuple."""
     return tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
 
@@ -69,7 +70,12 @@ def group_size(axis_name: Any, groups: Groups) -> int:
     return size if groups is None else len(groups[0])
 
 
-def _without(names: tuple[Any, ...], name: Any) -> tuple[Any, ...]:
+def _maps(axis: AxisData, names: Values) -> bool:
+    """Whether a collective along ``names`` works along the mapped axis."""
+    return axis.name is not None and axis.name in names
+
+
+def _without(names: AxisNames, name: Any) -> AxisNames:
     return tuple(n for n in names if n != name)
 
 
@@ -119,7 +125,7 @@ def declare_collective(
     return p
 
 
-def _names(params: Params) -> tuple[Any, ...]:
+def _names(params: Params) -> AxisNames:
     return names_tuple(params["axis_name"])
 
 
@@ -169,16 +175,16 @@ def all_reduce_text(ctx: Any, op: str, aval: ShapedArray, x: str, names: Any, gr
 
 
 # ------------------------------------------------------------------------------------------------ reductions
-def _split_axes(axes: Values) -> tuple[tuple[Any, ...], Axes]:
+def _split_axes(axes: Values) -> tuple[AxisNames, Axes]:
     """Names and positions."""
     return tuple(a for a in axes if type(a) is not int), tuple(a for a in axes if type(a) is int)
 
 
-def _named(params: Params) -> tuple[Any, ...]:
+def _named(params: Params) -> AxisNames:
     return _split_axes(params["axes"])[0]
 
 
-def _reduce_abstract(x: ShapedArray, *, axes: tuple[Any, ...], axis_index_groups: Groups) -> ShapedArray:
+def _reduce_abstract(x: ShapedArray, *, axes: AxisNames, axis_index_groups: Groups) -> ShapedArray:
     names, positions = _split_axes(axes)
     if axis_index_groups is not None and positions:
         raise ValueError(f"axis_index_groups can only be used with reductions over named axes, but got: {axes}")
@@ -200,9 +206,9 @@ def _unscaled(x: Any, size: int) -> Any:
 
 def _declare_reduction(name: str, positional: Primitive, op: str, repeated: Rule, transpose: Rule | None) -> Primitive:
     def reduction_batch(
-        p: Primitive, axis: AxisData, x: Any, d: int | None, *, axes: tuple[Any, ...], axis_index_groups: Groups
+        p: Primitive, axis: AxisData, x: Any, d: int | None, *, axes: AxisNames, axis_index_groups: Groups
     ) -> Any:
-        named = axis.name is not None and axis.name in axes
+        named = _maps(axis, axes)
         if named:
             _no_groups(p, axis_index_groups)
         rest = _without(axes, axis.name) if named else axes
@@ -219,7 +225,7 @@ def _declare_reduction(name: str, positional: Primitive, op: str, repeated: Rule
     more = {positional.sharding_param: None} if positional.sharding_param else {}
 
     def reduction_lower(
-        ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[Any, ...], axis_index_groups: Groups
+        ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: AxisNames, axis_index_groups: Groups
     ) -> str:
         names, positions = _split_axes(axes)
         (aval,), (out,) = avals, out_avals
@@ -229,7 +235,7 @@ def _declare_reduction(name: str, positional: Primitive, op: str, repeated: Rule
             return x
         return all_reduce_text(ctx, op, out, x, names, axis_index_groups)
 
-    def reduction_numpy(x: Any, *, axes: tuple[Any, ...], axis_index_groups: Groups) -> Any:
+    def reduction_numpy(x: Any, *, axes: AxisNames, axis_index_groups: Groups) -> Any:
         return numpy_rules[positional](x, axes=axes, **more)
 
     p = declare_collective(name, _named, _reduce_abstract, reduction_batch, reduction_lower, transpose)
@@ -239,7 +245,7 @@ def _declare_reduction(name: str, positional: Primitive, op: str, repeated: Rule
     return p
 
 
-def psum_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...], axis_index_groups: Groups) -> list[Any]:
+def psum_transpose(ct: Any, x: Any, *, axes: AxisNames, axis_index_groups: Groups) -> list[Any]:
     """A sum over positions is undone by repeating; one over names is its own transpose, as in JAX also over none."""
     names, positions = _split_axes(axes)
     if positions:
@@ -267,7 +273,7 @@ def _axis_index_abstract(*, axis_name: Any) -> ShapedArray:
 
 def axis_index_batch(p: Primitive, axis: AxisData, *, axis_name: Any) -> Any:
     """The index itself is the batched value."""
-    if axis.name is None or axis.name != axis_name:
+    if not _maps(axis, (axis_name,)):
         return p.bind(axis_name=axis_name), None
     return iota(INT32, axis.size), 0
 
@@ -307,10 +313,6 @@ vma_rules[axis_index_p] = lambda vma, params: mesh_axes(_names(params))
 
 
 # ------------------------------------------------------------------------------------------------ permutations
-def _same(x: ShapedArray, **params: Any) -> ShapedArray:
-    return x
-
-
 def _take(x: Any, indices: Ints, axis: int) -> Any:
     """``x`` at constant ``indices`` along ``axis``; zeros for an index out of bounds."""
     shape = get_aval(x).shape
@@ -324,10 +326,10 @@ def _take(x: Any, indices: Ints, axis: int) -> Any:
 
 
 def ppermute_batch(
-    p: Primitive, axis: AxisData, x: Any, d: int | None, *, axis_name: tuple[Any, ...], perm: Any
+    p: Primitive, axis: AxisData, x: Any, d: int | None, *, axis_name: AxisNames, perm: Any
 ) -> Any:
     """A permutation of the batch axis; instances that nobody sends to get zeros."""
-    if axis.name is None or axis.name not in axis_name:
+    if not _maps(axis, axis_name):
         return p.bind(x, axis_name=axis_name, perm=perm), d
     if len(axis_name) > 1:
         raise NotImplementedError(
@@ -351,7 +353,7 @@ def _check_perm(perm: Sequence[tuple[int, int]], size: int) -> None:
             raise ValueError(f"ppermute sources and destinations must be unique, got {perm}.")
 
 
-def ppermute_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis_name: tuple[Any, ...], perm: Any) -> str:
+def ppermute_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis_name: AxisNames, perm: Any) -> str:
     groups = replica_groups(ctx.module.axes, axis_name)
     size = len(groups[0])
     _check_perm(perm, size)
@@ -363,17 +365,17 @@ def ppermute_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis_name: t
     return ctx.emit(f'"stablehlo.collective_permute"({x}) <{{{attributes}}}> : ({ty}) -> {ty}')
 
 
-def ppermute_transpose(ct: Any, x: Any, *, axis_name: tuple[Any, ...], perm: Any) -> list[Any]:
+def ppermute_transpose(ct: Any, x: Any, *, axis_name: AxisNames, perm: Any) -> list[Any]:
     return [ppermute_p.bind(ct, axis_name=axis_name, perm=tuple((d, s) for s, d in perm))]
 
 
-ppermute_p = declare_collective("ppermute", _names, _same, ppermute_batch, ppermute_lower, ppermute_transpose)
+ppermute_p = declare_collective("ppermute", _names, same_aval, ppermute_batch, ppermute_lower, ppermute_transpose)
 
 
 def pbroadcast_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, *, axis_name: Any, source: int) -> Any:
     """The source's slice is the same for all: no batch axis is left."""
     names = names_tuple(axis_name)
-    if axis.name is None or axis.name not in names:
+    if not _maps(axis, names):
         return p.bind(x, axis_name=axis_name, source=source), d
     if len(names) > 1:
         raise NotImplementedError("pbroadcast over several axes, one of them vmapped: broadcast along one axis.")
@@ -403,7 +405,7 @@ def pbroadcast_transpose(ct: Any, x: Any, *, axis_name: Any, source: int) -> lis
     return [select(is_source, total, full_like(total, 0))]
 
 
-pbroadcast_p = declare_collective("pbroadcast", _names, _same, pbroadcast_batch, pbroadcast_lower, pbroadcast_transpose)
+pbroadcast_p = declare_collective("pbroadcast", _names, same_aval, pbroadcast_batch, pbroadcast_lower, pbroadcast_transpose)
 
 
 # ------------------------------------------------------------------------------------------------ all_gather
@@ -418,7 +420,7 @@ def _fold_dims(x: Any, axis: int) -> Any:
     return reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
 
 
-def _one_vmapped(p: Primitive, names: tuple[Any, ...]) -> None:
+def _one_vmapped(p: Primitive, names: AxisNames) -> None:
     if len(names) > 1:
         raise NotImplementedError(
             f"{p.name} over several axes {names}, one of them vmapped, is not supported: apply it axis by axis."
@@ -437,12 +439,12 @@ def all_gather_abstract(
 
 
 def all_gather_batch(
-    p: Primitive, axis: AxisData, x: Any, d: int | None, *, all_gather_dimension: int, axis_name: tuple[Any, ...],
+    p: Primitive, axis: AxisData, x: Any, d: int | None, *, all_gather_dimension: int, axis_name: AxisNames,
     axis_size: int, tiled: bool, **groups: Groups,
 ) -> Any:  # fmt: skip
     """The batch axis becomes an ordinary one."""
     at = all_gather_dimension
-    if axis.name is None or axis.name not in axis_name:
+    if not _maps(axis, axis_name):
         if d is not None:
             at, d = (at + 1, d) if d <= at else (at, d if tiled else d + 1)
         params = {"axis_name": axis_name, "axis_size": axis_size, **groups}
@@ -524,12 +526,12 @@ def reduce_scatter_abstract(
 
 
 def reduce_scatter_batch(
-    p: Primitive, axis: AxisData, x: Any, d: int | None, *, scatter_dimension: int, axis_name: tuple[Any, ...],
+    p: Primitive, axis: AxisData, x: Any, d: int | None, *, scatter_dimension: int, axis_name: AxisNames,
     axis_size: int, tiled: bool, **groups: Groups,
 ) -> Any:  # fmt: skip
     """Summed along the batch axis; the scattered dimension is the new batch axis."""
     at = scatter_dimension
-    if axis.name is None or axis.name not in axis_name:
+    if not _maps(axis, axis_name):
         if d is not None:
             # an untiled result loses the scattered dimension, which may stand ahead of the batch axis
             at, d = (at + 1, d) if d <= at else (at, d if tiled else d - 1)
@@ -546,7 +548,7 @@ def reduce_scatter_batch(
 
 
 def reduce_scatter_lower(
-    ctx: Any, avals: Any, out_avals: Any, x: str, *, scatter_dimension: int, axis_name: tuple[Any, ...], axis_size: int,
+    ctx: Any, avals: Any, out_avals: Any, x: str, *, scatter_dimension: int, axis_name: AxisNames, axis_size: int,
     tiled: bool, axis_index_groups: Groups = None,
 ) -> str:  # fmt: skip
     (aval,), (out,) = avals, out_avals
@@ -590,7 +592,7 @@ def all_to_all_batch(
     """The batch axis and pieces of the split axis change places."""
     params = {"axis_index_groups": axis_index_groups, "tiled": tiled}
     names = names_tuple(axis_name)
-    if axis.name is None or axis.name not in names:
+    if not _maps(axis, names):
         if d is not None:
             split_axis, concat_axis = split_axis + (d <= split_axis), concat_axis + (d <= concat_axis)
         dims = {"split_axis": split_axis, "concat_axis": concat_axis}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from minijax.lowering.regions import region_text
 from minijax.lowering.text import array_text, dims_text, mlir_type
 from minijax.ops.accumulate import SHORT, sum_of
 from minijax.ops.convert import convert
-from minijax.ops.declare import declare
+from minijax.ops.declare import declare, unchanged
 from minijax.ops.elementwise import complex_extremum_text, div_p, mul_p
 from minijax.ops.elementwise_numpy import with_zeros
 from minijax.ops.nary import BOOL_OR_INT, NO_DERIVATIVE, NUM, ZERO, eq_p, in_lax, reduce_sum_p
@@ -86,10 +85,6 @@ def _reduce_abstract(name: str, accepts: str | None) -> Rule:
     return reduce_abstract
 
 
-def _itself(x: Any) -> Any:
-    return x
-
-
 def _arithmetic_numpy(ufunc: np.ufunc, of_many: Rule | None = None) -> Rule:
     """Sums and products, in the operand's dtype (NumPy would widen small integers). ``of_many(x, axes, dtype)`` is for
     more floats than NumPy adds exactly enough."""
@@ -97,7 +92,7 @@ def _arithmetic_numpy(ufunc: np.ufunc, of_many: Rule | None = None) -> Rule:
     @by_type
     def reduce_numpy(x: Any, axes: Axes, out_sharding: Any = None) -> Rule:
         if not axes:
-            return _itself
+            return unchanged
         dtype = x.dtype
         wide = accumulator(dtype)
         many = math.prod([x.shape[a] for a in axes]) > SHORT and wide.kind in "fc"
@@ -109,13 +104,13 @@ def _arithmetic_numpy(ufunc: np.ufunc, of_many: Rule | None = None) -> Rule:
     return reduce_numpy
 
 
-def _extremum_numpy(ufunc: np.ufunc, identity: Callable[[np.dtype], Any], negative: bool) -> Rule:
+def _extremum_numpy(ufunc: np.ufunc, identity: Rule, negative: bool) -> Rule:
     """Maxima and minima; of nothing, the identity; of zeros of two signs ``negative`` says which prevails."""
 
     @by_type
     def reduce_numpy(x: Any, axes: Axes) -> Rule:
         if not axes:
-            return _itself
+            return unchanged
         if x.size == 0:
             return lambda x: ufunc.reduce(x, axes, initial=identity(x.dtype))
         if dtypes.kind(x.dtype) != "f":
@@ -158,7 +153,7 @@ def _reduce_batch(primitive: Primitive) -> Rule:
 _COMPLEX_ORDER = {"maximum": "GT", "minimum": "LT"}
 
 
-def _reduce_lower(op: str, identity: Callable[[np.dtype], Any]) -> Rule:
+def _reduce_lower(op: str, identity: Rule) -> Rule:
     def reduce_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: Axes, out_sharding: Any = None) -> str:
         (aval,), (out,) = avals, out_avals
         start = ctx.scalar(identity(aval.dtype), aval.dtype)
@@ -185,7 +180,7 @@ def _reduce_lower(op: str, identity: Callable[[np.dtype], Any]) -> Rule:
 
 
 def _reducer(
-    primitive: Primitive, accepts: str | None, numpy: Rule, op: str, identity: Callable[[np.dtype], Any], **rules: Any
+    primitive: Primitive, accepts: str | None, numpy: Rule, op: str, identity: Rule, **rules: Any
 ) -> Primitive:
     """A reduction with parameter ``axes``: ``op`` is the StableHLO operation, ``rules`` how it is differentiated."""
     return declare(
@@ -324,7 +319,7 @@ def _arg_numpy(find: Rule) -> Rule:
     return arg_numpy
 
 
-def _arg_lower(better: str, identity: Callable[[np.dtype], Any]) -> Rule:
+def _arg_lower(better: str, identity: Rule) -> Rule:
     """A reduction of pairs (value, index): the better value, nan before all, and of equals the first."""
 
     def arg_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: Axes, index_dtype: np.dtype) -> str:

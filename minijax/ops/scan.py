@@ -19,7 +19,7 @@ import numpy as np
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import Avals, ShapedArray, cotangent_type
 from minijax.core.keys import storage
-from minijax.core.lists import merge, partition, split_list
+from minijax.core.lists import chosen, merge, partition, split_list, spread
 from minijax.core.named import NamedTuple
 from minijax.core.rules import Dims, Params, Values
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast, instantiate_zeros, moveaxis, zero_of, zeros
@@ -40,7 +40,7 @@ from minijax.ir.typecheck import same_type
 from minijax.ops.call import compiled
 from minijax.ops.declare import set_rules
 from minijax.ops.scan_lowering import scan_lower, slice_aval
-from minijax.ops.subjaxprs import Flags, fixpoint
+from minijax.ops.subjaxprs import Flags, fixpoint, nonzeros
 
 __all__ = ["scan_p"]
 
@@ -447,8 +447,8 @@ def scan_linearize(
     def linear_scan(residuals: Values, *tangents: Any) -> list[Any]:
         same, each = residuals
         given = [instantiate_zeros(t) for t, nz in zip(tangents, split.later.flat(), strict=True) if nz]
-        results = iter(scan_p.bind(*same, *given, *each, jaxpr=split.later_loop, **split.counts(), **params))
-        return [next(results) if nz else None for nz in split.later_out]
+        results = scan_p.bind(*same, *given, *each, jaxpr=split.later_loop, **split.counts(), **params)
+        return spread(split.later_out, results)
 
     return outs, split.later_out, (same, each), linear_scan
 
@@ -494,7 +494,7 @@ def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tu
     first = loop(split.known, split.known.jaxpr.invars, known_taken, [])
     first.outvars = [*partition(split.unknown_out, eqn.outvars)[0], *residuals]
     staged = loop(split.staged, split.staged.jaxpr.invars[split.n_res :], split.staged_used, residuals)
-    staged.outvars = partition(split.staged_out, eqn.outvars)[1]
+    staged.outvars = chosen(split.staged_out, eqn.outvars)
     return [e for e in (first,) if matters(e)], [e for e in (staged,) if matters(e)]
 
 
@@ -512,7 +512,7 @@ def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
         carry, (pruned, used_in) = fixpoint(read.carry, step)
         # a carried value that is only overwritten is still an input of the body
         kept = used_in._replace(carry=carry)
-        invars = [v for v, k in zip(closed.jaxpr.invars, kept.flat(), strict=True) if k]
+        invars = chosen(kept.flat(), closed.jaxpr.invars)
         made = None
         if not (all(kept.flat()) and all(read.ys) and pruned.eqns == closed.eqns):
             made = ClosedJaxpr(pruned.replace(invars=invars), closed.consts)
@@ -521,8 +521,8 @@ def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
     if made is None:  # nothing is unused
         return eqn
     return eqn.replace(
-        invars=[v for v, k in zip(eqn.invars, kept.flat(), strict=True) if k],
-        outvars=[v for v, u in zip(eqn.outvars, used_out, strict=True) if u],
+        invars=chosen(kept.flat(), eqn.invars),
+        outvars=chosen(used_out, eqn.outvars),
         params={**eqn.params, "jaxpr": made, **kept.counts()},
     )
 
@@ -637,8 +637,7 @@ def _transpose_linear(
     parts, results = LinearParts.of(args, counts), ScanResults.of(cts, num_carry)
     ct_carry = [instantiate_zeros(ct) for ct in results.carry]
     ct_consts = [zeros(get_aval(x).to_tangent_aval()) for x in parts.consts]
-    arriving = [type(ct) is not Zero for ct in results.ys]
-    given = [ct for ct in results.ys if type(ct) is not Zero]
+    arriving, given = nonzeros(results.ys)
     ct_avals = [get_aval(ct) for ct in (*ct_consts, *ct_carry)] + [slice_aval(get_aval(ct)) for ct in given]
     outs = scan_p.bind(
         *[*parts.residuals, *ct_consts, *ct_carry, *given, *parts.slices],

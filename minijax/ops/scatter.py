@@ -195,6 +195,11 @@ def _apply_numpy(out: Any, positions: Any, closed: ClosedJaxpr) -> None:
 
 
 # -------------------------------------------------------------------------------- differentiation
+def _flags(params: Params) -> Params:
+    """The parameters of a scatter that say how its indices are used."""
+    return {name: params[name] for name in ("indices_are_sorted", "unique_indices", "mode")}
+
+
 def _sizes_of(x: Any) -> Shape:
     return x.aval.shape if type(x) is UndefinedPrimal else shape_of(x)
 
@@ -259,9 +264,6 @@ def _gather_transpose(
     indices: Any,
     *,
     dimension_numbers: GatherDimensionNumbers,
-    unique_indices: bool,
-    indices_are_sorted: bool,
-    mode: GatherScatterMode,
     **params: Any,
 ) -> list[Any]:
     assert type(operand) is UndefinedPrimal, "a gather is linear in its operand only"
@@ -269,8 +271,7 @@ def _gather_transpose(
         return [Zero(operand.aval), None]
     zeros = full(operand.aval.shape, 0, get_aval(ct).dtype, sharding=sharding_of_type(operand.aval, get_aval(ct)))
     numbers = ScatterDimensionNumbers(*dimension_numbers)
-    flags = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices}
-    return [scatter_add(zeros, indices, ct, numbers, mode=mode, **flags), None]
+    return [scatter_add(zeros, indices, ct, numbers, **_flags(params)), None]
 
 
 transpose_rules[gather_p] = _gather_transpose
@@ -293,7 +294,7 @@ def _scatter_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
             scatter_p.bind(t_operand, indices, t_updates, **params),
         )
     numbers = params["dimension_numbers"]
-    keep = {k: params[k] for k in ("indices_are_sorted", "unique_indices", "mode")}
+    keep = _flags(params)
     aval = get_aval(updates)
     ids_shape = [1 if d in numbers.update_window_dims else n for d, n in enumerate(aval.shape)]
     count = math.prod(ids_shape)
@@ -352,16 +353,12 @@ def _factor_derivative(
     updates: Any,
     *,
     dimension_numbers: Any,
-    unique_indices: bool,
-    indices_are_sorted: bool,
-    mode: Any,
     **params: Any,
 ) -> Any:
-    if not unique_indices:
+    if not params["unique_indices"]:
         raise NotImplementedError(_MUL_UNIQUE)
     zeros = full_like(operand, 0)
-    flags = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
-    return mul(operand, scatter_add(zeros, indices, g, dimension_numbers, **flags))
+    return mul(operand, scatter_add(zeros, indices, g, dimension_numbers, **_flags(params)))
 
 
 def _extremum_jvp(primitive: Primitive) -> Rule:
@@ -396,8 +393,7 @@ def _extremum_jvp(primitive: Primitive) -> Rule:
         of_operand = select(retained, inverse(plus_one(attaining)), full_like(attaining, 0))
         of_operand = div(add(const(updates, -1.0), of_operand), present)
         change = add(mul(seen(t_operand), of_operand), mul(t_updates, of_updates))
-        keep = {k: params[k] for k in ("indices_are_sorted", "unique_indices", "mode")}
-        return out, scatter_add(t_operand, indices, change, numbers, **keep)
+        return out, scatter_add(t_operand, indices, change, numbers, **_flags(params))
 
     return scatter_extremum_jvp
 

@@ -532,11 +532,13 @@ def stack(operands: Values, axis: int = 0) -> Any:
     return stack_p.bind(*arrays, axis=canonical_axis(axis, arrays[0].ndim + 1))
 
 
+def _check_unstacked(shape: Shape) -> None:
+    if not shape:
+        raise ValueError(f"unstack requires arrays with rank > 0, however a scalar array of shape {shape} was passed.")
+
+
 def _unstack_abstract(x: ShapedArray, *, axis: int) -> list[ShapedArray]:
-    if not x.ndim:
-        raise ValueError(
-            f"unstack requires arrays with rank > 0, however a scalar array of shape {x.shape} was passed."
-        )
+    _check_unstacked(x.shape)
     part = ShapedArray((*x.shape[:axis], *x.shape[axis + 1 :]), x.dtype, x.weak_type)
     return [part] * x.shape[axis]
 
@@ -586,8 +588,5 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     """The parts of ``x`` along ``axis``, which they do not have. ValueError for a scalar."""
     axis = operator.index(axis)
     x = x if is_array(x) else as_array(x)
-    if not x.ndim:
-        raise ValueError(
-            f"unstack requires arrays with rank > 0, however a scalar array of shape {x.shape} was passed."
-        )
+    _check_unstacked(x.shape)
     return tuple(unstack_p.bind(x, axis=canonical_axis(axis, x.ndim)))

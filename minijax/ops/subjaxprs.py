@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minijax.core.lists import chosen
+from minijax.core.structural import Zero
 from minijax.ir.jaxpr import ClosedJaxpr, Var
 
 Flags = list[bool]
@@ -20,6 +22,12 @@ def fixpoint(flags: Sequence[bool], step: Callable[[Flags], tuple[Any, Sequence[
         if more == now:
             return now, result
         now = more
+
+
+def nonzeros(tangents: Sequence[Any]) -> tuple[Flags, list[Any]]:
+    """Which of ``tangents`` are not symbolic zeros, and these."""
+    flags = [type(t) is not Zero for t in tangents]
+    return flags, chosen(flags, tangents)
 
 
 def hoist_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:

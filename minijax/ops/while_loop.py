@@ -16,10 +16,10 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array
 from minijax.core.avals import Avals, ShapedArray, physical_aval
-from minijax.core.lists import merge, partition, split_list
+from minijax.core.lists import chosen, merge, partition, split_list
 from minijax.core.named import NamedTuple
 from minijax.core.rules import Dims, Flags, Names, Params, Values
-from minijax.core.structural import Zero, instantiate_zeros
+from minijax.core.structural import instantiate_zeros
 from minijax.core.trace import check_alive, state
 from minijax.errors import summarize
 from minijax.interpreters.evaluate import compiled_over_meshes
@@ -35,7 +35,7 @@ from minijax.lowering.regions import block_text, monoid_region
 from minijax.lowering.text import mlir_type
 from minijax.ops.call import compiled
 from minijax.ops.declare import set_rules
-from minijax.ops.subjaxprs import fixpoint
+from minijax.ops.subjaxprs import fixpoint, nonzeros
 
 __all__ = ["while_p"]
 
@@ -204,9 +204,9 @@ def while_jvp(
 ) -> Any:
     """Carries with a nonzero tangent get a tangent carry; the condition looks at the primals only."""
     xs, ts = WhileParts.of(primals, cond_nconsts, body_nconsts), WhileParts.of(tangents, cond_nconsts, body_nconsts)
-    const_nonzero, init_nonzero = ([type(t) is not Zero for t in part] for part in (ts.body_consts, ts.carry))
+    const_nonzero, const_dots = nonzeros(ts.body_consts)
+    init_nonzero, _ = nonzeros(ts.carry)
     nonzero, of_body = fixpoint(init_nonzero, lambda nz: jvp_jaxpr(body_jaxpr, [*const_nonzero, *nz], nz))
-    const_dots = [t for t in ts.body_consts if type(t) is not Zero]
     init_dots = [instantiate_zeros(t) for t, nz in zip(ts.carry, nonzero, strict=True) if nz]
 
     def constants_first() -> ClosedJaxpr:
@@ -446,7 +446,7 @@ def carry_to_consts(
 
     def smaller_cond() -> ClosedJaxpr:
         pruned, _ = dce_jaxpr(cond.jaxpr, [True], keep_inputs=True)
-        kept = [v for v, m in zip(pruned.invars, [*[False] * cond_nconsts, *moved], strict=True) if not m]
+        kept = partition([*[False] * cond_nconsts, *moved], pruned.invars)[0]
         return ClosedJaxpr(pruned.replace(invars=kept), cond.consts)
 
     def smaller_body() -> ClosedJaxpr:
@@ -472,4 +472,4 @@ def _forwarding(jaxpr: Jaxpr) -> list[int | None]:
 
 def while_outputs(outs: Values, moved: Flags, init: Values) -> list[Any]:
     """The final carry, from the results of the loop and the initial values that did not go round."""
-    return merge(moved, outs, [x for x, m in zip(init, moved, strict=True) if m])
+    return merge(moved, outs, chosen(moved, init))

@@ -23,10 +23,10 @@ from minijax.backend import pjrt
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, cotangent_type
 from minijax.core.explicit import plain_type, resharded_type, spec_of
-from minijax.core.lists import partition
+from minijax.core.lists import chosen, partition
 from minijax.core.rules import Dims, Flags, Params, Shape, Values
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, axes_of_part, axes_of_spec
-from minijax.core.structural import Zero, full
+from minijax.core.structural import full
 from minijax.core.trace import state
 from minijax.core.varying import CHECKED, manual, ordered, pvary, summed, varying
 from minijax.interpreters.jvp import jvp_jaxpr, with_zeros
@@ -47,6 +47,7 @@ from minijax.ops.meshes import sums  # noqa: F401  (the rules of pvary and psum_
 from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
 from minijax.ops.parallel import psum_p
 from minijax.ops.shape import broadcast_in_dim, squeeze
+from minijax.ops.subjaxprs import nonzeros
 
 shard_map_p = AxisPrimitive("shard_map", multiple_results=True)
 shard_map_p.keeps_signatures = False
@@ -137,15 +138,14 @@ def _bind(args: Values, params: Params, **changes: Any) -> list[Any]:
 
 
 def _chosen(flags: Flags, items: Values) -> tuple[Any, ...]:
-    return tuple(partition(flags, items)[1])
+    return tuple(chosen(flags, items))
 
 
 def shard_map_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
     in_specs, out_specs = params["in_specs"], params["out_specs"]
-    nonzero = [type(t) is not Zero for t in tangents]
+    nonzero, given = nonzeros(tangents)
     with inside(params):
         jvp_of, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero)
-    given = [t for t in tangents if type(t) is not Zero]
     outs = _bind(
         [*primals, *given],
         params,

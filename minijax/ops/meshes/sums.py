@@ -35,6 +35,7 @@ from minijax.lowering.lower import lowering_rules
 from minijax.ops.declare import set_rules
 from minijax.ops.nary import deflinear
 from minijax.ops.parallel import (
+    AxisNames,
     all_gather_abstract,
     all_gather_batch,
     all_gather_lower,
@@ -62,12 +63,12 @@ ELEMENTWISE: dict[Primitive, tuple[str, str, Primitive]] = {
 }
 
 
-def axes_of(params: Params) -> tuple[Any, ...]:
+def axes_of(params: Params) -> AxisNames:
     """The axes along which an equation of these primitives changes the state of a value."""
     return params["axes"] if "axes" in params else params["axis_name"]  # type: ignore[no-any-return]
 
 
-def state_of(aval: ShapedArray, axes: tuple[Any, ...], function: str) -> str:
+def state_of(aval: ShapedArray, axes: AxisNames, function: str) -> str:
     """What values of a type are along ``axes``: varying, unreduced, reduced or invarying. ValueError if not one."""
     kinds = {"varying": aval.vma, "unreduced": aval.unreduced, "reduced": aval.reduced}
     found = {next((kind for kind, own in kinds.items() if axis in own), "invarying") for axis in axes}
@@ -103,7 +104,7 @@ def _declare_elementwise(p: Primitive, before: str, after: str, transposed: Prim
     """Set the rules of a primitive that changes states along ``axes`` and keeps shapes."""
     makes_sum = isinstance(p, AxisPrimitive)
 
-    def batch(axis: AxisData, args: Any, dims: Any, *, axes: tuple[Any, ...]) -> Any:
+    def batch(axis: AxisData, args: Any, dims: Any, *, axes: AxisNames) -> Any:
         (x,), (d,) = args, dims
         if p in makes_sums:
             _check_batch(p, axis)
@@ -113,14 +114,14 @@ def _declare_elementwise(p: Primitive, before: str, after: str, transposed: Prim
                 x, d = axis_rules[psum_p](axis, (x,), (d,), axes=(axis.name,), axis_index_groups=None)
         return p.bind(x, axes=axes) if axes else x, d
 
-    def transpose(ct: Any, x: Any, *, axes: tuple[Any, ...]) -> list[Any]:
+    def transpose(ct: Any, x: Any, *, axes: AxisNames) -> list[Any]:
         return [transposed.bind(ct, axes=axes)]
 
-    def refuse(x: Any, *, axes: tuple[Any, ...]) -> Any:
+    def refuse(x: Any, *, axes: AxisNames) -> Any:
         axes_size(axes)  # raises for an unbound name
         raise RuntimeError(f"{p.name} must be used within a mapped context like shard_map.")
 
-    def lower_sum(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[Any, ...]) -> str:
+    def lower_sum(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: AxisNames) -> str:
         return all_reduce_text(ctx, "add", out_avals[0], x, axes)
 
     p.keeps_signatures = False
@@ -139,7 +140,7 @@ def _declare_elementwise(p: Primitive, before: str, after: str, transposed: Prim
         numpy_rules[p] = _same_value
 
 
-def _one_type(x: ShapedArray, *, axes: tuple[Any, ...]) -> ShapedArray:
+def _one_type(x: ShapedArray, *, axes: AxisNames) -> ShapedArray:
     axes_size(axes)  # raises for an unbound name
     return x
 
@@ -148,11 +149,11 @@ def _typecheck(avals: tuple[ShapedArray, ...], params: Params) -> list[ShapedArr
     return [avals[0]]
 
 
-def _same_text(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[Any, ...]) -> str:
+def _same_text(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: AxisNames) -> str:
     return x
 
 
-def _same_value(x: Any, *, axes: tuple[Any, ...]) -> Any:
+def _same_value(x: Any, *, axes: AxisNames) -> Any:
     return x
 
 

@@ -182,27 +182,26 @@ def _bits(words: Any, impl: PRNGImpl, width: int, shape: Shape) -> list[Any]:
     return [IMPLEMENTATIONS[impl].bits(words, width, shape)]  # type: ignore[misc]
 
 
-# The same function for the same types, since its program is kept by it.
-
-
 @functools.lru_cache(maxsize=1024)
+def _with(function: Rule, **params: Any) -> Program:
+    """The same function for the same parameters, since its program is kept by it."""
+    return functools.partial(function, **params)
+
+
 def _seed_program(seeds: Any, *, impl: PRNGImpl) -> Program:
-    return functools.partial(_seed, impl=impl)
+    return _with(_seed, impl=impl)
 
 
-@functools.lru_cache(maxsize=1024)
 def _split_program(keys: Any, *, shape: Shape) -> Program:
-    return functools.partial(_split, impl=keys.dtype.impl, shape=shape)
+    return _with(_split, impl=keys.dtype.impl, shape=shape)
 
 
-@functools.lru_cache(maxsize=1024)
 def _fold_in_program(keys: Any, data: Any) -> Program:
-    return functools.partial(_fold_in, impl=keys.dtype.impl)
+    return _with(_fold_in, impl=keys.dtype.impl)
 
 
-@functools.lru_cache(maxsize=1024)
 def _bits_program(keys: Any, *, bit_width: int, shape: Shape) -> Program:
-    return functools.partial(_bits, impl=keys.dtype.impl, width=bit_width, shape=shape)
+    return _with(_bits, impl=keys.dtype.impl, width=bit_width, shape=shape)
 
 
 def _split_few(keys: Any, *, shape: Shape) -> Rule | None:

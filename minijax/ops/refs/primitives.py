@@ -346,11 +346,15 @@ def _new_ref_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
 set_rules(new_ref_p, shown=_new_ref_shown, parse=_new_ref_read)
 
 
+def _mark(text: str) -> Doc:
+    return pp.text(text, "punctuation")
+
+
 def _slice_doc(entry: Slice, start: Any, size: int, printer: Printer) -> Doc:
     """``2:4``, ``:4`` or ``2:`` where it reaches a bound, ``i:i+2`` where it begins at a variable."""
     if start is not None and type(start) is not Literal:
         at = printer.atom(start)
-        return pp.concat((at, pp.text(":", "punctuation"), at, pp.text(f"+{entry.size}", "punctuation")))
+        return pp.concat((at, _mark(":"), at, _mark(f"+{entry.size}")))
     first: Any = entry.start if start is None else start.val
     end = first + entry.size
     return pp.text(f"{first or ''}:{'' if end == size else end}", "literal")
@@ -359,7 +363,7 @@ def _slice_doc(entry: Slice, start: Any, size: int, printer: Printer) -> Doc:
 def _place_doc(ref: Any, operands: Values, index: Index, printer: Printer) -> Doc:
     """``r[i,:2]``: a reference and the part of it that is meant."""
     if index is None:
-        return pp.concat((printer.atom(ref), pp.text("[...]", "punctuation")))
+        return pp.concat((printer.atom(ref), _mark("[...]")))
     given = iter(operands)
     entries: list[Doc] = []
     for entry, size in zip(index, ref.aval.shape, strict=True):
@@ -368,8 +372,8 @@ def _place_doc(ref: Any, operands: Values, index: Index, printer: Printer) -> Do
             entries.append(pp.text(str(x.val), "literal") if type(x) is Literal else printer.atom(x))
         else:
             entries.append(_slice_doc(entry, next(given) if entry.start is None else None, size, printer))
-    inside = pp.join(pp.text(",", "punctuation"), entries)
-    return pp.concat((printer.atom(ref), pp.text("[", "punctuation"), inside, pp.text("]", "punctuation")))
+    inside = pp.join(_mark(","), entries)
+    return pp.concat((printer.atom(ref), _mark("["), inside, _mark("]")))
 
 
 def _arrow(eqn: JaxprEqn, printer: Printer, sign: str) -> Doc:
@@ -392,7 +396,7 @@ def _swap_shown(eqn: JaxprEqn, printer: Printer) -> Doc:
     place = _place_doc(ref, operands, eqn.params["index"], printer)
     if printer.names.get(out) == "_" or type(out) is DropVar:
         return pp.concat((place, arrow, printer.atom(value)))
-    comma = pp.text(", ", "punctuation")
+    comma = _mark(", ")
     return pp.concat((printer.binder(out), comma, place, arrow, place, comma, printer.atom(value)))
 
 

@@ -61,23 +61,17 @@ def _conv_abstract(
     lhs: ShapedArray,
     rhs: ShapedArray,
     *,
-    window_strides: Axes,
-    padding: Pads,
-    lhs_dilation: Axes,
-    rhs_dilation: Axes,
-    dimension_numbers: ConvDimensionNumbers,
-    feature_group_count: int,
-    batch_group_count: int,
-    precision: Any,
     preferred_element_type: np.dtype | None,
-    out_sharding: Any,
+    **params: Any,
 ) -> ShapedArray:
+    given = ConvParameters(preferred_element_type=preferred_element_type, **params)
+    window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, groups, batch_groups, *_ = given
     if lhs.ndim != rhs.ndim:
         raise ValueError(f"conv_general_dilated requires lhs and rhs ndim to be equal, got {lhs.ndim} and {rhs.ndim}.")
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     batch, features = (lhs.shape[d] for d in lhs_spec[:2])
     outs, ins = (rhs.shape[d] for d in rhs_spec[:2])
-    _check_groups(batch, features, outs, ins, feature_group_count, batch_group_count)
+    _check_groups(batch, features, outs, ins, groups, batch_groups)
     sizes = {"window_strides": window_strides, "lhs_dilation": lhs_dilation, "rhs_dilation": rhs_dilation}
     for name, values in sizes.items():
         if len(values) != lhs.ndim - 2:
@@ -97,7 +91,7 @@ def _conv_abstract(
         )
     ]
     shape = [0] * lhs.ndim
-    for d, size in zip(out_spec, (batch // batch_group_count, outs, *found), strict=True):
+    for d, size in zip(out_spec, (batch // batch_groups, outs, *found), strict=True):
         shape[d] = size
     dtype = _result_dtype(lhs.dtype, rhs.dtype, preferred_element_type)
     return ShapedArray(tuple(shape), dtype, lhs.weak_type and rhs.weak_type)
