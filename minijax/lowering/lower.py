@@ -14,7 +14,7 @@ on keys themselves (``lowers_keys``) gets the types of keys.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minijax.core import avals, late
@@ -134,7 +134,7 @@ def symbol(name: str) -> str:
     return f"_{text}" if text[0].isdigit() else text
 
 
-def _constrained(writer: FunctionWriter, names: list[str], avals: Sequence[Any], shardings: Any) -> list[str]:
+def _constrained(writer: FunctionWriter, names: list[str], avals: Values, shardings: Any) -> list[str]:
     """The names of the values, constrained to ``shardings`` where these are given."""
     if not shardings:
         return names
@@ -142,7 +142,7 @@ def _constrained(writer: FunctionWriter, names: list[str], avals: Sequence[Any],
     return [constrained(writer, *each) for each in zip(names, avals, shardings, strict=True)]
 
 
-def _attributes(module: ModuleWriter, shardings: Values | None, avals: Sequence[Any]) -> list[str]:
+def _attributes(module: ModuleWriter, shardings: Values | None, avals: Values) -> list[str]:
     """The sharding attributes of the arguments or the results of ``@main``, one text for each."""
     if not shardings:
         return [""] * len(avals)
@@ -187,7 +187,7 @@ class _Names(dict[Any, str]):
         return name
 
 
-def _line(rule: Rule, in_avals: Sequence[Any], eqn: JaxprEqn) -> Line | tuple[()]:
+def _line(rule: Rule, in_avals: Values, eqn: JaxprEqn) -> Line | tuple[()]:
     """The new entry of ``_lines`` for ``rule`` on operands of types ``in_avals``."""
     line = line_rules[rule](in_avals, eqn.outvars[0].aval) if rule in line_rules else None
     if len(_lines) >= MOST_LINES:

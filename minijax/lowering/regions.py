@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.core.avals import ShapedArray
 from minijax.core.rules import Ints, Names
-from minijax.lowering.text import array_text, mlir_type
+from minijax.lowering.text import array_text, scalar_type
 
 
 def block_text(ctx: Any, types: Names, build: Callable[..., Names], out_types: Names) -> str:
@@ -31,7 +30,7 @@ def region_text(ctx: Any, types: Names, build: Callable[..., Names], out_types: 
 
 def monoid_region(ctx: Any, op: str, dtype: Any) -> str:
     """The region that combines two scalars by the StableHLO ``op``."""
-    scalar = mlir_type(ShapedArray((), dtype))
+    scalar = scalar_type(dtype)
     return region_text(
         ctx, [scalar, scalar], lambda inner, a, b: [inner.emit(f"stablehlo.{op} {a}, {b} : {scalar}")], [scalar]
     )

@@ -30,6 +30,11 @@ def mlir_type(aval: ShapedArray) -> str:
     return text
 
 
+def scalar_type(dtype: np.dtype) -> str:
+    """``tensor<f32>``."""
+    return mlir_type(ShapedArray((), dtype))
+
+
 def dims_text(dims: Ints) -> str:
     """``[0, 2]``, as attributes of StableHLO spell dimensions."""
     return f"[{', '.join(map(str, dims))}]"

@@ -70,6 +70,7 @@ _buffer = operator.attrgetter("_buffer")
 
 # Knows of programs over several devices, and is loaded for the first.
 _partitioned = HigherModule("partitioned_programs")
+_sharded = HigherModule("sharded_arrays")
 
 
 class Compiled:
@@ -148,7 +149,7 @@ class Compiled:
                 return self.on(device)(*args)
             device = default_place() if type(self) is Compiled else None
             if device is not None:
-                return list(map(uncommit, self.on(device)(*args)))
+                return list(map(_sharded.there, self.on(device)(*args)))
         if self.kept is not None:
             args = tuple(self._taken(args))
         try:
@@ -222,21 +223,6 @@ def default_place() -> Any:
 
 # From now on calls look where their arguments are.
 while_on("default_device", pjrt.note_committed, lambda: None)
-
-
-def _as_it_is(x: Any) -> Any:
-    return x
-
-
-# The form of an array that was computed on the default device, and that may be anywhere; set by ``ops.sharded``, which
-# needs this module.
-uncommit: Callable[[Any], Any] = _as_it_is
-
-
-def set_uncommit(form: Callable[[Any], Any]) -> None:
-    """Install what makes an uncommitted array of a committed one, where it lies."""
-    global uncommit
-    uncommit = form
 
 
 class OnDevice(Compiled):

@@ -61,7 +61,7 @@ def _barrier_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> list[st
     return _lower_barrier(ctx, avals, names)
 
 
-def _lower_barrier(ctx: Any, avals: Sequence[Any], names: Names) -> list[str]:
+def _lower_barrier(ctx: Any, avals: Values, names: Names) -> list[str]:
     if not names:
         return []
     text = ", ".join(map(mlir_type, avals))
@@ -250,7 +250,7 @@ recompute_rules[remat_p] = call_recompute(
 
 
 def _transposed(
-    closed: ClosedJaxpr, linear: Flags, nonzero_cts: Flags, ct_avals: Sequence[Any]
+    closed: ClosedJaxpr, linear: Flags, nonzero_cts: Flags, ct_avals: Values
 ) -> tuple[ClosedJaxpr, list[bool]]:
     """(Known inputs, nonzero cotangents) -> nonzero cotangents of the linear inputs; and which those are. Unlike
     ``transpose_jaxpr``, what does not depend on the linear inputs is split off first, also from inside nested calls: it
@@ -292,7 +292,7 @@ def remat_lower(
     guarded = prevent_cse if isinstance(prevent_cse, tuple) else (prevent_cse,) * len(names)
     operands: Names = names
     if params["differentiated"]:
-        behind = _lower_barrier(ctx, chosen(guarded, avals), chosen(guarded, names))
+        behind = _barrier_lower(ctx, chosen(guarded, avals), None, *chosen(guarded, names))
         operands = merge(guarded, partition(guarded, names)[0], behind)
         if types.sharded_types_made and ctx.module.divided:  # XLA forgets which are sums over devices
             operands = late.public("minijax.lowering.shardings", "sums_constrained")(ctx, avals, operands)

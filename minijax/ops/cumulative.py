@@ -19,7 +19,7 @@ from minijax.core.structural import full, instantiate_zeros
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp
 from minijax.lowering.regions import region_text, window_text
-from minijax.lowering.text import mlir_type
+from minijax.lowering.text import mlir_type, scalar_type
 from minijax.ops.accumulate import SHORT, accumulated
 from minijax.ops.declare import declare
 from minijax.ops.elementwise import add_p, complex_extremum_text, max_p, min_p, mul_p, or_p
@@ -151,7 +151,7 @@ def _cumulative_lower(combine: Rule, identity: Rule) -> Rule:
         window = [n if d == axis else 1 for d in range(aval.ndim)]
         padding = [[0, 0] for _ in ones]
         padding[axis] = [0, n - 1] if reverse else [n - 1, 0]
-        scalar, ty = mlir_type(ShapedArray((), aval.dtype)), mlir_type(aval)
+        scalar, ty = scalar_type(aval.dtype), mlir_type(aval)
         start = ctx.scalar(identity(aval.dtype), aval.dtype)
         region = region_text(ctx, [scalar, scalar], lambda inner, a, b: [combine(inner, a, b, aval.dtype)], [scalar])
         attributes = window_text(

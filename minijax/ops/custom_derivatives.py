@@ -85,7 +85,7 @@ class Function:
     def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
         raise NotImplementedError
 
-    def close(self, side: Any, avals: Sequence[Any]) -> Closed:
+    def close(self, side: Any, avals: Values) -> Closed:
         """The function staged at ``avals``."""
         found: list[Any] = []
 
@@ -231,7 +231,7 @@ class Batched(Function):
         closed = self.close(side, [get_aval(x) for x in values])
         return eval_closed(closed.jaxpr, *closed.consts, *values), closed.side
 
-    def close(self, side: Any, avals: Sequence[Any]) -> Closed:
+    def close(self, side: Any, avals: Values) -> Closed:
         if self.mapped is None:
             return super().close(side, avals)
         inner_side, dims = self.enter(side)
@@ -281,7 +281,7 @@ class Pruned(Function):
         kept, side_out = self.kept(side_out)
         return chosen(kept, outs), side_out
 
-    def close(self, side: Any, avals: Sequence[Any]) -> Closed:
+    def close(self, side: Any, avals: Values) -> Closed:
         closed = self.inner.close(side, avals)
         kept, side_out = self.kept(closed.side)
         return Closed(pruned_call(closed.jaxpr, kept), closed.consts, side_out)

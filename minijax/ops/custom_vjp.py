@@ -16,7 +16,6 @@ can only be transposed, by ``bwd``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from minijax.core import dtypes
@@ -122,7 +121,7 @@ class Backward(NamedTuple):
 
 
 @custom_lin_p.def_abstract_eval
-def custom_lin_abstract(*avals: Any, out_avals: Sequence[Any], **params: Any) -> Values:
+def custom_lin_abstract(*avals: Any, out_avals: Values, **params: Any) -> Values:
     return out_avals
 
 
@@ -145,7 +144,7 @@ def custom_lin_transpose(
     *args: Any,
     num_res: int,
     bwd: Backward,
-    out_avals: Sequence[Any],
+    out_avals: Values,
     symbolic_zeros: bool,
     in_zeros: Flags,
 ) -> list[Any]:
@@ -229,7 +228,7 @@ class PrunedForward(Pruned):
 class PrunedBackward(Function):
     """A backward pass that gives zeros as the cotangents of unused results."""
 
-    def __init__(self, inner: Function, used: Flags, out_avals: Sequence[Any], symbolic_zeros: bool) -> None:
+    def __init__(self, inner: Function, used: Flags, out_avals: Values, symbolic_zeros: bool) -> None:
         self.inner = inner
         self.about = inner.about
         self.used = used

@@ -101,11 +101,8 @@ def _dynamic_slice_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
 
 def _dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: Shape) -> list[Any]:
     assert type(x) is UndefinedPrimal, "a dynamic slice is linear in its operand only"
-    rest = [None] * len(starts)
-    if type(ct) is Zero:
-        return [Zero(x.aval), *rest]
     zeros = full(x.aval.shape, 0, x.aval.dtype, sharding=sharding_of_type(x.aval))
-    return [dynamic_update_slice_p.bind(zeros, ct, *starts), *rest]
+    return [dynamic_update_slice_p.bind(zeros, ct, *starts), *[None] * len(starts)]
 
 
 def _dynamic_slice_batch(args: Values, dims: Dims, *, slice_sizes: Shape) -> Any:
@@ -195,16 +192,13 @@ def _dynamic_update_slice_jvp(primals: Values, tangents: Values) -> Any:
 
 def _dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> list[Any]:
     linear = [type(a) is UndefinedPrimal for a in (x, update)]
-    rest = [None] * len(starts)
-    if type(ct) is Zero:
-        return [Zero(x.aval) if linear[0] else None, Zero(update.aval) if linear[1] else None, *rest]
     sizes = update.aval.shape if linear[1] else shape_of(update)
     # JAX makes these zeros whether or not the operand is linear; jaxprs are compared with its own
     said = sharding_of_type(update.aval if linear[1] else get_aval(update)) if types.sharded_types_made else None
     zeros = full_like(ct, 0, shape=sizes, sharding=said)
     ct_x = dynamic_update_slice_p.bind(ct, zeros, *starts) if linear[0] else None
     ct_update = dynamic_slice_p.bind(ct, *starts, slice_sizes=sizes) if linear[1] else None
-    return [ct_x, ct_update, *rest]
+    return [ct_x, ct_update, *[None] * len(starts)]
 
 
 def _dynamic_update_slice_batch(args: Values, dims: Dims) -> Any:

@@ -26,7 +26,7 @@ from minijax.ir.typecheck import same_type
 from minijax.lowering.lower import lower_eqns
 from minijax.ops.declare import set_rules
 from minijax.ops.elementwise import neg_p
-from minijax.ops.subjaxprs import hoist_consts
+from minijax.ops.subjaxprs import fixpoint, hoist_consts
 
 __all__ = ["linear_solve_p"]
 
@@ -146,11 +146,11 @@ def linear_solve_batch(axis: Any, args: Values, dims: Dims, *, const_lengths: An
     consts, b = _split(args, const_lengths)
     const_dims, b_dims = _split(dims, const_lengths)
     n_aux = len(jaxprs.solve.out_avals) - len(b)
+
     # which leaves of b, and so of x, are batched: the least choice that all four functions keep to
-    batched = [d is not None for d in b_dims]
-    while True:
+    def step(batched: list[bool]) -> Any:
         results: dict[str, Any] = {}
-        grown = batched
+        grown: Flags = batched
         # as in JAX those that give x first: that x is mapped, those that take one are to know
         for name in ("solve", "vecmat", "matvec", "transpose_solve"):
             closed, own = getattr(jaxprs, name), getattr(const_dims, name)
@@ -161,9 +161,9 @@ def linear_solve_batch(axis: Any, args: Values, dims: Dims, *, const_lengths: An
             forced = [*given, *[True] * (n_aux if "solve" in name else 0)]
             results[name], out = _batch_in_front(closed, axis, [*[d is not None for d in own], *given], forced)
             grown = [g or o for g, o in zip(grown, out, strict=False)]
-        if grown == batched:
-            break
-        batched = grown
+        return results, grown
+
+    batched, results = fixpoint([d is not None for d in b_dims], step)
     moved = [
         [x if d is None else match_axis(x, d, axis.size, 0, axis.division) for x, d in zip(xs, ds, strict=True)]
         for xs, ds in zip(consts, const_dims, strict=True)

@@ -12,7 +12,7 @@ be differentiated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any, Protocol
 
@@ -21,7 +21,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import Avals, ShapedArray, dtype_name, sharding_of_type
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Dims, Names, Shape, Values, depends_on_types
+from minijax.core.rules import Dims, Names, Rule, Shape, Values, depends_on_types
 from minijax.core.structural import (
     UndefinedPrimal,
     Zero,
@@ -45,8 +45,6 @@ from minijax.lowering.text import Line, line_rules, mlir_type
 FLOAT, INT, INEXACT, NUM, ANY = "f", "iu", "fc", "iufc", "biufc"
 BOOL_OR_INT, ORDERED, KEY = "biu", "biuf", "k"
 _KIND_NAMES = {"f": "floating", "c": "complexfloating", "i": "integer", "u": "integer", "b": "bool", "k": "prng_key"}
-
-Derivative = Callable[..., Any]
 
 # Those that ``elementwise`` has made.
 elementwise_primitives: set[Primitive] = set()
@@ -141,7 +139,7 @@ reshape_p = Primitive("reshape")
 eq_p = Primitive("eq")
 
 
-def nary_batching(primitive: Primitive) -> Callable[..., Any]:
+def nary_batching(primitive: Primitive) -> Rule:
     """The batching rule of an elementwise primitive."""
 
     def nary_batch(args: Values, dims: Dims, **params: Any) -> Any:
@@ -166,7 +164,7 @@ def nary_batching(primitive: Primitive) -> Callable[..., Any]:
     return nary_batch
 
 
-def nary_jvp(primitive: Primitive, derivatives: Sequence[Derivative | None]) -> Callable[..., Any]:
+def nary_jvp(primitive: Primitive, derivatives: Sequence[Rule | None]) -> Rule:
     """The jvp rule that sums what each operand's tangent contributes."""
     if len(derivatives) == 1 and derivatives[0] is not None:
         derivative = derivatives[0]
@@ -190,7 +188,7 @@ def nary_jvp(primitive: Primitive, derivatives: Sequence[Derivative | None]) -> 
     return sum_jvp
 
 
-def zero_jvp(primitive: Primitive) -> Callable[..., Any]:
+def zero_jvp(primitive: Primitive) -> Rule:
     """The jvp rule of a piecewise constant function."""
 
     @depends_on_types
@@ -201,7 +199,7 @@ def zero_jvp(primitive: Primitive) -> Callable[..., Any]:
     return constant_jvp
 
 
-def op_lowering(op: str, of_complex: Callable[..., Any] | None = None) -> Callable[..., Any]:
+def op_lowering(op: str, of_complex: Rule | None = None) -> Rule:
     """The lowering of an elementwise primitive that is one StableHLO (or ``chlo.``) op. ``of_complex`` is the rule for
     complex operands where they take more than that op."""
     is_chlo = op.startswith("chlo.")
@@ -236,13 +234,13 @@ def op_lowering(op: str, of_complex: Callable[..., Any] | None = None) -> Callab
 def elementwise(
     name: str,
     accepts: Names,
-    numpy: Callable[..., Any],
-    op: str | Callable[..., Any],
-    derivatives: Sequence[Derivative | None] | _Mark,
+    numpy: Rule,
+    op: str | Rule,
+    derivatives: Sequence[Rule | None] | _Mark,
     *,
-    out: Callable[..., Any] | None = None,
+    out: Rule | None = None,
     same_dtypes: bool = True,
-    check: Callable[..., None] | None = None,
+    check: Rule | None = None,
     primitive: Primitive | None = None,
 ) -> Primitive:
     """An elementwise primitive.
@@ -356,7 +354,7 @@ def is_row(name: str, value: Any) -> bool:
     return getattr(value, "__module__", None) == LAX and value.__name__ == name
 
 
-def deflinear(primitive: Primitive, transpose: Callable[..., Any], by_types: bool = True) -> None:
+def deflinear(primitive: Primitive, transpose: Rule, by_types: bool = True) -> None:
     """Make ``primitive`` linear in all its operands, with the rule ``transpose(ct, *args, **params)``. ``by_types``
     says that ``transpose`` depends on types alone: see ``core.rules.depends_on_types``."""
 
@@ -377,7 +375,7 @@ def deflinear(primitive: Primitive, transpose: Callable[..., Any], by_types: boo
 
 
 def defbilinear(
-    primitive: Primitive, left: Callable[..., Any], right: Callable[..., Any], by_types: bool = True
+    primitive: Primitive, left: Rule, right: Rule, by_types: bool = True
 ) -> None:
     """Make ``primitive`` linear in each of two operands: ``left(ct, x, y)`` and ``right`` give their cotangents.
     ``by_types`` says that these depend on types alone: see ``core.rules.depends_on_types``."""

@@ -200,10 +200,6 @@ def _scaled(x: Any, size: int) -> Any:
     return mul_p.bind(full((), size, aval.dtype, weak), convert(x, None, weak))
 
 
-def _unscaled(x: Any, size: int) -> Any:
-    return x
-
-
 def _declare_reduction(name: str, positional: Primitive, op: str, repeated: Rule, transpose: Rule | None) -> Primitive:
     def reduction_batch(
         p: Primitive, axis: AxisData, x: Any, d: int | None, *, axes: AxisNames, axis_index_groups: Groups
@@ -260,8 +256,8 @@ def _all_equal(vma: frozenset[Any], params: Params) -> frozenset[Any]:
 
 
 psum_p = _declare_reduction("psum", reduce_sum_p, "add", _scaled, psum_transpose)
-pmax_p = _declare_reduction("pmax", reduce_max_p, "maximum", _unscaled, None)
-pmin_p = _declare_reduction("pmin", reduce_min_p, "minimum", _unscaled, None)
+pmax_p = _declare_reduction("pmax", reduce_max_p, "maximum", lambda x, size: x, None)
+pmin_p = _declare_reduction("pmin", reduce_min_p, "minimum", lambda x, size: x, None)
 for _p in (psum_p, pmax_p, pmin_p):
     vma_rules[_p] = _all_equal
 
@@ -405,7 +401,9 @@ def pbroadcast_transpose(ct: Any, x: Any, *, axis_name: Any, source: int) -> lis
     return [select(is_source, total, full_like(total, 0))]
 
 
-pbroadcast_p = declare_collective("pbroadcast", _names, same_aval, pbroadcast_batch, pbroadcast_lower, pbroadcast_transpose)
+pbroadcast_p = declare_collective(
+    "pbroadcast", _names, same_aval, pbroadcast_batch, pbroadcast_lower, pbroadcast_transpose
+)
 
 
 # ------------------------------------------------------------------------------------------------ all_gather

@@ -18,7 +18,7 @@ from minijax.core.structural import batched_sharding, full, instantiate_zeros
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp
 from minijax.lowering.regions import region_text
-from minijax.lowering.text import array_text, dims_text, mlir_type
+from minijax.lowering.text import array_text, dims_text, mlir_type, scalar_type
 from minijax.ops.accumulate import SHORT, sum_of
 from minijax.ops.convert import convert
 from minijax.ops.declare import declare, unchanged
@@ -157,9 +157,9 @@ def _reduce_lower(op: str, identity: Rule) -> Rule:
     def reduce_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: Axes, out_sharding: Any = None) -> str:
         (aval,), (out,) = avals, out_avals
         start = ctx.scalar(identity(aval.dtype), aval.dtype)
-        types = f"({mlir_type(aval)}, {mlir_type(ShapedArray((), aval.dtype))}) -> {mlir_type(out)}"
+        types = f"({mlir_type(aval)}, {scalar_type(aval.dtype)}) -> {mlir_type(out)}"
         if aval.dtype.kind == "c" and op in _COMPLEX_ORDER:
-            scalar = mlir_type(ShapedArray((), aval.dtype))
+            scalar = scalar_type(aval.dtype)
             region = region_text(
                 ctx,
                 [scalar, scalar],
@@ -325,7 +325,7 @@ def _arg_lower(better: str, identity: Rule) -> Rule:
     def arg_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: Axes, index_dtype: np.dtype) -> str:
         (aval,), (out,) = avals, out_avals
         indices = aval.update(dtype=index_dtype)
-        value, index, flag = (mlir_type(ShapedArray((), d)) for d in (aval.dtype, index_dtype, np.dtype(bool)))
+        value, index, flag = (scalar_type(d) for d in (aval.dtype, index_dtype, np.dtype(bool)))
         kind = "FLOAT" if dtypes.is_inexact(aval.dtype) else "SIGNED" if dtypes.is_signed(aval.dtype) else "UNSIGNED"
         index_kind = "SIGNED" if dtypes.is_signed(index_dtype) else "UNSIGNED"
 

@@ -8,7 +8,6 @@ is applied is XLA's choice, so it must be associative and commutative. Outside o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from minijax.core.array import get_aval
@@ -26,7 +25,7 @@ from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ir.pretty import Unread
 from minijax.lowering.lower import lower_eqns
 from minijax.lowering.regions import region_text
-from minijax.lowering.text import array_text, mlir_type
+from minijax.lowering.text import array_text, mlir_type, scalar_type
 from minijax.ops.call import jit_p
 from minijax.ops.declare import set_rules
 from minijax.ops.reduce import reduced_shape
@@ -140,7 +139,7 @@ transpose_rules.holes[reduce_p] = "not linear"
 def reduce_lower(
     ctx: Any, avals: Any, out_avals: Any, *names: str, jaxpr: ClosedJaxpr, dimensions: Axes, **params: Any
 ) -> list[str]:
-    scalars = [mlir_type(ShapedArray((), a.dtype)) for a in out_avals]
+    scalars = [scalar_type(a.dtype) for a in out_avals]
 
     def build(inner: Any, *values: str) -> list[str]:
         consts = [inner.constant(c, v.aval) for c, v in zip(jaxpr.consts, jaxpr.jaxpr.constvars, strict=True)]
@@ -152,7 +151,7 @@ def reduce_lower(
     return ctx.emit_many(f"{op} {region} : ({ins}) -> ({outs})", len(out_avals))
 
 
-def _reduce_read(params: Params, in_avals: Sequence[Any], out_avals: Sequence[Any]) -> Params:
+def _reduce_read(params: Params, in_avals: Values, out_avals: Values) -> Params:
     return {**params, "computation": Unread(str(params["computation"]))}
 
 

@@ -21,7 +21,7 @@ from minijax.core.avals import Avals, ShapedArray, cotangent_type
 from minijax.core.keys import storage
 from minijax.core.lists import chosen, merge, partition, split_list, spread
 from minijax.core.named import NamedTuple
-from minijax.core.rules import Dims, Params, Values
+from minijax.core.rules import Dims, Params, Rule, Values
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast, instantiate_zeros, moveaxis, zero_of, zeros
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import compiled_over_meshes
@@ -37,7 +37,7 @@ from minijax.interpreters.vmap import vmap_jaxpr
 from minijax.ir.evaluate import bind_eqn, eval_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, inlined, is_effectful, matters
 from minijax.ir.typecheck import same_type
-from minijax.ops.call import compiled
+from minijax.ops.call import compiled, one_equation
 from minijax.ops.declare import set_rules
 from minijax.ops.scan_lowering import scan_lower, slice_aval
 from minijax.ops.subjaxprs import Flags, fixpoint, nonzeros
@@ -155,9 +155,8 @@ class _Evaluated:
     __slots__ = ("call", "run", "weight", "spent", "executable", "out_avals")
 
     def __init__(self, in_avals: Avals, params: Params) -> None:
-        self.out_avals = scan_abstract(*in_avals, **params)
-        invars, outvars = list(map(Var, in_avals)), list(map(Var, self.out_avals))
-        self.call = ClosedJaxpr(Jaxpr([], invars, outvars, [JaxprEqn(scan_p, invars, params, outvars)], "scan"))
+        self.call = one_equation(scan_p, in_avals, params)
+        self.out_avals = self.call.out_avals
         self.run, self.weight = _looped(**params)
         self.spent = 0
         self.executable: Any = None
@@ -339,38 +338,35 @@ class _Split:
         return {"num_consts": n_consts, "num_carry": sum(self.later.carry)}
 
 
+def _parts(split: Rule, closed: ClosedJaxpr, flags: Flags, num_consts: int, num_carry: int) -> Any:
+    """The two parts of a body, made by ``split`` until the carry stays the same; and the flags of its inputs."""
+    given = ScanParts.of(flags, num_consts, num_carry)
+    not_ys = [False] * (len(closed.out_avals) - num_carry)
+
+    def step(carry: Flags) -> Any:
+        made = LinearizedJaxpr(*split(closed, [*given.consts, *carry, *given.xs], [*carry, *not_ys]))
+        return made, made.nonzero_out[:num_carry]
+
+    carry, parts = fixpoint(given.carry, step)
+    return parts, given._replace(carry=carry)
+
+
 def _partial_eval_body(closed: ClosedJaxpr, unknown_in: Flags, num_consts: int, num_carry: int) -> _Split:
     """The loops of a scan of which some operands are unknown."""
-    given = ScanParts.of(unknown_in, num_consts, num_carry)
-    n_ys = len(closed.out_avals) - num_carry
     # as in JAX, a loop that is split forgets the derivative rules of functions in its body: one has been applied
     closed = ClosedJaxpr(without_custom_rules(closed.jaxpr), closed.consts)
-
-    def step(carry_uk: Flags) -> Any:
-        made = partial_eval_jaxpr(closed, [*given.consts, *carry_uk, *given.xs], [*carry_uk, *[False] * n_ys])
-        return made, made[2][:num_carry]
-
-    carry_uk, made = fixpoint(given.carry, step)
-    parts = LinearizedJaxpr(*made)
-    taken = ScanParts.of(parts.known.jaxpr.invars, given.consts.count(False), carry_uk.count(False))
-    return _Split(parts, taken, given._replace(carry=carry_uk))
+    parts, unknown = _parts(partial_eval_jaxpr, closed, unknown_in, num_consts, num_carry)
+    taken = ScanParts.of(parts.known.jaxpr.invars, unknown.consts.count(False), unknown.carry.count(False))
+    return _Split(parts, taken, unknown)
 
 
 def _linearize_body(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_carry: int) -> _Split:
     """The loops of a scan of which some operands have tangents."""
-    given = ScanParts.of(nonzero, num_consts, num_carry)
-    n_ys = len(closed.out_avals) - num_carry
-
-    def step(carry_nz: Flags) -> Any:
-        made = linearize_jaxpr(closed, [*given.consts, *carry_nz, *given.xs], [*carry_nz, *[False] * n_ys])
-        return made, made.nonzero_out[:num_carry]
-
-    carry_nz, parts = fixpoint(given.carry, step)
+    parts, nonzero_in = _parts(linearize_jaxpr, closed, nonzero, num_consts, num_carry)
     # as in JAX, the known loop forgets the derivative rules of functions, as one does that is partially evaluated
     known = ClosedJaxpr(without_custom_rules(parts.known.jaxpr), parts.known.consts)
-    parts = parts._replace(known=known)
-    taken = ScanParts.of(parts.known.jaxpr.invars, num_consts, num_carry)
-    return _Split(parts, taken, given._replace(carry=carry_nz))
+    taken = ScanParts.of(known.jaxpr.invars, num_consts, num_carry)
+    return _Split(parts._replace(known=known), taken, nonzero_in)
 
 
 def _hoist(jaxpr: Jaxpr, const_vars: Sequence[Var]) -> tuple[list[JaxprEqn], list[JaxprEqn]]:

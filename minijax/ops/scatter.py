@@ -28,7 +28,7 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from minijax.ir.pretty import opened, parse_rules, readable
 from minijax.lowering.lower import lower_eqns
 from minijax.lowering.regions import region_text
-from minijax.lowering.text import mlir_type
+from minijax.lowering.text import mlir_type, scalar_type
 from minijax.ops.declare import declare
 from minijax.ops.elementwise import add_p, const, div_p, eq_p, max_p, min_p, mul_p, neg_p, sub_p
 from minijax.ops.index import (
@@ -226,8 +226,6 @@ def _transposer(to_operand: Rule, to_updates: Rule) -> Callable[..., list[Any]]:
     def scatter_transpose(ct: Any, operand: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
         assert type(indices) is not UndefinedPrimal, "a scatter is not linear in its indices"
         linear = [type(x) is UndefinedPrimal for x in (operand, updates)]
-        if type(ct) is Zero:
-            return [Zero(operand.aval) if linear[0] else None, None, Zero(updates.aval) if linear[1] else None]
         ct_operand = to_operand(ct, indices, updates, **params) if linear[0] else None
         ct_updates = to_updates(ct, operand, indices, _sizes_of(updates), **params) if linear[1] else None
         return [ct_operand, None, ct_updates]
@@ -267,8 +265,6 @@ def _gather_transpose(
     **params: Any,
 ) -> list[Any]:
     assert type(operand) is UndefinedPrimal, "a gather is linear in its operand only"
-    if type(ct) is Zero:
-        return [Zero(operand.aval), None]
     zeros = full(operand.aval.shape, 0, get_aval(ct).dtype, sharding=sharding_of_type(operand.aval, get_aval(ct)))
     numbers = ScatterDimensionNumbers(*dimension_numbers)
     return [scatter_add(zeros, indices, ct, numbers, **_flags(params)), None]
@@ -468,7 +464,7 @@ def _scatter_lower(
         consts = [inner.constant(np.asarray(c), get_aval(c)) for c in update_consts]
         return lower_eqns(inner, update_jaxpr, consts, [old, new])
 
-    scalar = mlir_type(ShapedArray((), aval.dtype))
+    scalar = scalar_type(aval.dtype)
     region = region_text(ctx, [scalar, scalar], combine, [scalar])
     numbers = numbers_text("scatter", _STABLEHLO_FIELDS, dimension_numbers, index_aval.ndim - 1)
     is_sorted, unique = (str(bool(f)).lower() for f in (indices_are_sorted, unique_indices))

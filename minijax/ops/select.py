@@ -69,8 +69,6 @@ def _select_jvp(primals: Values, tangents: Values) -> Any:
 
 def _select_transpose(ct: Any, which: Any, *cases: Any) -> Any:
     assert type(which) is not UndefinedPrimal, "select is not linear in its selector"
-    if type(ct) is Zero:
-        return [None, *[Zero(c.aval) if type(c) is UndefinedPrimal else None for c in cases]]
     if len(cases) == 1:
         return [None, ct]
     zero = zeros(get_aval(ct))

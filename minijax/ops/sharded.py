@@ -13,7 +13,7 @@ from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array,
 from minijax.core.avals import ShapedArray
 from minijax.core.late import HigherModule
 from minijax.core.trace import Tracer
-from minijax.ops.call import default_place, set_uncommit, to_buffer
+from minijax.ops.call import default_place, to_buffer
 
 _partitioned = HigherModule("partitioned_programs")
 
@@ -94,9 +94,6 @@ def there(x: Any) -> Any:
     if type(x) is not CommittedArray:
         return x  # an array over a mesh stays committed
     return PlacedArray(x._buffer, x.aval, x.device)
-
-
-set_uncommit(there)
 
 
 def on_device(buffer: Any, aval: ShapedArray, device: Any) -> Array:

@@ -13,7 +13,7 @@ from minijax.core.array import as_array, get_aval
 from minijax.core.avals import Avals, ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Axes, Ints, Params, Shape, Values
-from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros
+from minijax.core.structural import UndefinedPrimal, instantiate_zeros
 from minijax.core.structural import broadcast as broadcast_axis
 from minijax.core.structural import full as full_of
 from minijax.interpreters.vmap import bdim_at_front, mapped_axis
@@ -438,8 +438,6 @@ def _split_numpy(x: Any, sizes: Shape, axis: int) -> list[Any]:
 
 
 def _split_transpose(cts: Values, x: Any, *, sizes: Shape, axis: int) -> list[Any]:
-    if all(type(ct) is Zero for ct in cts):
-        return [Zero(x.aval)]
     return [concatenate([instantiate_zeros(ct) for ct in cts], axis)]
 
 
@@ -549,8 +547,6 @@ def _unstack_numpy(x: Any, axis: int) -> list[Any]:
 
 
 def _unstack_transpose(cts: Values, x: Any, *, axis: int) -> list[Any]:
-    if all(type(ct) is Zero for ct in cts):
-        return [Zero(x.aval)]
     return [stack_p.bind(*[instantiate_zeros(ct) for ct in cts], axis=axis)]
 
 

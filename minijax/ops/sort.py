@@ -16,7 +16,7 @@ from minijax.core.avals import ShapedArray, sharding_of_type
 from minijax.core.rules import Values
 from minijax.core.structural import Zero, broadcast_in_dim_p, moveaxis, zero_of, zero_tangent
 from minijax.lowering.regions import region_text
-from minijax.lowering.text import mlir_type
+from minijax.lowering.text import mlir_type, scalar_type
 from minijax.ops.declare import declare
 from minijax.ops.elementwise_numpy import total_order
 from minijax.ops.index import GatherDimensionNumbers, gather, index_dtype
@@ -80,12 +80,12 @@ def _comparable(ctx: Any, x: str, dtype: np.dtype) -> list[tuple[str, np.dtype]]
     """The parts of ``x`` to compare in XLA's total order, in which zeros and nans must be made alike first."""
     if dtypes.is_complex(dtype):
         part = dtypes.real_dtype(dtype)
-        ty, part_ty = (mlir_type(ShapedArray((), d)) for d in (dtype, part))
+        ty, part_ty = (scalar_type(d) for d in (dtype, part))
         pieces = [ctx.emit(f'"stablehlo.{side}"({x}) : ({ty}) -> {part_ty}') for side in ("real", "imag")]
         return [found for piece in pieces for found in _comparable(ctx, piece, part)]
     if not dtypes.is_float(dtype):
         return [(x, dtype)]
-    ty, flag = mlir_type(ShapedArray((), dtype)), "tensor<i1>"
+    ty, flag = scalar_type(dtype), "tensor<i1>"
     zero, nan = ctx.scalar(0, dtype), ctx.scalar(np.nan, dtype)
     is_zero = ctx.emit(f"stablehlo.compare EQ, {x}, {zero}, FLOAT : ({ty}, {ty}) -> {flag}")
     one_zero = ctx.emit(f"stablehlo.select {is_zero}, {zero}, {x} : {flag}, {ty}")
@@ -96,7 +96,7 @@ def _comparable(ctx: Any, x: str, dtype: np.dtype) -> list[tuple[str, np.dtype]]
 def _sort_lower(
     ctx: Any, avals: Any, out_avals: Any, *operands: str, dimension: int, is_stable: bool, num_keys: int
 ) -> list[str]:
-    scalars = [mlir_type(ShapedArray((), a.dtype)) for a in avals]
+    scalars = [scalar_type(a.dtype) for a in avals]
 
     def before(inner: Any, *names: str) -> list[str]:
         """Whether the first of each pair sorts before the second, by the first key in which they differ."""
@@ -107,7 +107,7 @@ def _sort_lower(
             keys.extend((a, b, dtype) for (a, dtype), (b, _) in zip(left, right, strict=True))
         found = ""
         for a, b, dtype in reversed(keys):
-            ty = mlir_type(ShapedArray((), dtype))
+            ty = scalar_type(dtype)
             kind = "TOTALORDER" if dtypes.is_float(dtype) else "SIGNED" if dtypes.is_signed(dtype) else "UNSIGNED"
             less = inner.emit(f"stablehlo.compare LT, {a}, {b}, {kind} : ({ty}, {ty}) -> tensor<i1>")
             if found:
