@@ -146,9 +146,7 @@ class FunctionWriter:
         self.lines.append(f"{self.indent}%{n}:{count} = {op}")
         return [f"%{n}#{i}" for i in range(count)]
 
-    def call(
-        self, symbol: str, names: Names, avals: Avals, out_avals: Avals
-    ) -> list[str]:
+    def call(self, symbol: str, names: Names, avals: Avals, out_avals: Avals) -> list[str]:
         """Append a call of the module's function ``symbol``; returns the names of its results."""
         ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))
         return self.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", len(out_avals))

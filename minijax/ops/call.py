@@ -10,7 +10,7 @@ import functools
 import itertools
 import operator
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from minijax.core.lists import chosen, partition, split_list, spread
 from minijax.core.meshes import context
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Dims, Flags, Params, Values
+from minijax.core.rules import Dims, Flags, Params, Rule, Values
 from minijax.core.structural import UNSPECIFIED, Unspecified, batched_sharding
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import commits_itself
@@ -43,7 +43,7 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effe
 from minijax.ir.pretty import jit_params, jit_read
 from minijax.ir.typecheck import call_rule
 from minijax.lowering.lower import lower_closed, lower_places, passed_consts
-from minijax.ops.declare import set_rules
+from minijax.ops.declare import set_rules, unchanged
 from minijax.ops.subjaxprs import nonzeros
 
 if TYPE_CHECKING:
@@ -299,15 +299,11 @@ class Module(NamedTuple):
     host_callbacks: list[Any]
 
 
-def _unchanged(closed: ClosedJaxpr) -> ClosedJaxpr:
-    return closed
-
-
 # The form of a program without mutable references; set by ``ops.refs.discharge``, which needs this module.
-without_refs: Callable[[ClosedJaxpr], ClosedJaxpr] = _unchanged
+without_refs: Rule = unchanged
 
 
-def set_without_refs(form: Callable[[ClosedJaxpr], ClosedJaxpr]) -> None:
+def set_without_refs(form: Rule) -> None:
     """Install what brings a program into the form in which it is lowered."""
     global without_refs
     without_refs = form
@@ -509,9 +505,7 @@ def jit_jvp(primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, name: str,
     return with_zeros(outs, nonzero_out)
 
 
-def jit_batch(
-    axis: Any, args: Values, dims: Dims, *, jaxpr: ClosedJaxpr, name: str, **params: Any
-) -> Any:
+def jit_batch(axis: Any, args: Values, dims: Dims, *, jaxpr: ClosedJaxpr, name: str, **params: Any) -> Any:
     batched, out_dims = vmap_jaxpr(jaxpr, axis, dims)
     ins = [*map(batched_sharding, _named(params, "in_shardings", len(args)), dims)]
     outs = [*map(batched_sharding, _named(params, "out_shardings", len(out_dims)), out_dims)]

@@ -20,6 +20,7 @@ from minijax.core import dtypes, late
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import Avals, ShapedArray
 from minijax.core.late import HigherModule
+from minijax.core.lists import safe_zip
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Dims, Flags, Params, Rule, Values
 from minijax.core.structural import broadcast, moveaxis
@@ -75,7 +76,7 @@ class FlatCallback:
         return f"_FlatCallback(callback_func={self.callback_func}, in_tree={self.in_tree})"
 
 
-def call_host(function: Callable[..., Values], result_avals: Avals, values: Values) -> Any:
+def call_host(function: Rule, result_avals: Avals, values: Values) -> Any:
     """NumPy results of ``function`` on arrays, evaluated whatever this thread is tracing, and checked."""
     outs = under(EvalTrace, "callback", lambda main: function(*values), dynamic=True)
     if len(outs) != len(result_avals):
@@ -84,7 +85,7 @@ def call_host(function: Callable[..., Values], result_avals: Avals, values: Valu
             f"{len(result_avals)}, Actual: {len(outs)}. Return what result_shape_dtypes announces."
         )
     results = []
-    for i, (out, aval) in enumerate(zip(outs, result_avals, strict=True)):
+    for i, (out, aval) in enumerate(safe_zip(outs, result_avals)):
         value = np.asarray(out)
         value = value.astype(dtypes.canonicalize_dtype(value.dtype, x64_enabled()), copy=False)
         for what, expected, actual in (("shape", aval.shape, value.shape), ("dtype", aval.dtype, value.dtype)):
@@ -97,9 +98,7 @@ def call_host(function: Callable[..., Values], result_avals: Avals, values: Valu
     return results
 
 
-def _evaluated(
-    name: str, function: Callable[..., Values], result_avals: Avals, args: Values
-) -> list[Any]:
+def _evaluated(name: str, function: Rule, result_avals: Avals, args: Values) -> list[Any]:
     values = [as_array(check_alive(x)) for x in args]
     for x in values:
         x._value()  # what is wrong with an array is no failure of the function
@@ -108,27 +107,18 @@ def _evaluated(
     except Exception as error:
         raise JaxRuntimeError(f"INTERNAL: error calling callback of {name}: {type(error).__name__}: {error}") from error
     # copies: the function may write to what it returned
-    return [Array(np.array(out), aval) for out, aval in zip(outs, result_avals, strict=True)]
+    return [Array(np.array(out), aval) for out, aval in safe_zip(outs, result_avals)]
 
 
 def _emit(
-    ctx: Any,
-    function: Callable[..., Values],
-    avals: Avals,
-    out_avals: Avals,
-    names: Sequence[str],
-    effect: bool,
-    ordered: bool = False,
+    ctx: Any, function: Rule, avals: Avals, out_avals: Avals, names: Sequence[str], effect: bool, ordered: bool = False
 ) -> list[str]:
     """Write the custom call. Ordered calls of one function are chained by a token."""
 
     def host(*values: Any) -> tuple[Any, ...]:
         head, values = (values[:1], values[1:]) if ordered else ((), values)
         # the memory is XLA's, only for the time of the call
-        return (
-            *head,
-            *call_host(function, out_avals, [Array(np.array(v), a) for v, a in zip(values, avals, strict=True)]),
-        )
+        return (*head, *call_host(function, out_avals, [Array(np.array(v), a) for v, a in safe_zip(values, avals)]))
 
     index = ctx.module.add_host_callback(host)
     ins, outs = [mlir_type(a) for a in avals], [mlir_type(a) for a in out_avals]
@@ -154,7 +144,7 @@ def _emit(
     if divided:  # what one device was given, all are
         everywhere = late.public("minijax.lowering.shardings", "constrained")
         there = ctx.module.placement.everywhere
-        return [everywhere(ctx, result, aval, there) for result, aval in zip(results, out_avals, strict=True)]
+        return [everywhere(ctx, result, aval, there) for result, aval in safe_zip(results, out_avals)]
     return results
 
 
@@ -198,16 +188,7 @@ io_callback_p = _declare_callback("io_callback", True, "IO callbacks")
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
 
 
-def pure_callback_batch(
-    axis: AxisData,
-    args: Values,
-    dims: Dims,
-    *,
-    callback: FlatCallback,
-    result_avals: Avals,
-    sharding: None,
-    vmap_method: str | None,
-) -> Any:
+def pure_callback_batch(axis: AxisData, args: Values, dims: Dims, *, vmap_method: str | None, **params: Any) -> Any:
     """One call per element, or one call for all: as the user chose."""
     if vmap_method is None:
         raise NotImplementedError(
@@ -215,21 +196,16 @@ def pure_callback_batch(
             "'sequential_unrolled', 'expand_dims', 'broadcast_all', or 'legacy_vectorized'. Got vmap_method=None. "
             "Pass vmap_method='sequential' to pure_callback to call the function once for each element."
         )
+    params["vmap_method"] = vmap_method
     if vmap_method.startswith("sequential"):
-        params = {"callback": callback, "result_avals": result_avals, "sharding": sharding, "vmap_method": vmap_method}
         unroll = axis.size if vmap_method == "sequential_unrolled" else 1
         return _one_by_one(pure_callback_p, axis, args, dims, params, max(unroll, 1))
-    front = [x if d is None else moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True)]
+    front = [x if d is None else moveaxis(x, d, 0) for x, d in safe_zip(args, dims)]
     if vmap_method != "legacy_vectorized":
         size = axis.size if vmap_method == "broadcast_all" else 1
-        front = [broadcast(x, size, 0) if d is None else x for x, d in zip(front, dims, strict=True)]
-    outs = pure_callback_p.bind(
-        *front,
-        callback=callback,
-        result_avals=tuple(a.stacked(axis.size) for a in result_avals),
-        sharding=sharding,
-        vmap_method=vmap_method,
-    )
+        front = [broadcast(x, size, 0) if d is None else x for x, d in safe_zip(front, dims)]
+    params["result_avals"] = tuple(a.stacked(axis.size) for a in params["result_avals"])
+    outs = pure_callback_p.bind(*front, **params)
     return outs, [0] * len(outs)
 
 
@@ -248,8 +224,8 @@ axis_rules[io_callback_p] = io_callback_batch
 
 def _one_by_one(p: Primitive, axis: AxisData, args: Values, dims: Dims, params: Params, unroll: int) -> Any:
     """A scan over the batch axis whose cell is one call."""
-    shared = [x for x, d in zip(args, dims, strict=True) if d is None]
-    xs = [moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True) if d is not None]
+    shared = [x for x, d in safe_zip(args, dims) if d is None]
+    xs = [moveaxis(x, d, 0) for x, d in safe_zip(args, dims) if d is not None]
 
     def cell(*values: Any) -> Any:
         consts, elements = iter(values[: len(shared)]), iter(values[len(shared) :])
@@ -271,7 +247,7 @@ def _one_by_one(p: Primitive, axis: AxisData, args: Values, dims: Dims, params: 
     return outs, [0] * len(outs)
 
 
-def _declare_debug(name: str, function_of: Callable[..., Callable[..., Values]]) -> Primitive:
+def _declare_debug(name: str, function_of: Rule) -> Primitive:
     """A primitive without results that calls ``function_of(**params)``; ``ordered`` or ``effect`` may ask for order."""
     p = Primitive(name, multiple_results=True)
     p.effectful = True
@@ -291,8 +267,7 @@ def _declare_debug(name: str, function_of: Callable[..., Callable[..., Values]])
     def debug_batch(axis: AxisData, args: Values, dims: Dims, **params: Any) -> Any:
         for i in range(axis.size):
             elements = [
-                x if d is None else squeeze(slice_in_dim(x, i, i + 1, axis=d), (d,))
-                for x, d in zip(args, dims, strict=True)
+                x if d is None else squeeze(slice_in_dim(x, i, i + 1, axis=d), (d,)) for x, d in safe_zip(args, dims)
             ]
             p.bind(*elements, **params)
         return [], []
@@ -321,7 +296,7 @@ def _declare_debug(name: str, function_of: Callable[..., Callable[..., Values]])
 UNORDERED, ORDERED = "Debug", "OrderedDebug"
 
 
-def _debug_callback_function(*, callback: FlatCallback, effect: str) -> Callable[..., Values]:
+def _debug_callback_function(*, callback: FlatCallback, effect: str) -> Rule:
     def call(*leaves: Any) -> tuple[()]:
         callback(*leaves)
         return ()
@@ -340,7 +315,7 @@ def _debug_print_function(
     np_printoptions: tuple[tuple[str, Any], ...],
     logging_record: Any,
     **params: Any,
-) -> Callable[..., Values]:
+) -> Rule:
     def write(*args: Any, **kwargs: Any) -> None:
         with _print_options(dict(np_printoptions)):
             text = fmt.format(*args, **kwargs)

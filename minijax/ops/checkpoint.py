@@ -14,7 +14,7 @@ from typing import Any
 from minijax.core import avals as types
 from minijax.core import dtypes, late
 from minijax.core.array import as_value, get_aval
-from minijax.core.lists import chosen, merge, partition
+from minijax.core.lists import chosen, merge, partition, safe_zip
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Dims, Flags, Names, Params, Values
 from minijax.core.structural import UndefinedPrimal, instantiate_zeros, zero_of
@@ -58,10 +58,6 @@ def _barrier_jvp(primals: Values, tangents: Values) -> Any:
 
 
 def _barrier_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> list[str]:
-    return _lower_barrier(ctx, avals, names)
-
-
-def _lower_barrier(ctx: Any, avals: Values, names: Names) -> list[str]:
     if not names:
         return []
     text = ", ".join(map(mlir_type, avals))
@@ -129,9 +125,7 @@ def remat_jvp(primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, prevent_
     return with_zeros(outs, nonzero_out)
 
 
-def remat_batch(
-    axis: Any, args: Values, dims: Dims, *, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
-) -> Any:
+def remat_batch(axis: Any, args: Values, dims: Dims, *, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any) -> Any:
     batched, out_dims = vmap_jaxpr(jaxpr, axis, dims)
     if any(d not in (None, 0) for d in out_dims):
         batched, out_dims = vmap_jaxpr(jaxpr, axis, dims, [d is not None for d in out_dims])
@@ -172,7 +166,7 @@ def _round_residuals(known: ClosedJaxpr, n_res: int) -> ClosedJaxpr:
             continue
         raw = [Var(v.aval) if v in targets else v for v in eqn.outvars]
         eqns.append(eqn.replace(outvars=raw))
-        for x, v in zip(raw, eqn.outvars, strict=True):
+        for x, v in safe_zip(raw, eqn.outvars):
             if v in targets:
                 info = dtypes.finfo(v.aval.dtype)
                 params = {"exponent_bits": info.nexp, "mantissa_bits": info.nmant}
@@ -227,8 +221,8 @@ def _inlined(closed: ClosedJaxpr, ins: Values, outs: Sequence[Var], call: JaxprE
             prevent_cse = (False,) * len(ins)
         params = {**call.params, "jaxpr": hoisted, "prevent_cse": prevent_cse}
         return [call.replace(invars=ins, outvars=outs, params=params)]
-    env: dict[Any, Any] = dict(zip(jaxpr.invars, ins, strict=True))
-    env.update(zip(jaxpr.outvars, outs, strict=True))
+    env: dict[Any, Any] = dict(safe_zip(jaxpr.invars, ins))
+    env.update(safe_zip(jaxpr.outvars, outs))
     eqns = []
     for e in jaxpr.eqns:
         operands = [v if type(v) is Literal else env[v] for v in e.invars]
@@ -267,7 +261,7 @@ def _transposed(
         def transposed_jaxpr(*values: Any) -> list[Any]:
             residuals = eval_closed(again_closed, *chosen(used, values[:n_known]))
             given = iter(values[n_known:])
-            cts = [next(given) if nz else zero_of(a) for a, nz in zip(closed.out_avals, nonzero_cts, strict=True)]
+            cts = [next(given) if nz else zero_of(a) for a, nz in safe_zip(closed.out_avals, nonzero_cts)]
             args = [*residuals, *map(UndefinedPrimal, unknown.in_avals[n_res:])]
             found = backward_pass_closed(unknown, args, chosen(unknown_out, cts))[n_res:]
             nonzero_out[:], arriving = nonzeros(found)

@@ -18,7 +18,7 @@ from minijax.core import dtypes
 from minijax.core.array import Array, as_array, get_aval, retyped
 from minijax.core.avals import Avals, ShapedArray, cotangent_type, sharding_of_type
 from minijax.core.keys import storage
-from minijax.core.lists import chosen, merge, partition, split_list, spread
+from minijax.core.lists import chosen, merge, partition, safe_zip, split_list, spread
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Dims, Flags, Params, Values
 from minijax.core.structural import UndefinedPrimal, broadcast_in_dim_p, full, moveaxis, zeros
@@ -43,7 +43,7 @@ from minijax.ops.convert import stop_gradient
 from minijax.ops.declare import set_rules
 from minijax.ops.nary import eq_p
 from minijax.ops.select import select_n_p
-from minijax.ops.subjaxprs import join_consts, nonzeros
+from minijax.ops.subjaxprs import in_front, join_consts, mapped, nonzeros
 
 __all__ = ["cond_p"]
 
@@ -61,7 +61,7 @@ def cond_abstract(*avals: ShapedArray, branches: Branches) -> list[ShapedArray]:
 
 def _any(rows: Sequence[Flags]) -> list[bool]:
     """For each column, whether a row has it."""
-    return [any(column) for column in zip(*rows, strict=True)]
+    return [any(column) for column in safe_zip(*rows)]
 
 
 # ---------------------------------------------------------------------------------------------- what is left open
@@ -116,7 +116,7 @@ def join_branches(closeds: Sequence[ClosedJaxpr]) -> tuple[Branches, list[Any], 
 
 def _join_branches(closeds: Sequence[ClosedJaxpr]) -> tuple[Branches, list[Any], list[int | None]]:
     branches, consts = join_consts(closeds)
-    forwards = [row[0] if len(set(row)) == 1 else None for row in zip(*map(_forwarded, branches), strict=True)]
+    forwards = [row[0] if len(set(row)) == 1 else None for row in safe_zip(*map(_forwarded, branches))]
     if any(f is not None for f in forwards):
         remaining = {c: ClosedJaxpr(c.jaxpr.replace(outvars=_where(c.jaxpr.outvars, forwards))) for c in branches}
         branches = tuple(remaining[c] for c in branches)
@@ -130,13 +130,13 @@ def _forwarded(closed: ClosedJaxpr) -> list[int | None]:
 
 
 def _where(outvars: Values, forwards: Dims) -> list[Any]:
-    return [v for v, f in zip(outvars, forwards, strict=True) if f is None]
+    return [v for v, f in safe_zip(outvars, forwards) if f is None]
 
 
 def _completed(closed: ClosedJaxpr, outs: Values, avals: Avals, fill: Any) -> ClosedJaxpr:
     """``closed`` with ``outs`` for outputs, in which None is filled with ``fill`` of its entry in ``avals``."""
     jaxpr = closed.jaxpr
-    missing = [aval for atom, aval in zip(outs, avals, strict=True) if atom is None]
+    missing = [aval for atom, aval in safe_zip(outs, avals) if atom is None]
     filler = stage(lambda: list(map(fill, missing)), [], label="cond").jaxpr
     found = iter(filler.outvars)
     whole = [next(found) if atom is None else atom for atom in outs]
@@ -198,21 +198,21 @@ def cond_batch(axis: AxisData, args: Values, dims: Dims, *, branches: Branches) 
     if dims[0] is not None:
         return _batch_index(axis, args, dims, branches)
     index, *operands = args
-    front = [x if d is None else moveaxis(x, d, 0) for x, d in zip(operands, dims[1:], strict=True)]
+    front = [x if d is None else moveaxis(x, d, 0) for x, d in safe_zip(operands, dims[1:])]
     in_dims = [None if d is None else 0 for d in dims[1:]]
     found = [vmap_jaxpr(branch, axis, in_dims) for branch in branches]
-    batched = _any([[d is not None for d in out_dims] for _, out_dims in found])
-    out_dims = [0 if b else None for b in batched]
+    batched = _any([mapped(out_dims) for _, out_dims in found])
+    out_dims = in_front(batched)
     mapped = tuple(
         closed if own == out_dims else vmap_jaxpr(branch, axis, in_dims, batched)[0]
-        for branch, (closed, own) in zip(branches, found, strict=True)
+        for branch, (closed, own) in safe_zip(branches, found)
     )
     return cond_p.bind(index, *front, branches=mapped), out_dims
 
 
 def _batch_index(axis: AxisData, args: Values, dims: Dims, branches: Branches) -> Any:
     """Every branch on everything, and a selection among their results."""
-    index, *operands = [bdim_at_front(x, d, axis.size, axis.division) for x, d in zip(args, dims, strict=True)]
+    index, *operands = [bdim_at_front(x, d, axis.size, axis.division) for x, d in safe_zip(args, dims)]
     in_dims = [0] * len(operands)
     outs = []
     for i, branch in enumerate(branches):
@@ -223,7 +223,7 @@ def _batch_index(axis: AxisData, args: Values, dims: Dims, branches: Branches) -
         # Source: https://github.com/jax-ml/jax/issues/1052
         guarded = [_select(mine, stop_gradient(x), x) for x in operands]
         outs.append(eval_closed(batched, *guarded))
-    return [_select(index, *cases) for cases in zip(*outs, strict=True)], [0] * len(branches[0].out_avals)
+    return [_select(index, *cases) for cases in safe_zip(*outs)], [0] * len(branches[0].out_avals)
 
 
 def _select(which: Any, *cases: Any) -> Any:
@@ -242,12 +242,26 @@ def cond_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     branches = eqn.params["branches"]
     key = ("cond split", tuple(unknown))
     known, later, unknown_out = keep_together(branches, key, lambda: _split(branches, unknown))
+    unknown_args = chosen(unknown, eqn.invars[1:])
+    return _two_eqns(eqn, unknown, known, later, unknown_out, unknown_args, chosen(unknown_out, eqn.outvars))
+
+
+def _two_eqns(
+    eqn: JaxprEqn,
+    unknown: Flags,
+    known: Branches,
+    later: Branches,
+    unknown_out: Flags,
+    later_in: Values,
+    results: list[Any],
+) -> Any:
+    """The equations of the ``known`` branches, and of the ``later`` ones, which give ``results``."""
     index, *operands = eqn.invars
-    known_in, unknown_args = partition(unknown, operands)
-    known_out, unknown_results = partition(unknown_out, eqn.outvars)
+    known_out = partition(unknown_out, eqn.outvars)[0]
     residuals = [Var(aval) for aval in known[0].out_avals[len(known_out) :]]
+    known_in = partition(unknown, operands)[0]
     now = JaxprEqn(cond_p, [index, *known_in], {"branches": known}, [*known_out, *residuals], eqn.source)
-    then = JaxprEqn(cond_p, [index, *residuals, *unknown_args], {"branches": later}, unknown_results, eqn.source)
+    then = JaxprEqn(cond_p, [index, *residuals, *later_in], {"branches": later}, results, eqn.source)
     return ([now] if matters(now) else []), [then]
 
 
@@ -257,7 +271,7 @@ def _split(branches: Branches, unknown: Flags) -> tuple[Branches, Branches, list
     unknown_out = _any([part[2] for part in parts])
     parts = [
         part if part[2] == unknown_out else partial_eval_jaxpr(branch, unknown, unknown_out)
-        for branch, part in zip(branches, parts, strict=True)
+        for branch, part in safe_zip(branches, parts)
     ]
     known, later = _join_residuals([(first, second, n_res) for first, second, _, n_res in parts])
     return known, later, unknown_out
@@ -279,12 +293,12 @@ def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tu
         positions.append(mine)
     avals = [aval for aval, _ in places]
     producers, consumers = [], []
-    for (known, later, n_res), mine in zip(parts, positions, strict=True):
+    for (known, later, n_res), mine in safe_zip(parts, positions):
         outs, invars = known.jaxpr.outvars, later.jaxpr.invars
         n_out = len(outs) - n_res
         atoms: list[Any] = [None] * len(avals)
         variables: list[Any] = [Var(aval) for aval in avals]
-        for place, atom, var in zip(mine, outs[n_out:], invars[:n_res], strict=True):
+        for place, atom, var in safe_zip(mine, outs[n_out:], invars[:n_res]):
             atoms[place], variables[place] = atom, var
         producers.append(_with_residuals(known, outs[:n_out], atoms, avals))
         consumers.append(ClosedJaxpr(later.jaxpr.replace(invars=[*variables, *invars[n_res:]]), later.consts))
@@ -295,7 +309,7 @@ def _with_residuals(closed: ClosedJaxpr, outs: Values, atoms: Values, avals: Ava
     """``closed`` with ``outs`` and residuals of types ``avals`` for outputs: ``atoms``, placeholders where it is None.
     As in JAX there is a placeholder for each of them, and the unused ones are dead."""
     filler = stage(lambda: list(map(empty_of, avals)), [], label="cond").jaxpr
-    residuals = [empty if atom is None else atom for atom, empty in zip(atoms, filler.outvars, strict=True)]
+    residuals = [empty if atom is None else atom for atom, empty in safe_zip(atoms, filler.outvars)]
     jaxpr = closed.jaxpr.replace(outvars=[*outs, *residuals], eqns=[*closed.eqns, *filler.eqns])
     return ClosedJaxpr(jaxpr, closed.consts)
 
@@ -309,16 +323,11 @@ def cond_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Policy) -> Any:
     splits = [split_by_policy(branch, unknown, policy, recompute_outputs=True) for branch in branches]
     unknown_out = _any([split.unknown_out for split in splits])
     later_out = _any([unknown_out, *[split.staged_out for split in splits]])
-    parts = [_whole_parts(b, unknown, s, unknown_out, later_out) for b, s in zip(branches, splits, strict=True)]
+    parts = [_whole_parts(b, unknown, s, unknown_out, later_out) for b, s in safe_zip(branches, splits)]
     known, later = _join_residuals(parts)
-    index, *operands = eqn.invars
-    known_out = partition(unknown_out, eqn.outvars)[0]
-    residuals = [Var(aval) for aval in known[0].out_avals[len(known_out) :]]
-    known_in = partition(unknown, operands)[0]
-    now = JaxprEqn(cond_p, [index, *known_in], {"branches": known}, [*known_out, *residuals], eqn.source)
     results = chosen(later_out, eqn.outvars)
-    then = JaxprEqn(cond_p, [index, *residuals, *operands], {"branches": later}, results, eqn.source)
-    return ([now] if matters(now) else []), ([then] if results else [])
+    now, then = _two_eqns(eqn, unknown, known, later, unknown_out, eqn.invars[1:], results)
+    return now, then if results else []
 
 
 def _whole_parts(
@@ -335,7 +344,7 @@ def _whole_parts(
     staged_outs = iter(staged.outvars)
     saved: list[tuple[Any, Var]] = []
     outs: list[Any] = []
-    for atom, is_staged, wanted in zip(atoms, split.staged_out, later_out, strict=True):
+    for atom, is_staged, wanted in safe_zip(atoms, split.staged_out, later_out):
         var = next(staged_outs) if is_staged else None
         if var is None and wanted:
             assert atom is not None, "an unknown output is staged"
@@ -393,10 +402,10 @@ def _prune(branches: Branches, used: Flags) -> tuple[Branches | None, list[bool]
     place of the branches if nothing of them is unused."""
     used_in = _any([dce_jaxpr(branch.jaxpr, used)[1] for branch in branches])
     pruned = [dce_jaxpr(branch.jaxpr, used, keep_inputs=True)[0] for branch in branches]
-    if all(used_in) and all(jaxpr is branch.jaxpr for jaxpr, branch in zip(pruned, branches, strict=True)):
+    if all(used_in) and all(jaxpr is branch.jaxpr for jaxpr, branch in safe_zip(pruned, branches)):
         return None, used_in
     invars = [chosen(used_in, jaxpr.invars) for jaxpr in pruned]
-    parts = zip(pruned, invars, branches, strict=True)
+    parts = safe_zip(pruned, invars, branches)
     return tuple(ClosedJaxpr(jaxpr.replace(invars=v), branch.consts) for jaxpr, v, branch in parts), used_in
 
 
@@ -414,9 +423,7 @@ def cond_transpose(cts: Values, index: Any, *operands: Any, branches: Branches) 
     return [None, *operand_cotangents(operands, arrives, found)]
 
 
-def _transpose(
-    branches: Branches, linear: Flags, nonzero: Flags, ct_avals: Avals
-) -> tuple[Branches, list[bool]]:
+def _transpose(branches: Branches, linear: Flags, nonzero: Flags, ct_avals: Avals) -> tuple[Branches, list[bool]]:
     """The transposed branches, and for which linear inputs a cotangent arrives in any of them."""
     parts = [transpose_jaxpr(branch, linear, nonzero, ct_avals) for branch in branches]
     arrives = _any([part[1] for part in parts])
@@ -425,15 +432,13 @@ def _transpose(
     whole = []
     for closed, own in parts:
         outs = iter(closed.jaxpr.outvars)
-        atoms = [next(outs) if mine else None for mine, some in zip(own, arrives, strict=True) if some]
+        atoms = [next(outs) if mine else None for mine, some in safe_zip(own, arrives) if some]
         whole.append(closed if own == arrives else _completed(closed, atoms, avals, zeros))
     return tuple(whole), arrives
 
 
 # ---------------------------------------------------------------------------------------------- lowering
-def cond_lower(
-    ctx: Any, avals: Any, out_avals: Avals, index: str, *operands: str, branches: Branches
-) -> list[str]:
+def cond_lower(ctx: Any, avals: Any, out_avals: Avals, index: str, *operands: str, branches: Branches) -> list[str]:
     """``stablehlo.case``: its regions have no arguments, they see what is around them."""
     ordered = any(e.params.get("ordered") for branch in branches for e in all_eqns(branch.jaxpr))
     types = [mlir_type(a) for a in out_avals]

@@ -208,13 +208,7 @@ def _scan_jvp(combine: Rule) -> Rule:
     return cumulative_jvp
 
 
-def _cumulative(
-    name: str,
-    accumulates: Rule,
-    combine: Rule,
-    identity: Rule,
-    **rules: Any,
-) -> Primitive:
+def _cumulative(name: str, accumulates: Rule, combine: Rule, identity: Rule, **rules: Any) -> Primitive:
     primitive = Primitive(name)
     return declare(
         primitive,

@@ -19,10 +19,10 @@ from typing import Any
 
 from minijax.core import dtypes, observe
 from minijax.core.array import as_value, get_aval
-from minijax.core.lists import chosen
+from minijax.core.lists import chosen, safe_zip
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, bind_at
-from minijax.core.rules import Flags, Values
+from minijax.core.rules import Flags, Rule, Values
 from minijax.core.structural import Zero, instantiate_zeros
 from minijax.core.trace import (
     HALF_LEVEL,
@@ -130,7 +130,7 @@ class StagedFunction(Function):
     values are led by what the call's function closes over. The user's derivative rule does not take these, but may
     close over the same tracers: for those in ``closed_over`` it then gets the equation's operands."""
 
-    def __init__(self, inner: Function, avals_for: Callable[[Any], Values], closed_over: Values = ()) -> None:
+    def __init__(self, inner: Function, avals_for: Rule, closed_over: Values = ()) -> None:
         self.inner = inner
         self.about = inner.about
         self.avals_for = avals_for
@@ -143,7 +143,7 @@ class StagedFunction(Function):
         if closed is None:
             closed = self.found[key] = self.inner.close(side, self.avals_for(side))
         n = len(self.closed_over)
-        operand_of = dict(zip(map(id, self.closed_over), values[:n], strict=True))
+        operand_of = dict(safe_zip(map(id, self.closed_over), values[:n]))
         consts = [operand_of[id(c)] if id(c) in operand_of else check_alive(c) for c in closed.consts]
         return closed.evaluate(*consts, *values[n:]), closed.side
 
@@ -160,9 +160,7 @@ class OutDims:
         """``values``, batched along ``found``, as agreed."""
         if self.dims is None:
             self.dims = list(found)
-        return [
-            self._moved(i, x, d, to, axis) for i, (x, d, to) in enumerate(zip(values, found, self.dims, strict=True))
-        ]
+        return [self._moved(i, x, d, to, axis) for i, (x, d, to) in enumerate(safe_zip(values, found, self.dims))]
 
     def _moved(self, i: int, x: Any, dim: int | None, to: int | None, axis: AxisData) -> Any:
         if dim == to:
@@ -238,7 +236,7 @@ class Batched(Function):
         trace = self.mapped.trace
 
         def close_inside() -> Any:
-            inner = self.inner.close(inner_side, [_without_axis(a, d) for a, d in zip(avals, dims, strict=True)])
+            inner = self.inner.close(inner_side, [_without_axis(a, d) for a, d in safe_zip(avals, dims)])
             return inner, [trace.unbox(c) for c in inner.consts]
 
         inner, consts = _resumed(self.mapped, close_inside)
@@ -287,7 +285,7 @@ class Pruned(Function):
         return Closed(pruned_call(closed.jaxpr, kept), closed.consts, side_out)
 
 
-def pruned_eqn(eqn: JaxprEqn, used: Flags, rules: Callable[[], dict[str, Any]]) -> JaxprEqn:
+def pruned_eqn(eqn: JaxprEqn, used: Flags, rules: Rule) -> JaxprEqn:
     """``eqn`` with the ``used`` results only; ``rules()`` are the parameters with the user's rules for these."""
     call = pruned_call(eqn.params["call_jaxpr"], used)
     if call is eqn.params["call_jaxpr"]:
@@ -480,4 +478,4 @@ def zero_flags(tangents: Values, symbolic_zeros: bool) -> tuple[bool, ...]:
 
 def given(tangents: Values, zeros: Flags) -> list[Any]:
     """The (co)tangents that ``zeros`` does not mark, as arrays."""
-    return [instantiate_zeros(t) for t, zero in zip(tangents, zeros, strict=True) if not zero]
+    return [instantiate_zeros(t) for t, zero in safe_zip(tangents, zeros) if not zero]

@@ -16,7 +16,7 @@ from typing import Any
 
 from minijax.core import observe
 from minijax.core.array import get_aval
-from minijax.core.lists import chosen, partition
+from minijax.core.lists import chosen, partition, safe_zip
 from minijax.core.rules import Flags, Params, Rule, Values
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import state
@@ -88,7 +88,7 @@ def staged_rule(jvp: Function, avals: Sequence[Any], num_consts: int, closed_ove
     """``jvp`` for primals of ``avals``, the first ``num_consts`` of them closed over, staged when first needed."""
 
     def avals_for(zeros: Flags) -> list[Any]:
-        with_tangents = zip(avals[num_consts:], zeros, strict=True)
+        with_tangents = safe_zip(avals[num_consts:], zeros)
         return [*avals, *[a.to_tangent_aval() for a, zero in with_tangents if not zero]]
 
     return StagedFunction(jvp, avals_for, closed_over)
@@ -119,7 +119,7 @@ def _apply_rule(jvp: Function, primals: Values, tangents: Values, symbolic_zeros
                 "attempting to differentiate a function that uses an operation that does not support reverse-mode "
                 f"autodiff; here the JVP rule {jvp.about.subject} computes a primal output from a tangent."
             )
-    return outs, [zero_of(get_aval(x)) if zero else next(nonzero) for x, zero in zip(outs, zeros_out, strict=True)]
+    return outs, [zero_of(get_aval(x)) if zero else next(nonzero) for x, zero in safe_zip(outs, zeros_out)]
 
 
 custom_rule_calls[custom_jvp_call_p] = "call_jaxpr"
@@ -136,7 +136,7 @@ class BatchedRule(Batched):
         n = len(side_out)
         tangent_dims = iter(dims[n:])
         of_tangents = [None if zero else next(tangent_dims) for zero in side_out]
-        merged = [t if p is None else p for p, t in zip(dims[:n], of_tangents, strict=True)]
+        merged = [t if p is None else p for p, t in safe_zip(dims[:n], of_tangents)]
         if self.out.dims is None:
             self.out.dims = merged
         # the results as agreed, and each tangent like its result

@@ -20,7 +20,7 @@ from typing import Any
 
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.lists import partition, spread
+from minijax.core.lists import partition, safe_zip, spread
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Flags, Values
@@ -105,8 +105,7 @@ def _run_forward(
         in_zeros=in_zeros,
     )
     return outs, [
-        zero_of(get_aval(x)) if get_aval(t).dtype == dtypes.float0 else t
-        for x, t in zip(outs, tangents_out, strict=True)
+        zero_of(get_aval(x)) if get_aval(t).dtype == dtypes.float0 else t for x, t in safe_zip(outs, tangents_out)
     ]
 
 
@@ -140,13 +139,7 @@ def custom_lin_params(eqn: JaxprEqn, printer: Printer) -> Params:
 
 
 def custom_lin_transpose(
-    cts: Values,
-    *args: Any,
-    num_res: int,
-    bwd: Backward,
-    out_avals: Values,
-    symbolic_zeros: bool,
-    in_zeros: Flags,
+    cts: Values, *args: Any, num_res: int, bwd: Backward, out_avals: Values, symbolic_zeros: bool, in_zeros: Flags
 ) -> list[Any]:
     zeros = zero_flags(cts, symbolic_zeros)
     found, zeros_out = bwd.function.call((bwd.side, zeros), *args[:num_res], *given(cts, zeros))
@@ -192,7 +185,7 @@ class BatchedBackward(Batched):
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
         wanted = partition(side_out, self.in_dims)[0]
-        return [sum_to_axis(x, d, to, self.axis) for x, d, to in zip(values, dims, wanted, strict=True)], side_out
+        return [sum_to_axis(x, d, to, self.axis) for x, d, to in safe_zip(values, dims, wanted)], side_out
 
 
 def custom_vjp_batch(axis: Any, args: Values, dims: Dims, **params: Any) -> Any:
@@ -241,7 +234,7 @@ class PrunedBackward(Function):
         flags = iter(zeros)
         all_cts = [
             zero_of(aval) if not used or next(flags) else next(cts)
-            for aval, used in zip(self.out_avals, self.used, strict=True)
+            for aval, used in safe_zip(self.out_avals, self.used)
         ]
         all_zeros = zero_flags(all_cts, self.symbolic_zeros)
         return self.inner.call((forward.inner, all_zeros), *residuals, *given(all_cts, all_zeros))

@@ -388,14 +388,7 @@ def _by_algorithm(algorithm: DotAlgorithmPreset, product: Rule, dtype: np.dtype)
 
 # -------------------------------------------------------------------------------- rules
 def _dot_cotangent(
-    ct: Any,
-    x: Any,
-    y: Any,
-    swapped: bool,
-    *,
-    dimension_numbers: _Numbers,
-    out_sharding: Any,
-    **params: Any,
+    ct: Any, x: Any, y: Any, swapped: bool, *, dimension_numbers: _Numbers, out_sharding: Any, **params: Any
 ) -> Any:
     """The cotangent of ``x``, which was contracted with ``y``; ``swapped`` says that ``y`` was the left operand."""
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers

@@ -34,6 +34,7 @@ from minijax.lowering.lower import lowering_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.convert import alike
 from minijax.ops.convert import convert_element_type_p as convert_p
+from minijax.ops.declare import unchanged
 from minijax.ops.elementwise_numpy import (
     abs_numpy,
     atan_numpy,
@@ -154,13 +155,9 @@ def _sum_transpose(right: Rule) -> Rule:
     return sum_or_difference_transpose
 
 
-def _same(x: Any) -> Any:
-    return x
-
-
 add, add_p = binary("add", NUM, np.add, "add", [None, None], "The sum.")
-jvp_rules[add_p] = _sum_jvp(add_p, _same)
-transpose_rules[add_p] = _sum_transpose(_same)
+jvp_rules[add_p] = _sum_jvp(add_p, unchanged)
+transpose_rules[add_p] = _sum_transpose(unchanged)
 _add = add_p.bind
 
 sub, sub_p = binary("sub", NUM, np.subtract, "subtract", [None, None], "The difference.")
@@ -180,7 +177,7 @@ def add_any_abstract(x: ShapedArray, y: ShapedArray) -> ShapedArray:
     return x
 
 
-jvp_rules[structural.add_any_p] = _sum_jvp(structural.add_any_p, _same)
+jvp_rules[structural.add_any_p] = _sum_jvp(structural.add_any_p, unchanged)
 
 
 def add_any_batch(args: Any, dims: Any) -> Any:
@@ -194,7 +191,7 @@ def add_any_batch(args: Any, dims: Any) -> Any:
 
 
 batching_rules[structural.add_any_p] = add_any_batch
-transpose_rules[structural.add_any_p] = _sum_transpose(_same)
+transpose_rules[structural.add_any_p] = _sum_transpose(unchanged)
 
 
 div, div_p = binary(

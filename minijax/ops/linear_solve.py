@@ -12,7 +12,7 @@ from typing import Any
 
 from minijax.core.array import as_array
 from minijax.core.avals import AnyArray
-from minijax.core.lists import split_list
+from minijax.core.lists import safe_zip, split_list
 from minijax.core.named import NamedTuple
 from minijax.core.rules import Dims, Flags, Params, Values
 from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, zero_of
@@ -26,7 +26,7 @@ from minijax.ir.typecheck import same_type
 from minijax.lowering.lower import lower_eqns
 from minijax.ops.declare import set_rules
 from minijax.ops.elementwise import neg_p
-from minijax.ops.subjaxprs import fixpoint, hoist_consts
+from minijax.ops.subjaxprs import fixpoint, hoist_consts, in_front, mapped
 
 __all__ = ["linear_solve_p"]
 
@@ -57,7 +57,7 @@ def bind_linear_solve(jaxprs: Sequence[ClosedJaxpr | None], consts: Sequence[Val
     of the jaxprs themselves become inputs too."""
     opened: list[Any] = []
     operands: list[list[Any]] = []
-    for closed, given in zip(jaxprs, consts, strict=True):
+    for closed, given in safe_zip(jaxprs, consts):
         hoisted, own = (None, []) if closed is None else hoist_consts(closed)
         opened.append(hoisted)
         operands.append([*own, *given])
@@ -85,7 +85,7 @@ def linear_solve_abstract(*avals: Any, const_lengths: Any, jaxprs: Any) -> list[
 
 def linear_solve_typecheck(in_avals: Sequence[Any], params: Params) -> list[Any]:
     consts, b = _split(in_avals, params["const_lengths"])
-    for name, closed, own in zip(_LinearSolveTuple._fields, params["jaxprs"], consts, strict=True):
+    for name, closed, own in safe_zip(_LinearSolveTuple._fields, params["jaxprs"], consts):
         if closed is None:
             continue
         operands = [*own, *b]
@@ -138,7 +138,7 @@ def linear_solve_transpose(cts: Values, *args: Any, const_lengths: Any, jaxprs: 
         raise NotImplementedError("the auxiliary output of custom_linear_solve cannot be transposed.")
     x_cts = [instantiate_zeros(ct) for ct in cts[: len(b)]]
     found = bind_linear_solve(jaxprs.transpose(), consts.transpose(), x_cts)[: len(b)]
-    b_cts = [ct if type(x) is UndefinedPrimal else None for ct, x in zip(found, b, strict=True)]
+    b_cts = [ct if type(x) is UndefinedPrimal else None for ct, x in safe_zip(found, b)]
     return [*[None] * sum(const_lengths), *b_cts]
 
 
@@ -159,28 +159,25 @@ def linear_solve_batch(axis: Any, args: Values, dims: Dims, *, const_lengths: An
                 continue
             given = batched if name in ("solve", "vecmat") else grown
             forced = [*given, *[True] * (n_aux if "solve" in name else 0)]
-            results[name], out = _batch_in_front(closed, axis, [*[d is not None for d in own], *given], forced)
+            results[name], out = _batch_in_front(closed, axis, [*mapped(own), *given], forced)
             grown = [g or o for g, o in zip(grown, out, strict=False)]
         return results, grown
 
-    batched, results = fixpoint([d is not None for d in b_dims], step)
+    batched, results = fixpoint(mapped(b_dims), step)
     moved = [
-        [x if d is None else match_axis(x, d, axis.size, 0, axis.division) for x, d in zip(xs, ds, strict=True)]
-        for xs, ds in zip(consts, const_dims, strict=True)
+        [x if d is None else match_axis(x, d, axis.size, 0, axis.division) for x, d in safe_zip(xs, ds)]
+        for xs, ds in safe_zip(consts, const_dims)
     ]
-    new_b = [
-        match_axis(x, d, axis.size, 0, axis.division) if bat else x
-        for x, d, bat in zip(b, b_dims, batched, strict=True)
-    ]
+    new_b = [match_axis(x, d, axis.size, 0, axis.division) if bat else x for x, d, bat in safe_zip(b, b_dims, batched)]
     outs = bind_linear_solve(_LinearSolveTuple(**results), moved, new_b)
-    return outs, [*[0 if bat else None for bat in batched], *[0] * n_aux]
+    return outs, [*in_front(batched), *[0] * n_aux]
 
 
 def _batch_in_front(closed: ClosedJaxpr, axis: Any, batched_in: Flags, forced: Flags) -> tuple[ClosedJaxpr, list[bool]]:
     """``closed`` batched along first axes, at least in the outputs ``forced``; and which outputs are."""
-    dims = [0 if b else None for b in batched_in]
+    dims = in_front(batched_in)
     made, out_dims = vmap_jaxpr(closed, axis, dims, forced)
-    out = [d is not None for d in out_dims]
+    out = mapped(out_dims)
     if any(out_dims):
         made, _ = vmap_jaxpr(closed, axis, dims, out)
     return made, out

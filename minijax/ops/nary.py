@@ -374,9 +374,7 @@ def deflinear(primitive: Primitive, transpose: Rule, by_types: bool = True) -> N
     transpose_rules.holes.pop(primitive, None)
 
 
-def defbilinear(
-    primitive: Primitive, left: Rule, right: Rule, by_types: bool = True
-) -> None:
+def defbilinear(primitive: Primitive, left: Rule, right: Rule, by_types: bool = True) -> None:
     """Make ``primitive`` linear in each of two operands: ``left(ct, x, y)`` and ``right`` give their cotangents.
     ``by_types`` says that these depend on types alone: see ``core.rules.depends_on_types``."""
 

@@ -9,7 +9,7 @@ The conventions are those of ``jax.lax`` in JAX 0.10: psum is its own transpose.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ def _no_groups(primitive: Primitive, groups: Groups) -> None:
 
 
 def declare_collective(
-    name: str, users: Callable[[Params], Any], abstract: Rule, batch: Rule, lower: Rule, transpose: Rule | None = None
+    name: str, users: Rule, abstract: Rule, batch: Rule, lower: Rule, transpose: Rule | None = None
 ) -> Primitive:
     """A collective with all its rules. ``abstract`` runs at each call, not once per signature: it checks that the axis
     names are bound."""
@@ -321,9 +321,7 @@ def _take(x: Any, indices: Ints, axis: int) -> Any:
     return gather(x, starts, numbers, sizes, mode=mode, fill_value=None if inside else 0)
 
 
-def ppermute_batch(
-    p: Primitive, axis: AxisData, x: Any, d: int | None, *, axis_name: AxisNames, perm: Any
-) -> Any:
+def ppermute_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, *, axis_name: AxisNames, perm: Any) -> Any:
     """A permutation of the batch axis; instances that nobody sends to get zeros."""
     if not _maps(axis, axis_name):
         return p.bind(x, axis_name=axis_name, perm=perm), d

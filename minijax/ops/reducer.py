@@ -12,6 +12,7 @@ from typing import Any
 
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.lists import safe_zip
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Axes, Params, Values
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
@@ -50,7 +51,7 @@ def reduce_abstract(*avals: ShapedArray, jaxpr: ClosedJaxpr, dimensions: Axes, *
     shapes = {a.shape for a in operands}
     if len(shapes) > 1:
         raise ValueError(f"reduce: the operands must have one shape, got {', '.join(map(str, operands))}")
-    for x, init, out in zip(operands, inits, jaxpr.out_avals, strict=True):
+    for x, init, out in safe_zip(operands, inits, jaxpr.out_avals):
         if x.dtype != init.dtype:
             raise TypeError(
                 "reduce operand dtypes should match corresponding initial value dtypes, got an operand of type "
@@ -63,7 +64,7 @@ def reduce_abstract(*avals: ShapedArray, jaxpr: ClosedJaxpr, dimensions: Axes, *
             )
     return [
         ShapedArray(reduced_shape(x, dimensions), x.dtype, x.weak_type and init.weak_type)
-        for x, init in zip(operands, inits, strict=True)
+        for x, init in safe_zip(operands, inits)
     ]
 
 
@@ -93,7 +94,7 @@ def reduce_batch(args: Values, dims: Values, *, jaxpr: ClosedJaxpr, dimensions: 
             lambda *xs: _reduce_by_pairs(jaxpr, *halves(xs), dimensions), AxisData(None, size), args, dims, "reduce"
         )
         return outs, out_dims
-    moved = [bdim_at_front(x, d, size) for x, d in zip(operands, operand_dims, strict=True)]
+    moved = [bdim_at_front(x, d, size) for x, d in safe_zip(operands, operand_dims)]
     outs = reduce_p.bind(*moved, *inits, jaxpr=jaxpr, dimensions=tuple(d + 1 for d in dimensions), **params)
     return outs, [0] * len(outs)
 
@@ -104,7 +105,7 @@ def _combine(jaxpr: ClosedJaxpr, lefts: Values, rights: Values) -> list[Any]:
     size = math.prod(shape)
     flat = [reshape(x, (size,)) for x in (*lefts, *rights)]
     outs, dims = batch(lambda *xs: eval_closed(jaxpr, *xs), AxisData(None, size), flat, [0] * len(flat), "reduce")
-    return [reshape(match_axis(x, d, size, 0), shape) for x, d in zip(outs, dims, strict=True)]
+    return [reshape(match_axis(x, d, size, 0), shape) for x, d in safe_zip(outs, dims)]
 
 
 def _reduce_by_pairs(jaxpr: ClosedJaxpr, operands: Values, inits: Values, dimensions: Axes) -> list[Any]:
@@ -114,13 +115,13 @@ def _reduce_by_pairs(jaxpr: ClosedJaxpr, operands: Values, inits: Values, dimens
     rest = tuple(shape[d] for d in kept)
     n = math.prod(shape[d] for d in dimensions) + 1
     rows = [reshape(x, (n - 1, *rest), (*dimensions, *kept)) for x in operands]
-    xs = [concatenate([broadcast_in_dim(i, (1, *rest), ()), x], 0) for i, x in zip(inits, rows, strict=True)]
+    xs = [concatenate([broadcast_in_dim(i, (1, *rest), ()), x], 0) for i, x in safe_zip(inits, rows)]
     while n > 1:
         even = n - n % 2
         lefts, rights = ([slice_in_dim(x, start, even, 2) for x in xs] for start in (0, 1))
         found = _combine(jaxpr, lefts, rights)
         if n % 2:
-            found = [concatenate([y, slice_in_dim(x, even, n)], 0) for x, y in zip(xs, found, strict=True)]
+            found = [concatenate([y, slice_in_dim(x, even, n)], 0) for x, y in safe_zip(xs, found)]
         xs, n = found, n // 2 + n % 2
     return [reshape(x, rest) for x in xs]
 
@@ -128,9 +129,7 @@ def _reduce_by_pairs(jaxpr: ClosedJaxpr, operands: Values, inits: Values, dimens
 def reduce_jvp(primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, dimensions: Axes, **params: Any) -> Any:
     outs = reduce_p.bind(*primals, jaxpr=jaxpr, dimensions=dimensions, **params)
     _, found = jvp(lambda *xs: _reduce_by_pairs(jaxpr, *halves(xs), dimensions), primals, tangents, "reduce")
-    return outs, [
-        zero_of(get_aval(x)) if type(t) is Zero else instantiate_zeros(t) for x, t in zip(outs, found, strict=True)
-    ]
+    return outs, [zero_of(get_aval(x)) if type(t) is Zero else instantiate_zeros(t) for x, t in safe_zip(outs, found)]
 
 
 transpose_rules.holes[reduce_p] = "not linear"
@@ -142,7 +141,7 @@ def reduce_lower(
     scalars = [scalar_type(a.dtype) for a in out_avals]
 
     def build(inner: Any, *values: str) -> list[str]:
-        consts = [inner.constant(c, v.aval) for c, v in zip(jaxpr.consts, jaxpr.jaxpr.constvars, strict=True)]
+        consts = [inner.constant(c, v.aval) for c, v in safe_zip(jaxpr.consts, jaxpr.jaxpr.constvars)]
         return lower_eqns(inner, jaxpr.jaxpr, consts, values)
 
     region = region_text(ctx, [*scalars, *scalars], build, scalars)

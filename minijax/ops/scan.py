@@ -19,7 +19,7 @@ import numpy as np
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import Avals, ShapedArray, cotangent_type
 from minijax.core.keys import storage
-from minijax.core.lists import chosen, merge, partition, split_list, spread
+from minijax.core.lists import chosen, merge, partition, safe_zip, split_list, spread
 from minijax.core.named import NamedTuple
 from minijax.core.rules import Dims, Params, Rule, Values
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast, instantiate_zeros, moveaxis, zero_of, zeros
@@ -40,7 +40,7 @@ from minijax.ir.typecheck import same_type
 from minijax.ops.call import compiled, one_equation
 from minijax.ops.declare import set_rules
 from minijax.ops.scan_lowering import scan_lower, slice_aval
-from minijax.ops.subjaxprs import Flags, fixpoint, nonzeros
+from minijax.ops.subjaxprs import Flags, fixpoint, in_front, mapped, nonzeros
 
 __all__ = ["scan_p"]
 
@@ -63,7 +63,7 @@ class ScanParts(NamedTuple):
 
     def beside(self, others: ScanParts) -> list[Any]:
         """All in one list, the consts of ``others`` behind those of this, and so on."""
-        return [x for both in zip(self, others, strict=True) for part in both for x in part]
+        return [x for both in safe_zip(self, others) for part in both for x in part]
 
     def flat(self) -> list[Any]:
         """All in one list, as a scan takes them."""
@@ -142,7 +142,7 @@ def _looped(
         for i in reversed(range(length)) if reverse else range(length):
             outs = step(*consts, *carry, *[x[i] for x in xs])
             carry = outs[:num_carry]
-            for y, out in zip(ys, outs[num_carry:], strict=True):
+            for y, out in safe_zip(ys, outs[num_carry:]):
                 y[i] = out
         return [*carry, *ys]
 
@@ -217,10 +217,7 @@ def scan_jvp(
     xs = ScanParts.of(primals, num_consts, num_carry)
     ts = ScanParts.of(tangents, num_consts, num_carry)
     dots = ScanParts(
-        *[
-            [instantiate_zeros(t) for t, nz in zip(part, flags, strict=True) if nz]
-            for part, flags in zip(ts, in_nz, strict=True)
-        ]
+        *[[instantiate_zeros(t) for t, nz in safe_zip(part, flags) if nz] for part, flags in safe_zip(ts, in_nz)]
     )
     num_consts, num_carry = num_consts + len(dots.consts), num_carry + len(dots.carry)
     outs = scan_p.bind(*xs.beside(dots), jaxpr=made, num_consts=num_consts, num_carry=num_carry, **params)
@@ -236,41 +233,34 @@ def _scan_vmap_jaxpr(closed: ClosedJaxpr, axis: Any, batched: Flags, num_consts:
     n_ys = len(closed.out_avals) - num_carry
 
     def at(carry_b: Flags, ys_front: Flags) -> Any:
-        dims = [0 if b else None for b in (*given.consts, *carry_b, *given.xs)]
+        dims = in_front((*given.consts, *carry_b, *given.xs))
         return vmap_jaxpr(closed, axis, dims, [*carry_b, *ys_front])
 
     def step(carry_b: Flags) -> Any:
         made, out_dims = at(carry_b, [False] * n_ys)
-        return (made, out_dims), [d is not None for d in out_dims[:num_carry]]
+        return (made, out_dims), mapped(out_dims[:num_carry])
 
     carry_b, (made, out_dims) = fixpoint(given.carry, step)
-    ys_b = [d is not None for d in out_dims[num_carry:]]
+    ys_b = mapped(out_dims[num_carry:])
     if any(out_dims):  # a result is batched along another axis: have the body move it
         made, _ = at(carry_b, ys_b)
     return made, carry_b, ys_b
 
 
 def scan_batch(
-    axis: Any,
-    args: Values,
-    dims: Dims,
-    *,
-    jaxpr: ClosedJaxpr,
-    num_consts: int,
-    num_carry: int,
-    **params: Any,
+    axis: Any, args: Values, dims: Dims, *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **params: Any
 ) -> Any:
-    batched = [d is not None for d in dims]
+    batched = mapped(dims)
     made, carry_b, ys_b = _scan_vmap_jaxpr(jaxpr, axis, batched, num_consts, num_carry)
     fronted = []
-    for i, (x, d) in enumerate(zip(args, dims, strict=True)):
+    for i, (x, d) in enumerate(safe_zip(args, dims)):
         if d is not None:
             x = moveaxis(x, d, 0 if i < num_consts + num_carry else 1)
         elif 0 <= i - num_consts < num_carry and carry_b[i - num_consts]:
             x = broadcast(x, axis.size, 0, axis.division)
         fronted.append(x)
     outs = scan_p.bind(*fronted, jaxpr=made, num_consts=num_consts, num_carry=num_carry, **params)
-    return outs, [*[0 if b else None for b in carry_b], *[1 if b else None for b in ys_b]]
+    return outs, [*in_front(carry_b), *[1 if b else None for b in ys_b]]
 
 
 # ---------------------------------------------------------------------------------------------- partial evaluation
@@ -317,14 +307,14 @@ class _Split:
         self.hoisted = Jaxpr([], taken.consts, hoisted_outs, before)
         loop_consts = [v for v in (*taken.consts, *hoisted_outs) if v in read]
         self.known_consts = [places[v] for v in loop_consts]
-        used = [(v, c) for v, c in zip(known.jaxpr.constvars, known.consts, strict=True) if v in read]
+        used = [(v, c) for v, c in safe_zip(known.jaxpr.constvars, known.consts) if v in read]
         loop_in = [*loop_consts, *taken.carry, *taken.xs]
         loop = Jaxpr([v for v, _ in used], loop_in, loop_outs, during, known.jaxpr.debug_name)
         self.known_loop = ClosedJaxpr(loop, [c for _, c in used])
 
         # the later loop: residuals that stay the same in front, those of each step at the end
         res_vars, others = split_list(after.jaxpr.invars, n_res)
-        at = [(v, places[atom]) for v, atom in zip(res_vars, residuals, strict=True)]
+        at = [(v, places[atom]) for v, atom in safe_zip(res_vars, residuals)]
         same_at = [(v, place) for v, place in at if place[0] in ("const", "hoisted", "literal")]
         each_at = [(v, place) for v, place in at if place[0] in ("xs", "stacked")]
         self.same_residuals = [place for _, place in same_at]
@@ -442,7 +432,7 @@ def scan_linearize(
 
     def linear_scan(residuals: Values, *tangents: Any) -> list[Any]:
         same, each = residuals
-        given = [instantiate_zeros(t) for t, nz in zip(tangents, split.later.flat(), strict=True) if nz]
+        given = [instantiate_zeros(t) for t, nz in safe_zip(tangents, split.later.flat()) if nz]
         results = scan_p.bind(*same, *given, *each, jaxpr=split.later_loop, **split.counts(), **params)
         return spread(split.later_out, results)
 
@@ -477,7 +467,7 @@ def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tu
         variables = iter(own)
         ins = [
             (i, next(variables) if used else Var(a))
-            for i, (used, carried, a) in enumerate(zip(taken, is_carry, closed.in_avals, strict=True))
+            for i, (used, carried, a) in enumerate(safe_zip(taken, is_carry, closed.in_avals))
             if used or (carried and (body is split.staged or known[i]))
         ]
         first = body.jaxpr.invars[: len(more)]
@@ -548,9 +538,7 @@ class LinearParts(NamedTuple):
         return LinearParts(*split_list(items, *counts))
 
 
-def _transposed_body(
-    closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags, ct_avals: Avals
-) -> ClosedJaxpr:
+def _transposed_body(closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags, ct_avals: Avals) -> ClosedJaxpr:
     """The body run backwards: ``(residuals, ct_consts, ct_carry, ct_ys, slices) -> (ct_consts, ct_carry, ct_xs)``.
     ``counts`` are of the body's inputs; ``arriving`` says which ys have a cotangent. The cotangents of consts are
     carried, since every step adds to them."""
@@ -583,7 +571,7 @@ def _transposed_body(
 
 def _retyped(jaxpr: Jaxpr, in_avals: Avals) -> Jaxpr:
     """``jaxpr`` with inputs of ``in_avals``, which differ from its own in weakness at most."""
-    new = {v: Var(a) for v, a in zip(jaxpr.invars, in_avals, strict=True) if v.aval is not a}
+    new = {v: Var(a) for v, a in safe_zip(jaxpr.invars, in_avals) if v.aval is not a}
     if not new:
         return jaxpr
 
@@ -614,13 +602,13 @@ def scan_transpose(
     invars = [Var(get_aval(x)) for x in args]
     eqn = JaxprEqn(scan_p, invars, params, [Var(get_aval(ct)) for ct in cts])
     known_eqns, (later,) = scan_partial_eval_jaxpr(eqn, linear)
-    env: dict[Any, Any] = dict(zip(invars, args, strict=True))
+    env: dict[Any, Any] = dict(safe_zip(invars, args))
     for known in known_eqns:
         bind_eqn(known, env)
-    ct_of = dict(zip(eqn.outvars, cts, strict=True))
+    ct_of = dict(safe_zip(eqn.outvars, cts))
     operands = [v.val if type(v) is Literal else env[v] for v in later.invars]
     found = _transpose_linear([ct_of[v] for v in later.outvars], operands, **later.params)
-    given = dict(zip(later.invars, found, strict=True))
+    given = dict(safe_zip(later.invars, found))
     return [given.get(v) for v in invars]
 
 
@@ -644,7 +632,7 @@ def _transpose_linear(
         **params,
     )
     found = [*[None] * counts.residuals, *outs, *[None] * len(parts.slices)]
-    return [ct if type(x) is UndefinedPrimal else None for x, ct in zip(args, found, strict=True)]
+    return [ct if type(x) is UndefinedPrimal else None for x, ct in safe_zip(args, found)]
 
 
 set_rules(

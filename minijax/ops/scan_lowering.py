@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.avals import Avals, ShapedArray, physical_aval
-from minijax.core.lists import split_list
+from minijax.core.lists import safe_zip, split_list
 from minijax.core.rules import Names
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.lowering.lower import lower_inline
@@ -53,7 +53,7 @@ def scan_lower(
     left: Names = ()
     if rest:
         cut = rest if reverse else length - rest
-        pairs = list(zip(xs, xs_avals, strict=True))
+        pairs = list(safe_zip(xs, xs_avals))
         first = [_cut_text(ctx, x, a, 0, cut) for x, a in pairs]
         second = [_cut_text(ctx, x, a, cut, length) for x, a in pairs]
         left, xs = (first, second) if reverse else (second, first)
@@ -61,17 +61,17 @@ def scan_lower(
     done_avals = [_leading(a, whole) for a in ys_avals]
     if rounds:
         blocks = [_leading(a, rounds, unroll) for a in xs_avals]
-        xs = [reshape_text(ctx, x, _leading(a, whole), b.shape) for x, a, b in zip(xs, xs_avals, blocks, strict=True)]
+        xs = [reshape_text(ctx, x, _leading(a, whole), b.shape) for x, a, b in safe_zip(xs, xs_avals, blocks)]
         sums = [_leading(a, rounds, unroll) for a in ys_avals]
         carry, ys = _loop_text(ctx, steps, rounds, carry, xs, blocks, [ctx.full(0, a) for a in sums], sums, unroll)
-        ys = [reshape_text(ctx, y, a, done.shape) for y, a, done in zip(ys, sums, done_avals, strict=True)]
+        ys = [reshape_text(ctx, y, a, done.shape) for y, a, done in safe_zip(ys, sums, done_avals)]
     else:
         ys = [ctx.full(0, a) for a in done_avals]
     if rest:
         now, last = steps.several(ctx, rest, carry, left, [_leading(a, rest) for a in xs_avals])
         carry = list(now)
-        parts = [[(y, whole), (z, rest)][:: -1 if reverse else 1] for y, z in zip(ys, last, strict=True)]
-        ys = [_joined_text(ctx, part, a) for part, a in zip(parts, ys_avals, strict=True)]
+        parts = [[(y, whole), (z, rest)][:: -1 if reverse else 1] for y, z in safe_zip(ys, last)]
+        ys = [_joined_text(ctx, part, a) for part, a in safe_zip(parts, ys_avals)]
     return [*carry, *ys]
 
 
@@ -101,13 +101,13 @@ def _loop_text(
         if steps.reverse:
             at = inner.emit(f"stablehlo.subtract {inner.scalar(rounds, counter.dtype)}, {i} : {types[0]}")
             at = inner.emit(f"stablehlo.subtract {at}, {one} : {types[0]}")
-        slices = [_slice_text(inner, x, a, at, zero) for x, a in zip(xs, xs_avals, strict=True)]
+        slices = [_slice_text(inner, x, a, at, zero) for x, a in safe_zip(xs, xs_avals)]
         now: Names = state[: len(carry)]
         if unroll == 1:
             now, new = steps.one(inner, now, slices)
         else:
             now, new = steps.several(inner, unroll, now, slices, list(map(slice_aval, xs_avals)))
-        rows = zip(state[len(carry) :], new, ys_avals, strict=True)
+        rows = safe_zip(state[len(carry) :], new, ys_avals)
         updated = [_update_text(inner, y, row, a, at, zero) for y, row, a in rows]
         return [inner.emit(f"stablehlo.add {i}, {one} : {types[0]}"), *now, *updated]
 
@@ -137,16 +137,14 @@ class _StepWriter:
         outs = lower_inline(ctx, closed, [*self.consts, *carry, *xs])
         return outs[: self.num_carry], outs[self.num_carry :]
 
-    def several(
-        self, ctx: Any, n: int, carry: Names, xs: Names, avals: Avals
-    ) -> tuple[Names, Names]:
+    def several(self, ctx: Any, n: int, carry: Names, xs: Names, avals: Avals) -> tuple[Names, Names]:
         """The carry and the stacked ys after ``n`` steps, each a call of the body, on xs of length ``n``."""
         closed = self.closed
         symbol = ctx.module.function(closed, "scan_body")
         ys: list[Names] = []
         for k in reversed(range(n)) if self.reverse else range(n):
-            rows = [_cut_text(ctx, x, a, k, k + 1) for x, a in zip(xs, avals, strict=True)]
-            row = [reshape_text(ctx, r, _leading(a, 1), a.shape[1:]) for r, a in zip(rows, avals, strict=True)]
+            rows = [_cut_text(ctx, x, a, k, k + 1) for x, a in safe_zip(xs, avals)]
+            row = [reshape_text(ctx, r, _leading(a, 1), a.shape[1:]) for r, a in safe_zip(rows, avals)]
             made = ctx.call(symbol, [*self.consts, *carry, *row], closed.in_avals, closed.out_avals)
             carry = made[: self.num_carry]
             ys.append(made[self.num_carry :])

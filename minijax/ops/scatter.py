@@ -257,12 +257,7 @@ def _same_ct(ct: Any, indices: Any, updates: Any, **params: Any) -> Any:
 
 
 def _gather_transpose(
-    ct: Any,
-    operand: Any,
-    indices: Any,
-    *,
-    dimension_numbers: GatherDimensionNumbers,
-    **params: Any,
+    ct: Any, operand: Any, indices: Any, *, dimension_numbers: GatherDimensionNumbers, **params: Any
 ) -> list[Any]:
     assert type(operand) is UndefinedPrimal, "a gather is linear in its operand only"
     zeros = full(operand.aval.shape, 0, get_aval(ct).dtype, sharding=sharding_of_type(operand.aval, get_aval(ct)))
@@ -342,14 +337,7 @@ def _scaled_ct(ct: Any, operand: Any, *args: Any, unique_indices: bool, **params
 
 
 def _factor_derivative(
-    g: Any,
-    ans: Any,
-    operand: Any,
-    indices: Any,
-    updates: Any,
-    *,
-    dimension_numbers: Any,
-    **params: Any,
+    g: Any, ans: Any, operand: Any, indices: Any, updates: Any, *, dimension_numbers: Any, **params: Any
 ) -> Any:
     if not params["unique_indices"]:
         raise NotImplementedError(_MUL_UNIQUE)

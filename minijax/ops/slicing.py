@@ -384,9 +384,7 @@ def _concatenate_lower(ctx: Any, avals: Any, out_avals: Any, *operands: str, dim
     return concatenate_text(ctx, operands, avals, out_avals[0], dimension)
 
 
-def concatenate_text(
-    ctx: Any, operands: Sequence[str], avals: Avals, out: ShapedArray, dimension: int
-) -> str:
+def concatenate_text(ctx: Any, operands: Sequence[str], avals: Avals, out: ShapedArray, dimension: int) -> str:
     """Write a concatenation giving type ``out``; returns its name."""
     types = ", ".join(map(mlir_type, avals))
     return ctx.emit(f"stablehlo.concatenate {', '.join(operands)}, dim = {dimension} : ({types}) -> {mlir_type(out)}")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from minijax.core.lists import chosen
+from minijax.core.rules import Dims, Rule
 from minijax.core.structural import Zero
 from minijax.ir.jaxpr import ClosedJaxpr, Var
 
 Flags = list[bool]
 
 
-def fixpoint(flags: Sequence[bool], step: Callable[[Flags], tuple[Any, Sequence[bool]]]) -> tuple[Flags, Any]:
+def fixpoint(flags: Sequence[bool], step: Rule) -> tuple[Flags, Any]:
     """The least flags above ``flags`` that one step of a loop keeps, and what ``step`` made for them. ``step(flags)``
     gives its result and the flags that come out of the loop's body; those that are new are added."""
     now = list(flags)
@@ -28,6 +29,16 @@ def nonzeros(tangents: Sequence[Any]) -> tuple[Flags, list[Any]]:
     """Which of ``tangents`` are not symbolic zeros, and these."""
     flags = [type(t) is not Zero for t in tangents]
     return flags, chosen(flags, tangents)
+
+
+def in_front(batched: Sequence[bool]) -> list[int | None]:
+    """The batch axes of values that are ``batched`` along their first axis, or not."""
+    return [0 if b else None for b in batched]
+
+
+def mapped(dims: Dims) -> Flags:
+    """Which values have a batch axis."""
+    return [d is not None for d in dims]
 
 
 def hoist_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:

@@ -16,9 +16,9 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array
 from minijax.core.avals import Avals, ShapedArray, physical_aval
-from minijax.core.lists import chosen, merge, partition, split_list
+from minijax.core.lists import chosen, merge, partition, safe_zip, split_list
 from minijax.core.named import NamedTuple
-from minijax.core.rules import Dims, Flags, Names, Params, Values
+from minijax.core.rules import Dims, Flags, Names, Params, Rule, Values
 from minijax.core.structural import instantiate_zeros
 from minijax.core.trace import check_alive, state
 from minijax.errors import summarize
@@ -35,7 +35,7 @@ from minijax.lowering.regions import block_text, monoid_region
 from minijax.lowering.text import mlir_type
 from minijax.ops.call import compiled
 from minijax.ops.declare import set_rules
-from minijax.ops.subjaxprs import fixpoint, nonzeros
+from minijax.ops.subjaxprs import fixpoint, mapped, nonzeros
 
 __all__ = ["while_p"]
 
@@ -77,7 +77,7 @@ def _while_typecheck(in_avals: tuple[ShapedArray, ...], params: Params) -> Avals
 def _check_types(what: str, found: Avals, expected: Avals) -> None:
     if len(found) != len(expected):
         raise TypeError(f"{len(found)} {what}, {len(expected)} expected")
-    for k, (a, b) in enumerate(zip(found, expected, strict=True)):
+    for k, (a, b) in enumerate(safe_zip(found, expected)):
         if not same_type(a, b):
             raise TypeError(f"{what}: number {k} has type {a.str_short()}, expected {b.str_short()}")
 
@@ -150,7 +150,7 @@ class Loop:
                     done = True
                     break
                 new = body(*body_consts, *carry)
-                carry = [_where(pred, a, b) for a, b in zip(new, carry, strict=True)] if batched else new
+                carry = [_where(pred, a, b) for a, b in safe_zip(new, carry)] if batched else new
         self.spent += (before - rounds) * self.round_weight
         return [*values[:n_consts], *carry], done
 
@@ -182,7 +182,7 @@ def _inner_loop(**params: Any) -> tuple[Callable[..., list[Any]], int]:
 
 
 # ---------------------------------------------------------------------------------------------- transformations
-def _remember(closed: ClosedJaxpr, key: Any, make: Callable[[], ClosedJaxpr]) -> ClosedJaxpr:
+def _remember(closed: ClosedJaxpr, key: Any, make: Rule) -> ClosedJaxpr:
     """A jaxpr derived from ``closed``, made once: what is executed twice must be the same jaxpr."""
     if key not in closed.memo:
         closed.memo[key] = make()
@@ -207,7 +207,7 @@ def while_jvp(
     const_nonzero, const_dots = nonzeros(ts.body_consts)
     init_nonzero, _ = nonzeros(ts.carry)
     nonzero, of_body = fixpoint(init_nonzero, lambda nz: jvp_jaxpr(body_jaxpr, [*const_nonzero, *nz], nz))
-    init_dots = [instantiate_zeros(t) for t, nz in zip(ts.carry, nonzero, strict=True) if nz]
+    init_dots = [instantiate_zeros(t) for t, nz in safe_zip(ts.carry, nonzero) if nz]
 
     def constants_first() -> ClosedJaxpr:
         primal_in, tangent_in = split_list(of_body.jaxpr.invars, len(body_jaxpr.in_avals))
@@ -216,7 +216,7 @@ def while_jvp(
         return _with_inputs(of_body, [*consts, *const_dot, *carry, *carry_dot])
 
     dot_avals = tuple(
-        aval.to_tangent_aval() for aval, nz in zip(body_jaxpr.in_avals[body_nconsts:], nonzero, strict=True) if nz
+        aval.to_tangent_aval() for aval, nz in safe_zip(body_jaxpr.in_avals[body_nconsts:], nonzero) if nz
     )
     widened = _remember(
         cond_jaxpr,
@@ -248,16 +248,13 @@ def while_batch(
     body_nconsts: int,
 ) -> Any:
     """Only carries that are batched, or become so, get the axis; all of them do if the condition depends on one."""
-    batched = WhileParts.of([d is not None for d in dims], cond_nconsts, body_nconsts)
+    batched = WhileParts.of(mapped(dims), cond_nconsts, body_nconsts)
     axes = WhileParts.of(dims, cond_nconsts, body_nconsts)
     given = WhileParts.of(args, cond_nconsts, body_nconsts)
 
-    def in_front(flags: Flags) -> list[int | None]:
-        return [0 if b else None for b in flags]
-
     def carries(flags: list[bool]) -> tuple[None, list[bool]]:
         _, found = vmap_jaxpr(body_jaxpr, axis, in_front([*batched.body_consts, *flags]), flags)
-        return None, [d is not None for d in found]
+        return None, mapped(found)
 
     carry_batched, _ = fixpoint(batched.carry, carries)
     _, (pred_dim,) = vmap_jaxpr(cond_jaxpr, axis, in_front([*batched.cond_consts, *carry_batched]))
@@ -277,7 +274,7 @@ def while_batch(
     cond, _ = vmap_jaxpr(cond_jaxpr, axis, [*axes.cond_consts, *carry_dims], pred_dim is not None)
     placed = [
         x if d is None else match_axis(x, old, axis.size, d, axis.division)
-        for x, old, d in zip(given.carry, axes.carry, carry_dims, strict=True)
+        for x, old, d in safe_zip(given.carry, axes.carry, carry_dims)
     ]
     outs = while_p.bind(
         *given.cond_consts,
@@ -310,7 +307,7 @@ def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
         "body_nconsts": body_nconsts - sum(given.body_consts),
     }
     now = JaxprEqn(while_p, known_in, params, known_out, eqn.source)
-    later_out = [v if u else DropVar(v.aval) for v, u in zip(eqn.outvars, unknown, strict=True)]
+    later_out = [v if u else DropVar(v.aval) for v, u in safe_zip(eqn.outvars, unknown)]
     return [now], [eqn.replace(outvars=later_out)]
 
 
@@ -384,7 +381,7 @@ def while_lower(
         new = lower_inline(inner, body_jaxpr, [*body_consts, *carry])
         if pred_aval.shape:
             (pred,) = lower_inline(inner, cond_jaxpr, [*cond_consts, *carry])
-            rows = zip(new, carry, map(physical_aval, body_jaxpr.out_avals), strict=True)
+            rows = safe_zip(new, carry, map(physical_aval, body_jaxpr.out_avals))
             new = [_select(inner, pred, pred_aval, *row) for row in rows]
         again = [holds(inner, cond_consts, new)] if carries_pred else []
         return [*([inner.token] if effects else []), *again, *cond_consts, *body_consts, *new]
@@ -440,7 +437,7 @@ def carry_to_consts(
     needs no tangent carry."""
     forwarded = [i == body_nconsts + k for k, i in enumerate(_forwarding(body.jaxpr))]
     _, read = dce_jaxpr(cond.jaxpr, [True])
-    moved = [f and not r for f, r in zip(forwarded, read[cond_nconsts:], strict=True)]
+    moved = [f and not r for f, r in safe_zip(forwarded, read[cond_nconsts:])]
     if not any(moved):
         return cond, body, moved
 
@@ -463,7 +460,7 @@ def _forwarding(jaxpr: Jaxpr) -> list[int | None]:
     source: dict[Any, Any] = {}
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "jit":
-            for v, i in zip(eqn.outvars, _forwarding(eqn.params["jaxpr"].jaxpr), strict=True):
+            for v, i in safe_zip(eqn.outvars, _forwarding(eqn.params["jaxpr"].jaxpr)):
                 if i is not None and isinstance(eqn.invars[i], Var):
                     source[v] = source.get(eqn.invars[i], eqn.invars[i])
     position = {v: i for i, v in enumerate(jaxpr.invars)}

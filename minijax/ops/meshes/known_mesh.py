@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from minijax.core.array import MeshArray
+from minijax.core.lists import safe_zip
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Flags, Params
 from minijax.core.shardings import NamedSharding
@@ -64,11 +65,11 @@ def named_by(closed: ClosedJaxpr, ins: Flags) -> list[bool]:
     key = ("names a mesh", *ins)
     found: list[bool] | None = closed.memo.get(key)
     if found is None:
-        known: dict[Any, bool] = dict(zip(closed.jaxpr.invars, ins, strict=True))
-        known |= {var: is_over_mesh(x) for var, x in zip(closed.jaxpr.constvars, closed.consts, strict=True)}
+        known: dict[Any, bool] = dict(safe_zip(closed.jaxpr.invars, ins))
+        known |= {var: is_over_mesh(x) for var, x in safe_zip(closed.jaxpr.constvars, closed.consts)}
         for eqn in closed.eqns:
             operands = [isinstance(x, Var) and known[x] for x in eqn.invars]
-            known |= zip(eqn.outvars, named(eqn.primitive, operands, eqn.params, len(eqn.outvars)), strict=True)
+            known |= safe_zip(eqn.outvars, named(eqn.primitive, operands, eqn.params, len(eqn.outvars)))
         found = closed.memo[key] = [isinstance(x, Var) and known[x] for x in closed.jaxpr.outvars]
     return found
 

@@ -31,9 +31,10 @@ from minijax.core.avals import ShapedArray
 from minijax.core.explicit import whole_spec
 from minijax.core.guards import check_transfer, transfer_guards
 from minijax.core.keys import is_key
+from minijax.core.lists import safe_zip
 from minijax.core.meshes import Mesh, context, simulated_devices
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Flags, Names, Params, Values
+from minijax.core.rules import Flags, Names, Params, Rule, Values
 from minijax.core.shardings import NamedSharding, PartitionSpec, Placement, Sharding, SingleDeviceSharding, mesh_of
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import check_alive
@@ -48,7 +49,7 @@ from minijax.ops.sharded import over_mesh
 _MOST_DIFFERENCES = 6
 
 # primitive -> the shardings that an equation with these parameters names itself
-names_shardings: dict[Primitive, Callable[[Params], Sequence[Sharding]]] = {}
+names_shardings: dict[Primitive, Rule] = {}
 
 
 class Partitioned(Compiled):
@@ -68,12 +69,12 @@ class Partitioned(Compiled):
         devices, mesh, ins, outs = self.placement
         taken = [*[self.placement.everywhere] * self.n_consts, *self._taken(ins)]
         # as in JAX, of the first argument that the program takes alone, whatever is said of it
-        named = zip(self._taken(ins), self._taken([aval.ndim for aval in closed.in_avals]), strict=True)
+        named = safe_zip(self._taken(ins), self._taken([aval.ndim for aval in closed.in_avals]))
         first = next(((s, ndim) if isinstance(s, NamedSharding) else None for s, ndim in named), None)
         whole: list[bool] = []
         if mesh is not None and mesh.any_explicit and not mesh.are_all_axes_explicit and None in outs:
             found = named_by(closed, [isinstance(each, NamedSharding) for each in ins])
-            whole = [each is None and name for each, name in zip(outs, found, strict=True)]
+            whole = [each is None and name for each, name in safe_zip(outs, found)]
         self.partitioning = spmd.Partitioning(devices, mesh, taken, outs, first, whole)
         return pjrt.compile(with_line_names(text), partitioning=self.partitioning, **options)
 
@@ -102,7 +103,7 @@ class Partitioned(Compiled):
             return pjrt.place(array._value(), array.aval, device)
         return over_mesh(array, sharding)._buffer
 
-    def mover(self, i: int) -> Callable[[Any], Any]:
+    def mover(self, i: int) -> Rule:
         """``there`` for the ``i``-th argument, for many calls."""
         sharding, aval, there = self.ins[i], self.in_avals[i], self.there
         if isinstance(sharding, SingleDeviceSharding) or is_key(aval.dtype) or aval.dtype == dtypes.float0:
@@ -158,7 +159,7 @@ class Simulated(Partitioned):
         )
 
 
-def _maker(avals: Sequence[ShapedArray], shardings: Values) -> Callable[[Values], list[Any]]:
+def _maker(avals: Sequence[ShapedArray], shardings: Values) -> Rule:
     """A function from buffers with these ``shardings`` to arrays of these types."""
     pjrt.note_committed()
     if any([type(each) is SingleDeviceSharding for each in shardings]):
@@ -326,7 +327,7 @@ def placement_of(
         devices.note(sharding, lambda p=primitive, s=sharding: _devices_text(f"{p} inside {name}", s))  # type: ignore[misc]
     said = outs or [None] * len(closed.out_avals)
     results = [each if isinstance(each, Sharding) else None for each in said]
-    for sharding, aval in zip(results, closed.out_avals, strict=True):
+    for sharding, aval in safe_zip(results, closed.out_avals):
         if sharding is not None:
             sharding.shard_shape(aval.shape)
             devices.note(sharding, lambda s=sharding: _devices_text(f"out_shardings of {name}", s))  # type: ignore[misc]
@@ -348,7 +349,7 @@ def placement_of(
         named = named_by(closed, [isinstance(each, NamedSharding) for each in chosen]) if None in results else []
         results = [
             _as_typed(aval, mesh, named[i]) if each is None else each
-            for i, (each, aval) in enumerate(zip(results, closed.out_avals, strict=True))
+            for i, (each, aval) in enumerate(safe_zip(results, closed.out_avals))
         ]
     return Placement(found, mesh, tuple(chosen), tuple(results))
 
@@ -442,7 +443,7 @@ def _differences(before: Placement | None, after: Placement, names: Names) -> li
     """The differences, each as a text. ``before`` is None for a program on one device."""
     one_mesh = before is None or before.mesh == after.mesh and before.devices == after.devices
     found = []
-    for i, (a, b) in enumerate(zip(before.ins if before else [None] * len(after.ins), after.ins, strict=True)):
+    for i, (a, b) in enumerate(safe_zip(before.ins if before else [None] * len(after.ins), after.ins)):
         if a != b:
             name = names[i] if i < len(names) else f"args[{i}]"
             found.append(f"{name}: {_sharding_text(a, one_mesh)} became {_sharding_text(b, one_mesh)}")
@@ -533,14 +534,14 @@ def shardings_of(program: Partitioned) -> tuple[list[Sharding], list[Sharding]]:
     """The shardings of the arguments (replicated if unused) and of the results."""
     ins = [program.placement.everywhere] * len(program.placement.ins)
     kept = range(len(ins)) if program.kept is None else program.kept
-    for i, sharding in zip(kept, program.ins, strict=True):
+    for i, sharding in safe_zip(kept, program.ins):
         ins[i] = sharding
     return ins, [each for each in program.partitioning.outs if each is not None]
 
 
 def check_lies(program: Partitioned, args: Values) -> None:
     """ValueError if one of ``args`` is committed to another sharding than the program was compiled for."""
-    for i, (x, sharding) in enumerate(zip(program._taken(args), program.ins, strict=True)):
+    for i, (x, sharding) in enumerate(safe_zip(program._taken(args), program.ins)):
         own = sharding_of_operand(x)
         if own is not None and not own.is_equivalent_to(sharding, x.aval.ndim):
             raise ValueError(

@@ -23,7 +23,7 @@ from minijax.backend import pjrt
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, cotangent_type
 from minijax.core.explicit import plain_type, resharded_type, spec_of
-from minijax.core.lists import chosen, partition
+from minijax.core.lists import chosen, partition, safe_zip
 from minijax.core.rules import Dims, Flags, Params, Shape, Values
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, axes_of_part, axes_of_spec
 from minijax.core.structural import full
@@ -84,7 +84,7 @@ def outer_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, manual_axes: f
         return made
     put_together = [*map(axes_of_part, spec), *[()] * (aval.ndim - len(spec))]
     within = map(axes_of_part, spec_of(aval))
-    parts = [(*a, *b) for a, b in zip(put_together, within, strict=True)]
+    parts = [(*a, *b) for a, b in safe_zip(put_together, within)]
     return resharded_type(made, mesh, parts, (spec.unreduced, spec.reduced))
 
 
@@ -107,7 +107,7 @@ def inside(params: Params) -> Any:
 @shard_map_p.def_abstract_eval
 def shard_map_abstract(*avals: ShapedArray, **params: Any) -> list[ShapedArray]:
     mesh, axes = params["mesh"], params["newly_manual_axes"]
-    outs = zip(params["jaxpr"].out_avals, params["out_specs"], strict=True)
+    outs = safe_zip(params["jaxpr"].out_avals, params["out_specs"])
     return [outer_aval(aval, spec, mesh, axes) for aval, spec in outs]
 
 
@@ -127,7 +127,7 @@ names_shardings[shard_map_p] = named_by_shard_map
 
 def shard_map_typecheck(avals: tuple[ShapedArray, ...], params: Params) -> list[ShapedArray]:
     with inside(params):
-        for aval, spec, inner in zip(avals, params["in_specs"], params["jaxpr"].in_avals, strict=True):
+        for aval, spec, inner in safe_zip(avals, params["in_specs"], params["jaxpr"].in_avals):
             if not same_type(inner_aval(aval, spec, params["mesh"], params["check_vma"]), inner):
                 raise TypeError(f"a part of {aval.str_short()} by {spec} is not {inner.str_short()}")
     return shard_map_abstract(*avals, **params)
@@ -181,17 +181,15 @@ def shard_map_batch(axis: AxisData, args: Values, dims: Dims, **params: Any) -> 
         args,
         params,
         jaxpr=batched,
-        in_specs=tuple(_with_dimension(spec, d, part) for spec, d in zip(params["in_specs"], dims, strict=True)),
-        out_specs=tuple(_with_dimension(spec, d, part) for spec, d in zip(params["out_specs"], out_dims, strict=True)),
+        in_specs=tuple(_with_dimension(spec, d, part) for spec, d in safe_zip(params["in_specs"], dims)),
+        out_specs=tuple(_with_dimension(spec, d, part) for spec, d in safe_zip(params["out_specs"], out_dims)),
     )
     return outs, out_dims
 
 
 def _varying_inputs(jaxpr: ClosedJaxpr, dims: Dims, axes: Values) -> ClosedJaxpr:
     """The program for operands that vary along ``axes`` where they are mapped."""
-    avals = [
-        aval if d is None else varying(aval, aval.vma.union(axes)) for aval, d in zip(jaxpr.in_avals, dims, strict=True)
-    ]
+    avals = [aval if d is None else varying(aval, aval.vma.union(axes)) for aval, d in safe_zip(jaxpr.in_avals, dims)]
     return stage(lambda *values: eval_closed(jaxpr, *values), avals, jaxpr.jaxpr.debug_name)
 
 
@@ -216,7 +214,7 @@ def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
         inner_residuals = known.out_avals[: len(known.out_avals) - unknown_out.count(False)]
         made_specs = [_residual_spec(aval, params) for aval in inner_residuals]
         mesh, axes = params["mesh"], params["newly_manual_axes"]
-        made = [Var(outer_aval(aval, spec, mesh, axes)) for aval, spec in zip(inner_residuals, made_specs, strict=True)]
+        made = [Var(outer_aval(aval, spec, mesh, axes)) for aval, spec in safe_zip(inner_residuals, made_specs)]
     known_in, later_in = partition(unknown_in, eqn.invars)
     known_out, later_out = partition(unknown_out, eqn.outvars)
     in_specs, later_in_specs = partition(unknown_in, params["in_specs"])
@@ -242,22 +240,20 @@ def _split(closed: ClosedJaxpr, unknown_in: Flags) -> tuple[ClosedJaxpr, ClosedJ
     n_out = len(known.out_avals) - n_res
     number = {v: i for i, v in enumerate(known.jaxpr.invars)}
     passed_on = [None if type(v) is Literal else number.get(v) for v in known.jaxpr.outvars[n_out:]]
-    scalar = [at is None and not aval.shape for at, aval in zip(passed_on, known.out_avals[n_out:], strict=True)]
+    scalar = [at is None and not aval.shape for at, aval in safe_zip(passed_on, known.out_avals[n_out:])]
 
     def first(*values: Any) -> list[Any]:
         outs = eval_closed(known, *values)
-        found = [broadcast_in_dim(x, (1,), ()) if s else x for x, s in zip(outs[n_out:], scalar, strict=True)]
-        return [*[x for x, at in zip(found, passed_on, strict=True) if at is None], *outs[:n_out]]
+        found = [broadcast_in_dim(x, (1,), ()) if s else x for x, s in safe_zip(outs[n_out:], scalar)]
+        return [*[x for x, at in safe_zip(found, passed_on) if at is None], *outs[:n_out]]
 
     def second(*values: Any) -> list[Any]:
         n = len(values) - n_res
-        residuals = [squeeze(x, [0]) if s else x for x, s in zip(values[n:], scalar, strict=True)]
+        residuals = [squeeze(x, [0]) if s else x for x, s in safe_zip(values[n:], scalar)]
         return eval_closed(unknown, *residuals, *values[:n])
 
     name = closed.jaxpr.debug_name
-    res_avals = [
-        aval.update(shape=(1,)) if s else aval for aval, s in zip(known.out_avals[n_out:], scalar, strict=True)
-    ]
+    res_avals = [aval.update(shape=(1,)) if s else aval for aval, s in safe_zip(known.out_avals[n_out:], scalar)]
     now = stage(first, known.in_avals, name, "partial_eval")
     then = stage(second, [*unknown.in_avals[n_res:], *res_avals], name, "partial_eval")
     return now, then, unknown_out, passed_on
@@ -330,7 +326,7 @@ def _transposed(
         """Cast cotangents to vary along the axes of their operands."""
         state.source = source
         outs = eval_closed(transposed, *values[n_cts:], *values[:n_cts])
-        return [pvary(out, aval.vma) for out, aval in zip(outs, out_avals, strict=True)]
+        return [pvary(out, aval.vma) for out, aval in safe_zip(outs, out_avals)]
 
     ins = [*transposed.in_avals[n_known:], *transposed.in_avals[:n_known]]
     return stage(of_checked if params["check_vma"] else of_unchecked, ins, jaxpr.jaxpr.debug_name, "transpose"), arrives
@@ -340,15 +336,13 @@ def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params:
     """``sdy.manual_computation``, whose region is the program of one device."""
     mesh, axes, jaxpr = params["mesh"], params["newly_manual_axes"], params["jaxpr"]
     if not axes:  # an enclosing shard_map runs it on each device
-        consts = [ctx.constant(c, v.aval) for c, v in zip(jaxpr.consts, jaxpr.jaxpr.constvars, strict=True)]
+        consts = [ctx.constant(c, v.aval) for c, v in safe_zip(jaxpr.consts, jaxpr.jaxpr.constvars)]
         return lower_eqns(ctx, jaxpr.jaxpr, consts, names)
     module = ctx.module
     free = len(axes) < len(mesh.axis_names)  # XLA may shard over the other axes
 
     def texts(specs: Sequence[PartitionSpec], types: Sequence[ShapedArray]) -> str:
-        return ", ".join(
-            spec_text(module.meshes, mesh, spec, aval.ndim, free) for spec, aval in zip(specs, types, strict=True)
-        )
+        return ", ".join(spec_text(module.meshes, mesh, spec, aval.ndim, free) for spec, aval in safe_zip(specs, types))
 
     inner = ctx.region()
     start = ctx.counter[0]
@@ -357,12 +351,12 @@ def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params:
     outer = module.axes, module.manual
     module.axes, module.manual = mesh.shape_tuple, module.manual | axes
     try:
-        consts = [inner.constant(c, v.aval) for c, v in zip(jaxpr.consts, jaxpr.jaxpr.constvars, strict=True)]
+        consts = [inner.constant(c, v.aval) for c, v in safe_zip(jaxpr.consts, jaxpr.jaxpr.constvars)]
         outs = lower_eqns(inner, jaxpr.jaxpr, consts, arguments)
     finally:
         module.axes, module.manual = outer
     inner_types = [*map(mlir_type, jaxpr.out_avals)]
-    signature = ", ".join(f"{n}: {mlir_type(a)}" for n, a in zip(arguments, jaxpr.in_avals, strict=True))
+    signature = ", ".join(f"{n}: {mlir_type(a)}" for n, a in safe_zip(arguments, jaxpr.in_avals))
     manual_text = ", ".join(f'"{name}"' for name in mesh.axis_names if name in axes)
     results = f" {', '.join(outs)} : {', '.join(inner_types)}" if outs else ""
     out_types = ", ".join(map(mlir_type, out_avals))

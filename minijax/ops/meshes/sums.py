@@ -26,7 +26,7 @@ from typing import Any
 
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Params
+from minijax.core.rules import Params, Rule
 from minijax.core.varying import makes_sums, pvary_p, reduced_vary_cast_p, varies_along, vma_rules
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.named_axes import AxisPrimitive, axes_size, axis_users
@@ -171,22 +171,22 @@ def unreduced_reduce_scatter_transpose(ct: Any, x: Any, *, scatter_dimension: in
     return [all_gather_reduced_p.bind(ct, all_gather_dimension=scatter_dimension, **params)]
 
 
-def unreduced_reduce_scatter_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, **params: Any) -> Any:
-    _check_batch(p, axis)
-    return reduce_scatter_batch(p, axis, x, d, **params)
+def _named_batch(rule: Rule) -> Rule:
+    """The batching rule ``rule`` for a vmap with a name."""
 
+    def named_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, **params: Any) -> Any:
+        _check_batch(p, axis)
+        return rule(p, axis, x, d, **params)
 
-def all_gather_reduced_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, **params: Any) -> Any:
-    _check_batch(p, axis)
-    return all_gather_batch(p, axis, x, d, **params)
+    return named_batch
 
 
 all_gather_reduced_p = declare_collective(
-    "all_gather_reduced", axes_of, all_gather_abstract, all_gather_reduced_batch, all_gather_lower,
+    "all_gather_reduced", axes_of, all_gather_abstract, _named_batch(all_gather_batch), all_gather_lower,
     all_gather_reduced_transpose,
 )  # fmt: skip
 unreduced_reduce_scatter_p = declare_collective(
-    "unreduced_reduce_scatter", axes_of, reduce_scatter_abstract, unreduced_reduce_scatter_batch,
+    "unreduced_reduce_scatter", axes_of, reduce_scatter_abstract, _named_batch(reduce_scatter_batch),
     reduce_scatter_lower, unreduced_reduce_scatter_transpose,
 )  # fmt: skip
 unreduced_reduce_scatter_p.refuses_keys = True

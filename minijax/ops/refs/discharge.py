@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minijax.core.array import get_aval
+from minijax.core.lists import safe_zip
 from minijax.core.primitive import Primitive
 from minijax.core.refs import AbstractRef, AccumEffect, WriteEffect, is_ref
 from minijax.core.rules import Ints, Params, Values
@@ -79,7 +80,7 @@ def discharge(closed: ClosedJaxpr, finals: Ints = ()) -> ClosedJaxpr:
         avals = [a.inner_aval if type(a) is AbstractRef else a for a in types]
 
         def without_refs(*values: Any) -> list[Any]:
-            args = [Held(x, a) if type(a) is AbstractRef else x for x, a in zip(values, types, strict=True)]
+            args = [Held(x, a) if type(a) is AbstractRef else x for x, a in safe_zip(values, types)]
             outs = _run(closed, args)
             return [*outs, *[args[i].held for i in finals]]
 
@@ -114,10 +115,10 @@ def _run_eqn(eqn: JaxprEqn, env: dict[Var, Any]) -> None:
         aval: Any = eqn.outvars[0].aval
         env[eqn.outvars[0]] = Held(args[0], aval)
     elif primitive in REF_PRIMITIVES and type(args[0]) is Held:
-        env.update(zip(eqn.outvars, _on_place(primitive, *args, index=eqn.params.get("index")), strict=True))
+        env.update(safe_zip(eqn.outvars, _on_place(primitive, *args, index=eqn.params.get("index"))))
     elif any(type(x) is Held for x in args) or any(map(uses_refs, subjaxprs(eqn.params))):
         outs = call_without(primitive, args, eqn.params)
-        env.update(zip(eqn.outvars, outs, strict=True))
+        env.update(safe_zip(eqn.outvars, outs))
     else:
         bind_eqn(eqn, env)
 
@@ -155,7 +156,7 @@ def _write(ref: Any, value: Any) -> None:
 def _written_back(args: Values, positions: Ints, outs: Values) -> list[Any]:
     """The results of a discharged call. Its last results are written to the references at ``positions``."""
     n = len(outs) - len(positions)
-    for i, value in zip(positions, outs[n:], strict=True):
+    for i, value in safe_zip(positions, outs[n:]):
         _write(args[i], value)
     return list(outs[:n])
 
@@ -190,7 +191,7 @@ def _scan_without(primitive: Primitive, args: Values, params: Params) -> list[An
     carried, stacked = [i for i in finals if i < n], [i for i in finals if i >= n + m]
     ins, outs = body.jaxpr.invars, body.jaxpr.outvars
     n_outs = len(outs) - len(finals)
-    final = dict(zip(finals, outs[n_outs:], strict=True))
+    final = dict(safe_zip(finals, outs[n_outs:]))
     kept = [i for i in range(n) if i not in carried]
     order = [*kept, *carried, *range(n, len(args))]
     results = [*[final[i] for i in carried], *outs[:n_outs], *[final[i] for i in stacked]]
@@ -221,7 +222,7 @@ def _while_without(primitive: Primitive, args: Values, params: Params) -> list[A
     cond_ins = cond.jaxpr.invars
     fixed = [j for j in range(n) if j not in same]
     types = [body.jaxpr.invars[len(kept) + k].aval for k in range(len(finals))]
-    carried = [Var(aval) if j is None else cond_ins[j] for j, aval in zip(same, types, strict=True)]
+    carried = [Var(aval) if j is None else cond_ins[j] for j, aval in safe_zip(same, types)]
     wanted = [*[cond_ins[j] for j in fixed], *carried, *cond_ins[n:]]
     cond = _rearranged(cond, wanted, cond.jaxpr.outvars, ("carried", *same, *types))
     given = {"cond_jaxpr": cond, "cond_nconsts": len(fixed), "body_jaxpr": body, "body_nconsts": len(kept)}

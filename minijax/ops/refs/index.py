@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.array import get_aval
+from minijax.core.lists import safe_zip
 from minijax.core.named import NamedTuple
 from minijax.core.refs import Index, Slice
 from minijax.core.rules import Dims, Rule, Shape, Values
@@ -116,7 +117,7 @@ def _block(shape: Shape, index: tuple[Slice | None, ...], operands: Values) -> _
     return _Block(
         [
             _converted(x, wanted) if not isinstance(x, int) else wanted.type(max(x + size, 0) if x < 0 else x)
-            for x, size in zip(starts, shape, strict=True)
+            for x, size in safe_zip(starts, shape)
         ],
         [1 if entry is None else entry.size for entry in index],
         [d for d, entry in enumerate(index) if entry is None],
@@ -130,7 +131,7 @@ def _converted(x: Any, dtype: np.dtype) -> Any:
 
 def _is_whole(shape: Shape, index: Index) -> bool:
     return index is None or all(
-        entry is not None and entry == Slice(0, size, 1) for entry, size in zip(index, shape, strict=True)
+        entry is not None and entry == Slice(0, size, 1) for entry, size in safe_zip(index, shape)
     )
 
 
@@ -141,7 +142,7 @@ def _positions(shape: Shape, index: tuple[Slice | None, ...], operands: Values) 
     out = part_shape(shape, index, [get_aval(x).shape for x in operands])
     given = iter(operands)
     coordinates = []
-    for d, (entry, size) in enumerate(zip(index, shape, strict=True)):
+    for d, (entry, size) in enumerate(safe_zip(index, shape)):
         if entry is None:
             x = wrap_negative(_converted(next(given), INT), size)
             dims = [labels.index(Label(True, k)) for k in range(len(integers))]
@@ -246,7 +247,7 @@ def batched_index(
     entries: list[Slice | None] = list(index or ())
     if index is None:
         raise NotImplementedError("all of a reference is indexed with its batch axis in front")
-    given = iter(zip(operands, operand_dims, strict=True))
+    given = iter(safe_zip(operands, operand_dims))
     by_integers = any(d is not None for d in operand_dims)
     new_operands: list[list[Any]] = []
     shape: Shape = ()

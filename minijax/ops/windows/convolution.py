@@ -20,6 +20,7 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
+from minijax.core.lists import safe_zip
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Axes, Dims, Ints, Params, Rule, Values
@@ -58,11 +59,7 @@ class ConvParameters(NamedTuple):
 
 # -------------------------------------------------------------------------------- types
 def _conv_abstract(
-    lhs: ShapedArray,
-    rhs: ShapedArray,
-    *,
-    preferred_element_type: np.dtype | None,
-    **params: Any,
+    lhs: ShapedArray, rhs: ShapedArray, *, preferred_element_type: np.dtype | None, **params: Any
 ) -> ShapedArray:
     given = ConvParameters(preferred_element_type=preferred_element_type, **params)
     window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, groups, batch_groups, *_ = given
@@ -86,12 +83,12 @@ def _conv_abstract(
         raise TypeError(f"Wrong number of explicit pads for convolution: expected {lhs.ndim - 2}, got {len(padding)}.")
     found = [
         count(low + dilated(lhs.shape[d], lhs_step) + high, dilated(rhs.shape[e], rhs_step), stride)
-        for d, e, stride, (low, high), lhs_step, rhs_step in zip(
-            lhs_spec[2:], rhs_spec[2:], window_strides, padding, lhs_dilation, rhs_dilation, strict=True
+        for d, e, stride, (low, high), lhs_step, rhs_step in safe_zip(
+            lhs_spec[2:], rhs_spec[2:], window_strides, padding, lhs_dilation, rhs_dilation
         )
     ]
     shape = [0] * lhs.ndim
-    for d, size in zip(out_spec, (batch // batch_groups, outs, *found), strict=True):
+    for d, size in safe_zip(out_spec, (batch // batch_groups, outs, *found)):
         shape[d] = size
     dtype = _result_dtype(lhs.dtype, rhs.dtype, preferred_element_type)
     return ShapedArray(tuple(shape), dtype, lhs.weak_type and rhs.weak_type)
@@ -211,7 +208,18 @@ def _product(view: Any, kernel: Any, groups: int, rank: int) -> Any:
 # -------------------------------------------------------------------------------- derivatives
 def _spatial(shape: Ints, spec: Ints, dilation: Ints) -> list[int]:
     """How far the spatial dimensions of ``shape`` reach, dilated."""
-    return [dilated(shape[d], step) for d, step in zip(spec[2:], dilation, strict=True)]
+    return [dilated(shape[d], step) for d, step in safe_zip(spec[2:], dilation)]
+
+
+def _reaches(given: ConvParameters, images: Ints, kernel: Ints, out: Ints) -> Any:
+    """How far images, kernel and result reach in each spatial dimension, and the lower padding."""
+    lhs_spec, rhs_spec, out_spec = given.dimension_numbers
+    return safe_zip(
+        _spatial(images, lhs_spec, given.lhs_dilation),
+        _spatial(kernel, rhs_spec, given.rhs_dilation),
+        _spatial(out, out_spec, given.window_strides),
+        [low for low, _ in given.padding]
+    )
 
 
 def _swapped(spec: Ints) -> Axes:
@@ -239,16 +247,8 @@ def _conv_left(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
     """The images' cotangent: that of the result, dilated by the strides, with the kernel turned around."""
     given = ConvParameters(**params)
     lhs_spec, rhs_spec, out_spec = given.dimension_numbers
-    images, kernel = lhs.aval.shape, shape_of(rhs)
-    reaches = zip(
-        _spatial(images, lhs_spec, given.lhs_dilation),
-        _spatial(kernel, rhs_spec, given.rhs_dilation),
-        _spatial(shape_of(ct), out_spec, given.window_strides),
-        given.padding,
-        strict=True,
-    )
     pads = []
-    for image, window, out, (low, _) in reaches:
+    for image, window, out, low in _reaches(given, lhs.aval.shape, shape_of(rhs), shape_of(ct)):
         before = window - low - 1
         pads.append((before, image + window - 1 - out - before))
     groups = max(given.feature_group_count, given.batch_group_count)
@@ -280,14 +280,8 @@ def _conv_right(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
         return zero_of(rhs.aval)
     given = ConvParameters(**params)
     lhs_spec, rhs_spec, out_spec = given.dimension_numbers
-    reaches = zip(
-        _spatial(shape_of(lhs), lhs_spec, given.lhs_dilation),
-        _spatial(rhs.aval.shape, rhs_spec, given.rhs_dilation),
-        _spatial(shape_of(ct), out_spec, given.window_strides),
-        given.padding,
-        strict=True,
-    )
-    pads = tuple((low, out + window - image - low - 1) for image, window, out, (low, _) in reaches)
+    reaches = _reaches(given, shape_of(lhs), rhs.aval.shape, shape_of(ct))
+    pads = tuple((low, out + window - image - low - 1) for image, window, out, low in reaches)
     out = _conv_of_any(
         lhs,
         ct,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from minijax.core.lists import safe_zip
 from minijax.core.named import NamedTuple
 from minijax.core.rules import Axes, Ints
 from minijax.ir.pretty import readable
@@ -86,7 +87,7 @@ def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Axes, .
     Spatial dimensions are in the order that the kernel's string has them. Raises TypeError if a letter is missing,
     comes twice, or the strings have different spatial letters.
     """
-    for i, (text, letters) in enumerate(zip(dimension_numbers, _LETTERS, strict=True)):
+    for i, (text, letters) in enumerate(safe_zip(dimension_numbers, _LETTERS)):
         if len(set(text)) != len(text):
             raise TypeError(f"convolution dimension_numbers[{i}] cannot have duplicate characters, got {text}.")
         if not set(letters) <= set(text):
@@ -94,7 +95,7 @@ def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Axes, .
                 f"convolution dimension_numbers[{i}] must contain the characters '{letters[0]}' and '{letters[1]}' "
                 f"exactly once, got {text}."
             )
-    spatial = [set(text) - set(letters) for text, letters in zip(dimension_numbers, _LETTERS, strict=True)]
+    spatial = [set(text) - set(letters) for text, letters in safe_zip(dimension_numbers, _LETTERS)]
     if not spatial[0] == spatial[1] == spatial[2]:
         raise TypeError(
             "convolution dimension_numbers elements must each have the same set of spatial characters, got "
@@ -104,5 +105,5 @@ def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Axes, .
     in_order = [letter for letter in kernel if letter not in _LETTERS[1]]
     return tuple(
         tuple(text.index(letter) for letter in (*letters, *in_order))
-        for text, letters in zip(dimension_numbers, _LETTERS, strict=True)
+        for text, letters in safe_zip(dimension_numbers, _LETTERS)
     )
