@@ -151,12 +151,7 @@ def _attributes(module: ModuleWriter, shardings: Values | None, avals: Values) -
 
 
 def _function_text(
-    visibility: str,
-    name: str,
-    signature: str,
-    writer: FunctionWriter,
-    jaxpr: Jaxpr,
-    outs: Names,
+    visibility: str, name: str, signature: str, writer: FunctionWriter, jaxpr: Jaxpr, outs: Names,
     shardings: Values | None = None,
 ) -> str:
     types = [mlir_type(a) for a in jaxpr.out_avals]
@@ -267,14 +262,9 @@ def _const_names(writer: FunctionWriter, closed: ClosedJaxpr, jaxpr: Jaxpr, argu
 
 @collecting_new_objects
 def lower_closed(
-    closed: ClosedJaxpr,
-    name: str,
-    donated: Flags = (),
-    placement: Any = None,
-    platform: Callable[[], str] = lambda: "unknown",
-    host_callbacks: list[Callable[..., Any]] | None = None,
-    places: Places | None = None,
-    drop_unused: bool = False,
+    closed: ClosedJaxpr, name: str, donated: Flags = (), placement: Any = None,
+    platform: Callable[[], str] = lambda: "unknown", host_callbacks: list[Callable[..., Any]] | None = None,
+    places: Places | None = None, drop_unused: bool = False,
 ) -> str:
     """The StableHLO module of ``closed``. ``@main`` takes its ``passed_consts`` first, then its inputs. ``donated``
     says which inputs' buffers XLA may reuse for outputs. The Python functions that the module calls are appended to

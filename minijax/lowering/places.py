@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from minijax.core.lists import safe_zip
 from minijax.core.names import names_of
 from minijax.errors import SourceInfo
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
@@ -154,7 +155,7 @@ class ModulePlaces:
         table = _Locations()
         lines = [
             f"{text} loc({table.of(place)})" if ends else text
-            for (text, ends), place in zip(_with_ends(self.text), self.lines, strict=True)
+            for (text, ends), place in safe_zip(_with_ends(self.text), self.lines)
         ]
         return "\n".join([*lines[:-1], *table.definitions, ""])
 

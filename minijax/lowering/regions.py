@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minijax.core.lists import safe_zip
 from minijax.core.rules import Ints, Names
 from minijax.lowering.text import array_text, scalar_type
 
@@ -16,7 +17,7 @@ def block_text(ctx: Any, types: Names, build: Callable[..., Names], out_types: N
     ctx.counter[0] = start + len(types)
     names = [f"%{start + i}" for i in range(len(types))]
     outs = build(inner, *names)
-    arguments = ", ".join(f"{n}: {t}" for n, t in zip(names, types, strict=True))
+    arguments = ", ".join(f"{n}: {t}" for n, t in safe_zip(names, types))
     results = f" {', '.join(outs)} : {', '.join(out_types)}" if outs else ""
     label = f"^bb0({arguments}):" if types else "^bb0:"
     lines = [f"{ctx.indent}{label}", *inner.lines, f"{inner.indent}stablehlo.return{results}"]
@@ -43,11 +44,7 @@ def pads_text(padding: Sequence[Ints]) -> str:
 
 
 def window_text(
-    *,
-    window_dimensions: Ints,
-    window_strides: Ints,
-    padding: Sequence[Ints],
-    base_dilation: Ints,
+    *, window_dimensions: Ints, window_strides: Ints, padding: Sequence[Ints], base_dilation: Ints,
     window_dilation: Ints,
 ) -> str:
     """The attributes of ``stablehlo.reduce_window``."""

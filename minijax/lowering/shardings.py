@@ -14,6 +14,7 @@ import numpy as np
 
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.explicit import common_mesh, mesh_of_type, type_with_sharding, whole_spec
+from minijax.core.lists import safe_zip
 from minijax.core.meshes import AbstractMesh
 from minijax.core.rules import Ints, Names, Shape
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding, axes_of_part
@@ -124,7 +125,7 @@ def sums_constrained(ctx: FunctionWriter, avals: Sequence[ShapedArray], names: N
     meshes = [mesh_of_type(aval) if aval.unreduced else None for aval in avals]
     return [
         x if mesh is None else _constrained(ctx, mesh, aval, x)
-        for aval, mesh, x in zip(avals, meshes, names, strict=True)
+        for aval, mesh, x in safe_zip(avals, meshes, names)
     ]
 
 

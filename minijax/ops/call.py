@@ -21,7 +21,7 @@ from minijax.core import dtypes, missed, observe
 from minijax.core.array import Array, CommittedArray, as_array, common_device, device_array, get_aval, uncommitted
 from minijax.core.guards import check, check_transfer, guards, transfer_guards
 from minijax.core.late import HigherModule
-from minijax.core.lists import chosen, partition, split_list, spread
+from minijax.core.lists import chosen, partition, safe_zip, split_list, spread
 from minijax.core.meshes import context
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
@@ -77,19 +77,8 @@ class Compiled:
     """A jaxpr compiled by XLA: the program, its text, and the constants that it takes on the device."""
 
     __slots__ = (
-        "name",
-        "executable",
-        "const_buffers",
-        "in_avals",
-        "out_avals",
-        "donated",
-        "float0s",
-        "effectful",
-        "made_of",
-        "elsewhere",
-        "repeatable",
-        "kept",
-        "n_consts",
+        "name", "executable", "const_buffers", "in_avals", "out_avals", "donated", "float0s", "effectful", "made_of",
+        "elsewhere", "repeatable", "kept", "n_consts",
     )
 
     # how it is divided among devices, if it is
@@ -449,14 +438,8 @@ def announce(closed: ClosedJaxpr, name: str, key: Any, again: str = "") -> None:
 
 @jit_p.def_impl
 def jit_impl(
-    *args: Any,
-    jaxpr: ClosedJaxpr,
-    name: str,
-    donated_invars: Flags = (),
-    keep_unused: bool = False,
-    in_shardings: Values = (),
-    out_shardings: Values = (),
-    **params: Any,
+    *args: Any, jaxpr: ClosedJaxpr, name: str, donated_invars: Flags = (), keep_unused: bool = False,
+    in_shardings: Values = (), out_shardings: Values = (), **params: Any,
 ) -> list[Array]:
     if not (jaxpr.jaxpr.outvars or any(map(is_effectful, jaxpr.eqns))):
         return []  # the known part of a call that hands its operands on
@@ -521,7 +504,7 @@ def split_call(jaxpr: ClosedJaxpr, unknown_in: Flags) -> Any:
         outs, residuals = split_list(known.jaxpr.outvars, len(known.out_avals) - n_res)
         place = {v: i for i, v in enumerate(known.jaxpr.invars)}
         inputs = [place.get(v) for v in residuals]
-        made = [v for v, i in zip(residuals, inputs, strict=True) if i is None]
+        made = [v for v, i in safe_zip(residuals, inputs) if i is None]
         pruned = known.jaxpr.replace(outvars=[*outs, *made])
         pruned, _ = dce_jaxpr(pruned, [True] * len(pruned.outvars), keep_inputs=True)  # as JAX does inside of jit
         known = ClosedJaxpr(pruned, known.consts)
@@ -571,8 +554,8 @@ def _linearized(jaxpr: ClosedJaxpr, nonzero: Flags) -> _Linearized:
     # constants that both parts use are operands of the linear call
     residuals, tangents = split_list(linear.jaxpr.invars, n_res)
     reads = dict.fromkeys(v for eqn in linear.eqns for v in eqn.invars)
-    value_of = dict(zip(linear.jaxpr.constvars, linear.consts, strict=True))
-    atom_of = dict(zip(residuals, known.jaxpr.outvars[len(known.out_avals) - n_res :], strict=True))
+    value_of = dict(safe_zip(linear.jaxpr.constvars, linear.consts))
+    atom_of = dict(safe_zip(residuals, known.jaxpr.outvars[len(known.out_avals) - n_res :]))
     ordered = [v for v in reads if v in atom_of or v in value_of]
     ordered += [v for v in (*value_of, *residuals) if v not in reads]
     place: dict[Any, tuple[str, Any]] = {v: ("operand", i) for i, v in enumerate(known.jaxpr.invars)}
@@ -644,17 +627,7 @@ def jit_lower(
 
 
 set_rules(
-    jit_p,
-    jvp=jit_jvp,
-    linearize=jit_linearize,
-    axis_batch=jit_batch,
-    transpose=jit_transpose,
-    stage=jit_stage,
-    partial_eval=split_now(jit_p),
-    partial_eval_jaxpr=jit_partial_eval_jaxpr,
-    dce=jit_dce,
-    lower=jit_lower,
-    typecheck=call_rule("jaxpr"),
-    shown=jit_params,
-    parse=jit_read,
+    jit_p, jvp=jit_jvp, linearize=jit_linearize, axis_batch=jit_batch, transpose=jit_transpose, stage=jit_stage,
+    partial_eval=split_now(jit_p), partial_eval_jaxpr=jit_partial_eval_jaxpr, dce=jit_dce, lower=jit_lower,
+    typecheck=call_rule("jaxpr"), shown=jit_params, parse=jit_read,
 )

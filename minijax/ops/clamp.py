@@ -7,6 +7,7 @@ from typing import Any
 
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, sharding_of_type
+from minijax.core.lists import safe_zip
 from minijax.core.rules import Dims, Shape
 from minijax.core.structural import broadcast_in_dim_p, zeros
 from minijax.interpreters.vmap import bdim_at_front
@@ -72,7 +73,7 @@ def _clamp_batch(args: Sequence[Any], dims: Dims) -> Any:
             return clamp_p.bind(bounds[0], x, bounds[1]), dims[1]
     elif not low_shape and not high_shape and dims[1] is not None:
         return clamp_p.bind(*args), dims[1]
-    size = next(s[d] for s, d in zip(shapes, dims, strict=True) if d is not None)
+    size = next(s[d] for s, d in safe_zip(shapes, dims) if d is not None)
     bounds = [bdim_at_front(args[i], dims[i], size) if shapes[i] else args[i] for i in (0, 2)]
     x = bdim_at_front(x, dims[1], size) if x_shape else x
     shape = max((get_aval(a).shape for a in (*bounds, x)), key=len)
@@ -95,11 +96,7 @@ def _clamp_lower(ctx: Any, avals: Any, out_avals: Any, low: str, x: str, high: s
 
 
 clamp_p = declare(
-    "clamp",
-    abstract=_clamp_abstract,
-    numpy=_clamp_numpy,
-    lower=_clamp_lower,
-    batch=_clamp_batch,
+    "clamp", abstract=_clamp_abstract, numpy=_clamp_numpy, lower=_clamp_lower, batch=_clamp_batch,
     derivative=[_low_derivative, _operand_derivative, _high_derivative],
 )
 

@@ -700,13 +700,8 @@ def _conj_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, input_dtype: np
 
 
 conj_p = elementwise(
-    "conj",
-    [INEXACT],
-    lambda x, input_dtype: np.conj(x).astype(complex_dtype_of(x.dtype)),
-    _conj_lower,
-    [None],
-    out=complex_dtype_of,
-    check=_complex_check,
+    "conj", [INEXACT], lambda x, input_dtype: np.conj(x).astype(complex_dtype_of(x.dtype)), _conj_lower, [None],
+    out=complex_dtype_of, check=_complex_check,
 )
 
 
@@ -726,12 +721,7 @@ deflinear(conj_p, lambda ct, x, input_dtype: [conj(ct) if dtypes.is_complex(inpu
 
 # ---------------------------------------------------------------------------------------------- comparisons
 def _comparison(
-    name: str,
-    accepts: str,
-    numpy: Any,
-    direction: str,
-    doc: str,
-    primitive: Primitive | None = None,
+    name: str, accepts: str, numpy: Any, direction: str, doc: str, primitive: Primitive | None = None,
     floats: str = "FLOAT",
 ) -> tuple[Binary, Primitive]:
     def compare_lower(ctx: Any, avals: Any, out_avals: Any, x: str, y: str) -> str:

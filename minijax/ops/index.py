@@ -18,6 +18,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import WORD, is_key
+from minijax.core.lists import safe_zip
 from minijax.core.named import NamedTuple
 from minijax.core.rules import Axes, Dims, Ints, Params, Shape
 from minijax.core.structural import moveaxis
@@ -176,7 +177,7 @@ def batch_positions(window: Ints, rank: int) -> list[int]:
 def _placed(array: Any, positions: Ints, rank: int) -> Any:
     """``array`` with its dimensions at ``positions`` among ``rank`` and size 1 elsewhere."""
     shape = [1] * rank
-    for position, size in zip(positions, array.shape, strict=True):
+    for position, size in safe_zip(positions, array.shape):
         shape[position] = size
     return array.reshape(shape)
 
@@ -219,17 +220,13 @@ def flat_positions(
 
 def numbers_text(kind: str, names: Sequence[str], numbers: Any, index_vector_dim: int) -> str:
     """``#stablehlo.gather<...>``: the attribute of dimension numbers, its five fields called ``names``."""
-    fields = [f"{name} = {dims_text(dims)}" for name, dims in zip(names, numbers, strict=True) if dims]
+    fields = [f"{name} = {dims_text(dims)}" for name, dims in safe_zip(names, numbers) if dims]
     return f"#stablehlo.{kind}<{', '.join([*fields, f'index_vector_dim = {index_vector_dim}'])}>"
 
 
 # -------------------------------------------------------------------------------- gather
 def _gather_abstract(
-    operand: ShapedArray,
-    indices: ShapedArray,
-    *,
-    dimension_numbers: GatherDimensionNumbers,
-    slice_sizes: Shape,
+    operand: ShapedArray, indices: ShapedArray, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Shape,
     **params: Any,
 ) -> ShapedArray:
     window, collapsed, _, batching, _ = dimension_numbers
@@ -247,7 +244,7 @@ def _gather_abstract(
             f"collapsed/batching; got len(slice_sizes)={len(slice_sizes)}, output_slice_sizes={window}, "
             f"collapsed_slice_dims={collapsed}, operand_batching_dims={batching}."
         )
-    for i, (size, limit) in enumerate(zip(slice_sizes, operand.shape, strict=True)):
+    for i, (size, limit) in enumerate(safe_zip(slice_sizes, operand.shape)):
         if indices.size and not 0 <= size <= limit:
             raise TypeError(
                 f"Slice size at index {i} in gather op is out of range, must be within [0, {limit} + 1), got {size}."
@@ -265,13 +262,8 @@ def _gather_abstract(
 
 
 def _gather_numpy(
-    operand: Any,
-    indices: Any,
-    dimension_numbers: GatherDimensionNumbers,
-    slice_sizes: Shape,
-    mode: GatherScatterMode,
-    fill_value: Any,
-    **params: Any,
+    operand: Any, indices: Any, dimension_numbers: GatherDimensionNumbers, slice_sizes: Shape, mode: GatherScatterMode,
+    fill_value: Any, **params: Any,
 ) -> Any:
     operand = np.asarray(operand)
     window, collapsed, index_map, batching, _ = dimension_numbers
@@ -327,18 +319,8 @@ def _gather_batch(args: Sequence[Any], dims: Dims, **params: Any) -> Any:
 
 
 def _gather_lower(
-    ctx: Any,
-    avals: Any,
-    out_avals: Any,
-    operand: str,
-    indices: str,
-    *,
-    dimension_numbers: GatherDimensionNumbers,
-    slice_sizes: Shape,
-    indices_are_sorted: bool,
-    mode: GatherScatterMode,
-    fill_value: Any,
-    **params: Any,
+    ctx: Any, avals: Any, out_avals: Any, operand: str, indices: str, *, dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Shape, indices_are_sorted: bool, mode: GatherScatterMode, fill_value: Any, **params: Any,
 ) -> str:
     (aval, index_aval), (out,) = avals, out_avals
     if not out.size:
@@ -397,13 +379,8 @@ def _gather_words(avals: Any, out_avals: Any, params: Params) -> Params:
 
 # its transpose is a scatter-add: see ops.scatter
 gather_p = declare(
-    "gather",
-    abstract=_gather_abstract,
-    numpy=_gather_numpy,
-    lower=_gather_lower,
-    batch=_gather_batch,
-    derivative=[_gather_derivative, None],
-    words=_gather_words,
+    "gather", abstract=_gather_abstract, numpy=_gather_numpy, lower=_gather_lower, batch=_gather_batch,
+    derivative=[_gather_derivative, None], words=_gather_words,
 )
 
 
@@ -425,14 +402,8 @@ def _default_fill(dtype: np.dtype) -> Any:
 
 
 def gather(
-    operand: Any,
-    start_indices: Any,
-    dimension_numbers: GatherDimensionNumbers,
-    slice_sizes: Ints,
-    *,
-    unique_indices: bool = False,
-    indices_are_sorted: bool = False,
-    mode: str | GatherScatterMode | None = None,
+    operand: Any, start_indices: Any, dimension_numbers: GatherDimensionNumbers, slice_sizes: Ints, *,
+    unique_indices: bool = False, indices_are_sorted: bool = False, mode: str | GatherScatterMode | None = None,
     fill_value: Any = None,
 ) -> Any:
     """Slices of ``slice_sizes`` out of ``operand``, starting where the integers ``start_indices[..., :]`` say.
@@ -446,12 +417,7 @@ def gather(
     elif fill_value is None:
         fill_value = _default_fill(get_aval(operand).dtype)
     return gather_p.bind(
-        operand,
-        start_indices,
-        dimension_numbers=dimension_numbers,
-        slice_sizes=canonical_shape(slice_sizes),
-        unique_indices=bool(unique_indices),
-        indices_are_sorted=bool(indices_are_sorted),
-        mode=parsed,
+        operand, start_indices, dimension_numbers=dimension_numbers, slice_sizes=canonical_shape(slice_sizes),
+        unique_indices=bool(unique_indices), indices_are_sorted=bool(indices_are_sorted), mode=parsed,
         fill_value=fill_value,
     )

@@ -27,16 +27,8 @@ def slice_aval(aval: ShapedArray) -> ShapedArray:
 
 
 def scan_lower(
-    ctx: Any,
-    avals: Avals,
-    out_avals: Avals,
-    *names: str,
-    jaxpr: ClosedJaxpr,
-    length: int,
-    reverse: bool,
-    unroll: int,
-    num_consts: int,
-    num_carry: int,
+    ctx: Any, avals: Avals, out_avals: Avals, *names: str, jaxpr: ClosedJaxpr, length: int, reverse: bool, unroll: int,
+    num_consts: int, num_carry: int,
 ) -> list[str]:
     """A counted ``while`` whose carry is the counter, the carried values and the ys so far. A round of it is ``unroll``
     steps, for which the xs are cut into as many blocks as there are rounds, and the ys are put together from blocks.
@@ -76,14 +68,7 @@ def scan_lower(
 
 
 def _loop_text(
-    ctx: Any,
-    steps: _StepWriter,
-    rounds: int,
-    carry: Names,
-    xs: Names,
-    xs_avals: Avals,
-    ys: Names,
-    ys_avals: Avals,
+    ctx: Any, steps: _StepWriter, rounds: int, carry: Names, xs: Names, xs_avals: Avals, ys: Names, ys_avals: Avals,
     unroll: int = 1,
 ) -> tuple[list[str], list[str]]:
     """Write the loop; each round takes a slice of the xs and puts one into the ys. Returns the carry and the ys."""

@@ -16,6 +16,7 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import as_array, get_aval
 from minijax.core.avals import ShapedArray, sharding_of_type
+from minijax.core.lists import safe_zip
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.core.rules import Axes, Dims, Ints, Params, Rule, Shape, Values
@@ -48,19 +49,8 @@ from minijax.ops.select import select
 from minijax.ops.shape import full_like, iota, reshape, shape_of
 
 __all__ = [
-    "ScatterDimensionNumbers",
-    "scatter",
-    "scatter_add",
-    "scatter_add_p",
-    "scatter_apply",
-    "scatter_max",
-    "scatter_max_p",
-    "scatter_min",
-    "scatter_min_p",
-    "scatter_mul",
-    "scatter_mul_p",
-    "scatter_p",
-    "scatter_sub",
+    "ScatterDimensionNumbers", "scatter", "scatter_add", "scatter_add_p", "scatter_apply", "scatter_max",
+    "scatter_max_p", "scatter_min", "scatter_min_p", "scatter_mul", "scatter_mul_p", "scatter_p", "scatter_sub",
     "scatter_sub_p",
 ]
 
@@ -103,11 +93,7 @@ def _slice_sizes(shape: Ints, numbers: ScatterDimensionNumbers, updates: Ints) -
 
 
 def _scatter_abstract(
-    operand: ShapedArray,
-    indices: ShapedArray,
-    updates: ShapedArray,
-    *,
-    dimension_numbers: ScatterDimensionNumbers,
+    operand: ShapedArray, indices: ShapedArray, updates: ShapedArray, *, dimension_numbers: ScatterDimensionNumbers,
     **params: Any,
 ) -> ShapedArray:
     window, inserted, _, batching, index_batching = dimension_numbers
@@ -120,7 +106,7 @@ def _scatter_abstract(
     if operand.ndim != size:
         raise TypeError(f"Scatter op has window of size {size}; doesn't match operand of rank {operand.ndim}.")
     widest = [n for d, n in enumerate(operand.shape) if d not in inserted and d not in batching]
-    for d, limit in zip(window, widest, strict=True):
+    for d, limit in safe_zip(window, widest):
         if updates.shape[d] > limit:
             raise TypeError(
                 "Bounds of the window dimensions of updates must not exceed the bounds of the corresponding dimensions "
@@ -146,14 +132,8 @@ def _scatter_numpy(combine: Combine | None) -> Rule:
     ``scatter`` itself: it puts the updates there, or applies ``update_jaxpr`` if there is one."""
 
     def scatter_numpy(
-        operand: Any,
-        indices: Any,
-        updates: Any,
-        dimension_numbers: ScatterDimensionNumbers,
-        mode: GatherScatterMode,
-        update_jaxpr: Jaxpr | None,
-        update_consts: Values,
-        **params: Any,
+        operand: Any, indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, mode: GatherScatterMode,
+        update_jaxpr: Jaxpr | None, update_consts: Values, **params: Any,
     ) -> Any:
         shape = operand.shape
         out = np.array(operand).reshape(-1)
@@ -234,11 +214,7 @@ def _transposer(to_operand: Rule, to_updates: Rule) -> Callable[..., list[Any]]:
 
 
 def _gather_slices(
-    x: Any,
-    indices: Any,
-    updates: Ints,
-    numbers: ScatterDimensionNumbers,
-    mode: GatherScatterMode | None = None,
+    x: Any, indices: Any, updates: Ints, numbers: ScatterDimensionNumbers, mode: GatherScatterMode | None = None,
     fill_value: Any = None,
 ) -> Any:
     """From ``x`` what a scatter of updates of that shape would overwrite."""
@@ -427,19 +403,9 @@ def _scatter_words(avals: Any, out_avals: Any, params: Params) -> Params:
 
 
 def _scatter_lower(
-    ctx: Any,
-    avals: Any,
-    out_avals: Any,
-    operand: str,
-    indices: str,
-    updates: str,
-    *,
-    dimension_numbers: ScatterDimensionNumbers,
-    indices_are_sorted: bool,
-    unique_indices: bool,
-    mode: GatherScatterMode,
-    update_jaxpr: Jaxpr | None,
-    update_consts: Values,
+    ctx: Any, avals: Any, out_avals: Any, operand: str, indices: str, updates: str, *,
+    dimension_numbers: ScatterDimensionNumbers, indices_are_sorted: bool, unique_indices: bool, mode: GatherScatterMode,
+    update_jaxpr: Jaxpr | None, update_consts: Values,
 ) -> str:
     aval, index_aval, update_aval = avals
     if mode == GatherScatterMode.CLIP:
@@ -468,14 +434,8 @@ def _scatter_primitive(name: str, combine: Combine | None, jvp: Any, transpose: 
     """A scatter. ``jvp`` makes its rule from the primitive; ``transpose`` is the rule itself, or None."""
     p = Primitive(name)
     declare(
-        p,
-        abstract=_scatter_abstract,
-        numpy=_scatter_numpy(combine),
-        lower=_scatter_lower,
-        batch=_scatter_batch(p),
-        jvp=jvp(p),
-        transpose=transpose,
-        words=_scatter_words,
+        p, abstract=_scatter_abstract, numpy=_scatter_numpy(combine), lower=_scatter_lower, batch=_scatter_batch(p),
+        jvp=jvp(p), transpose=transpose, words=_scatter_words,
     )
     parse_rules[p] = opened("update_jaxpr")
     return p
@@ -505,16 +465,9 @@ def _update_jaxpr(primitive: Primitive, dtype: np.dtype) -> Jaxpr:
 
 
 def _bind(
-    scatter_primitive: Primitive,
-    combine: Primitive | None,
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
-    dimension_numbers: ScatterDimensionNumbers,
-    indices_are_sorted: bool,
-    unique_indices: bool,
-    mode: str | GatherScatterMode | None,
-    update: ClosedJaxpr | None = None,
+    scatter_primitive: Primitive, combine: Primitive | None, operand: Any, scatter_indices: Any, updates: Any,
+    dimension_numbers: ScatterDimensionNumbers, indices_are_sorted: bool, unique_indices: bool,
+    mode: str | GatherScatterMode | None, update: ClosedJaxpr | None = None,
 ) -> Any:
     jaxpr: Jaxpr | None = None
     consts: tuple[Any, ...] = ()
@@ -523,14 +476,8 @@ def _bind(
     elif update is not None:
         jaxpr, consts = update.jaxpr, tuple(update.consts)
     return scatter_primitive.bind(
-        operand,
-        scatter_indices,
-        updates,
-        update_jaxpr=jaxpr,
-        update_consts=consts,
-        dimension_numbers=dimension_numbers,
-        indices_are_sorted=indices_are_sorted,
-        unique_indices=unique_indices,
+        operand, scatter_indices, updates, update_jaxpr=jaxpr, update_consts=consts,
+        dimension_numbers=dimension_numbers, indices_are_sorted=indices_are_sorted, unique_indices=unique_indices,
         mode=GatherScatterMode.from_any(mode),
     )
 
@@ -539,14 +486,8 @@ def _scatter_function(primitive: Primitive, combine: Primitive | None, doc: str)
     """The function of ``lax`` that puts updates into an array by ``primitive``."""
 
     def function(
-        operand: Any,
-        scatter_indices: Any,
-        updates: Any,
-        dimension_numbers: ScatterDimensionNumbers,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: str | GatherScatterMode | None = None,
+        operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
+        indices_are_sorted: bool = False, unique_indices: bool = False, mode: str | GatherScatterMode | None = None,
     ) -> Any:
         flags = (indices_are_sorted, unique_indices, mode)
         return _bind(primitive, combine, operand, scatter_indices, updates, dimension_numbers, *flags)
@@ -572,14 +513,8 @@ scatter_max = _scatter_function(scatter_max_p, max_p, _COMBINED.format("limited 
 
 
 def scatter_apply(
-    operand: Any,
-    scatter_indices: Any,
-    func: Callable[[Any], Any],
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    update_shape: Ints = (),
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
+    operand: Any, scatter_indices: Any, func: Callable[[Any], Any], dimension_numbers: ScatterDimensionNumbers, *,
+    update_shape: Ints = (), indices_are_sorted: bool = False, unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Any:
     """``operand`` with ``func``, from scalar to scalar, applied to the elements at ``scatter_indices``.

@@ -17,6 +17,7 @@ from minijax.core import dtypes, late
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name, sharded_part, sharding_of_type
 from minijax.core.keys import is_key
+from minijax.core.lists import safe_zip
 from minijax.core.rules import Axes, Ints, Params, Rule, Shape, Values
 from minijax.core.structural import (
     batched_sharding,
@@ -38,28 +39,9 @@ from minijax.ops.declare import declare, set_rules, trailing, unchanged
 from minijax.ops.nary import NUM, ZERO, reduce_sum_p, reshape_p
 
 __all__ = [
-    "broadcast",
-    "broadcast_in_dim",
-    "broadcast_in_dim_p",
-    "broadcast_shapes",
-    "broadcast_to_rank",
-    "broadcasted_iota",
-    "collapse",
-    "expand_dims",
-    "full",
-    "full_like",
-    "iota",
-    "iota_p",
-    "reshape",
-    "reshape_p",
-    "rev",
-    "rev_p",
-    "squeeze",
-    "squeeze_p",
-    "tile",
-    "tile_p",
-    "transpose",
-    "transpose_p",
+    "broadcast", "broadcast_in_dim", "broadcast_in_dim_p", "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota",
+    "collapse", "expand_dims", "full", "full_like", "iota", "iota_p", "reshape", "reshape_p", "rev", "rev_p", "squeeze",
+    "squeeze_p", "tile", "tile_p", "transpose", "transpose_p",
 ]
 
 # Up to this many elements a broadcast is copied: NumPy makes a view of repeated elements in 3 us, a copy in
@@ -130,7 +112,7 @@ def _broadcast_abstract(x: ShapedArray, *, shape: Shape, broadcast_dimensions: A
             "broadcast_in_dim broadcast_dimensions must be a subset of output dimensions, "
             f"got {dims} for operand ndim {x.ndim} and shape {shape}."
         )
-    if any(n not in (1, shape[d]) for n, d in zip(x.shape, dims, strict=True)):
+    if any(n not in (1, shape[d]) for n, d in safe_zip(x.shape, dims)):
         raise TypeError(
             "broadcast_in_dim operand dimension sizes must either be 1, or be equal to their corresponding "
             f"dimensions in the target broadcast shape; got operand of shape {x.shape}, target broadcast "
@@ -146,7 +128,7 @@ def _broadcast_abstract(x: ShapedArray, *, shape: Shape, broadcast_dimensions: A
 @by_type
 def _broadcast_numpy(x: Any, shape: Shape, broadcast_dimensions: Axes, sharding: Any) -> Rule:
     aligned = [1] * len(shape)
-    for d, n in zip(broadcast_dimensions, x.shape, strict=True):
+    for d, n in safe_zip(broadcast_dimensions, x.shape):
         aligned[d] = n
     align = arranged(x.shape, tuple(sorted(range(x.ndim), key=broadcast_dimensions.__getitem__)), tuple(aligned))
     if x.ndim and tuple(aligned) == shape:
@@ -210,14 +192,8 @@ def _broadcast_words(avals: Any, out_avals: Any, params: Params) -> Params:
 
 
 declare(
-    broadcast_in_dim_p,
-    abstract=_broadcast_abstract,
-    numpy=_broadcast_numpy,
-    lower=_broadcast_lower,
-    batch=_broadcast_batch,
-    transpose=_broadcast_transpose,
-    words=_broadcast_words,
-    sharding="sharding",
+    broadcast_in_dim_p, abstract=_broadcast_abstract, numpy=_broadcast_numpy, lower=_broadcast_lower,
+    batch=_broadcast_batch, transpose=_broadcast_transpose, words=_broadcast_words, sharding="sharding",
 )
 # shape and sharding are those of the result, written before it
 
@@ -274,7 +250,7 @@ def broadcast_shapes(*shapes: Ints) -> Shape:
     ndim = max(map(len, shapes))
     padded = [(1,) * (ndim - len(s)) + tuple(s) for s in shapes]
     out = []
-    for sizes in zip(*padded, strict=True):
+    for sizes in safe_zip(*padded):
         wide = {d for d in sizes if d != 1}
         if len(wide) > 1:
             raise ValueError(f"Incompatible shapes for broadcasting: shapes={[tuple(s) for s in shapes]}")
@@ -351,14 +327,8 @@ def _reshape_words(avals: Any, out_avals: Any, params: Params) -> Params:
 
 
 declare(
-    reshape_p,
-    abstract=_reshape_abstract,
-    numpy=_reshape_numpy,
-    lower=_reshape_lower,
-    batch=_reshape_batch,
-    transpose=_reshape_transpose,
-    words=_reshape_words,
-    sharding="sharding",
+    reshape_p, abstract=_reshape_abstract, numpy=_reshape_numpy, lower=_reshape_lower, batch=_reshape_batch,
+    transpose=_reshape_transpose, words=_reshape_words, sharding="sharding",
 )
 
 
@@ -420,13 +390,8 @@ def _squeeze_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, dimensions: 
 
 
 declare(
-    squeeze_p,
-    abstract=_squeeze_abstract,
-    numpy=_squeeze_numpy,
-    lower=_squeeze_lower,
-    batch=_squeeze_batch,
-    transpose=_squeeze_transpose,
-    takes_keys=True,
+    squeeze_p, abstract=_squeeze_abstract, numpy=_squeeze_numpy, lower=_squeeze_lower, batch=_squeeze_batch,
+    transpose=_squeeze_transpose, takes_keys=True,
 )
 
 
@@ -486,13 +451,8 @@ def _transpose_words(avals: Any, out_avals: Any, params: Params) -> Params:
 
 
 declare(
-    transpose_p,
-    abstract=_transpose_abstract,
-    numpy=_transpose_numpy,
-    lower=_transpose_lower,
-    batch=_transpose_batch,
-    transpose=_transpose_transpose,
-    words=_transpose_words,
+    transpose_p, abstract=_transpose_abstract, numpy=_transpose_numpy, lower=_transpose_lower, batch=_transpose_batch,
+    transpose=_transpose_transpose, words=_transpose_words,
 )
 
 
@@ -533,12 +493,7 @@ def _rev_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, dimensions: Axes
 
 
 rev_p = declare(
-    "rev",
-    abstract=_rev_abstract,
-    numpy=_rev_numpy,
-    lower=_rev_lower,
-    batch=_rev_batch,
-    transpose=_rev_transpose,
+    "rev", abstract=_rev_abstract, numpy=_rev_numpy, lower=_rev_lower, batch=_rev_batch, transpose=_rev_transpose,
     takes_keys=True,
 )
 
@@ -552,11 +507,11 @@ def rev(operand: Any, dimensions: Ints) -> Any:
 def _tile_abstract(x: ShapedArray, *, reps: Axes) -> ShapedArray:
     if x.ndim != len(reps):
         raise TypeError(f"reps length must be equal to the ndim of x, got len(reps)={len(reps)} and x.ndim={x.ndim}.")
-    return ShapedArray(tuple(n * r for n, r in zip(x.shape, reps, strict=True)), x.dtype, x.weak_type)
+    return ShapedArray(tuple(n * r for n, r in safe_zip(x.shape, reps)), x.dtype, x.weak_type)
 
 
 def _interleave(first: Values, second: Values) -> tuple[Any, ...]:
-    return tuple(n for pair in zip(first, second, strict=True) for n in pair)
+    return tuple(n for pair in safe_zip(first, second) for n in pair)
 
 
 def _tile_transpose(ct: Any, x: Any, *, reps: Axes) -> list[Any]:
@@ -587,12 +542,7 @@ def _tile_words(avals: Any, out_avals: Any, params: Params) -> Params:
 
 
 tile_p = declare(
-    "tile",
-    abstract=_tile_abstract,
-    numpy=np.tile,
-    lower=_tile_lower,
-    batch=_tile_batch,
-    transpose=_tile_transpose,
+    "tile", abstract=_tile_abstract, numpy=np.tile, lower=_tile_lower, batch=_tile_batch, transpose=_tile_transpose,
     words=_tile_words,
 )
 

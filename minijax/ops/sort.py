@@ -13,6 +13,7 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, sharding_of_type
+from minijax.core.lists import safe_zip
 from minijax.core.rules import Values
 from minijax.core.structural import Zero, broadcast_in_dim_p, moveaxis, zero_of, zero_tangent
 from minijax.lowering.regions import region_text
@@ -66,12 +67,12 @@ def _sort_jvp(primals: Values, tangents: Values, *, dimension: int, **params: An
 
 
 def _sort_batch(args: Values, dims: Values, *, dimension: int, **params: Any) -> Any:
-    aval, dim = next((get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None)
+    aval, dim = next((get_aval(x), d) for x, d in safe_zip(args, dims) if d is not None)
     kept = tuple(i for i in range(aval.ndim) if i != dim)
     repeated = {"shape": aval.shape, "broadcast_dimensions": kept, "sharding": sharding_of_type(aval)}
     aligned = [
         broadcast_in_dim_p.bind(x, **repeated) if d is None else moveaxis(x, d, dim)
-        for x, d in zip(args, dims, strict=True)
+        for x, d in safe_zip(args, dims)
     ]
     return sort_p.bind(*aligned, dimension=dimension + (dim <= dimension), **params), [dim] * len(args)
 
@@ -104,7 +105,7 @@ def _sort_lower(
         for i in range(num_keys):
             left = _comparable(inner, names[2 * i], avals[i].dtype)
             right = _comparable(inner, names[2 * i + 1], avals[i].dtype)
-            keys.extend((a, b, dtype) for (a, dtype), (b, _) in zip(left, right, strict=True))
+            keys.extend((a, b, dtype) for (a, dtype), (b, _) in safe_zip(left, right))
         found = ""
         for a, b, dtype in reversed(keys):
             ty = scalar_type(dtype)
@@ -125,12 +126,7 @@ def _sort_lower(
 
 
 sort_p = declare(
-    "sort",
-    abstract=_sort_abstract,
-    numpy=_sort_numpy,
-    lower=_sort_lower,
-    batch=_sort_batch,
-    jvp=_sort_jvp,
+    "sort", abstract=_sort_abstract, numpy=_sort_numpy, lower=_sort_lower, batch=_sort_batch, jvp=_sort_jvp,
     multiple_results=True,
 )
 
@@ -188,16 +184,11 @@ def _top_k_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, k: int, axis: 
     outs = ctx.emit_many(f"chlo.top_k({x}, k = {k}) : {mlir_type(swapped(aval))} -> ({types})", 2)
     if axis == aval.ndim - 1:
         return outs
-    return [transpose_text(ctx, name, swapped(out), order) for name, out in zip(outs, out_avals, strict=True)]
+    return [transpose_text(ctx, name, swapped(out), order) for name, out in safe_zip(outs, out_avals)]
 
 
 top_k_p = declare(
-    "top_k",
-    abstract=_top_k_abstract,
-    numpy=_top_k_numpy,
-    lower=_top_k_lower,
-    batch=_top_k_batch,
-    jvp=_top_k_jvp,
+    "top_k", abstract=_top_k_abstract, numpy=_top_k_numpy, lower=_top_k_lower, batch=_top_k_batch, jvp=_top_k_jvp,
     multiple_results=True,
 )
 

@@ -35,7 +35,7 @@ from minijax.lowering.regions import block_text, monoid_region
 from minijax.lowering.text import mlir_type
 from minijax.ops.call import compiled
 from minijax.ops.declare import set_rules
-from minijax.ops.subjaxprs import fixpoint, mapped, nonzeros
+from minijax.ops.subjaxprs import fixpoint, in_front, mapped, nonzeros
 
 __all__ = ["while_p"]
 
@@ -194,12 +194,7 @@ def _with_inputs(closed: ClosedJaxpr, invars: Sequence[Var]) -> ClosedJaxpr:
 
 
 def while_jvp(
-    primals: Values,
-    tangents: Values,
-    *,
-    cond_jaxpr: ClosedJaxpr,
-    cond_nconsts: int,
-    body_jaxpr: ClosedJaxpr,
+    primals: Values, tangents: Values, *, cond_jaxpr: ClosedJaxpr, cond_nconsts: int, body_jaxpr: ClosedJaxpr,
     body_nconsts: int,
 ) -> Any:
     """Carries with a nonzero tangent get a tangent carry; the condition looks at the primals only."""
@@ -224,27 +219,15 @@ def while_jvp(
         lambda: _with_inputs(cond_jaxpr, [*cond_jaxpr.jaxpr.invars, *map(Var, dot_avals)]),
     )
     outs = while_p.bind(
-        *xs.cond_consts,
-        *xs.body_consts,
-        *const_dots,
-        *xs.carry,
-        *init_dots,
-        cond_jaxpr=widened,
-        cond_nconsts=cond_nconsts,
-        body_jaxpr=_remember(of_body, ("constants first", body_nconsts), constants_first),
+        *xs.cond_consts, *xs.body_consts, *const_dots, *xs.carry, *init_dots, cond_jaxpr=widened,
+        cond_nconsts=cond_nconsts, body_jaxpr=_remember(of_body, ("constants first", body_nconsts), constants_first),
         body_nconsts=body_nconsts + len(const_dots),
     )
     return with_zeros(outs, nonzero)
 
 
 def while_batch(
-    axis: Any,
-    args: Values,
-    dims: Dims,
-    *,
-    cond_jaxpr: ClosedJaxpr,
-    cond_nconsts: int,
-    body_jaxpr: ClosedJaxpr,
+    axis: Any, args: Values, dims: Dims, *, cond_jaxpr: ClosedJaxpr, cond_nconsts: int, body_jaxpr: ClosedJaxpr,
     body_nconsts: int,
 ) -> Any:
     """Only carries that are batched, or become so, get the axis; all of them do if the condition depends on one."""
@@ -277,12 +260,7 @@ def while_batch(
         for x, old, d in safe_zip(given.carry, axes.carry, carry_dims)
     ]
     outs = while_p.bind(
-        *given.cond_consts,
-        *given.body_consts,
-        *placed,
-        cond_jaxpr=cond,
-        cond_nconsts=cond_nconsts,
-        body_jaxpr=body,
+        *given.cond_consts, *given.body_consts, *placed, cond_jaxpr=cond, cond_nconsts=cond_nconsts, body_jaxpr=body,
         body_nconsts=body_nconsts,
     )
     return outs, carry_dims
@@ -336,14 +314,8 @@ dce_rules.holes[while_p] = "every carry stays, as in JAX: the loop has the same 
 
 # ---------------------------------------------------------------------------------------------- lowering
 def while_lower(
-    ctx: Any,
-    avals: Avals,
-    out_avals: Avals,
-    *names: str,
-    cond_jaxpr: ClosedJaxpr,
-    cond_nconsts: int,
-    body_jaxpr: ClosedJaxpr,
-    body_nconsts: int,
+    ctx: Any, avals: Avals, out_avals: Avals, *names: str, cond_jaxpr: ClosedJaxpr, cond_nconsts: int,
+    body_jaxpr: ClosedJaxpr, body_nconsts: int,
 ) -> list[str]:
     """``stablehlo.while``, whose two regions take every operand: the constants go round with the carry. XLA drops an
     ordered effect from the condition's region, which gives no token. So an effectful condition is computed before the
@@ -416,15 +388,8 @@ def _select(ctx: Any, pred: str, pred_aval: ShapedArray, new: str, old: str, ava
 
 
 set_rules(
-    while_p,
-    jvp=while_jvp,
-    axis_batch=while_batch,
-    transpose=while_transpose,
-    partial_eval=split_now(while_p),
-    partial_eval_jaxpr=while_partial_eval_jaxpr,
-    lower=while_lower,
-    typecheck=_while_typecheck,
-    program=_inner_loop,
+    while_p, jvp=while_jvp, axis_batch=while_batch, transpose=while_transpose, partial_eval=split_now(while_p),
+    partial_eval_jaxpr=while_partial_eval_jaxpr, lower=while_lower, typecheck=_while_typecheck, program=_inner_loop,
 )
 
 

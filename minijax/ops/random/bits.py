@@ -18,6 +18,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import RBG, THREEFRY, WORD, KeyType, PRNGImpl, is_key, keys_of, words_of
+from minijax.core.lists import safe_zip
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule, Shape
@@ -225,7 +226,7 @@ def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> R
     kinds = [aval.dtype if is_key(aval.dtype) else None for aval in avals]
 
     def evaluate(*values: Any) -> Any:
-        words = [np.asarray(v) if kind is None else words_of(v, kind) for v, kind in zip(values, kinds, strict=True)]
+        words = [np.asarray(v) if kind is None else words_of(v, kind) for v, kind in safe_zip(values, kinds)]
         (result,) = run(*words)
         return result if out is None else keys_of(result, out)
 
@@ -233,10 +234,7 @@ def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> R
 
 
 def _declare(
-    name: str,
-    abstract: Any,
-    compute: Callable[..., Program],
-    batch: Any = None,
+    name: str, abstract: Any, compute: Callable[..., Program], batch: Any = None,
     few: Callable[..., Rule | None] | None = None,
 ) -> Primitive:
     """A primitive that is ``compute(*avals, **params)`` of the words of its operands. ``few(*avals, **params)`` may
@@ -255,13 +253,8 @@ def _declare(
 
     lowers_keys.add(p)
     return declare(
-        p,
-        abstract=abstract,
-        numpy=by_type(random_numpy),
-        lower=random_lower,
-        batch=batch(p) if batch is not None else axis_stays(p),
-        derivative=ZERO,
-        takes_keys=True,
+        p, abstract=abstract, numpy=by_type(random_numpy), lower=random_lower,
+        batch=batch(p) if batch is not None else axis_stays(p), derivative=ZERO, takes_keys=True,
     )
 
 

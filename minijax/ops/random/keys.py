@@ -14,6 +14,7 @@ import numpy as np
 
 from minijax.core.avals import ShapedArray, dtype_name, physical_aval
 from minijax.core.keys import WORD, PRNGImpl, is_key, keys_of, words_of
+from minijax.core.lists import safe_zip
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Ints, Params
 from minijax.core.structural import moveaxis, random_unwrap_p, random_wrap_p
@@ -47,12 +48,7 @@ def _wrap_batch(args: Sequence[Any], dims: Ints, *, impl: PRNGImpl) -> Any:
 
 
 declare(
-    random_wrap_p,
-    abstract=_wrap_abstract,
-    numpy=_wrap_numpy,
-    lower=operand_lower,
-    batch=_wrap_batch,
-    derivative=ZERO,
+    random_wrap_p, abstract=_wrap_abstract, numpy=_wrap_numpy, lower=operand_lower, batch=_wrap_batch, derivative=ZERO,
     takes_keys=True,
 )
 
@@ -76,13 +72,8 @@ def _unwrap_numpy(keys: Any) -> Any:
 
 
 declare(
-    random_unwrap_p,
-    abstract=_unwrap_abstract,
-    numpy=by_type(_unwrap_numpy),
-    lower=operand_lower,
-    batch=axis_stays(random_unwrap_p),
-    derivative=ZERO,
-    takes_keys=True,
+    random_unwrap_p, abstract=_unwrap_abstract, numpy=by_type(_unwrap_numpy), lower=operand_lower,
+    batch=axis_stays(random_unwrap_p), derivative=ZERO, takes_keys=True,
 )
 
 
@@ -95,7 +86,7 @@ def _compare_words(primitive: Primitive, join: str, identity: bool) -> Any:
         shape = out.shape + avals[0].shape[avals[0].ndim - words :]
         operands = [
             x if a.shape == shape else ctx.broadcast(x, a, shape, trailing(range(a.ndim - words), a.ndim, len(shape)))
-            for x, a in zip(names, avals, strict=True)
+            for x, a in safe_zip(names, avals)
         ]
         each = ShapedArray(shape, out.dtype)
         found = lowering_rules[primitive](ctx, [a.update(shape=shape) for a in avals], [each], *operands)

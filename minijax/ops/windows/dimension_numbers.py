@@ -11,10 +11,7 @@ from minijax.core.rules import Axes, Ints
 from minijax.ir.pretty import readable
 
 __all__ = [
-    "ConvDimensionNumbers",
-    "ConvGeneralDilatedDimensionNumbers",
-    "conv_dimension_numbers",
-    "conv_general_permutations",
+    "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "conv_dimension_numbers", "conv_general_permutations",
 ]
 
 

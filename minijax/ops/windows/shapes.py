@@ -85,11 +85,8 @@ def padtype_to_pads(
 
 
 def reduce_window_shape_tuple(
-    operand_shape: Sequence[int],
-    window_dimensions: Sequence[int],
-    window_strides: Sequence[int],
-    padding: Sequence[tuple[int, int]],
-    base_dilation: Sequence[int] | None = None,
+    operand_shape: Sequence[int], window_dimensions: Sequence[int], window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]], base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
     """How many windows fit in each dimension; see ``reduce_window``."""
@@ -105,13 +102,7 @@ def reduce_window_shape_tuple(
 
 
 def check_windows(
-    name: str,
-    shape: Ints,
-    *,
-    window_dimensions: Ints,
-    window_strides: Ints,
-    padding: Pads,
-    base_dilation: Ints,
+    name: str, shape: Ints, *, window_dimensions: Ints, window_strides: Ints, padding: Pads, base_dilation: Ints,
     window_dilation: Ints,
 ) -> Ints:
     """How many windows ``shape`` has in each dimension. TypeError or ValueError if the parameters do not fit."""
