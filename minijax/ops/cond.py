@@ -203,11 +203,11 @@ def cond_batch(axis: AxisData, args: Values, dims: Dims, *, branches: Branches) 
     found = [vmap_jaxpr(branch, axis, in_dims) for branch in branches]
     batched = _any([mapped(out_dims) for _, out_dims in found])
     out_dims = in_front(batched)
-    mapped = tuple(
+    whole = tuple(
         closed if own == out_dims else vmap_jaxpr(branch, axis, in_dims, batched)[0]
         for branch, (closed, own) in safe_zip(branches, found)
     )
-    return cond_p.bind(index, *front, branches=mapped), out_dims
+    return cond_p.bind(index, *front, branches=whole), out_dims
 
 
 def _batch_index(axis: AxisData, args: Values, dims: Dims, branches: Branches) -> Any:
