@@ -1,12 +1,12 @@
 """The microscope: records what the engine does and shows it, free of any front end.
 
-``recording`` turns the engine's hooks into immutable records and shows them as documents (``documents``); ``commands``
-has the table of commands that IPython and the REPL share; ``session`` is one user's state at either of them. Nothing
-here prints, and nothing here imports a front-end library.
+``recording`` turns the engine's hooks into immutable records and shows them as documents (``documents``). ``commands``
+has the table of commands for IPython and the REPL. ``session`` is the state of one user. Nothing here prints or
+imports a front-end library.
 
-From Python: ``record(f, *args)`` runs a call and gives its result together with the recording.
-``no_recompile()`` raises, with the explanation, where something would be traced or compiled; ``explain_cache_miss(f,
-*args)`` tells what a call would find in the cache, and ``explain_misses()`` the latest misses, watched or not.
+From Python: ``record(f, *args)`` runs a call and returns its result and the recording.
+``no_recompile()`` raises an error with the explanation if code traces or compiles. ``explain_cache_miss(f,
+*args)`` predicts a cache hit or miss of a call. ``explain_misses()`` explains the latest misses, watched or not.
 """
 
 import importlib
@@ -22,7 +22,7 @@ __all__ = ["CacheAnswer", "Recorder", "Recording", "explain_cache_miss", "explai
 
 
 def __getattr__(name: str) -> Any:
-    """What is said of caches, imported when it is asked for."""
+    """Import the answers about caches on first use."""
     if name in __all__:
         return getattr(importlib.import_module("minijax.tools.explain.caches"), name)
     raise AttributeError(f"module 'minijax.tools' has no attribute {name!r}", name=name)

@@ -1,4 +1,4 @@
-"""Writing files whole or not at all, for their owner alone: they hold what the user computed."""
+"""Write files atomically and readable by their owner only: they hold the user's results."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import stat
 
 
 def write(path: str | os.PathLike[str], text: str | bytes, force: bool = False, keep_mode: bool = True) -> int:
-    """Write ``text`` to a file, whole or not at all; returns its size in bytes.
+    """Write ``text`` to a file atomically; returns its size in bytes.
 
-    A new file can be read by its owner only. One that is there keeps who may read it, unless ``keep_mode`` is false; a
-    symbolic link is followed. What cannot be written in UTF-8 is written as an escape.
+    Only the owner can read a new file. An existing file keeps its permissions unless ``keep_mode`` is false. A
+    symbolic link is followed. Characters that UTF-8 cannot encode are written as escapes.
 
     Raises:
-      FileExistsError: it exists and ``force`` is not given.
-      OSError: as the system has it.
+      FileExistsError: the file exists and ``force`` is false.
+      OSError: the system refuses to write.
     """
     path = os.path.realpath(os.path.expanduser(path))
     exists = os.path.exists(path)
@@ -25,7 +25,7 @@ def write(path: str | os.PathLike[str], text: str | bytes, force: bool = False, 
     data = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
-    # O_EXCL: nothing that somebody put in this place beforehand is written to, nor where a link there leads
+    # O_EXCL: refuse to write to an existing file or through a symbolic link at this path
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(descriptor, "wb") as file:

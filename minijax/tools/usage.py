@@ -1,7 +1,7 @@
-"""What is raised for a mistake in using the tools."""
+"""The error for a mistake in using the tools."""
 
 from __future__ import annotations
 
 
 class UsageError(Exception):
-    """A command was given arguments that it does not understand; the message says what it wants."""
+    """A command does not understand its arguments; the message says what it accepts."""

@@ -1,4 +1,4 @@
-"""One user's session: names, inputs and outputs, settings, what a command works on, and how errors are shown.
+"""One user's session: names, inputs and outputs, settings, the targets of commands, and error display.
 
-It knows no front end, and is given the table of commands.
+It knows no front end. The front end passes in the table of commands.
 """

@@ -1,4 +1,4 @@
-"""What an object is: its signature, where it comes from, what its author says of it, its source."""
+"""Describe an object: its signature, its origin, its docstring, its source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from minijax.tools.documents.document import Block, Code, Document, Fitted, Line, Text, line, text
 
-# Longer sources are cut, and the reader told where the rest is.
+# Longer sources are cut; the answer then says where the rest is.
 MOST_LINES = 400
 
 
@@ -37,7 +37,7 @@ def describe(name: str, value: Any, with_source: bool = False) -> Document:
 
 
 def _subject(value: Any) -> Any:
-    """What the reader means: the function behind a wrapper; an instance's class has the docstring."""
+    """Unwrap a wrapped function; return any other value as it is."""
     try:
         return inspect.unwrap(value) if callable(value) else value
     except ValueError:  # a wrapper that wraps itself
@@ -47,13 +47,13 @@ def _subject(value: Any) -> Any:
 def _title(name: str, subject: Any) -> Line:
     try:
         signature = _signature(subject) if callable(subject) else ""
-    except Exception:  # no signature is known, or an object of the user's does not let itself be asked
+    except Exception:  # no signature is known, or the object's own code raises
         signature = "(...)"
     return line(("function", name), signature)
 
 
 class _Annotation(str):
-    """An annotation that is kept as text, shown without its quotes."""
+    """An annotation stored as text, shown without quotes."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -108,8 +108,8 @@ def _source(subject: Any) -> list[Block]:
 
 
 def _paragraphs(said: str, width: int) -> Iterator[Block]:
-    """A docstring's lines; where one is wider than the page, the lines of each paragraph are filled anew, so that what
-    is set in stays so.
+    """The lines of a docstring. If a line is wider than the page, each paragraph is wrapped again and keeps its
+    indent.
     """
     lines = said.split("\n")
     if max(map(len, lines)) <= width:
@@ -128,9 +128,9 @@ def _indent(said: str) -> int:
     return len(said) - len(said.lstrip())
 
 
-# What begins with one of these, or has gaps in it, is laid out by its author.
+# The author laid out lines that begin with one of these or have gaps: they are not joined with others.
 _OWN_LINE = re.compile(r"\s*(>>>|\.\.\.|[-*|#=+]|\d+[.)] |$)|.*\S {2,}\S")
-# ``name: what it is``, as lists of arguments say it, which goes on set in further.
+# An item of an argument list, ``name: its meaning``: its continuation lines are indented further.
 _ITEM = re.compile(r"\s*\*{0,2}\w[\w*, .\[\]()]*: \S")
 
 
@@ -153,19 +153,19 @@ def _filled(group: list[str]) -> Block:
 
 
 def _typed_class(cls: Any) -> tuple[str, list[str], int] | None:
-    """File, lines and first line of a class that was typed at the prompt or came from a file executed there, where
-    inspect finds no file; or None.
+    """File, lines and first line of a class typed at the prompt or executed there from a file, or None.
 
-    The inputs of its methods come first, for a later class may have its name; then the latest one that has it.
+    inspect finds no file for such a class. Search the files of its methods first, because a later class may have the
+    same name. Then search from the latest input back.
     """
     if not isinstance(cls, type) or cls.__module__ != "__main__":
         return None
     codes = [getattr(inspect.unwrap(x), "__code__", None) for x in vars(cls).values() if inspect.isfunction(x)]
     own = [code.co_filename for code in codes if code is not None]
-    # no file has changed when: so are inputs registered
+    # ``register`` stores None as the modification time: that marks typed inputs
     typed = [name for name, entry in linecache.cache.items() if len(entry) == 4 and entry[1] is None]
     for file in dict.fromkeys((*own, *reversed(typed))):
-        # a file that was executed in the prompt's namespace has its classes in it too
+        # a file executed in the prompt's namespace may define the class too
         lines = linecache.getlines(file) if file in typed or file in own else []
         node = _class_statement("".join(lines), cls)
         if node is not None:
@@ -175,7 +175,7 @@ def _typed_class(cls: Any) -> tuple[str, list[str], int] | None:
 
 
 def _class_statement(source: str, cls: type) -> ast.ClassDef | None:
-    """The last statement in ``source`` that makes a class of this name, in functions and classes as its name says."""
+    """The last class statement in ``source`` with the class's name, nested as its ``__qualname__`` says."""
     if f"class {cls.__name__}" not in source:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Names of the user's that a guided part of the session uses for a while, and brings back."""
+"""User variables that a guided part of the session replaces for a while, and restores."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _MISSING = object()
 
 
 class LentNames:
-    """The user's values of the names that something else uses; ``give_back`` puts them where they were."""
+    """The user's values of the replaced names. ``give_back`` restores them."""
 
     def __init__(self, namespace: dict[str, Any]) -> None:
         self.namespace = namespace
         self.aside: dict[str, Any] = {}
 
     def borrow(self, names: Iterable[str], given: Mapping[str, Any]) -> list[str]:
-        """Set ``names`` aside, each once, and give those that are ``given`` that meaning.
+        """Save the values of ``names`` and replace them by those in ``given``; a name saved already is skipped.
 
-        Returns the ones that meant something else to the user.
+        Returns the names to which the user had given another value.
         """
         space, differ = self.namespace, []
         for name in names:
@@ -34,7 +34,7 @@ class LentNames:
         return differ
 
     def give_back(self, given: Mapping[str, Any]) -> list[str]:
-        """Bring the user's values back; returns the names that mean something else again."""
+        """Restore the user's values. Returns the names whose values differ from those in ``given``."""
         returned = []
         for name, value in self.aside.items():
             if value is _MISSING:
@@ -48,7 +48,7 @@ class LentNames:
 
 
 def names_in(code: str) -> tuple[dict[str, None], dict[str, None]]:
-    """The names that Python code assigns, and those that it reads, each once, in order."""
+    """The names that Python code assigns and the names that it reads, each once, in order."""
     own: dict[str, None] = {}
     read: dict[str, None] = {}
     for node in ast.walk(ast.parse(code)):

@@ -1,4 +1,4 @@
-"""The names a prompt begins with: JAX's public ones, and elementary functions as in the tutorial "Autodidax".
+"""The first names at a prompt: JAX's public ones, and elementary functions as in the tutorial "Autodidax".
 
 Source: https://docs.jax.dev/en/latest/autodidax.html for the second list.
 """
@@ -22,7 +22,7 @@ _public = HigherModule("public_names")
 _WORD = re.compile(r"[^\W\d]\w*")
 _BARE = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
-# Of ``minijax`` itself; those that this version lacks are left out (a test knows which may be).
+# Names of ``minijax``. Names that this version lacks are left out; a test lists them.
 NAMES = (
     "jit",
     "grad",
@@ -58,7 +58,7 @@ NAMES = (
     "ShapeDtypeStruct",
 )
 
-# name at the prompt -> name in ``minijax.numpy``: these take Python scalars and any mixture of types
+# name at the prompt -> name in ``minijax.numpy``: these functions take Python scalars and mixed types
 FUNCTIONS = {
     "sin": "sin",
     "cos": "cos",
@@ -81,7 +81,7 @@ FUNCTIONS = {
 
 
 def initial_names(imported_only: bool = False) -> dict[str, Any]:
-    """The names by which a new session's user finds things; with ``imported_only`` those that need no import."""
+    """The names that a new session defines; with ``imported_only`` only the names that need no further import."""
     minijax = _public.load()
 
     def has(module: Any, name: str) -> bool:
@@ -90,7 +90,7 @@ def initial_names(imported_only: bool = False) -> dict[str, Any]:
     names: dict[str, Any] = {"minijax": minijax, "jnp": jnp, "np": np, "lax": lax}
     names.update((name, getattr(minijax, name)) for name in NAMES if has(minijax, name))
     names.update((name, getattr(jnp, actual)) for name, actual in FUNCTIONS.items())
-    # all of ``minijax.numpy`` that hides nothing: no builtin, no name from above, and no letter that a user would take
+    # every name of ``minijax.numpy`` but single letters and names of builtins; earlier names win
     own = vars(jnp)
     public = [name for name, x in own.items() if type(x) is not ModuleType] if imported_only else jnp.__all__
     for name in public:
@@ -100,20 +100,20 @@ def initial_names(imported_only: bool = False) -> dict[str, Any]:
 
 
 def names_read(code: str, namespace: dict[str, Any]) -> dict[str, Any]:
-    """The names of the prompt that ``code`` reads and ``namespace`` lacks, imported or borrowed now."""
+    """The prompt's names that ``code`` reads and ``namespace`` lacks, imported or borrowed now."""
     minijax = _public.load()
     unknown = {word for word in _WORD.findall(code) if word not in namespace and not hasattr(builtins, word)}
     if unknown.isdisjoint([*NAMES, *names_of("minijax.numpy")]):
         return {}
     read, assigned = _read_and_assigned(code)
     found = {name: getattr(minijax, name) for name in read & unknown & {*NAMES} if hasattr(minijax, name)}
-    # a borrowed function imports jax: a variable of the same name must not
+    # borrowing a function imports jax: a variable of the same name must not cause that
     functions = read & unknown & {*names_of("minijax.numpy")} - assigned - found.keys()
     return found | {name: getattr(jnp, name) for name in functions if len(name) > 1}
 
 
 def _read_and_assigned(code: str) -> tuple[set[str], set[str]]:
-    """The names that ``code`` reads, and those it assigns. In a command every word but attributes is read."""
+    """The names that ``code`` reads and the names that it assigns. A command reads every word but attributes."""
     try:
         nodes = [*ast.walk(ast.parse(code))]
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""``Out``: the results of earlier inputs, as many as fit into a bound of bytes."""
+"""``Out``: the results of earlier inputs, within a memory bound."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 
 from minijax.core.array import Array
 
-# Results that are kept, and the bytes that they may take together: past either the earliest go.
+# Maximum number of results, and of bytes for all of them. Beyond either, the earliest results are dropped.
 MOST_RESULTS = 1000
 MOST_BYTES = 256 * 1024 * 1024
-# Objects inside of a result that are counted; one of more is taken to be as large as those.
+# Maximum number of objects counted in one result; further objects count as 0 bytes.
 _MOST_PARTS = 100_000
 
 
 class Outputs(dict[int, Any]):
-    """Results by the number of their input. The latest is kept whatever its size."""
+    """Results by input number. The latest result is kept, whatever its size."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Outputs(dict[int, Any]):
 
 
 def bytes_of(value: Any) -> int:
-    """The bytes that a value and what is in its lists, tuples and dictionaries take, each object counted once."""
+    """The size of a value and of all items in its lists, tuples and dictionaries, in bytes; each object counts once."""
     seen: set[int] = set()
     todo, total = [value], 0
     while todo and len(seen) < _MOST_PARTS:
@@ -54,7 +54,7 @@ def bytes_of(value: Any) -> int:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        # what getsizeof says of a NumPy array has its data in it, where that is its own
+        # getsizeof leaves out the data of a NumPy view
         total += each.nbytes + 128 if isinstance(each, (Array, np.ndarray)) else sys.getsizeof(each, 64)
         if isinstance(each, (list, tuple)):
             todo += each

@@ -1,5 +1,4 @@
-"""Programs that compute with real JAX, for all commands at once: carried over before a command sees them, and what it
-gives made JAX's again."""
+"""Convert programs that use real JAX to minijax before any command sees them, and results back to JAX."""
 
 from __future__ import annotations
 
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def carried(command: str, title: str, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watched | None:
-    """The call on minijax, where a command can watch it; None if it does not compute with JAX.
+    """The call converted to minijax so that a command can watch it; None if the call does not use JAX.
 
     Raises:
-      UsageError: it cannot be watched.
+      UsageError: minijax cannot watch the call.
     """
     __tracebackhide__ = True
     if "jax" not in sys.modules:
@@ -44,7 +43,7 @@ def carried(command: str, title: str, fun: Any, args: tuple[Any, ...], kwargs: d
 
 
 def counterpart(x: Any) -> Any:
-    """What minijax has in place of ``x``, if that is JAX's; else ``x``."""
+    """The minijax equivalent of a JAX object; any other object is returned as it is."""
     if "jax" not in sys.modules:
         return x
     from minijax.interop.uses import jax_use
@@ -57,7 +56,7 @@ def counterpart(x: Any) -> Any:
 
 
 def primitive_of(name: str) -> Primitive | None:
-    """What minijax has for the primitive of JAX's that is called ``cholesky`` or ``cholesky_p``, if there is one."""
+    """The minijax primitive for the JAX primitive called ``cholesky`` or ``cholesky_p``, or None."""
     from minijax.interop import watch
 
     found = watch.primitive(name)
@@ -75,11 +74,11 @@ def is_kept_whole(fun: Any) -> bool:
 
 
 def arrays_of(x: Any) -> tuple[Any, Callable[[Any], Any]] | None:
-    """An argument that is made of objects of third parties' classes, such as a model of Equinox, with its arrays alone,
-    and what puts the rest back. None if it has no such objects, or these hold nothing but arrays.
+    """For an argument that holds third-party objects, such as an Equinox model: the argument with its arrays alone, and
+    a function that puts the other leaves back. None if it holds no such objects, or these hold only arrays.
 
-    What a model holds beside its arrays (whether it drops out, how often, its activation) is part of the program: the
-    transformations of its own library take it so.
+    A model's other leaves (dropout flags and rates, its activation) are part of the program, as in the
+    transformations of the model's own library.
     """
     if "jax" not in sys.modules:
         return None
@@ -96,7 +95,7 @@ def arrays_of(x: Any) -> tuple[Any, Callable[[Any], Any]] | None:
     rest = tree_unflatten(tree, [leaf if held else None for leaf, held in pairs])
 
     def whole(arrays: Any) -> Any:
-        # carried over to JAX, which knows nothing of a helper of minijax's own
+        # JAX calls this helper, so minijax converts it to JAX: JAX must find no minijax function in it
         return tree_map(
             lambda given, held: held if given is None else given, arrays, rest, is_leaf=lambda leaf: leaf is None
         )
@@ -109,7 +108,7 @@ def _is_array(x: Any) -> bool:
 
 
 def answer(result: Result, programs: list[Watched]) -> Result:
-    """What a command gave for programs of JAX's: with a line on how they were watched, its value JAX's again."""
+    """A command's result for JAX programs: adds a line on how they were watched, and converts the value to JAX."""
     from minijax.interop import watch
 
     status = "; ".join(dict.fromkeys(each.status for each in programs))

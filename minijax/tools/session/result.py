@@ -1,4 +1,4 @@
-"""What a command, or any other input, gives: data that a front end shows."""
+"""The result of a command or of another input: data that a front end shows."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Step(Frozen):
     """A recording to step through.
 
     Attributes:
-      recording: it.
-      position: the moment to begin at.
-      retrace: records the call again with its cached traces made anew; gives the recording and the exception that
-        ended it, if one did. None where there is no call.
-      programs: compiles the call, as ``jit`` would, and gives its programs linked line by line. None where there is
-        no call. Errors are those of staging, lowering and compiling.
-      stages: compiles the call, as ``jit`` would, and gives its stages down to machine code (``metal.stages.Stages``).
-        None where there is no call.
-      note: what is to be known about the recording before the first step, such as that a line was run again for it.
-      given: the leaves of the call's arguments, each with the name that the user has for it.
-      again: records the call with other leaves in their place; gives the recording and the exception that ended it, if
-        one did. None where there is no call.
+      recording: the recording.
+      position: the first moment to show.
+      retrace: records the call again and ignores cached traces; returns the recording and the exception that
+        ended it, or None. Without a call, None.
+      programs: compiles the call as ``jit`` would and returns its programs linked line by line. Raises the errors of
+        staging, lowering and compiling. Without a call, None.
+      stages: compiles the call as ``jit`` would and returns its stages down to machine code (``metal.stages.Stages``).
+        Without a call, None.
+      note: a remark on the recording shown before the first step, such as that a line was run again for it.
+      given: the leaves of the call's arguments, each with the user's name for it.
+      again: records the call with other leaves; returns the recording and the exception that
+        ended it, or None. Without a call, None.
     """
 
     recording: Recording
@@ -53,8 +53,8 @@ class Step(Frozen):
 
 
 class Browse(Frozen):
-    """The stages of a call (``metal.stages.Stages``) to browse, what call it is, what is to be known about it, and the
-    user's lines, (file, line), that are highlighted at first.
+    """The stages of a call (``metal.stages.Stages``) to browse, the call's title, a remark on it, and the lines of the
+    user's code, as (file, line), that are highlighted first.
     """
 
     stages: Any
@@ -64,18 +64,18 @@ class Browse(Frozen):
 
 
 class Result(Frozen):
-    """What a command gives.
+    """The result of a command.
 
     Attributes:
       document: what to show.
-      value: for ``_`` and assignments.
-      recording: what was recorded.
-      step: what a front end that has the whole screen opens a stepper on, or a browser of stages, in place of showing
+      value: the value for ``_`` and for assignments.
+      recording: the recording that the command made.
+      step: the recording to step through, or the stages to browse; a full-screen front end opens it instead of showing
         ``document``.
-      error: the exception that ended the user's call, where the command has something to show in spite of it.
-      debug: the frames in which a front end that reads lines opens a debugger, in place of showing ``document``.
-      data: what it shows as data that JSON can hold, for programs; None where there is nothing but the document.
-      next_input: what a front end that reads lines puts there to be changed, as the next input, in place of showing
+      error: the exception that ended the user's call, if the command still has a document to show.
+      debug: the frames to debug; a line-based front end opens a debugger there instead of showing ``document``.
+      data: the answer as JSON data, for programs; None if there is only the document.
+      next_input: the next input for the user to edit; a line-based front end puts it at the prompt instead of showing
         ``document``.
     """
 

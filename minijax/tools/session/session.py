@@ -1,8 +1,8 @@
-"""One user's session with the microscope: names, inputs and outputs, the last recording, and running a line.
+"""One user's session: names, inputs and outputs, the last recording, and running a line.
 
-A session knows no front end. A front end gives it a line and shows the ``Outcome``. After any exception,
-Ctrl-C's included, the interpreter stack is back at evaluation, or at the levels that %push opened (``live``), and
-everything else is as it was.
+A session knows no front end. A front end passes it a line and shows the ``Outcome``. Every exception, Ctrl-C
+included, restores the interpreter stack to evaluation, or to the levels that %push opened (``live``). It changes
+nothing else.
 """
 
 from __future__ import annotations
@@ -42,37 +42,37 @@ if TYPE_CHECKING:
     from minijax.interop.watch import Watched
     from minijax.tools.live.level import Level
 
-# Recordings of earlier lines that a session remembers.
+# Maximum number of earlier recordings kept.
 MOST_RECORDINGS = 50
-# Of earlier full recordings no more are remembered than hold so many events together: one takes up to 0.8 kB.
+# Maximum number of events in all full recordings kept; an event takes up to 0.8 kB.
 MOST_EVENTS = 1_000_000
-# Nor than keep so many bytes of the user's values together.
+# Maximum number of bytes of user values in all recordings kept.
 MOST_BYTES = 600_000_000
-# Inputs of which it remembers what they showed.
+# Maximum number of inputs whose output is kept.
 MOST_LOGGED = 1000
-# A name that no variable of the user's has is looked for in so many recordings, of so many values.
+# Unknown names are searched in the last 3 full recordings, each up to 50,000 values.
 _LATELY = 3
 MOST_LOOKED = 50_000
-# Characters of a value that a prompt shows.
+# Maximum number of characters of a value shown at a prompt.
 MOST_SHOWN = 20_000
 
 
 class Outcome(Frozen):
-    """What running one input gave.
+    """The result of running one input.
 
     Attributes:
       number: the input's number.
-      value: what the last expression was worth, ``NOTHING`` if there was none or it was None.
-      shown: the value, or what a command had to say, as a document.
-      error: the exception that ended the input, if one did; ``shown`` then tells of it.
+      value: the value of the last expression; ``NOTHING`` if there is none or it is None.
+      shown: the value, or the answer of a command, as a document.
+      error: the exception that ended the input, or None; ``shown`` describes it.
       summary: the panels; empty if nothing was traced.
-      recording: what the engine did.
-      command: whether the input was a command, so that ``shown`` is what it said rather than a value.
-      step: what to open a stepper or a browser of stages on, in place of showing ``shown``, where there is a screen.
-      debug: the frames to open a debugger in, in place of showing ``shown``, where there is somebody to type.
-      data: what a command showed, as data that JSON can hold.
-      next_input: what to put at the prompt, to be changed, as the next input, in place of showing ``shown``, where
-        there is a prompt.
+      recording: the recording of the engine's work.
+      command: whether the input was a command; then ``shown`` is its answer, not a value.
+      step: the recording to step through, or the stages to browse; a full-screen front end opens it, not ``shown``.
+      debug: the frames to debug; an interactive front end opens a debugger there instead of showing ``shown``.
+      data: a command's answer as JSON data.
+      next_input: the next input for the user to edit; a front end with a prompt puts it there instead of showing
+        ``shown``.
     """
 
     number: int
@@ -89,7 +89,7 @@ class Outcome(Frozen):
 
 
 class Entry(Frozen):
-    """An input and what it showed, as documents: the value (or the error that ended it), and the panels."""
+    """An input and its output as documents: the value (or the error that ended it), and the panels."""
 
     number: int
     source: str
@@ -100,13 +100,13 @@ class Entry(Frozen):
 
 
 class FailedInput(Frozen):
-    """An input that an exception ended, and that was not recorded in full.
+    """An input that an exception ended, without a full recording.
 
     Attributes:
       number, source: the input.
-      replays: whether there is something to be recorded when it is run again: not if the engine had done nothing yet.
-      error: what ended it and where, in a line: ``KeyError at <minijax-3>:2``.
-      interrupted: whether it was Ctrl-C.
+      replays: whether running the input again would record something; false if the engine had done nothing yet.
+      error: the type and place of the exception, in one line: ``KeyError at <minijax-3>:2``.
+      interrupted: whether Ctrl-C ended the input.
     """
 
     number: int
@@ -117,28 +117,28 @@ class FailedInput(Frozen):
 
 
 def replay_text(interrupted: bool) -> str:
-    """What a prompt says below an input that failed and can be stepped through."""
+    """The hint below a failed input that can be stepped through."""
     if interrupted:
         return "%step runs it again, recorded; Ctrl-C ends that where you want to look"
     return "%step runs it again, recorded, and opens at the exception · %debug: its frame"
 
 
-# The same where the input was recorded in full.
+# The same hint after a full recording of the input.
 RECORDED = "%step opens its recording at the exception · %debug: its frame"
 
 
 class RunnableCommand(Protocol):
-    """What a session asks of a command: to run with the text of its line and, in the cell form, of its body."""
+    """The signature of a command: it runs with its line and, as a cell, with its body."""
 
     def __call__(self, session: Session, line: str, cell: str | None = None, /) -> Result: ...
 
 
-# Gives the command of a name, in its cell form if the second argument is true. UsageError if there is none.
+# Finds a command by name, in its cell form if the second argument is true. Raises UsageError if there is none.
 Find: TypeAlias = "Callable[[str, bool], RunnableCommand]"
 
 
 def _forgotten(recordings: Sequence[Recording | None]) -> int:
-    """How many of ``recordings``, the oldest, are not remembered; the newest always is."""
+    """How many of the oldest ``recordings`` to drop. The newest always stays."""
     events = taken = 0
     for count, recording in enumerate(reversed(recordings[-MOST_RECORDINGS:])):
         if recording is not None and recording.tree:
@@ -153,9 +153,9 @@ class Session:
     """The state behind a prompt.
 
     Args:
-      find: the table of commands, ``minijax.tools.commands.find``: the command of a name, by whether a cell follows.
+      find: looks a command up by its name and by whether it is a cell: ``minijax.tools.commands.find``.
       namespace: the user's global names; a new dict if None. In IPython it is IPython's own.
-      settings: the user's choices.
+      settings: the user's settings.
     """
 
     def __init__(
@@ -167,54 +167,54 @@ class Session:
         self.settings = settings or Settings()
         self.recording: Recording | None = None
         self.recordings: list[Recording] = []
-        # whether something has run since ``recording`` that nobody watched (IPython's cells, unless asked for)
+        # whether code has run unwatched since ``recording`` (IPython cells are unwatched by default)
         self.unwatched = False
-        # the number of the first miss of a cache that the last input could have made (see ``core.missed``)
+        # number of the first cache miss that belongs to the last input (see ``core.missed``)
         self.first_miss = missed.total()
-        # the same of real JAX, which tells of its misses while it is watched
+        # the cache misses of real JAX, which are recorded only while JAX is watched
         self.jax = Watching()
-        # the input that an exception ended last, if nothing has been recorded since
+        # the last input that an exception ended, until something is recorded
         self.failed: FailedInput | None = None
-        # the last exception that ended an input, with the variables of its frames, as Python's prompt keeps it
+        # the last exception that ended an input, with the variables of its frames, like Python's ``sys.last_exc``
         self.error: BaseException | None = None
-        # what a command that failed had recorded
+        # the recording of a command that failed
         self.unfinished: Recording | None = None
         # the last exception that ended a full recording
         self.recorded_error: BaseException | None = None
-        # runs an input once more, where a front end runs them itself
+        # runs an input again, in front ends that run inputs themselves
         self.runs_again: Callable[[FailedInput], Any] | None = None
         self.inputs: list[str] = [""]
         self.outputs = Outputs()
         self.log: list[Entry] = []
-        # what colours programs, for pages that commands write: front ends set it, for the lexer is theirs to import
+        # colours programs in pages that commands write; front ends set it, because they import the lexer
         self.highlight: Highlighter | None = None
-        # how a front end calls the places of a page that a command writes, where it has names of its own for them
+        # renames the source places in pages that commands write, in front ends with place names of their own
         self.renamed_places: Callable[[str], str] | None = None
-        # where the running command stands, to be noted in its file name, where a front end has inputs of its own
+        # the current input of a front end with inputs of its own; it becomes part of the command's file name
         self.origin: Callable[[], str] | None = None
-        # the value in what a front end wraps the results of commands in
+        # unwraps the value if a front end wraps the results of commands
         self.unwrapped: Callable[[Any], Any] = lambda value: value
-        # what a front end calls commands whose own names it cannot give them
+        # the front end's names of commands that it must rename
         self.renamed_commands: dict[str, str] = {}
-        # the names that a prompt of ours began with
+        # the names that our prompt defined at the start
         self.given: dict[str, Any] = {}
-        # gives those of them whose modules are not imported yet; None if there are none left
+        # imports those of them that were left for later; None once all are imported
         self.late_names: Callable[[], dict[str, Any]] | None = None
-        # whether lines are read by a prompt of ours: some commands are for that alone
+        # whether our own prompt reads the lines: some commands need it
         self.own_prompt = True
-        # names of a calling function's, for commands given inside one (IPython's local scope)
+        # the local names of a calling function, for commands given inside it (IPython's local scope)
         self.local_names: dict[str, Any] = {}
-        # programs of JAX's that the running command was given, as they are watched
+        # the JAX programs that the running command watches
         self.watched: list[Watched] = []
         self.live = Live(self.namespace)
-        # the guided tour, while one is under way; the commands alone know what it is
+        # the guided tour while it runs; only the commands know its type
         self.tour: Any = None
-        # the exercises, once one has been opened
+        # the exercises, once the user has opened one
         self.exercises: Any = None
-        # where %cd last came from, for %cd -
+        # the folder before the last %cd, for %cd -
         self.folder_before: str | None = None
         self._sources = 0
-        # the file name under which tracebacks find the command being run
+        # the running command's file name in tracebacks
         self._filename = "<minijax>"
         self._flags = 0
 
@@ -227,26 +227,25 @@ class Session:
         return tuple(self.live.levels)
 
     def prompt_label(self) -> str:
-        """What a prompt says of the pushed levels: the innermost one, ``jvp:1``, or nothing."""
+        """The label of the innermost pushed level for the prompt, such as ``jvp:1``; empty without one."""
         return self.live.levels[-1].label if self.live.levels else ""
 
     def command_name(self, name: str) -> str:
-        """What a command is called in this front end."""
+        """The name of a command in this front end."""
         return self.renamed_commands.get(name, name)
 
     def restore(self) -> None:
-        """Bring the interpreter stack back to the pushed levels, or to evaluation: after anything that went wrong."""
+        """Restore the interpreter stack to the pushed levels, or to evaluation, after an error."""
         self.live.restore()
 
     def note(self, code: str, value: Any = NOTHING) -> tuple[Document, Document]:
-        """Tell the pushed levels that ``code`` has run, and that its last expression was worth ``value``.
+        """Report to the pushed levels that ``code`` has run and that its last expression has the value ``value``.
 
-        Returns what to show of it: the tracer it assigned, and the programs it added equations to. Both are empty
-        where nothing is pushed. Front ends that run Python themselves (IPython) call this after each cell.
+        Returns two documents: the tracer that ``code`` assigned, and the programs that gained equations. Both are empty
+        if nothing is pushed. Front ends that run Python themselves (IPython) call this after each cell.
         """
         if not self.live.levels:
             return Document(), Document()
-        # only needed once something is pushed
         from minijax.tools.live.views import growth, tracer_document
 
         name = self.live.note(code, value, NOTHING)
@@ -255,8 +254,8 @@ class Session:
         return shown, growth(self.live)
 
     def complete_names(self) -> None:
-        """Import the modules of the names that the prompt begins with and that had been left for later."""
-        # another thread may be at it too (repl/warm.py): each step may be done twice
+        """Import the modules of the prompt's names whose import was left for later."""
+        # another thread may run this too (repl/warm.py): every step may safely run twice
         load = self.late_names
         if load is None:
             return
@@ -267,8 +266,8 @@ class Session:
         self.late_names = None
 
     def import_names(self, code: str) -> None:
-        """Give the namespace those names of the prompt that ``code`` reads and that are not imported yet."""
-        if not self.given:  # another program's prompt, which has its own names
+        """Import those of the prompt's names that ``code`` reads into the namespace."""
+        if not self.given:  # the prompt of another program, which has its own names
             return
         for name, value in names_read(code, self.namespace).items():
             self.namespace[name] = self.given[name] = value
@@ -277,33 +276,31 @@ class Session:
     # -----------------------------------------------------------------------------------
 
     def has(self, name: str) -> bool:
-        """Whether the user has a variable of this name."""
+        """Whether a variable of this name exists."""
         return name in self.local_names or name in self.namespace
 
     def lookup(self, name: str) -> Any:
-        """The user's variable, or None."""
+        """The value of the variable, or None."""
         return self.local_names.get(name, self.namespace.get(name))
 
     def is_given(self, name: str) -> bool:
-        """Whether a name stands for what the prompt began with, and for nothing of the user's."""
+        """Whether a name still has the value that the prompt gave it."""
         return name in self.given and self.lookup(name) is self.given[name]
 
     def held_in(self, name: str) -> str:
-        """The call, recorded in full lately, in which a variable of this name held a value; '' if there is none."""
+        """The latest call with a full recording in which a variable of this name held a value, or ''."""
         full = [each for each in self.recordings if each.level == "full" and source.is_call(each.source)]
         for recording in reversed(full[-_LATELY:]):
-            # of a long one it would take too long to look
+            # searching longer recordings would take too long
             if len(recording.lives) <= MOST_LOOKED and any(life.name == name for life in recording.lives):
                 return recording.source.strip()
         return ""
 
     def evaluate(self, node: ast.expr, extra: dict[str, Any]) -> Any:
-        """The value of an expression in the user's namespace, with the names ``extra`` added and types like
-        ``f32``.
-        """
+        """Evaluate an expression in the user's namespace, extended by the names ``extra`` and by types like ``f32``."""
         __tracebackhide__ = True
         specs = {name: value for name, value in SPECS.items() if name not in self.namespace}
-        node = source.placed(node, self._filename)  # a copy: the caller may go on with its tree
+        node = source.placed(node, self._filename)  # a copy: the caller may use its tree again
         for name in [] if self.has("bool") else subscribed_bools(node):
             name.id = BOOL
             specs[BOOL] = SpecType("bool")
@@ -319,10 +316,10 @@ class Session:
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-        """A call as the running command can watch it: one of a program of JAX's is carried over to minijax.
+        """The call in a form that the running command can watch; a call of a JAX program is converted to minijax.
 
         Raises:
-          UsageError: it cannot be watched; the text says why.
+          UsageError: minijax cannot watch the call; the text says why.
         """
         __tracebackhide__ = True
         kwargs = {} if kwargs is None else kwargs
@@ -346,7 +343,7 @@ class Session:
     def run_line(self, code: str) -> Outcome:
         """Run one input: Python, a command line (``%name ...``) or a cell (``%%name ...`` and its body).
 
-        Raises SystemExit if the user's code does; everything else is in the ``Outcome``.
+        Raises SystemExit if the user's code does. The ``Outcome`` holds all other exceptions.
         """
         code = source.cleaned(code)
         outcome = self._run(code)
@@ -356,8 +353,8 @@ class Session:
         return outcome
 
     def note_failure(self, number: int, code: str, error: BaseException | None, recording: Recording | None) -> None:
-        """Know the last input that failed, until something else is recorded. Front ends that run inputs themselves
-        (IPython) call this after each.
+        """Remember the last failed input until something else is recorded. Front ends that run inputs themselves
+        (IPython) call this after each input.
         """
         if error is not None and not isinstance(error, (SystemExit, UsageError)):
             self.error = error
@@ -371,14 +368,14 @@ class Session:
             self.failed = FailedInput(number, code, replays, said, isinstance(error, KeyboardInterrupt))
 
     def replay_hint(self, number: int) -> str:
-        """What a prompt says below input ``number``, if that failed and can be stepped through; else nothing."""
+        """The hint below input ``number`` if it failed and can be stepped through, or ''."""
         failed = self.failed
         if failed is None or failed.number != number or not failed.replays:
             return ""
         return replay_text(failed.interrupted)
 
     def hint(self, outcome: Outcome) -> str:
-        """What a prompt says below an outcome: how to step to an exception, if that can be done; else nothing."""
+        """The hint below an outcome: how to step to its exception, or ''."""
         if outcome.error is None or outcome.step is not None:
             return ""
         if outcome.error is self.recorded_error:
@@ -386,7 +383,7 @@ class Session:
         return self.replay_hint(outcome.number)
 
     def run_again(self, failed: FailedInput) -> Any:
-        """Run an input once more, under its number, and give its value; nothing is shown, kept or counted."""
+        """Run an input again under its number and return its value. Shows, stores and counts nothing."""
         if self.runs_again is not None:
             return self.runs_again(failed)
         if source.is_command(failed.source):
@@ -394,7 +391,7 @@ class Session:
         return self._python(failed.source, failed.number, contextlib.nullcontext())
 
     def keep(self, entry: Entry) -> None:
-        """Keep what an input showed, for ``%export``; of older inputs without the recording."""
+        """Keep the output of an input for ``%export``. Older inputs lose their recordings."""
         self.log.append(entry)
         holding = [i for i, each in enumerate(self.log) if each.recording is not None]
         for i in holding[: _forgotten([self.log[i].recording for i in holding])]:
@@ -428,7 +425,7 @@ class Session:
         filename = filename or f"<minijax-{number}>"
         source.register(filename, code)
         statements, expression = source.compiled(code, filename, self._flags)
-        # ``from __future__ import`` counts for the rest of the session, as at Python's own prompt
+        # ``from __future__ import`` applies to the rest of the session, as at Python's own prompt
         self._flags |= source.future_flags(statements)
         self.first_miss = missed.total()
         with self.jax, recorder:
@@ -438,7 +435,7 @@ class Session:
         return NOTHING if value is None else value
 
     def run_command_line(self, code: str, number: int) -> Result:
-        """Run a command as it is typed, with its ``%``, and the lines of its cell if it has one."""
+        """Run a command as typed, with its ``%`` and, for a cell, its body."""
         filename = f"<minijax-{number}>"
         source.register(filename, code)
         header, _, body = source.as_command(code).strip("\n").lstrip().partition("\n")
@@ -456,11 +453,11 @@ class Session:
         local_names: dict[str, Any] | None = None,
         filename: str = "",
     ) -> Result:
-        """Run a command by name, with its line and (for the cell form) body.
+        """Run a command by name, with its line and, for a cell, its body.
 
         Raises:
-          UsageError: there is no such command, or it does not understand its arguments. Exceptions of the
-            user's code pass.
+          UsageError: the command does not exist, or does not understand its arguments. Exceptions of the
+            user's code propagate.
         """
         __tracebackhide__ = True
         self.complete_names()
@@ -477,7 +474,7 @@ class Session:
             if self.watched:
                 result = real_jax.answer(result, self.watched)
         except BaseException as error:
-            with contextlib.suppress(Exception):  # the command's error is what the user is told
+            with contextlib.suppress(Exception):  # the user sees the command's error instead
                 self._settle()
             self._keep_interrupted(error, began)
             raise
@@ -495,23 +492,23 @@ class Session:
         return result
 
     def _keep_interrupted(self, error: BaseException, began: float) -> None:
-        """Keep what a command that failed had recorded since it began, for a bare %step."""
+        """Keep the recording of a command that failed, for a bare %step."""
         self.unfinished = recorded_until(error, began)
         if self.unfinished is not None and self.unfinished.level == "full" and self.unfinished.blank:
-            self.unfinished = None  # nothing had happened yet: an earlier recording has more to show
+            self.unfinished = None  # no event yet: an earlier recording shows more
         elif self.unfinished is not None and self.unfinished.level == "full":
             self.remember(self.unfinished)
             self.recorded_error = error
 
     def _settle(self) -> None:
-        """What the watched programs wrote into copies of the user's objects is written into those."""
+        """Copy what the watched programs wrote into copies of the user's objects back into those objects."""
         for program in self.watched:
             program.settle()
 
     def run_inner(self, code: str, filename: str = "") -> Outcome:
-        """Run an input from within a command: as ``run_line``, but under the number of the line that runs already.
+        """Run an input from within a command: like ``run_line``, but under the number of the running line.
 
-        Python is called ``filename`` in tracebacks, if it has a name of its own.
+        ``filename`` is the name of Python code in tracebacks; empty for the default name.
         """
         number = len(self.inputs) - 1
         recorder = Recorder("summary", code)
@@ -549,13 +546,13 @@ class Session:
         return Outcome(number, value, shown, result.error, summary, result.recording, command, *more)
 
     def _with_error(self, result: Result) -> Document:
-        """What a result shows, and the exception that ended the user's call, if one did."""
-        if result.error is None or isinstance(result.error, SystemExit):  # of a program: the document tells
+        """The document of a result and, if an exception ended the user's call, the error."""
+        if result.error is None or isinstance(result.error, SystemExit):  # of a program: the document describes it
             return result.document
         return result.document + self.error_document(result.error)
 
     def _failed(self, number: int, error: BaseException, recorder: Recorder) -> Outcome:
-        command = source.is_command(self.inputs[number])  # which has recorders of its own
+        command = source.is_command(self.inputs[number])  # a command has its own recorders
         recording, self.unfinished = self.unfinished if command else recorder.recording, None
         summary = Document()
         if recording is not None and recording.events:
@@ -565,11 +562,11 @@ class Session:
         return Outcome(number, NOTHING, self.error_document(error), error, summary, recording, command)
 
     def remember(self, recording: Recording) -> None:
-        """Make ``recording`` the last one."""
+        """Make ``recording`` the latest one."""
         self.unwatched = False
         if recording.traced or recording.level == "full" or self.recording is None:
             self.recording = recording
-            # one that is looked at again is the last one again, and counts once
+            # a recording that is shown again becomes the latest, and appears once
             self.recordings[:] = [each for each in self.recordings if each is not recording] + [recording]
             del self.recordings[: _forgotten(self.recordings)]
 
@@ -577,12 +574,12 @@ class Session:
     # -------------------------------------------------------------------------------------------------
 
     def panels(self, recording: Recording) -> Document:
-        """The panels of a line, as the user wants them."""
+        """The panels of a line, with the user's settings."""
         chosen = self.settings
         return views.summary(recording, chosen.panels, style=chosen.style, full=chosen.full, keys=chosen.panel_keys)
 
     def error_document(self, error: BaseException) -> Document:
-        """What to show of an exception."""
+        """An exception as a document."""
         if isinstance(error, UsageError):
             return document(text(str(error), role="error", wrap=False))
         if isinstance(error, KeyboardInterrupt):
@@ -591,18 +588,17 @@ class Session:
         return error_document(error, self.settings.frames == "all")
 
     def value_tree(self, value: Any, where: str | None, columns: int) -> Block | None:
-        """A container of arrays that takes many lines as a key tree; None for anything else. ``where`` is its place in
-        what the running input gives, None if it is not in there.
+        """A container of arrays that takes many lines, as a key tree; None for any other value. ``where`` is the
+        value's path in the result of the running input, or None if it is not part of it.
         """
         written = "" if where is None else f"Out[{len(self.inputs) - 1}]{where}"
         return value_tree(value, written, columns) if self.settings.trees else None
 
     def value_document(self, value: Any) -> Document:
-        """A value as the prompt shows it: its repr, jaxprs in colour."""
+        """A value as the prompt shows it: its repr, and jaxprs in colour."""
         if isinstance(value, (ClosedJaxpr, Jaxpr)):
             return document(Printout(jaxpr_document(value, style=self.settings.style)))
         if self.live.levels and isinstance(value, Tracer):
-            # only needed once something is pushed
             from minijax.tools.live.views import tracer_document
 
             return tracer_document(self.live, value)

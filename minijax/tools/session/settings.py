@@ -1,6 +1,6 @@
-"""What a user of the microscope can choose, apart from the engine's own settings (``minijax.config``).
+"""The settings of the tools; the engine has its own (``minijax.config``).
 
-``TABLE`` is the one list: ``%config``, its completion, the settings file and its warnings all derive from it.
+``TABLE`` is the only list: ``%config``, its completion, the settings file and its warnings all derive from it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _ON = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": F
 
 
 class Choice(Frozen):
-    """One setting. ``kind`` is 'one' (of ``choices``), 'panels' (some of them), 'switch' or 'count'.
+    """One setting. ``kind`` is 'one' (one of ``choices``), 'panels' (some of ``choices``), 'switch' or 'count'.
 
-    ``changed`` says when a new value shows: at once, or when the program starts next.
+    ``changed`` says when a new value takes effect: at once, or at the next start of the program.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Choice(Frozen):
     changed: str = "at once"
 
     def takes(self) -> str:
-        """What it takes, in words: ``light, dark, none or auto``"""
+        """The accepted values in words: ``light, dark, none or auto``"""
         if self.kind == "count":
             return f"a number from 0 to {MOST_HISTORY:,}"
         if self.kind == "panels":
@@ -68,19 +68,19 @@ TABLE: dict[str, Choice] = {
 
 
 class Settings:
-    """One session's choices; ``TABLE`` explains them.
+    """The settings of one session; ``TABLE`` explains them.
 
     Attributes:
-      panels: the panels shown after a line; () for none.
-      full: the panels that are shown without cuts.
+      panels: the panels shown after a line; () shows none.
+      full: the panels shown in full length.
       style: jaxprs as JAX prints them ('jax'), or in the tutorial's plainer style ('tutorial').
-      trees: whether containers of arrays that take many lines are shown as trees of keys.
+      trees: whether large containers of arrays are shown as trees of keys.
       frames: the frames of a traceback: the user's ('user'), or all ('all').
-      theme, color, keys, history, warm: for the terminal program.
-      panel_keys: the key that changes each panel, where the front end has keys; not a choice.
-      file: the settings file, where the front end has one; not a choice.
-      columns: how wide the page is that values are shown on, if that is known; not a choice.
-      without: the settings that have no effect in this front end; not a choice.
+      theme, color, keys, history, warm: settings of the terminal program.
+      panel_keys: the key that toggles each panel, in front ends with keys; not a setting.
+      file: the path of the settings file, in front ends with one; not a setting.
+      columns: the width of the page for values, or 0 if unknown; not a setting.
+      without: the names of settings without effect in this front end; not a setting.
     """
 
     panels: tuple[str, ...]
@@ -103,17 +103,17 @@ class Settings:
         self.without: tuple[str, ...] = ()
 
     def set(self, name: str, value: Any) -> None:
-        """Give a setting the value that a user wrote: text, or what TOML makes of it.
+        """Set a setting to a value that the user wrote: text, or a TOML value.
 
         Raises:
-          ValueError: the setting does not take it; the message says what it takes.
-          KeyError: there is no such setting.
+          ValueError: the setting does not accept the value; the message lists the accepted ones.
+          KeyError: the setting does not exist.
         """
         choice = TABLE[name]
         setattr(self, name, _READ[choice.kind](choice, value))
 
     def changed(self) -> dict[str, Any]:
-        """The settings that are not at their defaults."""
+        """The settings that differ from their defaults."""
         return {name: getattr(self, name) for name, c in TABLE.items() if getattr(self, name) != c.default}
 
 
@@ -166,13 +166,13 @@ _READ = {"one": _one, "panels": _panels, "switch": _switch, "count": _count}
 
 
 def shown(value: Any) -> str:
-    """A setting's value as ``%config`` shows it and takes it."""
+    """A setting's value as ``%config`` prints and reads it."""
     if isinstance(value, tuple):
         return " ".join(value) or "off"
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-# name -> the words it can take
+# name -> the words that it accepts
 CHOICES: Mapping[str, tuple[str, ...]] = {
     name: choice.choices or ("on", "off") if choice.kind != "count" else () for name, choice in TABLE.items()
 }

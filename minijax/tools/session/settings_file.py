@@ -1,7 +1,7 @@
 """The settings file, ``$XDG_CONFIG_HOME/minijax/config.toml``: read at the start, written by ``%config save``.
 
-One ``name = value`` for each setting, in TOML. The engine's own settings (``jax_enable_x64 = true``) are
-understood too. Whatever is wrong in it costs a warning and nothing else.
+One TOML line ``name = value`` for each setting. The engine's own settings (``jax_enable_x64 = true``) are
+allowed too. A mistake in the file causes a warning and nothing else.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from minijax.errors import did_you_mean
 from minijax.tools import files
 from minijax.tools.session.settings import TABLE, Settings
 
-# A settings file is a few lines; whatever is longer is something else.
+# A settings file has a few lines; a larger file is something else.
 MOST_BYTES = 1 << 20
 
 
 def settings_path() -> Path:
-    """Where the file lies: ``$XDG_CONFIG_HOME/minijax/config.toml``, by default under ``~/.config``."""
+    """The path of the file: ``$XDG_CONFIG_HOME/minijax/config.toml``, by default under ``~/.config``."""
     base = os.environ.get("XDG_CONFIG_HOME")
     folder = Path(base) if base and os.path.isabs(base) else Path.home() / ".config"
     return folder / "minijax" / "config.toml"
 
 
 def load(settings: Settings, path: Path) -> list[str]:
-    """Take what ``path`` says into ``settings``; returns warnings, each a line. No file is no warning."""
+    """Read the settings in ``path`` into ``settings``. Returns warnings, one line each; a missing file causes none."""
     settings.file = str(path)
     try:
         with open(path, "rb") as file:
@@ -41,7 +41,7 @@ def load(settings: Settings, path: Path) -> list[str]:
         return [f"the settings in {path} are not used: it is larger than {MOST_BYTES:,} bytes"]
     try:
         found = parsed(content.decode("utf-8"))
-    except ValueError as error:  # a UnicodeDecodeError and a TOMLDecodeError are ones
+    except ValueError as error:  # includes UnicodeDecodeError and TOMLDecodeError
         return [f"the settings in {path} are not used: {error}"]
     except RecursionError:
         return [f"the settings in {path} are not used: it is nested too deeply"]
@@ -49,14 +49,14 @@ def load(settings: Settings, path: Path) -> list[str]:
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """What TOML makes of ``text``; ValueError if it is none."""
-    import tomllib  # 15 ms with what it imports, and most users have no such file
+    """Parse ``text`` as TOML; ValueError if it is not TOML."""
+    import tomllib  # importing it takes 15 ms, and most users have no settings file
 
     return tomllib.loads(text)
 
 
 def _take(settings: Settings, name: str, value: Any) -> str:
-    """Set one; what is wrong, if something is."""
+    """Set one setting. Returns the problem, or ''."""
     if name in config.values:
         try:
             config.update(name, value)
@@ -73,13 +73,13 @@ def _take(settings: Settings, name: str, value: Any) -> str:
 
 
 def save(settings: Settings, path: Path) -> None:
-    """Write the settings into ``path``, in place of itself in one step; only its owner may read it.
+    """Write the settings into ``path`` in one atomic step; only its owner may read it.
 
-    Other lines of the file, comments among them, stay as they are.
+    Other lines of the file, comments included, stay the same.
 
     Raises:
-      OSError: it cannot be written.
-      ValueError: what is in the file is no TOML, so that it cannot be kept.
+      OSError: the file cannot be written.
+      ValueError: the file is not valid TOML, so that its other lines cannot be preserved.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -93,7 +93,7 @@ def save(settings: Settings, path: Path) -> None:
         if name in kept or getattr(settings, name) != choice.default
     }
     updated = _updated(text, {name: values[name] for name in changed})
-    # The lines were edited as text: what comes out must mean what was intended, and all the rest what it meant.
+    # The lines were edited as text: check that the new values are right and that all other values are unchanged.
     wanted = kept | {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
     if parsed(updated) != wanted:
         raise ValueError("it is written in a way that cannot be edited line by line")
@@ -102,7 +102,7 @@ def save(settings: Settings, path: Path) -> None:
 
 
 def _toml_value(value: Any) -> str:
-    import json  # TOML's strings are written as JSON's; only saving needs it
+    import json  # TOML strings have JSON's syntax; only saving needs this import
 
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -112,14 +112,14 @@ def _toml_value(value: Any) -> str:
 
 
 def _updated(text: str, values: dict[str, str]) -> str:
-    """``text`` with these values; a name that is not in it yet goes before the first table."""
+    """``text`` with these values. New names go before the first table."""
     lines = text.splitlines()
     end = next((i for i, each in enumerate(lines) if each.lstrip().startswith("[")), len(lines))
     top, rest = lines[:end], lines[end:]
     for name, value in values.items():
         new = f"{name} = {value}"
         for i, each in enumerate(top):
-            # a value on one line, without a comment behind it
+            # a value on one line, with or without a comment after it
             if match := re.fullmatch(rf"\s*{name}\s*=\s*(\"[^\"#]*\"|'[^'#]*'|\[[^\]#]*\]|[\w.+-]+)(\s*#.*)?", each):
                 top[i] = new + (match[2] or "")
                 break

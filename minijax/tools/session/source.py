@@ -1,4 +1,4 @@
-"""Source text as it is typed: whether it is complete, how a file splits into inputs, and compiling it.
+"""Source text as typed: whether it is complete, how a file splits into inputs, and how to compile it.
 
 An input is one complete Python statement (or several on one line), a command line that begins with ``%``, or
 a cell that begins with ``%%`` and ends at the next empty line.
@@ -21,30 +21,30 @@ from types import CodeType
 
 from minijax.tools.usage import UsageError
 
-# Inputs whose source tracebacks can show; the earliest are forgotten.
+# Maximum number of inputs whose source tracebacks can show; the earliest are dropped.
 MOST_REGISTERED = 5000
 _registered: dict[str, None] = {}
 INDENT = "    "
-# The statements after which a block cannot go on.
+# A block ends after these statements.
 _LAST = ("return", "raise", "break", "continue", "pass")
 _SHELL = r"(?:[A-Za-z_]\w*\s*=\s*)?!\s*[^=\s].*"
-# What stands before lines that were copied from Python's prompt, or from IPython's, and before their results
+# The prompts of Python and IPython in pasted lines: of inputs, and of any line
 _PROMPTS = r"(?m)^[ \t]*(?:>>>|\.\.\.|In \[\d+\]:|[ \t]*\.\.\.:)(?:[ ]|$)"
 _PASTED = r"\s*(?:>>>|In \[\d+\]:)(?:\s|$)"
 
 
 def is_command(source: str) -> bool:
-    """Whether ``source`` is a command line or cell, a line of the shell, or a question such as ``f?``."""
+    """Whether ``source`` is a command line or cell, a shell line, or a question such as ``f?``."""
     return source.lstrip().startswith("%") or is_question(source) or is_shell(source)
 
 
 def is_shell(source: str) -> bool:
-    """Whether ``source`` is a line of the shell, ``!ls``, or keeps what one writes: ``names = !ls``."""
+    """Whether ``source`` is a shell line, ``!ls``, or assigns the output of one: ``names = !ls``."""
     return re.fullmatch(_SHELL, source.strip()) is not None
 
 
 def is_call(source: str) -> bool:
-    """Whether ``source`` is one call on one line."""
+    """Whether ``source`` is a single call on one line."""
     try:
         return "\n" not in source.strip() and isinstance(ast.parse(source.strip(), mode="eval").body, ast.Call)
     except (SyntaxError, ValueError):
@@ -63,7 +63,7 @@ def is_question(source: str) -> bool:
 
 
 def as_command(source: str) -> str:
-    """``source``, or the command that it stands for: ``%doc f`` for ``f?``, ``%sh ls`` for ``!ls``."""
+    """``source`` as a command: ``%doc f`` for ``f?``, ``%sh ls`` for ``!ls``; any other source stays the same."""
     if is_shell(source):
         return "%sh " + source.strip().removeprefix("!").strip()
     if not is_question(source):
@@ -75,18 +75,18 @@ def as_command(source: str) -> str:
 
 
 def cleaned(source: str) -> str:
-    """``source`` without the prompts that were copied with it, and without the indent that all its lines share."""
+    """``source`` without pasted prompts and without the indent that all its lines share."""
     if re.match(_PASTED, source):
         lines = source.split("\n")
         kept = [line for line in lines if re.match(_PROMPTS, line)]
-        # what stands without a prompt is what the lines printed; without any prompt below, they go on as typed
+        # lines without a prompt are output
         source = "\n".join(re.sub(_PROMPTS, "", line, count=1) for line in kept)
         return source if "\n" not in source else source + "\n"
     return textwrap.dedent(source) if source[:1] in (" ", "\t") else source
 
 
 def status(source: str) -> str:
-    """'complete', 'incomplete' (more lines are wanted) or 'invalid' (no further line can repair it)."""
+    """'complete', 'incomplete' (needs more lines) or 'invalid' (no further line can repair it)."""
     source = cleaned(source)
     if not source.strip():
         return "complete"
@@ -100,11 +100,11 @@ def status(source: str) -> str:
     except (SyntaxError, ValueError, OverflowError):
         return "invalid"
     except (RecursionError, MemoryError):
-        return "complete"  # nested too deeply for the compiler, which running it will tell
+        return "complete"  # nested too deeply for the compiler; running it shows the error
     if code is None:
         return "incomplete"
     lines = source.split("\n")
-    # A block goes on until an empty line, as everywhere: its next line may belong to it.
+    # A block ends at an empty line: until then the next line may belong to it.
     if len(lines) > 1 and lines[-1].strip() and lines[-1][0].isspace():
         return "incomplete"
     return "complete"
@@ -126,7 +126,7 @@ def syntax_error(source: str) -> SyntaxError | None:
 
 
 def next_indent(source: str) -> str:
-    """The white space that the line after ``source`` begins with."""
+    """The indent of the line after ``source``."""
     last = source.split("\n")[-1]
     indent = last[: len(last) - len(last.lstrip())]
     if last.rstrip().endswith(":"):
@@ -162,7 +162,7 @@ def inputs(source: str) -> Iterator[str]:
 
 
 def _closed(source: str) -> bool:
-    """Whether a ``%`` on the line after ``source`` begins a command: no bracket or string is open."""
+    """Whether a ``%`` on the line after ``source`` begins a command: no bracket or string is open there."""
     if not source.strip():
         return True
     try:
@@ -175,13 +175,13 @@ def _closed(source: str) -> bool:
 
 
 def _statements(source: str) -> Iterator[str]:
-    """The top-level statements of Python source, those that share a line together."""
+    """The top-level statements of Python source; statements on the same line stay together."""
     if not source.strip():
         return
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        yield source.strip("\n")  # running it tells what is wrong
+        yield source.strip("\n")  # running it shows the error
         return
     lines = source.split("\n")
     end = 0
@@ -197,9 +197,9 @@ def _statements(source: str) -> Iterator[str]:
 
 
 def register(filename: str, source: str) -> None:
-    """Let tracebacks, ``inspect`` and the stepper find ``source`` under ``filename``."""
+    """Let tracebacks, ``inspect`` and the stepper find ``source`` by ``filename``."""
     linecache.cache[filename] = (len(source), None, [line + "\n" for line in source.split("\n")], filename)
-    # a later session of the same process may use a name again: then it is as new
+    # a later session in the same process may reuse a name: its entry becomes the newest
     _registered.pop(filename, None)
     _registered[filename] = None
     if len(_registered) > MOST_REGISTERED:
@@ -214,16 +214,14 @@ _FUTURE = functools.reduce(
 
 
 def future_flags(code: CodeType | None) -> int:
-    """The flags of the future statements that ``code`` was compiled with, for compiling what follows it."""
+    """The ``__future__`` flags that ``code`` was compiled with, for compiling later inputs."""
     return 0 if code is None else code.co_flags & _FUTURE
 
 
 def compiled(source: str, filename: str, flags: int = 0) -> tuple[CodeType | None, CodeType | None]:
-    """``(statements, expression)``: all but a last expression to execute, and that expression to evaluate and
-    show.
+    """``(statements, expression)``: the code to execute, and the last expression, to evaluate and show.
 
-    The expression is None if the source does not end in one, or if a semicolon silences it. Raises
-    SyntaxError.
+    The expression is None if the source does not end in one, or if a semicolon silences it. Raises SyntaxError.
     """
     tree = compile(source, filename, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
     body = tree.body  # type: ignore[attr-defined]
@@ -240,9 +238,9 @@ def compiled(source: str, filename: str, flags: int = 0) -> tuple[CodeType | Non
 
 
 def placed(node: ast.expr, filename: str) -> ast.expr:
-    """A copy of an expression, with its columns counted in the command line that it was taken out of.
+    """A copy of an expression, with its columns counted from the start of the command line.
 
-    That is the first line of ``filename``. If the expression's names do not stand there the columns stay as they are.
+    The command line is the first line of ``filename``. If it lacks the expression's names, the columns do not change.
     """
     node = copy.deepcopy(node)
     command = re.match(rb"\s*%*\w*\s*", line := linecache.getline(filename, 1).encode())
@@ -261,7 +259,7 @@ def placed(node: ast.expr, filename: str) -> ast.expr:
 
 
 def parse_expression(name: str, text: str, what: str = "an expression") -> ast.expr:
-    """``text`` as a Python expression; UsageError if it is none."""
+    """``text`` parsed as a Python expression; UsageError if it is not one."""
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError) as error:

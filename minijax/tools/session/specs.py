@@ -1,4 +1,4 @@
-"""Types as commands write them: ``f32[3]`` is Python, and means a type where the user has no variable ``f32``."""
+"""Types in commands: ``f32[3]`` is valid Python, and means a type unless the user has a variable ``f32``."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ DTYPES = (
     "c128",
     "bool",
 )
-# The types of random keys, by the names that stand for them in Python: key<fry>[3] would compare.
+# Python names of the random key types: key<fry>[3] would be a comparison.
 KEYS = {f"key_{impl.tag}_": impl.dtype.name for impl in tuple(keys.PRNGImpl.known.values())}
 _SPEC = rf"\s*({'|'.join((*DTYPES, *KEYS.values()))})\[([\d\s,]*)\]\s*"
-# a string, in one of Python's four kinds of quotes, or a comment
+# a string in one of Python's four kinds of quotes, or a comment
 _LITERAL_TEXT = r"""(?s:('''|\"\"\"|'|")(?:\\.|(?!\1).)*\1)|#[^\n]*"""
 _EMPTY_SPEC = rf"\b({'|'.join((*DTYPES, *KEYS))})\[\s*\]"
 _KEY = rf"\b({'|'.join(KEYS.values())})(?=\[)"
 
 
 class SpecType:
-    """``f32``: subscribed with a shape it gives a ``ShapeDtypeStruct``."""
+    """``f32``: a subscript with a shape returns a ``ShapeDtypeStruct``."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -56,12 +56,12 @@ class SpecType:
 SPECS = {name: SpecType(name) for name in DTYPES if name != "bool"} | {
     name: SpecType(dtype) for name, dtype in KEYS.items()
 }
-# ``bool`` stays Python's own: only where a command's expression subscribes it is it a type, under this name,
-# which nothing of the user's can hide.
+# ``bool`` stays Python's own. In a command's expression, ``bool[3]`` is a type under this name. It is no identifier, so
+# that no variable hides it.
 BOOL = "bool the type"
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 def subscribed_bools(node: ast.AST) -> list[ast.Name]:
-    """The ``bool`` of each ``bool[3]`` in an expression, but for those in scopes of their own, such as a lambda's."""
+    """The ``bool`` of each ``bool[3]`` in an expression, but not in inner scopes such as a lambda."""
     found: list[ast.Name] = []
     todo = [node]
     while todo:
@@ -74,7 +74,7 @@ def subscribed_bools(node: ast.AST) -> list[ast.Name]:
 
 
 def spec(text: str) -> ShapeDtypeStruct | None:
-    """``f32[3,4]`` as a type, or None if it is no such text."""
+    """``f32[3,4]`` as a type, or None for any other text."""
     match = re.fullmatch(_SPEC, text)
     pieces = [] if match is None else [piece.strip() for piece in match[2].split(",") if piece.strip()]
     if match is None or not all(map(str.isdigit, pieces)):
@@ -83,9 +83,9 @@ def spec(text: str) -> ShapeDtypeStruct | None:
 
 
 def expression_text(text: str) -> str:
-    """``text`` with the types of scalars, ``f32[]``, and of keys, ``key<fry>[3]``, in Python's grammar.
+    """``text`` with the types of scalars, ``f32[]``, and of keys, ``key<fry>[3]``, rewritten as valid Python.
 
-    Strings and comments stay as they are.
+    Strings and comments stay the same.
     """
     names = {dtype: name for name, dtype in KEYS.items()}
     text = re.sub(f"{_LITERAL_TEXT}|{_KEY}", lambda m: m[0] if m[2] is None else names[m[2]], text)

@@ -1,16 +1,16 @@
-"""Attributes of objects, seen without running anything of theirs: no property, no ``__getattr__``, no ``__dir__``."""
+"""Read attributes of objects without running their code: no property, no ``__getattr__``, no ``__dir__``."""
 
 from __future__ import annotations
 
 import types
 from typing import Any
 
-# An attribute that is not there, or that would take running something.
+# The attribute does not exist, or reading it would run code.
 UNKNOWN = object()
 
 
 def _bases(kind: type) -> tuple[type, ...]:
-    """The classes that attributes are looked up in; a metaclass may intercept ``kind.__mro__``."""
+    """The classes searched for attributes. A metaclass may intercept ``kind.__mro__``, so bypass it."""
     return type.__getattribute__(kind, "__mro__")
 
 
@@ -19,7 +19,7 @@ def _class_dict(kind: type) -> dict[str, Any]:
 
 
 def _own_dict(value: Any) -> dict[str, Any]:
-    """The instance's dict, unless its class makes ``__dict__`` something that would have to be run."""
+    """The instance's dict; empty if the class redefines ``__dict__``, because reading it would run code."""
     for base in _bases(type(value)):
         found = _class_dict(base).get("__dict__")
         if found is not None and type(found) not in (types.GetSetDescriptorType, types.MemberDescriptorType):
@@ -31,13 +31,13 @@ def _own_dict(value: Any) -> dict[str, Any]:
     return own if type(own) is dict else {}
 
 
-# ``isinstance`` asks an object for its ``__class__``, which a class can intercept: ``type`` cannot be.
+# ``isinstance`` reads ``__class__``, which a class can intercept; ``type`` cannot be intercepted.
 def _is_a(value: Any, kind: type) -> bool:
     return issubclass(type(value), kind)
 
 
 def static_names(value: Any) -> set[str]:
-    """The attributes of ``value`` that can be seen without running anything of its class's."""
+    """The names of the attributes of ``value``, found without running code of its class."""
     if _is_a(value, types.ModuleType):
         return set(_own_dict(value))
     names: set[str] = set()
@@ -52,7 +52,7 @@ def static_names(value: Any) -> set[str]:
 
 
 def static_value(value: Any, name: str) -> Any:
-    """An attribute that can be had without running anything, or ``UNKNOWN``."""
+    """The value of an attribute if reading it runs no code, else ``UNKNOWN``."""
     if _is_a(value, types.ModuleType):
         return _own_dict(value).get(name, UNKNOWN)
     is_class = _is_a(value, type)
@@ -74,5 +74,5 @@ def static_value(value: Any, name: str) -> Any:
         return found.__func__
     plain = kind in (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType) or _is_a(found, type)
     if not plain and any("__get__" in _class_dict(base) for base in _bases(kind)):
-        return UNKNOWN  # a property or the like: its value takes running it
+        return UNKNOWN  # a property, for example: reading it runs code
     return found

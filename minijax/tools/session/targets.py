@@ -1,11 +1,11 @@
-"""What a command works on: a function and its arguments, read out of an expression or of a cell.
+"""A command's target: a function and its arguments, read from an expression or a cell.
 
-``f(x, y)`` gives f and its arguments, evaluated; any other expression, such as ``sin(x) * y``, is a function
-of the variables in it that hold arrays or numbers; a cell is a function of the inputs that its first line
-names. ``f32[3]`` stands for an array of that type where the user has no variable of that name.
+``f(x, y)`` gives f and its evaluated arguments. Any other expression, such as ``sin(x) * y``, is a function of those
+of its variables that hold arrays or numbers. A cell is a function of the inputs that its first line names.
+``f32[3]`` stands for an array of that type unless the user has a variable of that name.
 
-A call such as ``lax.scan(step, 1.0, xs, length=4)`` has arguments that no transformation takes. There the
-arrays and floats are the arguments, and all else (functions, trip counts, flags, texts) is part of the function.
+A call such as ``lax.scan(step, 1.0, xs, length=4)`` has arguments that no transformation accepts. There, arrays and
+floats are the arguments. Functions, trip counts, flags and texts are part of the function.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
 
-# What has the method set of x.at[0].set.
+# The modules of types with methods such as x.at[0].set.
 _INDEXED = ("minijax.numpy", "jax._src.numpy")
 
 
 class Target(Frozen):
-    """A function with arguments. ``names`` calls the arguments by name; ``loose`` says that they are
-    variables of an
-    expression, not a call's arguments."""
+    """A function with arguments. ``names`` are the names of the arguments. ``loose`` says that they are the variables
+    of an expression, not the arguments of a call.
+    """
 
     fun: Callable[..., Any]
     args: tuple[Any, ...]
@@ -57,24 +57,24 @@ class Target(Frozen):
     loose: bool = False
 
     def call(self) -> Any:
-        """The function's value at the arguments."""
+        """Call the function with the arguments."""
         return self.fun(*self.args, **self.kwargs)
 
     @property
     def abstract(self) -> bool:
-        """Whether some argument is only a type."""
+        """Whether an argument is only a type."""
         leaves = tree_leaves((self.args, self.kwargs))
         return any(isinstance(x, ShapeDtypeStruct) for x in leaves)
 
     def concrete(self, command: str) -> Target:
-        """This target, if its arguments are values; UsageError if one of them is only a type."""
+        """This target if all arguments are values; UsageError if one is only a type."""
         if self.abstract:
             raise UsageError(f"%{command} needs values to run with: {self.title} has an argument that is only a type")
         return self
 
 
 def jitted(target: Target) -> Any:
-    """The target's function, compiled by XLA: as it is, if the user has jitted it."""
+    """The target's function, jitted; a function that is already jitted is returned as it is."""
     return target.fun if isinstance(target.fun, JitFunction) else jit(target.fun)
 
 
@@ -83,15 +83,15 @@ def _capture(fun: Any, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...],
 
 
 def captured(session: Session, node: ast.Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The function and the arguments of a call, evaluated; the call is not made."""
+    """The evaluated function and arguments of a call, without calling it."""
     __tracebackhide__ = True
-    name = "capture call"  # no identifier: nothing of the user's can be hidden by it
+    name = "capture call"  # no identifier, so that it hides no variable
     capturing = ast.Call(ast.Name(name, ast.Load()), [node.func, *node.args], node.keywords)
     return session.evaluate(capturing, {name: _capture})  # type: ignore[no-any-return]
 
 
 def is_value(x: Any) -> bool:
-    """Whether a variable that holds ``x`` is an input of an expression: it is made of arrays and numbers."""
+    """Whether a variable with the value ``x`` is an input of an expression: arrays, numbers, and containers of them."""
     if isinstance(x, (Array, Tracer, np.ndarray, np.generic, int, float, complex, ShapeDtypeStruct)):
         return not isinstance(x, type) and not (isinstance(x, np.ndarray) and x.dtype == object)
     if type(x) in (list, tuple, dict) and x:
@@ -101,21 +101,21 @@ def is_value(x: Any) -> bool:
 
 
 def leaves_of(x: Any) -> list[Any] | None:
-    """The leaves of a tree; None of what is no tree: a container found inside of itself, a dictionary whose keys have
-    no order (``__warningregistry__`` is one, in every namespace that something was warned of in)."""
+    """The leaves of a tree, or None if ``x`` is not a tree: a container that contains itself, or a dictionary whose
+    keys cannot be sorted (such as ``__warningregistry__``, which Python adds to a namespace after a warning)."""
     if holds_itself(x):
         return None
     try:
         return tree_leaves(x)
-    except Exception:  # keys compare, and classes of the user's take themselves apart, as they like
+    except Exception:  # comparing keys and flattening objects runs user code
         return None
 
 
 def holds_itself(x: Any) -> bool:
-    """Whether a container is found again inside of itself, as ``Out`` is once it has been shown: then it is no tree."""
+    """Whether a container contains itself, as ``Out`` does once it has been shown. Such a container is not a tree."""
     around: set[int] = set()
     walked: set[int] = set()
-    # what is to be looked at, and after the parts of a container its own id, where they end
+    # the objects to visit; an ``_End`` follows the items of each container
     todo: list[Any] = [x]
     while todo:
         each = todo.pop()
@@ -132,7 +132,7 @@ def holds_itself(x: Any) -> bool:
 
 
 class _End:
-    """Marks where the parts of the container with the id ``of`` end."""
+    """Marks the end of the items of the container with the id ``of``."""
 
     __slots__ = ("of",)
 
@@ -141,14 +141,14 @@ class _End:
 
 
 def from_expression(session: Session, command: str, text: str, everything: bool = False) -> Target:
-    """The function and arguments that ``text`` tells of.
+    """Parse ``text`` into a function and its arguments.
 
     Args:
-      everything: what computes the function is part of it, for who watches: of ``linearize(f, x)[1](t)`` all.
+      everything: include the computation of the function itself: all of ``linearize(f, x)[1](t)``.
 
     Raises:
-      UsageError: ``text`` is no expression, or calls something that cannot be called. Exceptions of the
-        user's code pass.
+      UsageError: ``text`` is no expression, or calls an object that is not callable. Exceptions of the
+        user's code propagate.
     """
     __tracebackhide__ = True
     text = expression_text(text)
@@ -161,12 +161,12 @@ def from_expression(session: Session, command: str, text: str, everything: bool 
 
 
 def _is_picked(node: ast.expr) -> bool:
-    """Whether a function is taken out of what another call gives: ``vjp(f, x)[1]``."""
+    """Whether a call's function is an item of another call's result: ``vjp(f, x)[1]``."""
     return isinstance(node, ast.Subscript) and any(isinstance(each, ast.Call) for each in ast.walk(node.value))
 
 
 def computation(session: Session, command: str, text: str) -> ast.expr:
-    """An expression that computes something, as far as can be told without running it; else UsageError."""
+    """Parse an expression; UsageError if it clearly computes nothing. Runs nothing."""
     __tracebackhide__ = True
     node = parse_expression(command, text, "an expression such as f(x)")
     refuse_local(session, command, text)
@@ -176,12 +176,12 @@ def computation(session: Session, command: str, text: str) -> ast.expr:
 
 
 def refuse_local(session: Session, command: str, text: str) -> None:
-    """UsageError about a name that only the last recording knows: a variable of a function of the user's."""
+    """UsageError for a name that only a recording knows: a local variable of a recorded function."""
     __tracebackhide__ = True
     calls = [node.func for node in ast.walk(ast.parse(text.strip(), mode="eval")) if isinstance(node, ast.Call)]
     called = {each.id for each in calls if isinstance(each, ast.Name)}
     for name in free_names(text):
-        # one of JAX's that the prompt began with is meant where it is called; elsewhere it may be a variable's name
+        # a name of the prompt counts as JAX's function only if it is called: otherwise it may be a local variable
         if session.has(name) and (name in called or not session.is_given(name)):
             continue
         if hasattr(builtins, name) or name in SPECS:
@@ -192,13 +192,13 @@ def refuse_local(session: Session, command: str, text: str) -> None:
             raise UsageError(f"%{command}: {said}: %{session.command_name(asks)} {source} --of {name}")
 
 
-# Commands that can be asked about a variable inside of a call.
+# Commands that accept a variable inside a call (``--of``).
 _OF = ("values", "origin", "graph")
 _NO_ARRAYS = {str: "a text", bytes: "bytes", type(None): "None", GeneratorType: "a generator"}
 
 
 def _refuse_no_array(session: Session, command: str, node: ast.expr) -> None:
-    """UsageError about a text and the like, written or in a variable, where there is nothing to compute with."""
+    """UsageError for a text, None and the like, written out or in a variable: there is nothing to compute."""
     __tracebackhide__ = True
     kind: type = type(None)
     if isinstance(node, ast.GeneratorExp):
@@ -216,7 +216,7 @@ def _refuse_no_array(session: Session, command: str, node: ast.expr) -> None:
 
 
 def _refuse_function(session: Session, node: ast.expr) -> None:
-    """UsageError about a function that is written where a call belongs: ``f``, ``jnp.sin``, ``lambda x: x``."""
+    """UsageError for a function without a call: ``f``, ``jnp.sin``, ``lambda x: x``."""
     __tracebackhide__ = True
     is_path = isinstance(node, (ast.Name, ast.Attribute))
     if isinstance(node, ast.Lambda) or (is_path and _is_function(session, node)):
@@ -226,7 +226,7 @@ def _refuse_function(session: Session, node: ast.expr) -> None:
 
 
 def _is_function(session: Session, node: ast.expr) -> bool:
-    """Whether a name, or what it leads to without anything being run, is called rather than computed with."""
+    """Whether a name or a dotted path leads to a callable. Runs no code."""
     if isinstance(node, ast.Name):
         return callable(session.lookup(node.id) if session.has(node.id) else getattr(builtins, node.id, None))
     path = []
@@ -245,12 +245,12 @@ def _from_call(session: Session, command: str, node: ast.Call, text: str) -> Tar
     if not callable(fun):
         what = f"{ast.unparse(node.func)} is of type {type(fun).__name__}, which cannot be called"
         raise UsageError(f"{what}: %{command} takes a call of a function")
-    # x.sum() and x.at[0].set(y) are functions of x, not calls without it
+    # x.sum() and x.at[0].set(y) are functions of x too
     owner = getattr(fun, "__self__", None)
     if isinstance(owner, (Array, Tracer)) or type(owner).__module__.startswith(_INDEXED) or is_jax_array(owner):
         return None
     names = argument_names(fun, len(args))
-    if len(node.args) == len(args):  # no stars: what has no name of its own is called as the user calls it
+    if len(node.args) == len(args):  # no stars: unnamed arguments take the names of variables
         pairs = list(zip(names, node.args, strict=True))
         names = tuple(a.id if " " in name and isinstance(a, ast.Name) else name for name, a in pairs)
     title = text.strip()
@@ -264,7 +264,7 @@ def _from_call(session: Session, command: str, node: ast.Call, text: str) -> Tar
 
 
 def _of_arrays(command: str, target: Target) -> Target:
-    """``target`` as a function of the arrays alone of models that it is given, see ``real_jax.arrays_of``."""
+    """``target`` as a function of only the arrays of its models, see ``real_jax.arrays_of``."""
     if not _models(target):
         return target
     target = traceable(command, target)
@@ -282,27 +282,27 @@ def _of_arrays(command: str, target: Target) -> Target:
 
 
 def _models(target: Target) -> dict[int | str, Any]:
-    """The arguments that hold models, by place or name: their arrays, and what puts the rest back."""
+    """The arguments that hold models, by place or name: the arrays, and a function that puts the rest back."""
     arguments: list[tuple[int | str, Any]] = [*enumerate(target.args), *target.kwargs.items()]
     trees = [(place, x) for place, x in arguments if leaves_of(x) is not None]
     return {place: made for place, x in trees if (made := real_jax.arrays_of(x)) is not None}
 
 
 def _traceable(x: Any) -> bool:
-    """Whether a transformation takes ``x``, a tree of arrays and numbers, as an argument."""
+    """Whether a transformation accepts ``x`` as an argument: a tree of arrays and numbers."""
     leaves = leaves_of(x)
     return leaves is not None and all(isinstance(leaf, ShapeDtypeStruct) or is_array_like(leaf) for leaf in leaves)
 
 
 def _is_input(x: Any) -> bool:
-    """Whether ``x`` is an argument of a call that has others which cannot be one: a tree of arrays and floats, or of
-    these and integers."""
+    """Whether ``x`` stays an argument in a call that has untraceable arguments too: a tree of arrays and numbers, but
+    not of Python integers alone."""
     leaves = tree_leaves(x) if _traceable(x) else []
     return bool(leaves) and not all(isinstance(leaf, (bool, int)) for leaf in leaves)
 
 
 def with_fixed(target: Target, places: Collection[int], keywords: Collection[str] = ()) -> Target:
-    """``target`` as a function of its other arguments, those at ``places`` and of these ``keywords`` fixed."""
+    """``target`` with the arguments at ``places`` and the ``keywords`` fixed, as a function of its other arguments."""
     fun, args, kwargs = target.fun, target.args, target.kwargs
     moving = [i for i in range(len(args)) if i not in places]
     fixed = {name: x for name, x in kwargs.items() if name in keywords}
@@ -321,7 +321,7 @@ def with_fixed(target: Target, places: Collection[int], keywords: Collection[str
 
 
 def positional(target: Target) -> Target:
-    """The target with its keyword arguments made positional, in the order in which jaxprs have them."""
+    """The target with its keyword arguments made positional, in the order of the jaxpr's inputs."""
     if not target.kwargs:
         return target
     keywords = sorted(target.kwargs)
@@ -337,12 +337,12 @@ def positional(target: Target) -> Target:
 
 
 def traceable(command: str, target: Target, static: int | Sequence[int] | None = None) -> Target:
-    """``target`` as a function that can be staged: without its static arguments.
+    """``target`` without its static arguments, as a function that can be staged.
 
-    These are the ones that its ``jit`` names, and ``static``, a command's option, counted from 0.
+    The static arguments are those of its ``jit`` and of the command option ``static``, which counts from 0.
 
     Raises:
-      UsageError: there is no such argument.
+      UsageError: the argument does not exist.
     """
     numbers = () if static is None else (static,) if isinstance(static, int) else tuple(static)
     count = len(target.args)
@@ -359,7 +359,7 @@ def traceable(command: str, target: Target, static: int | Sequence[int] | None =
 
 
 def stage(target: Target) -> ClosedJaxpr:
-    """The jaxpr of a target; its value, if that is a jaxpr, as of ``make_jaxpr(f)(x)``."""
+    """The jaxpr of a target. If its value is a jaxpr itself, as with ``make_jaxpr(f)(x)``, return that value."""
     __tracebackhide__ = True
     if getattr(getattr(target.fun, "__code__", None), "co_qualname", "").startswith("make_jaxpr."):
         return _made_jaxpr(target)
@@ -374,7 +374,7 @@ def stage(target: Target) -> ClosedJaxpr:
         return () if is_jaxpr else value
 
     closed = make_jaxpr(program)(*target.args, **target.kwargs)
-    # of the values themselves: what a tracer stands for now may be an argument that is no array
+    # call the target with its own arguments: some may not be arrays, and a tracer could not replace them
     return _made_jaxpr(target) if is_jaxpr else closed
 
 
@@ -385,8 +385,8 @@ def _made_jaxpr(target: Target) -> ClosedJaxpr:
 
 
 def free_names(text: str) -> list[str]:
-    """The names that an expression takes from around it, in the order of the text; not the parameters of a lambda."""
-    import symtable  # costs half a millisecond, which every start would pay
+    """The free names of an expression, in the order of the text. Parameters of a lambda are not free."""
+    import symtable  # takes 0.5 ms, so that the start of the program does not import it
 
     todo = [symtable.symtable(text.strip(), "<expression>", "eval")]
     found = set()
@@ -401,8 +401,8 @@ def free_names(text: str) -> list[str]:
 def function_of(session: Session, node: ast.expr, names: Sequence[str] = ()) -> Callable[..., Any]:
     """An expression as a function of the variables ``names``.
 
-    It is called ``<module>`` in tracebacks and places, for its user wrote no function; nor stand the functions that
-    are written in it within one.
+    Tracebacks call it ``<module>``, because the user wrote no function. The names of functions written in the
+    expression do not mention it either.
     """
     __tracebackhide__ = True
     parameters = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
@@ -413,7 +413,7 @@ def function_of(session: Session, node: ast.expr, names: Sequence[str] = ()) -> 
 
 
 def _unwrapped(code: CodeType) -> CodeType:
-    """``code`` of what is written within a lambda, with the names that it has without that."""
+    """``code`` with the prefix of the surrounding lambda removed from its qualified names."""
     inner = tuple(_unwrapped(each) if isinstance(each, CodeType) else each for each in code.co_consts)
     return code.replace(co_consts=inner, co_qualname=code.co_qualname.removeprefix("<lambda>.<locals>."))
 
@@ -423,7 +423,7 @@ def _from_variables(session: Session, command: str, node: ast.expr, text: str) -
     free = free_names(text)
     names = [name for name in free if is_value(session.lookup(name))]
     if isinstance(node, ast.Name) and not names:
-        session.evaluate(node, {})  # Python's own NameError
+        session.evaluate(node, {})  # raises Python's own NameError
     fun = function_of(session, node, names)
     title, args = text.strip(), tuple(session.lookup(n) for n in names)
     fun, args, _ = session.watchable(command, title, fun, args)
@@ -431,7 +431,7 @@ def _from_variables(session: Session, command: str, node: ast.expr, text: str) -
 
 
 def argument_names(fun: Callable[..., Any], count: int) -> tuple[str, ...]:
-    """What the first ``count`` positional arguments of ``fun`` are called."""
+    """The names of the first ``count`` positional arguments of ``fun``."""
     try:
         parameters = list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):
@@ -441,18 +441,18 @@ def argument_names(fun: Callable[..., Any], count: int) -> tuple[str, ...]:
 
 
 def input_names(target: Target) -> list[str]:
-    """What the inputs of a target's jaxpr are called, in their order: its ``leaf_names`` but for static arguments."""
+    """The names of the inputs of a target's jaxpr, in order: its ``leaf_names`` without static arguments."""
     return leaf_names(traceable("", target))
 
 
 def leaf_names(target: Target) -> list[str]:
-    """What the leaves of a target's arguments are called, in order: ``x``, ``p['w'][0]``."""
+    """The names of the leaves of a target's arguments, in order: ``x``, ``p['w'][0]``."""
     pairs = [*zip(target.names, target.args, strict=True), *sorted(target.kwargs.items())]
     return [name + keystr(path) for name, x in pairs for path, _ in tree_flatten_with_path(x)[0]]
 
 
 def typed(session: Session, command: str, line: str, cell: str | None, everything: bool = False) -> Target:
-    """What a command's line tells of, or the cell below it, if it has one, as a function of the inputs in the line."""
+    """The target in a command's line or, for a cell, in its body as a function of the inputs named in the line."""
     __tracebackhide__ = True
     if cell is None:
         return from_expression(session, command, line, everything)
@@ -462,8 +462,7 @@ def typed(session: Session, command: str, line: str, cell: str | None, everythin
 def from_cell(session: Session, command: str, line: str, body: str) -> Target:
     """A cell as a function of the inputs named on its first line: ``x=f32[3] y z=2.0 + 1``.
 
-    A name alone takes the variable's value. The cell's value is its last expression, or what its last line
-    assigns.
+    A name alone takes the variable's value. The cell's value is its last expression or last assignment.
     """
     __tracebackhide__ = True
     names: list[str] = []
@@ -478,9 +477,9 @@ def from_cell(session: Session, command: str, line: str, body: str) -> Target:
 
 
 def inputs(label: str, line: str) -> list[tuple[str, str | None]]:
-    """The pieces of a line of inputs, ``x=f32[3] y``: names, and the texts after their equals signs.
+    """The names in a line of inputs, ``x=f32[3] y``, each with the text after its equals sign, or None.
 
-    ``label`` is the command as its user writes it, for the UsageError about a word that is no name, or is there twice.
+    ``label`` is the command as the user writes it, for the UsageError about an invalid or repeated name.
     """
     starts = list(re.finditer(r"(?:^|\s)([A-Za-z_]\w*)\s*=(?!=)", line))
     out: list[tuple[str, str | None]] = []
@@ -505,7 +504,7 @@ def inputs(label: str, line: str) -> list[tuple[str, str | None]]:
 
 
 def _take_value(text: str) -> tuple[str, str]:
-    """``text`` divided into its longest beginning that is an expression, and the bare names after it."""
+    """Split ``text`` into the longest expression at its beginning, and the bare names after it."""
     words = text.strip().strip(",").split(" ")
     for count in range(len(words), 0, -1):
         value = " ".join(words[:count]).rstrip(",")
@@ -518,7 +517,7 @@ def _take_value(text: str) -> tuple[str, str]:
 
 
 def input_value(session: Session, label: str, name: str, text: str | None) -> Any:
-    """The value, or the type, of one of the ``inputs``; without a text that of the user's variable."""
+    """The value or the type of an input. Without a text, the value of the user's variable."""
     __tracebackhide__ = True
     if text is None:
         if not session.has(name):
@@ -530,7 +529,7 @@ def input_value(session: Session, label: str, name: str, text: str | None) -> An
 
 def _cell_function(session: Session, command: str, line: str, body: str, names: list[str]) -> Callable[..., Any]:
     filename = session.new_source(f"%%{command} {line}\n{body}")
-    # the source is registered with the command's line before the body. Not ast.parse: its frame is not the user's
+    # the registered source has the command's line first. ast.parse would add a frame that is not the user's
     tree: Any = compile("\n" + body, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     if not tree.body:
         raise UsageError(f"%%{command} needs a body below its first line; its last expression is the function's value")
@@ -551,7 +550,7 @@ def _cell_function(session: Session, command: str, line: str, body: str, names: 
 
 
 def _assigned(command: str, last: ast.stmt) -> ast.expr:
-    """What ``last`` assigns, to be read."""
+    """The target of an assignment, as an expression that reads it."""
     if isinstance(last, ast.Assign):
         target: ast.expr = last.targets[-1]
     elif isinstance(last, (ast.AugAssign, ast.AnnAssign)):

@@ -1,4 +1,4 @@
-"""Exceptions as documents: the user's frames, the engine's frames counted, and what the exception says."""
+"""Exceptions as documents: the user's frames, the number of the engine's frames, and the message."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from minijax.tools.documents.document import Document, Line, Text, document
 if TYPE_CHECKING:
     import traceback
 
-# Frames that the user wrote; the rest is the engine's.
+# Maximum number of frames shown of one traceback.
 _LONGEST = 40
-# How alike a name is that was meant in place of one that there is none of.
+# How similar a name must be to be suggested for an unknown one.
 _ALIKE = 0.75
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-# What runs the inputs of a session.
+# The file that runs the inputs of a session.
 _SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.py")
 
 
 def _frames(tb: TracebackType | None) -> Iterator[tuple[traceback.FrameSummary, bool]]:
-    """Each frame from the outside in, and whether it is the user's."""
-    import traceback  # here and below: most sessions show no error, and starting one has a budget
+    """The frames from the outside in, each with whether it is the user's."""
+    import traceback  # here and below: imported late, because few sessions show an error
 
     for summary in traceback.extract_tb(tb):
         yield summary, errors.is_user_file(summary.filename)
 
 
 def last_user_place(error: BaseException) -> str:
-    """``<minijax-3>:1``, the innermost line of the user's that an exception passed, or nothing.
+    """The innermost user line that an exception passed, ``<minijax-3>:1``, or ''.
 
-    A line of a library that is installed, or of Python's own, stands for the user's where there is no other.
+    If there is none, a line of an installed library or of Python's own library.
     """
     frames = [frame for frame, is_user in _frames(error.__traceback__) if is_user]
     own = [frame for frame in frames if not _is_installed(frame.filename)] or frames
@@ -51,7 +51,7 @@ def _is_installed(file: str) -> bool:
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The exception, and those that it names as its causes."""
+    """The exception and its chain of causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -59,12 +59,12 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-# What of minijax only shows what the rest does.
+# Packages of minijax that only display what the engine does.
 _SHOWING = ("minijax.tools", "minijax.repl", "minijax.ipython_ext")
 
 
 def passed_engine(error: BaseException) -> bool:
-    """Whether an exception, or a cause of it, was raised in the engine or by what that called."""
+    """Whether the engine, or code that the engine called, raised the exception or one of its causes."""
     for each in chain(error):
         tb = each.__traceback__
         while tb is not None:
@@ -76,7 +76,7 @@ def passed_engine(error: BaseException) -> bool:
 
 
 def without_engine(tb: TracebackType | None) -> tuple[TracebackType | None, int]:
-    """A traceback without minijax's own frames, and how many those are; all of it if there are no others."""
+    """A traceback without minijax's frames, and their number. With only minijax's frames, the whole traceback and 0."""
     frames = []
     at = tb
     while at is not None:
@@ -92,17 +92,17 @@ def without_engine(tb: TracebackType | None) -> tuple[TracebackType | None, int]
 
 
 def is_internal(error: BaseException) -> bool:
-    """Whether the engine raised ``error`` itself: a look-up that failed, say, and was handled."""
+    """Whether the engine itself raised ``error``, for example in a failed look-up that it handled."""
     frames = list(_frames(error.__traceback__))
     return bool(frames) and not frames[-1][1]
 
 
 def error_document(error: BaseException, all_frames: bool = False) -> Document:
-    """What to show of ``error``. Its causes come first, as Python prints them.
+    """An exception as a document. Its causes come first, as in Python.
 
     ``all_frames`` (or the setting ``traceback_filtering='off'``) shows the engine's frames too.
     """
-    # an error at a level that the session keeps open has left no interpreter
+    # an error at a pushed level has left no interpreter, so that it has no note yet
     operands.annotate(error, None, state.stack)
     hide = not all_frames and config.read("traceback_filtering") != "off"
     lines: list[Line] = []
@@ -133,7 +133,7 @@ def error_document(error: BaseException, all_frames: bool = False) -> Document:
 def _one(error: BaseException, hide: bool) -> Iterator[Line]:
     hidden = 0
     shown = list(_frames(error.__traceback__))
-    # The first frames are those of the session that ran the input.
+    # The outermost frames are those of the session.
     while shown and not shown[0][1]:
         shown.pop(0)
     if len(shown) > _LONGEST:
@@ -155,13 +155,13 @@ def _one(error: BaseException, hide: bool) -> Iterator[Line]:
 
 
 def _quoted_frame(piece: str) -> str:
-    """The file of a frame, if a line of a message is one of a traceback that the message quotes."""
+    """The file of the frame that a message line quotes from a traceback, or ''."""
     match = re.match(r'\s+File "(.+)", line \d+, in ', piece)
     return "" if match is None else match[1]
 
 
 def _without_engine_frames(pieces: list[str]) -> list[str]:
-    """The lines of a message less the engine's frames, and less those from before the session ran the input."""
+    """The lines of a message without the engine's frames and without the frames outside the session's input."""
     files = [_quoted_frame(piece) for piece in pieces]
     runs = [i for i, file in enumerate(files) if file == _SESSION]
     begin = runs[-1] if runs else 0
@@ -173,7 +173,7 @@ def _without_engine_frames(pieces: list[str]) -> list[str]:
 
 
 def _near(error: BaseException) -> str:
-    """`` Did you mean ones?`` for a name that there is none of, as Python's own prompt says it."""
+    """``. Did you mean ones?`` for an unknown name, as at Python's own prompt."""
     at = error.__traceback__
     if type(error) is not NameError or not error.name or at is None:
         return ""
@@ -190,7 +190,7 @@ def _message(error: BaseException, hide: bool) -> Iterator[Line]:
     pieces = "".join(traceback.format_exception_only(error)).rstrip("\n").split("\n")
     pieces[0] += _near(error)
     if hide:
-        # XLA quotes the whole traceback of a callback that failed
+        # XLA quotes the whole traceback of a failed callback
         pieces = _without_engine_frames(pieces)
     if isinstance(error, SyntaxError):
         for piece in pieces[:-1]:

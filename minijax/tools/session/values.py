@@ -1,4 +1,4 @@
-"""How values are printed: as Python prints them, or as a key tree where that would take many lines."""
+"""Print values as Python does, or as a key tree if that would take many lines."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from minijax.tools.documents.document import Block
 
 
 def printed(value: Any, columns: int) -> str:
-    """``repr(value)``, its arrays on lines of at most ``columns``, or of NumPy's ``linewidth`` where that is less."""
+    """``repr(value)``, with its arrays on lines of at most ``columns``, or of NumPy's ``linewidth`` if that is less."""
     with np.printoptions(linewidth=min(columns, np.get_printoptions()["linewidth"])):
-        # a type that does not fit into an array's last line stands below it, not beside it as in JAX's repr
+        # a dtype that does not fit on an array's last line goes below it; JAX's repr puts it beside the array
         return repr(value).replace(",      dtype=", ",\n      dtype=")
 
 
 def value_tree(value: Any, written: str, columns: int) -> Block | None:
-    """A container of arrays that takes many lines of ``columns``, as a key tree; None for anything else.
+    """A container of arrays that takes many lines of ``columns``, as a key tree; None for any other value.
 
     ``written`` is how the user writes the value, for the command that shows more of it.
     """
     if value is None or not is_tree_node(type(value)):
         return None
-    # only needed once a container is shown
     from minijax.tools.trees.keys import taken_apart
     from minijax.tools.trees.view import Tree, key_tree, plain_enough
 
