@@ -1,4 +1,4 @@
-"""What a stepper shows of one moment of a recording, as documents.
+"""The panes of a stepper at one moment of a recording, as documents.
 
-The terminal and the notebook draw the same panes.
+The terminal and the notebook show the same panes.
 """

@@ -1,7 +1,7 @@
-"""The backward pass at a moment: the linear program that is run backwards, from the bottom up, with the cotangent of
-each variable as it adds up, under the user's lines that its equations belong to.
+"""The backward pass at a moment: the linear program, which runs from the bottom up, under the user's lines of its
+equations. Each variable has its cotangent with the sum so far.
 
-A cotangent is called by the forward value that it belongs to: ``ct of h``.
+A cotangent is named after its forward value: ``ct of h``.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from minijax.tools.recording.variables import legal
 from minijax.tools.values.moment import LoopShown, Worth, ledger
 from minijax.tools.values.table import loop_text
 
-# How many of a scan's operands are constants, and how many are carried, as its equation is printed.
+# The numbers of constants and of carried operands in a printed scan equation.
 _COUNTS = re.compile(r"(num_consts|num_carry)=(\d+)")
 # A variable's name, with the path to a leaf of it.
 _PATH = re.compile(r"[^\W\d]\w*(\.\w+|\[[^][]*\])*")
-# A backward pass of more steps is not drawn; those of a file are made when they are asked for.
+# Backward passes with more steps are not drawn. In a loaded file, the lists of equations are built on demand.
 MOST_STEPS = 20_000
 MOST_STEPS_LOADED = 4_000
-# Equations that are shown around the current one, and characters of one of them, and of a name.
+# Maximum number of equations around the current one, of characters of an equation (worded or not) and of a name.
 MOST_ROWS = 120
 MOST_EQUATION = 22
 MOST_WORDED = 36
 MOST_NAME = 24
-# Names up to this length are padded, so that values stand below each other.
+# Names up to this length are padded, so that values line up.
 MOST_PADDED = 7
-# Of an equation with many operands so many contributions are shown.
+# Maximum number of contributions shown for one equation.
 MOST_GIVEN = 12
 
 
 class Standing(NamedTuple):
-    """A linear program run backwards as it stands at a moment.
+    """The state of a backward pass at a moment.
 
-    ``step`` is the equation that is gone back over, or was last; ``done`` says which. ``sums`` has what has arrived so
-    far, by variable, and ``counts`` how often; ``changed`` are the variables at which something arrived last.
+    ``step`` is the equation in progress or, if ``done``, the latest finished one. ``sums`` and ``counts`` hold the sum
+    and the number of the cotangents so far, by variable. ``changed`` are the variables that the latest step changed.
     """
 
     step: TransposedRecord | None
@@ -64,7 +64,7 @@ class Standing(NamedTuple):
 
 
 class _Reached:
-    """What has arrived until an event, and how many steps are finished: to go on from."""
+    """The sums and the number of finished steps at an event. Later events continue from here."""
 
     def __init__(
         self, event: int, sums: dict[int, CotangentRecord], counts: Counter[int], changed: frozenset[int]
@@ -76,7 +76,7 @@ class _Reached:
         self.finished = 0
 
     def finish(self, step: TransposedRecord) -> None:
-        """The next step is finished."""
+        """Count a step as finished and add its cotangents."""
         self.finished += 1
         for total in step.sums:
             self.sums[total.variable] = total
@@ -85,14 +85,14 @@ class _Reached:
 
 
 class BackwardPass:
-    """One linear program run backwards, with names.
+    """One backward pass of a linear program, with names.
 
     Attributes:
-      recorded: what was recorded of it; ``record`` is that with its equations listed.
-      around: the one whose transpose rule runs this one, and its step then; None if none does.
-      within: the last one that was run while what this one goes back over was computed, if it is of the same function:
-        then that was its derivative.
-      worded: whether its equations are shown with names of the user's in place of letters.
+      recorded: its record; ``record`` is the same with its equations listed.
+      around: the backward pass whose transpose rule runs this one, and the step of that rule; None at the top.
+      within: the latest backward pass of the same function during this one's forward computation: then this one
+        is the derivative of a derivative.
+      worded: whether equations show the user's names instead of letters.
     """
 
     def __init__(self, record: BackwardRecord, recording: Recording) -> None:
@@ -101,31 +101,31 @@ class BackwardPass:
         self.around: tuple[BackwardPass, TransposedRecord] | None = None
         self.within: BackwardPass | None = None
         self.worded = False
-        # what was drawn last, and of which state
+        # the lines drawn last, with the state that they show
         self.drawn: tuple[Any, list[Line]] | None = None
-        # the lines of an equation that nothing has happened to since; how it stood when that was last asked for
+        # the lines of each equation, with the state that they show
         self.lines: dict[int, tuple[Any, list[Line]]] = {}
         self._reached: _Reached | None = None
 
     @cached_property
     def record(self) -> BackwardRecord:
-        """What was recorded, its equations listed."""
+        """The record with its equations listed."""
         return listed(self.recorded, self.recording)
 
     @property
     def naming(self) -> Naming:
-        """The names of the recording's values."""
+        """The names of the recorded values."""
         return naming_of(self.recording)
 
     @property
     def function(self) -> str:
-        """What it is the derivative of: ``mlp``; of what computes that again, ``derivative of mlp``."""
+        """The differentiated function: ``mlp``, or ``derivative of mlp`` for a derivative of a derivative."""
         own = self.recorded.name.partition(" at ")[0]
         return f"derivative of {self.within.function}" if self.within is not None else own
 
     @cached_property
     def expected(self) -> Counter[int]:
-        """How many cotangents arrive at each variable in all."""
+        """The final number of cotangents of each variable."""
         record = self.recorded
         counts = Counter(seed.variable for seed in record.seeds if seed.number)
         for step in record.steps:
@@ -134,7 +134,7 @@ class BackwardPass:
 
     @cached_property
     def failed(self) -> bool:
-        """Whether a transpose rule raised: then more might have arrived."""
+        """Whether a transpose rule raised: then the final numbers of cotangents are unknown."""
         return any(step.at < 0 for step in self.recorded.steps)
 
     # --- names
@@ -142,12 +142,12 @@ class BackwardPass:
 
     @cached_property
     def names(self) -> dict[int, str]:
-        """What the forward values are called whose cotangents these are, by variable; those that have a name."""
+        """The names of the forward values of these cotangents, by variable; only values with a name."""
         record, naming = self.recorded, self.naming
         first = record.constants + record.inputs
         out: dict[int, str] = {}
         if self.around is not None:
-            # forward values of a staged program have no variable of the user's: its lines say what they are
+            # forward values of a staged program are not user variables: name them after their lines
             for variable, here in self._last_of_lines():
                 out[variable] = self._assigned(*here) or here[1]
         for variable, number in enumerate(record.primals):
@@ -168,10 +168,10 @@ class BackwardPass:
         return {variable: shortened(name, MOST_NAME) for variable, name in out.items()}
 
     def _last_of_lines(self) -> Iterator[tuple[int, tuple[str, str]]]:
-        """The variables that are computed last of an expression: tangents of what it is worth."""
+        """The variable of the last equation of each expression: the tangent of the expression's value."""
         record = self.record
         heres = list(zip(record.places, record.expressions, strict=True))
-        # equations of a line that come again may be its backward pass, of which nothing has its name
+        # if a line appears again, the later equations may be its backward pass, which has no name in the line
         told = {here for here in heres if not here[1]}
         for index, equation in enumerate(record.equations):
             last = index + 1 == len(heres) or heres[index] != heres[index + 1]
@@ -181,7 +181,7 @@ class BackwardPass:
                 told.add(heres[index])
 
     def _held_name(self, number: int) -> str:
-        """What an input is called by who called: by the value that its tracer holds."""
+        """The caller's name of an input: the name of the value that its tracer holds."""
         naming = self.naming
         life = naming.lives.get(number)
         return naming.variable(life.tracer.holds[0]) if life is not None and life.tracer.holds else ""
@@ -194,7 +194,7 @@ class BackwardPass:
         return target.strip() if equals and " ".join(value.split()) == expression else ""
 
     def _names_from_outside(self, out: dict[int, str], outer: BackwardPass, step: TransposedRecord) -> None:
-        """Of inputs that are what the equation around is given, one by one."""
+        """Add names of inputs that the equation in ``outer`` passes on one by one."""
         operands = outer.record.equations[step.equation].operands
         inputs = range(self.recorded.constants, self.recorded.constants + self.recorded.inputs)
         if len(operands) < len(inputs):
@@ -204,7 +204,7 @@ class BackwardPass:
         for i, (variable, operand) in enumerate(zip(inputs, operands[len(operands) - len(inputs) :], strict=True)):
             name = outer.names.get(operand)
             if said and consts <= i < consts + carry:
-                # what a loop carries is called by what each step makes of it
+                # name a carried value after the result of one iteration
                 result = self.recorded.outs[i - consts] if i - consts < len(self.recorded.outs) else -1
                 name = f"{out[result]} before" if result in out else None
             elif said and i >= consts + carry and name is not None:
@@ -213,20 +213,22 @@ class BackwardPass:
                 out.setdefault(variable, name)
 
     def letter(self, variable: int) -> str:
-        """What the variable is called in equations."""
+        """The name of the variable in equations."""
         if variable < 0:
             return "_"
         return self._words[variable] if self.worded else self._letters[variable]
 
     @cached_property
     def _letters(self) -> list[str]:
-        """The letters of the printed program; one that a value of the user's is called by gets a prime."""
+        """The letters of the printed program; a letter that is also the name of a value gets a prime."""
         taken = {*self.names.values(), *map(self.residual_name, range(self.recorded.constants))}
         return [f"{each.letter}'" if each.letter in taken else each.letter for each in self.record.variables]
 
     @cached_property
     def _words(self) -> list[str]:
-        """``h_dot`` for the tangent of ``h``, ``h`` for a residual, each once; of what has no such name the letter."""
+        """``h_dot`` for the tangent of ``h``, ``h`` for a residual, each once. Variables without a name keep the
+        letter.
+        """
         count: Counter[str] = Counter()
         out = []
         for variable, letter in enumerate(self._letters):
@@ -241,7 +243,7 @@ class BackwardPass:
         return out
 
     def named(self, variable: int, alone: bool = True) -> Line:
-        """``ct of h``; of what has a letter only ``ct of variable j``, or ``ct`` where it does not stand ``alone``."""
+        """``ct of h``. Without a name, ``ct of variable j``, or only ``ct`` unless it stands ``alone``."""
         name = self.names.get(variable, "")
         if name:
             return line(("muted", "ct of "), ("var", name))
@@ -250,25 +252,25 @@ class BackwardPass:
         return line(("muted", "ct of variable "), ("residual", self.letter(variable)))
 
     def residual_name(self, variable: int) -> str:
-        """What the value is called that the forward pass kept for the constant; '' if it has no name."""
+        """The name of the residual that a constant holds, or ''."""
         found = self.naming.known(self.recorded.primals[variable])
         if found.startswith("primal of "):
             found = found.removeprefix("primal of ").removeprefix("(").removesuffix(")" if "of (" in found else "")
         return shortened(found, MOST_NAME)
 
     def residual(self, variable: int) -> Line:
-        """The value of a constant in brief; its type where it was not kept."""
+        """A short form of the value of a constant, or its type if the value was dropped."""
         return brief_line(self.record.residuals[variable] or self.record.variables[variable].type)
 
     def residual_bytes(self, variable: int) -> int:
-        """What a constant takes, by its type."""
+        """The size of a constant in bytes, from its type."""
         return _type_bytes(self.record.variables[variable].type)
 
-    # --- what holds at a moment
+    # --- the state at a moment
     # ------------------------------------------------------------------------------------------------
 
     def at(self, event: int) -> Standing:
-        """How it stands when ``event`` has happened."""
+        """The state after ``event``."""
         steps = self.record.steps
         reached = self._reached
         if reached is None or reached.event > event:
@@ -285,20 +287,18 @@ class BackwardPass:
         return Standing(step, done, reached.finished, dict(reached.sums), dict(reached.counts), changed)
 
     def complete(self, variable: int, standing: Standing) -> bool:
-        """Whether nothing more will arrive at the variable."""
+        """Whether all cotangents of the variable have been added."""
         return not self.failed and standing.counts.get(variable, 0) == self.expected[variable]
 
     # --- values
     # ------------------------------------------------------------------------------------------------
 
     def value(self, ct: CotangentRecord) -> Line:
-        """The cotangent in brief: a small one as it is, of a larger one the type and its norm."""
+        """A short form of the cotangent: small ones in full, larger ones by type and norm."""
         return self.staged(ct.number) or brief_line(ct.text)
 
     def staged(self, number: int) -> Line:
-        """What the variable of a staged program is worth in the run, and the iteration, that is looked at; where it has
-        not been run, the variable.
-        """
+        """The value of a variable of a staged program, in the chosen run and iteration; without a run, the variable."""
         life = self.naming.lives.get(number)
         variable = "" if life is None else dict(life.tracer.fields).get("variable", "")
         if life is None or not variable:
@@ -309,17 +309,17 @@ class BackwardPass:
         return line(("type", life.tracer.type), ("muted", " = "), ("var", variable))
 
     def loops(self) -> tuple[LoopShown, ...]:
-        """The loops whose bodies are gone back over, with the iterations that are looked at."""
+        """The loops around the backward pass, with the chosen iterations."""
         return ledger(self.recording).loops(self.first_given) if self.first_given else ()
 
     @cached_property
     def first_given(self) -> int:
-        """The cotangent that the first step is given, by number; 0 if there is none."""
+        """The number of the first step's first cotangent, or 0."""
         return next((ct.number for step in self.recorded.steps[:1] for ct in step.given if ct.number), 0)
 
 
 def passes_of(recording: Recording) -> list[BackwardPass]:
-    """The linear programs that were run backwards, in the order in which they began: made once for a recording."""
+    """The backward passes in order of their beginnings, computed once per recording."""
     found: list[BackwardPass] | None = recording.__dict__.get("_backward_passes")
     if found is None:
         found = [BackwardPass(record, recording) for record in recording.backward]
@@ -340,7 +340,7 @@ def passes_of(recording: Recording) -> list[BackwardPass]:
 
 
 def _note_within(passes: list[BackwardPass]) -> None:
-    """Which of them belong to what others go back over."""
+    """Set ``within`` of each pass."""
     for i, each in enumerate(passes):
         lives = [each.naming.life(number) for number in each.recorded.primals[each.recorded.constants :] if number]
         scopes = {life.scope for life in lives if life is not None and life.scope > 0}
@@ -351,7 +351,7 @@ def _note_within(passes: list[BackwardPass]) -> None:
 
 
 def at_cursor(cursor: Cursor) -> BackwardPass | None:
-    """The innermost linear program that is run backwards at the cursor's moment, or that has just been."""
+    """The innermost backward pass that runs or has just ended at the cursor's moment."""
     moment = cursor.moment
     if moment.node is None:
         return None
@@ -364,7 +364,7 @@ def at_cursor(cursor: Cursor) -> BackwardPass | None:
 
 
 def _type_bytes(kind: str) -> int:
-    """The bytes of an array of type ``f32[2,3]``."""
+    """The size of an array of type ``f32[2,3]`` in bytes."""
     name, _, dims = kind.partition("[")
     elements = 1
     for each in filter(None, dims.rstrip("]").split(",")):
@@ -376,7 +376,7 @@ def _type_bytes(kind: str) -> int:
 
 
 def brief_line(text: str) -> Line:
-    """A value in brief as it is drawn: ``0.25``, ``f32[4,8] norm 0.31``."""
+    """The short form of a value as a coloured line: ``0.25``, ``f32[4,8] norm 0.31``."""
     if text[:1] in tuple("-[0123456789") or text in ("nan", "inf", "True", "False"):
         return line(("value", text))
     kind, every, number = text.partition(" all ")
@@ -394,20 +394,20 @@ def brief_line(text: str) -> Line:
 
 
 def backward_lines(cursor: Cursor) -> list[Line]:
-    """The backward pass at the cursor's moment; nothing where there is none. One line carries the role 'current'."""
+    """The backward pass at the cursor's moment, or nothing. One line has the role 'current'."""
     backward = at_cursor(cursor)
     if backward is None:
         return []
     steps = len(backward.recorded.steps)
     if steps > (MOST_STEPS if cursor.recording.has_values else MOST_STEPS_LOADED):
-        # to list its equations takes a pass over all of them, on which the key that came here would wait
+        # listing the equations takes a pass over all of them, and would delay the key press that led here
         return [
             line(("heading", f"backward pass of {backward.function or 'the linear program'}")),
             line(("warning", f"{plural(steps, 'step')} are too many to be drawn here; %backward lists them")),
         ]
     standing = backward.at(cursor.moment.at)
     backward.worded = cursor.named
-    # most moments change nothing here
+    # at most moments nothing has changed
     key = (standing.step, standing.done, *_looked_at(backward))
     if backward.drawn is None or backward.drawn[0] != key:
         backward.drawn = key, [*heading(backward, standing), *_rows(backward, standing)]
@@ -415,7 +415,7 @@ def backward_lines(cursor: Cursor) -> list[Line]:
 
 
 def heading(backward: BackwardPass, standing: Standing) -> Iterator[Line]:
-    """What is gone back over, and how far."""
+    """The name of the pass, and its progress."""
     record = backward.record
     steps = len(record.steps)
     how = f"{standing.finished} of {plural(steps, 'step')}"
@@ -435,7 +435,7 @@ def path_line(backward: BackwardPass) -> str:
 
 
 def _rows(backward: BackwardPass, standing: Standing) -> Iterator[Line]:
-    """The inputs, then the equations in the order of the program under their lines."""
+    """The inputs, then the equations in program order under their lines."""
     record = backward.record
     width = _width(backward)
     names = min(max(map(len, backward.names.values()), default=0), MOST_PADDED) + len("ct of ")
@@ -462,7 +462,7 @@ def _rows(backward: BackwardPass, standing: Standing) -> Iterator[Line]:
 
 
 def _width(backward: BackwardPass) -> int:
-    """The columns of equations: those of the longest."""
+    """The width of the longest equation, in columns."""
     found: dict[bool, int] = backward.__dict__.setdefault("widths", {})
     if backward.worded not in found:
         lengths = [len(brief_equation(backward, i)) for i in range(len(backward.record.equations))]
@@ -471,7 +471,7 @@ def _width(backward: BackwardPass) -> int:
 
 
 def place_line(recording: Recording, place: str) -> Line:
-    """`` 9  y = h @ w2``: a line of the user's, by its number."""
+    """`` 9  y = h @ w2``: a user line with its number."""
     file, number, _ = place_parts(place)
     code = (recording.source_line(file, number) or "").strip() if file else ""
     return line(("place", f"{number:>3} " if file else "    "), ("", code or place or "of no line"))
@@ -486,7 +486,7 @@ def brief_equation(backward: BackwardPass, index: int) -> str:
     """``k = mul j c``: an equation without types and parameters."""
     equation = backward.record.equations[index]
     results = " ".join(map(backward.letter, equation.results))
-    # what has no variable is a number that is written
+    # an operand that is no variable is a literal
     written = equation.text.rpartition(" = ")[2].rpartition("] ")[2].split(" ")[-len(equation.operands) :]
     if len(written) != len(equation.operands):
         written = ["_"] * len(equation.operands)
@@ -499,7 +499,7 @@ def _widest(backward: BackwardPass) -> int:
 
 
 def _looked_at(backward: BackwardPass) -> tuple[Any, ...]:
-    """The iterations and examples that are looked at, and what variables are called."""
+    """The choices that the drawing depends on: names or letters, iterations and examples."""
     known = ledger(backward.recording)
     return backward.worded, tuple(sorted(known.iterations.items())), tuple(sorted(known.examples.items()))
 
@@ -507,7 +507,7 @@ def _looked_at(backward: BackwardPass) -> tuple[Any, ...]:
 def _kept_equation(
     backward: BackwardPass, standing: Standing, index: int, widths: tuple[int, int], looked: tuple[Any, ...]
 ) -> list[Line]:
-    """The lines of an equation, drawn anew only if something has happened to its results since."""
+    """The lines of an equation, from the cache unless its results have changed."""
     if standing.step is not None and standing.step.equation == index:
         return list(_equation(backward, standing, index, *widths))
     results = backward.record.equations[index].results
@@ -545,7 +545,7 @@ def _steps(backward: BackwardPass) -> int:
 
 
 def _linear(backward: BackwardPass, index: int) -> bool:
-    """Whether an equation computes with a tangent: with an input, or with the result of one that does."""
+    """Whether an equation computes a tangent: one of its operands depends on an input."""
     return index in _linear_equations(backward)
 
 
@@ -564,7 +564,7 @@ def _linear_equations(backward: BackwardPass) -> frozenset[int]:
 
 
 def _cell(backward: BackwardPass, standing: Standing, variable: int, width: int, alone: bool = False) -> Line:
-    """``1/2 ct of h  0.25``: a variable's cotangent as it stands."""
+    """``1/2 ct of h  0.25``: the current cotangent of a variable."""
     named = backward.named(variable, alone)
     total = standing.sums.get(variable)
     progress = _progress(backward, standing, variable)
@@ -575,7 +575,7 @@ def _cell(backward: BackwardPass, standing: Standing, variable: int, width: int,
 
 
 def _progress(backward: BackwardPass, standing: Standing, variable: int) -> Segment:
-    """How much of it has arrived: ``1/2``, ``✓`` for all, ``·`` for nothing."""
+    """How many of its cotangents have been added: ``1/2``, ``✓`` for all, ``·`` for none."""
     count, expected = standing.counts.get(variable, 0), backward.expected[variable]
     if not count:
         return ("muted", "·   ")
@@ -585,7 +585,7 @@ def _progress(backward: BackwardPass, standing: Standing, variable: int) -> Segm
 
 
 def _given(backward: BackwardPass, standing: Standing, step: TransposedRecord) -> Iterator[Line]:
-    """What the current equation gives its operands, once its rule has; and with which residuals."""
+    """The residuals of the current equation and, after its rule, the cotangents that it gives its operands."""
     record = backward.record
     equation = record.equations[step.equation]
     for variable in dict.fromkeys(equation.operands):
@@ -601,7 +601,7 @@ def _given(backward: BackwardPass, standing: Standing, step: TransposedRecord) -
 
 
 def _residual(backward: BackwardPass, variable: int) -> Line:
-    """``c h = 0.5``: a value that the forward pass kept, by its letter and its name."""
+    """``c h = 0.5``: a residual, by its letter and its name."""
     name = backward.residual_name(variable)
     letter = backward.letter(variable)
     said = line(("muted", " "), ("var", name)) if name and name != letter else ()

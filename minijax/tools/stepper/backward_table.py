@@ -1,4 +1,4 @@
-"""A whole backward pass as a table: every step from the result to the arguments, and the residuals by forward line."""
+"""A whole backward pass as a table: all steps from the result to the arguments, and the residuals by forward line."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from minijax.tools.stepper.backward import BackwardPass, brief_equation, passes_
 from minijax.tools.values.table import loop_text
 
 MOST_RESIDUALS = 8
-# What a call of ``checkpoint`` is called as an operation.
+# The primitive of ``checkpoint``.
 REMAT = "remat2"
 
 
 def steps_blocks(recording: Recording, most: int, worded: bool = False) -> Iterator[Block]:
-    """Each linear program that was run backwards, the outermost first, those that its rules ran below it; ``worded``
-    with names of the user's in place of letters.
+    """The steps of each backward pass. Passes that a transpose rule runs follow the pass around them.
+
+    ``worded`` shows the user's names instead of letters.
     """
     passes = [each for each in passes_of(recording) if each.recorded.steps]
     if not passes:
@@ -26,19 +27,19 @@ def steps_blocks(recording: Recording, most: int, worded: bool = False) -> Itera
     for each in passes:
         each.worded = worded
         steps = each.record.steps
-        # values in a loop are those of one of its iterations
+        # the values of a loop are those of one iteration
         said = " · ".join([plural(len(steps), "step"), *map(loop_text, each.loops())])
         yield Row("backward", (line(("heading", path_line(each)), ("muted", f" · {said}, from the result back")),))
         yield Text(tuple(_steps(each, most)), hanging=8)
 
 
 def in_loops(recording: Recording) -> list[int]:
-    """A value of each pass, by number, whose loops are those that the pass is in."""
+    """For each pass, the number of one value in it. The value's loops are the loops of the pass."""
     return [each.first_given for each in passes_of(recording) if each.first_given]
 
 
 def outermost(recording: Recording) -> int:
-    """How many linear programs were run backwards, but for those that the rules of others ran."""
+    """The number of backward passes, without those inside transpose rules."""
     return sum(each.around is None and bool(each.recorded.steps) for each in passes_of(recording))
 
 
@@ -81,14 +82,14 @@ def _step(backward: BackwardPass, step: TransposedRecord, width: int) -> Line:
 
 
 def kept_blocks(recording: Recording) -> Iterator[Block]:
-    """What the forward pass of each outermost program keeps for its backward pass, and where it was computed."""
+    """The residuals of each outermost pass, and the lines that computed them."""
     for backward in passes_of(recording):
         if backward.around is None:
             yield from _kept(backward)
 
 
 def recomputed(recording: Recording) -> Iterator[list[str]]:
-    """For each call of ``checkpoint`` that was gone back over, the primitives of what was computed again before."""
+    """For each ``checkpoint`` call in a backward pass, the primitives that were computed again."""
     for backward in passes_of(recording):
         if backward.around is None:
             continue

@@ -1,6 +1,4 @@
-"""What every device of a mesh has at a moment inside a ``shard_map``, side by side; where they meet, who gives what to
-whom.
-"""
+"""The values on all devices of a mesh at a moment inside a ``shard_map``, and who sends to whom in a collective."""
 
 from __future__ import annotations
 
@@ -44,30 +42,30 @@ from minijax.tools.values.on_devices import (
 from minijax.tools.values.saved_devices import SavedDevices, devices_saved, shown_of
 from minijax.tools.values.table import NO_ARRAYS
 
-# Rows of a table of devices; of more, those around the one that is looked at.
+# Maximum number of rows in a table of devices; larger tables show the rows around the chosen device.
 MOST_ROWS = 16
-# Values that stand beside each other.
+# Maximum number of values side by side.
 MOST_COLUMNS = 4
-# Devices that are numbered in one row.
+# Maximum number of device numbers in a row.
 MOST_NUMBERS = 4
 NOWHERE = line(("muted", "no program that every device of a mesh runs is at work here"))
 
 
 def has_devices(recording: Recording) -> bool:
-    """Whether a program that every device of a mesh runs was traced or run."""
+    """Whether the recording traced or ran a program that all devices of a mesh run."""
     levels = {level.partition(":")[0] for level, _ in recording.binds}
     traced = bool(recording.devices) or MAPPED in levels
     return traced or any(run.primitive == MAPPED for run in recording.kept.runs.values())
 
 
 def devices_shown(cursor: Cursor) -> DevicesShown | None:
-    """What there is to see at the cursor's moment; None outside of all programs that devices run."""
+    """The values on the devices at the cursor's moment; None outside of mesh programs."""
     find = devices_of(cursor)
     return None if find is None else find()
 
 
 def devices_of(cursor: Cursor) -> Callable[[], DevicesShown | None] | None:
-    """What finds that, for the iterations and the device that are looked at then; None without values."""
+    """A function that finds these values for the currently chosen iterations and device; None without values."""
     known = at_hand(cursor.recording)
     if known is None:
         saved = devices_saved(cursor.recording, cursor.position)
@@ -82,7 +80,7 @@ def devices_of(cursor: Cursor) -> Callable[[], DevicesShown | None] | None:
 
 
 def with_devices(recording: Recording) -> Recording:
-    """``recording`` as it is saved: with what devices have at each moment, as texts, in the first iterations."""
+    """``recording`` in saved form: with the values on all devices at each moment as texts, for the first iterations."""
     known = at_hand(recording)
     if known is None or not has_devices(recording):
         return recording
@@ -114,7 +112,7 @@ def with_devices(recording: Recording) -> Recording:
 
 
 def devices_pane(cursor: Cursor) -> Document:
-    """The values of the current operation on every device, side by side."""
+    """The operands and results of the current operation on all devices, side by side."""
     recording = cursor.recording
     if at_hand(recording) is None and not recording.devices:
         return document(Text((NO_ARRAYS,)))
@@ -133,13 +131,13 @@ def _blocks(shown: DevicesShown, width: int, chosen: bool = True) -> tuple[Block
 
 
 def all_lines(shown: DevicesShown, width: int, chosen: bool) -> Iterator[Line]:
-    """All of it as lines of this width, with the device that is looked at if one is ``chosen``."""
+    """The whole pane as lines of this width; if ``chosen``, with the chosen device."""
     for block in _blocks(shown, width, chosen):
         yield from lay_out(document(block), width)
 
 
 def device_lines(shown: DevicesShown, width: int, chosen: bool = True) -> Iterator[Line]:
-    """The table: a row for what all have together, then one for each device, or for those that have the same."""
+    """The table: a row for the whole array, then a row for each device or group of devices with equal values."""
     table = _Table(shown, width, chosen)
     yield from table.heading()
     if table.ahead:
@@ -173,7 +171,7 @@ def _heading(shown: DevicesShown, chosen: bool) -> Iterator[Line]:
 
 
 def _below(shown: DevicesShown, width: int) -> Iterator[Line]:
-    """What the device that is looked at is given, and how what is divided is."""
+    """The parts that the chosen device receives, and notes on how arrays are sharded."""
     given = pieces(shown, shown.mesh.index)
     if given:
         yield line(("muted", "given to "), ("label", f"device {shown.mesh.index}"))
@@ -187,7 +185,7 @@ def _below(shown: DevicesShown, width: int) -> Iterator[Line]:
 
 
 def _unknown(shown: DevicesShown) -> dict[str, list[str]]:
-    """Why values are not known on the device that is looked at, and which."""
+    """The reasons why values are unknown on the chosen device, each with the names of the values."""
     out: dict[str, list[str]] = {}
     for column in shown.columns:
         found = column.at(shown.mesh.index)
@@ -197,7 +195,7 @@ def _unknown(shown: DevicesShown) -> dict[str, list[str]]:
 
 
 class _Table:
-    """The rows that are shown: each is for a device, or for several that have the same."""
+    """The rows shown: one for each device or group of devices with equal values."""
 
     def __init__(self, shown: DevicesShown, width: int, chosen: bool) -> None:
         self.shown = shown
@@ -225,7 +223,7 @@ class _Table:
         ]
 
     def _cells(self, column: DeviceColumn) -> list[Line]:
-        """What all have together, then what those of each row have; of what is not known only that it is not."""
+        """The cell of the whole array, then a cell for each row; a single ? if all values are unknown."""
         found = [column.whole(), *[column.at(row[0]) for row in self.rows]]
         if all(isinstance(each, Unknown) for each in found):
             return [line(("muted", "?"))] * len(found)
@@ -233,8 +231,8 @@ class _Table:
         return [whole, *[cell(each, self.room) for each in found[1:]]]
 
     def _rows(self, met: Sequence[str]) -> tuple[list[tuple[int, ...]], int, int]:
-        """The devices of each row, those that meet below one another; and how many rows before and behind are not
-        shown.
+        """The devices of each row, with the devices of a collective below each other. Also returns how many rows before
+        and after them are not shown.
         """
         ids = np.arange(math.prod(self.sizes)).reshape(self.sizes)
         places = range(len(self.names))
@@ -248,7 +246,7 @@ class _Table:
         return kept, first, len(rows) - first - len(kept)
 
     def _label(self, row: Sequence[int]) -> list[str]:
-        """The numbers of the devices of a row, and their places along the axes along which rows differ."""
+        """The device numbers of a row, and its coordinates on the axes that differ between rows."""
         numbers = " ".join(map(str, row[:MOST_NUMBERS])) + (" …" if len(row) > MOST_NUMBERS else "")
         if len(self.names) == 1:
             return [numbers]
@@ -256,7 +254,7 @@ class _Table:
         return [numbers, *[str(at) for at, name in zip(places, self.names, strict=True) if name in self.varied]]
 
     def _links(self) -> list[str]:
-        """Between what is given and what comes of it: who meets whom."""
+        """The column between operands and results: which devices communicate."""
         met = self.shown.meeting
         if met is None:
             return [""] * len(self.rows)
@@ -269,7 +267,7 @@ class _Table:
         return out
 
     def heading(self) -> Iterator[Line]:
-        """What the columns are: names, and below them types."""
+        """The heads of the columns: names, with types below."""
         names, types = [], []
         for each in self.columns:
             names.append(line(("heading", shortened(each.name, self.room))))
@@ -281,7 +279,7 @@ class _Table:
             yield (("", "  "), *self._line(("muted", self.labels[1]), "", [cells[0] for cells in self.cells]))
 
     def line(self, place: int) -> Line:
-        """A row."""
+        """One row."""
         here = self.chosen and self.shown.mesh.index in self.rows[place]
         mark: Segment = ("current", MARK + " ") if here else ("", "  ")
         label: Segment = ("label" if here else "muted", self.labels[place + 2])
@@ -298,14 +296,14 @@ class _Table:
 
 
 def _arrow(met: Meeting, device: int) -> str:
-    """``─▶ 2   6 ─▶``: whom a device gives to, and by whom it is given something."""
+    """``─▶ 2   6 ─▶``: the device that receives from this one, and the device that sends to it."""
     to, by = met.to(device), met.by(device)
     gives = f" ─▶ {to[0] if len(to) == 1 else 'all'}" if to else "     "
     return f"{gives:<8}{f'{by[0]} ─▶' if by else 'nobody'}"
 
 
 def _brackets(count: int, begins: bool, ends: bool) -> list[str]:
-    """What joins so many rows; they may go on above and below."""
+    """Brackets that join ``count`` rows; the group may continue above and below."""
     if count == 1 and begins and ends:
         return [" ───▶"]
     out = [" ─┤ ├▶"] * count

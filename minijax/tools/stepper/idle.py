@@ -1,7 +1,7 @@
-"""What a pane shows where its own subject is not there: what was last, or at the beginning what comes first, said so.
+"""The content of a pane without a current subject: the last one, or else the next, with a heading that says so.
 
-Between the user's operations the engine is at work: no line of the user's is run, no equation is recorded. The pane
-then keeps what was there last.
+Between the user's operations the engine works: no user line runs and no equation is recorded. The pane then keeps
+its last subject.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ from minijax.tools.values.table import cell_line
 
 Finished = JaxprRecord | ModuleRecord | ExecutableRecord
 
-# Moments that are looked through, before and after.
+# Maximum number of moments searched, before and after.
 MOST_LOOKED = 400
-# Values of a derivative of a derivative that are shown, and the width of a column.
+# Maximum number of values of a second derivative, and the width of a column.
 MOST_VALUES = 40
 WIDTH = 14
-# What there is to say where a call runs no program and makes none.
+# The text for a call that makes no program.
 RUN_AS_CALLED = line(("muted", "operations are run as they are called: no program is made of them here"))
 
 
 def _near(cursor: Cursor, wanted: Callable[[Moment], bool]) -> tuple[str, Moment | None]:
-    """'last' and the nearest moment before that is ``wanted``; 'next' and the nearest after; '' and None."""
+    """'last' and the nearest earlier moment that satisfies ``wanted``, else 'next' and the nearest later; or '',
+    None.
+    """
     moments, here = cursor.moments, cursor.position
     for position in range(here - 1, max(here - MOST_LOOKED, 0) - 1, -1):
         if wanted(moments[position]):
@@ -46,7 +48,7 @@ def _near(cursor: Cursor, wanted: Callable[[Moment], bool]) -> tuple[str, Moment
 
 
 def near_place(cursor: Cursor) -> tuple[str, str]:
-    """The user's line at the moment, and '' before it; else the last one or the next, with which it is."""
+    """'' and the user line of the moment; else 'last' or 'next' with the nearest user line."""
     place = cursor.state().place
     if place_parts(place)[0]:
         return "", place
@@ -55,18 +57,18 @@ def near_place(cursor: Cursor) -> tuple[str, str]:
 
 
 def near_operation(cursor: Cursor) -> tuple[str, Moment | None, bool]:
-    """The moment of the last operation, or of the next, with which it is and whether the operation is done."""
+    """'last' or 'next', the moment of that operation, and whether it is done."""
     said, moment = _near(cursor, lambda moment: isinstance(moment.node, BindRecord))
     return said, moment, moment is not None and moment.kind == LEAVE and said == "last"
 
 
 def operation_said(said: str) -> Line:
-    """What stands above an operation that is not under way."""
+    """The heading of an operation that is not in progress."""
     return line(("muted", f"the {said} operation"))
 
 
 def near_program(cursor: Cursor) -> Finished | None:
-    """The program that was finished last before the moment: at the end, what the call came to."""
+    """The program that was finished last before the moment. At the end, that is the final program of the call."""
     recording = cursor.recording
     known: list[Finished] = [*recording.jaxprs, *recording.modules, *recording.executables]
     before = [each for each in known if each.at <= cursor.moment.at]
@@ -74,7 +76,7 @@ def near_program(cursor: Cursor) -> Finished | None:
 
 
 def program_said(cursor: Cursor) -> list[Line]:
-    """What stands above the program that was finished last; all there is to say where none was."""
+    """The heading of the program that was finished last; without one, all lines of the pane."""
     if near_program(cursor) is not None:
         return [line(("muted", "finished last"))]
     values = list(derivative_lines(cursor))
@@ -93,7 +95,7 @@ def program_said(cursor: Cursor) -> list[Line]:
 
 
 def derivative_lines(cursor: Cursor) -> Iterator[Line]:
-    """The values of a forward derivative by name: primal, tangent; of one in another, the tangents of both."""
+    """The values of a forward derivative by name: primal and tangent; in a second derivative, both tangents."""
     state = cursor.state()
     levels = [depth for depth, label in enumerate(state.stack) if label.partition(":")[0] == "jvp"]
     if not levels:
@@ -117,7 +119,7 @@ def derivative_lines(cursor: Cursor) -> Iterator[Line]:
 
 
 def _parts(cursor: Cursor, life: LifeRecord, twice: bool) -> list[Any]:
-    """Primal and tangent; of one in another also the tangent of each."""
+    """Primal and tangent; in a second derivative also the tangent of each."""
     known, number = ledger(cursor.recording), life.tracer.id
     holds = life.tracer.holds
     inner = holds[1] if len(holds) > 1 else 0

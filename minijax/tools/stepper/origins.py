@@ -1,7 +1,7 @@
-"""From a moment to the one at which a value that it is about was born, and to those that use it.
+"""Go from a moment to the birth of its values, and to their uses.
 
-The current operation leads to its operands, and an operation that ran a program to what that program computed last. An
-input of a staged program leads to the operand that the call was given for it.
+The current operation leads to its operands. An operation that ran a program leads to the program's results. An
+input of a staged program leads to the call's operand.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from minijax.tools.recording.records import BindRecord, LifeRecord, Recording
 from minijax.tools.recording.values import RunRecord
 from minijax.tools.values import slices
 
-# Choices that are offered at a time: those that a digit can pick.
+# Maximum number of choices offered at a time: a digit picks one.
 MOST_CHOICES = 9
 _PRIMAL = "primal of "
 
 
 class OriginChoice(NamedTuple):
-    """A value that one can go to: what it is called, its number, the moment, and what is to be said there."""
+    """A value to go to: its name, its number, the moment of its birth, and a remark."""
 
     name: str
     number: int
@@ -33,12 +33,12 @@ class OriginChoice(NamedTuple):
 
 
 def current(cursor: Cursor) -> BindRecord | None:
-    """The operation that a moment is about."""
+    """The operation of a moment."""
     return cursor.state().bind
 
 
 def sources(cursor: Cursor) -> list[OriginChoice]:
-    """What the current operation's result came from: what its program computed last, its operands."""
+    """The sources of the current operation's result: the results of its inner program, and its operands."""
     bind = current(cursor)
     if bind is None:
         return []
@@ -73,7 +73,7 @@ def birth(cursor: Cursor, number: int) -> OriginChoice:
 
 
 def called(naming: Naming, number: int) -> str:
-    """What a value is called; what is inside a tracer as that."""
+    """The name of a value; a primal has the name of its tracer."""
     name = naming.name(number)
     while name.startswith(_PRIMAL):
         name = name.removeprefix(_PRIMAL)
@@ -81,14 +81,14 @@ def called(naming: Naming, number: int) -> str:
 
 
 def moment_of(cursor: Cursor, at: int) -> int:
-    """The moment of an event; the first after it if it has none."""
+    """The moment of an event, or the next moment."""
     position = bisect_left(cursor.moments, at, key=lambda moment: moment.at)
     return min(position, len(cursor.moments) - 1)
 
 
 def _given(recording: Recording, number: int) -> int:
-    """The value that a tracer without an operation stands for: what it holds, or the operand of the call that ran the
-    program which it is an input of. 0 if there is none."""
+    """The value behind a tracer without an operation: the value that it holds or, for an input of a program, the
+    operand of the call that ran the program. 0 if there is none."""
     life: LifeRecord | None = naming_of(recording).life(number)
     if life is not None and life.tracer.holds and life.tracer.holds[0]:
         return life.tracer.holds[0]
@@ -105,7 +105,7 @@ def _given(recording: Recording, number: int) -> int:
 
 
 def _computed_inside(recording: Recording, run: RunRecord) -> Iterator[int]:
-    """The values that the program of an operation gives, as they were seen while it was traced."""
+    """The results of an operation's inner program, by their numbers during tracing."""
     numbers: Mapping[Var, int] | None = None
     for value in run.params.values():
         for each in value if type(value) is tuple else (value,):
@@ -119,7 +119,7 @@ def _computed_inside(recording: Recording, run: RunRecord) -> Iterator[int]:
 
 
 def uses(cursor: Cursor, numbers: Iterable[int]) -> list[OriginChoice]:
-    """The operations that are given one of the values: the user's, and rules' where there is none of the user's."""
+    """The operations with one of the values as an operand: the user's or, if there are none, those of rules."""
     known = _users(cursor.recording)
     found: list[tuple[BindRecord, int]] = []
     for number in dict.fromkeys(numbers):
@@ -129,14 +129,14 @@ def uses(cursor: Cursor, numbers: Iterable[int]) -> list[OriginChoice]:
     out = []
     end = -1
     for bind, number in found:
-        if bind.at > end:  # what an operation does inside itself with what it is given is not another use
+        if bind.at > end:  # operations inside an operation do not count as uses
             out.append(OriginChoice(naming.operation(bind), number, moment_of(cursor, bind.at)))
             end = bind.end
     return _different(out)
 
 
 def _users(recording: Recording) -> Mapping[int, list[BindRecord]]:
-    """Number -> the operations that are given it."""
+    """Number of a value -> the operations with it as an operand."""
     found: dict[int, list[BindRecord]] | None = recording.__dict__.get("_users")
     if found is None:
         found = {}
@@ -150,7 +150,7 @@ def _users(recording: Recording) -> Mapping[int, list[BindRecord]]:
 
 
 def results(cursor: Cursor, number: int = 0) -> list[int]:
-    """The values whose uses are asked for: the selected one, or the results of the current operation."""
+    """The values whose uses are wanted: the selected one, or the results of the current operation."""
     if number:
         return [number]
     bind = current(cursor)
@@ -158,7 +158,7 @@ def results(cursor: Cursor, number: int = 0) -> list[int]:
 
 
 def selected_birth(cursor: Cursor, number: int) -> list[OriginChoice]:
-    """The birth of a value; where that is the current moment, what it came from."""
+    """The birth of a value. If that is the current moment, the sources of the value."""
     found = birth(cursor, number)
     if found.position == cursor.position:
         return sources(cursor) if cursor.moment.kind == LEAVE else []
@@ -166,7 +166,7 @@ def selected_birth(cursor: Cursor, number: int) -> list[OriginChoice]:
 
 
 def _different(found: Iterable[OriginChoice]) -> list[OriginChoice]:
-    """Choices that lead to different moments, in order."""
+    """Choices that lead to different moments or have different names, in order."""
     out: dict[Any, OriginChoice] = {}
     for each in found:
         out.setdefault((each.position, each.name), each)

@@ -1,8 +1,7 @@
-"""What a stepper shows: for each of its panes a function from a cursor to a document.
+"""The panes of a stepper: each is a function from a cursor to a document.
 
-The full-screen stepper, the notebook's widget and the tests use the same functions. A pane tells what held at the
-cursor's moment: results that came later are left out. A line that carries the role 'current' is the one to keep in
-sight.
+The full-screen stepper, the notebook's widget and the tests use the same functions. A pane shows the state at the
+cursor's moment, without later results. The line with the role 'current' must stay in sight.
 """
 
 from __future__ import annotations
@@ -59,15 +58,15 @@ from minijax.tools.values.brief import brief
 from minijax.tools.values.moment import Ledger, at_hand
 from minijax.tools.values.table import values_pane
 
-# The folder that the engine's own files are in.
+# The folder of the engine's files.
 _ENGINE = os.path.dirname(os.path.abspath(errors.__file__)) + "/"
-# Tracers shown of one level, the newest; more are counted.
+# Maximum number of tracers shown for a level: the newest. The others are counted.
 MOST_TRACERS = 40
-# Equations shown of one jaxpr that is being built, the newest; more are counted.
+# Maximum number of equations shown for a jaxpr in progress: the newest. The others are counted.
 MOST_EQUATIONS = 400
-# Characters of a value that stands beside its type.
+# Maximum number of characters of a value beside its type.
 MOST_GLANCE = 40
-# What a pane says where it has nothing to show.
+# The texts of empty panes.
 NO_LINE = line(("muted", "the engine ran no line of yours"))
 NO_SOURCE = line(("muted", "its source was not kept"))
 NO_OPERATION = line(("muted", "the call applied no operation"))
@@ -76,7 +75,7 @@ NO_OPERATION = line(("muted", "the call applied no operation"))
 def tree_lines(cursor: Cursor, before: int = 8, after: int = 16, fold: int = FOLD) -> Document:
     """The tree of binds and scopes around the cursor: ``before`` lines above the current one, ``after`` below.
 
-    What lies deeper than ``fold`` is shown where the cursor is inside it, and counted elsewhere.
+    Records deeper than ``fold`` are shown only around the cursor. Elsewhere they are counted.
     """
     return document(Text(tree_rows(cursor, before, after, fold).lines, wrap=False))
 
@@ -86,7 +85,7 @@ def tree_lines(cursor: Cursor, before: int = 8, after: int = 16, fold: int = FOL
 
 
 def source_pane(cursor: Cursor) -> Document:
-    """The user's source with the current line marked; where the engine is between lines, the last or the next."""
+    """The user's source with the current line marked; between lines, the last or the next line."""
     said, place = idle.near_place(cursor)
     file, number, function = place_parts(place)
     if not file:
@@ -99,12 +98,12 @@ def source_pane(cursor: Cursor) -> Document:
 
 
 def place_heading(said: str, file: str, number: int, function: str) -> Line:
-    """What stands above the source: the place, and whether it is the last or the next one."""
+    """The heading of the source: its place, and whether that is the last or the next one."""
     return (*line(("muted", f"{said}: " if said else "")), *place_line(file, number, function))
 
 
 def place_line(file: str, number: int, function: str = "") -> Line:
-    """``model.py:12 in f  /home/me``: what matters first, for it may be cut at the right."""
+    """``model.py:12 in f  /home/me``: the file name comes first, because the right end may be cut."""
     folder, _, name = file.rpartition("/")
     if file.startswith(_ENGINE):
         folder, name = "", "minijax/" + file[len(_ENGINE) :]
@@ -113,7 +112,7 @@ def place_line(file: str, number: int, function: str = "") -> Line:
 
 
 def kept_source(recording: Recording, file: str, number: int) -> Code | None:
-    """The kept lines of ``file`` that line ``number`` is among."""
+    """The kept source lines of ``file`` that include line ``number``."""
     for source in recording.sources:
         if source.file == file and 0 <= number - source.first <= source.text.count("\n"):
             return Code(source.text.rstrip("\n"), "python", source.first, (number,))
@@ -125,8 +124,8 @@ def kept_source(recording: Recording, file: str, number: int) -> Code | None:
 
 
 class LevelShown(NamedTuple):
-    """An interpreter as the stack pane shows it: its heading, whether it is at work, how many of its live tracers are
-    only counted, and the others, the newest last."""
+    """An interpreter in the stack pane: its heading, whether it is active, how many older live tracers are only
+    counted, and the newest tracers, the newest last."""
 
     heading: Line
     working: bool
@@ -135,7 +134,7 @@ class LevelShown(NamedTuple):
 
 
 def stack_levels(state: State) -> Iterator[LevelShown]:
-    """The interpreters, innermost first."""
+    """The interpreters of a moment, innermost first."""
     subjects = {node.level: node.subject for node in state.path if isinstance(node, ScopeRecord)}
     for depth in range(len(state.stack) - 1, -1, -1):
         label = state.stack[depth]
@@ -151,7 +150,7 @@ def stack_levels(state: State) -> Iterator[LevelShown]:
 
 
 def stack_pane(cursor: Cursor) -> Document:
-    """The interpreters, innermost first, and the tracers of each that are alive, unwrapped."""
+    """The interpreters, innermost first, each with its live tracers, unwrapped."""
     state = cursor.state()
     used = used_tracers(state.bind)
     naming = naming_of(cursor.recording)
@@ -169,19 +168,19 @@ def stack_pane(cursor: Cursor) -> Document:
 
 
 def used_tracers(bind: BindRecord | None) -> set[int]:
-    """The numbers of the tracers that the current operation is given."""
+    """The numbers of the current operation's tracers."""
     return set() if bind is None else {number for number in bind.operands if number}
 
 
 def older_line(count: int) -> Line:
-    """What stands for the tracers of a level that are only counted."""
+    """The line for the older tracers of a level."""
     return line(("muted", f"... {count} older ones"))
 
 
 def life_line(life: LifeRecord, naming: Naming, known: Ledger | None = None) -> Line:
     """``y #4 f32[] (physically f32[3])  primal 3.0  tangent partial_eval:1 f32[]  from <minijax-1>:1``
 
-    Where only the type of what it holds was noted, the value follows, if it is ``known`` at once.
+    If the record has only a type, the value follows if it is already ``known``.
     """
     record = life.tracer
     out: list[Segment] = []
@@ -210,8 +209,8 @@ def life_line(life: LifeRecord, naming: Naming, known: Ledger | None = None) -> 
 
 
 def program_pane(cursor: Cursor) -> Document:
-    """The jaxprs as they stand at this moment, innermost first, the newest equation marked; the finished jaxpr, the
-    StableHLO module or the compiled program where the moment is one's finishing."""
+    """The jaxprs in progress, innermost first, with the newest equation marked. At a moment that finishes a jaxpr, a
+    StableHLO module or a compiled program, that program comes first."""
     state, node = cursor.state(), cursor.moment.node
     blocks: list[Block] = []
     backward = backward_lines(cursor)
@@ -236,7 +235,7 @@ def program_pane(cursor: Cursor) -> Document:
 
 
 def finished_title(node: JaxprRecord | ModuleRecord | ExecutableRecord) -> Line:
-    """What stands above a program that the moment finishes."""
+    """The heading of a finished program."""
     if isinstance(node, JaxprRecord):
         return panels.jaxpr_title(node)
     what = "StableHLO" if isinstance(node, ModuleRecord) else "optimised program"
@@ -248,8 +247,8 @@ def finished_program(
     most: int | None = None,
     names: Mapping[Var, str] | None = None,
 ) -> Iterator[Printout | Code]:
-    """A program that the moment finishes, of a jaxpr at most ``most`` equations; nothing if it was not kept. ``names``
-    are what variables are called in the user's program, in place of JAX's letters.
+    """A finished program, or nothing if it was dropped. ``most`` limits the equations of a jaxpr. ``names`` are the
+    user's names of variables, in place of JAX's letters.
     """
     if names and isinstance(node, JaxprRecord) and node.program is not None:
         yield Printout(jaxpr_document(node.program, max_eqns=most, names=names_within(node.program, names)))
@@ -263,8 +262,8 @@ def finished_program(
 
 
 class ProgramShown(NamedTuple):
-    """A jaxpr that is being built, as the pane shows it: its heading, the whole of it so far, how many of its equations
-    are only counted, and whether the moment adds the last."""
+    """A jaxpr in progress: its heading, the jaxpr so far, how many of its earlier equations are only counted, and
+    whether the moment adds the last equation."""
 
     heading: Line
     program: JaxprSoFar
@@ -273,7 +272,7 @@ class ProgramShown(NamedTuple):
 
 
 def growing_programs(state: State) -> Iterator[ProgramShown]:
-    """The jaxprs as they stand at a moment, innermost first."""
+    """The jaxprs in progress at a moment, innermost first."""
     for program in reversed(state.programs):
         count = len(program.equations)
         heading = line(("level", program.level), ("muted", f" has recorded {plural(count, 'equation')}"))
@@ -282,7 +281,7 @@ def growing_programs(state: State) -> Iterator[ProgramShown]:
 
 
 def earlier_line(count: int) -> Line:
-    """What stands for the equations of a jaxpr that are only counted."""
+    """The line for the earlier equations of a jaxpr."""
     return line(("muted", f"... {plural(count, 'earlier equation')}"))
 
 
@@ -310,8 +309,8 @@ def _program(shown: ProgramShown, newest: int, names: Mapping[str, str]) -> Iter
 
 
 def rule_pane(cursor: Cursor) -> Document:
-    """The operation under way: why this interpreter was given it, its arguments, the source of the rule that is
-    applied, and what came of it."""
+    """The current operation: why this interpreter processes it, its arguments, the source of its rule, and its
+    result."""
     state = cursor.state()
     node = state.moment.node
     bind = state.bind
@@ -335,7 +334,7 @@ def rule_pane(cursor: Cursor) -> Document:
 
 
 def _held_values(life: LifeRecord, known: Ledger) -> Line:
-    """``  -1.2 … 3.4  tangent 0.0 … 1.0``: what a tracer holds of which a type was noted and no value."""
+    """``  -1.2 … 3.4  tangent 0.0 … 1.0``: the values that a tracer holds, if its record has only their types."""
     record = life.tracer
     out: list[Segment] = []
     for key, value in record.fields:
@@ -349,16 +348,16 @@ def _held_values(life: LifeRecord, known: Ledger) -> Line:
 
 
 def glance_line(known: Ledger, number: int, what: str = "primal") -> Line:
-    """``  -1.2 … 3.4 mean 0.2``: a value beside its type; nothing where it is not known at once."""
+    """``  -1.2 … 3.4 mean 0.2``: a value beside its type, or nothing if it is not already known."""
     found = known.glance(number, what) if number else None
     said = () if found is None else brief(found.array, MOST_GLANCE, len(found.axes), typed=False)
     return (("", "  "), *said) if said else ()
 
 
 def bind_lines(bind: BindRecord, done: bool, naming: Naming, known: Ledger | None = None) -> Iterator[Line]:
-    """An operation: why this interpreter was given it, with what, and what came of it if it is ``done``.
+    """An operation: why this interpreter processes it, its arguments and, if it is ``done``, its result.
 
-    Beside what was noted as a type only stands the value, if it is ``known`` at once.
+    If the record has only a type, the value follows if it is already ``known``.
     """
     names = naming.operands(bind)
     yield line(("primitive", bind.primitive), ("muted", " processed by "), ("level", bind.level))
@@ -395,7 +394,7 @@ def bind_lines(bind: BindRecord, done: bool, naming: Naming, known: Ledger | Non
 
 
 def event_lines(node: CacheRecord | ErrorRecord) -> Iterator[Line]:
-    """What a cache answered, or an error said."""
+    """The event of a cache or of an error."""
     yield record_line(node)
     if isinstance(node, CacheRecord) and node.hit:
         yield line(("muted", "Python did not run again: --retrace (key R) records it traced anew"))
@@ -404,7 +403,7 @@ def event_lines(node: CacheRecord | ErrorRecord) -> Iterator[Line]:
 
 
 def rule_heading(state: State) -> Iterator[Line]:
-    """What the rule that is applied is called, and where it is."""
+    """The name and the place of the applied rule."""
     rule = state.rule
     if rule is None:
         return
@@ -426,7 +425,7 @@ def _rule_blocks(state: State, recording: Recording) -> Iterator[Block]:
 
 
 def rule_source(recording: Recording, rule: RuleRecord | None) -> Code | None:
-    """The function that a rule is, without what stands around it in its file, not set in; None if it was not kept."""
+    """The source of a rule's function alone, without its indent; None if it was not kept."""
     kept = kept_source(recording, rule.file, rule.line) if rule is not None and rule.file else None
     if rule is None or kept is None:
         return None
@@ -435,7 +434,7 @@ def rule_source(recording: Recording, rule: RuleRecord | None) -> Code | None:
 
 
 def _function_length(lines: list[str]) -> int:
-    """How many of ``lines`` the function that begins with them takes: up to what is not set in further."""
+    """The number of ``lines`` that the function at their beginning takes: it ends where the indent does."""
     indent = len(lines[0]) - len(lines[0].lstrip())
     headed = False
     end = 0
@@ -445,7 +444,7 @@ def _function_length(lines: list[str]) -> int:
         set_in = len(each) - len(each.lstrip()) > indent or each.lstrip().startswith(")")
         if headed and not set_in:
             break
-        # above the head there may be decorators
+        # decorators may precede the head
         headed = headed or not each.lstrip().startswith("@") and not set_in
         end = count
     return end
@@ -456,12 +455,12 @@ def _function_length(lines: list[str]) -> int:
 
 
 def moment_line(moment: Moment, naming: Naming, cut: str = "") -> Line:
-    """What the moment is, in one line: ``into jvp:2 y = sin(x)``; ``cut`` is the recording's."""
+    """The moment in one line: ``into jvp:2 y = sin(x)``. ``cut`` says how the recording was cut."""
     return tuple(segment for part in moment_parts(moment, naming, cut) for segment in part)
 
 
 def moment_parts(moment: Moment, naming: Naming, cut: str = "") -> Iterator[Line]:
-    """The line of a moment in parts that several moments have in common."""
+    """The line of a moment, in parts that several moments share."""
     node = moment.node
     if node is None:
         if cut and moment.kind == END:
@@ -481,13 +480,13 @@ def moment_parts(moment: Moment, naming: Naming, cut: str = "") -> Iterator[Line
 
 
 def status(cursor: Cursor) -> Document:
-    """Where the cursor stands: its number, the moment in words, the phases so far, and the error if there was one."""
+    """The cursor's position: its number, its moment in words, the phases so far, and the recording's error."""
     last = len(cursor.moments) - 1
     position: Segment = ("heading", f"{cursor.position}/{last}")
     first = (position, ("", "  "), *moment_line(cursor.moment, naming_of(cursor.recording), cursor.cut))
     last_error = cursor.recording.errors[-1] if cursor.recording.errors else None
     if last_error is not None and last_error.where == CALL and _says_all(cursor.moment, last_error):
-        # what the error says at its end, such as two shapes, is not cut
+        # the whole message is shown, because its end may hold two shapes, for example
         return document(Text((first,)))
     second: list[Segment] = []
     totals: dict[str, float] = {}
@@ -509,7 +508,7 @@ def status(cursor: Cursor) -> Document:
 
 
 def _says_all(moment: Moment, error: ErrorRecord) -> bool:
-    """Whether the moment's own line says what the recording ended in."""
+    """Whether the moment's own line shows the error that ended the recording."""
     node = moment.node
     return isinstance(node, ErrorRecord) and (node.type, node.message) == (error.type, error.message)
 
@@ -524,7 +523,7 @@ def stack_text(cursor: Cursor) -> Line:
 
 
 def to_function(cursor: Cursor, name: str, backwards: bool = False) -> bool:
-    """To the next moment at which the function ``name`` begins to be traced, or is at work; stays if there is none."""
+    """Go to the next moment that begins to trace or run the function ``name``; stay if there is none."""
 
     def wanted(moment: Moment) -> bool:
         node = moment.node
@@ -539,7 +538,7 @@ def to_function(cursor: Cursor, name: str, backwards: bool = False) -> bool:
 
 
 def to_failure(cursor: Cursor) -> None:
-    """To where the exception that ended the recording was raised: the first record of it; else the end."""
+    """Go to the first record of the exception that ended the recording, or else to the end."""
     cursor.last()
     errors = cursor.recording.errors
     if not errors or errors[-1].where != CALL:
@@ -552,7 +551,7 @@ def to_failure(cursor: Cursor) -> None:
     cursor.find(lambda moment: moment.node is last, backwards=True)
 
 
-# The panes that show a moment, by name, in the order in which a stepper offers them.
+# The panes of a moment by name, in a stepper's order.
 PANES: dict[str, Callable[[Cursor], Document]] = {
     "tree": tree_lines,
     "source": source_pane,

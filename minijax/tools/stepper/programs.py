@@ -1,7 +1,7 @@
-"""The programs of a call beside each other: Python, jaxpr, StableHLO and what XLA made of it, as a stepper shows them.
+"""The programs of a call side by side, as a stepper shows them: Python, jaxpr, StableHLO and XLA's optimised program.
 
-A selection is a set of equations. It comes from a cursor's moment, or from a line of one of the programs; every program
-marks the lines that belong to it.
+A selection is a set of equations. It comes from a cursor's moment or from a line of a program. Every program marks
+its lines for the selection.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from minijax.tools.programs.user_lines import user_lines
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.records import BindRecord, EquationRecord, Recording, place_parts
 
-# The panes, in the order in which a program is made.
+# The panes, in the order of compilation.
 PROGRAM_PANES = ("python", "jaxpr", "stablehlo", "optimized")
 _MOST_NAMED = 6
-# Characters of the equations that a fusion holds, behind it.
+# Maximum number of characters of a fusion's equations behind its line.
 _HELD = 24
 
 
 class Selection(Frozen):
-    """Equations by their numbers, those inside them included; and the line they were chosen by: the index of a pane of
-    ``LinkedPrograms.panes`` and of one of its lines, or -1.
+    """Selected equations by number, inner ones included. ``pane`` and ``index`` are the index of the chosen pane in
+    ``LinkedPrograms.panes`` and of its chosen line, or -1.
     """
 
     equations: frozenset[int] = frozenset()
@@ -35,7 +35,7 @@ class Selection(Frozen):
 
 
 def recorded_programs(recording: Recording) -> LinkedPrograms | None:
-    """The linked programs of what was compiled last while recording, if they were kept."""
+    """The linked programs of the last compilation in the recording, or None."""
     for executable in reversed(recording.executables):
         found = getattr(executable, "programs", None)
         if isinstance(found, LinkedPrograms):
@@ -44,7 +44,7 @@ def recorded_programs(recording: Recording) -> LinkedPrograms | None:
 
 
 def at_moment(programs: LinkedPrograms, cursor: Cursor) -> Selection:
-    """The equations of the user's line at the cursor's moment: those of its operation, if the line has such."""
+    """The equations of the user line at the cursor's moment; only those with the primitive of its operation, if any."""
     state = cursor.state()
     file, number, _ = place_parts(state.place)
     if not file:
@@ -57,14 +57,14 @@ def at_moment(programs: LinkedPrograms, cursor: Cursor) -> Selection:
 
 
 def at_line(programs: LinkedPrograms, pane: int, index: int) -> Selection:
-    """The equations of a line of the pane with this index among ``programs.panes``."""
+    """The equations of a line; ``pane`` is an index into ``programs.panes``."""
     return Selection(programs.with_inner(programs.panes[pane].links[index]), pane, index)
 
 
 def pane_index(programs: LinkedPrograms, name: str, selection: Selection, place: str = "") -> int:
-    """Which of ``programs.panes`` a stepper's pane ``name`` shows; -1 if there is no such program.
+    """The index in ``programs.panes`` of the stepper's pane ``name``; -1 if there is no such program.
 
-    Of several files of Python the one that was selected in, that has most of the selection, or that ``place`` is in.
+    Among several Python files: the file of the selected line, else with the most selected lines, else of ``place``.
     """
     languages = {"jaxpr": "jaxpr", "stablehlo": "stablehlo", "optimized": "hlo"}
     known = list(enumerate(programs.panes))
@@ -88,7 +88,7 @@ def linked_pane(programs: LinkedPrograms, index: int, selection: Selection, plac
     current = selection.index if selection.pane == index else -1
     if current < 0 and pane.language == "python":
         file, number, _ = place_parts(place)
-        # the moment's line, if nothing was selected by hand
+        # the moment's line, unless the user selected a line
         current = pane.index(number) if selection.pane < 0 and number and file == pane.title else -1
     blocks: list[Block] = []
     if pane.language == "python":
@@ -100,14 +100,14 @@ def linked_pane(programs: LinkedPrograms, index: int, selection: Selection, plac
 
 
 class _Beside(Frozen):
-    """What stands before and behind each line of a pane: whose line it is, and what a fusion holds."""
+    """The text before and after each line of a pane: its user line, and the equations in a fusion."""
 
     labels: tuple[Segment, ...]
     after: tuple[Line, ...]
 
 
 def _beside(programs: LinkedPrograms, pane: Pane) -> _Beside:
-    """Lines of Python have their numbers, others the user's line that they are for, each in that line's colour."""
+    """Number the lines of Python; label others with their user line. Each label has the colour of that line."""
     known = user_lines(programs)
     width = len(str(max(pane.numbers, default=0)))
     labels, after = [], []
@@ -125,7 +125,7 @@ def _beside(programs: LinkedPrograms, pane: Pane) -> _Beside:
 
 
 def _runs(pane: Pane, linked: frozenset[int], current: int, known: _Beside) -> Iterator[Block]:
-    """The lines, labelled; what is between parts of a file that do not follow one another is left out."""
+    """The lines with their labels. A mark separates parts of a file that are not adjacent."""
     numbers = pane.numbers if pane.language == "python" else range(1, len(pane.lines) + 1)
     start = 0
     for i in range(1, len(pane.lines) + 1):
@@ -142,7 +142,7 @@ def _runs(pane: Pane, linked: frozenset[int], current: int, known: _Beside) -> I
 
 
 def selection_line(programs: LinkedPrograms, selection: Selection) -> Line:
-    """What is selected: ``eqn 3 · <minijax-1>:2 · mul``, and what became of it where it is gone."""
+    """The selection in one line: ``eqn 3 · <minijax-1>:2 · mul``, and why it is missing from later programs."""
     if not selection.equations:
         note = ""
         if selection.pane >= 0:
@@ -156,7 +156,7 @@ def selection_line(programs: LinkedPrograms, selection: Selection) -> Line:
     out: list[Segment] = [("current", MARK + " ")]
     fusion = _fusion(programs, selection)
     if fusion:
-        # what it holds by name, in place of the numbers
+        # the equations of a fusion by name, not by number
         return (*out, ("heading", fusion), ("muted", " = "), ("primitive", held_text(equations)))
     out.append(("heading", equations_text(numbers)))
     where = places_text(equations)
@@ -170,7 +170,7 @@ def selection_line(programs: LinkedPrograms, selection: Selection) -> Line:
 
 
 def _fusion(programs: LinkedPrograms, selection: Selection) -> str:
-    """The name of the fusion that was selected; '' of any other line."""
+    """The name of the selected fusion; '' for any other line."""
     if selection.pane < 0 or programs.panes[selection.pane].language != "hlo":
         return ""
     chosen = programs.panes[selection.pane].lines[selection.index]
@@ -178,7 +178,7 @@ def _fusion(programs: LinkedPrograms, selection: Selection) -> str:
 
 
 def _missing(equations: list[Equation]) -> str:
-    """Why nothing of the selection is in a later program, if so."""
+    """Why the whole selection is missing from a later program, or ''."""
     for note, name in (("stablehlo_note", "StableHLO"), ("hlo_note", "optimised")):
         reasons = [getattr(each, note) for each in equations]
         if all(reasons):

@@ -1,4 +1,6 @@
-"""The tree of a recording as lines: a window around a cursor, computed from what is in it however long the rest is."""
+"""The tree of a recording as lines. Computes only the rows around the cursor, so that its cost is that of the
+window.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import BindRecord, Node, ScopeRecord
 from minijax.tools.recording.repeats import repeats_of
 
-# How deep the tree is unfolded where the cursor is not.
+# The tree's unfolded depth away from the cursor.
 FOLD = 6
 
 
 class Rows(Frozen):
-    """Lines of the tree, the moment that each stands for, and which of them is the cursor's."""
+    """Lines of the tree, the moment of each line, and the index of the cursor's line."""
 
     lines: tuple[Line, ...]
     positions: tuple[int, ...]
@@ -26,9 +28,9 @@ class Rows(Frozen):
 
 
 def tree_rows(cursor: Cursor, before: int, after: int, fold: int = FOLD) -> Rows:
-    """The line of the cursor's moment, and up to ``before`` lines above and ``after`` below it.
+    """The line of the cursor's moment, with up to ``before`` lines above and ``after`` below it.
 
-    Where there are fewer above, there are more below, and the reverse.
+    If one side has fewer lines, the other side gets more.
     """
     walk = TreeWalk(cursor, fold)
     here = walk.row_of(cursor.position)
@@ -48,19 +50,19 @@ def taken(walk: Iterator[int], most: int) -> Iterator[int]:
 
 
 def record_around(cursor: Cursor, moment: Moment) -> Node | None:
-    """The record that the moment's record is in; None at the top."""
+    """The record around the moment's record; None at the top."""
     return cursor.moments[moment.parent].node if moment.parent >= 0 else None
 
 
 def past_repeated(cursor: Cursor) -> int:
-    """Where the steps end that one row stands for at the cursor's moment; -1 if its row is of a record alone."""
+    """The end of the repeated steps that share the cursor's row; -1 if the row shows a single record."""
     return TreeWalk(cursor, FOLD).closed(cursor.position)[1]
 
 
 class TreeWalk:
-    """The rows that are shown: an unfolded record has one for its entering and, if it has children, one for its
-    leaving; everything else has one. Steps that do the same have one together: of those before the cursor, and of
-    those after it; where it stands at the beginning of a step, that is the first of those after it.
+    """The rows of the tree. An unfolded record has a row for its entering and, if it has children, one for its leaving.
+    Any other record has one row. Equal repeated steps share a row: one for the steps before the cursor, one for those
+    after it. A cursor at the beginning of a step belongs to the later row.
     """
 
     def __init__(self, cursor: Cursor, fold: int) -> None:
@@ -69,17 +71,17 @@ class TreeWalk:
         self.fold = fold
         self.naming = naming_of(cursor.recording)
         self.repeats = repeats_of(cursor.recording, cursor.moments)
-        # the records that the cursor is inside of: unfolded at any depth
+        # the records around the cursor, unfolded at any depth
         self.open = dict.fromkeys(cursor.moments.around(cursor.position))
 
     def unfolded(self, entered: int) -> bool:
-        """Whether the rows inside the record entered at this moment are shown."""
+        """Whether the rows inside the record entered at this moment are visible."""
         moment = self.moments[entered]
         return moment.other > entered + 1 and (moment.depth < self.fold or entered in self.open)
 
     def closed(self, position: int) -> tuple[int, int, int, str]:
-        """The steps that one row stands for, ``position`` in one of them: where they begin and end, how many there
-        are, and what they are; (-1, -1, 0, '') if its record has a row of its own.
+        """The repeated steps that share a row with ``position``: their beginning, their end, their number and their
+        label. (-1, -1, 0, '') if the record at ``position`` has its own row.
         """
         run = self.repeats.around(position) if 0 < position < len(self.moments) - 1 else None
         if run is not None:
@@ -93,7 +95,7 @@ class TreeWalk:
                 elif now == own:
                     first = here
                 else:
-                    # the step that the cursor is in is open
+                    # the step around the cursor stays unfolded
                     first = here + 1
             end = run.end if last == len(starts) else starts[last]
             if last - first > 1 and starts[first] <= position < end:
@@ -101,7 +103,7 @@ class TreeWalk:
         return -1, -1, 0, ""
 
     def row_of(self, position: int) -> int:
-        """The moment by whose row ``position`` is shown."""
+        """The moment of the row that shows ``position``."""
         begin = self.closed(position)[0]
         if begin >= 0:
             return begin
@@ -126,14 +128,14 @@ class TreeWalk:
             yield position
 
     def line(self, position: int, here: bool) -> Line:
-        """The row of a moment. What lies in the cursor's future is muted, and tells no results."""
+        """The row of a moment. Rows after the cursor are muted and show no results."""
         moment = self.moments[position]
         mark: Segment = ("current", MARK) if here else ("", " ")
         indent: Segment = ("muted", "  " * min(moment.depth, MOST_INDENT))
         return (mark, indent, *self.content(moment, position))
 
     def content(self, moment: Moment, position: int) -> Line:
-        """What the row of a moment says."""
+        """The text of a moment's row."""
         _, end, times, label = self.closed(position)
         if times:
             segments = self.repeated(label, times, position, end)
@@ -144,7 +146,7 @@ class TreeWalk:
         return segments
 
     def shape(self) -> Hashable:
-        """What the rows stand for, but not what they say, is the same at two moments where this is."""
+        """A key of the set of visible rows: equal at two moments if both show the same rows, apart from their text."""
         now, opened = self.cursor.position, []
         for each in (now, *self.open):
             run = self.repeats.around(each) if 0 < each < len(self.moments) - 1 else None
@@ -175,13 +177,13 @@ class TreeWalk:
                 return line(("muted", "└ "), ("level", node.level), ("muted", " ended"))
             assert isinstance(node, BindRecord)
             return left_line(node, self.naming, record_around(self.cursor, moment), position <= now)
-        # entered: what it came to is on a row of its own if it is unfolded
+        # entered: an unfolded record has a separate row for its result
         done = not self.unfolded(position) and moment.other <= now
         around = record_around(self.cursor, moment)
         return record_line(node, done and isinstance(node, BindRecord), naming=self.naming, around=around)
 
     def folded(self, moment: Moment, position: int) -> Line:
-        """How much a folded record hides."""
+        """The number of moments that a folded record hides."""
         if moment.kind != ENTER or self.unfolded(position) or moment.other == position + 1:
             return ()
         assert isinstance(moment.node, (BindRecord, ScopeRecord))
