@@ -1,1 +1,1 @@
-"""Below the program: XLA's passes one by one, the memory that it planned, and the code of each kernel."""
+"""Below the program: XLA's passes one by one, its memory plan, and the code of each kernel."""

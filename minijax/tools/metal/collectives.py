@@ -1,7 +1,7 @@
-"""What a program that is divided among devices sends between them: each collective, its line, its bytes, its reason.
+"""The collectives of a program that runs on several devices: for each its source line, its bytes and its reason.
 
-In: the linked programs of a compiled call, and the mesh it is divided over. Out: ``Collective``s in the order of the
-program. A collective belongs to the equation for whose sake XLA's partitioner put it there, or that asked for it.
+In: the linked programs of a compiled call, and its mesh. Out: ``Collective``s in program order. A collective belongs
+to the equation that asked for it, or for which XLA's partitioner inserted it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from minijax.tools.programs import hlo, links
 from minijax.tools.programs.link_views import short_file
 from minijax.tools.programs.links import Equation, LinkedPrograms
 
-# What XLA calls them, and how much of the shown bytes a device sends of n that take part, by the usual ring.
+# XLA's names, and the bytes each device sends in a ring of n devices, as a multiple of the result's bytes.
 KINDS = {
     "all-reduce": lambda n: 2 * (n - 1) / n,
     "all-gather": lambda n: (n - 1) / n,
@@ -41,13 +41,12 @@ _TYPE = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
 class Collective(Frozen):
     """One collective of a program.
 
-    ``kind`` is XLA's name, ``bytes`` the size of its result on each device, ``sent`` about what each device sends.
-    ``size`` devices talk to each other, along ``axes`` of the mesh ('' in place of a name: along no whole axes).
-    Where the program does not say which devices these are, ``size`` is 0. ``equations`` are those that it is for: one,
-    several where XLA has merged what they ask for, none where it names none. ``inside`` is 'loop' of what runs once
-    a turn, 'branch' of what may not run, else ''.
-    ``times`` is how often it runs in a call, branches taken, and 0 where the turns of a loop are not known: ``bytes``
-    and ``sent`` are of once.
+    ``kind`` is XLA's name, ``bytes`` the size of the result on each device, ``sent`` an estimate of what a device
+    sends. ``size`` devices talk to each other along the mesh ``axes``; () if their groups follow no whole axes.
+    ``size`` is 0 if the program does not name the devices. ``equations`` are the equations it belongs to: usually one,
+    several if XLA merged their collectives, none if the instruction names none. ``inside`` is 'loop' in a loop's body,
+    'branch' in a conditional, else ''. ``times`` is how often it runs in a call if every branch is taken, 0 if a loop's
+    trip count is unknown. ``bytes`` and ``sent`` count one run.
     """
 
     name: str
@@ -63,14 +62,14 @@ class Collective(Frozen):
 
     @property
     def total(self) -> float:
-        """What each device sends in a call, of a loop whose turns are not known in one turn."""
+        """What each device sends in a call. A loop with an unknown trip count counts once."""
         return self.sent * max(self.times, 1)
 
 
 def of_lowered(lowered: Any, programs: LinkedPrograms | None = None) -> list[Collective]:
-    """The collectives of a ``Lowered`` call, which is compiled, in the order of the program.
+    """The collectives of a compiled ``Lowered`` call, in program order.
 
-    ``programs`` are its linked programs, if the caller has them.
+    ``programs`` are its linked programs, if the caller already has them.
     """
     placement = lowered.placement
     if placement is None:
@@ -80,9 +79,9 @@ def of_lowered(lowered: Any, programs: LinkedPrograms | None = None) -> list[Col
 
 
 def collectives(programs: LinkedPrograms, closed: ClosedJaxpr, placement: Any, text: str) -> list[Collective]:
-    """The collectives of a compiled program with this jaxpr, divided as its ``core.shardings.Placement`` says.
+    """The collectives of a compiled program with this jaxpr, sharded as ``core.shardings.Placement`` says.
 
-    ``text`` is XLA's text of it, from which the turns of loops are known.
+    ``text`` is the program's HLO text; the trip counts of loops come from it.
     """
     pane = programs.hlo
     found = []
@@ -99,7 +98,7 @@ def collectives(programs: LinkedPrograms, closed: ClosedJaxpr, placement: Any, t
         size = 0 if groups is None else max(map(len, groups), default=0)
         axes = _axes(groups, placement.mesh)
         equations = tuple([programs.equation(number) for number in pane.links[i]])
-        # what is started gives its operands too, but for an all-reduce
+        # an async start returns its operands too, except for all-reduce
         started = each.opcode.endswith("-start") and kind != "all-reduce"
         count = _bytes(shown.partition(f" {each.opcode}(")[0], started)
         found.append(
@@ -112,7 +111,7 @@ def collectives(programs: LinkedPrograms, closed: ClosedJaxpr, placement: Any, t
 
 
 def _inside(instructions: Collection[hlo.Instruction]) -> dict[str, str]:
-    """The computations that a loop repeats, with what they call, and those that a choice may leave out."""
+    """Computations that run in a loop ('loop') or in a conditional ('branch'), with the computations they call."""
     calls: dict[str, set[str]] = {}
     for each in instructions:
         calls.setdefault(each.computation, set()).update(each.called)
@@ -128,13 +127,13 @@ def _inside(instructions: Collection[hlo.Instruction]) -> dict[str, str]:
 
 
 def _turns(text: str) -> dict[str, int]:
-    """How many turns the loops take of which XLA knows it, by the names of their instructions."""
+    """The known trip counts of loops, by instruction name."""
     known = re.findall(r'(?m)^\s+(?:ROOT )?%?([\w.-]+) = .* while\(.*"known_trip_count":\{"n":"(\d+)"\}', text)
     return {name: int(count) for name, count in known}
 
 
 def _times(instructions: Collection[hlo.Instruction], turns: dict[str, int]) -> Callable[[str], int]:
-    """From the name of a computation to how often it runs in a call; 0 where a loop's turns are not known."""
+    """A function from a computation's name to its runs per call; 0 if a loop's trip count is unknown."""
     calls: dict[str, list[hlo.Instruction]] = {}
     for each in instructions:
         for name in each.called:
@@ -152,7 +151,7 @@ def _times(instructions: Collection[hlo.Instruction], turns: dict[str, int]) -> 
 
 
 def _bytes(result: str, started: bool) -> int:
-    """The size of a result type as it is written; of one that is ``started``, of what it will give."""
+    """The bytes of a result type. For an async start (``started``), the bytes of its final result."""
     sizes = []
     for kind, shape in _TYPE.findall(result.partition("=")[2]):
         digits = re.search(r"\d+$", kind)
@@ -160,12 +159,12 @@ def _bytes(result: str, started: bool) -> int:
         sizes.append(width * int(np.prod([int(d) for d in shape.split(",") if d], dtype=int)))
     if not started or len(sizes) < 2:
         return sum(sizes)
-    # a permutation's operand and result may have numbers of its own behind them
+    # an async collective-permute may also return two u32 context values
     return sizes[1] if result.partition("=")[2].count("u32[]") == 2 else sum(sizes[len(sizes) // 2 :])
 
 
 def _groups(shown: str) -> list[list[int]] | None:
-    """Which partitions talk to each other; None where the instruction does not say."""
+    """The groups of partitions that talk to each other; None if the instruction does not name them."""
     pairs = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", shown)
     if pairs is not None:
         return _joined([[*map(int, each.split(","))] for each in re.findall(r"\{(\d+,\d+)\}", pairs[1])])
@@ -183,8 +182,8 @@ def _groups(shown: str) -> list[list[int]] | None:
 
 
 def _named_groups(axes: str, order: str | None, along: str) -> list[list[int]] | None:
-    """Groups written as axes, ``'a'=2,'b'=4``, and those along which they are: ``'b'``, or of its size a factor between
-    others, ``'b':(2)2`` (behind a factor 2). ``order`` of the devices is ``[2,2,2]T(0,2,1)``; None: their own."""
+    """Groups from axes, ``'a'=2,'b'=4``, and the axes they run along: ``'b'``, or a factor of its size,
+    ``'b':(2)2`` (size 2, after a factor 2). ``order`` is the device order, ``[2,2,2]T(0,2,1)``; None is the default."""
     sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", axes)}
     ids = np.arange(math.prod(sizes.values()))
     if order:
@@ -193,7 +192,7 @@ def _named_groups(axes: str, order: str | None, along: str) -> list[list[int]] |
             return None
         ids = ids.reshape([*map(int, written[1].split(","))])
         ids = ids.transpose([*map(int, written[2].split(","))]) if written[2] else ids
-    # each axis as its factors: what stands before each part that is named, the part, and what is left
+    # split each axis into factors: before each named part, the part itself, and the remainder
     chosen: list[int] = []
     shape: list[int] = []
     parts: dict[str, list[tuple[int, int]]] = {}
@@ -215,7 +214,7 @@ def _rows(ids: np.ndarray, along: Sequence[int]) -> list[list[int]]:
 
 
 def _joined(pairs: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Sets of partitions between which something is sent, directly or through others."""
+    """Sets of partitions that send to each other, directly or through others."""
     groups: list[set[int]] = []
     for pair in pairs:
         touching = [each for each in groups if not each.isdisjoint(pair)]
@@ -224,7 +223,7 @@ def _joined(pairs: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def _axes(groups: list[list[int]] | None, mesh: Any) -> tuple[str, ...]:
-    """The axes of ``mesh`` along which ``groups`` are; none if they are along no whole axes."""
+    """The axes of ``mesh`` that ``groups`` follow; () if they follow no whole axes."""
     if groups is None or mesh is None:
         return ()
     wanted = {frozenset(each) for each in groups}
@@ -239,9 +238,9 @@ def _axes(groups: list[list[int]] | None, mesh: Any) -> tuple[str, ...]:
 def blocks(
     found: Sequence[Collective], devices: int, several_files: bool, simulated: bool = False
 ) -> Iterator[Block]:
-    """The collectives as a table, those of one line together, and the total; what is sent of each kind, if of several.
+    """A table of the collectives, one row per source line, then the total; with several kinds, a total for each.
 
-    ``simulated`` says that there are no such devices.
+    ``simulated``: the devices do not exist.
     """
     if simulated:
         yield text(
@@ -280,7 +279,7 @@ def blocks(
 
 
 def by_kind(found: Sequence[Collective]) -> dict[str, tuple[int, float]]:
-    """Of each kind how many run in a call, and the bytes that each device sends for them."""
+    """For each kind, how many run in a call and the bytes that each device sends."""
     kinds: dict[str, tuple[int, float]] = {}
     for each in found:
         count, sent = kinds.get(each.kind, (0, 0.0))

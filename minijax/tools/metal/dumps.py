@@ -1,8 +1,8 @@
-"""What XLA writes down while it compiles: read from a folder of its own, which is gone when this returns.
+"""XLA's dump of one compilation, read from a temporary folder that is removed afterwards.
 
-XLA names a file ``module_0002.jit_f.0006.simplification.after_algsimp.before_simplify-sorts.txt``: the program's number
-among all, its name, the file's number, the pipeline, the pass that has ended, and the one to come. There is one for the
-beginning of each pipeline and one for each pass that says it has changed the program.
+XLA names a file ``module_0002.jit_f.0006.simplification.after_algsimp.before_simplify-sorts.txt``: the number of the
+program, its name, the number of the file, the pipeline, the pass that ended, and the next pass. XLA writes one file at
+the start of each pipeline and one for each pass that reports a change.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _PROGRAM = r"module_(\d+)\..*?\.before_optimizations\.txt"
 _STEP = r"(\d{4,})\.(.+?)\.after_(.+?)(?:\.before_(.+))?\.txt"
 _AFTER = "cpu_after_optimizations"
 _KERNEL = r"(.+?)\.ir-with-opt\.ll"
-# What XLA adds to the name of the instruction that a kernel is for.
+# Suffixes that XLA adds to the instruction's name in the name of its kernel.
 _KERNEL_NAME = r"(?:__compute_module_)?(.+?)(?:_elemental|_computation)?(?:_kernel_module)?"
 
 
 class PassText(Frozen):
-    """The program as it stood when ``name``, a pass of ``pipeline``, had ended, or as the pipeline began."""
+    """The program after the pass ``name`` of ``pipeline``, or at the start of the pipeline."""
 
     pipeline: str
     name: str
@@ -34,7 +34,7 @@ class PassText(Frozen):
 
 
 class Kernel(Frozen):
-    """A piece of machine code: for which instruction, as LLVM has it, and as an object file."""
+    """A kernel: the name of its instruction, its LLVM IR and its object file."""
 
     name: str
     llvm: str
@@ -42,8 +42,8 @@ class Kernel(Frozen):
 
 
 class Dump(Frozen):
-    """One compilation. ``before`` is the program that XLA was given, ``steps`` what it made of it in order, ``after``
-    the last. ``assignment`` and ``live`` are XLA's own accounts of its buffers, '' where it wrote none.
+    """One compilation. ``before`` is XLA's input, ``steps`` are the texts after each pass, ``after`` is the last one.
+    ``assignment`` and ``live`` are XLA's buffer assignment and live ranges, '' if XLA wrote none.
     """
 
     before: str
@@ -55,9 +55,10 @@ class Dump(Frozen):
 
 
 def dump(program: Any, closed: Any) -> tuple[Dump, Any]:
-    """``program`` (``ops.call.Compiled``), of the jaxpr ``closed``, compiled once more; with the executable.
+    """Compile ``program`` (``ops.call.Compiled``) of the jaxpr ``closed`` once more; return the dump and the
+    executable.
 
-    CompileError if XLA refuses it. Nothing is run, and nothing is left in the folder of temporary files.
+    CompileError if XLA refuses it. Nothing runs, and the temporary folder is removed.
     """
     folder = _DumpFolder()
     with folder, observe.unobserved():
@@ -67,7 +68,7 @@ def dump(program: Any, closed: Any) -> tuple[Dump, Any]:
 
 
 class _DumpFolder:
-    """A temporary folder, removed when the last has left it: XLA writes on after an interrupt."""
+    """A temporary folder, removed when its last user exits: XLA still writes to it after an interrupt."""
 
     def __init__(self) -> None:
         self.path = tempfile.mkdtemp(prefix="minijax-passes-")
@@ -86,15 +87,15 @@ class _DumpFolder:
 
 
 def read(folder: str) -> Dump:
-    """What lies in a folder that XLA was told to write to while it compiled one program.
+    """Read a folder into which XLA dumped the compilation of one program.
 
-    FileNotFoundError if it has written no program there.
+    FileNotFoundError if it holds no program.
     """
     names = sorted(os.listdir(folder))
     programs = [(int(found[1]), name) for name in names if (found := re.fullmatch(_PROGRAM, name))]
     if not programs:
         raise FileNotFoundError("XLA has written down nothing of this program")
-    # evaluating a constant may have XLA compile something else in between: the first is the one that was asked for
+    # constant folding may compile other programs meanwhile: the first program is ours
     start = min(programs)[1].removesuffix("before_optimizations.txt")
     rest = {name[len(start) :]: os.path.join(folder, name) for name in names if name.startswith(start)}
 

@@ -1,4 +1,4 @@
-"""The machine code of a kernel: an object file in ELF taken apart, and its code in the words of the processor."""
+"""The machine code of a kernel: read an ELF object file and disassemble its code."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from minijax.core.named import Frozen
 _EXECUTABLE = 0x4
 _FUNCTION = 2
 _SYMBOLS = 2
-# e_machine of ELF -> how capstone is to read it
+# e_machine of ELF -> capstone's architecture and mode
 _X86_64, _AARCH64 = 62, 183
 
 
 class Operation(Frozen):
-    """One instruction of the processor: where in its function's section, its bytes, and what it does.
+    """One instruction of the processor: its offset in the section, its bytes, its mnemonic and operands.
 
-    ``symbol`` is the name of the function that begins with it, else ''.
+    ``symbol`` is the name of the function that starts at it, else ''.
     """
 
     address: int
@@ -54,11 +54,11 @@ def size(code: bytes) -> int:
 
 
 def operations(code: bytes) -> Iterator[Operation]:
-    """The instructions of an object file (64-bit ELF), in order. Bytes that are none are told as '(bad)'.
+    """The instructions of an object file (64-bit ELF), in order. Bytes that are no instruction become '(bad)'.
 
-    ValueError for a file of another kind, or of a processor that is not known.
+    ValueError for another file format or an unknown processor.
     """
-    # a library of 1.5 MB that only this needs
+    # a library of 1.5 MB, imported only when needed
     import capstone
 
     if code[:5] != b"\x7fELF\x02":

@@ -1,7 +1,6 @@
-"""The memory of a compiled program: what XLA allots, which value lies where and for how long, and when most is in use.
+"""The memory of a compiled program: its allocations, the place and lifetime of each value, and the peak.
 
-Read from the two accounts that XLA writes when it dumps a program: its buffer assignment, and the live ranges from
-which it was made.
+Read from two files of XLA's dump: the buffer assignment, and the live ranges behind it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _RANGE = r"    (\S+?)(\{[\d,]*\}):(\d+)-(\d+)"
 _ORDER = r"    (\d+):(\S+)"
 _PEAK = r"  Live ranges at (\d+) \(peak\):"
 _LIVE = r"    (\S+?)(\{[\d,]*\}): (\d+) bytes \(cumulative: (\d+) bytes\)"
-# XLA's words for an allocation, first one that fits, and ours.
+# XLA's words for an allocation and ours; the first match counts.
 _KINDS = (
     ("parameter", "argument"),
     ("thread-local", "scratch"),
@@ -30,9 +29,9 @@ _KINDS = (
 
 
 class HeldValue(Frozen):
-    """A value in memory: which instruction makes it (``part`` of its tuple, '' of one that is none), where, how large.
+    """A value in memory: its instruction (``part`` is its index in a tuple, '' outside tuples), its place, its size.
 
-    ``begin`` and ``end`` are positions in the order of execution, -1 where XLA says nothing of them.
+    ``begin`` and ``end`` are positions in the order of execution, -1 if XLA does not say.
     """
 
     name: str
@@ -45,7 +44,7 @@ class HeldValue(Frozen):
 
 
 class Allocation(Frozen):
-    """A piece of memory that XLA allots, and what lies in it, some of it one after the other in the same place."""
+    """An allocation and the values in it. Values may share the same place one after the other."""
 
     number: int
     bytes: int
@@ -54,10 +53,10 @@ class Allocation(Frozen):
 
 
 class Memory(Frozen):
-    """``order`` is the order of execution; ``peak`` the position in it at which most is live, -1 if XLA told nothing.
+    """``order`` is the order of execution; ``peak`` is the position in it with the most live bytes, -1 if unknown.
 
-    ``live`` are the values then, with their sizes, largest first. ``reported`` is the peak that XLA itself reports of
-    the compiled program (it leaves out what it has preallotted), None where it reports none. All sizes are in bytes.
+    ``live`` are the values and sizes at the peak, largest first. ``reported`` is the peak that the executable itself
+    reports (it leaves out preallotted memory), None if it reports none. All sizes are in bytes.
     """
 
     allocations: tuple[Allocation, ...] = ()
@@ -68,7 +67,7 @@ class Memory(Frozen):
 
     @property
     def live_bytes(self) -> int:
-        """What is live at the peak. A result in the memory of a donated argument is there once."""
+        """The bytes live at the peak. A result that reuses a donated argument's memory counts once."""
         places = {held.name + held.part: (each.number, held.offset) for each in self.allocations for held in each.held}
         most: dict[object, int] = {}
         for name, size in self.live:
@@ -78,16 +77,16 @@ class Memory(Frozen):
 
     @property
     def at(self) -> str:
-        """The instruction at the peak; '' if it is not known."""
+        """The instruction at the peak; '' if unknown."""
         return self.order[self.peak] if 0 <= self.peak < len(self.order) else ""
 
     def total(self, kind: str) -> int:
-        """What is allotted of one kind: argument, result, temporary, constant, scratch."""
+        """The allocated bytes of one kind: argument, result, temporary, constant, scratch."""
         return sum(each.bytes for each in self.allocations if each.kind == kind)
 
 
 def read_memory(assignment: str, live: str, reported: Any) -> Memory:
-    """From XLA's texts; ``reported`` is what the executable says of its memory, or None."""
+    """Parse XLA's texts; ``reported`` is the executable's own memory analysis, or None."""
     ranges: dict[tuple[str, str], tuple[int, int]] = {}
     order: list[str] = []
     most: list[tuple[str, int]] = []

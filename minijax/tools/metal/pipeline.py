@@ -1,4 +1,4 @@
-"""The passes that changed a program: what each took away and put in, and for which lines of the user's."""
+"""The passes that changed a program: what each pass removed and added, and for which source lines."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from minijax.tools.metal.dumps import Dump, Kernel, PassText, dump
 from minijax.tools.metal.memory import Memory, read_memory
 from minijax.tools.programs import arguments, hlo, links
 
-# What XLA calls the file that it writes where a pipeline begins.
+# XLA's name for the file at the start of a pipeline.
 _START = "pipeline-start"
 
 
 class Pass(Frozen):
     """A pass that changed the program: its text before and after.
 
-    ``pipeline`` is the innermost that it ran in. What changed between two pipelines, which XLA ascribes to no pass, has
-    the name ''. ``seconds`` are those of all ``runs`` of the pass in pipelines of this name, most of which may have
-    changed nothing; of what is but a part of a pass, and where no profiler could look on, there are none.
+    ``pipeline`` is the innermost pipeline of the pass. A change between two pipelines belongs to no pass: its name is
+    ''. ``seconds`` is the total of all ``runs`` of the pass in pipelines of this name; most runs may have changed
+    nothing. Both are 0 for a part of a pass, and if no profiler could watch.
     """
 
     number: int
@@ -47,40 +47,41 @@ class Pass(Frozen):
 
     @property
     def time(self) -> str:
-        """``0.4 ms in 7 runs``; '' where it is not known."""
+        """``0.4 ms in 7 runs``; '' if unknown."""
         if not self.runs:
             return ""
         return brief_seconds(self.seconds) + (f" in {self.runs} runs" if self.runs > 1 else "")
 
     @cached_property
     def counts(self) -> tuple[Counter[str], Counter[str]]:
-        """How many instructions of each kind there are before and after, in all computations; parameters left out."""
+        """The number of instructions of each kind before and after, in all computations, without parameters."""
         return _counted(self.before)[0], _counted(self.after)[0]
 
     @property
     def gone(self) -> Counter[str]:
-        """How many fewer there are of each kind."""
+        """How many fewer instructions of each kind there are."""
         before, after = self.counts
         return before - after
 
     @property
     def made(self) -> Counter[str]:
-        """How many more."""
+        """How many more instructions of each kind there are."""
         before, after = self.counts
         return after - before
 
     @cached_property
     def text_lines(self) -> tuple[int, ...]:
-        """The lines of the StableHLO text whose instructions are others than before, in order."""
+        """The lines of the StableHLO text whose instructions changed, in order."""
         before, after = (_counted(text)[1] for text in (self.before, self.after))
         changed = (before - after) + (after - before)
         return tuple(sorted({number for number, _ in changed}))
 
 
-# What one pass leaves is what the next one finds; the texts are a megabyte each, so few of them are kept.
+# One pass's output is the next pass's input. A text can take a megabyte, so the cache holds few.
 @functools.lru_cache(maxsize=16)
 def _counted(text: str) -> tuple[Counter[str], Counter[tuple[int, str]]]:
-    """How many instructions of each kind a text has, parameters left out; and of each kind for each line of StableHLO.
+    """The number of instructions of each kind in a text, without parameters; and the same for each line of
+    StableHLO.
     """
     found = hlo.instructions(text.split("\n")).values()
     kinds = Counter((number, each.opcode) for each in found for number in text_lines(each.metadata))
@@ -88,10 +89,10 @@ def _counted(text: str) -> tuple[Counter[str], Counter[tuple[int, str]]]:
 
 
 class Descent(Frozen):
-    """A program on its way through XLA: the passes that changed it, the memory and the kernels that came of it.
+    """A program on its way through XLA: the passes that changed it, and the resulting memory and kernels.
 
-    ``linked`` are the program's other forms, from Python to the optimised one. ``places`` and ``closed`` link the text
-    of every pass. ``arguments`` are the user's names of XLA's parameters, in order, '' of those without one.
+    ``linked`` are the program's other forms, from Python to optimized HLO. ``places`` and ``closed`` link the text of
+    every pass. ``arguments`` are the Python names of XLA's parameters, in order, '' if there is none.
     """
 
     closed: ClosedJaxpr
@@ -109,7 +110,7 @@ class Descent(Frozen):
 
     @cached_property
     def line_of(self) -> dict[str, int]:
-        """Where each instruction stands in the pane of the optimised program, by its name."""
+        """The line of each instruction in the optimized HLO, by name."""
         found: dict[str, int] = {}
         for i, each in hlo.instructions(self.linked.hlo.lines).items():
             found.setdefault(each.name, i)
@@ -117,33 +118,33 @@ class Descent(Frozen):
 
     @cached_property
     def called(self) -> dict[str, str]:
-        """XLA's name of a parameter of the last program -> the user's."""
+        """XLA's name of a parameter of the optimized HLO -> its Python name."""
         return arguments.hlo_names(self.after, self.arguments)
 
     def shown_name(self, name: str) -> str:
-        """What an instruction of the last program is called where it is shown: an argument by the user's name."""
+        """The name of an instruction of the optimized HLO as displayed: an argument has its Python name."""
         return self.called.get(name, name)
 
     def panes(self, *texts: str) -> tuple[links.Pane, ...]:
-        """Texts of the program, as XLA had it at some moment, with the equations of each line."""
+        """Link texts of the program, each from some point of XLA's work, to the equations of each line."""
         return links.hlo_panes(self.closed, self.places, texts)
 
     def equations(self, each: Pass) -> tuple[links.Equation, ...]:
-        """Those whose instructions the pass changed."""
+        """The source lines whose instructions the pass changed."""
         wanted = set(each.text_lines)
         numbers = {number for i, of in enumerate(self.linked.stablehlo.links, 1) if i in wanted for number in of}
         return tuple(self.linked.equation(number) for number in sorted(numbers))
 
 
 def descent(lowered: Any, names: Sequence[str] = ()) -> Descent:
-    """Of what ``jit(f).lower(...)`` returned: it is compiled once more, with XLA writing down each pass; not run.
+    """Compile the result of ``jit(f).lower(...)`` once more, with XLA dumping each pass; do not run it.
 
-    ``names`` are the user's of the jaxpr's inputs. Errors are those of compiling.
+    ``names`` are the Python names of the jaxpr's inputs. Raises the errors of compiling.
     """
     closed = lowered.jaxpr
     runs = _watched(lowered.compile)
     program = lowered.compile().program
-    if runs == []:  # it had been compiled: what takes long is told of a compilation that writes nothing down
+    if runs == []:  # already compiled: time another compilation, without a dump
         with observe.unobserved():
             runs = _watched(lambda: program.made(closed))
     return program_descent(program, closed, lowered.places(), names, runs or ())
@@ -152,12 +153,12 @@ def descent(lowered: Any, names: Sequence[str] = ()) -> Descent:
 def program_descent(
     program: Any, closed: ClosedJaxpr, places: ModulePlaces, names: Sequence[str] = (), runs: Sequence[PassRun] = ()
 ) -> Descent:
-    """Of a program (``ops.call.Compiled``), the jaxpr that it was made of and its module's places.
+    """The descent of a program (``ops.call.Compiled``) with its jaxpr and its module's places.
 
-    ``runs`` are those of passes in another compilation, where they were watched.
+    ``runs`` are the runs of passes in another compilation, under the profiler.
     """
     found, executable = dump(program, closed)
-    # the views cut by themselves what is too long, and say so
+    # no cut here: the views shorten long texts and say so
     linked = links.link(closed, places, found.after, most=sys.maxsize)
     memory = read_memory(found.assignment, found.live, executable.memory_analysis())
     took = _times(runs, hlo.module_name(found.before))
@@ -169,7 +170,7 @@ Times = dict[tuple[str, str], tuple[float, int]]
 
 
 def _watched(compile: Callable[[], Any]) -> list[PassRun] | None:
-    """The passes that run while something is compiled; None if another profiler is at work."""
+    """The passes that run during a compilation; None if another profiler is active."""
     try:
         return compiled_passes(compile)
     except ProfilerBusy:
@@ -177,10 +178,10 @@ def _watched(compile: Callable[[], Any]) -> list[PassRun] | None:
 
 
 def _times(runs: Sequence[PassRun], module: str) -> Times:
-    """The seconds of each pass of a pipeline, and how often it ran."""
+    """The seconds and the number of runs of each pass of a pipeline."""
     found: Times = {}
     for each in runs:
-        # as XLA writes it where it names a file
+        # spelled as in XLA's file names
         key = re.sub(r"[^\w.-]", "_", each.pipeline), each.name
         seconds, count = found.get(key, (0.0, 0))
         if each.module == module:

@@ -1,9 +1,9 @@
-"""Why a program that is divided among devices sends something: what in the user's program asked for a collective.
+"""Why a sharded program communicates: what in the source asked for each collective.
 
-In: the instructions of the compiled program, the numbers of the equations that each belongs to, and the equations
-themselves. Out: a line of text for each collective. An equation asks for one itself, or was made by transposing one
-that did; else XLA's partitioner put the collective there, since an operand lies otherwise than the operation needs it,
-or its result otherwise than what uses it does. What cannot be told from the program is not said.
+In: the instructions of the compiled program, the equation numbers of each, and the equations. Out: one line of text for
+each collective. An equation is a collective itself, or the transpose of one; otherwise XLA's partitioner inserted the
+collective, because an operand's sharding does not fit the operation, or a result's does not fit its readers. If the
+program does not show the cause, the text does not guess.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minijax.tools.programs import hlo
 from minijax.tools.recording.sources import expression
 from minijax.tools.values.meetings import written
 
-# What an equation that asks for a collective is made of by XLA.
+# The HLO collective for each primitive that communicates.
 _ASKED = {
     "psum": "all-reduce",
     "psum_invariant": "all-reduce",
@@ -37,13 +37,13 @@ _ASKED = {
     "ppermute": "collective-permute",
     "pbroadcast": "collective-broadcast",
 }
-# Functions of users' that ask by way of another one.
+# API functions, and the function they call.
 _BY_WAY = {"pmean": "psum", "pshuffle": "ppermute", "pswapaxes": "all_to_all"}
-# Those of users' that say where a value is to lie, by the primitives that they become.
+# Primitives that set a sharding, and their API functions.
 _PLACING = {"sharding_constraint": "with_sharding_constraint", "reshard": "reshard"}
 _CONTRACTIONS = ("dot_general", "conv_general_dilated")
 _LOOPS = ("scan", "while")
-# Instructions that only rearrange: that one belongs to an equation does not say that it is computed there.
+# Data movement only: such an instruction of an equation does not show where the equation is computed.
 _REARRANGING = {
     *("bitcast", "broadcast", "concatenate", "constant", "convert", "copy", "dynamic-slice", "dynamic-update-slice"),
     *("get-tuple-element", "iota", "pad", "parameter", "partition-id", "reshape", "select", "slice", "transpose"),
@@ -52,11 +52,11 @@ _REARRANGING = {
 
 
 class Uses:
-    """What reads the results of equations, calls of ``jit`` seen through."""
+    """The readers of equations' results, looking through calls of ``jit``."""
 
     def __init__(self, eqns: Sequence[JaxprEqn], results: Iterable[Any]) -> None:
         self.readers: dict[Var, list[JaxprEqn]] = {}
-        # the variables that are what a call's operand is inside, and what a call's result was inside
+        # a call's operand -> its variable inside the body; a result inside the body -> the call's result
         self.also: dict[Var, list[Var]] = {}
         self.results = {v: i for i, v in enumerate(results) if isinstance(v, Var)}
         for eqn in eqns:
@@ -72,7 +72,7 @@ class Uses:
                     self.readers.setdefault(v, []).append(eqn)
 
     def of(self, eqn: JaxprEqn) -> tuple[list[JaxprEqn], list[int]]:
-        """The equations that read what ``eqn`` gives, and which results of the program that is."""
+        """The equations that read the results of ``eqn``, and the indices of these results among the program's."""
         todo, seen = [*eqn.outvars], set(eqn.outvars)
         readers: list[JaxprEqn] = []
         numbers: list[int] = []
@@ -88,10 +88,10 @@ class Uses:
 
 
 class Reasons:
-    """Why the collectives of one program are in it.
+    """The reasons for the collectives of one program.
 
-    ``links`` are the numbers of the equations of each line of the program, ``eqns`` the equations by number (from 1),
-    ``results`` the program's, and ``outs`` where these are to lie (None: where XLA puts them).
+    ``links`` are the equation numbers of each line of the program, ``eqns`` the equations by number (from 1),
+    ``results`` the program's results, and ``outs`` their requested shardings (None: XLA chooses).
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class Reasons:
         self.eqns = eqns
         self.outs = outs
         self.uses = Uses(eqns, results)
-        # the equation whose jaxpr each one stands in
+        # equation -> the equation whose jaxpr it is in
         self.around = {each: eqn for eqn in eqns for body in subjaxprs(eqn.params) for each in body.eqns}
-        # what the backward pass of a ``checkpoint`` holds
+        # equations in the backward pass of a ``checkpoint``
         self.recomputed: set[JaxprEqn] = set()
         for eqn in eqns:
             if eqn.primitive.name == "remat2" and eqn.params["differentiated"]:
@@ -125,7 +125,9 @@ class Reasons:
                     self.users.setdefault(self.named[each.computation, name], []).append(i)
 
     def of(self, at: int, kind: str, axes: tuple[str, ...]) -> str:
-        """Why the collective on line ``at``, of this kind along these axes (() if along no whole ones), is there."""
+        """Why the collective on line ``at`` exists, of this kind along these mesh axes; () if it follows no whole
+        axes.
+        """
         along = f" along {' and '.join(axes)}" if axes else ""
         numbers = self.links[at]
         if not numbers:
@@ -144,14 +146,14 @@ class Reasons:
         return f"{reason} (transpose of {_transposed(chain)})" if chain else reason
 
     def _source(self, eqn: JaxprEqn) -> Any:
-        """Where an equation comes from; of one that has no line, where that which holds it does."""
+        """The source of an equation, or of the innermost enclosing equation that has one."""
         at: JaxprEqn | None = eqn
         while at is not None and at.source is None:
             at = self.around.get(at)
         return None if at is None else at.source
 
     def _of_partitioner(self, at: int, kind: str, along: str, eqn: JaxprEqn) -> str:
-        """Why XLA's partitioner sends something for an equation that does not ask for it."""
+        """Why XLA's partitioner communicates for an equation that is no collective."""
         name = eqn.primitive.name
         if kind == "all-reduce":
             if name in _CONTRACTIONS:
@@ -180,7 +182,7 @@ class Reasons:
         return f"parts of the operands and of the result of {name} lie on different devices"
 
     def _placed(self, eqn: JaxprEqn) -> str:
-        """What says where the result of ``eqn`` is to lie; '' if nothing does."""
+        """What sets the sharding of the result of ``eqn``; '' if nothing does."""
         readers, results = self.uses.of(eqn)
         for each in readers:
             if each.primitive.name in _PLACING:
@@ -189,7 +191,7 @@ class Reasons:
         return "the program's result is to be (out_shardings, or its type)" if given else ""
 
     def _wanted(self, eqn: JaxprEqn, along: str) -> str:
-        """Of a result that is divided otherwise than it is used."""
+        """For a result whose sharding differs from the one its readers need."""
         user = self._placed(eqn)
         if not user:
             readers, _ = self.uses.of(eqn)
@@ -198,7 +200,7 @@ class Reasons:
         return f"the result of {eqn.primitive.name} is divided otherwise{along} than {user}"
 
     def _side(self, at: int, eqn: JaxprEqn) -> str:
-        """Whether the collective on line ``at`` comes 'before' the equation is computed, or 'after'; '' if unclear."""
+        """Whether the collective on line ``at`` runs 'before' or 'after' the equation's computation; '' if unclear."""
         computing = self._computing(self.instructions[at].computation, eqn)
         after = not computing.isdisjoint(self._reached(at, self._operands))
         before = not computing.isdisjoint(self._reached(at, lambda i: self.users.get(i, ())))
@@ -221,7 +223,7 @@ class Reasons:
         return seen
 
     def _computing(self, computation: str, eqn: JaxprEqn) -> set[int]:
-        """The instructions of ``computation`` in which ``eqn`` is computed."""
+        """The instructions of ``computation`` that compute ``eqn``."""
         found: set[int] = set()
         for i, each in self.instructions.items():
             if each.opcode in _REARRANGING or each.opcode.startswith(("all-", "collective-", "reduce-scatter")):
@@ -231,7 +233,7 @@ class Reasons:
         return found
 
     def _holders(self, i: int, computation: str) -> set[int]:
-        """The instructions of ``computation`` that instruction ``i`` is, or is part of."""
+        """The instructions of ``computation`` that are, or contain, instruction ``i``."""
         found, seen = set(), {i}
         todo = [i]
         while todo:
@@ -247,7 +249,7 @@ class Reasons:
 
 
 def _asked(eqn: JaxprEqn, source: Any, along: str) -> str:
-    """Of an equation that is a collective."""
+    """The reason for an equation that is itself a collective."""
     name, chain = eqn.primitive.name, transposed_from(source)
     if source is None:
         return f"{name} of the jaxpr, which no line is known to ask for"
@@ -263,23 +265,23 @@ def _asked(eqn: JaxprEqn, source: Any, along: str) -> str:
 
 
 def _transposed(chain: tuple[str, ...]) -> str:
-    """``psum_scatter``; of what was transposed again, ``the transpose of psum_scatter``."""
+    """``psum_scatter``; if transposed twice, ``the transpose of psum_scatter``."""
     return "the transpose of " * (len(chain) - 1) + (written(chain[0]) or "an operation of JAX's")
 
 
 def _called(source: Any) -> str:
-    """The function that is called at ``source``, ``pmean`` of ``lax.pmean(x, "i")``; '' if none is."""
+    """The function called at ``source``: ``pmean`` for ``lax.pmean(x, "i")``; '' if none."""
     found = re.match(r"(?:\w+\.)*(\w+)\(", expression(*source[:2]))
     return "" if found is None else found[1]
 
 
 def _line(eqn: JaxprEqn) -> str:
-    """`` (L9)``: where the user wrote ``eqn``; '' if that is not known."""
+    """`` (L9)``: the source line of ``eqn``; '' if unknown."""
     return "" if eqn.source is None else f" (L{position(eqn.source)[0]})"
 
 
 def _inside(eqn: JaxprEqn) -> Iterator[JaxprEqn]:
-    """The equations of the jaxprs that ``eqn`` holds, however deep."""
+    """The equations of the jaxprs inside ``eqn``, at any depth."""
     for body in subjaxprs(eqn.params):
         for each in body.eqns:
             yield each
@@ -287,5 +289,5 @@ def _inside(eqn: JaxprEqn) -> Iterator[JaxprEqn]:
 
 
 def _arrays(eqn: JaxprEqn) -> int:
-    """How many operands have dimensions that could be divided."""
+    """How many operands have dimensions, and so could be sharded."""
     return sum(1 for v in eqn.invars if v.aval.shape)

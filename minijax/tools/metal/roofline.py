@@ -1,8 +1,8 @@
-"""Where the time of a compiled call goes, instruction by instruction, and how far each is from the machine's limits.
+"""A compiled call measured per instruction: its time, and its distance from the machine's limits.
 
-The work of an instruction (operations and bytes) is XLA's own estimate: each instruction is given to XLA's cost
-analysis as a program of its own, so that all of them together are what it says of the whole. The times are from XLA's
-profiler. The machine's limits are measured once in a process, by a large product and by a large copy.
+The work of an instruction (operations and bytes) is XLA's own estimate: XLA's cost analysis runs on each instruction as
+a program of its own, so the parts add up to the analysis of the whole. The times come from XLA's profiler. The
+machine's limits are measured once per process, with a large matrix product and a large copy.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from minijax.core.named import Frozen
 from minijax.tools.programs import hlo, links
 from minijax.tools.usage import UsageError
 
-# What contains other instructions: the time of one is that of those inside, and what it takes to go round.
+# Instructions that contain others: their time is that of the instructions inside plus their own overhead.
 CONTAINERS = ("while", "call", "conditional")
 _FREE = ("parameter", "constant", "get-tuple-element", "bitcast")
-# Calls are repeated until they have taken so many seconds together, and at most so often.
+# Repeat calls up to this many seconds in total, and up to this many calls.
 _SECONDS, _MOST_CALLS = 0.2, 50
 _TRACED_CALLS = 5
-# A call that takes more seconds than this is looked on but once.
+# A call longer than this many seconds is profiled only once.
 _LONG = 0.1
-# Sides of the square product, and numbers in the array that is copied so often, by which the machine is measured.
+# Side of the square product; numbers in the copied array; copies in one program; trials.
 _SIDE, _NUMBERS, _PASSES, _TRIALS = 512, 1 << 23, 8, 12
-# The bytes of that array.
+# The bytes of the copied array.
 COPIED = 4 * _NUMBERS
 _TYPE = r"\s*(?:ROOT )?%?[\w.-]+ = (.*?)\s[a-z][\w-]*\("
 
@@ -47,16 +47,16 @@ class Limits(Frozen):
     bytes: float
 
     def least(self, flops: float, moved: float) -> float:
-        """The seconds that so much work takes at the least."""
+        """The least time in seconds for this much work."""
         return max(flops / self.flops, moved / self.bytes)
 
 
 class Measured(Frozen):
-    """An instruction of the optimised program in one call: how often it ran and for how long, and what it did then.
+    """An instruction of the optimised program in one call: its runs, its time and its work.
 
-    ``flops`` and ``moved`` (bytes) are those of all ``runs``, by XLA's cost analysis; 0 where that cannot know, as of a
-    loop in one piece of machine code. ``seconds`` is their time together, and ``begin`` when the first began.
-    ``equations`` are the numbers of those that it is for.
+    ``flops`` and ``moved`` (bytes) cover all ``runs``, by XLA's cost analysis; 0 if unknown, as for a loop compiled to
+    one piece of machine code. ``seconds`` is the total time, ``begin`` the start of the first run. ``equations`` are
+    the numbers of its equations.
     """
 
     name: str
@@ -71,12 +71,11 @@ class Measured(Frozen):
 
 
 class Roofline(Frozen):
-    """A compiled call, measured. ``rows`` are its instructions in the order in which they ran, containers left out.
+    """A compiled call, measured. ``rows`` are its instructions in the order of execution, without containers.
 
-    ``seconds`` is the best of ``calls`` plain calls; the rows' times are means over ``traced`` further calls, while
-    XLA's profiler looked on, which takes time of its own.
-    ``costs`` is XLA's analysis of the whole program, in which a loop's body counts once; ``loops`` says whether it has
-    loops.
+    ``seconds`` is the best of ``calls`` plain calls. The rows' times are means over ``traced`` further calls under
+    XLA's profiler, which slows them down.
+    ``costs`` is XLA's analysis of the whole program, which counts a loop's body once. ``loops``: the program has loops.
     """
 
     linked: links.LinkedPrograms
@@ -90,7 +89,7 @@ class Roofline(Frozen):
 
     @property
     def inside(self) -> float:
-        """The seconds that instructions took."""
+        """The total seconds of the instructions."""
         return sum(each.seconds for each in self.rows)
 
     def __repr__(self) -> str:
@@ -98,9 +97,9 @@ class Roofline(Frozen):
 
 
 def measure(lowered: Any, call: Callable[[], Any]) -> Roofline:
-    """``call()`` measured, which runs the program of what ``jit(f).lower(...)`` returned.
+    """Measure ``call()``, which runs the program of a result of ``jit(f).lower(...)``.
 
-    It is run some dozens of times: this is not for programs that act on the world.
+    It runs dozens of times, so the program should have no side effects.
     """
     compiled = lowered.compile()
     executable = compiled.program.executable
@@ -128,7 +127,7 @@ def _best(call: Callable[[], Any]) -> tuple[float, int]:
 
 
 def of_one(command: str, module: str, ran: list[InstructionRun], calls: int) -> list[InstructionRun]:
-    """Of programs of one name that ran at the same time, the one that so many calls ran."""
+    """Of several programs with one name, the runs of the program that ran ``calls`` times."""
     runs: dict[int, set[int]] = {}
     for one in ran:
         runs.setdefault(one.program, set()).add(one.run)
@@ -157,7 +156,7 @@ def _rows(text: str, linked: links.LinkedPrograms, ran: Iterable[InstructionRun]
         if any(one.name in runs for one in within):
             continue
         often = len(times) / calls
-        # a small loop is one piece of machine code: how often it went round, or which branch it took, nobody tells
+        # a small loop is one piece of machine code: its trip count and its branches are unknown
         unknown = {opcode, *(one.opcode for one in within)} & {"while", "conditional"}
         cost = {} if unknown else costs.get(name, {})
         rows.append(
@@ -177,7 +176,7 @@ def _rows(text: str, linked: links.LinkedPrograms, ran: Iterable[InstructionRun]
 
 
 class Nesting:
-    """Which instructions of a program contain which."""
+    """Which instructions contain which others."""
 
     def __init__(self, known: dict[int, hlo.Instruction]) -> None:
         self._called = {each.name: each.called for each in known.values() if each.opcode in CONTAINERS}
@@ -186,7 +185,7 @@ class Nesting:
             self._members.setdefault(each.computation, []).append(each)
 
     def inside(self, name: str) -> Iterator[hlo.Instruction]:
-        """All that a loop, a call or a conditional contains, at any depth."""
+        """All instructions inside a loop, a call or a conditional, at any depth."""
         for called in self._called.get(name, ()):
             for one in self._members.get(called, ()):
                 yield one
@@ -194,7 +193,7 @@ class Nesting:
 
 
 def instruction_costs(lines: list[str], known: dict[int, hlo.Instruction]) -> dict[str, dict[str, float]]:
-    """XLA's analysis of each instruction that runs by itself, by its name: flops, bytes accessed, transcendentals."""
+    """XLA's cost analysis of each instruction that runs by itself, by name: flops, bytes accessed, transcendentals."""
     fused = {name for each in known.values() if each.opcode not in CONTAINERS for name in each.called}
     types = {
         (each.computation, each.name): found[1] for i, each in known.items() if (found := re.match(_TYPE, lines[i]))
@@ -217,7 +216,7 @@ def instruction_costs(lines: list[str], known: dict[int, hlo.Instruction]) -> di
 
 
 class Callees:
-    """The computations of a program, of which an instruction is given those that it calls."""
+    """The text of each computation of a program; an instruction needs those that it calls."""
 
     def __init__(self, lines: list[str], known: dict[int, hlo.Instruction]) -> None:
         self.texts: dict[str, list[str]] = {}
@@ -231,7 +230,7 @@ class Callees:
                 self.texts[name] = [*(re.sub(hlo.METADATA, "", line) for line in lines[begin : end + 1]), ""]
 
     def text(self, names: Iterable[str]) -> Iterator[str]:
-        """The lines of these computations, and of those that they call themselves, in the order of the program."""
+        """The lines of these computations and of all computations that they call, in program order."""
         wanted: set[str] = set()
         todo = [*names]
         while todo:
@@ -244,11 +243,11 @@ class Callees:
 
 @functools.cache
 def limits() -> Limits:
-    """What this machine can do, measured in the first call (a fifth of a second)."""
+    """The limits of this machine, measured at the first call (a fifth of a second)."""
     side = np.ones((_SIDE, _SIDE), np.float32)
     many = np.ones(_NUMBERS, np.float32)
     product = jit(lambda x: x @ x)
-    # in one program, so that the memory is there from the second pass on
+    # one program: its memory is allocated after the first pass
     copies = jit(lambda x: lax.fori_loop(0, _PASSES, lambda i, x: x + 1, x))
 
     def best(run: Any, x: Any) -> float:
@@ -261,6 +260,6 @@ def limits() -> Limits:
             times.append(time.perf_counter() - began)
         return min(times)
 
-    # these are no programs of the user's
+    # hide these programs from the user's recordings
     with observe.unobserved(), missed.unkept():
         return Limits(2.0 * _SIDE**3 / best(product, side), 2.0 * many.nbytes * _PASSES / best(copies, many))

@@ -14,7 +14,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def blocks(found: Roofline, most: int) -> Iterator[Block]:
-    """The instructions of a call, those that took longest first; then the machine, and what was left over."""
+    """A table of the instructions, longest time first; then the machine's limits and the remaining time."""
     yield text(
         line(
             ("heading", f"{seconds_text(found.seconds)} a call"),
@@ -72,20 +72,20 @@ def _share(part: float) -> str:
 
 
 def _limit(limits: Limits, each: Measured) -> Segment:
-    """``compute 61%``: which limit holds the instruction, and how much of what that allows it reaches."""
+    """``compute 61%``: the limit that bounds the instruction, and the fraction of it that it reaches."""
     if not each.seconds or not (each.flops or each.moved):
         return "muted", "–"
     by_work, by_memory = each.flops / limits.flops, each.moved / limits.bytes
     reached = max(by_work, by_memory) / each.seconds
     kind = "compute" if by_work > by_memory else "memory"
-    # reading alone is quicker than the copy by which memory is measured: more than that array holds was in no cache
+    # faster than the measured copy: an instruction that moves fewer bytes than that array may find them in the cache
     if reached > 1.0 and kind == "memory" and each.moved <= COPIED * each.runs:
         return "good", f"cache {reached:.0%}"
     return ("good" if reached > 0.5 else "warning" if reached > 0.1 else "muted"), f"{kind} {reached:.0%}"
 
 
 def _by_line(found: Roofline) -> Iterator[Block]:
-    """The time of each line of the user's; what an instruction does for several lines is told for them together."""
+    """The time of each source line; an instruction of several lines has one entry for them together."""
     times: dict[str, float] = {}
     for each in found.rows:
         where = places_text([found.linked.equation(number) for number in each.equations]) or "XLA's own"
@@ -103,7 +103,7 @@ def _machine(limits: Limits) -> str:
 
 
 def _amount(number: float) -> str:
-    """``3.2 G``: a number with the prefix of its thousands."""
+    """``3.2 G``: a number with a prefix for its thousands."""
     for prefix in ("", "k", "M", "G"):
         if number < 1000:
             return f"{number:.3g} {prefix}"

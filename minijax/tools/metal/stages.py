@@ -1,8 +1,8 @@
-"""The stages of one call, from the user's Python to machine code: every line of each with the user's lines it is for.
+"""The stages of one call, from Python to machine code, each line linked to its source lines.
 
-This is what a browser of stages shows, in a terminal or on a page. A line belongs to equations of the jaxpr, and so to
-the lines of Python that these come from; two lines of any two stages belong together if they have such a line in
-common. What no equation is behind says what it is, and what XLA has added for the sake of an equation says so, too.
+A browser of stages shows them in a terminal or on a page. A line belongs to equations of the jaxpr, and so to the lines
+of Python that they come from. Two lines of different stages are linked if they share a line of Python. A line without
+an equation says what it is; so does a line that XLA added for an equation.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from minijax.tools.programs.link_views import held_text, mark_text, names_text, 
 from minijax.tools.programs.links import ADDED, COPIED, MADE, LinkedPrograms, Numbers, Pane
 from minijax.tools.programs.user_lines import Spot, user_lines
 
-# The kinds of stage, in the order in which a program is made: 'given' is HLO as XLA gets it, 'final' what runs.
+# The kinds of stage, in the order of compilation: 'given' is XLA's input HLO, 'final' the optimized HLO.
 KINDS = ("python", "jaxpr", "stablehlo", "given", "pass", "final", "llvm", "machine")
 
-# ``define void @fusion.1(ptr %0) {``, with quotes around a name that needs them
+# ``define void @fusion.1(ptr %0) {``; LLVM quotes some names
 _LLVM_FUNCTION = r'define [^@]*@(?:"([^"]+)"|([\w.$-]+))\('
 _LLVM_KERNEL_END = "_kernel"
 _COMPUTATION = r"(?:ENTRY )?%?([\w.-]+) \(.*\{$"
-# Why a line of a kernel's code is for no equation.
+# Why a line of a kernel's code has no equation.
 LIBRARY, FRAME = "code of XLA's own", "LLVM's own"
-# What is marked as XLA's own; and the marks of what has its place in any program, whoever wrote it.
+# Notes of XLA's own lines; and the short marks of lines that every program has.
 _OWN = frozenset((ADDED, MADE, COPIED, LIBRARY))
 _SHORT = {
     "parameter": "arg",
@@ -45,10 +45,10 @@ _SHORT = {
 class StageLine(Frozen):
     """A line of a stage.
 
-    ``number`` is its number in its text, of Python in the file. ``places`` are the user's lines that it is for, in
-    order, and ``equations`` the numbers of what it holds of the jaxpr. ``note`` says what an instruction is that no
-    equation asked for: 'constant', 'copy made by XLA'; or that XLA added it for the equations it is for (``ADDED``).
-    ``name`` is an instruction's own name; ``holds`` says that it is a fusion, or another that holds several.
+    ``number`` is its line number, for Python in the file. ``places`` are its source lines, in order, and ``equations``
+    the numbers of its jaxpr equations. ``note`` describes an instruction without an equation: 'constant', 'copy made by
+    XLA'; or it is ``ADDED``: XLA added the instruction for its equations. ``name`` is the instruction's name.
+    ``holds``: it contains several instructions, as a fusion does.
     """
 
     text: str
@@ -61,20 +61,20 @@ class StageLine(Frozen):
 
     @property
     def own(self) -> bool:
-        """Whether XLA has added it: the user's program has nothing like it."""
+        """Whether XLA added it: nothing in the source asks for it."""
         return self.note in _OWN
 
 
 class Stage:
-    """A text that a program was at some moment.
+    """One text of the program during compilation.
 
     Attributes:
-      title: what it is called: ``jaxpr``, ``simplification · algsimp``, ``fusion.1``.
+      title: its title: ``jaxpr``, ``simplification · algsimp``, ``fusion.1``.
       kind: one of ``KINDS``.
-      language: what ``documents.lexer`` calls its language.
-      detail: what happened here: ``21 → 9``, ``-3 dot +1 fusion``; '' of most.
-      previous: the place among the stages of the text that this one was made of; -1 if none is to be compared with.
-      number: of a pass, its number among those that changed something, from 1; else 0.
+      language: its language, as ``documents.lexer`` names it.
+      detail: what changed: ``21 → 9``, ``-3 dot +1 fusion``; '' for most stages.
+      previous: the index of the stage to compare it with; -1 if there is none.
+      number: for a pass, its number among the passes that changed something, from 1; else 0.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Stage:
 
     @cached_property
     def lines(self) -> tuple[StageLine, ...]:
-        """Its lines, linked when somebody looks."""
+        """Its lines, linked at first use."""
         return tuple(self._lines())
 
 
@@ -108,9 +108,9 @@ class Stages:
     """All stages of a call.
 
     Attributes:
-      all: the stages, in the order in which a program is made: the user's files, jaxpr, StableHLO, HLO as XLA gets it,
-        each pass that changed it, the last program, each kernel's LLVM IR, each kernel's machine code.
-      descent: what they were made of.
+      all: the stages in the order of compilation: source files, jaxpr, StableHLO, XLA's input HLO, each pass that
+          changed it, the optimized HLO, each kernel's LLVM IR, each kernel's machine code.
+      descent: the passes, memory and kernels that the stages come from.
     """
 
     def __init__(self, descent: Descent) -> None:
@@ -125,21 +125,21 @@ class Stages:
 
     @property
     def spots(self) -> tuple[Spot, ...]:
-        """The user's lines that equations come from, file by file, in order."""
+        """The source lines of the equations, file by file, in order."""
         return self.user_lines.spots
 
     @property
     def colours(self) -> dict[Spot, int]:
-        """The place of each of the user's lines among them: front ends give it the colour of this number."""
+        """The index of each source line among them; it selects the line's colour."""
         return self.user_lines.colours
 
     def places(self, numbers: Iterable[int]) -> tuple[Spot, ...]:
-        """The user's lines that equations come from, in order."""
+        """The source lines of these equations, in order."""
         return self.user_lines.places(numbers)
 
     @cached_property
     def computations(self) -> dict[str, range]:
-        """The indices of the lines of each computation of the last program, by its name."""
+        """The line indices of each computation of the optimized HLO, by name."""
         found: dict[str, range] = {}
         name, begin = "", 0
         for i, text in enumerate(self.linked.hlo.lines):
@@ -152,19 +152,19 @@ class Stages:
 
     @property
     def of_equation(self) -> dict[int, Spot]:
-        """The user's line of each equation; those without one are not in it."""
+        """The source line of each equation; equations without one are missing."""
         return self.user_lines.of_equation
 
     def belonging(self, stage: Stage, wanted: Iterable[Spot]) -> tuple[int, ...]:
-        """The indices of a stage's lines that are for one of the user's lines ``wanted``."""
+        """The indices of a stage's lines that come from the source lines ``wanted``."""
         among = frozenset(wanted)
         return tuple(i for i, each in enumerate(stage.lines) if not among.isdisjoint(each.places))
 
     def mark(self, each: StageLine) -> str:
-        """``L4``, ``L4, 7–9``, ``model:12``: which of the user's lines; ``XLA`` of what is its own, ``XLA L4`` if it is
-        for the sake of a line; ``const``, ``arg``, ... of what any program has; else ''.
+        """``L4``, ``L4, 7–9``, ``model:12``: its source lines; ``XLA`` for a line of XLA's own, ``XLA L4`` if XLA added
+        it for that line; ``const``, ``arg``, ... for a line that every program has; else ''.
 
-        Lines of the file that most comes from go without its name.
+        The main file's lines have no file name.
         """
         places = mark_text(each.places, self.main_file)
         if each.own:
@@ -172,7 +172,7 @@ class Stages:
         return places or _SHORT.get(each.note, "")
 
     def touched(self, stage: Stage) -> tuple[Spot, ...]:
-        """The user's lines whose instructions a pass changed; none of a stage that is no pass."""
+        """The source lines whose instructions a pass changed; () for a stage that is no pass."""
         if stage.kind != "pass":
             return ()
         found = self._touched.get(stage.number)
@@ -180,7 +180,7 @@ class Stages:
             step = self.descent.passes[stage.number - 1]
             numbers = {each.number for each in self.descent.equations(step)}
             if any(step.made[kind] for kind in hlo.HOLDING):
-                # XLA does not always note whose line a fusion is: it is for what it holds
+                # XLA's metadata may lack a fusion's line: use the lines of its contents
                 before = {each.name for each in self.all[stage.previous].lines}
                 new = [each for each in stage.lines if each.holds and each.name not in before]
                 numbers.update(number for each in new for number in each.equations)
@@ -189,22 +189,22 @@ class Stages:
 
     @property
     def main_file(self) -> str:
-        """The file that most equations come from."""
+        """The file with the most equations."""
         return self.user_lines.main_file
 
     def told(self, each: StageLine) -> str:
-        """``fusion.3 = tanh, mul of line 4``: what a line holds, or why there is nothing of the user's in it."""
+        """``fusion.3 = tanh, mul of line 4``: what a line contains, or why it has no source line."""
         held = held_text([self.linked.equation(number) for number in each.equations])
         said = " · ".join(filter(None, (held, each.note)))
         return f"{each.name} = {said}" if each.name and said else said
 
     def names(self, each: StageLine, most: int) -> str:
-        """``tanh, mul``: the equations that a line holds, in ``most`` characters; how many more there are."""
+        """``tanh, mul``: the equations of a line, in ``most`` characters, and the number of further ones."""
         return names_text([self.linked.equation(number) for number in each.equations], most)
 
 
 def stages(descent: Descent) -> Stages:
-    """Every stage of the call that ``descent`` is of. Each stage's lines are made when somebody looks at them."""
+    """Every stage of the call behind ``descent``. Each stage's lines are computed at first use."""
     return Stages(descent)
 
 
@@ -246,7 +246,9 @@ Lines = Callable[[], Iterator[StageLine]]
 
 
 def _python(of: Stages, pane: Pane) -> Lines:
-    """A line is for itself, if an equation begins on it; one that goes on with an expression is for its beginning."""
+    """A line of Python has the equations that begin on it; further lines of an expression have those of its first
+    line.
+    """
 
     def lines() -> Iterator[StageLine]:
         for text, number, numbers in zip(pane.lines, pane.numbers, pane.links, strict=True):
@@ -259,7 +261,7 @@ def _python(of: Stages, pane: Pane) -> Lines:
 
 
 def _program(of: Stages, pane: Pane) -> Lines:
-    """The lines of a program, with the user's names of its arguments."""
+    """The lines of a program, with Python names for its arguments."""
 
     def lines() -> Iterator[StageLine]:
         known = hlo.instructions(pane.lines) if pane.language == "hlo" else {}
@@ -276,7 +278,7 @@ def _program(of: Stages, pane: Pane) -> Lines:
 
 
 def _called(descent: Descent, pane: Pane) -> tuple[dict[str, str], list[str]]:
-    """The user's names of a program's arguments, and its lines with them."""
+    """The Python names of a program's arguments, and its lines with these names."""
     if pane.language == "hlo":
         names = arguments.hlo_names("\n".join(pane.lines), descent.arguments)
         return names, arguments.named_hlo(pane.lines, names)
@@ -288,7 +290,7 @@ def _text(of: Stages, text: str) -> Lines:
     return lambda: _program(of, of.descent.panes(text)[0])()
 
 
-# Where a kernel's code is for an instruction as a whole: nothing in it says which part is for which equation.
+# A kernel's code belongs to an instruction as a whole: it does not show which part is for which equation.
 def _llvm(of: Stages, kernel: Kernel) -> Lines:
     def lines() -> Iterator[StageLine]:
         inside = False
@@ -324,7 +326,7 @@ def _code_line(of: Stages, text: str, number: int, numbers: Numbers, work: bool)
 
 
 def _held(of: Stages, function: str, kernel: Kernel) -> Numbers:
-    """The equations of a function of machine code: those of the instruction or computation of its name, or of the
+    """The equations of a machine-code function: those of the instruction or computation with its name, else the
     kernel's.
     """
     pane = of.linked.hlo

@@ -1,8 +1,8 @@
-"""The stages of a call as a part of a page: the user's lines, and beside them what each of XLA's passes made of them.
+"""The stages of a call as a part of a page: the source lines, and beside them the program after each of XLA's passes.
 
-Every line is here once, whatever stages have it; the script (``pages/stages.js``) shows the stage that is chosen, finds
-what changed from the stage before, and marks what belongs to a line. Where scripts are off the main texts are there as
-``<details>``, and the passes as a list.
+The page holds each distinct line once. The script (``pages/stages.js``) shows the chosen stage, finds the changes since
+the stage before, and marks linked lines. Without scripts, the main texts appear as ``<details>`` and the passes as a
+list.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from minijax.tools.pages.page import MOST_LINES, Texts, element, packed
 from minijax.tools.programs.link_views import short_file
 from minijax.tools.programs.links import Equation
 
-# However long a program is, so many lines of each stage are shown; and the code of so many kernels at most.
+# Show at least this many lines of each stage, and the code of at most this many kernels.
 _FEWEST = 20
 _MOST_KERNELS = 24
-# Characters of what is there where scripts are off, of each text.
+# Characters of each text on a page without scripts.
 _STATIC = 6000
-# What the stages of a kind stand under; passes stand under the pipelines that they ran in.
+# The heading of each kind of stage; passes stand under their pipelines.
 _GROUPS = {
     "python": "your lines",
     "jaxpr": "the program",
@@ -37,13 +37,13 @@ _GROUPS = {
     "llvm": "LLVM IR of each kernel",
     "machine": "machine code of each kernel",
 }
-# Lines by what their colours depend on.
+# Highlighted lines; the key holds everything that their colours depend on.
 Drawn = dict[tuple[str, str, int], Line]
 _CUT = "%passes with --pass, --kernel or --memory shows all of it"
 
 
 def stages_html(stages: Stages, highlight: Highlighter | None = None, title: str = "") -> str:
-    """The part of the page; of long stages as many lines as a notebook keeps (``documents.room``)."""
+    """This part of the page; long stages are cut to the size limit of a notebook (``documents.room``)."""
     listed = [*_listed(stages)]
     static = "".join(_static(stages))
     drawn = _drawn(listed, highlight)
@@ -54,13 +54,13 @@ def stages_html(stages: Stages, highlight: Highlighter | None = None, title: str
         over = len(made) - MOST_HTML_OF_BLOCK
         if over <= 0 or most <= _FEWEST:
             return made
-        # a tenth below what would fit if all lines took the same
+        # 10% of margin, since lines differ in size
         room = 0.9 * max(len(data["packed"]) - over, 0) / len(data["packed"])
         most = max(_fitting([len(stage.lines) for stage in listed], most, room), _FEWEST)
 
 
 def _fitting(lengths: Sequence[int], most: int, part: float) -> int:
-    """How many lines of each stage make this part of the lines that ``most`` of each are."""
+    """A smaller ``most``, so that the stages cut to it have this fraction of their present lines."""
     wanted = part * sum(min(length, most) for length in lengths)
     while most > 1 and sum(min(length, most) for length in lengths) > wanted:
         most = most * 9 // 10
@@ -68,7 +68,7 @@ def _fitting(lengths: Sequence[int], most: int, part: float) -> int:
 
 
 def _listed(stages: Stages) -> Iterator[Stage]:
-    """The stages that the page shows: of many kernels the first, and behind the last program what is in memory when."""
+    """The stages on the page: the first kernels only, and after the optimized HLO a stage for its memory."""
     kernels = {kernel.name: i for i, kernel in enumerate(stages.descent.kernels)}
     left = len(kernels) - _MOST_KERNELS
     for stage in stages.all:
@@ -86,7 +86,7 @@ def _peak(stages: Stages) -> str:
 
 
 def memory_lines(stages: Stages) -> Iterator[StageLine]:
-    """A line for each value that lies in memory, in the order in which they come to life."""
+    """A line for each value in memory, ordered by the start of its lifetime."""
     plan, pane = stages.descent.memory, stages.linked.hlo
     values = [(each, held) for each in plan.allocations for held in each.held if held.begin >= 0]
     values.sort(key=lambda pair: (pair[1].begin, pair[1].end, pair[1].name))
@@ -101,7 +101,7 @@ def memory_lines(stages: Stages) -> Iterator[StageLine]:
 
 
 class _Collected:
-    """What the script needs, collected stage by stage, ``most`` lines of each."""
+    """The script's data, collected stage by stage, ``most`` lines of each."""
 
     def __init__(self, stages: Stages, listed: Sequence[Stage], drawn: Drawn, most: int) -> None:
         self.stages = stages
@@ -116,27 +116,27 @@ class _Collected:
         self.rows = [[number for each in stage.lines[:most] for number in self._row(stage, each)] for stage in listed]
 
     def _row(self, stage: Stage, each: StageLine) -> tuple[int, ...]:
-        """Of a line: its text, its number, whose it is, what it is said to be, its name (-1 of none), and whether it
-        holds several equations.
+        """The record of a line: text, number, source lines, note, name (-1 if it has none), and whether it holds
+        several.
         """
         spots = tuple(self.stages.colours[spot] for spot in each.places)
         link = self.links.setdefault((spots, each.equations), len(self.links))
         note = self.notes.get(each.note)
         if note is None:
             note = self.notes[each.note] = len(self.notes)
-            # with the mark of what is for no line of the user's
+            # with a mark on lines that have no source line
             self.noted.append([shown(each.note), each.own, self.stages.mark(each.replace(places=()))])
         name = self.texts.string(each.name) if each.name else -1
         text = self.texts.line(self.drawn[_key(stage, each)])
         return text, each.number, link, note, name, int(each.holds)
 
     def kept(self) -> dict[str, Any]:
-        """The lines, and what they are for."""
+        """The lines, with their links."""
         tables = self.texts.tables()
         return {**tables, "rows": self.rows, "links": list(self.links), "notes": self.noted}
 
     def header(self, title: str) -> dict[str, Any]:
-        """What is known of each stage before anybody looks at its lines. Names of files are here alone."""
+        """The data of each stage apart from its lines. File names occur only here."""
         main = self.stages.main_file
         return {
             "title": shown(title or "from Python to machine code"),
@@ -150,8 +150,8 @@ class _Collected:
         return [shown(each.primitive), self.files.get(each.file, -1), each.line]
 
     def _stage(self, stage: Stage) -> list[Any]:
-        """Under what it stands, its title, its kind, what happened, the stage before it, what is cut, and the user's
-        lines that a pass changed.
+        """A stage's heading, title, kind, detail, previous stage, number of cut lines, and source lines that a pass
+        changed.
         """
         took = self.stages.descent.passes[stage.number - 1].time if stage.kind == "pass" else ""
         detail = " · ".join(filter(None, (stage.detail, took)))
@@ -164,7 +164,7 @@ class _Collected:
         return [shown(group), shown(title), stage.kind, shown(detail), stage.previous, said, touched]
 
     def data(self, title: str) -> dict[str, Any]:
-        """All of it, packed."""
+        """All data, packed."""
         return {**self.header(title), "packed": packed(self.kept())}
 
 
@@ -176,13 +176,13 @@ def _files(stages: Stages) -> list[str]:
 
 
 def _key(stage: Stage, each: StageLine) -> tuple[str, str, int]:
-    """What the colours of a line depend on: of Python and jaxprs on the lines around it, too."""
+    """The key of a line's colours: in Python and jaxprs they also depend on the neighbouring lines."""
     whole = stage.kind in ("python", "jaxpr")
     return stage.title if whole else stage.language, each.text, each.number if whole else 0
 
 
 def _drawn(listed: Iterable[Stage], highlight: Highlighter | None) -> Drawn:
-    """The lines in colours; those that several stages have, once."""
+    """The highlighted lines; lines that several stages share occur once."""
     found: Drawn = {}
     wanted: dict[tuple[str, str], dict[tuple[str, str, int], str]] = {}
     for stage in listed:
@@ -191,7 +191,7 @@ def _drawn(listed: Iterable[Stage], highlight: Highlighter | None) -> Drawn:
             wanted.setdefault((key[0], stage.language), {})[key] = each.text
     for (_, language), texts in wanted.items():
         lines = [*code_lines(Code("\n".join(texts.values()), language), highlight if language else None)]
-        if len(lines) != len(texts):  # a text that colours take apart otherwise
+        if len(lines) != len(texts):  # the highlighter split it into other lines
             lines = [line(each) for each in texts.values()]
         found.update(zip(texts, lines, strict=True))
     return found

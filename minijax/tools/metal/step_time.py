@@ -1,8 +1,8 @@
-"""Where the time of a compiled call goes: dispatch, transfer and compute, on the one clock of XLA's profiler.
+"""A compiled call's time split into dispatch, transfer and compute, on the single clock of XLA's profiler.
 
-Each moment of a call belongs to one stretch. Compute is when an instruction of the program runs, or a loop goes round;
-transfer when an argument is copied to the device and nothing runs; dispatch whatever precedes the first instruction,
-in Python or in the runtime. The rest, between instructions and after the last, is told as such.
+Each moment of a call belongs to one stretch. Compute: an instruction of the program runs, or a loop iterates. Transfer:
+an argument is copied to the device and nothing runs. Dispatch: everything before the first instruction, in Python or in
+the runtime. The rest, between instructions and after the last, is a category of its own.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ PARTS = {
     "compute": ("compute",),
     "not attributed": ("between", "after"),
 }
-# Calls are traced until they take about so many seconds together, and at most so many.
+# Profile calls for about this many seconds in total, and up to this many calls.
 _SECONDS, _MOST_CALLS = 0.05, 50
 
 
 class Stretch(Frozen):
-    """A part of a call: of which kind, and from when to when, in seconds since the call began.
+    """A part of a call: its kind, and its begin and end in seconds since the call began.
 
     Kinds: 'python' and 'runtime' (before the first instruction, until PJRT begins to execute and from then on),
     'transfer', 'compute', 'between' instructions, and 'after' the last.
@@ -42,10 +42,10 @@ class Stretch(Frozen):
 
 
 class StepRow(Frozen):
-    """An instruction in one call: when it ran, each time of its own, in seconds since the call began.
+    """An instruction in one call: the times of its runs, in seconds since the call began.
 
-    ``seconds`` is its own time: of a loop, what it takes to go round. ``rounds`` says how often a loop did, 0 of what
-    is none. ``depth`` counts the loops around it.
+    ``seconds`` is its own time: for a loop, its overhead. ``rounds`` is a loop's number of iterations, 0 for other
+    instructions. ``depth`` counts the enclosing loops.
     """
 
     name: str
@@ -57,7 +57,7 @@ class StepRow(Frozen):
 
 
 class StepTime(Frozen):
-    """The quickest of ``calls`` calls that XLA's profiler looked on; ``stretches`` cover it from beginning to end."""
+    """The fastest of ``calls`` calls under XLA's profiler; ``stretches`` cover it from beginning to end."""
 
     seconds: float
     calls: int
@@ -67,7 +67,7 @@ class StepTime(Frozen):
 
     @property
     def parts(self) -> dict[str, float]:
-        """The seconds of dispatch, transfer, compute, and what is not attributed: together the whole call."""
+        """The seconds of dispatch, transfer, compute, and the unattributed rest; they add up to the whole call."""
         return {part: self.of(*kinds) for part, kinds in PARTS.items()}
 
     def of(self, *kinds: str) -> float:
@@ -79,10 +79,10 @@ class StepTime(Frozen):
 
 
 def timed_step(lowered: Any, call: Callable[[], Any], about: float) -> StepTime:
-    """``call()``, which takes ``about`` so many seconds and waits for its result, while XLA's profiler looks on.
+    """Profile ``call()``, which takes ``about`` that many seconds and waits for its result.
 
-    ``lowered`` is what ``jit(f).lower(...)`` returned of the program that it runs. ProfilerBusy if a profiler is at
-    work already, ``UsageError`` if programs of the same name cannot be told from it.
+    ``lowered`` is the result of ``jit(f).lower(...)`` for the program that it runs. ProfilerBusy if a profiler is
+    already active, ``UsageError`` if another program of the same name ran too.
     """
     text = lowered.compile().program.executable.hlo_text()
     module = hlo.module_name(text)
@@ -104,7 +104,7 @@ def timed_step(lowered: Any, call: Callable[[], Any], about: float) -> StepTime:
 
 
 def stretches(call: TracedCall, rows: Iterable[StepRow]) -> Iterator[Stretch]:
-    """The stretches of a call, one after the other, from its beginning to its end."""
+    """The stretches of a call, in order, from its beginning to its end."""
     begin, length = call.when.begin, (call.when.end - call.when.begin) / 1e9
 
     def clipped(intervals: Iterable[Interval]) -> list[Interval]:
@@ -131,7 +131,7 @@ def _since(begin: float) -> Callable[[Interval], Interval]:
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """The times that lie in any of the intervals, in order."""
+    """The union of the intervals, in order."""
     found: list[Interval] = []
     for each in sorted(intervals):
         if found and each.begin <= found[-1].end:
@@ -142,7 +142,7 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def without(intervals: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
-    """The times of the first that lie in none of the others; each is in order and without overlaps."""
+    """The first intervals minus the others; each list is in order and without overlaps."""
     found = []
     listed = [*others]
     at = 0
@@ -165,7 +165,7 @@ def without(intervals: Iterable[Interval], others: Iterable[Interval]) -> list[I
 
 
 def _bodies(lines: list[str], known: dict[int, hlo.Instruction]) -> dict[str, str]:
-    """The computation that each loop repeats, by the name of the loop."""
+    """The computation of each loop's body, by the name of the loop."""
     found = {each.name: re.search(r"\bbody=%?([\w.-]+)", lines[i]) for i, each in known.items()}
     return {name: body[1] for name, body in found.items() if body is not None}
 
@@ -173,7 +173,7 @@ def _bodies(lines: list[str], known: dict[int, hlo.Instruction]) -> dict[str, st
 def _rows(
     call: TracedCall, known: dict[int, hlo.Instruction], bodies: dict[str, str], equations: dict[str, links.Numbers]
 ) -> Iterator[StepRow]:
-    """The instructions that ran, in the order in which they began; those inside a loop follow it."""
+    """The instructions that ran, in the order of their start; those inside a loop follow it."""
     runs: dict[str, list[InstructionRun]] = {}
     for one in call.instructions:
         runs.setdefault(one.instruction, []).append(one)
@@ -187,7 +187,7 @@ def _rows(
         return [since(Interval(one.begin, one.begin + one.nanoseconds)) for one in runs[name]]
 
     times = {name: when(name) for name in runs}
-    # a loop that other threads share in is left early by its own thread: it lasts until its last instruction has ended
+    # a loop's own thread may leave before the other threads: extend the loop to the end of its last instruction
     for name in sorted(runs, key=lambda name: -depth[name]):
         times[name] = _extended(times[name], [each for one in inside[name] for each in times[one]])
     for name, own in times.items():
@@ -199,7 +199,7 @@ def _rows(
 
 
 def _extended(loop: list[Interval], within: list[Interval]) -> list[Interval]:
-    """The runs of a loop, each until what began in it, before the next, has ended."""
+    """The runs of a loop, each extended to the end of the instructions that began in it."""
     ordered = sorted(within)
     begins = [each.begin for each in ordered]
     found = []

@@ -1,4 +1,4 @@
-"""Where a call's time goes, for a reader: its parts in a line, by line of Python, and as a timeline."""
+"""A call's time as text: its parts in a line, by line of Python, and as a timeline."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _BAR = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 # Columns of a timeline's names, times and places.
 _NAMES, _TIMES, _PLACES = 24, 9, 16
-# A narrower page does without the places.
+# Columns below which a timeline has no places.
 _WIDE = 60
-# Characters of the line, or of the names of instructions, that a time is of.
+# Characters of the source line or the instruction names beside a time.
 _WHAT = 40
-# Parts of a lane that a page draws one by one; nearer to each other than that they are one.
+# A page draws a lane in this many parts; parts nearer to each other than that are merged.
 _PIXELS = 1000
-# What a stretch of each kind is called where they are told one by one.
+# The name of each kind of stretch in a list.
 _KINDS = {
     "python": "Python",
     "runtime": "runtime",
@@ -46,12 +46,12 @@ _KINDS = {
     "after": "after the last",
 }
 _ROLES = {"dispatch": "warning", "transfer": "place", "compute": "primitive", "not attributed": "muted"}
-# Whose line an instruction is for, where it is for none.
+# The place of an instruction without a source line.
 _OWN = "XLA's own"
 
 
 def parts(step: StepTime, more: bool) -> Row:
-    """``dispatch 12 µs · transfer 8 µs · compute 20 µs · not attributed 3 µs``, and how that was found."""
+    """``dispatch 12 µs · transfer 8 µs · compute 20 µs · not attributed 3 µs``, and how it was measured."""
     said: list[Segment] = []
     for part, seconds in step.parts.items():
         said += [("muted", ", ")] if said else []
@@ -67,7 +67,7 @@ def parts(step: StepTime, more: bool) -> Row:
 
 
 def by_line(step: StepTime, most: int) -> Iterator[Block]:
-    """The time of each line of the user's; what an instruction does for several lines is told for them together."""
+    """The time of each source line; an instruction of several lines has one entry for them together."""
     if not step.rows:
         said = "XLA's profiler told of no instruction: the call ran none, or the platform tells nothing"
         yield text(said, role="muted")
@@ -97,21 +97,21 @@ def by_line(step: StepTime, most: int) -> Iterator[Block]:
 
 
 def _role(step: StepTime, rows: Iterable[StepRow]) -> str:
-    """The colour of the one line of the user's that instructions are for; of none, or of several, no line's."""
+    """The colour of the instructions' one source line; a neutral role if they have none or several."""
     known = user_lines(step.linked)
     found = known.places(number for row in rows for number in row.equations)
     return known.role(found[0]) if len(found) == 1 else "label" if found else "muted"
 
 
 def _where(step: StepTime, each: StepRow) -> str:
-    """The lines that an instruction is for; its equations where their lines are not known."""
+    """An instruction's source lines; its equations if it has none."""
     return places_text([step.linked.equation(number) for number in each.equations]) or (
         equations_text(each.equations) if each.equations else _OWN
     )
 
 
 def _what(step: StepTime, rows: Sequence[StepRow]) -> Segment:
-    """The text of the line; of several, or of none, the instructions."""
+    """The text of the source line; if there are none or several, the instruction names."""
     lines = {(e.file, e.line) for row in rows for e in map(step.linked.equation, row.equations) if e.line}
     source = _source(step, *lines.pop()) if len(lines) == 1 else ""
     if source:
@@ -137,7 +137,7 @@ def _share(part: float) -> str:
 
 
 class _Track(Frozen):
-    """A row of a timeline: its name, when it was at work, how long altogether, and whose line it is for."""
+    """A row of a timeline: its name, when it was active, its total time, and its source line."""
 
     name: str
     role: str
@@ -148,7 +148,7 @@ class _Track(Frozen):
 
 
 def timeline(step: StepTime, most: int) -> Iterator[Block]:
-    """The parts of a call, and its instructions, from left to right; all rounds of a loop in the same rows."""
+    """A call's parts and instructions, from left to right; all iterations of a loop share rows."""
     tracks = [*_tracks(step, most)]
 
     def drawn(width: int) -> tuple[Block, ...]:
@@ -190,7 +190,7 @@ def _label(each: _Track, room: int) -> str:
 
 def _drawn(step: StepTime, tracks: Sequence[_Track], width: int) -> Iterator[Line]:
     files = {file for each in tracks for file in re.findall(r"(\S+):\d", each.where)}
-    if len(files) == 1:  # the one file needs no name
+    if len(files) == 1:  # with one file, leave out its name
         (file,) = files
         tracks = [
             each.replace(where="L" + each.where[len(file) + 1 :]) if each.where.startswith(f"{file}:") else each
@@ -212,7 +212,9 @@ def _drawn(step: StepTime, tracks: Sequence[_Track], width: int) -> Iterator[Lin
 
 
 def lane(when: Iterable[tuple[float, float]], whole: float, columns: int) -> str:
-    """``  ▊██▏   ``: the times in a call of ``whole`` seconds; each column is filled by how much of it they take."""
+    """``  ▊██▏   ``: the intervals in a call of ``whole`` seconds; a column is filled by the fraction that they
+    cover.
+    """
     filled = [0.0] * columns
     scale = columns / max(whole, 1e-12)
     for begin, end in when:
@@ -223,7 +225,7 @@ def lane(when: Iterable[tuple[float, float]], whole: float, columns: int) -> str
     return "".join("█" if mark == 8 else _EIGHTHS[mark] for mark in marks)
 
 
-# Rows of four: what, when, how long, and whose. A notebook sets tables in a way of its own.
+# Rows of four: name, lane, time and place. Notebooks style tables differently.
 _GRID = (
     "display:grid;grid-template-columns:fit-content(40%) minmax(90px,1fr) auto fit-content(25%);gap:1px 10px;"
     "align-items:center;font-family:monospace"
@@ -232,7 +234,7 @@ _CELL = "overflow:hidden;text-overflow:ellipsis;white-space:pre"
 
 
 def _markup(step: StepTime, tracks: Sequence[_Track]) -> str:
-    """The rows, the times drawn as rectangles whose widths follow the page's."""
+    """The rows, with the intervals drawn as rectangles that scale with the page."""
     return f'<div style="{_GRID}">{"".join(_row(step, each) for each in tracks)}</div>'
 
 
@@ -255,7 +257,7 @@ def _row(step: StepTime, each: _Track) -> str:
 
 
 def _pixels(each: _Track, scale: float) -> Iterator[tuple[float, float]]:
-    """The times as places of a drawing: what is nearer than a pixel is one piece, so that long loops stay small."""
+    """The intervals as coordinates of a drawing; gaps below a pixel are closed, so long loops stay small."""
     begin, end = 0.0, -1.0
     for of, to in sorted((a * scale, b * scale) for a, b in each.when):
         if end < begin:

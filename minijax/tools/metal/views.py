@@ -1,4 +1,4 @@
-"""What a person sees of a program on its way through XLA: the passes, one of them, the memory, and a kernel."""
+"""A program on its way through XLA, as text: the passes, one pass, the memory, and a kernel."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from minijax.tools.programs.link_views import equations_text, held_text, mark_te
 from minijax.tools.programs.links import Equation
 from minijax.tools.programs.user_lines import Spot
 
-# Lines that are alike are shown so far from a line that is not.
+# Unchanged lines shown around a changed one.
 _AROUND = 2
-# Columns of the drawing of how long a value lives: at least, and at most.
+# Columns of the drawing of a value's lifetime: at least, and at most.
 _LANE = 12, 24
 _KINDS = ("argument", "result", "temporary", "constant", "scratch", "memory")
-# So many of the user's lines are listed with their texts.
+# At most this many source lines are listed with their text.
 _MOST_LINES = 12
-# So many of the user's lines are told one by one.
+# At most this many source lines are named one by one.
 _MOST_PLACES = 3
 
 
 def overview(found: Descent) -> Iterator[Block]:
-    """Every pass that changed the program, then the memory and the kernels in a line each."""
+    """Every pass that changed the program, then one line each for the memory and the kernels."""
     of = stages(found)
     if found.passes:
         first, last = found.passes[0].counts[0].total(), found.passes[-1].counts[1].total()
@@ -70,7 +70,7 @@ def overview(found: Descent) -> Iterator[Block]:
 
 
 def _lines_row(of: Stages) -> Row:
-    """The user's lines, each in its colour."""
+    """The source lines, each in its colour."""
     files = [stage for stage in of.all if stage.kind == "python"]
     texts = {spot: each.text.strip() for stage in files for each in stage.lines for spot in each.places[:1]}
     marks = [mark_text((spot,), of.main_file) for spot in of.spots[:_MOST_LINES]]
@@ -85,13 +85,13 @@ def _lines_row(of: Stages) -> Row:
 
 
 def _steps(of: Stages, width: int) -> Iterator[Line]:
-    """A line for each pass, under the pipelines that they ran in."""
+    """A line for each pass, under its pipeline."""
     found = of.descent
     names = [each.name or "(between pipelines)" for each in found.passes]
     totals = [tuple(counts.total() for counts in each.counts) for each in found.passes]
     sizes = [f"{a}" if a == b else f"{a} → {b}" for a, b in totals]
     places = [line_mark(of, of.touched(each)) for each in of.all if each.kind == "pass"]
-    # on a narrow page they would take the place of what changed; --pass tells them
+    # a narrow page has no room for them; --pass shows them
     times = [*_times(found)] if width >= BESIDE else [""] * len(names)
     name_columns, size_columns, time_columns = (max(map(len, each)) for each in (names, sizes, times))
     time_columns += 2 * bool(time_columns)
@@ -112,7 +112,7 @@ def _steps(of: Stages, width: int) -> Iterator[Line]:
 
 
 def _times(found: Descent) -> Iterator[str]:
-    """``1.2 ms ×7``: of all runs of a pass, where it is named first."""
+    """``1.2 ms ×7``: the time of all runs of a pass, shown at its first change."""
     told = set()
     for each in found.passes:
         key = each.pipeline, each.name
@@ -123,7 +123,7 @@ def _times(found: Descent) -> Iterator[str]:
 
 
 def _kinds(each: Pass, room: int) -> str:
-    """``-1 dot +2 reshape``, and how many more kinds have changed in number where they do not fit."""
+    """``-1 dot +2 reshape``, and the number of further kinds that do not fit."""
     kinds = [*_counted("-", each.gone), *_counted("+", each.made)]
     if not kinds:
         return "same kinds"
@@ -167,9 +167,10 @@ def _kernels_row(found: Descent) -> Row:
 
 
 def line_mark(stages: Stages, places: Sequence[Spot], held: StageLine | None = None, most: int = 24) -> Line:
-    """``L4, 7`` with each number in its line's colour; of a fusion ``tanh, mul L4``, its equations in ``most`` columns.
+    """``L4, 7`` with each number in its line's colour; for a fusion ``tanh, mul L4``, its equations in ``most``
+    columns.
 
-    ``XLA`` stands before the lines of what XLA added for their sake, or alone.
+    ``XLA`` stands before the source lines of instructions that XLA added for them, or alone.
     """
     out: list[Segment] = []
     if held is not None and held.holds:
@@ -190,7 +191,7 @@ def line_mark(stages: Stages, places: Sequence[Spot], held: StageLine | None = N
 
 
 def one_pass(found: Descent, each: Pass, most: int) -> Iterator[Block]:
-    """The program before and after the pass, beside each other, with whose line each instruction is."""
+    """The program before and after the pass, side by side, with each instruction's source lines."""
     of = stages(found)
     stage = next(one for one in of.all if one.number == each.number)
     before, after = of.all[stage.previous], stage
@@ -217,7 +218,7 @@ def _took(each: Pass) -> Iterator[Segment]:
 
 
 def _pairs(of: Stages, before: Sequence[StageLine], after: Sequence[StageLine]) -> list[Pair]:
-    """The lines of two stages, paired; runs that are alike are told in one line."""
+    """The lines of two stages, paired; a run of equal lines becomes one line."""
     out: list[Pair] = []
     texts = [each.text for each in before], [each.text for each in after]
     matcher = difflib.SequenceMatcher(None, *texts, False)
@@ -247,7 +248,7 @@ def _instruction(of: Stages, each: StageLine) -> Line:
 
 
 def memory(found: Descent, most: int) -> Iterator[Block]:
-    """What XLA allots, what lies in it, and from when to when."""
+    """XLA's allocations, the values in them, and their lifetimes."""
     plan, of = found.memory, stages(found)
     sizes = [(kind, plan.total(kind)) for kind in _KINDS]
     yield text(line(("heading", f"memory of {plural(len(plan.order), 'instruction')} in order of execution")))
@@ -290,13 +291,13 @@ def _peak(of: Stages, plan: Memory) -> Iterator[Block]:
 
 
 def _where(of: Stages, name: str) -> Line:
-    """The user's lines that an instruction of the last program is for, after a gap."""
+    """The source lines of an instruction of the optimized HLO, after a gap."""
     where = line_mark(of, of.places(each.number for each in _equations(of.descent, name)))
     return (("", "  "), *where) if where else ()
 
 
 def _lives(of: Stages, plan: Memory, shown: list[tuple[int, HeldValue]], width: int) -> Table:
-    """Each value with what it takes, and from when to when it lives: drawn as wide as the page lets it be."""
+    """Each value with its size and its lifetime, drawn as wide as the page allows."""
     header = ("", "value", "bytes", "lives", "your lines")
     rows = [_life(of, plan, *each) for each in shown]
     others = [(*row[:3], row[4]) for row in (*rows, tuple(("", name) for name in header))]
@@ -307,7 +308,7 @@ def _lives(of: Stages, plan: Memory, shown: list[tuple[int, HeldValue]], width: 
 
 
 def _life(of: Stages, plan: Memory, number: int, held: HeldValue) -> tuple[Segment, ...]:
-    """A value's row, where its life is still to be drawn."""
+    """A value's row before its lifetime is drawn."""
     places = of.places(each.number for each in _equations(of.descent, held.name))
     where = of.mark(StageLine("", 0, places))
     role = line_role(of.colours[places[0]]) if len(places) == 1 else "place"
@@ -321,7 +322,7 @@ def _life(of: Stages, plan: Memory, number: int, held: HeldValue) -> tuple[Segme
 
 
 def lane(held: HeldValue, plan: Memory, most: int = _LANE[1]) -> str:
-    """``··████······``: from when to when it lives, in the order of execution; the peak's moment is ``│`` or ``▓``."""
+    """``··████······``: its lifetime in the order of execution; ``│`` or ``▓`` marks the peak."""
     steps = max(len(plan.order), 1)
     columns = min(most, steps)
     first, last = held.begin * columns // steps, max(held.end - 1, held.begin) * columns // steps
@@ -337,7 +338,7 @@ def lane(held: HeldValue, plan: Memory, most: int = _LANE[1]) -> str:
 
 
 def kernel(found: Descent, each: Kernel, llvm: bool, most: int) -> Iterator[Block]:
-    """The machine code of a kernel, or its LLVM IR; the instruction of XLA's that it is for, and whose lines."""
+    """The machine code or LLVM IR of a kernel, with its HLO instruction and source lines."""
     equations = _equations(found, each.name)
     yield text(line(("heading", each.name), ("muted", f" · {bytes_text(machine.size(each.code))} of machine code")))
     of = stages(found)
@@ -364,7 +365,7 @@ def _listing(each: Kernel) -> Iterator[str]:
 
 
 def _fused(found: Descent, name: str) -> list[int]:
-    """The line of an instruction, and those of the computation that it calls, parameters left out."""
+    """The line of an instruction, and those of the computation that it calls, without parameters."""
     pane = found.linked.hlo
     at = found.line_of.get(name, -1)
     if at < 0:
@@ -380,6 +381,6 @@ def _fused(found: Descent, name: str) -> list[int]:
 
 
 def _equations(found: Descent, name: str) -> Sequence[Equation]:
-    """Those that an instruction of the last program is for."""
+    """The equations of an instruction of the optimized HLO."""
     at = found.line_of.get(name, -1)
     return [found.linked.equation(number) for number in found.linked.hlo.links[at]] if at >= 0 else ()
