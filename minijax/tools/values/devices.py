@@ -1,7 +1,7 @@
-"""What the devices of a mesh have inside a ``shard_map``: they are examples of one more vmap for each axis of the mesh.
+"""The values of each device inside a ``shard_map``: devices are examples of one more vmap for each axis of the mesh.
 
-In: values of the program around, as ``Stacked``, and the specs that divide them. Out: the parts, with an axis in front
-for each axis of the mesh along which they differ; and results put together of such parts.
+In: values of the outer program, as ``Stacked``, and the specs that divide them. Out: the parts, with an axis in front
+for each mesh axis along which they differ; and results assembled from such parts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minijax.ir.jaxpr import JaxprEqn
 from minijax.tools.values.examples import Levels, Stacked, row
 from minijax.tools.values.feeds import Called
 
-# What has a program run by each of several devices.
+# Primitives that run a program on each of several devices.
 MAPPED = "shard_map"
 
 
@@ -30,18 +30,18 @@ def is_mapped(eqn: JaxprEqn) -> bool:
 
 
 def manual_axes(eqn: JaxprEqn) -> list[AxisData]:
-    """The axes of the mesh along which a ``shard_map`` runs one program on each device."""
+    """The mesh axes along which a ``shard_map`` runs its program."""
     here = eqn.params["newly_manual_axes"]
     return [AxisData(name, size) for name, size in eqn.params["mesh"].shape_tuple if name in here]
 
 
 def device_count(eqn: JaxprEqn) -> int:
-    """How many programs a ``shard_map`` runs."""
+    """The number of devices that run the program of a ``shard_map``."""
     return math.prod(axis.size for axis in manual_axes(eqn))
 
 
 def place_in_mesh(axes: Sequence[tuple[Any, int]], index: int) -> str:
-    """Where device ``index`` is in a mesh of several axes: ``data=1, model=0``."""
+    """The coordinates of device ``index`` in a mesh of several axes: ``data=1, model=0``."""
     if len(axes) < 2:
         return ""
     places = np.unravel_index(index, [size for _, size in axes])
@@ -49,9 +49,9 @@ def place_in_mesh(axes: Sequence[tuple[Any, int]], index: int) -> str:
 
 
 class Devices(Called):
-    """The parts of atoms of the frame around, for the program that each device runs; and what is made of its results.
+    """The parts of the outer frame's atoms, for the program of each device; and the assembly of its results.
 
-    With ``check_vma`` types say what the devices share, and ``pvary`` sums its cotangents; without it, here they are.
+    With ``check_vma``, ``pvary`` sums the cotangents of shared values; without it, ``_summed`` does.
     """
 
     def __init__(self, outer: Any, eqn: JaxprEqn) -> None:
@@ -62,15 +62,15 @@ class Devices(Called):
         self.checked = eqn.params["check_vma"]
 
     def primal(self, place: int) -> Any:
-        """One part for each device of what the call is given."""
+        """One part of the operand for each device."""
         return self._parts(super().primal(place), self.eqn.params["in_specs"][place])
 
     def tangent(self, place: int) -> Any:
-        """Its tangent, divided alike."""
+        """Its tangent, divided in the same way."""
         return self._parts(super().tangent(place), self.eqn.params["in_specs"][place])
 
     def cotangent(self, place: int) -> Any:
-        """What arrives at a result; a share of it for each device where nobody knows that all have the same."""
+        """The cotangent of a result. Without ``check_vma``, devices with the same part share it equally."""
         spec = self.eqn.params["out_specs"][place]
         found = self._parts(super().cotangent(place), spec)
         if self.checked or not isinstance(found, Stacked):
@@ -78,11 +78,11 @@ class Devices(Called):
         return _scaled(found, 1 / math.prod(axis.size for axis in self.axes if axis.name not in axes_of_spec(spec)))
 
     def results(self, outs: Sequence[Any]) -> list[Any]:
-        """The results of the call from those of the devices."""
+        """The results of the call, assembled from those of the devices."""
         return [self._together(x, spec) for x, spec in zip(outs, self.eqn.params["out_specs"], strict=True)]
 
     def arrived(self, cts: Sequence[Any]) -> list[Any]:
-        """The cotangents of the call's operands from those of its parts."""
+        """The cotangents of the call's operands, assembled from those of its parts."""
         specs = self.eqn.params["in_specs"]
         return [self._together(self._summed(x, spec), spec) for x, spec in zip(cts, specs, strict=True)]
 
@@ -117,7 +117,7 @@ class Devices(Called):
         return Stacked(Array(together._value(), varying(together.aval, ())), x.mapped[:outer])
 
     def _as_divided(self, x: Stacked, names: Sequence[Any]) -> Stacked:
-        """With an axis for each of ``names``, no other axis of the mesh: where all have the same, the first's."""
+        """With axes for ``names`` only: a missing axis is repeated, an extra one is reduced to its first device."""
         outer = len(x.mapped) - len(self.axes)
         for i, axis in enumerate(self.axes):
             at = sum(x.mapped[: outer + i])
@@ -133,7 +133,7 @@ class Devices(Called):
         return x
 
     def _summed(self, x: Any, spec: PartitionSpec) -> Any:
-        """Without ``check_vma`` the sum over the devices that have the same part."""
+        """Without ``check_vma``, the sum over the devices that have the same part."""
         if self.checked or not isinstance(x, Stacked):
             return x
         outer = len(x.mapped) - len(self.axes)
@@ -151,7 +151,7 @@ class Devices(Called):
         return x
 
     def _order(self, names: Sequence[Any], before: int) -> list[int]:
-        """``before`` dimensions, then of those called ``names`` the mesh's, in its order, then the rest."""
+        """The permutation: the first ``before`` axes, the mesh axes in ``names`` in mesh order, then the rest."""
         mesh = [before + names.index(axis.name) for axis in self.axes if axis.name in names]
         rest = [before + i for i, name in enumerate(names) if name is None]
         return [*range(before), *mesh, *rest]
@@ -161,7 +161,7 @@ class Devices(Called):
 
 
 def device_of(frame: Any, eqn: JaxprEqn, index: int | None, devices: Callable[[JaxprEqn], Any]) -> Any:
-    """The frame of one device of a ``shard_map``, counted along the mesh's axes, the last the fastest; None: of all."""
+    """The frame of one device of a ``shard_map``, counted along the mesh axes, the last fastest; None: all."""
     if index is None:
         return devices(eqn)
     sizes = [axis.size for axis in manual_axes(eqn)]
@@ -177,7 +177,7 @@ def _reshaped(x: Array, shape: Sequence[int]) -> Array:
 
 def _transposed(x: Array, order: Sequence[int]) -> Array:
     value = np.asarray(x._value())
-    rest = range(len(order), value.ndim)  # a random key has its words behind
+    rest = range(len(order), value.ndim)  # the words of a random key are trailing axes
     return Array(np.transpose(value, [*order, *rest]), x.aval.update(shape=tuple(x.aval.shape[i] for i in order)))
 
 

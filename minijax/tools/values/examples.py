@@ -1,4 +1,4 @@
-"""Operations on values that stand for many examples side by side: real batching rules, for one operation at a time.
+"""Operations on batches of examples, one operation at a time, by the engine's batching rules.
 
 In: a function of arrays, and values with an axis in front for each vmap that maps them, outermost first. Out: the same.
 A value that is the same for all examples of a vmap has no axis for it.
@@ -38,11 +38,11 @@ from minijax.interpreters.vmap import AxisData, batch
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.call import compiled
 
-# What takes more NumPy calls than this, all its runs together, is compiled: it would take the better part of a second.
+# Loops with more NumPy calls than this in total are compiled: on NumPy they would take almost a second.
 WORTH_COMPILING = 500_000
 
 
-# Settings of the user's that forbid, check or report what a program does.
+# User settings that forbid, check or report what a program does.
 NEUTRAL = (
     (debug_nans, False),
     (debug_infs, False),
@@ -57,7 +57,7 @@ NEUTRAL = (
 
 
 class Unknown(Frozen):
-    """What stands in place of a value that is not shown, and why it is not."""
+    """The reason why a value is missing, in its place."""
 
     reason: str
 
@@ -66,21 +66,21 @@ class Unknown(Frozen):
 
 
 class Stacked(NamedTuple):
-    """The values of all examples; ``mapped`` says for each vmap whether the array has an axis for it."""
+    """The values of all examples; ``mapped`` tells for each vmap whether the array has an axis for it."""
 
     array: Array
     mapped: tuple[bool, ...] = ()
 
 
-# A function of arrays that also says something on the side, known from the operands' types.
+# A function of arrays whose side result depends only on the operands' types.
 Operation = Callable[..., tuple[Sequence[Any], Any]]
 
 
 @contextmanager
 def apart(wide: bool = False) -> Iterator[None]:
-    """What runs in the block is nobody's: not watched, not checked, no interpreter of the user's on the stack.
+    """The block runs without observers, checks, or interpreters of the user on the stack.
 
-    ``wide`` allows types of 64 bits.
+    ``wide`` allows 64-bit types.
     """
     wanted = (*NEUTRAL, (enable_x64, True)) if wide else NEUTRAL
     settings = [setting(value) for setting, value in wanted if setting.value != value]
@@ -101,11 +101,11 @@ def apart(wide: bool = False) -> Iterator[None]:
 
 
 class RuleNeeded(Exception):
-    """A derivative rule of the user's would have to be run."""
+    """Evaluation would have to run a custom derivative rule."""
 
 
 def why(error: Exception) -> Unknown:
-    """What to say in place of a value whose evaluation raised ``error``."""
+    """The Unknown for a value whose evaluation raised ``error``."""
     if isinstance(error, RuleNeeded):
         return Unknown(str(error))
     text = str(error).strip().partition("\n")[0]
@@ -113,7 +113,7 @@ def why(error: Exception) -> Unknown:
 
 
 def zeros_of(aval: ShapedArray, levels: int) -> Stacked:
-    """Zeros of type ``aval``, of no memory, the same for all examples."""
+    """Zeros of type ``aval``, the same for all examples; they take no memory."""
     zero: Any = np.zeros((), storage(aval.dtype))
     return Stacked(Array(np.broadcast_to(zero, (*aval.shape, *zero.shape)), aval), (False,) * levels)
 
@@ -128,7 +128,7 @@ def row(x: Stacked, at: int | slice) -> Stacked:
 
 
 def of_example(x: Stacked, index: Sequence[int | None]) -> Stacked:
-    """What one example has: ``index`` is its number in each vmap, None for a vmap of which all are kept."""
+    """The value of one example: ``index`` has its number in each vmap, None to keep all examples of that vmap."""
     pairs = [(i, mapped) for i, mapped in zip(index, x.mapped, strict=True)]
     at = tuple(slice(None) if i is None else i for i, mapped in pairs if mapped)
     aval = x.array.aval
@@ -141,7 +141,7 @@ def of_example(x: Stacked, index: Sequence[int | None]) -> Stacked:
 
 
 class Levels:
-    """The vmaps that a program is evaluated under, outermost first, and what was staged for it."""
+    """The vmaps around a program, outermost first, and the functions staged for them."""
 
     def __init__(self, axes: Sequence[AxisData] = ()) -> None:
         self.axes = tuple(axes)
@@ -149,7 +149,7 @@ class Levels:
 
     @property
     def named(self) -> list[tuple[Any, int]]:
-        """Names and sizes of those that have a name: collectives may be about them."""
+        """Names and sizes of the named vmaps: collectives may use them."""
         return [(axis.name, axis.size) for axis in self.axes if axis.name is not None]
 
     def same(self, array: Any) -> Stacked:
@@ -157,16 +157,16 @@ class Levels:
         return Stacked(as_array(check_alive(array)), (False,) * len(self.axes))
 
     def run(self, fun: Operation, values: Sequence[Stacked]) -> tuple[list[Stacked], Any]:
-        """What ``fun`` gives for each example, and on the side."""
+        """The results of ``fun`` for each example, and its side result."""
         outs, flags, side = self._nested(fun, [x.array for x in values], [x.mapped for x in values], 0)
         return [Stacked(as_array(x), f) for x, f in zip(outs, flags, strict=True)], side
 
     def staged(
         self, key: Any, fun: Operation, values: Sequence[Stacked], times: int = 1
     ) -> tuple[list[Stacked], Any]:
-        """``run`` by a program on NumPy that is made once for ``key`` and the values' types: for loops.
+        """``run`` as a NumPy program, made once per ``key`` and value types: for loops.
 
-        It will be run so many ``times``; if that is a lot of work it is compiled.
+        It runs ``times`` times; a loop with a lot of work is compiled.
         """
         arrays, mapped = [x.array for x in values], [x.mapped for x in values]
         full = (key, *[x.aval for x in arrays], *mapped)

@@ -1,4 +1,4 @@
-"""Where the inputs of a frame, and the cotangents of its outputs, come from."""
+"""Sources of the inputs of a frame and of the cotangents of its outputs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 
 class Feed:
-    """By their places: primals and tangents of inputs, cotangents of outputs.
+    """Primals and tangents by input index, cotangents by output index.
 
     Attributes:
-      has_tangents: whether any tangents were given, so that there is something to find.
+      has_tangents: whether any tangents were given.
       has_cotangents: likewise.
-      no_tangents, no_cotangents: why there are none where there might be; '' otherwise.
+      no_tangents, no_cotangents: the reason why they are missing; '' if they are not.
     """
 
     has_tangents = False
@@ -34,7 +34,7 @@ class Feed:
 
 
 class Given(Feed):
-    """What was handed over."""
+    """Values given directly."""
 
     def __init__(
         self, primals: Sequence[Any], tangents: Sequence[Any] | None, cotangents: Sequence[Any] | None
@@ -56,9 +56,9 @@ class Given(Feed):
 
 
 class Called(Feed):
-    """Atoms of the frame around. While that evaluates the call it says what they are worth: ``now``.
+    """Atoms of the outer frame. While that frame evaluates the call, their values are in ``now``.
 
-    ``tangents`` and ``cotangents`` say why there are none.
+    ``tangents`` and ``cotangents`` are the reasons why those are missing.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Called(Feed):
 
 
 class Asked(Feed):
-    """Functions to ask: for iterations, and for the rules that users gave."""
+    """Functions that find the values: for iterations, and for custom derivative rules."""
 
     def __init__(
         self,

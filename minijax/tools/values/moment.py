@@ -1,8 +1,8 @@
-"""What the values of a recording are worth, by their numbers: found when somebody looks, the user's Python never run.
+"""The values of a recording, by their numbers. They are computed on demand; the user's Python never runs.
 
-What evaluation computed was kept. A tracer is followed to what it holds: a primal and a tangent, a batch. A variable
-of a staged program has the value that a later run of that program gives it (``replay``): on the operands that the run
-had, in the iteration that is looked at. A program that nothing ran is evaluated on the arguments of the call.
+Values that evaluation computed were kept. A tracer is followed to what it holds: a primal and a tangent, or a batch.
+The value of a staged variable comes from replaying (``replay``) the next recorded run of its program, on the operands
+of that run and in the chosen iteration. A program that never ran is evaluated on the arguments of the call.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from minijax.tools.values.devices import is_mapped, manual_axes, place_in_mesh
 from minijax.tools.values.examples import Unknown, apart, why
 from minijax.tools.values.replay import replay
 
-# Runs of programs whose values are held at once, and the bytes of each.
+# Runs whose frames are held at once, and the bytes of values that each may keep.
 MOST_FRAMES = 12
 FRAME_BYTES = 32_000_000
-# Programs inside programs are looked through so deep.
+# Depth limit for programs inside programs.
 DEEPEST = 40
-# A program of more NumPy calls is not evaluated for a view that nobody asked for values.
+# A program with more NumPy calls than this is not evaluated for an overview.
 MOST_GLANCED = 5_000
 
 NOT_KEPT = Unknown("there was no room to keep it")
@@ -49,7 +49,7 @@ NOT_RUN = Unknown("its program has not been run")
 RUN_LEFT_OUT = Unknown("its program was not run, or there was no room to keep that it was")
 NOT_FORWARD = Unknown("linear: it has a value where the linear program is run")
 NOT_TAKEN = Unknown("this branch was not taken")
-# What runs a program several times: turns, or devices.
+# Primitives that run a program several times: per iteration, or per device.
 COUNTED = ("scan", "while", "shard_map")
 NOT_FOLLOWED = Unknown("the program around it is evaluated as a whole")
 NO_TURN = Unknown("the loop made no such turn")
@@ -60,17 +60,17 @@ TOO_DEEP = Unknown("it is too deep inside other values")
 
 
 class Worth(NamedTuple):
-    """A value: ``axes`` are the vmaps, outermost first, for whose examples the array has an axis in front."""
+    """A value: ``axes`` are the vmaps, outermost first, that put an axis of examples in front of the array."""
 
     array: Array
     axes: tuple[str, ...] = ()
 
 
 class LoopShown(Frozen):
-    """A loop whose iteration can be chosen: ``key`` stands for it, ``index`` is the iteration that is looked at.
+    """A loop whose iteration can be chosen: ``key`` identifies it, ``index`` is the chosen iteration.
 
-    Or a mesh whose device can be: ``where`` says its place along the ``axes``, which are names and sizes; if types are
-    ``checked`` they say along which of them a value varies.
+    It may also be a mesh whose device can be chosen: ``where`` is the place of that device along the ``axes`` (names
+    and sizes). With ``checked``, types list the axes along which a value varies.
     """
 
     key: tuple[int, ...]
@@ -83,7 +83,7 @@ class LoopShown(Frozen):
 
 
 class DividedPart(NamedTuple):
-    """What something is a part of: an atom of the frame around, divided as the spec says."""
+    """An atom of the outer frame and the spec that divides it: a value is one part of it."""
 
     spec: PartitionSpec
     frame: Any
@@ -100,7 +100,7 @@ class DividedPart(NamedTuple):
 
 
 class DividedCall(NamedTuple):
-    """A call that has devices run a program: where it is, and the mesh, with the device that is looked at."""
+    """A call that makes devices run a program: its frame, its equation, and the mesh with the chosen device."""
 
     frame: Any
     eqn: JaxprEqn
@@ -108,9 +108,9 @@ class DividedCall(NamedTuple):
 
 
 Found = Worth | Unknown | None
-# What the label of an axis of a mesh begins with, where all devices are looked at: ``mesh 0:1:model``.
+# Prefix of the label of a mesh axis when all devices are shown: ``mesh 0:1:model``.
 MESH = "mesh "
-# The variable of a program -> the runs that it is in, as events, with the equations to go into.
+# The variable of a program -> the events of the runs that contain it, each with the path of enclosing equations.
 _Homes: TypeAlias = dict[Var, list[tuple[int, tuple[tuple[JaxprEqn, Jaxpr], ...]]]]
 
 
@@ -118,10 +118,10 @@ class Ledger:
     """The values of one recording.
 
     Attributes:
-      iterations: key of a loop -> the iteration that is looked at; the first where it has none. Of a mesh the device;
-        None for all devices: values then have an axis in front for each axis of the mesh along which they may differ.
-      examples: label of a vmap -> the example that is looked at; all where it has none.
-      arguments: what the recorded call was given, for programs that nothing ran.
+      iterations: key of a loop -> the chosen iteration; the first by default. Key of a mesh -> the chosen device;
+        None for all devices: values then have an axis in front for each mesh axis along which they may differ.
+      examples: label of a vmap -> the chosen example; all by default.
+      arguments: the arguments of the recorded call, for programs that never ran.
     """
 
     def __init__(self, recording: Recording, arguments: Sequence[Any] = ()) -> None:
@@ -145,7 +145,7 @@ class Ledger:
 
     @property
     def naming(self) -> Naming:
-        """What the values are called."""
+        """The names of the values."""
         return naming_of(self.recording)
 
     @property
@@ -159,7 +159,7 @@ class Ledger:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether the values were not recorded in this process: they are not in a file."""
+        """Whether the recording comes from another process: a file holds no values."""
         return not self.recording.has_values
 
     # --- values by number
@@ -174,14 +174,14 @@ class Ledger:
         return self._guarded("tangent", number)
 
     def glance(self, number: int, what: str = "primal") -> Worth | None:
-        """The 'primal' or 'tangent' where it is known and takes no long computation, for views of everything."""
+        """The 'primal' or 'tangent' if it is known or quick to compute, for views of everything."""
         with self.glances():
             found = self._guarded(what, number)
         return found if isinstance(found, Worth) else None
 
     @contextmanager
     def glances(self) -> Iterator[None]:
-        """In the block nothing is computed that takes long."""
+        """In the block, long computations are skipped."""
         before, self._glancing = self._glancing, True
         try:
             yield
@@ -189,7 +189,7 @@ class Ledger:
             self._glancing = before
 
     def arrivals(self, number: int, at: float) -> int:
-        """How often its cotangent has changed until event ``at``."""
+        """How often its cotangent changed until event ``at``."""
         life = self.lives.get(number)
         fields = {} if life is None else dict(life.tracer.fields)
         if "batched" in fields:
@@ -200,7 +200,7 @@ class Ledger:
         return int(staged and self._backward_done(number, at)) or own
 
     def cotangent(self, number: int, at: int | None = None) -> Found:
-        """What the backward pass has given it until event ``at``, or until the end; None where nothing arrived."""
+        """The cotangent accumulated until event ``at``, or until the end; None if nothing arrived."""
         sums = [each for when, each in self._sums(number) if at is None or when <= at]
         if sums:
             return self._sum(sums[-1])
@@ -218,7 +218,7 @@ class Ledger:
         return self._guarded("primal", record.number) if record.number else Unknown(record.text)
 
     def _backward_done(self, number: int, at: float | None) -> bool:
-        """Whether the backward pass has been through the run that gives a staged variable its value."""
+        """Whether the backward pass has processed the run that computes a staged variable."""
         var = self.kept.variables.get(number)
         if var is None:  # an interrupt came between the tracer and its variable
             return False
@@ -227,21 +227,21 @@ class Ledger:
         return run is not None and any(self.arrivals(n, until) for n in run.operands if n and n != number)
 
     def arrived(self, number: int, after: int, until: int) -> bool:
-        """Whether a cotangent arrived at it later than event ``after``, and not later than ``until``."""
+        """Whether a cotangent arrived at it after event ``after`` and no later than ``until``."""
         var = self.summed(number)
         return var is not None and any(after < at <= until for at, _ in self._all_arrivals().get(var, ()))
 
     def _sums(self, number: int) -> Sequence[tuple[int, Any]]:
-        """What its cotangent added up to, and when."""
+        """The successive sums of its cotangent, each with its event."""
         var = self._linear_variable(number)
         return () if var is None else self._all_arrivals().get(var, ())
 
     def summed(self, number: int) -> Var | None:
-        """The variable at whose tangent the cotangents arrive that are shown as the value's; None if it has none."""
+        """The variable whose tangent collects the cotangent of the value; None if there is no such variable."""
         return self._linear_variable(self.unbatched(number))
 
     def unbatched(self, number: int) -> int:
-        """What a batch tracer holds, under all vmaps; of anything else the number itself."""
+        """The number of the value below all vmaps, for a batch tracer; otherwise the number itself."""
         for _ in range(DEEPEST):
             life = self.lives.get(number)
             held = self._holds(number) if life is not None and "batched" in dict(life.tracer.fields) else ()
@@ -260,11 +260,11 @@ class Ledger:
             arrivals: dict[Var, list[tuple[int, Any]]] = {}
             for record in self.recording.backward:
                 self._note_backward(record, arrivals)
-            self._arrivals = arrivals  # now that it has all, whatever may have interrupted it before
+            self._arrivals = arrivals  # assigned last: an interrupt leaves no half-built dict
         return self._arrivals
 
     def _linear_variable(self, number: int) -> Var | None:
-        """The variable of its tangent in a linear program, or its own in a program that was staged."""
+        """The variable of its tangent in a linear program, or its own variable in a staged program."""
         found = self.kept.variables.get(number)
         if found is None and number in self.lives:
             tangent = self._unknown_tangent(number)
@@ -272,8 +272,9 @@ class Ledger:
         return found
 
     def _unknown_tangent(self, number: int) -> int:
-        """The number of the tangent that a tracer of jvp holds, where that stands for a variable of a linear program;
-        0 if it does not: linearize has tracers that are both.
+        """The number of a JVP tracer's tangent if that stands for a variable of a linear program, otherwise 0.
+
+        Tracers of linearize are both: JVP tracers with such a tangent.
         """
         holds = self.lives[number].tracer.holds
         inner = self.lives.get(holds[1]) if len(holds) == 2 else None
@@ -289,7 +290,7 @@ class Ledger:
                     arrivals.setdefault(var, []).append((at, each))
 
     def vmaps(self, number: int) -> tuple[str, ...]:
-        """The labels of the vmaps that may map a value, outermost first."""
+        """The labels of the vmaps that may batch a value, outermost first."""
         return tuple(sorted(self._labels(number, 0), key=lambda label: int(label.rpartition(":")[2])))
 
     def _labels(self, number: int, depth: int) -> set[str]:
@@ -305,7 +306,7 @@ class Ledger:
         return own.union(*[self._labels(each, depth + 1) for each in inner])
 
     def is_zero(self, number: int) -> bool:
-        """Whether its tangent is a zero that is not computed with."""
+        """Whether its tangent is a symbolic zero."""
         return type(self.kept.inside.get(number, {}).get(1)) is Zero
 
     def _guarded(self, what: str, number: int) -> Found:
@@ -314,7 +315,7 @@ class Ledger:
         self._going.add((what, number))
         try:
             return getattr(self, "_" + what)(number)  # type: ignore[no-any-return]
-        except Exception as error:  # a value that cannot be shown says why; the view goes on
+        except Exception as error:  # the error becomes the cell's text; the view goes on
             return why(error)
         finally:
             self._going.discard((what, number))
@@ -328,7 +329,7 @@ class Ledger:
             return NOT_KEPT
         fields = dict(life.tracer.fields)
         if self.elsewhere:
-            # what was noted of a small value is there
+            # a file has the text of a small value
             text = fields.get("value", fields.get("primal", ""))
             return ELSEWHERE if not text or text.endswith(life.tracer.type) else Unknown(text)
         if "primal" in fields:
@@ -350,7 +351,7 @@ class Ledger:
         if "primal" in fields:
             known = len(self._holds(number)) > 1 and not self._unknown_tangent(number)
             own = self._inner(number, 1, "primal") if known else None
-            # of a derivative that only linearizes, the tangent is that of the level below
+            # with linearize alone, the tangent is the one at the level below
             return own if own is not None or self.is_zero(number) else self._inner(number, 0, "tangent")
         if "variable" in fields:
             found = self._staged(number, "tangent")
@@ -362,12 +363,12 @@ class Ledger:
         return None if found is NOT_RUN else found
 
     def _holds(self, number: int) -> Sequence[int]:
-        """The numbers of what a tracer holds, as many as it holds."""
+        """The numbers of the values inside a tracer, one for each value that it holds."""
         holds = self.lives[number].tracer.holds
         return holds or (0,) * len(self.kept.inside.get(number, {}))
 
     def _inner(self, number: int, index: int, what: str) -> Found:
-        """The primal or tangent of what the tracer ``number`` holds at ``index``."""
+        """The primal or tangent of the value at ``index`` inside the tracer ``number``."""
         holds = self._holds(number)
         inner = holds[index] if index < len(holds) else 0
         if inner:
@@ -380,7 +381,7 @@ class Ledger:
         return readable(raw)
 
     def _batched(self, number: int, axis: int, inner: Found) -> Found:
-        """What a batch tracer holds, with the examples' axis in front, after those of the vmaps around."""
+        """The array in a batch tracer: the axis of its examples moves to the front, behind those of the outer vmaps."""
         if not isinstance(inner, Worth):
             return inner
         before = len(inner.axes)
@@ -408,7 +409,7 @@ class Ledger:
         return Worth(value, tuple(label for label, m in zip(labels, found.mapped(var, what), strict=False) if m))
 
     def loops(self, number: int) -> tuple[LoopShown, ...]:
-        """The loops that the variable of a staged program is inside of, outermost first."""
+        """The loops around a staged variable, outermost first."""
         if self.elsewhere:
             return self._saved_loops(number)
         var = self.kept.variables.get(number)
@@ -422,11 +423,11 @@ class Ledger:
             if operand and operand != number:
                 outer = self.loops(operand)
             return outer if run is None else (*outer, *self._loops_on(run, path))
-        except Exception:  # what cannot be evaluated has no iteration to choose
+        except Exception:  # a value that cannot be evaluated has no iteration to choose
             return ()
 
     def _saved_loops(self, number: int) -> tuple[LoopShown, ...]:
-        """Of a recording from a file the mesh on whose devices the value is."""
+        """The mesh whose devices have the value, for a recording from a file."""
         if self._saved is None:
             shown = [moment.shown for moment in self.recording.devices if moment.shown is not None]
             self._saved = {column.number: each for each in shown for column in each.columns if column.number}
@@ -437,7 +438,7 @@ class Ledger:
     # ----------------------------------------------------------------------------------------------------
 
     def variable(self, number: int) -> Var | None:
-        """The variable that a tracer stands for, or what it holds does; None of an array."""
+        """The variable of a tracer, or of the tracer inside it; None for an array."""
         return self.kept.variables.get(self._staged_within(number))
 
     def _staged_within(self, number: int) -> int:
@@ -449,11 +450,11 @@ class Ledger:
         return number
 
     def devices(self, number: int) -> LoopShown | None:
-        """The innermost mesh on each of whose devices the program is run that the value is inside of."""
+        """The innermost mesh around the value, each of whose devices runs the program."""
         return next((loop for loop in reversed(self.loops(self._staged_within(number))) if loop.axes), None)
 
     def on_device(self, mesh: tuple[int, ...], device: int | None, number: int, what: str = "primal") -> Found:
-        """The 'primal' or 'tangent' that one device of a mesh has; None: that all have, those that differ stacked."""
+        """The 'primal' or 'tangent' on one device of a mesh; with None on all devices, stacked where they differ."""
         before = self.iterations
         self.iterations = {**before, mesh: device}
         try:
@@ -462,14 +463,14 @@ class Ledger:
             self.iterations = before
 
     def equation_of(self, number: int) -> JaxprEqn | None:
-        """The equation that gives a variable its value, in the program that was run."""
+        """The equation that computes a variable, in the program that ran."""
         var, life = self.variable(number), self.lives.get(number)
         path = () if var is None or life is None else self._home(var, life.born)[1]
         found = (eqn for eqn in path[-1][1].eqns if var in eqn.outvars) if path else iter(())
         return next(found, None)
 
     def place_of_part(self, number: int) -> DividedPart | None:
-        """What a value is a part of, if it is an input or an output of the program that each device runs."""
+        """The array that a value is a part of, if it is an input or output of the program of each device."""
         var, life = self.kept.variables.get(number), self.lives.get(number)
         run, path = (None, ()) if var is None or life is None else self._home(var, life.born)
         if run is None or not path or "in_specs" not in path[-1][0].params:
@@ -483,7 +484,7 @@ class Ledger:
         return None
 
     def _around(self, run: RunRecord, path: Sequence[tuple[JaxprEqn, Jaxpr]]) -> Any:
-        """The frame at the end of a path, in the iterations that are looked at; None where it is not known."""
+        """The frame at the end of a path, in the chosen iterations; None if it is unknown."""
         known = self._root(run)
         frame = None if isinstance(known, Unknown) else known[0]
         for step, (eqn, jaxpr) in enumerate(path):
@@ -493,7 +494,7 @@ class Ledger:
         return frame
 
     def call_of(self, bind: BindRecord) -> DividedCall | None:
-        """The equation of a call that has devices run a program, where it is run, and the mesh."""
+        """The equation of a call that makes devices run a program, the frame of that equation, and the mesh."""
         run = self.kept.runs.get(bind.at)
         number = next(filter(None, bind.results), 0)
         var, life = self.variable(number), self.lives.get(number)
@@ -517,7 +518,7 @@ class Ledger:
         for step, (eqn, jaxpr) in enumerate(path):
             count = frame.count(eqn) if eqn.primitive.name in COUNTED else 1
             if eqn.primitive.name == "while" and jaxpr is eqn.params["cond_jaxpr"].jaxpr and isinstance(count, int):
-                count += 1  # the condition is asked once more, for the end
+                count += 1  # the last check of the condition, which is false
             key = (run.at, step)
             index = self.iterations.get(key, 0)
             if eqn.primitive.name in COUNTED and isinstance(count, int):
@@ -531,7 +532,7 @@ class Ledger:
             frame = inner
 
     def _frame_of(self, var: Var, born: int) -> Any:
-        """The frame that ``var`` is a variable of, with the labels of the vmaps around; why there is none; or None."""
+        """The frame of ``var`` with the labels of the vmaps around it; an Unknown with the reason; or None."""
         run, path = self._home(var, born)
         if run is None:
             return self._unrun(var)
@@ -553,9 +554,9 @@ class Ledger:
         return frame, labels
 
     def _inside(self, frame: Any, eqn: JaxprEqn, jaxpr: Jaxpr, index: int | None) -> Any:
-        """The frame of the program ``jaxpr`` inside of ``eqn``."""
+        """The frame of the program ``jaxpr`` inside ``eqn``."""
         is_cond = eqn.primitive.name == "cond"
-        # of a cond whose examples take different branches, each has a frame
+        # if examples take different branches of a cond, each branch has a frame
         places = range(len(eqn.params["branches"])) if is_cond else (index,)
         refused: Any = NOT_TAKEN if is_cond else NO_TURN if eqn.primitive.name in COUNTED else NOT_FOLLOWED
         parts = frame.parts(eqn)
@@ -574,7 +575,7 @@ class Ledger:
         return refused
 
     def _home(self, var: Var, born: int) -> tuple[RunRecord | None, Any]:
-        """The run that gives ``var`` its value: the first after it was made; and the equations to go into."""
+        """The first execution after tracing that computes ``var``, and the path of enclosing equations."""
         if self._homes is None:
             homes: _Homes = {}
             for run in self.kept.runs.values():
@@ -584,8 +585,8 @@ class Ledger:
         known = self._homes.get(var, ())
         later = [each for each in known if each[0] >= born] or list(known)
 
-        # a run of a program that it is part of itself comes before one of a program around; not so one whose devices
-        # talk with each other, which is known of the program around only
+        # The innermost run comes first. Only if its devices communicate, the run of the enclosing program does: a frame
+        # of one device alone lacks the values of the others.
         def place(home: tuple[int, Any]) -> tuple[bool, int, int]:
             run = self.kept.runs[home[0]]
             return self._names_axes(run), home[0], len(home[1])
@@ -595,7 +596,7 @@ class Ledger:
         return None, ()
 
     def _names_axes(self, run: RunRecord) -> bool:
-        """Whether devices talk with each other in the program of a run, or types in it say what they share."""
+        """Whether the program of a run has collectives, or types that list the axes along which values vary."""
         found = self._axes.get(run.at)
         if found is None:
             params = dict(run.params)
@@ -603,7 +604,7 @@ class Ledger:
         return found
 
     def equation(self, run: RunRecord) -> tuple[ClosedJaxpr, JaxprEqn]:
-        """A run as a program of one equation."""
+        """A run as a program with one equation."""
         found = self._single.get(run.at)
         if found is None:
             primitive = run.operation
@@ -619,10 +620,10 @@ class Ledger:
         return found
 
     def _root(self, run: RunRecord) -> Any:
-        """The frame around a run's one equation, and the labels of the vmaps that map its operands."""
+        """The frame around a run's single equation, and the labels of the vmaps over its operands."""
         if self._glancing and self._weight(run) > MOST_GLANCED:
             return TAKES_LONG
-        # in which iteration of its own loops one looks changes no operand
+        # the chosen iteration of the run's own loops does not affect its operands
         outer = sorted(item for item in self.iterations.items() if item[0][0] != run.at)
         key = (run.at, tuple(outer), tuple(sorted(self.examples.items())))
         found = self._frames.get(key)
@@ -635,19 +636,19 @@ class Ledger:
         return found
 
     def _weight(self, run: RunRecord) -> float:
-        """How long the program of a run takes, in NumPy calls."""
+        """The cost of the program of a run, in NumPy calls."""
         found = self._weights.get(run.at)
         if found is None:
             try:
                 with apart():
                     found = program(self.equation(run)[0]).weight
-            except Exception:  # what NumPy has no program for
+            except Exception:  # NumPy has no program for some operations
                 found = math.inf
             self._weights[run.at] = found
         return found
 
     def weight(self, number: int) -> float:
-        """How long it takes, in NumPy calls, to find the value of a variable of a staged program; 0 for others."""
+        """The cost of finding the value of a staged variable, in NumPy calls; 0 for other values."""
         var, life = self.kept.variables.get(number), self.lives.get(number)
         run = None if var is None or life is None else self._home(var, life.born)[0]
         return 0.0 if run is None else self._weight(run)
@@ -695,7 +696,7 @@ class Ledger:
         return readable(run.literals[index]) if what == "primal" and index in run.literals else None
 
     def _unrun(self, var: Var) -> Any:
-        """The frame of a program that nothing ran, on the arguments of the call; None if there is no such."""
+        """The frame of a program that never ran, on the arguments of the call; None if there is no such program."""
         for closed in self._own_programs():
             if var in set(_variables(closed.jaxpr)):
                 key = ("call", id(closed))
@@ -705,7 +706,7 @@ class Ledger:
         return None
 
     def _own_programs(self) -> Iterator[ClosedJaxpr]:
-        """The finished programs whose inputs are the arguments of the call."""
+        """The finished programs whose inputs have the types of the call's arguments."""
         if not self.arguments:
             return
         types = [as_array(x).aval for x in self.arguments]
@@ -719,14 +720,14 @@ class Ledger:
 
 
 def saved_mesh(record: DevicesRecord, index: int) -> LoopShown:
-    """The mesh that a file tells of, with the device that is looked at."""
+    """The mesh from a file's record, with the chosen device."""
     index = min(index, record.count - 1)
     where = place_in_mesh(record.axes, index)
     return LoopShown(record.key, record.kind, index, record.count, where, record.axes, record.checked)
 
 
 def _look_through(homes: _Homes, at: int, path: tuple[tuple[JaxprEqn, Jaxpr], ...], eqn: JaxprEqn) -> None:
-    """Note where the variables of the programs inside ``eqn`` are."""
+    """Collect the paths to the variables of the programs inside ``eqn``."""
     if len(path) > DEEPEST:
         return
     for jaxpr in (*subjaxprs(eqn.params), *_forward_rules(eqn)):
@@ -739,7 +740,7 @@ def _look_through(homes: _Homes, at: int, path: tuple[tuple[JaxprEqn, Jaxpr], ..
 
 
 def _varies(jaxpr: Jaxpr) -> bool:
-    """Whether types in a program that is not a ``shard_map``'s say along which axes values vary."""
+    """Whether a program outside of ``shard_map`` has types that list the axes along which values vary."""
     return any(
         eqn.primitive is pvary_p or not is_mapped(eqn) and any(map(_varies, subjaxprs(eqn.params)))
         for eqn in jaxpr.eqns
@@ -747,14 +748,14 @@ def _varies(jaxpr: Jaxpr) -> bool:
 
 
 def _forward_rules(eqn: JaxprEqn) -> Iterator[Jaxpr]:
-    """The fwd rule of a custom_vjp call, as it was staged for the types of its arguments."""
+    """The fwd rule of a custom_vjp call, staged for the types of its arguments."""
     rule = eqn.params.get("fwd_jaxpr_thunk")
     if isinstance(rule, StagedFunction):
         yield from [closed.jaxpr.jaxpr for closed in rule.found.values()]
 
 
 def _same_variables(a: Jaxpr, b: Jaxpr) -> bool:
-    """Whether a program is another one with its effects left out."""
+    """Whether one program is the other without its effects."""
     return a.invars == b.invars and a.outvars == b.outvars
 
 
@@ -766,7 +767,7 @@ def _variables(jaxpr: Jaxpr) -> Iterator[Var]:
 
 
 def _spread(x: Found, labels: Sequence[str], flags: Sequence[bool], sizes: Mapping[str, int]) -> Any:
-    """The array of ``x`` with an axis for each label that is flagged; an Unknown as it is."""
+    """The array of ``x`` with an axis for each flagged label; an Unknown is returned unchanged."""
     if not isinstance(x, Worth):
         return x
     wanted = [label for label, flag in zip(labels, flags, strict=True) if flag]
@@ -781,7 +782,7 @@ def _spread(x: Found, labels: Sequence[str], flags: Sequence[bool], sizes: Mappi
 
 
 def worth(frame: Any, atom: Any) -> Found:
-    """What an atom of a frame is worth."""
+    """The value of an atom of a frame."""
     found = frame.value(atom)
     if found is None or isinstance(found, Unknown):
         return found  # type: ignore[no-any-return]
@@ -789,7 +790,7 @@ def worth(frame: Any, atom: Any) -> Found:
 
 
 def _depth(label: str) -> tuple[bool, tuple[int, ...]]:
-    """The order of axes in front: of vmaps, outermost first, then of meshes."""
+    """Sort key of the axes in front: vmaps first, outermost first, then meshes."""
     if label.startswith(MESH):
         return True, tuple(map(int, label.removeprefix(MESH).split(":")[:2]))
     return False, (int(label.rpartition(":")[2]),)
@@ -800,22 +801,22 @@ def _axis_name(label: str, name: Any) -> Any:
 
 
 def readable(x: Any) -> Found:
-    """A value that was kept, if it can still be read."""
+    """A kept value, if it can still be read."""
     try:
         array = as_array(x)
         array._value()
-    except Exception as error:  # it was donated, or its program failed
+    except Exception as error:  # it was donated, or its computation failed
         return why(error)
     return Worth(array)
 
 
 def at_hand(recording: Recording) -> Ledger | None:
-    """The values of ``recording``; None where they are not in this process."""
+    """The values of ``recording``; None if they are not in this process."""
     return ledger(recording) if recording.has_values else None
 
 
 def ledger(recording: Recording) -> Ledger:
-    """The values of ``recording``; asked twice, the same object."""
+    """The values of ``recording``: the same object on each call."""
     found: Ledger | None = recording.__dict__.get("_ledger")
     if found is None:
         found = recording.__dict__["_ledger"] = Ledger(recording)

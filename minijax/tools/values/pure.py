@@ -1,8 +1,8 @@
-"""Programs without what acts on the world: what can be evaluated again, and what then is not known.
+"""Programs without effects: they can be evaluated again, and unknown results have a reason.
 
-In: a jaxpr, and for each input why it is not known, '' if it is. Out: a jaxpr that has neither callbacks nor what
-depends on them (zeros stand there) and no ``jit``; and for each result why it is not known. Derivative rules that
-users wrote are kept where they are staged already; staging one would run its Python.
+In: a jaxpr, and for each input the reason why it is unknown, '' if it is known. Out: a jaxpr with no ``jit`` and no
+callbacks, with zeros in place of values that depend on them; and the same reasons for the results. Custom derivative
+rules are kept if they are already staged: staging one runs its Python.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REFERENCE = "it is a reference, whose content changes while the program runs; wh
 
 
 def refused(eqn: JaxprEqn) -> str:
-    """Why the results of ``eqn`` are not evaluated; '' if they are."""
+    """The reason why the results of ``eqn`` are not evaluated; '' if they are."""
     if eqn.primitive in CALLBACKS:
         return NOT_CALLED
     if any(map(is_reference, (*eqn.invars, *eqn.outvars))):
@@ -46,27 +46,27 @@ def _calls_back(params: dict[str, Any]) -> bool:
 
 
 class Purifier:
-    """Makes such programs, each once. ``rules`` allows to stage derivative rules of the user's."""
+    """Creates pure programs and caches them. ``rules`` allows staging of custom derivative rules."""
 
     def __init__(self, rules: bool) -> None:
         self.rules = rules
         self.made: dict[Any, Any] = {}
 
     def closed(self, closed: ClosedJaxpr, reasons: Sequence[str]) -> tuple[ClosedJaxpr, Reasons]:
-        """``closed`` made pure, and why its results are not known."""
+        """The pure form of ``closed``, and for each result the reason why it is unknown."""
         key = (id(closed), tuple(reasons))
         found = self.made.get(key)
         if found is None:
-            # the original is kept along, so that its id stays its own
+            # the original is kept, so that its id is not reused
             found = self.made[key] = (*_Rewriting(self, without_references(closed), reasons).done(), closed)
         return found[0], found[1]
 
     def whole(self, closed: ClosedJaxpr) -> tuple[ClosedJaxpr, Reasons]:
-        """``closed`` on inputs that are known."""
+        """The pure form of ``closed`` if all inputs are known."""
         return self.closed(closed, [""] * len(closed.in_avals))
 
     def params(self, eqn: JaxprEqn, reasons: Sequence[str]) -> tuple[dict[str, Any] | None, Reasons]:
-        """The parameters of ``eqn`` made pure, None if none of its results is known; and why each is not."""
+        """The parameters of ``eqn`` in pure form, None if all results are unknown; and the reason for each result."""
         refusal = refused(eqn)
         if refusal:
             return None, [refusal] * len(eqn.outvars)
@@ -80,7 +80,7 @@ class Purifier:
         return (None if out and all(out) else params), out
 
     def rule(self, function: Function) -> Function:
-        """A derivative rule that does not run the user's Python, unless that is allowed."""
+        """A derivative rule that runs no Python of the user, unless that is allowed."""
         key = (id(function), "rule")
         if key not in self.made:
             self.made[key] = KnownRule(self, function), function
@@ -138,7 +138,7 @@ class Purifier:
 
 
 class _Rewriting:
-    """One jaxpr being made pure."""
+    """The conversion of one jaxpr to its pure form."""
 
     def __init__(self, purifier: Purifier, closed: ClosedJaxpr, reasons: Sequence[str]) -> None:
         self.purifier = purifier
@@ -182,7 +182,7 @@ class _Rewriting:
         self.reasons.update((v, r) for v, r in zip(eqn.outvars, out, strict=True) if r)
 
     def stand_in(self, variables: Sequence[Var]) -> None:
-        """Zeros in place of results that are not known, which equations with programs may take."""
+        """Zeros in place of unknown results, as operands for equations with inner programs."""
         for v in variables:
             if not is_reference(v):
                 zero = Var(v.aval)
@@ -191,14 +191,14 @@ class _Rewriting:
 
 
 def written_rule(function: Any) -> Any:
-    """What stands at the bottom of a rule: how the user wrote it."""
+    """The innermost function of a rule: the one that the user wrote."""
     while not isinstance(function, Written) and getattr(function, "inner", None) is not None:
         function = function.inner
     return function
 
 
 def _is_users(function: Function) -> bool:
-    """Whether running ``function`` runs Python that is not of this package."""
+    """Whether calling ``function`` runs Python from outside this package."""
     bottom = written_rule(function)
     if isinstance(bottom, Written):
         return _of_user((bottom.rule, bottom.run), set())
@@ -206,7 +206,7 @@ def _is_users(function: Function) -> bool:
 
 
 def _of_user(value: Any, seen: set[int]) -> bool:
-    """Whether ``value`` is a function of the user's, or one of this package's that holds one which it was given."""
+    """Whether ``value`` is a function of the user, or one of this package's that wraps such a function."""
     value = shown_rule(value)
     if id(value) in seen:
         return False
@@ -232,7 +232,7 @@ def _filled(cell: CellType) -> bool:
 
 
 class KnownRule(Function):
-    """``inner`` as jaxprs: those that were staged before; others only where no Python of the user's is run for it."""
+    """``inner`` as jaxprs: already staged ones; others only if staging runs no Python of the user."""
 
     def __init__(self, purifier: Purifier, inner: Function) -> None:
         self.purifier = purifier
@@ -256,7 +256,7 @@ class KnownRule(Function):
         return closed.evaluate(*closed.consts, *values), closed.side
 
     def closed_for(self, side: Any, avals: Sequence[Any]) -> Closed:
-        """The rule as a jaxpr for what it is told on the side."""
+        """The rule as a jaxpr for the side result ``side``."""
         key = (side if self.staged is not None else self._told_apart(side), state.axis_env)
         if key not in self.found:
             given = self.staged.avals_for(side) if self.staged is not None else avals
@@ -267,19 +267,19 @@ class KnownRule(Function):
         return self.closed_for(side, avals)
 
     def _told_apart(self, side: Any) -> Any:
-        """What stands for ``side`` in a key: a backward pass is told something that need not have a hash."""
+        """A cache key for ``side``: a backward pass gets a side result that may be unhashable."""
         if type(side) is tuple:
             return tuple(map(self._told_apart, side))
         try:
             hash(side)
         except TypeError:
-            self.sides[id(side)] = side  # kept, so that its id stays its own
+            self.sides[id(side)] = side  # kept, so that its id is not reused
             return "side", id(side)
         return side
 
 
 class _StagedAnew(Function):
-    """``inner``, which is staged if that is ``allowed``."""
+    """``inner``, which may be staged if ``allowed``."""
 
     def __init__(self, inner: Function, purifier: Purifier, allowed: bool) -> None:
         self.inner = inner
@@ -289,13 +289,13 @@ class _StagedAnew(Function):
 
     def close(self, side: Any, avals: Sequence[Any]) -> Closed:
         if not self.allowed:
-            # what a column of a table has room for is said first
+            # the short reason comes first: a table column may cut the rest
             rule = f"the {self.about.label} {self.about.subject}"
             raise RuleNeeded(f"{self.about.name} was not staged, and staging it runs the user's Python: {rule}")
         return self.pure(self.inner.close(side, avals))
 
     def pure(self, closed: Closed) -> Closed:
-        """The rule's jaxpr made pure. RuleNeeded if one of its results comes from a callback."""
+        """The rule's jaxpr in pure form. RuleNeeded if one of its results comes from a callback."""
         made, reasons = self.purifier.whole(closed.jaxpr)
         if any(reasons):
             raise RuleNeeded(f"{self.about.subject}: {next(filter(None, reasons))}")

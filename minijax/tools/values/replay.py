@@ -1,12 +1,12 @@
-"""A staged program's values, found on the call's own arguments when somebody looks: ``replay``.
+"""The values of a staged program, computed on demand from the call's own arguments: ``replay``.
 
-A ``Frame`` is one evaluation of one jaxpr. Nothing is evaluated before a value is asked for, and then only what it
-depends on; the frames of what runs inside an equation, of an iteration, of a branch, are made when they are asked for.
-What was found is kept within a bound of memory and found again where it was let go of.
+A ``Frame`` is one evaluation of one jaxpr. It computes a value when one is requested, with only the equations that the
+value depends on. Frames of inner programs, iterations and branches are created on demand too. Found values are kept
+within a memory bound, and computed again after they are evicted.
 
-What runs are jaxprs, by the rules that the engine itself uses; the user's Python is not run again. Effects are left
-out: where a value depends on a callback or on a reference, an ``Unknown`` says so. Operations are evaluated as outside
-of ``jit``, on NumPy, so what XLA rounds otherwise differs in the last digits.
+Jaxprs are evaluated with the engine's own rules; the user's Python does not run again. Effects are left out: a value
+that depends on a callback or on a ref is an ``Unknown`` with the reason. Operations run on NumPy as outside of ``jit``,
+so where XLA rounds differently the last digits differ.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from minijax.tools.values.pure import REFERENCE, Purifier
 from minijax.tools.values.references import equations, is_reference
 from minijax.tools.values.steps import Steps
 
-# What all frames of one replay keep together, in bytes.
+# Memory bound for the kept values of all frames of one replay, in bytes.
 MOST_BYTES = 256_000_000
 
 WIDE = ("float64", "int64", "uint64", "complex128")
@@ -39,18 +39,18 @@ Value = Any  # an Array or an Unknown
 
 
 class Replay:
-    """What the frames of one replay share."""
+    """State shared by the frames of one replay."""
 
     def __init__(self, most_bytes: int, rules: bool, wide: bool) -> None:
         self.wide = wide
         self.keeper = Keeper(most_bytes)
         self.purifier = Purifier(rules)
-        # the threads that are looking
+        # the threads that are evaluating
         self.within: set[int] = set()
         self.layouts: dict[Jaxpr, Any] = {}
 
     def layout(self, jaxpr: Jaxpr) -> tuple[Sequence[JaxprEqn], dict[Var, int], dict[Var, int]]:
-        """What all frames of one jaxpr have in common."""
+        """State shared by all frames of one jaxpr."""
         found = self.layouts.get(jaxpr)
         if found is None:
             with self.at_work():
@@ -61,7 +61,7 @@ class Replay:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """What looks at a value: see ``apart``."""
+        """The observer during evaluation: see ``apart``."""
         thread = get_ident()
         if thread in self.within:
             yield
@@ -78,8 +78,8 @@ class Frame:
     """One evaluation of one jaxpr.
 
     Attributes:
-      jaxpr: the program, as it was recorded: its variables are what values are asked for by.
-      path: how it was reached, outermost first: ``("jit f", "scan, iteration 3 of 10")``.
+      jaxpr: the recorded program: its variables are the keys for values.
+      path: the path to this frame, outermost first: ``("jit f", "scan, iteration 3 of 10")``.
     """
 
     def __init__(
@@ -91,31 +91,31 @@ class Frame:
         self.path = path
         self.feed = feed
         self.consts = dict(zip(jaxpr.constvars, consts, strict=True))
-        # what is evaluated: the jaxpr's equations, without references; the places of inputs and of what equations give
+        # the equations to evaluate, without refs; the places of inputs and of results
         self.eqns, self.place_of, self.made_by = root.layout(jaxpr)
         self.steps = Steps(self)
-        # of a custom_vjp call's backward pass: which inputs get no cotangent
+        # for the backward pass of a custom_vjp call: the inputs without a cotangent
         self.zeros_out: Sequence[bool] = ()
-        # the variables that a cotangent arrives at, once that is known
+        # the variables that receive a cotangent, once known
         self.reached: set[Var] | None = None
 
     # ------------------------------------------------------------------------------------------ what others ask
 
     def value(self, var: Any) -> Value:
-        """The value of a variable or literal: an Array; with an axis in front for each vmap that ``mapped`` tells."""
+        """The value of a variable or literal: an Array, with an axis in front for each vmap flagged in ``mapped``."""
         return self._shown("primal", self.primal_of, var)
 
     def tangent(self, var: Any) -> Value | None:
-        """Its tangent; None where that is zero, or no tangents were given."""
+        """Its tangent; None if it is zero, or if no tangents were given."""
         return self._shown("tangent", self.tangent_of, var)
 
     def cotangent(self, var: Any) -> Value | None:
-        """What all its uses together give it; None where no cotangent arrives, or none were given."""
+        """Its cotangent, summed over its uses; None if none arrives, or if none were given."""
         return self._shown("cotangent", self.cotangent_of, var)
 
     def mapped(self, var: Any, of: str = "value") -> tuple[bool, ...]:
-        """For each vmap, outermost first, whether what ``of`` names ('value', 'tangent', 'cotangent') has an axis for
-        its examples. Where it has none it is the same for all of them.
+        """For each vmap, outermost first: whether ``of`` ('value', 'tangent', 'cotangent') has an axis for its
+        examples. Without an axis it is the same for all examples.
         """
         find = {"value": self.primal_of, "tangent": self.tangent_of, "cotangent": self.cotangent_of}[of]
         with self.root.at_work():
@@ -123,52 +123,52 @@ class Frame:
         return found.mapped if isinstance(found, Stacked) else (False,) * len(self.levels.axes)
 
     def count(self, eqn: JaxprEqn) -> Any:
-        """How many iterations or turns ``eqn`` has, 1 if it is no loop; an Unknown where that is not known.
+        """The number of iterations of ``eqn``, 1 if it is no loop; an Unknown if the number is unknown.
 
-        Of a batched ``while``, the turns of the example with the most.
+        For a batched ``while``, it is that of the example with the most iterations.
         """
         with self.root.at_work():
             found = self.steps.counts(eqn)
         return found if isinstance(found, (int, Unknown)) else int(np.max(np.asarray(found.array._value())))
 
     def counts(self, eqn: JaxprEqn) -> Any:
-        """``count`` for each example, and for each element of a loop that was batched before it was recorded.
+        """``count`` for each example, and for each element of a loop that was batched before recording.
 
-        An integer where it is the same for all, else an Array.
+        An integer if it is the same for all, otherwise an Array.
         """
         with self.root.at_work():
             found = self.steps.counts(eqn)
         return found.array if isinstance(found, Stacked) else found
 
     def branch(self, eqn: JaxprEqn) -> Any:
-        """Which branch of a ``cond`` is taken: a number; an Array where examples take different ones, or an Unknown."""
+        """The branch that a ``cond`` takes: a number; an Array if examples take different branches; or an Unknown."""
         with self.root.at_work():
             found = self.steps.branch(eqn)
         return found.array if isinstance(found, Stacked) else found
 
     def parts(self, eqn: JaxprEqn) -> tuple[str, ...]:
-        """The programs inside ``eqn``, as ``inside`` takes them, the usual one ('') first; none: ``()``."""
+        """The names of the programs inside ``eqn``, as ``inside`` takes them; the main one ('') is first."""
         return self.steps.parts(eqn)
 
     def inside(self, eqn: JaxprEqn, index: int | None = 0, part: str = "") -> Any:
-        """The frame of a program inside ``eqn``, or an Unknown that says why there is none.
+        """The frame of a program inside ``eqn``, or an Unknown with the reason why there is none.
 
         Args:
           eqn: an equation of this frame's jaxpr.
-          index: of a scan, the iteration, by its place in what is scanned; of a ``while``, the turn; of a ``cond``
-            whose examples take different branches, the branch; of a ``shard_map`` the device, None for all,
-            which are examples of one more vmap for each axis of the mesh. Otherwise it is not looked at.
-          part: which program, one of ``parts``: 'condition' of a ``while``, before turn ``index``; 'rule' of a
-            custom_jvp call; 'fwd' and 'bwd' of a custom_vjp call; 'solve' and 'matvec' of a linear solve.
+          index: for a scan, the index of the iteration in the scanned arrays; for a ``while``, the iteration; for a
+            ``cond`` whose examples take different branches, the branch; for a ``shard_map``, the device, or None for
+            all, which become examples of one more vmap for each axis of the mesh. Ignored for other operations.
+          part: one of ``parts``: 'condition' of a ``while``, before iteration ``index``; 'rule' of a custom_jvp call;
+            'fwd' and 'bwd' of a custom_vjp call; 'solve' and 'matvec' of a linear solve.
 
         Raises:
-          IndexError: there is no such iteration, turn, branch or device.
+          IndexError: if there is no such iteration, branch or device.
         """
         with self.root.at_work():
             return self.steps.inside(eqn, index, part)
 
     def example(self, *index: int | None) -> Example:
-        """The same evaluation for one example: ``index`` is its number in each vmap, None where all are kept."""
+        """The same evaluation for one example: ``index`` has its number in each vmap, None to keep all examples."""
         return Example(self, index)
 
     def _shown(self, kind: str, find: Any, var: Any) -> Any:
@@ -216,7 +216,7 @@ class Frame:
             return why(error)
 
     def _demanded(self, kind: str, var: Var) -> Any:
-        """What equations give ``var``: those are evaluated that it depends on and whose results are not kept."""
+        """Compute ``var`` from equations; only those run that it depends on and whose results are missing."""
         found = self._kept(kind, var)
         if found is not None:
             return found[0]
@@ -236,12 +236,12 @@ class Frame:
         return env[var]
 
     def _kept(self, kind: str, var: Var) -> list[Any] | None:
-        """What is kept, in a list, since a tangent may be None."""
+        """The kept value, wrapped in a list since a tangent may be None."""
         found: list[Any] | None = self.root.keeper.get((self, kind, var))
         return found
 
     def _slice(self, kind: str, var: Var, env: dict[Any, Any]) -> list[int]:
-        """The equations to evaluate for ``var``, in order; what is kept of their operands goes to ``env``."""
+        """The equations to evaluate for ``var``, in order; kept operand values are put into ``env``."""
         todo, found = [self.made_by[var]], set()
         while todo:
             at = todo.pop()
@@ -277,7 +277,7 @@ class Frame:
         return self._backward().get(atom) if found is None else found[0]
 
     def _backward(self) -> dict[Any, Any]:
-        """Go back over the whole jaxpr; what has arrived at each variable."""
+        """Run the backward pass over the whole jaxpr; return the cotangent of each variable."""
         arrived: dict[Any, Any] = {}
         for i, v in enumerate(self.jaxpr.outvars):
             self._arrive(arrived, v, self.feed.cotangent(i))
@@ -298,10 +298,10 @@ class Frame:
 
 
 class Example:
-    """One example of a frame under vmaps: the same questions, answered for it alone.
+    """One example of a frame under vmaps: the same methods, for this example only.
 
     Attributes:
-      index: its number in each vmap; None for a vmap of which all examples are kept, as axes in front.
+      index: its number in each vmap; None for a vmap whose examples are all kept, as axes in front.
     """
 
     def __init__(self, frame: Frame, index: Sequence[int | None]) -> None:
@@ -326,11 +326,11 @@ class Example:
         return self._picked(self.frame.cotangent_of, var)
 
     def mapped(self, var: Any, of: str = "value") -> tuple[bool, ...]:
-        """As ``Frame.mapped``, for the vmaps of which all examples are kept."""
+        """As ``Frame.mapped``, for the vmaps whose examples are all kept."""
         return tuple(m for m, i in zip(self.frame.mapped(var, of), self.index, strict=True) if i is None)
 
     def count(self, eqn: JaxprEqn) -> Any:
-        """The iterations of this example."""
+        """The number of iterations of this example."""
         found = self.counts(eqn)
         return int(np.max(np.asarray(found._value()))) if isinstance(found, Array) else found
 
@@ -339,7 +339,7 @@ class Example:
         return self._number(self.frame.steps.counts, eqn)
 
     def branch(self, eqn: JaxprEqn) -> Any:
-        """The branch that this example takes."""
+        """The branch of this example."""
         return self._number(self.frame.steps.branch, eqn)
 
     def parts(self, eqn: JaxprEqn) -> tuple[str, ...]:
@@ -347,7 +347,7 @@ class Example:
         return self.frame.parts(eqn)
 
     def inside(self, eqn: JaxprEqn, index: int = 0, part: str = "") -> Any:
-        """As ``Frame.inside``: of the branch that this example takes, of the turns that it makes."""
+        """As ``Frame.inside``: only the branch that this example takes and the iterations that it runs."""
         if eqn.primitive.name == "cond" and isinstance(taken := self.branch(eqn), int):
             index = taken
         if eqn.primitive.name == "while":
@@ -355,14 +355,14 @@ class Example:
             if isinstance(count, int) and not 0 <= index < count + (part == "condition"):
                 raise IndexError(f"this example makes {count} turns; there is no turn {index}")
         found = self.frame.inside(eqn, index, part)
-        if isinstance(found, Example):  # a device, which is an example itself
+        if isinstance(found, Example):  # a device is itself an example
             return Example(found.frame, (*self.index, *found.index[len(self.index) :]))
         if not isinstance(found, Frame):
             return found
         return Example(found, (*self.index, *[None] * (len(found.levels.axes) - len(self.index))))
 
     def example(self, *index: int | None) -> Example:
-        """One of the examples that are kept."""
+        """One of the kept examples."""
         given = iter(index)
         return Example(self.frame, [next(given) if i is None else i for i in self.index])
 
@@ -397,20 +397,20 @@ def replay(
     most_bytes: int = MOST_BYTES,
     name: str = "",
 ) -> Frame:
-    """The evaluation of ``closed`` on ``args``, of which nothing is evaluated yet.
+    """A frame for ``closed`` on ``args``; nothing is evaluated yet.
 
     Args:
       closed: a staged program.
-      args: an array or number for each of its inputs. One that is a tracer, cannot be read any more, or is not of the
-        input's type, is unknown; so is one that is an Unknown.
+      args: an array or number for each input. An argument is unknown if it is a tracer, an Unknown, no longer readable,
+        or not of the input's type.
       tangents: of the inputs; None stands for zero.
-      cotangents: of the outputs; None stands for zero. They are those of each example, as in ``vmap(grad(f))``.
-      axes: name (or None) and size of each vmap that the program is evaluated under, outermost first.
+      cotangents: of the outputs of each example, as in ``vmap(grad(f))``; None stands for zero.
+      axes: name (or None) and size of each vmap around the program, outermost first.
       mapped: for each argument, whether each of these vmaps maps it: then it has an axis in front, in the order of the
-        vmaps; its tangent likewise. Cotangents have an axis for all of them, or for none, as their ranks say.
-      rules: allow to stage derivative rules of the user's that are not staged yet, which runs their Python once each.
-      most_bytes: what may be kept of values.
-      name: what ``path`` begins with, if anything.
+        vmaps; so has its tangent. Cotangents have an axis for each vmap or for none, which their ranks tell.
+      rules: allow staging of derivative rules that are not staged yet; this runs their Python once each.
+      most_bytes: memory bound for kept values.
+      name: the start of ``path``, if given.
     """
     levels = Levels([AxisData(n, size) for n, size in axes])
     flags = [(False,) * len(axes)] * len(args) if mapped is None else [tuple(m) for m in mapped]
@@ -446,7 +446,7 @@ def _cotangents(closed: ClosedJaxpr, cotangents: Sequence[Any], levels: Levels) 
 
 
 def _moving(x: Any, aval: Any, mapped: tuple[bool, ...], levels: Levels) -> Any:
-    """A tangent or cotangent of a value of type ``aval``; None for zero, as that of an integer is."""
+    """A tangent or cotangent for a value of type ``aval``; None for zero, or for an integer type."""
     tangent = aval.to_tangent_aval()
     return None if x is None or tangent.dtype == dtypes.float0 else _argument(x, tangent, mapped, levels)
 

@@ -1,5 +1,5 @@
-"""Values that have one tangent: after ``err = y - 1.0`` what arrives at the tangent of ``err`` arrives at that of ``y``
-too, and nothing tells one from the other but how they were used.
+"""Values with the same tangent: after ``err = y - 1.0``, the cotangents of ``err`` and ``y`` are one sum. Only the uses
+of the two values tell them apart.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from minijax.tools.recording.records import BindRecord
 from minijax.tools.recording.timeline import timeline
 from minijax.tools.values.moment import Ledger
 
-# number -> the results of each operation that it was given
+# number -> for each operation with this operand, the results
 Uses = Mapping[int, Sequence[tuple[int, ...]]]
 
 
 def shared_with(known: Ledger, number: int) -> str:
-    """The value whose cotangent is in the sum that is shown at this one; '' where that is its own alone."""
+    """The value that shares the cotangent sum of this one; '' if the sum belongs to this value alone."""
     number = known.unbatched(number)
-    # what a recording has of it stays, and tables ask at every moment
+    # the answer never changes, and tables request it at every moment
     answers: dict[int, str] = known.__dict__.setdefault("_shared_with", {})
     if number not in answers:
         answers[number] = _shared_with(known, number)
@@ -36,14 +36,14 @@ def _shared_with(known: Ledger, number: int) -> str:
     others = [each for each in group if each not in derived]
     if uses is not None:
         used = [each for each in others if _used_elsewhere(each, members, uses)]
-        # which of them was the result is not known
+        # it is unknown which of them was the result
         others = used or ([each for each in others if naming.variable(each)] if var in _results(known) else [])
     names = (naming.variable(each) or naming.known(each) for each in others)
     return next(filter(None, names), "another value" if others else "")
 
 
 def _derived(group: Sequence[int], members: frozenset[int], number: int, uses: Uses | None) -> set[int]:
-    """The value, and those that were made of it alone: what arrives at them arrives at it."""
+    """The value, and values computed from it alone: they share its cotangent."""
     out = {number}
     for each in group:
         if uses is not None and each in out:
@@ -56,7 +56,7 @@ def _used_elsewhere(number: int, members: frozenset[int], uses: Uses) -> bool:
 
 
 def _uses(known: Ledger) -> Uses | None:
-    """The uses of values that share their tangents; None of a long recording."""
+    """The uses of values that share their tangents; None for a long recording."""
     if known.recording.events > MOST_PASSED:
         return None
     found: Uses | None = known.__dict__.get("_shared_uses")
@@ -73,7 +73,7 @@ def _uses(known: Ledger) -> Uses | None:
 
 
 def _results(known: Ledger) -> set[Var]:
-    """The variables of the results that were gone back from."""
+    """The variables of the results where backward passes started."""
     found: set[Var] | None = known.__dict__.get("_gone_back_from")
     if found is None:
         variables = known.kept.variables
