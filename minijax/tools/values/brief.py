@@ -1,5 +1,5 @@
-"""A value on one line, in the room that there is: small arrays as they are, of larger ones type, range, mean, how the
-elements are spread, and how many are not finite."""
+"""A value on one line of limited width: small arrays in full, larger ones as type, range, mean, distribution and the
+number of non-finite elements."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from minijax.tools.documents.document import Line, Segment
 from minijax.tools.documents.words import shortened
 from minijax.tools.values.summary import ValueSummary, summary
 
-# Arrays of up to this many elements are shown with their elements, where there is room.
+# Arrays with up to this many elements are shown in full if there is room.
 MOST_ELEMENTS = 8
 
 
 def numpy_of(array: Array) -> np.ndarray:
-    """The value as NumPy has it; of numbers that NumPy has no type for, 32 bits of them."""
+    """The value as a NumPy array; types that NumPy lacks become 32-bit types."""
     value = np.asarray(array._value())
     if value.dtype.kind == "V" and not value.dtype.names and not is_key(array.aval.dtype):
         return value.astype(np.float32)
@@ -27,7 +27,7 @@ def numpy_of(array: Array) -> np.ndarray:
 
 
 def number_text(item: Any, digits: int = 4) -> str:
-    """A number with so many digits; whole ones as they are."""
+    """A number with this many digits; integers in full."""
     if isinstance(item, (bool, np.bool_)):
         return str(bool(item))
     if isinstance(item, (complex, np.complexfloating)):
@@ -40,7 +40,7 @@ def number_text(item: Any, digits: int = 4) -> str:
 
 
 def elements(value: np.ndarray, digits: int = 4) -> str:
-    """All elements, as a list in Python is written."""
+    """All elements, written as a Python list."""
     if value.ndim == 0:
         return number_text(value[()], digits)
     return "[" + ", ".join(elements(each, digits) for each in value) + "]"
@@ -53,9 +53,9 @@ def brief(
     typed: bool = True,
     summed: Callable[[Array], ValueSummary] = summary,
 ) -> Line:
-    """The array on one line of at most ``room`` characters; the first ``axes`` of its axes are those of examples.
+    """The array on one line of at most ``room`` characters; its first ``axes`` axes are those of examples.
 
-    The type is left out of it unless ``typed``, where it stands beside. ``summed`` gives the summary, for who has it.
+    ``typed`` adds the type; without it, the type stands elsewhere. ``summed`` returns a cached summary.
     """
     kind = type_of(array, axes)
     if is_key(array.aval.dtype):
@@ -71,21 +71,21 @@ def brief(
 
 
 def type_of(array: Array, axes: int = 0) -> str:
-    """``f32[4]``, or ``8× f32[4]`` of eight examples."""
+    """``f32[4]``, or ``8× f32[4]`` for eight examples."""
     aval = array.aval
     return examples_text(array, axes) + aval.update(shape=aval.shape[axes:]).str_short()
 
 
 def examples_text(array: Array, axes: int) -> str:
-    """``8× `` before what is said of eight examples."""
+    """``8× `` as prefix for eight examples."""
     return "×".join(map(str, array.aval.shape[:axes])) + "× " if axes else ""
 
 
 def _fitted(kind: str, found: ValueSummary, room: int) -> Line:
-    """Type, range, mean, picture and counts: as many of them as there is room for, those that matter most first.
+    """As many of type, range, mean, picture and counts as there is room for, the most important first.
 
-    What was found in a sample only has a sign before it: the range and the mean are about so, and of what is not finite
-    there is at least so much.
+    Figures from a sample have a sign in front: range and mean are approximate, counts of non-finite elements are lower
+    bounds.
     """
     parts: dict[str, Segment] = {"type": ("type", kind)}
     n = found.numbers

@@ -1,8 +1,8 @@
-"""Conditions on the values of a recording, ``h.max() > 10``, and the moments at which they first hold.
+"""Conditions on the values of a recording, such as ``h.max() > 10``, and the moments when they first hold.
 
-A condition is read, never run: names of the program's variables, elements ``h[0, 1]``, figures such as ``h.max()`` or
-``nan(h)``, arithmetic, comparisons, ``and``, ``or``, ``not``. It is asked of what is known of the values: kept, or
-replayed from programs, each iteration of a loop in turn. A value that is not known answers nothing, and that is told.
+A condition is parsed, never executed: variable names, elements ``h[0, 1]``, figures such as ``h.max()`` or ``nan(h)``,
+arithmetic, comparisons, ``and``, ``or``, ``not``. It is checked on known values, kept or replayed, in each iteration
+of a loop. Unknown values are skipped and reported.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from minijax.tools.values.brief import numpy_of
 from minijax.tools.values.moment import Ledger, LoopShown, Unknown, Worth
 from minijax.tools.values.table import Named, loop_text, named_values
 
-# A search is given up after so many seconds, and looks at so many iterations of a value's loops.
+# Limits of a search: seconds, and iterations of a value's loops.
 MOST_SECONDS = 30.0
 MOST_ITERATIONS = 10_000
-# Characters of a condition, and of a reason.
+# Maximum characters of a condition, and of a reason.
 MOST_CONDITION = 400
 _LONGEST = 40
 
-# What can be asked of an array, as a function or as a method.
+# Figures of an array, as functions or methods.
 FIGURES: dict[str, Callable[[Any], Any]] = {
     "max": lambda x: np.max(x) if np.size(x) else np.nan,
     "min": lambda x: np.min(x) if np.size(x) else np.nan,
@@ -51,7 +51,7 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     "ndim": np.ndim,
     "size": np.size,
 }
-# Those of them that stand without brackets: h.dtype.
+# Those written without parentheses: h.dtype.
 PLAIN = ("dtype", "shape", "ndim", "size")
 _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -74,14 +74,14 @@ _OPERATORS: dict[type, Callable[..., Any]] = {
 
 
 class ConditionError(ValueError):
-    """A text that is no condition: what is wrong with it."""
+    """The text is not a valid condition; the message says why."""
 
 
 class Condition(NamedTuple):
-    """A condition: its text, the names in it, and what it asks.
+    """A condition: its text, the names in it, and its expression.
 
-    ``kind`` is 'holds', 'changed' (something else than before), 'became' (true now, not before) or 'line', whose number
-    ``line`` is.
+    ``kind`` is 'holds', 'changed' (different from before), 'became' (true now, false before) or 'line', with the number
+    ``line``.
     """
 
     text: str
@@ -92,7 +92,7 @@ class Condition(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A value with which a condition holds: ``found`` is what it is worth, ``where`` the iterations it is of."""
+    """A match: ``found`` is the value of the expression, ``where`` the iterations."""
 
     named: Named
     found: Any
@@ -101,7 +101,7 @@ class Hit(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """What a search looked at: how many values, and why others were not known; ``ended`` is why it gave up."""
+    """The extent of a search: the number of values, why others were unknown; ``ended`` is why it gave up."""
 
     values: int
     unknown: Mapping[str, str]
@@ -109,7 +109,7 @@ class Looked(NamedTuple):
 
 
 def condition(text: str) -> Condition:
-    """Read a condition. ConditionError if it is none."""
+    """Parse a condition, or raise ConditionError."""
     said = " ".join(text.split())
     if not said or len(said) > MOST_CONDITION:
         raise ConditionError("a condition is needed, such as h.max() > 10 or nan(h)" if not said else "it is too long")
@@ -131,15 +131,15 @@ def condition(text: str) -> Condition:
 
 
 def in_names(wanted: Condition, held: Collection[str]) -> Condition:
-    """The condition, once it is known which names hold values: ``h[0]`` is an element of h where only h holds one."""
+    """The condition once the names of values are known: ``h[0]`` is an element of h only if h is a value."""
     names = [] if wanted.node is None else _names(wanted.node, held)
     return wanted._replace(names=tuple(dict.fromkeys(names)))
 
 
 def _names(node: ast.expr, held: Collection[str] | None = None) -> Iterator[str]:
-    """The variables in a condition, with their paths: ``params['w']``. ConditionError for what cannot be asked.
+    """The variables in a condition, with their paths: ``params['w']``. ConditionError for unsupported expressions.
 
-    ``held`` are the names that hold values: what an element is taken of is one of them.
+    ``held`` are the names of values: an element belongs to one of them.
     """
     if isinstance(node, ast.Name) or _is_path(node):
         yield _holder(node, held) if held is not None else ast.unparse(node)
@@ -163,7 +163,7 @@ def _names(node: ast.expr, held: Collection[str] | None = None) -> Iterator[str]
 
 
 def _is_path(node: ast.expr) -> bool:
-    """Whether it is a variable with a path: an attribute that is no figure, a key."""
+    """Whether it is a variable with a path: attributes that are not figures, or keys."""
     if isinstance(node, ast.Attribute):
         return node.attr not in FIGURES and (isinstance(node.value, ast.Name) or _is_path(node.value))
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
@@ -172,7 +172,7 @@ def _is_path(node: ast.expr) -> bool:
 
 
 def _place(node: ast.expr) -> tuple[int, ...] | None:
-    """The place of an element, ``0``, ``-1`` or ``0, 1``; None if it is none."""
+    """The index of an element, ``0``, ``-1`` or ``0, 1``; None if it is no index."""
     try:
         said = ast.literal_eval(node)
     except ValueError:
@@ -182,7 +182,7 @@ def _place(node: ast.expr) -> tuple[int, ...] | None:
 
 
 def _holder(node: ast.expr, held: Collection[str]) -> str:
-    """The name that an element is taken of, without the places at its end; the whole text if no such name is held."""
+    """The name in front of an element's indices; the whole text if no such name is held."""
     inner = node
     while ast.unparse(inner) not in held and isinstance(inner, ast.Subscript) and _place(inner.slice) is not None:
         inner = inner.value
@@ -198,7 +198,7 @@ def _is_of_module(node: ast.expr) -> TypeGuard[ast.Attribute]:
 
 
 def _asked(node: ast.Call) -> tuple[str, ast.expr]:
-    """The figure that a call asks for, and of what."""
+    """The figure and the argument of a call."""
     if isinstance(node.func, ast.Name) and len(node.args) == 1 and not node.keywords:
         name, of = node.func.id, node.args[0]
     elif isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
@@ -213,13 +213,13 @@ def _asked(node: ast.Call) -> tuple[str, ast.expr]:
 
 
 def worth(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    """What an expression of a condition is worth."""
+    """The value of a condition's expression."""
     if isinstance(node, ast.Subscript) and ast.unparse(node) not in values and (place := _place(node.slice)):
         return worth(node.value, values)[place]
     if isinstance(node, ast.Name) or _is_path(node):
         return values[ast.unparse(node)]
     if isinstance(node, ast.Constant):
-        # Python's integers grow without end
+        # Python integers have no size limit
         return float(node.value) if type(node.value) is int and abs(node.value) > 1 << 53 else node.value
     if isinstance(node, ast.Attribute):
         return FIGURES[node.attr](worth(node.value, values))
@@ -247,7 +247,7 @@ def worth(node: ast.expr, values: Mapping[str, Any]) -> Any:
 
 
 def yes(node: ast.expr, values: Mapping[str, Any]) -> bool:
-    """Whether a condition holds. ConditionError where it is worth no yes or no: an array, a number."""
+    """Whether a condition holds. ConditionError if its value is no bool: an array, a number."""
     found = worth(node, values)
     if np.size(found) == 1 and np.asarray(found).dtype == np.bool_:
         return bool(found)
@@ -262,12 +262,12 @@ def yes(node: ast.expr, values: Mapping[str, Any]) -> bool:
 
 
 def truth(value: Any) -> bool:
-    """Whether it holds of all elements of what is compared."""
+    """Whether a comparison holds for all elements."""
     return bool(np.all(value))
 
 
 def _is_of_elements(node: ast.expr, values: Mapping[str, Any]) -> bool:
-    """Whether elements are compared, not figures of an array."""
+    """Whether the operands have elements, rather than being figures of an array."""
     if isinstance(node, (ast.BoolOp, ast.Compare, ast.BinOp, ast.UnaryOp)):
         return any(_is_of_elements(each, values) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
     if isinstance(node, ast.Call):
@@ -283,33 +283,33 @@ def _is_of_elements(node: ast.expr, values: Mapping[str, Any]) -> bool:
 
 
 class ConditionSearch:
-    """Looks for the values with which a condition holds, in the order in which they were made."""
+    """Finds the values for which a condition holds, in the order of their creation."""
 
     def __init__(self, known: Ledger, wanted: Condition, heed: Callable[[int, int], None] | None = None) -> None:
         self.known = known
         self.wanted = in_names(wanted, {named.name for named in named_values(known) if named.variable})
         self.progress = SearchProgress()
-        # told how far it has come; an exception of its ends the search
+        # progress callback; its exception ends the search
         self.heed = heed or self.progress.told
         self.values = 0
         self.unknown: dict[str, str] = {}
         self.ended = ""
-        # whether it was asked of several elements at once
+        # whether an array was compared elementwise
         self.whole = False
 
     @property
     def looked(self) -> Looked:
-        """What was looked at."""
+        """The extent of the search so far."""
         return Looked(self.values, self.unknown, self.ended)
 
     def hits(self) -> Iterator[Hit]:
-        """The values with which it holds, after those before with which it did not."""
+        """The matches, in order; 'changed' and 'became' compare each value with the one before."""
         end = time.monotonic() + MOST_SECONDS
         newest: dict[str, Named] = {}
         before: Any = None
         every = named_values(self.known)
         asked = [(done, named) for done, named in enumerate(every) if named.name in self.wanted.names]
-        # values of the same loops go round together: what an iteration makes comes before the next one is looked at
+        # values in the same loops are visited iteration by iteration: all values of one before the next
         for _, group in itertools.groupby(asked, lambda each: [loop.key for loop in self.known.loops(each[1].number)]):
             together, outside = list(group), newest
             for iterations, where in self._iterations(together[0][1]):
@@ -337,7 +337,7 @@ class ConditionSearch:
         return truth(found)
 
     def _iterations(self, named: Named) -> Iterator[tuple[Mapping[tuple[int, ...], int], str]]:
-        """The iterations of the loops around a value, the innermost fastest; once, where there are none."""
+        """The iterations of the loops around a value, the innermost fastest; one empty entry without loops."""
         loops = self.known.loops(named.number)
         if not loops:
             yield {}, ""
@@ -348,7 +348,7 @@ class ConditionSearch:
             yield dict(zip([each.key for each in loops], indices, strict=True)), _said(shown)
 
     def _worth(self, newest: Mapping[str, Named], iterations: Mapping[tuple[int, ...], int]) -> Any:
-        """What the expression is worth; None where a value in it is not known."""
+        """The value of the expression; None if a value in it is unknown."""
         looked_at = dict(self.known.iterations)
         self.known.iterations.update(iterations)
         try:
@@ -368,7 +368,7 @@ class ConditionSearch:
             return answer
         except ConditionError:
             raise
-        except Exception as error:  # such as shapes that do not fit, text beside numbers
+        except Exception as error:  # such as mismatched shapes, or text compared with numbers
             self.unknown.setdefault(self.wanted.text, f"{type(error).__name__}: {shortened(str(error), _LONGEST)}")
             return None
         finally:
@@ -379,7 +379,7 @@ class ConditionSearch:
 def _alike(a: Any, b: Any) -> bool:
     try:
         return np.shape(a) == np.shape(b) and bool(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True))
-    except TypeError:  # of texts there are no NaNs
+    except TypeError:  # text has no NaNs
         return bool(np.array_equal(np.asarray(a), np.asarray(b)))
 
 
@@ -388,7 +388,7 @@ def _said(loops: list[LoopShown]) -> str:
 
 
 def unknown_text(looked: Looked) -> str:
-    """Which values were not known, and why; '' if all were."""
+    """The names of unknown values, and the reason; '' if all are known."""
     if not looked.unknown:
         return ""
     (name, reason), *rest = looked.unknown.items()

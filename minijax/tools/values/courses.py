@@ -1,7 +1,7 @@
-"""Loops: a scan and a ``while`` as a whole, and what each iteration starts from.
+"""Replay of loops: a whole scan or ``while``, and the carry before each iteration.
 
-A whole loop is one operation of the engine's, by its own rules for tangents, cotangents and examples, run on NumPy. For
-an iteration the carry is found by running a part of the loop from the nearest state that is kept (``keeping.Course``).
+A whole loop is one operation: its tangents, cotangents and examples follow the engine's own rules, on NumPy. To find
+the carry of an iteration, part of the loop runs from the nearest kept carry (``keeping.Course``).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from minijax.tools.values.keeping import Course
 from minijax.tools.values.loops import operands, scan_title, while_title
 
 FOREVER = np.iinfo(np.int32).max
-# A while loop is run to its end, so many turns at first, and given up after so many seconds: it may have none.
+# A while loop may never end: it first runs for this many iterations, and is given up after this many seconds.
 FIRST_TURNS = 4096
 PATIENCE = 20.0
-# A scan of at most so many steps is gone back through as a whole.
+# The backward pass of a scan with at most this many steps runs in one piece.
 SHORT = 256
 
 
 class LoopRun:
-    """What a scan and a ``while`` have in common."""
+    """The common base of scan and ``while``."""
 
     def __init__(self, steps: Any, eqn: JaxprEqn) -> None:
         self.steps = steps
@@ -51,11 +51,11 @@ class LoopRun:
         self.courses: dict[str, Any] = {}
         self.frames: dict[Any, Any] = {}
         self._made: tuple[Any, list[str]] | None = None
-        # why operands are not known: the equation may stand in an iteration where others are
+        # the reasons why operands are unknown; they may be known in other iterations
         self.reasons: tuple[str, ...] = ()
 
     def pure(self) -> tuple[Any, list[str]]:
-        """The parameters without effects, None if nothing is known; and why results are not."""
+        """The parameters without effects, None if all results are unknown; and the reason for each unknown result."""
         if self._made is None:
             ins = [self.frame.primal_of(v) for v in self.eqn.invars]
             self.reasons = tuple(x.reason if isinstance(x, Unknown) else "" for x in ins)
@@ -63,7 +63,7 @@ class LoopRun:
         return self._made
 
     def known(self, ins: Sequence[Any] | None = None) -> list[Stacked]:
-        """The operands, zeros in place of what is not known."""
+        """The operands, with zeros in place of unknown ones."""
         if ins is None:
             ins = [self.frame.primal_of(v) for v in self.eqn.invars]
         return [
@@ -74,18 +74,18 @@ class LoopRun:
     def run(
         self, key: Any, operation: Any, values: Sequence[Stacked], times: int = 1
     ) -> tuple[list[Stacked], Any]:
-        """An operation of this loop's, by a program that is made once."""
+        """Run an operation on this loop by a program that is made once."""
         found: tuple[list[Stacked], Any] = self.frame.levels.staged(
             (id(self.eqn), self.reasons, key), operation, values, times
         )
         return found
 
     def unknown_tangent(self) -> Unknown | None:
-        """Why the tangents are not known, if one of the operands' is not."""
+        """The reason why the tangents are unknown, if an operand's tangent is unknown."""
         return next((t for t in map(self.frame.tangent_of, self.eqn.invars) if isinstance(t, Unknown)), None)
 
     def child(self, key: Any, closed: ClosedJaxpr, feed: Asked, title: str) -> Any:
-        """The frame of an iteration; the latest are kept."""
+        """The frame of an iteration; the latest ones are kept."""
         found = self.frames.pop(key, None)
         if found is None:
             found = self.steps.child(closed.jaxpr, closed.consts, feed, title)
@@ -96,7 +96,7 @@ class LoopRun:
 
 
 class ScanRun(LoopRun):
-    """A scan that is replayed. Steps are counted in the order of time, iterations by their place in the arrays."""
+    """A scan that is replayed. Steps are counted in order of time, iterations by index in the scanned arrays."""
 
     def __init__(self, steps: Any, eqn: JaxprEqn) -> None:
         super().__init__(steps, eqn)
@@ -109,15 +109,15 @@ class ScanRun(LoopRun):
         return int(self.length)
 
     def part(self, length: int) -> Any:
-        """The scan of ``length`` steps as a function."""
+        """The scan as a function, with ``length`` steps."""
         return applied(scan_p, {**self.pure()[0], "length": length})
 
     def times(self, steps: int) -> int:
-        """How often a part of so many steps is run to go through all: a single step only where somebody looks."""
+        """How often a part with this many steps runs to cover the scan; 1 unless it is one stretch of the course."""
         return self.length // steps if steps == self.course("primal").stretch > 1 else 1
 
     def rows(self, xs: Sequence[Any], at: int, steps: int) -> list[Any]:
-        """What ``steps`` steps from step ``at`` on have of stacked arrays."""
+        """The ``steps`` rows from step ``at`` on of the scanned arrays."""
         start = self.length - at - steps if self.reverse else at
         return [row(x, slice(start, start + steps)) if isinstance(x, Stacked) else x for x in xs]
 
@@ -146,7 +146,7 @@ class ScanRun(LoopRun):
         ]
 
     def whole_cotangents(self, ins: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-        """The cotangents of all operands: the scan is gone back through in parts, each of which is run again."""
+        """The cotangents of all operands: the backward pass runs part by part, and runs each part forward again."""
         unknown = next((x for x in (*cts, *ins) if isinstance(x, Unknown)), None)
         if unknown is not None:
             return [unknown] * len(ins)
@@ -169,7 +169,7 @@ class ScanRun(LoopRun):
         return [*consts, *carry, *[self._joined([(n, piece[i]) for n, piece in xs]) for i in places]]
 
     def back(self, at: int, steps: int, carry_cts: Sequence[Any], y_cts: Sequence[Any]) -> list[Any]:
-        """The cotangents of what ``steps`` steps from ``at`` on take, from those of what they give."""
+        """The cotangents of the inputs of ``steps`` steps from ``at`` on, from those of their outputs."""
         ins = self.known()
         values = [*ins[: self.n_consts], *self.course("primal").state(at), *self.rows(ins[self.first_x :], at, steps)]
         cts = [*carry_cts, *y_cts]
@@ -180,7 +180,7 @@ class ScanRun(LoopRun):
         return spread(outs, flags)
 
     def _joined(self, parts: Sequence[tuple[int, Any]]) -> Any:
-        """Cotangents of stretches of an array, each of so many steps, as one of the whole."""
+        """Concatenate cotangents of stretches of an array, each with its number of steps."""
         given = [p for _, p in parts if p is not None]
         if not given:
             return None
@@ -200,7 +200,7 @@ class ScanRun(LoopRun):
     # ---------------------------------------------------------------------------------------- by iteration
 
     def course(self, kind: str) -> Course:
-        """The states of the carry, or of its tangents behind it, or of its cotangents from the last step on."""
+        """The course of the carry, of the carry and its tangents, or of its cotangents from the last step backwards."""
         if kind not in self.courses:
             keeper = self.frame.root.keeper
             start, advance = {
@@ -293,7 +293,7 @@ class ScanRun(LoopRun):
         return self.child(index, self.eqn.params["jaxpr"], feed, scan_title(index, self.length))
 
     def unknown_cotangent(self) -> Unknown | None:
-        """Why the cotangents inside are not known, if one that arrives, or an operand, is not."""
+        """The reason why cotangents inside are unknown, if an arriving one or an operand is unknown."""
         values = (*map(self.frame.cotangent_of, self.eqn.outvars), *map(self.frame.primal_of, self.eqn.invars))
         return next((x for x in values if isinstance(x, Unknown)), None)
 
@@ -303,18 +303,18 @@ class ScanRun(LoopRun):
 
 
 class WhileRun(LoopRun):
-    """A ``while`` that is replayed, with a count of its turns, for each example that ends by itself."""
+    """A ``while`` that is replayed, with an iteration count for each example that ends separately."""
 
     def __init__(self, steps: Any, eqn: JaxprEqn) -> None:
         super().__init__(steps, eqn)
         self.n_cond, self.n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
         self.first = self.n_cond + self.n_body
         self._counting: dict[str, Any] | None = None
-        # after so many turns it was given up, if it was
+        # the number of iterations after which it was given up; 0 if it ended
         self.unended = 0
 
     def counting(self) -> dict[str, Any]:
-        """The parameters of the loop that counts its turns and stops at a limit: ``(limit, count, *carry)``."""
+        """The parameters of a loop that counts its iterations up to a limit: ``(limit, count, *carry)``."""
         if self._counting is None:
             params = self.pure()[0]
             cond, body = params["cond_jaxpr"], params["body_jaxpr"]
@@ -343,29 +343,29 @@ class WhileRun(LoopRun):
         return applied(while_p, self.counting())
 
     def bounded(self, ins: Sequence[Stacked], carry: Sequence[Any], at: Stacked, limit: int) -> list[Stacked]:
-        """The operands of ``function`` from turn ``at`` on."""
+        """The operands of ``function`` from iteration ``at`` on."""
         return [self._number(limit), *ins[: self.first], at, *carry]
 
     def _turned(self, ins: Sequence[Stacked], carry: Sequence[Any], at: Stacked, limit: int) -> list[Stacked]:
-        """The count and the carry when the loop has ended, or been stopped before turn ``limit``."""
+        """The count and the carry when the loop has ended or has reached ``limit``."""
         return self.run("whole", primal_operation(self.function()), self.bounded(ins, carry, at, limit))[0]
 
     def _number(self, n: int) -> Stacked:
         return self.frame.levels.same(np.full(self.shape(), n, np.int32))
 
     def shape(self) -> tuple[int, ...]:
-        """The elements that end by themselves: () but for a loop that vmap has batched before it was recorded."""
+        """The shape of elements that end separately: () unless vmap batched the loop before it was recorded."""
         return tuple(self.eqn.params["cond_jaxpr"].out_avals[0].shape)
 
     def count(self) -> Any:
-        """The turns: an integer; a Stacked where examples, or elements of a batched loop, end by themselves."""
+        """The number of iterations: an integer; a Stacked if examples or batched elements end separately."""
         found = self.ended(None)
         if isinstance(found, Unknown):
             return found
         return found[0] if found[0].array.ndim else int(np.asarray(found[0].array._value()))
 
     def length(self) -> Any:
-        """The most turns that any element makes, or how many were made before it was given up; or an Unknown."""
+        """The most iterations of any element, or the number before the loop was given up; or an Unknown."""
         count = self.count()
         if isinstance(count, Unknown) and self.unended:
             return self.unended
@@ -388,7 +388,7 @@ class WhileRun(LoopRun):
         return found
 
     def _to_the_end(self, ins: Sequence[Stacked]) -> Any:
-        """The count and the last carry; an Unknown if the loop goes on for too long."""
+        """The count and the last carry; an Unknown if the loop runs for too long."""
         limit, late = FIRST_TURNS, time.monotonic() + PATIENCE
         found = [self._number(0), *ins[self.first :]]
         while True:
@@ -421,7 +421,7 @@ class WhileRun(LoopRun):
     def _pushed(
         self, ins: Sequence[Any], carry: Sequence[Any], tangents: Sequence[Any], moving: Sequence[Any], at: int, to: int
     ) -> list[Any]:
-        """The carry and its tangents after turn ``to``, from those at ``at``."""
+        """The carry and its tangents after iteration ``to``, from those at ``at``."""
         dots = [None, *tangents[: self.first], None, *moving]
         nonzero = tuple(t is not None for t in dots)
         operation = tangent_operation(self.function(), nonzero, with_primals=True)
@@ -431,7 +431,7 @@ class WhileRun(LoopRun):
         return [*outs[1:n], *spread(outs[n:], flags)[1:]]
 
     def course(self, kind: str) -> Course:
-        """The states of the carry, or of it and its tangents."""
+        """The course of the carry, or of the carry and its tangents."""
         if kind not in self.courses:
             n = len(self.eqn.outvars)
             length = self.length()
@@ -451,7 +451,7 @@ class WhileRun(LoopRun):
         return self.courses[kind]
 
     def inside(self, index: int, part: str) -> Any:
-        """The frame of a turn, or of the condition before it."""
+        """The frame of an iteration, or of the condition before it."""
         length = self.length()
         if isinstance(length, Unknown):
             return Unknown(f"how often it turns is not known: {length.reason}")
@@ -498,7 +498,7 @@ def _feed(outer: Any, primal: Any, tangent: Any, cotangent: Any, no_cotangents: 
 
 
 def _tried(find: Any) -> Any:
-    """What ``find`` gives, or what it raises as an Unknown."""
+    """The result of ``find``, or its exception as an Unknown."""
     try:
         return find()
     except Exception as error:
@@ -506,7 +506,7 @@ def _tried(find: Any) -> Any:
 
 
 def _spread_out(x: Stacked, mapped: Sequence[bool], sizes: Sequence[int]) -> np.ndarray:
-    """The values of ``x`` with an axis for each vmap that ``mapped`` names."""
+    """The values of ``x`` with an axis for each vmap flagged in ``mapped``."""
     value = np.asarray(x.array._value())
     at = 0
     for own, wanted, size in zip(x.mapped, mapped, sizes, strict=True):

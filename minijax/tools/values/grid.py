@@ -1,4 +1,4 @@
-"""An array as a grid of its elements: a part of one slice of it in a terminal, a coloured table on a page of HTML."""
+"""An array as a grid of its elements: part of one slice in a terminal, a coloured table on an HTML page."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from minijax.tools.documents.document import Line, Segment
 from minijax.tools.trees.numbers import Budget, numbers
 from minijax.tools.values.brief import number_text
 
-# A page shows so many rows and columns of an array.
+# The most columns and rows of an array on a page.
 MOST_CELLS_ACROSS, MOST_CELLS_DOWN = 32, 32
 _GAP = 2
 
 
 class GridPlace(NamedTuple):
-    """What is looked at: which slice over all axes but the last two, and the first row and column of it."""
+    """The visible part: the slice over all axes but the last two, and its first row and column."""
 
     slice: int = 0
     top: int = 0
@@ -25,12 +25,12 @@ class GridPlace(NamedTuple):
 
 
 def slices(value: np.ndarray) -> int:
-    """How many slices of two axes there are."""
+    """The number of two-dimensional slices."""
     return int(np.prod(value.shape[:-2], dtype=np.int64)) if value.ndim > 2 else 1
 
 
 def slice_of(value: np.ndarray, index: int) -> tuple[np.ndarray, str]:
-    """The slice with this number as rows and columns, and how it is written: ``[3, :, :]``."""
+    """The slice with this number as rows and columns, and its index as text: ``[3, :, :]``."""
     if value.ndim <= 2:
         return np.atleast_2d(value), ""
     at = np.unravel_index(index, value.shape[:-2])
@@ -38,7 +38,7 @@ def slice_of(value: np.ndarray, index: int) -> tuple[np.ndarray, str]:
 
 
 def within(value: np.ndarray, place: GridPlace) -> GridPlace:
-    """The nearest place that there is."""
+    """The nearest valid place."""
     if value.size == 0:
         return GridPlace()
     index = min(max(place.slice, 0), slices(value) - 1)
@@ -48,7 +48,7 @@ def within(value: np.ndarray, place: GridPlace) -> GridPlace:
 
 
 def grid_lines(value: np.ndarray, place: GridPlace, columns: int, rows: int) -> list[Line]:
-    """The part of the array that fits: a line of column numbers, then the rows with theirs."""
+    """The part of the array that fits: a line of column numbers, then the numbered rows."""
     if value.size == 0:
         return [(("muted", f"no elements: shape {list(value.shape)}"),)]
     grid, _ = slice_of(value, place.slice)
@@ -68,7 +68,7 @@ def grid_lines(value: np.ndarray, place: GridPlace, columns: int, rows: int) -> 
 
 
 def cell_role(x: object) -> str:
-    """How an element is coloured: what is not finite stands out, zeros step back."""
+    """The colour of an element: non-finite values stand out, zeros recede."""
     try:
         if not np.isfinite(x):  # type: ignore[call-overload]
             return "error"
@@ -78,9 +78,9 @@ def cell_role(x: object) -> str:
 
 
 def heat_map(value: np.ndarray) -> str:
-    """A table of HTML with coloured cells: blue below zero, red above; of a large array the first rows and columns.
+    """An HTML table with coloured cells: blue below zero, red above; for a large array its first rows and columns.
 
-    Slices of more axes stand below one another, the first few.
+    Slices of arrays with more axes are stacked vertically, the first few only.
     """
     if value.size == 0:
         return f"<p>no elements: shape {escape(str(list(value.shape)))}</p>"
@@ -117,6 +117,6 @@ def _heat_cell(x: object, scale: float) -> str:
     if not np.isfinite(number):
         return f'<td style="background:#ffd54f;color:#000">{text}</td>'
     share = min(abs(number) / scale, 1.0) if scale else 0.0
-    # mixed with the page's own colour, so that it is read in light and dark
+    # mixed with the page's own colour, so that it is readable in light and dark mode
     colour = "214,69,65" if number > 0 else "52,120,200"
     return f'<td style="background:rgba({colour},{share * 0.65:.2f})">{text}</td>'

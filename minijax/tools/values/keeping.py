@@ -1,4 +1,4 @@
-"""What is kept of a replayed program, within a bound of memory, and states of loops from which any other is near."""
+"""Kept values of a replayed program, within a memory bound, and kept loop states with any other state nearby."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 
 from minijax.tools.values.examples import Stacked
 
-# What keeping anything costs besides its bytes, roughly.
+# Rough overhead of a kept value besides its bytes.
 ENTRY = 300
 
 State = list[Any]
 
 
 class Keeper:
-    """Values by key, the latest used of them, of at most ``most_bytes`` together."""
+    """The most recently used values by key, with at most ``most_bytes`` in total."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self.held: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self.bytes = 0
-        # how often something was let go of
+        # the number of evictions
         self.dropped = 0
 
     def get(self, key: Any) -> Any:
-        """What was kept under ``key``, None if it is not there any more."""
+        """The value under ``key``, None if it was evicted."""
         found = self.held.get(key)
         if found is None:
             return None
@@ -34,7 +34,7 @@ class Keeper:
         return found[0]
 
     def keep(self, key: Any, value: Any) -> None:
-        """Keep ``value``, and let go of what was not asked for the longest."""
+        """Keep ``value``, and evict the least recently used ones."""
         before = self.held.pop(key, None)
         size = size_of(value) + ENTRY
         self.bytes += size - (0 if before is None else before[1])
@@ -46,17 +46,17 @@ class Keeper:
 
 
 def size_of(value: Any) -> int:
-    """The bytes of a value, or of those in a list."""
+    """The bytes of a value or of a list of values."""
     if isinstance(value, Stacked):
         return int(value.array.nbytes)
     return sum(map(size_of, value)) if isinstance(value, list) else 0
 
 
 class Course:
-    """The states of a loop of ``length`` steps: state 0 is given, ``advance(at, state, steps)`` goes on from one.
+    """The states of a loop of ``length`` steps: state 0 is given, ``advance(at, state, steps)`` computes a later one.
 
-    Some are kept: one in about the square root of ``length``, and within such a stretch, once it has been entered,
-    one in about the square root of that, so that a state costs a stretch the first time, and one step from a neighbour.
+    About every sqrt(``length``)-th state is kept. Within a stretch between two of these, once it has been entered,
+    about every sqrt(stretch)-th is kept too: the first state costs a stretch, the next ones one step from a neighbour.
     """
 
     def __init__(self, keeper: Keeper, start: State, length: int, advance: Callable[[int, State, int], State]) -> None:
@@ -77,7 +77,7 @@ class Course:
                 start = known % self.stretch if steps == self.piece else known
                 if start % steps == 0 and known + steps <= at:
                     break
-            if steps == self.piece:  # a piece does not go beyond its stretch
+            if steps == self.piece:  # a piece ends within its stretch
                 steps = min(steps, self.stretch - known % self.stretch)
             state = self.advance(known, state, steps)
             known += steps

@@ -1,7 +1,7 @@
-"""Where the devices of a mesh meet inside a ``shard_map``: which of them, who gives what to whom, and what comes of it.
+"""Collectives inside a ``shard_map``: the devices that communicate, who sends what to whom, and the result.
 
 In: a collective and its parameters, and the axes along which devices run the program. Out: a ``Meeting``. Devices are
-counted along these axes, the last the fastest.
+counted along these axes, the last fastest.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from minijax.interpreters.named_axes import axis_users
 from minijax.ops.parallel import replica_groups
 from minijax.tools.recording.device_records import Meeting
 
-# What stands in jaxprs -> what users write.
+# Name in jaxprs -> name in user code.
 _WRITTEN = {
     **dict.fromkeys(("all_gather_invariant", "all_gather_reduced"), "all_gather"),
     **dict.fromkeys(("psum_invariant", "unreduced_psum"), "psum"),
     **dict.fromkeys(("reduce_scatter", "unreduced_reduce_scatter"), "psum_scatter"),
 }
 
-# How what is given gets to others, and what comes of it. 'all': everybody gives to everybody; 'pieces': a piece to
-# each; 'one': to one, as the parameters say; 'source': one gives to all.
+# How data travels, and the result. 'all': everybody sends to everybody; 'pieces': a piece to each; 'one': to one
+# device, given by the parameters; 'source': one device sends to all.
 _WAYS = {
     "psum": ("all", "each gives its {x}, all get the sum"),
     "pmax": ("all", "each gives its {x}, all get the greatest"),
@@ -35,12 +35,12 @@ _WAYS = {
 
 
 def written(primitive: str) -> str:
-    """What a user calls a collective that is ``primitive`` in a jaxpr."""
+    """The user's name of a collective that is ``primitive`` in a jaxpr."""
     return _WRITTEN.get(primitive, primitive)
 
 
 def meeting(primitive: Any, params: Mapping[str, Any], axes: Sequence[tuple[Any, int]]) -> Meeting | None:
-    """What devices along ``axes`` give each other in an operation; None if that is nothing."""
+    """The communication of devices along ``axes`` in an operation; None if there is none."""
     name = written(primitive.name)
     way = _WAYS.get(name)
     if way is None or primitive not in axis_users:

@@ -1,5 +1,5 @@
-"""The values of one moment on every device of a mesh: of the operands and results of an operation inside a program that
-each device runs, or of the call that has them run it.
+"""The values of one moment on every device of a mesh: the operands and results of an operation inside a program that
+each device runs, or of the call that makes devices run it.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from minijax.tools.values.summary import ValueSummary, summary
 from minijax.tools.values.table import Named, named_until
 
 PVARY = "pvary sends nothing: what all had together is from here on each device's own"
-# Values that were made last, where no operation is under way.
+# Number of latest values to show when no operation is running.
 MOST_LATEST = 3
-# A value in a table of devices has at least, and at most, so many characters.
+# Minimum and maximum width in characters of a value in a device table.
 NARROWEST = 12
 WIDEST = 44
-# What a device has: of a recording from a file as text.
+# A value on a device; for a recording from a file it is text.
 Had = Found | DeviceTextRecord
 
 
 class DeviceColumn:
-    """A value that every device has.
+    """A value on every device.
 
     Attributes:
-      name: what it is called.
+      name: its name.
+        type: its type on one device.
       type: of what one device has.
-      along: the axes of the mesh along which it may differ.
-      result: whether it is what the moment's operation gives.
-      note: how it is divided, if it is a part of something; '' otherwise.
-      numbers: those of the recording's values that it is of.
+      along: the mesh axes along which it may differ.
+      result: whether it is a result of the moment's operation.
+      note: how it is divided, if it is part of an array; '' otherwise.
+      numbers: its numbers in the recording.
     """
 
     numbers: tuple[int, ...] = ()
@@ -56,11 +57,11 @@ class DeviceColumn:
         self.note = note
 
     def at(self, device: int) -> Had:
-        """What one device has."""
+        """The value on one device."""
         raise NotImplementedError
 
     def whole(self) -> Had:
-        """What all devices have together: the array that is divided, or a stack of what differs."""
+        """The value on all devices: the divided array, or a stack of the parts that differ."""
         raise NotImplementedError
 
 
@@ -91,7 +92,7 @@ class _OfVariable(DeviceColumn):
 
 
 class _OfCall(DeviceColumn):
-    """An operand or a result of the call that has devices run a program."""
+    """An operand or result of the call that makes devices run a program."""
 
     def __init__(self, frame: Any, eqn: JaxprEqn, place: int, name: str, result: bool) -> None:
         jaxpr = eqn.params["jaxpr"].jaxpr
@@ -113,21 +114,21 @@ class _OfCall(DeviceColumn):
 
 
 def _text_of_part(aval: Any) -> str:
-    """``f32[4]``: the type of one device's part, without the axes along which it varies: columns show these."""
+    """``f32[4]``: the type of one device's part. The axes along which it varies are left out: columns show them."""
     plain = aval.update(vma=()) if aval.vma else aval
     return plain.str_short()  # type: ignore[no-any-return]
 
 
 def _note(name: str, spec: PartitionSpec, whole: str, result: bool) -> str:
-    """How an array is divided, or put together."""
+    """How an array is divided or assembled."""
     if not any(map(axes_of_part, spec)):
         return f"{name}: {whole}, " + ("the same on all" if result else "all of it on each")
     return f"{name}: {whole} {'put together' if result else 'divided'} by {spec!r}"
 
 
 class DevicesShown(NamedTuple):
-    """What there is to see: the mesh, with the device that is looked at; the values; where devices meet, how; what else
-    there is to say of the operation; and of a recording from a file the pieces that each device is ``given``.
+    """A device table: the mesh with the chosen device; the values; the collective; further text about the operation;
+    and, for a recording from a file, the pieces ``given`` to each device.
     """
 
     mesh: LoopShown
@@ -138,7 +139,7 @@ class DevicesShown(NamedTuple):
 
 
 def of_bind(known: Ledger, bind: BindRecord, done: bool) -> DevicesShown | None:
-    """The operands of an operation, and its results if it is ``done``; None outside of what devices run."""
+    """The operands of an operation, and its results once ``done``; None outside of programs on devices."""
     names = known.naming.operands(bind)
     columns: list[DeviceColumn] = []
     mesh: LoopShown | None = None
@@ -158,7 +159,7 @@ def of_bind(known: Ledger, bind: BindRecord, done: bool) -> DevicesShown | None:
 
 
 def of_latest(known: Ledger, at: int, level: str) -> DevicesShown | None:
-    """The values that were named last in a program that devices run, until event ``at``."""
+    """The values named last in a program on devices, until event ``at``."""
     found: list[Named] = []
     mesh: LoopShown | None = None
     for named in reversed(named_until(known, at)[-50:]):
@@ -174,7 +175,7 @@ def of_latest(known: Ledger, at: int, level: str) -> DevicesShown | None:
 
 
 def of_call(known: Ledger, bind: BindRecord, done: bool) -> DevicesShown | None:
-    """What the call that has devices run a program divides among them, and puts together if it is ``done``."""
+    """The values that a call divides among devices, and those that it assembles once ``done``."""
     found = known.call_of(bind)
     if found is None or not is_mapped(found.eqn) or "in_specs" not in found.eqn.params:
         return None
@@ -207,7 +208,7 @@ def _meeting(known: Ledger, number: int, bind: BindRecord, mesh: LoopShown) -> M
 
 
 def pieces(shown: DevicesShown, here: int) -> list[tuple[int, Had]]:
-    """What device ``here`` is given, by whom: empty where nobody gives it pieces of anything."""
+    """The pieces that device ``here`` gets, each with its sender; empty if the operation sends no pieces."""
     met = shown.meeting
     given = next((column for column in shown.columns if not column.result), None)
     if met is None or given is None or met.way != "pieces":
@@ -237,8 +238,8 @@ Summed = Callable[[Array], ValueSummary]
 
 
 def cell(found: Had, room: int, typed: bool = False, summed: Summed = summary) -> Line:
-    """A value in so many characters: small ones as they are, of others the range; without a picture, as pictures of
-    different ranges below one another would be compared. ``summed`` gives the summary of an array.
+    """A value in ``room`` characters: a small one in full, otherwise its range. There is no picture: readers would
+    compare pictures of different ranges. ``summed`` returns the summary of an array.
     """
     if found is None:
         return ()
@@ -255,7 +256,7 @@ def cell(found: Had, room: int, typed: bool = False, summed: Summed = summary) -
 
 
 def together(found: Had, room: int, summed: Summed = summary) -> Line:
-    """What all devices have: of numbers that stand below, each for itself, only how far they reach."""
+    """The value on all devices; for scalars only their range, as their values are listed below."""
     if isinstance(found, Worth) and found.axes and found.array.ndim == len(found.axes):
         return _range(found, room, summed)
     return cell(found, room, True, summed)

@@ -1,9 +1,9 @@
-"""Where a value of a recording came from, and where it goes.
+"""The operations that a value of a recording depends on, and those that use it.
 
-What evaluation was asked for is a program of its own: operations on arrays, by their numbers, in order, whatever the
-transformations were that asked. A call that was staged is one operation of it, and is looked into result by result, a
-trace from a cache like any other (``slices``). A tracer is followed to the array inside it, or to the variable that it
-stands for in a program that ran.
+The operations of evaluation form a program of their own: operations on arrays, by number, in order, below all
+transformations. A call of a staged program is one of these operations; ``slices`` finds the dependencies of each of its
+results, for traces from a cache too. A tracer is followed to the array inside it, or to the variable that it stands for
+in a program that ran.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minijax.tools.values.moment import ledger
 from minijax.tools.values.replay import Frame, replay
 from minijax.tools.values.slices import UNKNOWN, Focus, SlicedProgram, WhatRan
 
-# Frames of one equation that are looked at to tell which branches were taken.
+# The most frames of one equation that are inspected for the branches that it took.
 MOST_FRAMES = 200
 
 
@@ -30,10 +30,10 @@ class EvaluatedStep:
 
     Attributes:
       bind: its record.
-      owner: the user's operation that it is a part of; itself if none asked for it, as in a backward pass.
-      operands: the numbers of its operands, all of them; 0 for a number written inline.
-      run: the program that it runs, if it runs one and that was kept.
-      chooses: whether it only chose, by its first operand, which operations evaluation was asked for.
+      owner: the user's operation that caused it; itself if there is none, as in a backward pass.
+        operands: the numbers of all its operands; 0 for an inline literal.
+        run: its program, if it runs one and that was kept.
+        chooses: whether its first operand only selected the operations to evaluate.
     """
 
     __slots__ = ("bind", "owner", "operands", "run", "chooses")
@@ -47,7 +47,7 @@ class EvaluatedStep:
 
 
 class StepUse(Frozen):
-    """An operation that a slice needs, which of its results are needed, and the slices of its programs."""
+    """An operation in a slice, the results needed of it, and the slices of its programs."""
 
     step: EvaluatedStep
     outs: frozenset[int]
@@ -55,7 +55,7 @@ class StepUse(Frozen):
     parts: tuple[SlicedProgram, ...] = ()
 
     def innermost(self) -> Iterator[BindRecord | JaxprEqn]:
-        """What is computed in the end: the operation, or the equations of its programs that are needed."""
+        """The computations: the operation itself, or the needed equations of its programs."""
         if self.parts:
             yield from slices.innermost(self.parts)
         elif not self.step.chooses:
@@ -69,7 +69,7 @@ class Ran(WhatRan):
         self.frame = frame
 
     def frames(self, jaxpr: Jaxpr) -> Sequence[Frame] | None:
-        """The frames of one of its programs, one for each time that it ran, in order; None if they are not known."""
+        """The frames of one of its programs, one for each run, in order; None if they are unknown."""
         return [self.frame] if self.frame.jaxpr is jaxpr else None
 
     def inside(self, jaxpr: Jaxpr, eqn: JaxprEqn) -> WhatRan:
@@ -78,7 +78,7 @@ class Ran(WhatRan):
 
 
 class RanEquation(Ran):
-    """An equation of programs that ran, and the frames that it ran in."""
+    """An equation of programs that ran, and the frames around it."""
 
     def __init__(self, eqn: JaxprEqn, around: Sequence[Frame]) -> None:
         self.eqn = eqn
@@ -106,15 +106,15 @@ class RanEquation(Ran):
 
 
 class OriginSlice(Frozen):
-    """What some values depend on.
+    """The dependencies of some values.
 
     Attributes:
-      wanted: their numbers; 0 for what has none.
+      wanted: their numbers; 0 for a value without a number.
       uses: the operations, in order.
-      inputs: the numbers of what they begin with: arguments, and what the program holds.
-      operations: how many there are, those of programs counted each once.
-      total: how many there were in the whole recording.
-      unknown: why something is missing, '' if nothing is.
+      inputs: the numbers of the values at the start: arguments and constants of the program.
+        operations: the number of operations; operations of programs count once.
+        total: the number in the whole recording.
+        unknown: why something is missing, '' if nothing is missing.
     """
 
     wanted: tuple[int, ...]
@@ -149,15 +149,15 @@ class Origins:
 
     @property
     def total(self) -> int:
-        """How many operations there were, those of programs counted each once."""
+        """The number of operations; operations of programs count once."""
         return sum(_size(step) for step in self.steps)
 
     # --- from a value to what it depends on
     # -----------------------------------------------------------------------------------------------
 
     def array_of(self, number: int) -> int:
-        """The array inside a tracer: of a dual number its primal, of a batch tracer all of the batch. 0 if it holds
-        none: it stands for a variable of a program."""
+        """The array inside a tracer: the primal of a dual number, the whole batch of a batch tracer. 0 if there is
+        none: the tracer stands for a variable of a program."""
         while number:
             life = self.lives.get(number)
             if life is None or not life.tracer.level.partition(":")[1]:
@@ -166,7 +166,7 @@ class Origins:
         return 0
 
     def variable_of(self, number: int) -> Var | None:
-        """The variable that a tracer stands for, or the tracer inside it; None of an array."""
+        """The variable of a tracer, or of the tracer inside it; None for an array."""
         known = self.recording.kept.variables
         while number:
             if number in known and not self._is_dual(number):
@@ -176,11 +176,11 @@ class Origins:
         return None
 
     def _is_dual(self, number: int) -> bool:
-        # the variable of one that holds a primal is that of its tangent
+        # a JVP tracer's variable is that of its tangent
         return bool(self.lives[number].tracer.holds)
 
     def slice(self, numbers: Iterable[int]) -> OriginSlice:
-        """What the values with these numbers, arrays or tracers, depend on."""
+        """The dependencies of the values, arrays or tracers, with these numbers."""
         wanted = tuple(numbers)
         arrays = {self.array_of(number) for number in wanted} - {0}
         focused: dict[int, Focus] = {}
@@ -195,7 +195,7 @@ class Origins:
         return self._slice(wanted, arrays, focused, unknown)
 
     def _focus(self, number: int) -> tuple[int, Focus] | None:
-        """The last operation in whose programs the tracer is a variable, and where."""
+        """The last operation whose programs contain the tracer's variable, and the place of the variable."""
         variable = self.variable_of(number)
         if variable is None:
             return None
@@ -240,7 +240,7 @@ class Origins:
         return StepUse(step, made, needed, parts)
 
     def known(self, run: RunRecord) -> WhatRan:
-        """What is known of how an operation ran that runs a program."""
+        """The known facts about the run of an operation with a program."""
         values = [self.recording.kept.array(n) if n else run.literals.get(i) for i, n in enumerate(run.operands)]
         if run.operation is None or any(each is None for each in values):
             return UNKNOWN
@@ -251,7 +251,7 @@ class Origins:
         return found
 
     def _constants(self) -> dict[int, int]:
-        """The memory of an array -> its number: programs hold arrays that they closed over."""
+        """The memory of an array -> its number: programs hold the arrays that they close over."""
         out: dict[int, int] = {}
         for number, array in self.recording.kept.arrays.items():
             for memory in _memory(array):
@@ -259,7 +259,7 @@ class Origins:
         return out
 
     def _lacking(self, step: EvaluatedStep) -> str:
-        """What is not known of an operation that a slice needs."""
+        """What is unknown about an operation that a slice needs."""
         if any(each.startswith("Ref{") for each in step.bind.in_types):
             return f"{step.bind.primitive} uses a reference: what was written to it before is not followed"
         if step.run is None and len(step.bind.args) > len(step.bind.operands):
@@ -272,7 +272,7 @@ class Origins:
     # ----------------------------------------------------------------------------------------------------
 
     def users(self, number: int) -> list[BindRecord]:
-        """The operations, of the user and of rules, that are given the value, in order."""
+        """The operations that use the value, in order: the user's and those of rules."""
         return [
             node
             for _, node in self.recording.walk()
@@ -287,12 +287,12 @@ def _size(step: EvaluatedStep) -> int:
 
 
 def _evaluated(recording: Recording) -> Iterator[tuple[BindRecord, BindRecord, bool]]:
-    """The operations that evaluation did, in the order in which they ended, each with the user's operation around it.
+    """The evaluated operations in the order in which they ended, each with the user's operation around it.
 
-    One that only asks evaluation for others, as a function with derivatives of its own does, is these; of a cond it is
-    told too, since it chose them.
+    An operation that only calls others, such as a custom_jvp function, is replaced by these; a cond is listed as well,
+    since it selected them.
     """
-    # (record, the user's operation around it, or None when it is about to be left)
+    # (record, the user's operation around it, whether its children are done)
     todo: list[tuple[Node, BindRecord | None, bool]] = [(node, None, False) for node in reversed(recording.tree)]
     made_inside: list[set[int]] = [set()]
     while todo:
@@ -317,5 +317,5 @@ def _evaluated(recording: Recording) -> Iterator[tuple[BindRecord, BindRecord, b
 
 
 def _memory(array: Any) -> list[Any]:
-    """What holds the elements of an array: two with the same memory are one value."""
+    """The buffers of an array: two arrays with the same buffer are one value."""
     return [held for name in ("_np", "_buffer") if (held := getattr(array, name, None)) is not None]

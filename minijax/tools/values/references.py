@@ -1,7 +1,7 @@
-"""Programs with references, evaluated on copies: what a reference holds is handed on from equation to equation.
+"""Programs with refs, evaluated on copies: each equation passes the value of a ref on to the next one.
 
-In: a jaxpr. Out: equations without references, of the same variables where these are arrays. Each that works on a
-reference becomes a call of its own form without (``ops.refs.discharge``), which also gives what is held afterwards.
+In: a jaxpr. Out: equations without refs; variables that are arrays stay the same. An equation that uses a ref becomes a
+call of its discharged form (``ops.refs.discharge``), which also returns the new value of the ref.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ DISCHARGE = "minijax.ops.refs.discharge"
 
 
 def is_reference(atom: Any) -> bool:
-    """Whether a variable stands for a reference."""
+    """Whether a variable is a ref."""
     return type(atom.aval) is AbstractRef
 
 
 def without_references(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """A program that only makes references of its own, in the form without; any other as it is."""
+    """Discharge a program that only uses refs of its own; any other is returned unchanged."""
     if not AbstractRef.made or any(map(is_reference, closed.jaxpr.invars)) or not _uses(closed.jaxpr):
         return closed
     copy = ClosedJaxpr(closed.jaxpr, closed.consts)
@@ -39,24 +39,24 @@ def _uses(jaxpr: Jaxpr) -> bool:
 
 
 def equations(jaxpr: Jaxpr) -> Sequence[JaxprEqn]:
-    """The equations of ``jaxpr``, on what references hold in place of the references."""
+    """The equations of ``jaxpr``, with the values of refs in place of the refs."""
     if not AbstractRef.made or not any(any(map(is_reference, (*e.invars, *e.outvars))) for e in jaxpr.eqns):
         return jaxpr.eqns
-    # what each reference holds now: an atom
+    # the current value of each ref: an atom
     holds: dict[Any, Any] = {v: v for v in (*jaxpr.invars, *jaxpr.constvars) if is_reference(v)}
     found: list[JaxprEqn] = []
     for eqn in jaxpr.eqns:
         if any(map(is_reference, eqn.invars)):
             found.append(_on_copies(eqn, holds))
         elif any(map(is_reference, eqn.outvars)):
-            holds[eqn.outvars[0]] = eqn.invars[0]  # one is made
+            holds[eqn.outvars[0]] = eqn.invars[0]  # a new ref
         else:
             found.append(eqn)
     return found
 
 
 def _on_copies(eqn: JaxprEqn, holds: dict[Any, Any]) -> JaxprEqn:
-    """A call that reads what references hold from ``holds``, and says there what they hold afterwards."""
+    """A call that reads the values of refs from ``holds`` and stores their new values there."""
     operands = list(dict.fromkeys(v for v in eqn.invars if type(v) is not Literal))
     own = {v: Var(v.aval) for v in operands}
     outs = [Var(v.aval) for v in eqn.outvars]

@@ -1,4 +1,4 @@
-"""What devices have, as records that a file keeps: ``SavedDevices`` makes them, ``devices_saved`` is the way back."""
+"""Values on devices as records in a file: ``SavedDevices`` writes them, ``devices_saved`` reads them."""
 
 from __future__ import annotations
 
@@ -28,44 +28,44 @@ from minijax.tools.values.on_devices import (
 )
 from minijax.tools.values.summary import ValueSummary, summary
 
-# Texts of more characters together have no room in a file, nor has what changes more often.
+# File limits: the total characters of texts, and the number of changes.
 MOST_CHARACTERS = 2_000_000
 MOST_CHANGES = 5_000
-# Characters that a piece is shown in, where it has a line for itself.
+# Width in characters of a piece on a line of its own.
 WIDEST_PIECE = 120
 FIRST_TURNS = "a file has what devices have in the first iterations of loops, no others"
 NO_ROOM = "what devices have from here on had no room in the file: %step of the call itself shows it"
 
 
 class SavedDevices:
-    """Makes records of what there is to see of devices, moment by moment.
+    """Creates records of the device tables, moment by moment.
 
     Attributes:
-      moments: what there was to see, each time it changed.
+      moments: the device table at each moment when it changed.
     """
 
     def __init__(self, known: Ledger) -> None:
         self.known = known
         self.moments: list[DeviceMomentRecord] = []
         self._room = MOST_CHARACTERS
-        # texts that are alike are one record, and so are values that are given on
+        # equal texts share one record; so do values that appear again
         self._texts: dict[DeviceTextRecord, DeviceTextRecord] = {}
         self._values: dict[Any, DeviceValueRecord] = {}
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for more."""
+        """Whether the limits are reached."""
         return self._room < 0 or len(self.moments) > MOST_CHANGES
 
     def note(self, position: int, shown: DevicesRecord | None) -> None:
-        """From the moment ``position`` on there is this to see."""
+        """From the moment ``position`` on, this is the device table."""
         if (self.moments[-1].shown if self.moments else None) is shown:
             return
         no_room = self.full
         self.moments.append(DeviceMomentRecord(position, None if no_room else shown, NO_ROOM if no_room else ""))
 
     def record_of(self, shown: DevicesShown) -> DevicesRecord:
-        """What there is to see now, for whichever device is looked at."""
+        """The record of a device table, for every choice of device."""
         mesh = shown.mesh
         given = []
         for device in range(mesh.count):
@@ -112,7 +112,7 @@ class SavedDevices:
 
 
 def _once() -> Summed:
-    """``summary`` of one array, which is made once."""
+    """``summary`` of one array, computed once."""
     known: list[ValueSummary] = []
 
     def summed(array: Any) -> ValueSummary:
@@ -124,7 +124,7 @@ def _once() -> Summed:
 
 
 def _texts(draw: Callable[[int], Line], widest: int) -> list[tuple[int, Line]]:
-    """What is drawn in each room up to the widest, with the least room in which it is that."""
+    """The drawing for each width up to the widest, each with the least width for which it is used."""
     out = []
     room = widest
     while room >= NARROWEST:
@@ -142,7 +142,7 @@ def _texts(draw: Callable[[int], Line], widest: int) -> list[tuple[int, Line]]:
 
 
 class _Saved(DeviceColumn):
-    """A value of a recording that was loaded."""
+    """A value of a loaded recording."""
 
     def __init__(self, record: DeviceValueRecord) -> None:
         super().__init__(record.name, record.type, record.along, record.result, record.note)
@@ -162,13 +162,13 @@ def _had(text: DeviceTextRecord) -> Had:
 
 
 def devices_saved(recording: Recording, position: int) -> DeviceMomentRecord | None:
-    """What a file says of devices at the moment with this index; None if it says nothing."""
+    """The record for the moment with this index; None if the file has none."""
     found = bisect_right(recording.devices, position, key=lambda each: each.position)
     return recording.devices[found - 1] if found else None
 
 
 def shown_of(record: DevicesRecord, known: Ledger) -> DevicesShown:
-    """What there is to see, with the device that is looked at."""
+    """The device table, with the chosen device."""
     columns = tuple([_Saved(each) for each in record.columns])
     mesh = saved_mesh(record, known.iterations.get(record.key) or 0)
     return DevicesShown(mesh, columns, record.meeting, record.said, record.pieces)

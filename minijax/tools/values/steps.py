@@ -1,4 +1,4 @@
-"""What one equation does to values, tangents and cotangents, and the frames of the programs inside of it."""
+"""The effect of one equation on values, tangents and cotangents, and the frames of its inner programs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from minijax.tools.values.pure import SILENT, refused
 from minijax.tools.values.references import is_reference
 
 INSTEAD = "inside the function of a custom_{} call there are no {}: the {} takes its place"
-# Programs that are there only where derivatives are.
+# Inner programs that exist only for derivatives.
 NEEDED = {
     "rule": "a derivative rule needs tangents, and none were given",
     "fwd": "a forward pass is run where there are cotangents, and none were given",
@@ -41,7 +41,7 @@ NO_CONDITION = "it is not known which branch is taken"
 
 
 def first_unknown(values: Sequence[Any]) -> Unknown | None:
-    """The first of ``values`` that is not known."""
+    """The first unknown among ``values``."""
     return next((x for x in values if isinstance(x, Unknown)), None)
 
 
@@ -63,7 +63,7 @@ class Steps:
         """The results of ``eqn`` on ``ins``, each a Stacked or an Unknown."""
         try:
             return self._forward(eqn, ins)
-        except Exception as error:  # whatever a rule raises is what there is to say
+        except Exception as error:  # an exception of a rule becomes the reason
             return [why(error)] * len(eqn.outvars)
 
     def _forward(self, eqn: JaxprEqn, ins: Sequence[Any]) -> list[Any]:
@@ -90,7 +90,7 @@ class Steps:
         return [o if isinstance(o, Unknown) else x for x, o in zip(outs, out, strict=True)]
 
     def _pure(self, eqn: JaxprEqn, ins: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
-        """The parameters without effects, None if nothing can be known; the operands; and the unknown results."""
+        """The parameters without effects, None if nothing is known; the operands; and the unknown results."""
         reasons = [x.reason if isinstance(x, Unknown) else "" for x in ins]
         params, out = self.frame.root.purifier.params(eqn, reasons)
         known = [
@@ -100,7 +100,7 @@ class Steps:
         return params, known, [Unknown(r) if r else None for r in out]
 
     def _through(self, inner: Any, kind: str, now: Sequence[Any], find: Callable[[], list[Any]]) -> list[Any]:
-        """What ``find`` gives while ``inner`` takes from ``now`` what it would else ask its outer frame for."""
+        """The result of ``find`` while ``inner`` takes its inputs from ``now`` instead of its outer frame."""
         inner.feed.now[kind] = now[len(now) - len(inner.feed.ins) :] if kind != "cotangent" else now
         try:
             return find()
@@ -108,7 +108,7 @@ class Steps:
             del inner.feed.now[kind]
 
     def _whole(self, eqn: JaxprEqn, ins: Sequence[Any]) -> Any:
-        """The frame of the one program that ``eqn`` runs once on its operands; None if there is no such."""
+        """The frame of the single program that ``eqn`` runs once on its operands; None if there is none."""
         if called(eqn)[0]:
             return self._call(eqn)
         if eqn.primitive.name == "cond":
@@ -120,7 +120,7 @@ class Steps:
     # ------------------------------------------------------------------------------------------ tangents
 
     def pushed(self, eqn: JaxprEqn, tangents: Sequence[Any]) -> list[Any]:
-        """The tangents of the results: None for zero."""
+        """The tangents of the results; None for zero."""
         if all(t is None for t in tangents):
             return [None] * len(eqn.outvars)
         try:
@@ -162,7 +162,7 @@ class Steps:
     # ------------------------------------------------------------------------------------------ cotangents
 
     def pulled(self, eqn: JaxprEqn, cts: Sequence[Any]) -> list[Any]:
-        """What the cotangents of the results give to each operand: None for nothing."""
+        """The cotangents of the operands from those of the results; None where there is none."""
         try:
             found = self._pulled(eqn, cts)
         except Exception as error:
@@ -319,7 +319,7 @@ class Steps:
     # ------------------------------------------------------------------------------------------ rules of the user's
 
     def _closed_rule(self, function: Any, side: Any, avals: Sequence[Any], ins: Sequence[Any]) -> tuple[Any, Any, Any]:
-        """A rule as a jaxpr, the values of its inputs from those of the equation, and what it says on the side."""
+        """A rule as a jaxpr, the values of its inputs from those of the equation, and its side result."""
         known = self.frame.root.purifier.rule(function)
         with bound_axes(self.levels.named):
             closed = known.closed_for(side, avals)
@@ -336,7 +336,7 @@ class Steps:
         return self.levels.same(const)
 
     def _rule_frame(self, eqn: JaxprEqn) -> tuple[Any, Any]:
-        """The frame of a custom_jvp rule, and which of its tangents are zero."""
+        """The frame of a custom_jvp rule, and flags for its zero tangents."""
         params, n = eqn.params, eqn.params["num_consts"]
         ins = self._values(eqn)
         tangents = [self.frame.tangent_of(v) for v in eqn.invars[n:]]
@@ -352,15 +352,15 @@ class Steps:
         return zeros_of(aval.to_tangent_aval(), len(self.levels.axes)) if t is None else t
 
     def _by_rule(self, eqn: JaxprEqn) -> list[Any]:
-        """The tangents that a custom_jvp rule gives."""
+        """The tangents from a custom_jvp rule."""
         frame, zeros_out = self._rule_frame(eqn)
         found = iter(frame.jaxpr.outvars[len(zeros_out) :])
         return [None if zero else frame.primal_of(next(found)) for zero in zeros_out]
 
     def _passes(self, eqn: JaxprEqn, cts: Sequence[Any] | None = None) -> tuple[Any, Any]:
-        """The frames of a custom_vjp call's forward and backward pass.
+        """The frames of the forward and backward pass of a custom_vjp call.
 
-        The backward frame has, as ``zeros_out``, which inputs get no cotangent.
+        In the backward frame, ``zeros_out`` flags the inputs without a cotangent.
         """
         fwd, side = self._forward_frame(eqn)
         if cts is None:
@@ -368,7 +368,7 @@ class Steps:
         return fwd, self._backward_frame(eqn, fwd, side, cts)
 
     def _forward_frame(self, eqn: JaxprEqn) -> tuple[Any, Any]:
-        """The frame of a custom_vjp call's forward pass, and what that says on the side."""
+        """The frame of a custom_vjp call's forward pass, and its side result."""
         params = eqn.params
         avals = [v.aval for v in eqn.invars]
         perturbed = None
@@ -392,7 +392,7 @@ class Steps:
         return frame
 
     def _by_backward(self, eqn: JaxprEqn, cts: Sequence[Any]) -> list[Any]:
-        """The cotangents that a custom_vjp call's backward pass gives."""
+        """The cotangents from a custom_vjp call's backward pass."""
         frame = self._passes(eqn, cts)[1]
         found = iter(frame.jaxpr.outvars)
         arrived = [None if zero else frame.primal_of(next(found)) for zero in frame.zeros_out]
