@@ -1,5 +1,5 @@
-"""The variables of programs whose traces came from a cache: no Python of theirs ran, so the recording has no tracers of
-them; the program's equations and the user's lines tell which there are.
+"""The variables of programs whose traces came from a cache. Their Python did not run, so the recording has no tracers
+of them; they are found from the program's equations and the user's source lines.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from minijax.tools.recording.records import LifeRecord, ScopeRecord, TracerRecor
 from minijax.tools.recording.sources import Sources
 from minijax.tools.values.moment import DEEPEST, Ledger
 
-# Equations of one program that are listed.
+# The most equations of one program to inspect.
 MOST_LISTED = 2_000
 
 
 def cached_lives(known: Ledger) -> Iterator[tuple[LifeRecord, bool, ScopeRecord]]:
-    """A life for each value that an expression of the user's has in such a program, whether a variable holds it, and
-    where it is. Their numbers are below zero; the ledger finds their values by them.
+    """A life for each value of a user's expression in such a program, whether a variable holds it, and its scope. The
+    numbers are negative; the ledger finds the values by them.
     """
     sources = Sources()
     number = 0
@@ -39,12 +39,11 @@ def cached_lives(known: Ledger) -> Iterator[tuple[LifeRecord, bool, ScopeRecord]
 
 
 def _results(params: object, function: str, sources: Sources) -> Iterator[tuple[Var, str, str]]:
-    """The last result of each expression, with its place; what wraps a ``function``, as pmap's ``squeeze`` of what a
-    device has, has the place of the call that was traced, and is no expression of it. Which call that was, this one or
-    another before it, does not matter.
+    """The last result of each expression, with its place. Some equations wrap a ``function``, such as pmap's
+    ``squeeze`` of one device's part. They have the place of the traced call and are skipped, whichever call that was.
     """
     left = MOST_LISTED
-    # each with the places of the calls that it is in
+    # each program with the places of the calls around it
     todo: list[tuple[Jaxpr, frozenset[tuple[str, str]]]] = []
     for jaxpr in subjaxprs(dict(params)):  # type: ignore[call-overload]
         todo.append((jaxpr, frozenset((_around(jaxpr, function, sources),))))
@@ -69,7 +68,7 @@ def _results(params: object, function: str, sources: Sources) -> Iterator[tuple[
 
 
 def _around(jaxpr: Jaxpr, function: str, sources: Sources) -> tuple[str, str]:
-    """The place of the call that was traced, if the program is one equation, made of the function itself."""
+    """The place of the traced call, if the program is a single equation with the function's program inside."""
     if len(jaxpr.eqns) == 1 and any(True for _ in subjaxprs(jaxpr.eqns[0].params)):
         spot = sources.spot_of(jaxpr.eqns[0].source)
         if place_parts(spot[0])[2].rpartition(".")[2] != function:
@@ -78,12 +77,12 @@ def _around(jaxpr: Jaxpr, function: str, sources: Sources) -> tuple[str, str]:
 
 
 def assigned(place: str, expression: str) -> str:
-    """The variable that the user's line assigns the whole expression to; '' if it does not."""
+    """The variable to which the user's line assigns the whole expression; '' if there is none."""
     file, number, _ = place_parts(place)
     try:
         wanted = ast.dump(ast.parse(expression.strip(), mode="eval").body)
         statements = ast.walk(ast.parse(linecache.getline(file, number).strip()))
-    except (SyntaxError, ValueError):  # a line of a longer statement
+    except (SyntaxError, ValueError):  # part of a statement over several lines
         return ""
     for node in statements:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):

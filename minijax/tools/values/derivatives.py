@@ -1,6 +1,6 @@
-"""Operations from a primitive and its parameters: what it gives, what it does to tangents and to cotangents.
+"""Functions for the results, tangents and cotangents of a primitive with its parameters.
 
-Each takes arrays and gives arrays, with something on the side that only depends on types: see ``examples.Operation``.
+Each maps arrays to arrays, with a side result that depends only on types: see ``examples.Operation``.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def applied(primitive: Primitive, params: dict[str, Any]) -> Function:
 
 
 def primal_operation(function: Function) -> Operation:
-    """What ``function`` gives."""
+    """The results of ``function``."""
     return lambda *values: (function(*values), None)
 
 
 def tangent_operation(function: Function, nonzero: Sequence[bool], with_primals: bool = False) -> Operation:
-    """From the operands and the tangents that are ``nonzero`` to the nonzero tangents of the results.
+    """A function from operands and their ``nonzero`` tangents to the nonzero tangents of the results.
 
-    Those of the results follow the results themselves ``with_primals``; on the side, which of them are nonzero.
+    ``with_primals`` puts the results in front; the side result flags the nonzero tangents.
     """
     n = len(nonzero)
 
@@ -55,9 +55,9 @@ def tangent_operation(function: Function, nonzero: Sequence[bool], with_primals:
 
 
 def cotangent_operation(function: Function, n: int, nonzero: Sequence[bool]) -> Operation:
-    """From the ``n`` operands and the cotangents of the results that are ``nonzero`` to those of the operands.
+    """A function from ``n`` operands and the ``nonzero`` cotangents of the results to the cotangents of the operands.
 
-    Only those that arrive are given; on the side, which.
+    Only nonzero ones are returned; the side result flags them.
     """
 
     def operation(*values: Any) -> tuple[Sequence[Any], tuple[bool, ...]]:

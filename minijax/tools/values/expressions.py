@@ -1,6 +1,6 @@
-"""Expressions in the names of a moment: ``h.max()``, ``params['w'] @ x``. Names are NumPy arrays.
+"""Expressions with the names of a moment: ``h.max()``, ``params['w'] @ x``. Names are NumPy arrays.
 
-Nothing of the user's program runs but what the expression says; nobody's recording sees it.
+Only the expression itself runs, no other code of the user's program; recordings do not see it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from minijax.tools.values.examples import apart
 from minijax.tools.values.moment import Ledger, Unknown, Worth
 from minijax.tools.values.table import Named, named_until, named_values, picked
 
-# Names that a mistake in one is answered with.
+# How many names the error for an unknown name lists.
 _MOST_NAMES = 8
 
 
 class Evaluated(NamedTuple):
-    """What an expression is worth: ``value``, or what went wrong; ``examples`` tells whose values it took together.
+    """The result of an expression: ``value`` or an error; ``examples`` names the vmaps whose axes the value includes.
 
-    ``later`` is the first value of a name in it that has none yet, ``unknown`` the name that never has one.
+    ``later`` is the first value of a name that has none yet, ``unknown`` a name that never has one.
     """
 
     value: Any
@@ -40,7 +40,7 @@ class Evaluated(NamedTuple):
     unknown: str = ""
 
     def line(self, room: int) -> Line:
-        """It on one line."""
+        """The result on one line."""
         if self.error:
             return (("error", shortened(self.error, room)),)
         note = f"  over {self.examples}" if self.examples else ""
@@ -49,7 +49,7 @@ class Evaluated(NamedTuple):
 
 
 class NotKnown(Exception):
-    """A name of the moment has no value: why. ``said`` is the name where none of it is there yet."""
+    """A name has no value; the message says why. ``said`` is the name if no part of it has a value yet."""
 
     def __init__(self, text: str, said: str = "") -> None:
         super().__init__(text)
@@ -57,7 +57,7 @@ class NotKnown(Exception):
 
 
 class Branch:
-    """What a name with a path begins with: ``params`` of ``params['w']``. Gives its parts as the user's object does."""
+    """The root of a name with a path: ``params`` of ``params['w']``. Its parts are accessed as on the user's object."""
 
     def __init__(self, said: str) -> None:
         self._said = said
@@ -82,7 +82,7 @@ class Branch:
 
 
 def evaluate(known: Ledger, at: int, expression: str) -> Evaluated:
-    """``expression`` in the names known at event ``at``."""
+    """Evaluate ``expression`` with the names known at event ``at``."""
     try:
         code = compile(expression.strip(), "<expression>", "eval", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
@@ -104,7 +104,7 @@ def evaluate(known: Ledger, at: int, expression: str) -> Evaluated:
 
 
 def _missing(known: Ledger, at: int, said: str, otherwise: str) -> Evaluated:
-    """What is said of a name without a value at event ``at``: whether it has one later."""
+    """The result for a name without a value at event ``at``: whether it has one later."""
     for named in named_values(known) if said else ():
         is_part = named.name.startswith((f"{said}[", f"{said}."))
         if named.variable and named.life.born > at and (named.name == said or is_part):
@@ -114,7 +114,7 @@ def _missing(known: Ledger, at: int, said: str, otherwise: str) -> Evaluated:
 
 
 def unknown_name(known: Ledger, name: str) -> str:
-    """What is said of a name that no value of the recording has; '' if one has it, or a part of it."""
+    """The error for a name without any value in the recording; '' if it has a value, or a part of it does."""
     names = list(dict.fromkeys(named.name for named in named_values(known) if named.variable))
     if not name or any(each == name or each.startswith((f"{name}[", f"{name}.")) for each in names):
         return ""
@@ -129,7 +129,7 @@ def value_line(value: Any, room: int) -> Line:
     if isinstance(value, (np.ndarray, np.generic, Array, bool, int, float, complex)):
         try:
             return brief(as_array(value) if not isinstance(value, Array) else value, room)
-        except Exception:  # an array of objects, of texts
+        except Exception:  # an array of objects or strings
             pass
     return (("value", shortened(repr(value), room)),)
 
@@ -138,7 +138,7 @@ def _namespace(known: Ledger, at: int, expression: str, used: list[Worth]) -> di
     wanted = {node.id for node in ast.walk(ast.parse(expression.strip(), mode="eval")) if isinstance(node, ast.Name)}
     out: dict[str, Any] = {"np": np, "jnp": jnp}
     found: dict[str, Named] = {}
-    # the newest of each name
+    # the latest value of each name
     for named in named_until(known, at):
         if named.variable:
             found[named.name] = named
@@ -159,7 +159,7 @@ def _put(out: dict[str, Any], steps: Sequence[Any], value: Any) -> None:
     if branch is None:
         branch = out[root] = Branch(root)
     if not isinstance(branch, Branch):
-        return  # the whole of it is a value
+        return  # it is a value as a whole
     for step in rest[:-1]:
         inner = branch._parts.get(step)
         if not isinstance(inner, Branch):
@@ -180,7 +180,7 @@ def _value(known: Ledger, named: Named, used: list[Worth]) -> Any:
 
 
 def path_of(name: str) -> tuple[Any, ...] | None:
-    """``('params', ('item', 'w'))`` for ``params['w']``; None for what is no name with a path."""
+    """``('params', ('item', 'w'))`` for ``params['w']``; None for other expressions."""
     try:
         node: ast.expr = ast.parse(name, mode="eval").body
     except (SyntaxError, ValueError):

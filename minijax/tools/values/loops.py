@@ -1,4 +1,4 @@
-"""How a scan, a ``while`` and a ``cond`` are gone through, for whoever goes through one himself."""
+"""Titles and helpers for evaluating scan, ``while`` and ``cond`` step by step."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ import numpy as np
 from minijax.core.array import Array, as_array
 from minijax.ir.jaxpr import JaxprEqn
 
-# What runs one program once on its operands -> the parameter that holds it.
+# Primitives that run one program once on their operands -> the parameter with that program.
 CALLED = {"jit": "jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 
 
 def called(eqn: JaxprEqn) -> tuple[str, str]:
-    """The parameter with the program that ``eqn`` runs once on its operands, and what to call it; '' if none."""
+    """The parameter with the program that ``eqn`` runs once on its operands, and its title; '' if there is none."""
     name = eqn.primitive.name
     title = f"jit {eqn.params['name']}" if name == "jit" else {"remat2": "checkpoint"}.get(name, name)
     return CALLED.get(name, ""), title
 
 
 def scan_title(index: int, length: int) -> str:
-    """What an iteration is called: by its place in the arrays that are gone through."""
+    """The title of an iteration, by its index in the scanned arrays."""
     return f"scan, iteration {index} of {length}"
 
 
 def while_title(turn: int) -> str:
-    """What a turn of a ``while`` is called."""
+    """The title of an iteration of a ``while``."""
     return f"while, turn {turn}"
 
 
 def branch_title(index: int, count: int) -> str:
-    """What a branch is called."""
+    """The title of a branch."""
     return f"cond, branch {index}" + ({0: " (false)", 1: " (true)"}[index] if count == 2 else "")
 
 
 def branch_of(index: Any, count: int) -> int:
-    """Which of ``count`` branches an index means: the nearest."""
+    """The branch for an index, clamped to ``count`` branches."""
     return min(max(int(np.asarray(as_array(index))), 0), count - 1)
 
 
 def kept(goes: np.ndarray, new: Any, old: Any) -> Array:
-    """``new`` where a batched loop goes on, ``old`` where it has ended."""
+    """``new`` where a batched loop continues, ``old`` where it has ended."""
     new, old = as_array(new), as_array(old)
     mask = goes.reshape(goes.shape + (1,) * (old.ndim - goes.ndim))
     return Array(np.where(mask, new._value(), old._value()), new.aval)
@@ -54,7 +54,7 @@ def element(x: Array, at: int) -> Array:
 
 
 def operands(args: Sequence[Any], *counts: int) -> list[list[Any]]:
-    """``args`` in parts: so many first, so many next, and the rest."""
+    """Split ``args`` into groups with these counts, and the rest."""
     parts, at = [], 0
     for n in counts:
         parts.append(list(args[at : at + n]))

@@ -1,4 +1,4 @@
-"""Where an array lies: which part of it is on which device, as a picture and as a table."""
+"""The placement of an array: which part is on which device, as a picture and as a table."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from minijax.tools.documents.document import Block, Row, Segment, Table, line, t
 from minijax.tools.documents.words import bytes_text, plural
 from minijax.tools.usage import UsageError
 
-# Of a table's rows, and of rows of a picture.
+# The most rows of a table or picture; the width of a picture in characters.
 MOST_PARTS = 32
 _WIDTH = 76
 
 
 def blocks(name: str, value: Any) -> Iterator[Block]:
-    """Where the array ``value`` lies, which the user calls ``name``."""
+    """The placement of the array ``value``, with the user's name ``name``."""
     aval = get_aval(value)
     sharding = _sharding(name, value)
     shape = aval.shape
@@ -55,7 +55,7 @@ def blocks(name: str, value: Any) -> Iterator[Block]:
 
 
 def _sharding(name: str, value: Any) -> Sharding:
-    """How the array ``value`` is divided, as ours say it; it may be one of the real JAX's."""
+    """The sharding of ``value`` as one of ours; it may be one of real JAX's."""
     sharding = value.sharding
     found = sharding if isinstance(sharding, Sharding) else sharding_of_jax(sharding)
     if found is None:
@@ -65,13 +65,13 @@ def _sharding(name: str, value: Any) -> Sharding:
 
 
 def _has_room(cells: Sequence[Sequence[str]]) -> bool:
-    """Whether a picture of so many parts can name the devices of each."""
+    """Whether a picture with this many parts has room for the device names."""
     narrowest = max(len(cell.partition(" ")[2]) for row in cells for cell in row)
     return len(cells) <= MOST_PARTS and len(cells[0]) * (narrowest + 1) + 1 <= _WIDTH
 
 
 def _terms(sharding: Sharding) -> int:
-    """How many arrays, each on other devices, have to be added up: more than one if it is unreduced along some axis."""
+    """The number of terms on different devices that add up to the array: more than one if an axis is unreduced."""
     if not isinstance(sharding, NamedSharding):
         return 1
     return math.prod(sharding.mesh.shape[axis] for axis in sharding.spec.unreduced)
@@ -105,7 +105,7 @@ def _table(name: str, shape: Sequence[int], sharding: Sharding, tiles: np.ndarra
 
 
 def table(leaves: Sequence[tuple[str, Any]]) -> Table:
-    """The arrays of a container, each with its path: how it is divided."""
+    """The sharding of each array in a container, with its path."""
     rows = []
     for path, leaf in leaves:
         aval, sharding = get_aval(leaf), _sharding(path, leaf)

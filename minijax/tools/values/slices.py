@@ -1,8 +1,7 @@
-"""Which equations of a program some of its outputs depend on, and which of its inputs: a slice, from the jaxpr alone.
+"""Slices: the equations and inputs of a program that some of its outputs depend on, from the jaxpr alone.
 
-Programs inside equations are looked into output by output. A result depends on what chose it: on the index of a cond,
-on the condition of a while loop. Carries of loops are followed until nothing new is needed, so an equation of a body
-is needed if any iteration needs it.
+Inner programs are sliced output by output. A result depends on its selector too: the index of a cond, the condition of
+a while loop. Loop carries are followed to a fixed point, so an equation of a body is needed if any iteration needs it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from minijax.core.named import Frozen
 from minijax.core.refs import AbstractRef
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 
-# Operations that run the one program that they hold, on their operands as they are.
+# Operations that run their one inner program on their unchanged operands.
 CALLS = {
     "jit": "jaxpr",
     "remat2": "jaxpr",
@@ -24,19 +23,19 @@ CALLS = {
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
 }
-# Operations whose program only says how two elements become one.
+# Operations whose program only combines two elements into one.
 ELEMENTWISE = ("reduce", "reduce_window", "scatter", "sort")
 
 
 class WhatRan:
-    """What is known of how an operation ran. Of this one nothing is."""
+    """Known facts about the run of an operation; this base class knows none."""
 
     def branches(self) -> Sequence[int] | None:
-        """Which of its branches a cond took; None if that is not known."""
+        """The branches that a cond took; None if unknown."""
         return None
 
     def inside(self, jaxpr: Jaxpr, eqn: JaxprEqn) -> WhatRan:
-        """What is known of an equation of one of its programs."""
+        """Known facts about an equation of one of its programs."""
         return self
 
 
@@ -44,13 +43,13 @@ class SlicedProgram(Frozen):
     """A slice of one program.
 
     Attributes:
-      title: what the program is to the operation that runs it: 'body', 'branch 1', or ''.
+      title: the program's role in its operation: 'body', 'branch 1', or ''.
       jaxpr: the program.
       uses: the equations needed, in order.
       inputs: the indices of the inputs needed.
-      operands: for each input, the index of the operand that it is at first.
-      carries: input -> the output that it is of the iteration before.
-      held: the constants needed of those that the program holds.
+      operands: for each input, the index of the operand that initializes it.
+        carries: input -> the output of the previous iteration that it receives.
+        held: the needed constants of the program.
     """
 
     title: str
@@ -63,7 +62,7 @@ class SlicedProgram(Frozen):
 
 
 class EquationUse(Frozen):
-    """An equation that a slice needs: its index in its program, the outputs needed, and the slices of its programs."""
+    """An equation in a slice: its index in its program, the outputs needed, and the slices of its programs."""
 
     index: int
     eqn: JaxprEqn
@@ -72,7 +71,7 @@ class EquationUse(Frozen):
 
 
 class Focus(Frozen):
-    """A variable inside an operation: the equations that lead to it, outermost first, and the program it is of."""
+    """A variable inside an operation: the enclosing equations, outermost first, and the program with the variable."""
 
     jaxpr: Jaxpr
     var: Var
@@ -80,7 +79,7 @@ class Focus(Frozen):
 
     @property
     def inner(self) -> Focus:
-        """What it is to the first of its equations."""
+        """The same variable as seen from the first of its equations."""
         return Focus(self.jaxpr, self.var, self.eqns[1:])
 
 
@@ -96,9 +95,9 @@ def look_into(
     known: WhatRan = UNKNOWN,
     focus: Focus | None = None,
 ) -> Needed:
-    """The operands that the results ``outs`` of an operation depend on, and the slices of the programs that it runs.
+    """The operands that the results ``outs`` of an operation depend on, and the slices of its programs.
 
-    With ``focus`` also what that variable depends on.
+    With ``focus``, the dependencies of that variable are included.
     """
     if primitive.partition("-")[0] not in ELEMENTWISE and any(True for _ in subjaxprs(dict(params))):
         sliced = _of_program(primitive, params, operands, outs, known, focus)
@@ -110,7 +109,7 @@ def look_into(
 def _of_program(
     primitive: str, params: Mapping[str, Any], operands: int, outs: frozenset[int], known: WhatRan, focus: Focus | None
 ) -> Needed | None:
-    """None of an operation whose programs are not understood, or that write to references which go on."""
+    """None for an unsupported operation, or one that writes to refs from outside."""
     if any(isinstance(v.aval, AbstractRef) for jaxpr in subjaxprs(dict(params)) for v in jaxpr.invars):
         return None
     if primitive in CALLS:
@@ -168,7 +167,7 @@ def slice_program(
 
 
 def writes(eqn: JaxprEqn, wanted: set[Any]) -> bool:
-    """Whether ``eqn`` writes to a reference among ``wanted``: what is read from it later depends on that."""
+    """Whether ``eqn`` writes to a ref among ``wanted``: later reads depend on it."""
     if eqn.primitive.name == "get":
         return False
     return any(type(v) is not Literal and v in wanted and isinstance(v.aval, AbstractRef) for v in eqn.invars)
@@ -199,7 +198,7 @@ def _while(
     params: Mapping[str, Any], operands: int, outs: frozenset[int], known: WhatRan, focus: Focus | None
 ) -> Needed | None:
     of_cond, of_body = params["cond_nconsts"], params["body_nconsts"]
-    first = of_cond + of_body  # the first carry
+    first = of_cond + of_body  # index of the first carry
     count = operands - first
     of_carries = range(first, operands)
     cond = _part("condition", params["cond_jaxpr"], frozenset({0}), [*range(of_cond), *of_carries], known, focus)
@@ -215,7 +214,7 @@ def _while(
         if more == outs:
             break
         outs = more
-    # the body may not run at all: what is carried is then what it was at first
+    # the body may run zero times: then the result is the initial carry
     needed = {first + i for i in outs} | {part.operands[i] for part in (cond, body) for i in part.inputs}
     return frozenset(needed), (cond, body)
 
@@ -238,7 +237,7 @@ def _cond(
 def _linear_solve(
     params: Mapping[str, Any], operands: int, outs: frozenset[int], known: WhatRan, focus: Focus | None
 ) -> Needed | None:
-    """The function that solves is what runs; the others are for derivatives."""
+    """Only the solver runs; the other functions are for derivatives."""
     lengths = params["const_lengths"]
     first = lengths.matvec + lengths.vecmat
     own = range(first, first + lengths.solve)
@@ -248,7 +247,7 @@ def _linear_solve(
 
 
 def operand_of(primitive: str, params: Mapping[str, Any], operands: int, jaxpr: Jaxpr, index: int) -> int:
-    """The operand that the input ``index`` of one of an operation's programs is at first; -1 if that is not known."""
+    """The operand that initializes the input ``index`` of one of an operation's programs; -1 if unknown."""
     _, parts = look_into(primitive, params, operands, frozenset(), UNKNOWN, Focus(jaxpr, jaxpr.invars[index]))
     return next((part.operands[index] for part in parts if part.jaxpr is jaxpr), -1)
 
@@ -272,7 +271,7 @@ def focuses(params: Mapping[str, Any], var: Var) -> Iterator[Focus]:
 
 
 def innermost(parts: Sequence[SlicedProgram]) -> Iterator[JaxprEqn]:
-    """The equations of slices that hold no slice themselves: what is computed in the end."""
+    """The equations of slices without inner slices: the actual computations."""
     for part in parts:
         for use in part.uses:
             if use.parts:
@@ -282,13 +281,13 @@ def innermost(parts: Sequence[SlicedProgram]) -> Iterator[JaxprEqn]:
 
 
 def size(primitive: str, params: Mapping[str, Any]) -> int:
-    """How many operations one operation is, those of the programs that it runs in place of itself."""
+    """The number of operations in one operation: those of its inner programs instead of itself."""
     inner = [] if primitive.partition("-")[0] in ELEMENTWISE else list(subjaxprs(dict(params)))
     return sum(size(eqn.primitive.name, eqn.params) for jaxpr in inner for eqn in jaxpr.eqns) if inner else 1
 
 
 def held(parts: Sequence[SlicedProgram]) -> Iterator[Any]:
-    """The constants needed of those that programs hold, those within them too."""
+    """The needed constants of programs, including inner ones."""
     for part in parts:
         yield from part.held
         for use in part.uses:

@@ -1,4 +1,4 @@
-"""What a value is, in a line: type, range, mean, norm, what is not finite, and a picture of eight characters."""
+"""One-line summary of a value: type, range, mean, norm, non-finite elements, and a picture of eight characters."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from minijax.tools.trees.numbers import MOST_SCANNED, Budget, Numbers, fetched, 
 from minijax.tools.values.examples import Unknown
 
 LEVELS = "▁▂▃▄▅▆▇█"
-# Where there is nothing finite to draw.
+# The picture if no element is finite.
 NOTHING = "·"
 BINS = 8
 
 
 class ValueSummary(Frozen):
-    """Of an array.
+    """The summary of an array.
 
     Attributes:
       type: ``f32[8,3]``.
-      shape, dtype: likewise.
-      numbers: ``seen`` of ``size`` elements, ``low``, ``high``, ``norm``, ``nans``, ``infs``; None where it has none.
-      mean: of the finite elements that were seen; None where there are none. Of complex numbers' absolute values.
-      spark: up to eight characters; '' where there is nothing to draw.
-      course: whether ``spark`` draws the values in their order (stretches of a vector, by their means); otherwise how
-        many elements there are in each eighth of the range.
-      value: the value itself, as text, of a small array; else ''.
-      said: why there are no numbers, if there might be.
+      shape, dtype: of the array.
+      numbers: ``seen`` of ``size`` elements, ``low``, ``high``, ``norm``, ``nans``, ``infs``; None without numbers.
+        mean: of the finite elements seen, or of absolute values of complex numbers; None if there are none.
+      spark: a picture of up to eight characters; '' if there is none.
+      course: whether ``spark`` draws the values in order (means of the stretches of a vector); otherwise it is a
+        histogram
+        of the range in eight parts.
+      value: the value as text for a small array; otherwise ''.
+      said: the reason if numbers are missing.
     """
 
     type: str
@@ -45,12 +46,12 @@ class ValueSummary(Frozen):
 
     @property
     def finite(self) -> int:
-        """How many of the elements that were seen are finite."""
+        """The number of finite elements among those seen."""
         return 0 if self.numbers is None else self.numbers.seen - self.numbers.nans - self.numbers.infs
 
     @property
     def text(self) -> str:
-        """``-1.25 … 2  mean 0.417  norm 2.41  ▅▁█``; a small array's values instead."""
+        """``-1.25 … 2  mean 0.417  norm 2.41  ▅▁█``; for a small array its values."""
         if self.value or self.numbers is None:
             return self.value or self.said
         return "  ".join(filter(None, (*self._range(), self._odd(), self._sampled(), self.spark)))
@@ -80,9 +81,9 @@ class ValueSummary(Frozen):
 
 
 def summary(value: Any, most: int = MOST_SCANNED) -> ValueSummary:
-    """What ``value`` is: an array, a number, or the Unknown that stands in its place.
+    """The summary of ``value``: an array, a number, or an Unknown.
 
-    An array of more than ``most`` elements is sampled, which ``numbers.sampled`` and the text say.
+    An array of more than ``most`` elements is sampled; ``numbers.sampled`` and the text say so.
     """
     if isinstance(value, Unknown):
         return ValueSummary("", (), None, said=str(value))
@@ -111,28 +112,28 @@ def _real(x: np.ndarray) -> np.ndarray:
 
 
 def _mean(finite: np.ndarray) -> float | None:
-    """The mean, also where the sum would be infinite."""
+    """The mean, even if the sum would overflow."""
     return float((finite / finite.size).sum()) if finite.size else None
 
 
 def _evenly(x: np.ndarray, count: int) -> np.ndarray:
-    """The sample that ``numbers`` is of."""
+    """The sample behind ``numbers``."""
     places = np.linspace(0, x.size - 1, count).astype(np.int64)
     return x[np.unravel_index(places, x.shape)]
 
 
 def _course(x: np.ndarray) -> str:
-    """The values in their order: each character the mean of what is finite in one of up to eight stretches."""
+    """The values in order: each character is the mean of the finite elements in one of up to eight stretches."""
     stretches = np.array_split(x, min(BINS, x.size))
     means = [part[np.isfinite(part)] for part in stretches]
     return _drawn([_mean(part) for part in means], None)
 
 
 def _histogram(finite: np.ndarray) -> str:
-    """How many elements there are in each eighth of the range."""
+    """A histogram: the number of elements in each eighth of the range."""
     if not finite.size:
         return NOTHING * BINS
-    halves = finite / 2  # so that the difference of two large numbers is not infinite
+    halves = finite / 2  # so that the difference of two large numbers does not overflow
     low, high = halves.min(), halves.max()
     counts, _ = np.histogram(halves, BINS, (low, high if high > low else low + 1))
     return _drawn([float(n) if n else None for n in counts], 0.0)

@@ -1,4 +1,4 @@
-"""The table *name, primal, tangent, cotangent* of the variables known at a moment, in the order of the program."""
+"""The table *name, primal, tangent, cotangent* of the variables known at a moment, in program order."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth
 from minijax.tools.values.sharing import shared_with
 from minijax.tools.values.summary import summary
 
-# TableRows of one table; of more the newest are shown, and the others counted.
+# The most rows of one table: the latest are shown, the others counted.
 MOST_ROWS = 60
-# Of a page that has the table of every moment.
+# The same for a page with the table of every moment.
 MOST_PAGE_ROWS = 30
-# Values of a recording of which the table has all that are named; of more it has the named ones among the last. Those
-# of a file are made when they are asked for.
+# A recording with up to this many values lists all named ones; a longer one lists the latest. For a recording from a
+# file the limit is lower.
 MOST_LIVES = 50_000
 MOST_LIVES_LOADED = 5_000
-# What takes longer altogether is left for when its row is selected.
+# Time limit in seconds: further rows are computed when they are selected.
 MOST_SECONDS = 1.0
 NOT_NOW: dict[str, Found] = {"primal": Unknown("takes long: select it"), "tangent": None, "cotangent": None}
-# Of a longer recording from a file, which has no values but small ones as texts, nothing is listed.
+# A longer recording from a file is not listed: it has no values except small ones as text.
 MOST_EVENTS_WITHOUT = 100_000
 NO_VALUES = line(("muted", "no variable has a value yet"))
 NO_ARRAYS = line(("warning", "opened from a file: values are in the process that recorded them"))
-# The columns of a table, and the narrowest that one can be.
+# The columns of a table, and the least width of a column.
 COLUMNS = ("primal", "tangent", "cotangent")
 _NARROWEST = 8
-# Characters of the name that stands beside a cotangent.
+# Maximum characters of the name next to a cotangent.
 MOST_SHARED = 8
 
 
 class Named(NamedTuple):
-    """A value with a name: its number, what it is called, whether that is a variable, the scope it was made in, and the
-    function of the user's, if that is another than the scope is of.
+    """A value with a name: its number, its name, whether that is a variable, the scope it was created in, and the
+    user's function if that is not the function of the scope.
     """
 
     number: int
@@ -60,8 +60,8 @@ class Named(NamedTuple):
 
 
 class ValueRow(NamedTuple):
-    """A row: ``known`` has for each column what is found; ``new`` what the moment made or changed; ``shared`` the value
-    whose cotangent is in the one that is shown.
+    """A row: ``known`` has the value for each column; ``new`` is set if the moment created or changed it; ``shared``
+    names the value whose cotangent is part of the same sum.
     """
 
     named: Named
@@ -71,8 +71,8 @@ class ValueRow(NamedTuple):
 
 
 class TableRows(NamedTuple):
-    """All that was named until a moment; ``shown`` are the last, or those around the ``selected`` one. There is
-    ``more`` of it, from earlier, where a recording is very long.
+    """All values named until a moment; ``shown`` are the latest, or those around the ``selected`` one. ``more`` is set
+    if a very long recording has earlier ones.
     """
 
     named: Sequence[Named]
@@ -83,7 +83,7 @@ class TableRows(NamedTuple):
 
 
 def named_values(known: Ledger) -> Sequence[Named]:
-    """Everything with a name, in the order in which it was made."""
+    """All named values, in order of creation."""
     found: Sequence[Named] | None = known.__dict__.get("_named")
     if found is None:
         cached = [Named(life.tracer.id, life.name, held, life, scope) for life, held, scope in cached_lives(known)]
@@ -98,14 +98,14 @@ def _named(known: Ledger, some: Sequence[LifeRecord]) -> Iterator[Named]:
     """The named ones among ``some`` lives."""
     lives = sorted(some, key=lambda life: (life.born, life.tracer.id))
     moments = timeline(known.recording)
-    # an argument that became a tracer's is the same value once more
+    # an argument that a tracer wraps would be listed twice
     held = {(number, life.born) for life in lives if life.name for number in life.tracer.holds}
     for life in lives:
         number = life.tracer.id
         name = life.name or known.naming.expressions.get(number, "")
         if not name or name == "_" or ((number, life.born) in held and _is_array(life)):
             continue
-        # an array belongs to the function that was at work, a tracer to its own
+        # an array belongs to the running function, a tracer to its own
         own = [node for node in moments.begun(life.scope) if node.at == life.scope] if life.scope > 0 else []
         around = [*moments.begun(life.born), *own]
         scopes = [node for node in around if isinstance(node, ScopeRecord) and (node.end >= life.born or node in own)]
@@ -116,7 +116,7 @@ def _named(known: Ledger, some: Sequence[LifeRecord]) -> Iterator[Named]:
 
 
 def _assigned_there(known: Ledger, life: LifeRecord) -> bool:
-    """Whether the line that made a value can be what gave it its name: a caller's variable is no variable of it."""
+    """Whether the line that created a value can have named it: a caller's variable cannot be its name."""
     word = re.match(r"\w+", life.name)
     if word is None:
         return True
@@ -129,7 +129,7 @@ def _assigned_there(known: Ledger, life: LifeRecord) -> bool:
 
 
 def _function(place: str, scope: ScopeRecord | None) -> str:
-    """The function of the user's at ``place``, where the interpreter of ``scope`` works for another."""
+    """The user's function at ``place`` if it is not the function of ``scope``."""
     function = place_parts(place)[2].rpartition(".")[2]
     subject = "<module>" if scope is None else scope.subject.partition(" at ")[0]
     return "" if function in (subject, "<module>") or not function.isidentifier() else function
@@ -140,7 +140,7 @@ def _most_lives(known: Ledger) -> int:
 
 
 class _Changes:
-    """When cotangents arrived at the rows of a table: in the order of events, the rows at which one did."""
+    """The arrivals of cotangents at the rows of a table: in order of events, the rows that each one changes."""
 
     def __init__(self, known: Ledger, rows: Sequence[Named]) -> None:
         self.rows = rows
@@ -153,10 +153,10 @@ class _Changes:
         self.places = [each for _, each in found]
 
     def row(self, count: int, at: int) -> int:
-        """Of the first ``count`` rows the one that was made last, or whose cotangent has changed since."""
+        """The latest of the first ``count`` rows: created last, or with a cotangent that changed since."""
         last = bisect_right(self.events, at) - 1
         if last >= 0 and count and self.events[last] > self.rows[count - 1].life.born:
-            # of values with one tangent, as of ``y`` and ``y - 1.0``, the last
+            # of several rows with one tangent, such as ``y`` and ``y - 1.0``, the last
             return self.places[last][bisect_right(self.places[last], count - 1) - 1]
         return count - 1
 
@@ -169,16 +169,16 @@ def _changes(known: Ledger, rows: Sequence[Named]) -> _Changes:
 
 
 def row_until(known: Ledger, at: int) -> int:
-    """Which of ``named_until`` event ``at`` is the newest, or has the cotangent that has changed since; -1 if none."""
+    """The latest row at event ``at``: created last, or with a cotangent that changed since; -1 if there is none."""
     return _changes(known, named_values(known)).row(len(named_until(known, at)), at)
 
 
 def _latest(known: Ledger, at: int) -> tuple[Sequence[Named], int, bool]:
-    """What has a name among the last values of a very long recording; how many of them had been made by event ``at``;
-    whether there are earlier ones.
+    """The named values among the latest of a very long recording; how many existed at event ``at``; whether there are
+    earlier ones.
     """
     lives = known.recording.lives
-    # a block of them and the one before, which the next moments have too
+    # the current block of values and the one before, so that the next moments reuse them
     size = _most_lives(known) // 10
     block = bisect_right(lives, at, key=lambda life: life.born) // size
     blocks = known.__dict__.setdefault("_blocks", {})
@@ -194,14 +194,14 @@ def _is_array(life: LifeRecord) -> bool:
 
 
 def named_until(known: Ledger, at: int) -> Sequence[Named]:
-    """Everything with a name that had been made by event ``at``."""
+    """All named values created by event ``at``."""
     every = named_values(known)
     return every[: bisect_right(every, at, key=_born)]
 
 
 def rows_at(known: Ledger, at: int, before: int, selected: int = -1, most: int = MOST_ROWS) -> TableRows:
-    """The rows of event ``at``; what came after event ``before`` is new. Row ``selected`` is among those shown: if it
-    is below zero, the newest, or the one whose cotangent has changed since.
+    """The rows at event ``at``; changes after event ``before`` are new. Row ``selected`` is among those shown: by
+    default the latest, created last or with a cotangent that changed since.
     """
     if len(known.recording.lives) <= _most_lives(known):
         every, more = named_values(known), False
@@ -216,12 +216,12 @@ def rows_at(known: Ledger, at: int, before: int, selected: int = -1, most: int =
 def rows_of(
     known: Ledger, chosen: Sequence[Named], at: int, before: int, most: int = MOST_ROWS, selected: int = -1
 ) -> TableRows:
-    """The rows of these values, as at event ``at``."""
+    """The rows of these values at event ``at``."""
     count = len(chosen)
     first = max(count - most, 0)
     if 0 <= selected < count:
         first = min(first, max(selected - most // 2, 0))
-    # the newest first: they are in sight, and looking takes no longer than it may
+    # the newest first: they are visible, and time is limited
     end = time.monotonic() + MOST_SECONDS
     shown = []
     for place in range(min(first + most, count) - 1, first - 1, -1):
@@ -232,7 +232,7 @@ def rows_of(
 
 
 def rows_data(known: Ledger, rows: TableRows) -> list[dict[str, Any]]:
-    """The rows as data for programs: what JSON can hold."""
+    """The rows as JSON data."""
     out = []
     for row in rows.shown:
         named = row.named
@@ -261,7 +261,7 @@ def _found_data(found: Found) -> dict[str, Any] | None:
 
 
 def type_text(found: Worth) -> str:
-    """``f32[3]``, or ``8× f32[3]`` of eight examples."""
+    """``f32[3]``, or ``8× f32[3]`` for eight examples."""
     return type_of(found.array, len(found.axes))
 
 
@@ -283,7 +283,7 @@ def value_row(known: Ledger, named: Named, at: int, before: int) -> ValueRow:
 
 
 def picked(known: Ledger, found: Found) -> Found:
-    """What is found, of the examples that are looked at."""
+    """The value restricted to the chosen examples."""
     if not isinstance(found, Worth) or not any(label in known.examples for label in found.axes):
         return found
     value, aval = np.asarray(found.array._value()), found.array.aval
@@ -304,7 +304,7 @@ def picked(known: Ledger, found: Found) -> Found:
 
 
 def values_pane(cursor: Cursor, columns: int = 100, selected: int = -1) -> Document:
-    """The values known at the cursor's moment, the newest last; row ``selected`` of all is marked."""
+    """The values known at the cursor's moment, the latest last; row ``selected`` of all is marked."""
     if not cursor.recording.has_values and cursor.recording.events > MOST_EVENTS_WITHOUT:
         return document(Text((NO_ARRAYS,)))
     known = ledger(cursor.recording)
@@ -317,10 +317,10 @@ def values_pane(cursor: Cursor, columns: int = 100, selected: int = -1) -> Docum
 
 
 def table_lines(known: Ledger, rows: TableRows, columns: int, selected: int = -1) -> Iterator[Line]:
-    """The rows under a heading, and the functions that they are in."""
+    """The rows under a heading, grouped by function."""
     names = [row.named.name if row.named.variable else shortened(row.named.name, 40) for row in rows.shown]
     there = [c for c in COLUMNS if c == "primal" or any(row.known[c] is not None for row in rows.shown)]
-    # beside one column there is room to tell x @ w1 from x @ w1 + b1
+    # a single column leaves room to tell x @ w1 from x @ w1 + b1
     most = columns // (3 if len(there) == 1 else 4)
     width = max(min(max(map(len, names)), max(most, 10)), 4)
     room = max((columns - width - 4 - 2 * (len(there) - 1)) // len(there), _NARROWEST)
@@ -337,7 +337,7 @@ def table_lines(known: Ledger, rows: TableRows, columns: int, selected: int = -1
         function = row.named.function
         group = (None if scope is None else scope.at, loops, examples), function
         if last and group[0] == last[0] and function != last[1] and scope is not None:
-            # called, or returned to, within the same
+            # a call or a return within the same scope
             where = function or scope.subject.partition(" at ")[0] or scope.level
             yield line(("muted", "  in "), ("function", where))
         elif group != last and (scope is not None or last or function):
@@ -352,7 +352,7 @@ def _heading(there: Sequence[str], width: int, room: int) -> Line:
 
 
 def _examples(known: Ledger, row: ValueRow) -> tuple[str, ...]:
-    """``example 3 of vmap:1`` for each vmap of which one example is looked at."""
+    """``example 3 of vmap:1`` for each vmap with a chosen example."""
     if not known.examples:
         return ()
     labels = known.vmaps(row.named.number)
@@ -366,7 +366,7 @@ def _example(known: Ledger, label: str) -> str:
 def _group_line(
     scope: ScopeRecord | None, loops: Sequence[LoopShown], examples: Sequence[str], function: str = ""
 ) -> Line:
-    """Where the rows below are: ``step · scan:2 · iteration 1 of 10``, ``cell in step · scan:2 · ...``."""
+    """The heading of a group of rows: ``step · scan:2 · iteration 1 of 10``, ``cell in step · scan:2 · ...``."""
     if scope is None:
         at_top = ("muted", " at top level") if function else ("muted", "top level")
         return (("", "  "), *line(("function", function), at_top))
@@ -385,11 +385,11 @@ def _group_line(
 
 
 def loops_text(loops: Sequence[LoopShown]) -> str:
-    """``iteration 1 of 10``; of a loop in a loop ``iteration 1 of 10, in it turn 0 of 3``"""
+    """``iteration 1 of 10``; for nested loops ``iteration 1 of 10, in it turn 0 of 3``"""
     return ", in it ".join(map(loop_text, loops))
 
 
-# What is counted, other than iterations.
+# Words for what is counted, if not iterations.
 _TURN_OF = {"while": "turn", "shard_map": "device"}
 
 
@@ -401,7 +401,7 @@ def loop_text(loop: LoopShown) -> str:
 def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: int, selected: bool) -> Line:
     mark: Segment = ("current", MARK + " ") if selected else ("good", "+ ") if row.new else ("", "  ")
     role = "var" if row.named.variable else "muted"
-    # leaves of one tree differ at the end of their paths
+    # paths of leaves in one tree differ at the end
     cut = f"...{name[3 - width :]}" if row.named.variable and len(name) > width > 3 else shortened(name, width)
     out: list[Segment] = [mark, (role, cut.ljust(width))]
     for column in there:
@@ -414,9 +414,8 @@ def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: 
 
 
 class PageEntry(NamedTuple):
-    """A line of a page's table: if it tells of the value ``number`` (0: of none), ``draw`` draws it anew for the
-    iterations and examples that are looked at; ``key`` is the same for entries that are, ``row`` its place among all
-    that have a name.
+    """A line of a page's table. If it shows the value ``number`` (0: none), ``draw`` redraws it for the chosen
+    iterations and examples; lines with equal text have equal ``key``; ``row`` is its index among all named values.
     """
 
     line: Line
@@ -427,8 +426,8 @@ class PageEntry(NamedTuple):
 
 
 class PageTable:
-    """The table at one moment after another, for a page that holds them all: a row is made once, and again when a
-    cotangent arrives. What takes long to compute is left out, and says so.
+    """The tables of all moments, for one page: a row is drawn once, and again when a cotangent arrives. Values that
+    take long to compute are left out, and the row says so.
     """
 
     def __init__(self, known: Ledger, columns: int) -> None:
@@ -446,29 +445,29 @@ class PageTable:
         self.room = (columns - self.width - 4 - 2 * (len(self.there) - 1)) // len(self.there)
         self.rows: dict[Any, Line] = {}
         self.groups: dict[Any, tuple[Any, Line]] = {}
-        # when a cotangent may have changed: only then a row that is there does
+        # the times when a cotangent may have changed: only then does an existing row change
         steps = [step.at for record in known.recording.backward for step in record.steps]
         self.changes = sorted({*steps, *(record.begun for record in known.recording.backward)})
 
     def named(self, at: int) -> tuple[Sequence[Named], int, bool]:
-        """What has a name; how many of it at event ``at``, and whether there is more from earlier."""
+        """The named values; how many exist at event ``at``, and whether there are earlier ones."""
         if self.long:
             return _latest(self.known, at)
         every = named_values(self.known)
         return every, bisect_right(every, at, key=_born), False
 
     def row(self, at: int) -> int:
-        """The row at which something happened last; -1 if there is none."""
+        """The latest row; -1 if there is none."""
         every, count, _ = self.named(at)
         return _changes(self.known, every).row(count, at)
 
     def state(self, at: int) -> Any:
-        """What is the same at two events at which the table is."""
+        """A key that is equal for events with the same table."""
         every, count, _ = self.named(at)
         return count, every[count - 1].number if count else 0, bisect_right(self.changes, at)
 
     def entries(self, at: int) -> Iterator[PageEntry]:
-        """The table of event ``at``."""
+        """The table at event ``at``."""
         every, count, more = self.named(at)
         if not count:
             yield PageEntry(NO_VALUES)
@@ -488,7 +487,7 @@ class PageTable:
             yield PageEntry(self._row(named, at, key), named.number, partial(self._row, named, at, key), key, place)
 
     def lines(self, at: int) -> Iterator[Line]:
-        """The table of event ``at``, for the iterations and examples that are looked at."""
+        """The table at event ``at``, for the chosen iterations and examples."""
         return (entry.line for entry in self.entries(at))
 
     def _looked_at(self) -> Any:
@@ -519,7 +518,7 @@ class PageTable:
 
 
 def cell_line(found: Found, room: int) -> Line:
-    """A value, or why there is none, in so many characters."""
+    """A value, or the reason why it is missing, in ``room`` characters."""
     if found is None:
         return ()
     if isinstance(found, Unknown):
