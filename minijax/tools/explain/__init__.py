@@ -1,4 +1,4 @@
-"""Answers to "why": missed caches, leaked tracers, the first NaN, the rules of a primitive and whether they agree.
+"""Answers to "why": cache misses, leaked tracers, the first NaN, the rules of a primitive and their consistency.
 
-Each file finds something out; ``*_view`` and the commands show it.
+Each file has one analysis; ``*_view`` and the commands show its result.
 """

@@ -1,4 +1,4 @@
-"""Why something was traced or compiled again: ``no_recompile``, ``explain_cache_miss``, and what ``%why`` shows."""
+"""The reasons for a retrace or recompilation: ``no_recompile``, ``explain_cache_miss``, and the display of ``%why``."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ __all__ = [
     "why_document",
 ]
 
-# Misses that are told, each on a line of its own.
+# The most misses that are shown.
 MOST_MISSES = 100
 STALE_ADVICE = "Pass what changes as an argument; or call clear_cache() of the jitted function after changing it."
-# The phases that a miss is to blame for, in their order.
+# The phases caused by a miss, in their order.
 _COSTS = ("trace", "linearize", "transpose", "lower", "compile")
 
 
 class no_recompile(contextlib.ContextDecorator):
-    """Context manager and decorator: tracing or compiling in the block raises ``RecompilationError``, which says why.
+    """Context manager and decorator: tracing or compiling in the block raises ``RecompilationError`` with the reason.
 
         step(params, batch)                # traced and compiled here
         with no_recompile():
@@ -48,11 +48,10 @@ class no_recompile(contextlib.ContextDecorator):
                 step(params, batch)        # must be cached
 
     A first call compiles as well, so make it before the block; or ``no_recompile(allow=1)`` lets one function through
-    (its tracing and its compilation count as one). Only this thread is concerned. The error comes instead of the
-    tracing, at the call that needed it; its ``reason`` has the differences one by one. Blocks nest, one object may be
-    entered again while it is entered, and the innermost block objects first. Cached calls cost what they cost
-    without it. What ``make_jaxpr``, ``jit(f).trace`` of another function and the like trace on demand is not counted,
-    nor what is traced as a part of tracing something else.
+    (its tracing and its compilation count as one). Other threads are not affected. The error replaces the tracing, at
+    the call that needed it; its ``reason`` lists the differences one by one. Blocks nest, also with the same object;
+    the innermost block raises first. Cached calls cost the same as without it. Traces on demand, as by ``make_jaxpr``
+    or ``jit(f).trace`` of another function, do not count, nor do traces inside another trace.
     """
 
     def __init__(self, allow: int = 0) -> None:
@@ -70,31 +69,31 @@ class no_recompile(contextlib.ContextDecorator):
         guards.remove(self._entered.pop(self._mine()[-1]))
 
     def _mine(self) -> list[int]:
-        """Which of the entered guards are this thread's, outermost first."""
+        """The guards entered in this thread, outermost first."""
         return [i for i, guard in enumerate(self._entered) if guard.thread == get_ident()]
 
     @property
     def misses(self) -> tuple[str, ...]:
-        """What the block has let through so far, as text; of an object entered twice, the inner block."""
+        """The calls that the block has let through so far, as text; for nested use of one object, the inner block's."""
         mine = self._mine()
         return tuple(self._entered[mine[-1]].misses) if mine else ()
 
 
 class CacheAnswer(Frozen):
-    """What a call would find in the cache. False (as a condition) if it would have to be traced.
+    """A predicted cache lookup. False (as a condition) if the call would be traced.
 
     Attributes:
       hit: whether the call is cached.
-      reason: why it is not, as text.
-      differences: what differs from the nearest earlier call: (kind, argument's path, before, now) each.
-      advice: what to change.
-      earlier: how many other signatures it was compared with.
-      known: how many are cached: of many the latest are compared.
-      stale: of a call that is cached, which values that the function closes over are not what they were when it was
-        traced, as text: the program goes on with what they were.
-      unseen: the names of lists, dictionaries, NumPy arrays and the like that it closes over: whether they have changed
-        inside is not known.
-      compiled: of a call that is cached, why its program would be compiled once more: its arguments lie otherwise.
+      reason: why it is not cached, as text.
+        differences: the differences from the nearest earlier call: (kind, argument's path, before, now) each.
+        advice: what to change.
+        earlier: the number of other signatures it was compared with.
+        known: the number of cached signatures; of many, only the latest are compared.
+        stale: for a cached call, the closed-over values that changed after tracing, as text: the program uses the old
+            ones.
+        unseen: the names of closed-over lists, dictionaries, NumPy arrays and the like: changes inside them are not
+        detected.
+        compiled: for a cached call, why its program would be compiled again: its arguments have another sharding.
     """
 
     hit: bool
@@ -118,7 +117,7 @@ class CacheAnswer(Frozen):
 
 
 def explain_cache_miss(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> CacheAnswer:
-    """What would happen if ``fun``, a jitted or pmapped function, were called with these arguments now.
+    """Predict what a call of ``fun``, a jitted or pmapped function, with these arguments would do.
 
     Nothing is run, traced or compiled. Arguments may be ``ShapeDtypeStruct``s. Raises TypeError for other functions.
     """
@@ -136,11 +135,11 @@ def explain_cache_miss(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Ca
 
 
 def explain_misses(fun: Callable[..., Any] | None = None) -> tuple[missed.Missed, ...]:
-    """The latest misses of the caches of jitted functions, of pmapped ones and of bodies of loops, the last one last.
+    """The latest cache misses of jitted functions, pmapped functions and loop bodies; the newest is last.
 
     The engine always keeps the latest ``missed.MOST_KEPT``, each with ``reason``, ``place`` (the user's line),
-    ``costs`` (phase -> seconds) and ``number``, its place among all misses of this process. With ``fun``, only the
-    misses of functions of its name that were defined at the same place.
+    ``costs`` (phase -> seconds) and ``number``, its index among all misses of this process. With ``fun``, only the
+    misses of functions with its name and place of definition.
     """
     entries = missed.since(0)
     if fun is None:
@@ -153,7 +152,7 @@ def explain_misses(fun: Callable[..., Any] | None = None) -> tuple[missed.Missed
 
 
 def answer_document(answer: CacheAnswer) -> Document:
-    """What a call would find in the cache."""
+    """The predicted cache lookup of a call."""
     if answer.hit:
         blocks: list[Block] = [Row("cached", (line(("good", "hit"), f" {answer.name}: nothing would be traced"),))]
         if answer.compiled:
@@ -173,9 +172,7 @@ def answer_document(answer: CacheAnswer) -> Document:
 
 
 def why_document(recording: Recording, everything: bool = False, what: str = "the last line") -> Document:
-    """Each miss of the recording with what differed, what it cost and what to change; hits counted. ``what`` is what
-    was recorded.
-    """
+    """Each miss of the recording with differences, cost and advice; hits are counted. ``what`` is the recorded line."""
     blocks: list[Block] = []
     costs = _costs(recording)
     misses = [(record, costs.get(record.at, [])) for record in recording.caches if not record.hit]
@@ -191,9 +188,9 @@ def why_document(recording: Recording, everything: bool = False, what: str = "th
 
 
 def miss_sections(misses: Sequence[tuple[CacheRecord, Sequence[PhaseRecord]]], everything: bool) -> Iterator[Block]:
-    """The latest misses with the phases that each is to blame for.
+    """The latest misses with the phases that each one caused.
 
-    Those of one kind, as in a loop, are told together, each on a line of its own, with the advice about the last.
+    Similar misses, as in a loop, share a section: one line each, and the advice for the last.
     """
     hidden = 0 if everything else max(len(misses) - MOST_MISSES, 0)
     groups: dict[tuple[str, ...], list[tuple[CacheRecord, Sequence[PhaseRecord]]]] = {}
@@ -226,14 +223,14 @@ def _hit_rows(recording: Recording) -> Iterator[Block]:
 
 
 def stale_section(name: str, reason: str, often: str = "") -> Block:
-    """A hit of which something is to be said."""
+    """A hit with a warning."""
     title = line(("warning", f"{name} was traced with other values"), ("muted", often))
     rows = tuple(Row("note", (line(each),)) for each in reason.split("; "))
     return Section(title, (*rows, Row("advice", (line(STALE_ADVICE),))))
 
 
 def kept_document(entries: Sequence[missed.Missed], made: int, everything: bool = False) -> Document:
-    """Misses that the engine kept (``core.missed``): ``entries``, the latest of those that were ``made``."""
+    """Misses that the engine kept (``core.missed``): ``entries`` are the latest of ``made`` misses."""
     misses = []
     own = own_tracing(entries)
     for each in entries:
@@ -249,7 +246,7 @@ def kept_document(entries: Sequence[missed.Missed], made: int, everything: bool 
 
 
 def own_tracing(entries: Sequence[missed.Missed]) -> dict[int, float]:
-    """What tracing took for each of the ``entries``, by number, without that of the misses within it."""
+    """The own tracing time of each of the ``entries``, by number, without misses inside it."""
     own: dict[int, float] = {}
     around: list[missed.Missed] = []
     for each in entries:
@@ -263,7 +260,7 @@ def own_tracing(entries: Sequence[missed.Missed]) -> dict[int, float]:
 
 
 def _costs(recording: Recording) -> dict[int, list[PhaseRecord]]:
-    """The phases by the ``at`` of the miss that they follow from; under -1 those that follow from none."""
+    """The phases by the ``at`` of the miss that caused them; those without a miss under -1."""
     misses: dict[str, list[int]] = {}
     for record in recording.caches:
         if not record.hit:
@@ -278,7 +275,7 @@ def _costs(recording: Recording) -> dict[int, list[PhaseRecord]]:
 
 
 def _cost_line(phases: Sequence[PhaseRecord], together: bool = False) -> Line:
-    """``trace 1.2 ms · compile 78 ms``; of several misses ``together`` one may be within another, which counts once."""
+    """``trace 1.2 ms · compile 78 ms``; with ``together``, time of nested misses counts once."""
     out: list[tuple[str, str]] = []
     for name in _COSTS:
         found = [phase for phase in phases if phase.phase == name]
@@ -290,7 +287,7 @@ def _cost_line(phases: Sequence[PhaseRecord], together: bool = False) -> Line:
 
 
 def _miss_section(group: Sequence[tuple[CacheRecord, Sequence[PhaseRecord]]]) -> Block:
-    """Misses of one kind."""
+    """A section for similar misses."""
     record = group[-1][0]
     what = "compiled" if record.cache == "compilation" else "traced"
     kind = "" if record.cache in ("staging", "compilation") else f" ({record.cache})"
@@ -311,7 +308,7 @@ def _miss_rows(phases: Sequence[PhaseRecord], records: Sequence[CacheRecord]) ->
     elif record.earlier > 1:
         right = line(("muted", f"nearest of {record.earlier} earlier signatures"))
     yield Row("why", lines, right if times == 1 else ())
-    if record.place not in ("", "<unknown>"):  # what a command traces comes from no line of the user's
+    if record.place not in ("", "<unknown>"):  # a trace by a command has no user line
         yield Row("at", (line(("place", record.place)),), line(("muted", "the last")) if times > 1 else ())
     if phases:
         yield Row("cost", (_cost_line(phases, times > 1),))
@@ -335,7 +332,7 @@ def _difference_line(text: str) -> Line:
 
 
 def _without_a_miss(recording: Recording, phases: list[PhaseRecord]) -> Iterator[Block]:
-    """What was compiled although no cache of functions missed: programs that transformations made."""
+    """Compilations without a cache miss: programs derived by transformations."""
     compiled = [phase for phase in phases if phase.phase == "compile"]
     for name in dict.fromkeys(phase.name for phase in compiled):
         kinds = dict.fromkeys(j.kind for j in recording.jaxprs if j.name.partition(" at ")[0] == name)

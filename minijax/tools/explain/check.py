@@ -1,4 +1,4 @@
-"""``%check``: the call of a primitive that a user writes, operands where there are none, the report as a document."""
+"""``%check``: parse a primitive call of the user, find default operands, and show the report as a document."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MARKS = {PASSED: ("good", "✓"), FAILED: ("error", "✗")}
 def custom_function(session: Session, text: str) -> tuple[CustomFunction, tuple[Any, ...]] | None:
     """The ``custom_jvp`` or ``custom_vjp`` function and the arguments of ``f(2.0, f32[3])`` or ``f``.
 
-    None if what is named is none. UsageError if arguments are needed and those tried do not fit.
+    None if it names no such function. UsageError if arguments are needed and no tried ones fit.
     """
     __tracebackhide__ = True
     name, inner = _divided(expression_text(text.strip()))
@@ -68,26 +68,26 @@ def custom_function(session: Session, text: str) -> tuple[CustomFunction, tuple[
 
 
 def _ordinary_arguments(fun: CustomFunction, name: str) -> tuple[Any, ...]:
-    """Numbers or vectors that the function takes; UsageError if it takes none of them."""
+    """Numbers or vectors that the function accepts; UsageError if it accepts none of them."""
     count = fun._signature.n
     for shape in ((3,), ()):
         args = tuple(random_values(ShapedArray(shape, np.dtype("float32")), i) for i in range(count))
         if not fun.nondiff_argnums and fun._signature.plain:
-            with contextlib.suppress(Exception):  # whatever it raises: it does not take these
+            with contextlib.suppress(Exception):  # any exception means that it does not accept these
                 fun(*args)
                 return args
     raise UsageError(f"%check knows no arguments for {name}: give some, as in %check {name}(f32[3])")
 
 
 def _example(seed: int, x: Any) -> Any:
-    """Ordinary values for a type; anything else as it is."""
+    """Sample values for a type; anything else is returned unchanged."""
     return random_values(x, seed) if isinstance(x, ShapeDtypeStruct) else x
 
 
 def call(session: Session, text: str) -> tuple[Primitive, tuple[Any, ...], dict[str, Any]]:
     """The primitive, operands and parameters of ``mul(2.0, f32[3])``, ``mul 2.0, f32[3]`` or ``mul``.
 
-    UsageError if it is no such thing, or if operands are needed and nobody knows any.
+    UsageError if the text is no such call, or if operands are needed and none are known.
     """
     __tracebackhide__ = True
     name, inner = _divided(expression_text(text.strip()))
@@ -114,21 +114,21 @@ def call(session: Session, text: str) -> tuple[Primitive, tuple[Any, ...], dict[
 
 
 def _evaluated(session: Session, inner: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The values of operands and parameters, written as in a call."""
+    """The values of operands and parameters, from the text inside a call's parentheses."""
     __tracebackhide__ = True
     try:
         node: Any = ast.parse(f"f({inner})", mode="eval").body
     except SyntaxError as error:
         raise UsageError(f"%check cannot read the operands {inner!r}: {error.msg}") from None
-    capture = "capture call"  # no identifier: nothing of the user's can be hidden by it
+    capture = "capture call"  # no identifier, so it hides no name of the user
     captured = ast.Call(ast.Name(capture, ast.Load()), node.args, node.keywords)
     return session.evaluate(captured, {capture: _given})
 
 
 def _check_taken(primitive: Primitive, values: Sequence[np.ndarray], params: dict[str, Any]) -> None:
-    """UsageError if these are no operands of the primitive: it refuses them as types and as values, and takes others.
+    """UsageError if the primitive refuses these operands as types and as values, but accepts others.
 
-    Where no others are known its rules may be what is wrong, which the report is about.
+    If no accepted operands are known, its rules may be wrong: then the report is shown instead.
     """
     refused = _refusal(primitive, values, params)
     if refused is None:
@@ -153,25 +153,25 @@ def _check_taken(primitive: Primitive, values: Sequence[np.ndarray], params: dic
     raise UsageError(f"{primitive.name} does not take {given or 'no operands'}: {refused}{such}")
 
 
-# What rules raise at operands and parameters that are not theirs; a parameter that is missing is often a KeyError.
+# Exceptions of rules for wrong operands and parameters; a missing parameter is often a KeyError.
 _REFUSALS = (TypeError, ValueError, KeyError)
 
 
 def _refusal(primitive: Primitive, values: Sequence[Any], params: dict[str, Any]) -> str | None:
-    """Why abstract evaluation refuses these operands, None if it takes them."""
+    """The reason why abstract evaluation refuses these operands, None if it accepts them."""
     try:
         abstract_eval(primitive, tuple(get_aval(x) for x in values), params)
     except KeyError as error:
         return f"it needs {error}"
     except _REFUSALS as error:
         said = str(error).partition("\n")[0].rstrip(".")
-        rule, missing, rest = said.partition("() missing ")  # how the rule is called says nothing
+        rule, missing, rest = said.partition("() missing ")  # the name of the rule function is irrelevant
         return shortened(f"missing {rest}" if missing and " " not in rule else said, 160)
     return None
 
 
 def _call_text(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> str:
-    """``reduce_sum(f32[2,3], axes=(0,))``, less what is too long to be typed."""
+    """``reduce_sum(f32[2,3], axes=(0,))``, without parameters too long to type."""
     shown = [get_aval(x).str_short(short_dtypes=True) for x in args]
     for name, value in params.items():
         text = repr(value)
@@ -195,19 +195,19 @@ def _divided(text: str) -> tuple[str, str | None]:
     if node is not None:
         return text, None
     if text.endswith(")") and "(" in text and " " not in text.partition("(")[0]:
-        name, _, rest = text.partition("(")  # a name such as scatter-add( is no expression
+        name, _, rest = text.partition("(")  # a name such as scatter-add is no Python expression
         return name, rest[:-1]
     name, space, rest = text.partition(" ")
     return name, rest.strip() if space else None
 
 
 def _end(text: str, node: ast.expr) -> int:
-    """Where a node of an expression of one line ends in ``text``."""
+    """The index in ``text`` after a node of a one-line expression."""
     return len(text.encode()[: node.end_col_offset].decode())
 
 
 def random_values(aval: Any, seed: int) -> Any:
-    """Ordinary values of a type: between 0.15 and 0.85, different and in no order; small integers; keys."""
+    """Sample values of a type: distinct, unsorted, between 0.15 and 0.85; small integers; keys."""
     if is_key(aval.dtype):
         words = aval.update(shape=(*aval.shape, *aval.dtype.impl.key_shape), dtype=np.dtype(np.uint32))
         return random_wrap_p.bind(random_values(words, seed), impl=aval.dtype.impl)
@@ -224,7 +224,7 @@ def random_values(aval: Any, seed: int) -> Any:
 
 
 def example(primitive: Primitive) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Operands and parameters: those of a known program that uses the primitive, or ordinary ones that it takes."""
+    """Operands and parameters: from a known program that uses the primitive, or sample values that it accepts."""
     known = check_examples.call_of(primitive)
     return _ordinary(primitive) if known is None else known
 
@@ -244,7 +244,7 @@ def _ordinary(primitive: Primitive) -> tuple[tuple[Any, ...], dict[str, Any]] | 
                 outs = primitive.bind(*args)
                 if all(np.isfinite(np.asarray(x)).all() for x in (outs if primitive.multiple_results else [outs])):
                     return args, {}
-        except Exception:  # whatever a rule raises: these are not operands that it takes
+        except Exception:  # any exception means that it does not accept these
             continue
     return None
 
@@ -257,7 +257,7 @@ def checked(primitive: Primitive, values: Sequence[Any], params: dict[str, Any])
 
 
 def checked_function(fun: CustomFunction, args: Sequence[Any]) -> tuple[RulesReport, float, list[Any]]:
-    """As ``checked``, for a function with a rule of its author's; and the operands of that, the leaves of ``args``."""
+    """As ``checked``, for a function with a custom rule; also returns the leaves of ``args`` as its operands."""
     __tracebackhide__ = True
     began = time.perf_counter()
     report = check_custom_rules(fun, *args)
@@ -267,7 +267,7 @@ def checked_function(fun: CustomFunction, args: Sequence[Any]) -> tuple[RulesRep
 
 
 def document(report: RulesReport, seconds: float, values: Sequence[Any]) -> Document:
-    """The report: a line for each check, with the rule that it is about or the reason why it was skipped."""
+    """The report: a line for each check, with its rule or the reason why it was skipped."""
     primitive = report.primitive
     file, _, number = primitive.defined_at.rpartition(":")
     place = line(("place", f"{short_path(file)}:{number}"))
@@ -290,7 +290,7 @@ def _operand_text(x: np.ndarray) -> str:
 
 
 def _outcomes(report: RulesReport, width: int) -> Iterator[Block]:
-    """A block for each check; on a narrow page what is said of it does not stand in a column."""
+    """A block for each check; a narrow page has no column for the names of checks."""
     column = max(len(o.check) for o in report.outcomes) if width >= 60 else 0
     for outcome in report.outcomes:
         yield Text((_headline(outcome, column),), hanging=column + 4 if column else 4)
@@ -310,7 +310,7 @@ def _headline(outcome: RuleOutcome, column: int) -> Line:
 
 
 def _details(report: RulesReport, outcome: RuleOutcome) -> Iterator[Line]:
-    """What is wrong, at which operands, below the line that says where."""
+    """The error and the operands of a failed check, below its headline."""
     for each in outcome.detail.splitlines():
         yield line("    ", ("", each))
     if outcome.example is not None:
@@ -320,7 +320,7 @@ def _details(report: RulesReport, outcome: RuleOutcome) -> Iterator[Line]:
 
 
 def _rule(text: str) -> Line:
-    """``sin_jvp`` and its place, shortened."""
+    """The rule ``sin_jvp`` with its place, shortened."""
     name, at, place = text.partition(" at ")
     if not at:
         return line(("function", name)) if name else ()

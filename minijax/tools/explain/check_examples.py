@@ -1,4 +1,4 @@
-"""Small programs from which ``%check`` takes operands and parameters for primitives that need parameters."""
+"""Small programs that give ``%check`` operands and parameters for primitives with parameters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _pooled(x: Any) -> Any:
     return lax.reduce_window(x, -np.inf, lax.max, (1, 2), (1, 1), "VALID")
 
 
-# primitive's name -> a program that uses it, and what it is run with
+# primitive's name -> a program that uses it, and its arguments
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "argmax": (lambda x: jnp.argmax(x, 1), (_MATRIX,)),
     "argmin": (lambda x: jnp.argmin(x, 1), (_MATRIX,)),
@@ -133,12 +133,12 @@ def call_of(primitive: Primitive) -> Call | None:
 
 
 def plain(x: Any, aval: Any) -> Any:
-    """An operand of the type ``aval`` as a NumPy array; keys as they are."""
+    """An operand of the type ``aval`` as a NumPy array; keys are unchanged."""
     return x if is_key(aval.dtype) else np.asarray(x, aval.dtype)
 
 
 def _calls(closed: ClosedJaxpr, args: Sequence[Any]) -> Iterator[tuple[Primitive, Call]]:
-    """What ``closed`` binds at ``args``, evaluated equation by equation; jitted functions are entered."""
+    """The binds of ``closed`` on ``args``, evaluated equation by equation, inside jitted functions too."""
     env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(closed.jaxpr.invars, args, strict=True))
     for eqn in closed.jaxpr.eqns:

@@ -1,8 +1,8 @@
-"""Which random keys a program uses more than once: it is run equation by equation, and each key is told by its words.
+"""Finds random keys that a program uses more than once: it runs equation by equation, and compares keys by their words.
 
-A key is used by what makes bits or other keys of it (``split``, but not ``fold_in``), once for a call of a function of
-``minijax.random``, whatever that does inside. It does not matter how a key comes twice to where it is used: by a name,
-an index, the same seed, or a loop. ``random.clone`` allows one use more.
+A primitive that makes bits or other keys from a key uses it (``split`` does, ``fold_in`` does not). A call of a
+function of ``minijax.random`` is one use. It does not matter whether a key reaches two uses by a name, an index, an
+equal seed or a loop. ``random.clone`` allows one more use.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from minijax.ir.jaxpr import JaxprEqn, Literal
 from minijax.pytree import tree_flatten
 from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk
 
-# The primitives that use the keys they are given, and what they are called.
+# The primitives that use their keys, and the names shown for them.
 USING = {
     "random_bits": "bits",
     "random_split": "split",
     "random_gamma": "gamma",
     "threefry2x32": "threefry2x32",
 }
-# So many keys are noted; of a program with more, later ones are left out, and their uses counted.
+# The most keys that are tracked; uses of further keys are only counted.
 MOST_KEYS = 100_000
 
 
@@ -39,8 +39,8 @@ class Use(Frozen):
     """One use of a key.
 
     Attributes:
-      what: the function of ``minijax.random`` that used it: 'normal', 'split'.
-      source: where in the user's program, see ``errors.source_info``.
+      what: the function of ``minijax.random`` that uses it: 'normal', 'split'.
+      source: its place in the user's program, see ``errors.source_info``.
       inside: the loops, branches and calls around it, outermost first: 'scan, iteration 7 of 100'.
     """
 
@@ -50,9 +50,9 @@ class Use(Frozen):
 
 
 class Origin(Frozen):
-    """How a key came about: ``parent`` are the words of the key it was made of, None where it has none.
+    """The derivation of a key: ``parent`` has the words of the key it was derived from, None if there is none.
 
-    ``how`` is 'split [1]', 'fold_in 3', 'key(0)', or the name of the argument that it was.
+    ``how`` is 'split [1]', 'fold_in 3', 'key(0)', or the name of an argument.
     """
 
     parent: bytes | None
@@ -61,14 +61,14 @@ class Origin(Frozen):
 
 
 class KeySearch(Frozen):
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-      uses: of each key that was used, by its words, in order of the first use.
-      origins: how each key came about, by its words.
-      allowed: how many uses more a key has by ``random.clone``.
-      hurried: whether later equations were run as a whole.
-      unseen: how many uses were not looked at, of keys past the first ``MOST_KEYS``.
+      uses: the words of each used key -> its uses, in order of the first use.
+        origins: the words of each key -> its derivation.
+        allowed: the words of a key -> the number of extra uses from ``random.clone``.
+        hurried: whether later equations ran as a whole.
+        unseen: the number of uses of keys past the first ``MOST_KEYS``, which are not in ``uses``.
     """
 
     uses: Mapping[bytes, list[Use]]
@@ -79,13 +79,13 @@ class KeySearch(Frozen):
 
     @property
     def reused(self) -> list[bytes]:
-        """The keys that were used more often than they may be."""
+        """The keys that were used more often than allowed."""
         return [words for words, uses in self.uses.items() if len(uses) > 1 + self.allowed.get(words, 0)]
 
 
 @cache
 def _library_calls() -> dict[str, str]:
-    """The functions of ``minijax.random`` that are ``jit`` calls in programs, by the names of these calls."""
+    """``jit`` name in programs -> the function of ``minijax.random``."""
     named = {form.format(name): name for name in dir(random) for form in ("_{}", "_{}_real")}
     return {"_shuffle": "permutation", "choice": "choice", **named}
 
@@ -97,7 +97,7 @@ def _words(x: Any) -> list[bytes]:
 
 
 def _maybe_keys(x: Any) -> tuple[tuple[int, ...], list[bytes]] | None:
-    """The shape and the words of keys, given as keys or as what may be their words."""
+    """The shape and the words of keys, from typed keys or from arrays that may be raw keys."""
     aval = get_aval(x)
     if is_key(aval.dtype):
         return aval.shape, _words(x)
@@ -108,9 +108,9 @@ def _maybe_keys(x: Any) -> tuple[tuple[int, ...], list[bytes]] | None:
 
 
 class _KeyWalk(JaxprWalk):
-    """Runs a program and notes what happens to its keys."""
+    """Runs a program and records the uses of its keys."""
 
-    # the same program runs on each, often with the same key
+    # all devices run the same program, often with the same key
     most_devices = 1
 
     def __init__(self) -> None:
@@ -118,12 +118,12 @@ class _KeyWalk(JaxprWalk):
         self.uses: dict[bytes, list[Use]] = {}
         self.origins: dict[bytes, Origin] = {}
         self.allowed: dict[bytes, int] = {}
-        # the keys of those elements of a batched loop that have ended: it goes on with them, nobody reads the results
+        # keys of finished elements of a batched loop: the loop computes on with them, but nobody reads the results
         self.ended: set[bytes] = set()
         self.unseen = 0
 
     def given(self, name: str, x: Any) -> None:
-        """Note the keys that an argument or a constant of the program is, or may be the words of."""
+        """Record the keys in an argument or constant of the program, raw keys included."""
         shape, words = _maybe_keys(x) or ((0,), [])
         for index, each in zip(np.ndindex(shape), words[:MOST_KEYS], strict=False):
             self.origins.setdefault(each, Origin(None, f"{name}{list(index) or ''}", None))
@@ -131,7 +131,7 @@ class _KeyWalk(JaxprWalk):
     def runner(self, eqn: JaxprEqn) -> Callable[..., list[Any]] | None:
         if eqn.primitive.name == "jit" and eqn.params["name"] in _library_calls():
             return None
-        # what a checkpoint computes again was computed before
+        # a checkpoint recomputes: the first computation was seen
         if eqn.primitive.name == "remat2" and eqn.params.get("differentiated"):
             return None
         return super().runner(eqn)
@@ -162,7 +162,7 @@ class _KeyWalk(JaxprWalk):
                 self.allowed[words] = self.allowed.get(words, 0) + 1
 
     def used(self, keys: Any, use: Use) -> None:
-        """Note a use of ``keys``, if they are keys."""
+        """Record a use of ``keys``, if they are keys."""
         if not is_key(get_aval(keys).dtype):
             return
         for words in _words(keys):
@@ -174,7 +174,7 @@ class _KeyWalk(JaxprWalk):
                 self.unseen += 1
 
     def has_ended(self, words: bytes | None) -> bool:
-        """Whether the key belongs to an element of a loop that is over, or was made of one that does."""
+        """Whether the key belongs to a finished loop element, or derives from such a key."""
         while self.ended and words is not None:
             if words in self.ended:
                 return True
@@ -183,7 +183,7 @@ class _KeyWalk(JaxprWalk):
         return False
 
     def derived(self, name: str, args: Sequence[Any], made: Any, source: Any) -> None:
-        """Note of what the keys ``made`` were made."""
+        """Record the derivation of the keys ``made``."""
         if len(self.origins) >= MOST_KEYS:
             return
         shape = get_aval(made).shape
@@ -202,7 +202,7 @@ class _KeyWalk(JaxprWalk):
             hows = [f"fold_in {i}" for i in np.broadcast_to(np.asarray(as_array(args[1])), shape).ravel().tolist()]
         for words, parent, how in zip(_words(made), parents, hows, strict=False):
             known = self.origins.setdefault(words, Origin(parent, how, source))
-            # as fold_in 1 makes what split makes at [1]
+            # fold_in 1 makes the same key as split at [1]
             if known.parent == parent and how not in known.how.split(" = "):
                 self.origins[words] = Origin(parent, f"{known.how} = {how}", known.source)
 
@@ -210,10 +210,10 @@ class _KeyWalk(JaxprWalk):
 def find_reused(
     fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], names: Mapping[int, str] | None = None
 ) -> KeySearch:
-    """Run ``fun(*args, **kwargs)``, noting each use of a random key.
+    """Run ``fun(*args, **kwargs)`` and record each use of a random key.
 
-    The arguments are pytrees of arrays and numbers; ``names`` are those of values that it closes over, by id. A
-    function whose Python depends on values is run as it is. Exceptions of the function pass.
+    The arguments are pytrees of arrays and numbers; ``names`` are the names of closed-over values, by id. A function
+    with Python control flow on values is run unstaged. Exceptions of the function propagate.
     """
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
     leaves = check_args(leaves, "keys", fun, in_tree)
@@ -224,7 +224,7 @@ def find_reused(
         walk.given(name, x)
     try:
         closed = stage(flat, avals_of(leaves), describe(fun), label="keys")
-    except errors.JAXTypeError:  # what Python does in it depends on values
+    except errors.JAXTypeError:  # Python code in it depends on values
         with observe.watching(EvaluationWatch(walk)):
             flat(*values)
     else:

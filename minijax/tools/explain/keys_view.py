@@ -1,4 +1,4 @@
-"""What ``%keys`` shows of a search, and what it advises."""
+"""The display of ``%keys``: the result of a search, with advice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minijax.tools.documents.words import plural, shortened
 from minijax.tools.explain.keys import KeySearch, Use
 from minijax.tools.explain.walk import MOST_EQUATIONS, place_text
 
-# Keys that are described, uses of one, and lines of the tree; the rest are counted.
+# The most keys, uses of one key, and lines of the tree that are shown; the rest is counted.
 MOST_KEYS, MOST_USES, MOST_LINES = 8, 6, 16
 _LONGEST = 100
 
@@ -17,7 +17,7 @@ ADVICE = "Make a key for each use: key, subkey = random.split(key), or random.fo
 
 
 def keys_document(search: KeySearch, title: str) -> Document:
-    """What was found in running ``title``."""
+    """The result of the search in ``title``."""
     reused = search.reused
     blocks: list[Block] = []
     if not search.uses:
@@ -26,7 +26,7 @@ def keys_document(search: KeySearch, title: str) -> Document:
         count = len(search.uses)
         said = f": {title} uses {plural(count, 'random key')}, {'once' if count == 1 else 'each of them once'}"
         blocks.append(Row("reused", (line(("good", "none"), said),)))
-    # keys that the same lines use, as vmap's, are told of once
+    # keys used by the same lines, as with vmap, share a section
     alike: dict[tuple[tuple[str, str], ...], list[bytes]] = {}
     for words in reused:
         alike.setdefault(tuple((use.what, place_text(use.source)[0]) for use in search.uses[words]), []).append(words)
@@ -50,7 +50,7 @@ def keys_document(search: KeySearch, title: str) -> Document:
 
 
 def path(search: KeySearch, words: bytes) -> str:
-    """How a key came about, from the first key on: ``key(0) → split [1]``."""
+    """The derivation of a key from its root: ``key(0) → split [1]``."""
     parts: list[str] = []
     at: bytes | None = words
     while at is not None:
@@ -72,7 +72,7 @@ def _times(count: int) -> str:
 
 
 def _use_rows(uses: list[Use]) -> Iterator[Block]:
-    """One row for each place, however often it was reached."""
+    """One row for each place, however often it ran."""
     places: dict[tuple[str, str, str], list[Use]] = {}
     for use in uses:
         places.setdefault((use.what, *place_text(use.source)), []).append(use)
@@ -93,7 +93,7 @@ def _use_rows(uses: list[Use]) -> Iterator[Block]:
 
 
 def _tree(search: KeySearch) -> list[Line]:
-    """Which keys were made of which, those that were used or of which used ones were made."""
+    """The derivation tree of used keys."""
     wanted = dict.fromkeys(search.uses)
     for words in search.uses:
         at: bytes | None = words

@@ -1,8 +1,8 @@
-"""Tracers that outlived their transformation: where they were made, and what keeps them alive.
+"""Tracers that outlived their transformation: where they were created, and what keeps them alive.
 
-Nothing is noted while programs run. ``find_leaks`` asks the garbage collector for all tracers, ours and real JAX's,
-and for each dead one walks from holder to holder up to a name of the user's. What a prompt keeps by itself (its last
-results, the last exception) is told apart from what the user's program keeps.
+Nothing is recorded while programs run. ``find_leaks`` gets all tracers, ours and real JAX's, from the garbage
+collector. From each dead one it follows referrers up to a name of the user. References from the prompt itself (its last
+results, the last exception) are reported separately.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
 from minijax.interop import jax_tracers
 
-# Leaks that are described; all are counted.
+# The most leaks that are described; all are counted.
 MOST_LEAKS = 12
-# Leaks that are looked into until so many are found that the user's program keeps.
+# The search stops after this many leaks in the user's program.
 _MOST_SEARCHED = 40
-# CPU seconds after which no further leak is looked into: each step from holder to holder visits the whole heap.
+# Time limit of the search in CPU seconds: each step visits the whole heap.
 _LONGEST_SEARCH = 4.0
-# How many steps from a tracer to a name.
+# The most steps from a tracer to a name.
 MOST_STEPS = 12
-# Holders looked at in one search.
+# The most holders visited in one search.
 _MOST_HOLDERS = 20_000
 _LONGEST_KEY = 30
-# ``gc.get_referrers`` compares everything there is with each of its arguments: with more it takes too long.
+# ``gc.get_referrers`` compares every object with each of its arguments: more are too slow.
 _MOST_COMPARED = 50
 
-# Names by which prompts keep results and exceptions.
+# Names under which prompts keep results and exceptions.
 _HOST_NAMES = ("_", "__", "___", "Out", "_oh", "In", "_ih", "_i", "_ii", "_iii", "_dh")
 
 
@@ -42,10 +42,10 @@ class Leak(Frozen):
 
     Attributes:
       type, level, function: of the tracer, 'f32[3]', 'jit:1', 'f at file.py:3'.
-      born: where it was made, 'input 0 of it' for an argument of the function, or '' if that is not known.
-      chain: what holds it, from a name of the user's inwards: ('global acc', 'list [0]').
-      host: what the prompt itself keeps it by, 'Out[3]'.
-      same: how many others of its type were made there; ``chain`` and ``host`` are of the first.
+        born: where it was created, 'input 0 of it' for an argument of the function, or '' if unknown.
+        chain: the path from a name of the user to the tracer: ('global acc', 'list [0]').
+        host: the prompt's own name for it, 'Out[3]'.
+        same: the number of further leaks with this type and place; ``chain`` and ``host`` are of the first.
     """
 
     type: str
@@ -58,26 +58,26 @@ class Leak(Frozen):
 
     @property
     def only_prompt(self) -> bool:
-        """Whether nothing but the prompt keeps it."""
+        """Whether only the prompt keeps it."""
         return bool(self.host) and not self.chain
 
 
 def find_leaks(namespace: dict[str, Any], ignore: Sequence[Any] = ()) -> tuple[int, tuple[Leak, ...]]:
-    """How many live tracers there are whose transformation has ended, and the first of them described.
+    """The number of live tracers whose transformation has ended, and descriptions of the first ones.
 
-    Those that only the prompt keeps come last, and are not among the ``MOST_LEAKS`` that are described at most. In a
-    large heap fewer are described, for lack of time.
-    ``namespace`` holds the user's global names; ``ignore`` what keeps things for the front end, which is told apart.
+    Leaks that only the prompt keeps come last. At most ``MOST_LEAKS`` are described, fewer in a large heap, where time
+    runs out. ``namespace`` holds the user's global names; ``ignore`` are holders of the front end, which are reported
+    separately.
     """
     gc.collect()
     of_jax = jax_tracers.Ended()
     dead = [x for x in gc.get_objects() if (isinstance(x, Tracer) and not x._trace.main.alive) or x in of_jax]
-    # a tracer inside of another leaked one is not a leak of its own
+    # a tracer inside another leaked one is not a separate leak
     kept = [*gc.get_referents(*dead), *(each for x in dead for each in jax_tracers.inside(x))] if dead else []
     inner = set(map(id, dead)) & set(map(id, kept))
     outer = [x for x in dead if id(x) not in inner]
     holders = _Holders(namespace, [dead, outer, kept, *ignore])
-    # those of one type, made by one line of one function, are one leak
+    # those with one type, created by one line of one function, count as one leak
     groups: dict[tuple[str, ...], list[Any]] = {}
     count = len(outer)
     for tracer in outer:
@@ -87,7 +87,7 @@ def find_leaks(namespace: dict[str, Any], ignore: Sequence[Any] = ()) -> tuple[i
     until = time.thread_time() + _LONGEST_SEARCH
     for (kind, level, function, born), same in [*groups.items()][:_MOST_SEARCHED]:
         leak = Leak(kind, level, function, born, *holders.chains(same[0]), same=len(same) - 1)
-        if not leak.chain and not leak.host and same[0] in of_jax:  # what JAX itself keeps
+        if not leak.chain and not leak.host and same[0] in of_jax:  # kept by JAX itself
             count -= len(same)
             continue
         (prompts if leak.only_prompt else found).append(leak)
@@ -97,7 +97,7 @@ def find_leaks(namespace: dict[str, Any], ignore: Sequence[Any] = ()) -> tuple[i
 
 
 def _facts(tracer: Any) -> tuple[str, str, str, str]:
-    """What is known of a tracer itself: its type, level, function, and where it was made."""
+    """The facts about a tracer itself: its type, level and function, and where it was created."""
     if not isinstance(tracer, Tracer):
         *known, place = jax_tracers.facts(tracer)
         return known[0], known[1], known[2], "" if place is None else errors.summarize(place)
@@ -113,7 +113,7 @@ def _facts(tracer: Any) -> tuple[str, str, str, str]:
 
 
 class _Holders:
-    """Finds ways from names to objects."""
+    """Finds paths from names to objects."""
 
     def __init__(self, namespace: dict[str, Any], ignore: Sequence[Any]) -> None:
         self.namespace = namespace
@@ -121,20 +121,20 @@ class _Holders:
         self.modules = {id(vars(m)): name for name, m in list(sys.modules.items()) if isinstance(m, types.ModuleType)}
 
     def chains(self, tracer: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The shortest way from a name of the user's to ``tracer``, and how the prompt itself keeps it."""
+        """The shortest path from a name of the user to ``tracer``, and the prompt's own name for it."""
         # id of a holder -> (the holder, the object it holds); breadth first
         held_by: dict[int, tuple[Any, Any]] = {id(tracer): (tracer, None)}
         frontier: list[Any] = [tracer]
         host: list[str] = []
         for _ in range(MOST_STEPS):
             places = {id(x): i for i, x in enumerate(frontier)}
-            # what this search itself holds things by
+            # containers of this search itself
             skip = {id(frontier), id(held_by), id(places), *map(id, held_by.values())}
             found: list[Any] = []
             for holder in _referrers(frontier):
                 if id(holder) in skip or id(holder) in self.ignored or id(holder) in held_by or _is_ours(holder):
                     continue
-                # one namespace may have a name of the prompt's and one of the user's
+                # one namespace can have names of the prompt and of the user
                 for place in sorted({places[id(x)] for x in gc.get_referents(holder) if id(x) in places}):
                     target = frontier[place]
                     said = self.root(holder, target)
@@ -158,7 +158,7 @@ class _Holders:
         return (), tuple(host)
 
     def root(self, holder: Any, x: Any) -> tuple[str, str] | None:
-        """('user', name) or ('host', what a prompt keeps) if a way can begin at ``holder``; ('', '') at a dead end."""
+        """('user', name) or ('host', name in the prompt) if a path can begin at ``holder``; ('', '') at a dead end."""
         if holder is self.namespace:
             names = [name for name, value in holder.items() if value is x]
             users = [name for name in names if not _is_host_name(name)]
@@ -176,7 +176,7 @@ class _Holders:
         family = type(holder).__module__.partition(".")[0]
         if family in ("IPython", "ipykernel", "traitlets"):
             return "host", "IPython"
-        # ``Out`` is a dictionary of the session's: what the user calls it says more
+        # ``Out`` is a dictionary of the session: the user's own name says more
         ours = type(holder).__module__.startswith(("minijax.tools.", "minijax.repl", "minijax.ipython_ext"))
         if ours and not isinstance(holder, dict):
             return "host", "the prompt"
@@ -188,14 +188,14 @@ def _is_host_name(name: str) -> bool:
 
 
 def _is_ours(holder: Any) -> bool:
-    """Whether ``holder`` is a frame, or a part of this search."""
+    """Whether ``holder`` is a frame of this search."""
     if isinstance(holder, types.FrameType):
         return holder.f_globals.get("__name__", "") in (__name__, "minijax.tools.commands.explain")
     return False
 
 
 def _referrers(wanted: Sequence[Any]) -> list[Any]:
-    """What refers to one of ``wanted``."""
+    """The referrers of ``wanted``."""
     if len(wanted) <= _MOST_COMPARED:
         return gc.get_referrers(*wanted)
     ids = set(map(id, wanted))
@@ -203,7 +203,7 @@ def _referrers(wanted: Sequence[Any]) -> list[Any]:
 
 
 def _way(held_by: Mapping[int, tuple[Any, Any]], start: Any) -> Iterator[str]:
-    """From ``start`` to the tracer, step by step; an object and its ``__dict__``, a function and its cell are one."""
+    """The steps from ``start`` to the tracer. An object and its ``__dict__``, a function and its cell, count as one."""
     way = [start]
     while held_by[id(way[-1])][1] is not None:
         way.append(held_by[id(way[-1])][1])
@@ -237,7 +237,7 @@ def _own_dict(holder: Any) -> Any:
 
 
 def _is_own_dict(holder: Any, space: dict[Any, Any]) -> bool:
-    """Whether ``space`` holds the attributes of ``holder``; of a class one only sees a proxy of it."""
+    """Whether ``space`` holds the attributes of ``holder``; a class only shows a proxy of its own."""
     return isinstance(holder, type) or _own_dict(holder) is space
 
 
@@ -249,7 +249,7 @@ def _key(holder: Mapping[Any, Any], x: Any) -> str:
 
 
 def _step(holder: Any, x: Any) -> str:
-    """How ``holder`` holds ``x``: ``[0]`` of a list, ``['k']`` of a dictionary."""
+    """The way ``holder`` holds ``x``: ``[0]`` of a list, ``['k']`` of a dictionary."""
     if isinstance(holder, (list, tuple)):
         return f"[{next((i for i, each in enumerate(holder) if each is x), '?')}]"
     if isinstance(holder, dict):
@@ -276,7 +276,7 @@ def _step(holder: Any, x: Any) -> str:
 def _attribute(holder: Any, x: Any) -> str:
     own = _own_dict(holder)
     if own is not None and not isinstance(own, dict):
-        own = dict(own)  # a class's
+        own = dict(own)  # the proxy of a class
     name = next((name for name, each in (own or {}).items() if each is x), None)
     if name is not None:
         return f"{_name(holder)}.{name}"

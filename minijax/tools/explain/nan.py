@@ -1,8 +1,8 @@
-"""Where a NaN or infinity came from: a program run equation by equation until one makes a value that is not finite.
+"""Finds the origin of a NaN or infinity: runs a program equation by equation until one makes a non-finite value.
 
-The function is staged, so what runs is what was written (also in ``jit``, the steps of ``scan``, the turns of
-``while``, branches and custom rules), and its derivative too if that is asked for. An observer of the staging notes to
-which rule each equation belongs, and which axes of it ``vmap`` has put there.
+The function is staged, so its equations run as written: inside ``jit``, steps of ``scan``, iterations of ``while``,
+branches and custom rules; on request its derivative too. During staging an observer records the rule that created each
+equation, and the axes that ``vmap`` added to it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from minijax.tools.recording.variables import variable_labels
 
 
 class Operand(Frozen):
-    """An operand or result: its name, type, extremes, and the element that matters, if there is one."""
+    """An operand or result: its name, type and extremes, and the non-finite element if there is one."""
 
     name: str
     type: str
@@ -48,15 +48,15 @@ class Operand(Frozen):
 
 
 class Found(Frozen):
-    """An equation that made a value that is not finite of values that were.
+    """An equation that made a non-finite value from finite values.
 
     Attributes:
       what: 'nan' or 'inf'.
       primitive, params, inputs, outputs: the equation.
-      level: 'forward', or the rule that the equation belongs to ('jvp rule of sqrt', 'transpose rule of mul').
-      source: where in the user's program, see ``errors.source_info``.
+      level: 'forward', or the rule with the equation ('jvp rule of sqrt', 'transpose rule of mul').
+      source: its place in the user's program, see ``errors.source_info``.
       inside: the loops, branches and calls around it, outermost first: 'scan, iteration 7 of 100'.
-      batch: the indices along the axes that vmap made: 'vmap:1 index 5'.
+      batch: the indices along vmapped axes: 'vmap:1 index 5'.
     """
 
     what: str
@@ -71,15 +71,16 @@ class Found(Frozen):
 
 
 class Search(Frozen):
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-      nan, inf: the first equations that made one.
-      read: the first equation that passed on a NaN which no equation made: one of a constant or an argument; where
-        there is no NaN at all, an infinity likewise.
-      given: the arguments and constants of the whole that had one.
-      bad_result: whether a result of the whole has one.
-      equations, hurried: how many were run; where ``hurried``, the later ones not inside of loops.
+      nan, inf: the first equations that made a NaN or an infinity.
+        read: the first equation that read a NaN of a constant or argument, made by no equation; if there is no NaN at
+            all,
+        the same for an infinity.
+        given: the non-finite arguments and constants of the whole function.
+        bad_result: whether a result of the whole function is non-finite.
+        equations, hurried: the number of equations that ran; with ``hurried``, later loops ran as a whole.
     """
 
     nan: Found | None
@@ -95,17 +96,17 @@ class Search(Frozen):
 
 
 class _Levels(observe.Observer):
-    """Notes, while a program is staged, what each equation belongs to and what axes of each variable vmap made."""
+    """Records during staging the rule of each equation and the vmapped axes of each variable."""
 
     def __init__(self) -> None:
         self.thread = get_ident()
-        # binds that have begun and not ended: (primitive's name, trace)
+        # unfinished binds: (primitive's name, trace)
         self.open: list[tuple[str, Any]] = []
         # id of an equation -> its rule
         self.rule_of: dict[int, str] = {}
         # id of a variable -> (interpreter, axis) of each vmap, innermost interpreter first
         self.axes_of: dict[int, list[tuple[str, int]]] = {}
-        # the equations and variables with such ids: they live as long, so that no other gets one of them
+        # keeps the equations and variables alive, so that their ids are not reused
         self.kept: list[Any] = []
 
     @of_own_thread
@@ -139,7 +140,7 @@ class _Levels(observe.Observer):
     @of_own_thread
     def equation(self, main: Any, eqn: Any) -> None:
         self.kept.append(eqn)
-        # linearization records what its own rules compute of tangents
+        # linearize also records the tangent operations of its own rules
         above = [
             (name, trace.main.label)
             for name, trace in self.open
@@ -153,7 +154,7 @@ class _Levels(observe.Observer):
 
 
 def _transposing() -> str:
-    """The primitive whose transpose rule is running, if one is; custom rules run the user's functions in it."""
+    """The primitive whose transpose rule is running, if any; custom rules run the user's functions in it."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is transpose.transpose_eqn.__code__:
@@ -163,7 +164,7 @@ def _transposing() -> str:
 
 
 def backward_of(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
-    """A function of the same arguments: the value of ``fun``, and its cotangents for a cotangent of ones."""
+    """A function with the same arguments that returns the value of ``fun`` and its cotangents for ones."""
     by = differentiable_args(args)
 
     def with_backward(*args: Any, **kwargs: Any) -> Any:
@@ -181,7 +182,7 @@ def backward_of(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, 
 
 
 def differentiable_args(args: Sequence[Any]) -> list[int]:
-    """The positions of arguments that can be differentiated by: trees of floating-point values."""
+    """The indices of differentiable arguments: trees of floating-point values."""
     return [i for i, x in enumerate(args) if tree_leaves(x) and all(map(_differentiable, tree_leaves(x)))]
 
 
@@ -202,11 +203,11 @@ def find_nonfinite(
     backward: bool = False,
     names: dict[int, str] | None = None,
 ) -> Search:
-    """Run ``fun(*args, **kwargs)``, and its backward pass if ``backward``, looking at each value.
+    """Run ``fun(*args, **kwargs)``, and with ``backward`` its backward pass, and inspect each value.
 
-    The arguments are pytrees of arrays and numbers; ``names`` are those of values that it closes over, by id. A
-    function whose Python depends on values is run as it is, and its operations are looked at one by one. Exceptions of
-    the function pass.
+    The arguments are pytrees of arrays and numbers; ``names`` are the names of closed-over values, by id. A function
+    with Python control flow on values is run unstaged, and its operations are inspected one by one. Exceptions of the
+    function propagate.
     """
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
     leaves = check_args(leaves, "nan", fun, in_tree)
@@ -220,7 +221,7 @@ def find_nonfinite(
     try:
         with recorder, observe.watching(levels):
             closed = stage(flat, avals_of(leaves), describe(fun), label="nan")
-    except errors.JAXTypeError:  # what Python does in it depends on values
+    except errors.JAXTypeError:  # Python code in it depends on values
         given, outs = values, _watched(walk, flat, values)
     else:
         walk.names = variable_labels(recorder.recording)
@@ -234,7 +235,7 @@ def find_nonfinite(
 
 
 def _watched(walk: _JaxprWalk, flat: FlatFun, values: Sequence[Any]) -> list[Any]:
-    """Run a function that cannot be staged, and look at what its operations are evaluated to."""
+    """Run a function that cannot be staged, and inspect the results of its operations."""
     with observe.watching(EvaluationWatch(walk)), np.errstate(all="ignore"):
         return flat(*values)
 
@@ -243,16 +244,16 @@ def _watched(walk: _JaxprWalk, flat: FlatFun, values: Sequence[Any]) -> list[Any
 
 
 class _JaxprWalk(JaxprWalk):
-    """Keeps the first equations that make something not finite."""
+    """Keeps the first equations that make a non-finite value."""
 
     def __init__(self, levels: _Levels) -> None:
         super().__init__()
         self.levels = levels
-        # what the user's program calls the variables
+        # the user's names of the variables
         self.names: dict[Var, str] = {}
         self.nan: Found | None = None
         self.inf: Found | None = None
-        # the first that passed one on which nothing before had made
+        # the first equation that read a non-finite value which no earlier equation made
         self.read_nan: Found | None = None
         self.read_inf: Found | None = None
 
@@ -264,8 +265,8 @@ class _JaxprWalk(JaxprWalk):
         return self.levels.rule_of.get(id(eqn), "")
 
     def look(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
-        """Keep ``eqn`` if it is the first that made a NaN, or an infinity, of values without one, or the first that
-        passed on one that nothing made."""
+        """Keep ``eqn`` if it is the first that made a NaN or infinity from other values, or the first that read one
+        which no equation made."""
         outs = [env.get(v) for v in eqn.outvars]
         nans, infs = zip(*map(_bad, outs), strict=True) if outs else ((), ())
         if not any(nans) and (self.inf is not None or not any(infs)):
@@ -315,7 +316,7 @@ class _JaxprWalk(JaxprWalk):
 
 
 def _floats(x: Any) -> np.ndarray | None:
-    """The value of ``x`` as something that NumPy can look for NaNs in; None if there are none in its type."""
+    """The value of ``x`` as an array in which NumPy can find NaNs; None if its type has none."""
     if x is None or is_key(getattr(x, "dtype", None)):
         return None
     value = x if isinstance(x, np.ndarray) else np.asarray(as_array(x))
@@ -330,7 +331,7 @@ def _floats(x: Any) -> np.ndarray | None:
 
 
 def _bad(x: Any) -> tuple[bool, bool]:
-    """Whether ``x`` has a NaN, and an infinity."""
+    """Whether ``x`` contains a NaN, and whether it contains an infinity."""
     value = _floats(x)
     if value is None or bool(np.isfinite(value).all()):
         return False, False
@@ -338,13 +339,13 @@ def _bad(x: Any) -> tuple[bool, bool]:
 
 
 def number(x: Any) -> str:
-    """A scalar in a few digits."""
+    """A scalar with 7 digits."""
     item = np.asarray(x).item()
     return f"{item:.7g}" if isinstance(item, float) and math.isfinite(item) else str(item)
 
 
 def _operand(name: str, x: Any, at: tuple[int, ...] | None = None, bad: Callable[..., Any] | None = None) -> Operand:
-    """What is to be said of ``x``; the element is the first one that is ``bad``, or the one ``at``."""
+    """The description of ``x``, with the element at ``at`` or the first ``bad`` one."""
     kind = get_aval(x).str_short()
     if is_key(get_aval(x).dtype):
         return Operand(name, kind, "", "", None, "", 0, 0)
@@ -374,7 +375,7 @@ def _unfinite(value: np.ndarray) -> np.ndarray:
 
 
 def _batch_text(axes: Sequence[tuple[str, int]], index: tuple[int, ...]) -> tuple[str, ...]:
-    """The index along each axis that vmap made, outermost interpreter first; ``index`` is the physical one."""
+    """The index along each vmapped axis, outermost interpreter first; ``index`` is the physical one."""
     left = list(index)
     out = []
     for level, axis in reversed(axes):

@@ -1,4 +1,4 @@
-"""What ``%nan`` shows of a search, and what it advises."""
+"""The display of ``%nan``: the result of a search, with advice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minijax.tools.recording import preview
 
 _LONGEST = 100
 
-# primitive -> what usually makes it end in NaN or infinity, and what to write
+# primitive -> the usual cause of its NaN or infinity, and a fix
 ADVICE = {
     "log": "log of 0 is -inf and of less is nan: keep its argument positive, as in jnp.log(jnp.maximum(x, tiny)).",
     "log1p": "log1p of -1 is -inf and of less is nan: keep its argument above -1.",
@@ -47,14 +47,14 @@ OUTSIDE = "what minijax was given was finite, so Python or NumPy computed it, or
 
 
 def search_document(search: Search, title: str, backward: bool) -> Document:
-    """What was found in running ``title``."""
+    """The result of the search in ``title``."""
     blocks: list[Block] = []
     for each in search.given:
         blocks.append(Row("given", (_operand_line(each, "is not finite to begin with:"),)))
     for found in (search.inf, search.nan):
         if found is not None:
             blocks.append(_found_section(found))
-    # where a named argument has it already, the equation that reads it says nothing new
+    # if a named argument has the NaN already, the equation that reads it adds nothing
     read = search.read if search.nan is None and not search.given else None
     if read is not None and search.bad_result:
         blocks.append(_found_section(read, passed_on=True))
@@ -64,7 +64,7 @@ def search_document(search: Search, title: str, backward: bool) -> Document:
         ran = f"{plural(search.equations, 'equation')} run, {passes}"
         blocks.append(Row("", (line(("muted", ran if backward else f"{ran}; --grad looks at the derivative too")),)))
     blocks.append(Row("result", (_result_line(search),)))
-    if read is not None and not search.bad_result:  # many functions write one and choose it away
+    if read is not None and not search.bad_result:  # many functions write one and discard it with where
         what, place = _WORDS[read.what], place_text(read.source)[0]
         said = f"the {what} is written in the program; {read.primitive} at {place} reads it first"
         blocks.append(Row("", (line(("muted", said)),)))
@@ -102,7 +102,7 @@ def _found_rows(found: Found, passed_on: bool) -> Iterator[Block]:
     equation = f"{' '.join(o.name + ':' + o.type for o in found.outputs)} = "
     brief = f"[{' '.join(f'{k}={v}' for k, v in params)}]" if params else ""
     operands = [o.name or o.smallest for o in found.inputs]
-    # expressions of the user's are set apart as a call's arguments are
+    # parenthesize operands like arguments of a call if one is an expression
     read = f"({', '.join(operands)})" if any(" " in each for each in operands) else f" {' '.join(operands)}"
     yield Row("equation", (line(equation, ("primitive", found.primitive), ("param-value", brief), read),))
     if found.inside:

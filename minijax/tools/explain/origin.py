@@ -1,4 +1,4 @@
-"""What ``%origin`` shows: a slice of a recording as named lines with values, in the order of the program."""
+"""The display of ``%origin``: a slice of a recording as named lines with values, in program order."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from minijax.tools.values.moment import ledger
 from minijax.tools.values.origins import Origins, OriginSlice, Ran, StepUse
 from minijax.tools.values.slices import UNKNOWN, EquationUse, SlicedProgram, WhatRan
 
-# Results that get a line of their own; more are counted.
+# The most results with a line of their own; further ones are counted.
 MOST_RESULTS = 8
-# Operations of the user's that are drawn, the last ones.
+# The most user operations that are drawn, the last ones.
 MOST_ROWS = 200
 _LONGEST = 44
-# A value is shown where it has so many characters.
+# The least width in characters for showing a value.
 _LEAST_VALUE = 8
-# Columns for values, where names are long, and for lines.
+# Widths in characters of values (next to long names) and of line numbers.
 _MOST_VALUE = 24
 _PLACE = 5
 
 
 class OriginRow(Frozen):
-    """A line: what is computed from what.
+    """One line: an operation with its inputs and results.
 
     Attributes:
-      kind: 'input', 'const', 'equation', 'call' or 'output', as a graph's nodes.
+      kind: 'input', 'const', 'equation', 'call' or 'output', as for nodes of a graph.
       reads, makes: keys of the values.
-      names: what those that it makes are called.
-      said: the operation in the user's words.
-      type, value, place: of its result, an array or a text, and the line.
-      inside: what it consists of: the operations of a rule, or of a program.
-      title: of rows that are a program's, what that is; else ''.
+      names: the names of the values that it makes.
+        said: the operation in the user's terms.
+        type, value, place: the type, value (an array or a text) and line of its result.
+        inside: its parts: the operations of a rule or of a program.
+        title: for the rows of a program, its title; otherwise ''.
     """
 
     kind: str
@@ -65,8 +65,8 @@ class OriginLane:
     """The rows of a slice.
 
     Args:
-      given: number -> what the argument is called.
-      results: number -> what the result is called.
+      given: number -> the name of the argument.
+        results: number -> the name of the result.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class OriginLane:
 
     @cached_property
     def groups(self) -> list[list[StepUse]]:
-        """The operations of the slice, in order, those together that one of the user's consists of."""
+        """The operations of the slice, in order, grouped by user operation."""
         return list(self._groups())
 
     def rows(self, most: int = MOST_ROWS) -> Iterator[OriginRow]:
-        """Arguments, what the program holds, the last ``most`` operations in order, the results."""
+        """Arguments, constants of the program, the last ``most`` operations in order, the results."""
         given = [n for n in self.given if n in self.found.inputs]
         for number in given:
             yield self._input("input", number, self.given[number])
@@ -101,13 +101,13 @@ class OriginLane:
         yield from reversed(made)
         for number, name in list(self.results.items())[:MOST_RESULTS]:
             array = self.origins.array_of(number)
-            if array:  # what is inside a program is among its equations
+            if array:  # a value inside a program is among its equations
                 yield OriginRow("output", (array,), (), (), line(("muted", name)))
 
     def value_name(self, number: int) -> str:
-        """What an array is called: as the tracer that it is the primal of."""
+        """The name of an array: the name of the tracer whose primal it is."""
         found = self.given.get(number) or self.cotangents.get(number) or own_name(self.naming.name(number))
-        # what nobody called anything, from outside, is its value: the 1.0 that a backward pass begins with
+        # an unnamed array from outside is shown by its value, as the 1.0 at the start of a backward pass
         life = self.origins.lives.get(number)
         if found.startswith("#") and life is not None and life.tracer.fields:
             return life.tracer.fields[0][1]
@@ -119,7 +119,7 @@ class OriginLane:
         return OriginRow(kind, (), (number,), (name,), said, type_text, value)
 
     def _shown(self, number: int) -> tuple[str, Any]:
-        """The type of an array, and the value: the array itself if it was kept."""
+        """The type and the value of an array: the array itself if it was kept."""
         life = self.origins.lives.get(number)
         if life is None:
             return "", ""
@@ -191,13 +191,13 @@ class OriginLane:
             yield from self._program(part, names, known, letters or _lettered(part.jaxpr))
 
     def _letters(self, run: RunRecord) -> Printer:
-        """What has given variables the letters that they have where the whole call is printed."""
+        """The printer that named the variables when the whole call was printed."""
         return _lettered(ledger(self.origins.recording).equation(run)[0].jaxpr)
 
     def _program(
         self, part: SlicedProgram, operands: Sequence[str], known: WhatRan, letters: Printer
     ) -> Iterator[OriginRow]:
-        """The equations of a program that are needed, under a title if there is something to say of it."""
+        """The needed equations of a program, under a title if there is one."""
         if not part.uses:
             return
         program = ProgramLane(self, part, operands, known, letters)
@@ -211,14 +211,14 @@ class OriginLane:
 
 
 def _lettered(jaxpr: Jaxpr) -> Printer:
-    """A printer that has printed it."""
+    """A printer that has already named the variables."""
     printer = Printer(jaxpr)
     printer.document()
     return printer
 
 
 class ProgramLane:
-    """The rows of one program that an operation ran; variables without names have ``letters``."""
+    """The rows of one program that an operation ran; ``letters`` names its unnamed variables."""
 
     def __init__(
         self, lane: OriginLane, part: SlicedProgram, operands: Sequence[str], known: WhatRan, letters: Printer
@@ -234,12 +234,12 @@ class ProgramLane:
         self.makers = {var: use.eqn for use in part.uses for var in use.eqn.outvars}
 
     def rows(self) -> Iterator[OriginRow]:
-        """A row for each equation that is needed."""
+        """A row for each needed equation."""
         for use in self.part.uses:
             yield self._row(use)
 
     def name(self, var: Any) -> str:
-        """What a variable is called: as the user's, as the operand that it is, as the expression that it is."""
+        """The name of a variable: the user's name, the operand's name, or the expression."""
         if type(var) is Literal:
             return preview.value_text(var.val)
         return shortened(self._known(var) or self._computed(var) or self.printer.name(var), _LONGEST)
@@ -277,7 +277,7 @@ class ProgramLane:
         )  # fmt: skip
 
     def _value(self, made: Sequence[Var]) -> Any:
-        """Of a loop the last iteration's."""
+        """The value; for a loop, in the last iteration."""
         if not self.frames or not made:
             return ""
         value = self.frames[-1].value(made[0])
@@ -309,7 +309,7 @@ def _place(eqn: JaxprEqn) -> str:
 
 
 def graph_of(rows: Sequence[OriginRow], title: str, keyed: bool = False) -> Graph:
-    """Rows as a graph; its values are called by their names, or by ``keyed`` by what no two share."""
+    """Rows as a graph; nodes are keyed by name, or with ``keyed`` by the unique keys of values."""
     names: dict[Any, str] = {}
     maker: dict[Any, int] = {}
     nodes: list[GraphNode] = []
@@ -344,7 +344,7 @@ def _unused(name: str, used: Iterable[str]) -> str:
 
 
 class DrawnRow(Frozen):
-    """A line before it is laid out: its lanes, the mark in them, the words, and the row whose facts it tells."""
+    """A line before layout: its lanes, the mark in them, its text, and the row with its facts."""
 
     lanes: str
     mark: str
@@ -353,10 +353,10 @@ class DrawnRow(Frozen):
 
 
 def lines(rows: Sequence[OriginRow], width: int, depth: int) -> Iterator[Line]:
-    """The rows with their lanes, in columns; what is inside them is set in, ``depth`` levels of it."""
+    """The rows with their lanes, in columns; inner rows are indented, ``depth`` levels deep."""
     drawn = list(_drawn(rows, width, depth))
     room = max((len(each.lanes) for each in drawn), default=0) + 2
-    # what is said has half of the page, of a narrow one more
+    # the text gets half of the page, more on a narrow page
     types = max((len(each.row.type) for each in drawn if each.row is not None), default=0)
     left = width - room - types - 2 - _PLACE - _MOST_VALUE
     words = min(max((length(each.said) for each in drawn), default=0), max(left, width // 3))
@@ -399,7 +399,7 @@ def _lanes(drawn: DrawnRow) -> Line:
 
 
 def _facts(row: OriginRow, types: int, room: int) -> Line:
-    """The type, the value and the line of a row's result, in ``room`` columns; the line is at their right."""
+    """The type, value and line number of a row's result in ``room`` columns, with the line number at the right."""
     place = short_place(row.place)
     left = room - types - 2 - _PLACE
     value: Line = ()
@@ -413,7 +413,7 @@ def _facts(row: OriginRow, types: int, room: int) -> Line:
 
 
 def _brief(array: Array, room: int) -> Line:
-    """A value in so many columns, without its type, which stands before it."""
+    """A value in ``room`` columns without its type, which has its own column."""
     said = brief(array, room)
     if said[0][0] == "type":
         said = brief(array, room + len(said[0][1]) + 1)
@@ -431,7 +431,7 @@ def _cut(segments: Line, room: int) -> Iterator[Segment]:
 
 
 def short_place(place: str) -> str:
-    """``:12`` of ``/home/me/file.py:12 (f)``."""
+    """``:12`` for ``/home/me/file.py:12 (f)``."""
     _, number, _ = place_parts(place)
     return f":{number}" if number else ""
 
@@ -439,7 +439,7 @@ def short_place(place: str) -> str:
 def origin_document(
     lane: OriginLane, title: str, depth: int, unfollowed: Sequence[str] = (), most: int = MOST_ROWS
 ) -> Document:
-    """The slice, under what was left out of it; ``unfollowed`` are the arguments that no operation shows."""
+    """The slice below notes on missing parts; ``unfollowed`` are arguments without any recorded operation."""
     found = lane.found
     rows = list(lane.rows(most))
     arguments = len(lane.given)

@@ -1,4 +1,4 @@
-"""What was compiled again in a cell: misses that are no first calls, counted, with their time and their reasons."""
+"""Recompilations in a cell: misses after the first call, counted, with their time and reasons."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from minijax.tools.documents.document import Block, Document, Line, Row, Section
 from minijax.tools.documents.words import plural, seconds_text, shortened
 from minijax.tools.explain.caches import own_tracing
 
-# Reasons that are told one by one.
+# The most reasons that are listed.
 MOST_REASONS = 8
-# A new function is compiled for the first time.
+# Difference kinds of a first compilation of a function.
 _FIRST = ("first", "redefined", "retraced")
 _LONGEST = 90
 _ASK = "%why tells where each was called, what it cost and what to change"
 
 
 class Recompiles(Frozen):
-    """``title`` counts them, ``reasons`` has a line for each kind of reason: ``f: x: f32[3] became f32[4]``."""
+    """``title`` has the counts, ``reasons`` a line for each kind: ``f: x: f32[3] became f32[4]``."""
 
     title: str
     reasons: tuple[str, ...]
 
     @property
     def shown(self) -> Document:
-        """The title; folded below it, the reasons."""
+        """The title, with the reasons folded below."""
         blocks: list[Block] = [Row("why", tuple(line(each) for each in self.reasons))]
         return document(Section(self._head, (*blocks, Text((line(("muted", _ASK)),))), False))
 
     @property
     def told(self) -> Document:
-        """The same for where nothing folds."""
+        """The same without folding."""
         return document(Text((self._head,)), Row("why", tuple(line(each) for each in self.reasons)))
 
     @property
@@ -45,9 +45,9 @@ class Recompiles(Frozen):
 def recompiles(
     entries: Sequence[Missed], of_jax: Sequence[jax_misses.JaxMiss] = (), lost: int = 0
 ) -> Recompiles | None:
-    """What of the misses of a cell, ``entries`` ours, ``of_jax`` real JAX's, was no first call; None if nothing was.
+    """The misses of a cell after first calls: ``entries`` are ours, ``of_jax`` real JAX's. None if there are none.
 
-    ``lost`` of the earlier ones are not kept any more. What JAX took for it is not known.
+    ``lost`` is the number of earlier misses that were dropped. JAX's own time is unknown.
     """
     again = [each for each in entries if each.cache in ("staging", "compilation") and not _is_first(each)]
     again_in_jax = [each for each in of_jax if not jax_misses.is_first(each)]
@@ -73,12 +73,12 @@ def _is_first(each: Missed) -> bool:
 
 
 def _is_derived(each: Missed) -> bool:
-    """Whether it is a program that a transformation made of a function's, met for the first time."""
+    """Whether it is a program that a transformation derived from a function, compiled for the first time."""
     return each.cache == "compilation" and each.reason.endswith("for the first time")
 
 
 def _made_of(again: Sequence[Missed], entries: Sequence[Missed]) -> dict[int, list[Missed]]:
-    """By the number of a function's miss the programs that were compiled of what it traced."""
+    """For each miss of a function, by number: the programs derived from its trace and compiled."""
     traced = {each.number for each in again}
     latest: dict[str, int] = {}
     found: dict[int, list[Missed]] = {}
@@ -92,7 +92,7 @@ def _made_of(again: Sequence[Missed], entries: Sequence[Missed]) -> dict[int, li
 
 
 def _reasons(misses: Iterable[Missed | jax_misses.JaxMiss]) -> Iterable[str]:
-    """A line for each function and reason, the latest of those that occurred often."""
+    """A line for each function and reason, with a count if it occurred several times."""
     found: dict[str, int] = {}
     for each in misses:
         said = f"{each.name}: {shortened(each.reason, _LONGEST)}"

@@ -1,6 +1,6 @@
-"""The rules of primitives as documents: the matrix primitive x interpreter, one primitive's rules with their source.
+"""The rules of primitives as documents: the matrix of primitives and interpreters, and the source of one's rules.
 
-Everything is read out of the rule tables when it is shown, so a primitive made at the prompt is in it.
+The rule tables are read on each call, so a primitive defined at the prompt is included.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from minijax.tools.usage import UsageError
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
-# what has a rule that is derived from another library's
+# a rule derived from another library's rule
 BORROWED = "borrowed"
 # status -> its mark in the matrix
 MARKS: dict[str, Segment] = {
@@ -57,7 +57,7 @@ _MEANINGS = {
     NONE: "none, for a reason",
     MISSING: "missing",
 }
-# interpreter -> its heading on narrower pages; those that are not listed are cut
+# interpreter -> its shorter headings for narrower pages; other names are cut
 SHORT = {
     "evaluate": ("eval", "E"),
     "abstract": ("abst", "A"),
@@ -71,22 +71,22 @@ SHORT = {
     "dce": ("dce", "D"),
     "recompute": ("recom", "R"),
 }
-# Lines of a rule's source that are shown unless all are wanted.
+# The most source lines of a rule that are shown by default.
 MOST_LINES = 24
 _LONGEST_STATEMENT = 20
 
 
 def primitives(session: Session) -> list[Primitive]:
-    """All there are, those that only the session's namespace has included, by name."""
+    """All primitives by name, including those that only the session's namespace contains."""
     own = [x for x in session.namespace.values() if isinstance(x, Primitive)]
     return sorted({*known_primitives(), *own}, key=lambda p: p.name)
 
 
 def primitive_named(session: Session, command: str, text: str) -> Primitive:
-    """The primitive that ``text`` names (``sin``, ``sin_p``) or is worth (``lax.sin_p``).
+    """The primitive with the name ``text`` (``sin``, ``sin_p``), or the value of that expression (``lax.sin_p``).
 
-    Of several of one name it is the user's, then minijax's own, and of these the one made last. UsageError if there is
-    none.
+    Of several with one name, the user's comes first, then minijax's own, each time the latest one. UsageError if there
+    is none.
     """
     __tracebackhide__ = True
     text = text.strip()
@@ -114,7 +114,7 @@ def primitive_named(session: Session, command: str, text: str) -> Primitive:
 
 
 def _by_age(candidates: Iterable[Primitive]) -> list[Primitive]:
-    """The primitives in the order in which they got their types; those without come last, for they are the newest."""
+    """The primitives by age of their abstract rules; those without one come last, as the newest."""
     order = {primitive: i for i, primitive in enumerate(abstract_rules)}
     return sorted(candidates, key=lambda primitive: order.get(primitive, len(order)))
 
@@ -124,13 +124,13 @@ def _by_age(candidates: Iterable[Primitive]) -> list[Primitive]:
 
 
 def matrix(rows: Iterable[Primitive]) -> Document:
-    """The matrix of ``rows``, with what its marks and headings mean."""
+    """The matrix of ``rows``, with a legend for its marks and headings."""
     made = RuleMatrix(rows)
     return Document((Fitted(lambda width: (Text(tuple(_matrix_lines(made, width)), hanging=2),)),))
 
 
 def _headings(names: Sequence[str], room: int) -> tuple[list[str], str]:
-    """The columns' headings, the longest kind for which there is room, and what stands before each."""
+    """The column headings, as long as there is room for, and the separator in front of each."""
     for kind in range(3):
         shown = [name if kind == 0 else SHORT.get(name, (name[:5], name[:1].upper()))[kind - 1] for name in names]
         if sum(len(each) + 1 for each in shown) <= room:
@@ -165,7 +165,7 @@ def _shown_status(primitive: Primitive, cell: Cell) -> str:
 
 
 def holes(rows: Iterable[Primitive]) -> Document:
-    """What has no rule, interpreter by interpreter, each reason with the primitives that it is given for."""
+    """The missing rules by interpreter: each reason with its primitives."""
     made = RuleMatrix(rows)
     blocks: list[Block] = []
     for name in made.columns:
@@ -195,7 +195,7 @@ def _spaced(names: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def one(primitive: Primitive, full: bool = False) -> Document:
-    """All rules of ``primitive``, with their places and source; ``full`` cuts nothing."""
+    """All rules of ``primitive``, with places and source; ``full`` shows every line."""
     row = RuleMatrix([primitive]).rows[primitive]
     file, _, number = primitive.defined_at.rpartition(":")
     blocks: list[Block] = [Row("name", (line(("primitive", primitive.name)),), _place(file, int(number)))]
@@ -244,28 +244,28 @@ def _place(file: str, number: int) -> Line:
 
 
 def short_path(file: str) -> str:
-    """``minijax/ops/dot.py`` for a file of ours; the user's as it is."""
+    """``minijax/ops/dot.py`` for a file of ours; a user's path is unchanged."""
     if errors.is_user_file(file):
         return file
     return os.path.relpath(file, os.path.dirname(errors._PACKAGE))
 
 
 def located(rule: Rule | None) -> tuple[str, tuple[str, int] | None]:
-    """What a rule is called, and its file and line if it is written in Python."""
+    """The name of a rule, and its file and line if it is written in Python."""
     if isinstance(rule, AuthorsRule):
         rule = rule.example
     fun: Any = inspect.unwrap(shown_rule(rule))
     fun = getattr(fun, "__func__", fun)
     code = getattr(fun, "__code__", None)
     if code is None and not isinstance(fun, type) and not inspect.isbuiltin(fun):
-        # an object that is called: its class tells how
+        # a callable object: its class has the code
         code = getattr(vars(type(fun)).get("__call__"), "__code__", None)
     name = str(getattr(fun, "__qualname__", None) or getattr(fun, "__name__", type(fun).__name__))
     return name.replace("<locals>.", ""), None if code is None else (code.co_filename, code.co_firstlineno)
 
 
 def source_at(file: str, number: int) -> str:
-    """The statement or function that begins at a line, dedented; nothing if the file cannot be read."""
+    """The statement or function that begins at a line, dedented; '' if the file cannot be read."""
     lines = linecache.getlines(file)[number - 1 :]
     if not lines:
         return ""
@@ -281,7 +281,7 @@ def source_at(file: str, number: int) -> str:
 
 
 def _statement(lines: Sequence[str]) -> Sequence[str]:
-    """The statement that begins in the first of ``lines``; that line alone if none does."""
+    """The statement that begins in the first of ``lines``; if there is none, that line."""
     for count in range(1, min(len(lines), _LONGEST_STATEMENT) + 1):
         try:
             ast.parse(textwrap.dedent("".join(lines[:count])))

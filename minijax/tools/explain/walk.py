@@ -1,7 +1,7 @@
-"""A program run equation by equation, on values, for whoever looks at them: ``%nan`` and ``%keys``.
+"""Runs a program equation by equation on values, for ``%nan`` and ``%keys``.
 
-What runs is a staged program: also what is in ``jit``, the steps of ``scan``, the turns of ``while``, the branch that
-is taken. A function whose Python depends on values is run as it is, and what is evaluated is looked at.
+A staged program runs step by step, inside ``jit``, steps of ``scan``, iterations of ``while`` and the branch taken too.
+A function with Python control flow on values runs unstaged, and its evaluated operations are inspected.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from minijax.tools.values.loops import (
 )
 from minijax.tools.values.replay import replay
 
-# After so many equations loops and calls are run as a whole, so that one may be named in place of its part.
+# After this many equations loops and calls run as a whole; then a whole loop may be blamed, not the equation.
 MOST_EQUATIONS = 200_000
 
 
 def of_own_thread(hook: Callable[..., None]) -> Callable[..., None]:
-    """``hook``, not called for what other threads do: a data loader's operations are no part of the search."""
+    """``hook`` for this thread only: operations of a data loader are not part of the search."""
 
     def called(self: Any, *args: Any) -> None:
         if get_ident() == self.thread:
@@ -56,39 +56,39 @@ def _axes_of_devices(eqn: JaxprEqn) -> list[tuple[Any, int]]:
 
 
 class JaxprWalk:
-    """Evaluates jaxprs, and calls ``look`` after each equation that holds no program, or one for several devices."""
+    """Evaluates jaxprs and calls ``look`` after each equation without an inner program, or with one on devices."""
 
-    # of so many devices is gone through what each does
+    # the most devices that are inspected one by one
     most_devices = 64
 
     def __init__(self) -> None:
         self.count = 0
-        # where the user asked for the equation that is run; programs that JAX keeps do not know who called them
+        # the user's place of the current equation; programs that JAX keeps do not know their callers
         self.source: Any = None
 
     @property
     def hurried(self) -> bool:
-        """Whether loops and calls are run as a whole from now on."""
+        """Whether loops and calls now run as a whole."""
         return self.count > MOST_EQUATIONS
 
     @property
     def done(self) -> bool:
-        """Whether nobody needs the rest."""
+        """Whether the search can stop."""
         return False
 
     def look(self, eqn: JaxprEqn, env: dict[Any, Any], inside: tuple[str, ...], level: str) -> None:
-        """Called after ``eqn``: ``env`` has its operands and results, ``inside`` the loops, branches and calls around
-        it, outermost first.
+        """Called after ``eqn``: ``env`` has its operands and results, ``inside`` the enclosing loops, branches and
+        calls, outermost first.
         """
         raise NotImplementedError
 
     def level_of(self, eqn: JaxprEqn) -> str:
-        """The level of ``eqn``, if it has another than the equations around it."""
+        """The level of ``eqn``, if it differs from that of the surrounding equations."""
         return ""
 
     def turn(self, goes: np.ndarray, carry: Sequence[Any]) -> None:
-        """Called before each turn of a loop, a batched one where ``goes`` has dimensions: which of its elements go on;
-        and after the last.
+        """Called before each iteration of a ``while`` and after the last. ``goes`` tells whether it continues; in a
+        batched loop, which elements continue.
         """
 
     def closed(
@@ -107,7 +107,7 @@ class JaxprWalk:
             for v in (*eqn.invars, *eqn.outvars):
                 if type(v) is not Literal and v not in results and last_use.get(v, eqn) is eqn:
                     env.pop(v, None)
-        # once it is done nobody needs the rest, and what is missing counts as bad
+        # after an early stop the missing results do not matter and count as bad
         return [v.val if type(v) is Literal else env.get(v, np.float32(np.nan)) for v in jaxpr.outvars]
 
     def equation(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
@@ -125,7 +125,7 @@ class JaxprWalk:
         self.source = around
 
     def runner(self, eqn: JaxprEqn) -> Callable[..., list[Any]] | None:
-        """What runs the program inside of ``eqn`` step by step, if there is one."""
+        """A function that runs the program inside ``eqn`` step by step, if it has one."""
         name, params = eqn.primitive.name, eqn.params
         if name == "scan":
             return lambda args, inside, level: self.scan(params, args, inside, level)
@@ -141,7 +141,7 @@ class JaxprWalk:
         return lambda args, inside, level: self.closed(params[key], args, (*inside, title), level)
 
     def devices(self, eqn: JaxprEqn, args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
-        """What several devices run. What one of them does alone is gone through; what they do together is evaluated."""
+        """Run a program on several devices: each device's own equations step by step, collectives as a whole."""
         closed = one_equation(eqn.primitive, [get_aval(x) for x in args], eqn.params)
         (call,) = closed.eqns
         frame, around = replay(closed, args), self.source
@@ -211,18 +211,18 @@ class JaxprWalk:
 
 
 def _stacked(rows: Sequence[Any], aval: ShapedArray) -> Array:
-    """``rows`` along a new first dimension; ``aval`` is the type of one."""
+    """Stack ``rows`` along a new first axis; ``aval`` is the type of one."""
     value = np.stack(rows) if rows else np.zeros((0, *aval.shape), storage(aval.dtype))
     return Array(value, aval.update(shape=value.shape))
 
 
 class EvaluationWatch(observe.Observer):
-    """Looks at each evaluated operation, where a function runs as it is."""
+    """Looks at each evaluated operation of an unstaged function."""
 
     def __init__(self, walk: JaxprWalk) -> None:
         self.walk = walk
         self.thread = get_ident()
-        # what is under way: (primitive's name, interpreter, operands, parameters)
+        # unfinished binds: (primitive's name, interpreter, operands, parameters)
         self.open: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = []
 
     @of_own_thread
