@@ -85,15 +85,15 @@ class CacheAnswer(Frozen):
     Attributes:
       hit: whether the call is cached.
       reason: why it is not cached, as text.
-        differences: the differences from the nearest earlier call: (kind, argument's path, before, now) each.
-        advice: what to change.
-        earlier: the number of other signatures it was compared with.
-        known: the number of cached signatures; of many, only the latest are compared.
-        stale: for a cached call, the closed-over values that changed after tracing, as text: the program uses the old
-            ones.
-        unseen: the names of closed-over lists, dictionaries, NumPy arrays and the like: changes inside them are not
+      differences: the differences from the nearest earlier call: (kind, argument's path, before, now) each.
+      advice: what to change.
+      earlier: the number of other signatures it was compared with.
+      known: the number of cached signatures; of many, only the latest are compared.
+      stale: for a cached call, the closed-over values that changed after tracing, as text: the program uses the old
+        ones.
+      unseen: the names of closed-over lists, dictionaries, NumPy arrays and the like: changes inside them are not
         detected.
-        compiled: for a cached call, why its program would be compiled again: its arguments have another sharding.
+      compiled: for a cached call, why its program would be compiled again: its arguments have another sharding.
     """
 
     hit: bool

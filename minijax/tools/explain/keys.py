@@ -65,10 +65,10 @@ class KeySearch(Frozen):
 
     Attributes:
       uses: the words of each used key -> its uses, in order of the first use.
-        origins: the words of each key -> its derivation.
-        allowed: the words of a key -> the number of extra uses from ``random.clone``.
-        hurried: whether later equations ran as a whole.
-        unseen: the number of uses of keys past the first ``MOST_KEYS``, which are not in ``uses``.
+      origins: the words of each key -> its derivation.
+      allowed: the words of a key -> the number of extra uses from ``random.clone``.
+      hurried: whether later equations ran as a whole.
+      unseen: the number of uses of keys past the first ``MOST_KEYS``, which are not in ``uses``.
     """
 
     uses: Mapping[bytes, list[Use]]

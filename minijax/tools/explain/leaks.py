@@ -42,10 +42,10 @@ class Leak(Frozen):
 
     Attributes:
       type, level, function: of the tracer, 'f32[3]', 'jit:1', 'f at file.py:3'.
-        born: where it was created, 'input 0 of it' for an argument of the function, or '' if unknown.
-        chain: the path from a name of the user to the tracer: ('global acc', 'list [0]').
-        host: the prompt's own name for it, 'Out[3]'.
-        same: the number of further leaks with this type and place; ``chain`` and ``host`` are of the first.
+      born: where it was created, 'input 0 of it' for an argument of the function, or '' if unknown.
+      chain: the path from a name of the user to the tracer: ('global acc', 'list [0]').
+      host: the prompt's own name for it, 'Out[3]'.
+      same: the number of further leaks with this type and place; ``chain`` and ``host`` are of the first.
     """
 
     type: str

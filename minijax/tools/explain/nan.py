@@ -75,12 +75,11 @@ class Search(Frozen):
 
     Attributes:
       nan, inf: the first equations that made a NaN or an infinity.
-        read: the first equation that read a NaN of a constant or argument, made by no equation; if there is no NaN at
-            all,
-        the same for an infinity.
-        given: the non-finite arguments and constants of the whole function.
-        bad_result: whether a result of the whole function is non-finite.
-        equations, hurried: the number of equations that ran; with ``hurried``, later loops ran as a whole.
+      read: the first equation that read a NaN of a constant or argument, made by no equation. Without any NaN, the same
+        for an infinity.
+      given: the non-finite arguments and constants of the whole function.
+      bad_result: whether a result of the whole function is non-finite.
+      equations, hurried: the number of equations that ran; with ``hurried``, later loops ran as a whole.
     """
 
     nan: Found | None

@@ -43,10 +43,10 @@ class OriginRow(Frozen):
       kind: 'input', 'const', 'equation', 'call' or 'output', as for nodes of a graph.
       reads, makes: keys of the values.
       names: the names of the values that it makes.
-        said: the operation in the user's terms.
-        type, value, place: the type, value (an array or a text) and line of its result.
-        inside: its parts: the operations of a rule or of a program.
-        title: for the rows of a program, its title; otherwise ''.
+      said: the operation in the user's terms.
+      type, value, place: the type, value (an array or a text) and line of its result.
+      inside: its parts: the operations of a rule or of a program.
+      title: for the rows of a program, its title; otherwise ''.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class OriginLane:
 
     Args:
       given: number -> the name of the argument.
-        results: number -> the name of the result.
+      results: number -> the name of the result.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
-"""How each transformation is opened at the prompt and closed again.
+"""Opening and closing of each transformation at the prompt.
 
-The rule is one for all: ``%push T x=a``, lines, ``%pop EXPR`` give what ``T(f)(a)`` gives for a function ``f`` of ``x``
-that runs the lines and returns EXPR. Four ways lead there: jvp and vmap carry values along; linearize, vjp and grad
-carry a tangent that is not known yet; make_jaxpr records; and so do all others, which are then applied to the record.
+There is one rule: ``%push T x=a``, lines, ``%pop EXPR`` give the result of ``T(f)(a)`` for a function ``f`` of ``x``
+that runs the lines and returns EXPR. There are four ways: jvp and vmap compute with values; linearize, vjp and grad
+carry an unknown tangent; make_jaxpr records equations; all others also record, and are then applied to the recorded
+function.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class ForwardLevel(Level):
 
 
 class BatchLevel(Level):
-    """vmap: each value stands for many, side by side. ``axes`` are the inputs' mapped axes, by name."""
+    """vmap: each value stands for a batch of examples. ``axes`` are the inputs' mapped axes, by name."""
 
     outside = "the batched array"
 
@@ -110,7 +111,7 @@ class BatchLevel(Level):
         self.size = 0
 
     def dims(self) -> list[int | None]:
-        """The mapped axis of each leaf. Also finds ``size``."""
+        """The mapped axis of each leaf; sets ``size``."""
         found: list[int | None] = []
         sizes: dict[str, int] = {}
         for name, value in self.inputs.items():
@@ -155,9 +156,9 @@ class BatchLevel(Level):
 
 
 class ReverseLevel(Level):
-    """linearize, vjp and grad: each value has a tangent that is not known yet, a variable of a linear program.
+    """linearize, vjp and grad: each value has an unknown tangent, a variable of a linear program.
 
-    One interpreter, linearize, or without ``jax_use_direct_linearize`` two: jvp over partial evaluation.
+    It pushes one interpreter, linearize, or two without ``jax_use_direct_linearize``: jvp over partial evaluation.
     """
 
     outside = "the primal"
@@ -179,7 +180,7 @@ class ReverseLevel(Level):
         ])
 
     def _open_one(self) -> Callable[[Any, ShapedArray], Any]:
-        """Put linearize on the stack; returns what gives a value its tangent."""
+        """Push linearize; return a function that adds an unknown tangent to a value."""
         self.tape = tape = Tape(self.kind)
         main = push_main(LinearizeTrace, "linearize", (tape, False, True), self.subject)
         self.mains = [main]
@@ -193,7 +194,7 @@ class ReverseLevel(Level):
         return with_tangent
 
     def _open_two(self) -> Callable[[Any, ShapedArray], Any]:
-        """Put partial evaluation and jvp on the stack; returns what gives a value its tangent."""
+        """Push partial evaluation and jvp; return a function that adds an unknown tangent to a value."""
         pe_main = push_main(PartialEvalTrace, "partial_eval", [], self.subject)
         main = push_main(JVPTrace, "jvp", None, self.subject)
         self.mains = [pe_main, main]
@@ -273,7 +274,7 @@ def _called(transform: Callable[..., Any]) -> Callable[..., Any]:
     return lambda fun, values, axis_name: transform(fun, *values)
 
 
-# Transformations that are applied, when the level is closed, to the function that was recorded.
+# Transformations that are applied to the recorded function when the level is closed.
 APPLIED: dict[str, Callable[[Callable[..., Any], Sequence[Any], str | None], Any]] = {
     "jit": _wrapped(jit),
     "checkpoint": _wrapped(checkpoint),
@@ -288,7 +289,7 @@ _OF_TYPES = ("jaxpr", "linear_transpose", "eval_shape")
 
 
 class StagedLevel(Level):
-    """make_jaxpr, and whatever works on a recorded function: everything is recorded, on constants too."""
+    """make_jaxpr, and transformations of a recorded function: all operations are recorded, on constants too."""
 
     def __init__(self, kind: str, inputs: dict[str, Any], axis_name: str | None = None) -> None:
         super().__init__(kind, inputs)
@@ -347,7 +348,7 @@ class StagedLevel(Level):
         return ClosedJaxpr(closed.jaxpr.replace(eqns=list(closed.jaxpr.eqns)), closed.consts)
 
 
-# Every kind of level, and what closing it gives.
+# Each kind of level, and the result of closing it.
 KINDS: dict[str, str] = {
     "jvp": "(primal, tangent)",
     "vmap": "the batched array",
@@ -370,12 +371,12 @@ NAMED_AXIS = ("vmap", "pmap")
 
 
 def is_type(value: Any) -> bool:
-    """Whether a leaf of ``value`` is only a type."""
+    """Whether ``value`` contains a type instead of an array."""
     return any(isinstance(x, ShapeDtypeStruct) for x in tree_leaves(value))
 
 
 def default_tangent(x: Any) -> Any:
-    """The tangent one for a tree ``x``: weakly typed where it is a number, float0 for integers."""
+    """A tangent of ones for a tree ``x``: weakly typed for Python numbers, float0 for integers."""
 
     def one(leaf: Any) -> Any:
         aval = get_aval(leaf)
@@ -389,7 +390,7 @@ def default_tangent(x: Any) -> Any:
 
 
 def filled(x: Any, number: Any) -> Any:
-    """``number`` as a tangent of the array ``x``: in its shape and type."""
+    """``number`` as a tangent with the shape and type of the array ``x``."""
     aval = get_aval(x)
     value = aval.dtype.type(number)
     if not aval.shape:
@@ -398,7 +399,7 @@ def filled(x: Any, number: Any) -> Any:
 
 
 def sizes_text(level: Level) -> str:
-    """``x f32[3], y f32[]``: what a level's inputs were."""
+    """``x f32[3], y f32[]``: the inputs of a level."""
     parts = []
     for name, value in level.inputs.items():
         leaves, tree = tree_flatten(value)

@@ -1,4 +1,4 @@
-"""What all pushed transformations have in common: inputs, entries on the engine's stack, a beginning and an end."""
+"""The base class of pushed transformations: inputs, entries on the engine's stack, opening and closing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minijax.tools.usage import UsageError
 
 
 class _Gone:
-    """Stands for "worth nothing outside its level" where None is a value."""
+    """The marker for tracers without a value outside their level; None can be a value."""
 
     def __repr__(self) -> str:
         return "GONE"
@@ -24,7 +24,7 @@ GONE = _Gone()
 
 
 def is_tracer(x: Any) -> TypeGuard[Tracer]:
-    """Whether ``x`` is a tracer, by its type: isinstance asks objects of the user's for their class."""
+    """Whether ``x`` is a tracer, by its type: isinstance would call ``__class__`` of user objects."""
     return issubclass(type(x), Tracer)
 
 
@@ -32,14 +32,14 @@ class Level:
     """One pushed transformation.
 
     Args:
-      kind: its name, ``KINDS``' key.
-      inputs: the names it is a function of, and their values, trees of arrays (or of types, where ``abstract``).
+      kind: its name, a key of ``KINDS``.
+      inputs: the names of its inputs, with their values: trees of arrays (or of types with ``abstract``).
 
-    ``mains`` are its entries on the engine's stack, outermost first; ``axis_env`` the mapped axes in effect in it;
-    ``saved`` what its names held before.
+    ``mains`` are its entries on the engine's stack, outermost first; ``axis_env`` its mapped axes; ``saved`` the
+    earlier values of its names.
     """
 
-    # what the names that held its tracers hold after it, in words
+    # description of the values that replace its tracers
     outside = ""
     # whether an input can be a type, such as f32[3]
     abstract = False
@@ -50,20 +50,20 @@ class Level:
         self.mains: list[MainTrace] = []
         self.axis_env = state.axis_env
         self.saved: dict[str, Any] = {}
-        # what %pop alone took outside, for when this level is closed
+        # what %pop without argument would have returned before; restored on closing
         self.latest: tuple[Any, str] | None = None
-        # equations that the user has seen
+        # number of equations already shown
         self.shown = 0
         self.in_leaves, self.in_tree = tree_flatten((tuple(inputs.values()), {}))
 
     @property
     def label(self) -> str:
-        """``jvp:1``: the transformation, and where it stands on the stack."""
+        """``jvp:1``: the transformation and its stack level."""
         return f"{self.kind}:{self.mains[-1].level}"
 
     @property
     def subject(self) -> str:
-        """How errors call what is transformed."""
+        """The subject of error messages."""
         return f"%push {self.kind} {' '.join(self.inputs)}"
 
     def owns(self, x: Any) -> bool:
@@ -76,7 +76,7 @@ class Level:
         return dict(zip(self.inputs, values, strict=True))
 
     def outputs(self, value: Any) -> tuple[list[Any], Any]:
-        """The leaves of what is popped, and their tree."""
+        """The leaves and the tree of the popped value."""
         leaves, tree = tree_flatten(value)
         for x in leaves:
             if not is_array_like(x):
@@ -85,17 +85,17 @@ class Level:
         return [check_alive(to_value(x)) for x in leaves], tree
 
     def open(self) -> dict[str, Any]:
-        """Put the interpreters on the stack; returns the values of the names in this level."""
+        """Push the interpreters on the stack; return the values of the input names in this level."""
         raise NotImplementedError
 
     def finish(self, value: Any) -> Callable[[], Any]:
-        """Read what ``value`` is in this level; the function returned makes the result, once the level is closed."""
+        """Convert ``value`` in this level; the returned function makes the result after the level is closed."""
         raise NotImplementedError
 
     def worth(self, tracer: Tracer) -> Any:
-        """What a tracer of this level is outside it, GONE if it is nothing there. Called after closing it."""
+        """The value of a tracer outside this level; GONE if it has none. Called after closing."""
         raise NotImplementedError
 
     def program(self) -> ClosedJaxpr | None:
-        """The equations recorded so far, without results; None if this level records none."""
+        """The equations recorded so far, without outputs; None if this level records none."""
         return None

@@ -1,8 +1,8 @@
-"""The interpreters that a session keeps on the stack between its lines: what %push opens and %pop closes.
+"""The levels that a session keeps on the stack between its lines: %push opens and %pop closes them.
 
-A level is one transformation, one or two entries of the engine's own stack (``core.trace``). Levels belong to the
-thread that opened them, and go in the reverse of the order in which they came. Whatever goes wrong, ``restore`` brings
-the stack back to them. How each transformation begins and ends is in ``kinds``, imported at the first %push.
+A level is one transformation, with one or two entries on the engine's stack (``core.trace``). Levels belong to the
+thread that opened them, and close in reverse order. After any error, ``restore`` resets the stack to the open levels.
+The code of each transformation is in ``kinds``, which is imported at the first %push.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from minijax.pytree import tree_leaves
 from minijax.tools.live.level import GONE, Level, is_tracer
 from minijax.tools.usage import UsageError
 
-# Commands that run a call several times, or look at its result: a call that is recorded instead of run has none.
+# Commands that run a call several times or read its result: they fail while calls are only recorded.
 _MEASURING = ("check", "compare", "jit", "nan", "time")
 
 
 class Returned:
-    """What became of the user's names when a level was closed."""
+    """The changes of the user's names when a level was closed."""
 
     def __init__(self) -> None:
-        # name -> what it holds now, in words
+        # name -> a description of its new value
         self.kept: dict[str, str] = {}
         self.back: list[str] = []
         self.removed: list[str] = []
 
 
 class Live:
-    """The pushed levels of one session, outermost first, and what %pop takes if it is given nothing.
+    """The pushed levels of one session, outermost first, and the default value for %pop.
 
     Args:
       namespace: the user's global names.
@@ -43,12 +43,12 @@ class Live:
     def __init__(self, namespace: dict[str, Any]) -> None:
         self.namespace = namespace
         self.levels: list[Level] = []
-        # the value last shown or assigned, and what it was
+        # the value last shown or assigned, and its description
         self.latest: tuple[Any, str] | None = None
         self._thread = 0
 
     def push(self, level: Level) -> None:
-        """Put ``level`` on the stack and give its names their tracers. If that fails, nothing has changed."""
+        """Push ``level`` and assign its tracers to the input names. If that fails, nothing has changed."""
         if self.levels and get_ident() != self._thread:
             raise UsageError("%push: levels are open on another thread; a stack belongs to one: %pop --all there first")
         try:
@@ -64,7 +64,7 @@ class Live:
             self.namespace[name] = value
 
     def close(self, value: Any) -> tuple[Any, Returned]:
-        """Close the innermost level: what ``value`` is worth outside it, and what became of the user's names.
+        """Close the innermost level; return the value outside of it, and the changes of the user's names.
 
         If that raises, the level is still open and nothing has changed.
         """
@@ -92,7 +92,7 @@ class Live:
         return self._give_back(level)
 
     def drop_all(self) -> None:
-        """Close every level without a value: the session ends."""
+        """Close all levels without a value, at the end of the session."""
         while self.levels:
             self.drop()
 
@@ -102,11 +102,11 @@ class Live:
         self.restore()
 
     def restore(self) -> None:
-        """Bring this thread's stack back to the pushed levels, or to evaluation if there are none."""
+        """Reset this thread's stack to the pushed levels, or to evaluation if there are none."""
         if not self.levels or get_ident() != self._thread:
             reset_stack()
             return
-        # a level whose interpreters somebody else took off the stack is over
+        # if other code popped the interpreters of a level, drop the level
         while self.levels and not all(main.alive and main in state.stack for main in self.levels[-1].mains):
             self.levels.pop()
         if self.levels:
@@ -115,7 +115,7 @@ class Live:
             reset_stack()
 
     def check_command(self, name: str) -> None:
-        """UsageError for a command that makes no sense while everything is recorded instead of run."""
+        """UsageError for a command that needs results while calls are only recorded."""
         if name in _MEASURING and state.dynamic.level:
             main = state.dynamic.main
             raise UsageError(
@@ -127,9 +127,9 @@ class Live:
     # ----------------------------------------------------------------------------------------
 
     def note(self, code: str, value: Any, nothing: Any) -> str:
-        """Remember what ``code`` showed or assigned; returns the name that it last assigned a tracer to, if it did.
+        """Remember the value that ``code`` showed or assigned; return the name if it last assigned a tracer.
 
-        ``value`` is what its last expression was worth, ``nothing`` if there was none.
+        ``value`` is the value of its last expression, ``nothing`` if there was none.
         """
         if value is not nothing and value is not None:
             self.latest = (value, "the last value")
@@ -144,7 +144,7 @@ class Live:
     # ---------------------------------------------------------------------------------------------------
 
     def _give_back(self, level: Level) -> Returned:
-        """Put what is worth something outside ``level`` in the place of its tracers, everywhere in the namespace."""
+        """Replace the tracers of ``level`` in the namespace by their values outside of it."""
         done = Returned()
         self.latest = level.latest
         names = self.namespace
@@ -158,11 +158,11 @@ class Live:
                 continue
             try:
                 converted = converter.convert(value)
-            except Exception:  # a container of the user's that cannot be made anew, or is nested too deeply
+            except Exception:  # a container that cannot be rebuilt, or is nested too deeply
                 continue
             hidden = name.startswith("_") or name in ("In", "Out")
             if converted is GONE:
-                # what was shown stays in Out and its like, as a dead tracer, which says what it was
+                # Out and similar names keep the dead tracer; its repr says what it was
                 if not hidden:
                     del names[name]
                     done.removed.append(name)
@@ -174,15 +174,15 @@ class Live:
 
 
 class _Converter:
-    """Replaces the tracers of a level inside containers: lists and dicts stay the same objects."""
+    """Replaces the tracers of a level in containers; lists and dicts are changed in place."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
-        # id -> what it became; the value itself is kept so that its id stays its own
+        # id -> the converted value; the original is kept so that its id is not reused
         self.seen: dict[int, tuple[Any, Any]] = {}
 
     def convert(self, value: Any) -> Any:
-        """``value`` without tracers of the level; the same object if there were none; GONE if it is one of no worth."""
+        """``value`` without tracers of the level; the same object if it has none; GONE for a tracer without a value."""
         if is_tracer(value):
             return self.level.worth(value) if self.level.owns(value) else value
         kind = type(value)
@@ -198,7 +198,7 @@ class _Converter:
 
     def _inside(self, value: Any) -> Any:
         if type(value) is list or isinstance(value, dict):
-            # list's and dict's own methods: those of a class of the user's are not for us to call
+            # list's and dict's own methods: do not call overrides in user classes
             kind: Any = list if type(value) is list else dict
             items: list[tuple[Any, Any]] = list(enumerate(value) if kind is list else kind.items(value))
             for key, each in items:
@@ -215,14 +215,14 @@ class _Converter:
         return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
 
     def _all(self, values: Any) -> list[Any] | None:
-        """The values converted, or None if nothing was."""
+        """The converted values, or None if nothing changed."""
         parts = [self.convert(each) for each in values]
         parts = [each if part is GONE else part for part, each in zip(parts, values, strict=True)]
         return parts if any(part is not each for part, each in zip(parts, values, strict=True)) else None
 
 
 def assigned_names(code: str) -> list[str]:
-    """The names that the last statement of ``code`` assigns, the last first; none if it is no assignment."""
+    """The names that the last statement of ``code`` assigns, the last one first; empty if it assigns none."""
     try:
         body = ast.parse(code).body
     except (SyntaxError, ValueError):

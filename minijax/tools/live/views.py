@@ -1,4 +1,4 @@
-"""The live stack as documents: tracers unwrapped level by level, the levels, and programs as they grow."""
+"""The live stack as documents: unwrapped tracers, levels, and growing programs."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from minijax.tools.live.level import Level
     from minijax.tools.live.stack import Live, Returned
 
-# Deeper wrapped values than this are shown by their types alone.
+# Values wrapped more deeply than this are shown by type only.
 _DEEPEST = 6
-# The lines of a program that is shown after each line typed; %stack shows all of it.
+# The most lines of a program shown after each input line; %stack shows all.
 MOST_LINES = 24
-# Tracers that nobody named, in %tracers.
+# The most tracers without a name in %tracers.
 MOST_UNNAMED = 20
 
 
-# Tracers are called as they print.
+# Class name -> printed name.
 _CALLED = {"JaxprTracer": "JitTracer", "BatchTracer": "VmapTracer", "LinearizeTracer": "GradTracer"}
 
 
@@ -44,10 +44,10 @@ _CALLED = {"JaxprTracer": "JitTracer", "BatchTracer": "VmapTracer", "LinearizeTr
 
 
 def tracer_text(x: Any, names: dict[Any, str] | None = None, depth: int = 0) -> str:
-    """``JVPTracer<jvp:1>(primal=0.14112, tangent=-0.98999)``, with whatever is inside it; other values in brief.
+    """``JVPTracer<jvp:1>(primal=0.14112, tangent=-0.98999)``, with nested tracers; other values are abbreviated.
 
-    The tangent of ``GradTracer<linearize:1>(primal=0.14112, tangent=c:f32[])`` is a variable. ``names`` calls the
-    variables of jaxprs.
+    The tangent of ``GradTracer<linearize:1>(primal=0.14112, tangent=c:f32[])`` is a variable. ``names`` are the names
+    of jaxpr variables.
     """
     if not isinstance(x, Tracer):
         small = isinstance(x, Array) and x.aval.size <= preview.MOST_ELEMENTS
@@ -72,14 +72,14 @@ def tracer_text(x: Any, names: dict[Any, str] | None = None, depth: int = 0) -> 
 
 
 def tracer_document(live: Live, x: Tracer) -> Document:
-    """A tracer as the prompt shows it."""
+    """The prompt's display of a tracer."""
     text = tracer_text(x, variable_names(live))
     head, opening, rest = text.partition("(")
     return document(Text((line(("level", head), ("value", opening + rest)),), hanging=4))
 
 
 def _parts(x: Tracer, names: dict[Any, str]) -> Iterator[tuple[str, Any]]:
-    """What a tracer holds, by name: further values."""
+    """The values in a tracer, by name."""
     if isinstance(x, JVPTracer):
         yield "primal", x.primal
         yield "tangent", x.tangent
@@ -91,7 +91,7 @@ def _parts(x: Tracer, names: dict[Any, str]) -> Iterator[tuple[str, Any]]:
 
 
 def _unwrapped(x: Any, names: dict[Any, str], indent: int) -> Iterator[Line]:
-    """A tracer's parts, one to a line, down to plain values."""
+    """A tracer's parts, one per line, down to plain values."""
     for title, part in _parts(x, names):
         if isinstance(part, Tracer):
             yield line(" " * indent, ("muted", f"{title}  "), *_described(part, names))
@@ -120,10 +120,10 @@ def _described(x: Tracer, names: dict[Any, str]) -> Line:
 
 
 class _Growing(Printer):
-    """Prints an unfinished jaxpr: results that nobody reads yet have names, and equations notes.
+    """Prints an unfinished jaxpr: results not yet used have names, and equations have notes.
 
-    Names are allotted in the order of recording, as in a log, and not in that of the page, on which the constants stand
-    first: so a variable keeps its name while more is recorded.
+    Names are assigned in recording order, not in printing order with constants first: so a variable keeps its name
+    while the program grows.
     """
 
     def __init__(self, jaxpr: Jaxpr, notes: dict[int, str]) -> None:
@@ -145,7 +145,7 @@ class _Growing(Printer):
 
 
 def variable_names(live: Live) -> dict[Any, str]:
-    """How the printed programs of the pushed levels call their variables."""
+    """The names of variables in the printed programs of the pushed levels."""
     names: dict[Any, str] = {}
     for level in live.levels:
         program = level.program()
@@ -170,7 +170,7 @@ def _user_names(live: Live, level: Level) -> dict[Any, str]:
 
 
 def program_blocks(live: Live, level: Level, most: int = MOST_LINES) -> Iterator[Block]:
-    """The program that ``level`` records, if it does: new equations marked, the user's names beside the results."""
+    """The program that ``level`` records, if any: new equations are marked, the user's names stand next to results."""
     program = level.program()
     if program is None:
         return
@@ -192,7 +192,7 @@ def program_blocks(live: Live, level: Level, most: int = MOST_LINES) -> Iterator
 
 
 def growth(live: Live) -> Document:
-    """The programs to which the last line added equations; they count as seen then."""
+    """The programs to which the last line added equations; it marks them as seen."""
     blocks: list[Block] = []
     for level in live.levels:
         program = level.program()
@@ -209,7 +209,7 @@ def growth(live: Live) -> Document:
 
 
 def live_tracers() -> list[Tracer]:
-    """Every tracer of this thread's interpreters that anything keeps alive, by age."""
+    """All live tracers of this thread's interpreters, by age."""
     mains = {id(main) for main in state.stack[1:]}
     found = []
     for each in gc.get_objects():
@@ -227,7 +227,7 @@ def _counts(live: Live, tracers: Sequence[Tracer], main: MainTrace) -> str:
 
 
 def stack_blocks(live: Live) -> Iterator[Block]:
-    """The stack as it is now, what each pushed level does and holds, and the programs being recorded."""
+    """The current stack, the description and tracers of each pushed level, and the programs being recorded."""
     yield Row("now", (panels.stack_line(repr(main) for main in state.stack),))
     tracers = live_tracers() if live.levels else []
     for level in live.levels:
@@ -249,7 +249,7 @@ def _about(level: Level) -> str:
 
 
 def tracer_blocks(live: Live, everything: bool = False) -> Iterator[Block]:
-    """The live tracers of the pushed levels, unwrapped: those that the user's names hold, and the others on demand."""
+    """The live tracers of the pushed levels, unwrapped: those with a user's name, and on demand the others."""
     names = variable_names(live)
     tracers = live_tracers()
     named: dict[int, list[str]] = {}
@@ -274,7 +274,7 @@ def tracer_blocks(live: Live, everything: bool = False) -> Iterator[Block]:
 
 
 def returned_lines(done: Returned, label: str) -> tuple[Line, ...]:
-    """What became of the user's names when a level was closed."""
+    """The changes of the user's names when a level was closed."""
     lines: list[Line] = []
     by_words: dict[str, list[str]] = {}
     for name, words in done.kept.items():

@@ -1,7 +1,7 @@
-"""A value taken apart: branches and leaves with their keys. Nothing is computed from what the leaves hold.
+"""A value taken apart into branches and leaves with their keys. The contents of leaves are not read.
 
-What counts as a container is what counts as a pytree, and instances of data classes, which may hold arrays although a
-transformation takes them for leaves.
+Containers are pytrees, and instances of data classes: these may hold arrays although transformations treat them as
+leaves.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from minijax.core.trace import Tracer
 from minijax.pytree import DictKey, GetAttrKey, flatten_one_level_with_keys, is_tree_node
 from minijax.tools.documents.words import shortened
 
-# Past so many parts, or levels, a value is taken for granted: what is left is said to be left.
+# Beyond these limits the tree is truncated, and says so.
 MOST_PARTS = 20_000
 MOST_LEVELS = 60
-# Characters of a key.
+# Maximum characters of a key.
 LONGEST_KEY = 48
 
 
@@ -28,15 +28,15 @@ class TreePart:
     """A branch or a leaf of a tree.
 
     Attributes:
-      key: the step to it from the branch that it is in: ``['w']``, ``[0]``, ``.mu``; steps through branches of one part
-        alone are joined: ``['params']['Dense_0']``.
-      value: what is there.
-      parts: what is in a branch; None for a leaf.
-      arrays, elements, nbytes: what is in it, over all its levels.
-      types: how many leaves in it only say of what type an array would be.
-      cut: how many of a branch's own parts were not looked at.
-      missing: how many parts in it, over all its levels and itself included, were not taken apart.
-      said: why a container is shown as a leaf.
+      key: the step to it from its branch: ``['w']``, ``[0]``, ``.mu``; steps through single-part branches are joined:
+        ``['params']['Dense_0']``.
+      value: the object at this place.
+      parts: the parts of a branch; None for a leaf.
+      arrays, elements, nbytes: totals over all its levels.
+      types: the number of leaves in it that are array types without values.
+      cut: how many of a branch's own parts were left out.
+      missing: the number of parts in it, on all levels and itself included, that were not taken apart.
+      said: the reason why a container is shown as a leaf.
     """
 
     __slots__ = ("arrays", "cut", "elements", "key", "missing", "nbytes", "parts", "said", "types", "value")
@@ -57,10 +57,10 @@ class TreePart:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a leaf is an array: one of ours or NumPy's, one that is traced, or one of JAX's."""
+    """Whether a leaf is an array: ours, NumPy's, JAX's, or a tracer."""
     if isinstance(value, (Array, Tracer, np.ndarray, np.generic)):
         return True
-    # JAX's own, which is not imported for this
+    # real JAX's; checked by name to avoid importing it
     return type(value).__module__.startswith("jax") and hasattr(value, "dtype") and hasattr(value, "devices")
 
 
@@ -83,10 +83,10 @@ def taken_apart(value: Any) -> TreePart:
 class _Walk:
     def __init__(self) -> None:
         self.left = MOST_PARTS
-        self.around: dict[int, str] = {}  # the containers that hold the part at hand, with their kinds
+        self.around: dict[int, str] = {}  # the enclosing containers, with their kinds
 
     def part(self, key: str, value: Any, level: int) -> TreePart:
-        """A part and all that is in it."""
+        """A part with its content."""
         self.left -= 1
         found = TreePart(key, value)
         if not is_container(value):
@@ -100,7 +100,7 @@ class _Walk:
             return found
         try:
             children = _children(value)
-        except Exception as error:  # of the user's flatten function
+        except Exception as error:  # from the user's flatten function
             found.said = f"{found.kind()} cannot be taken apart: {type(error).__name__}"
             return found
         self.around[id(value)] = found.kind()
@@ -132,7 +132,7 @@ class _Walk:
 
 
 def _children(value: Any) -> list[tuple[Any, Any]]:
-    """Keys and children, a dictionary's in its own order."""
+    """Keys and children; a dictionary keeps its own order."""
     if type(value) is dict:
         return [(DictKey(key), child) for key, child in value.items()]
     if not is_tree_node(type(value)):
@@ -142,15 +142,15 @@ def _children(value: Any) -> list[tuple[Any, Any]]:
 
 
 def key_text(step: Any) -> str:
-    """A step as it is written in Python."""
+    """A step in Python syntax."""
     try:
         return shortened(str(step), LONGEST_KEY)
-    except Exception:  # the key's own repr, a method of the user's
+    except Exception:  # the key's __repr__ is user code
         return f"[{type(getattr(step, 'key', step)).__name__}]"
 
 
 def joined_steps(part: TreePart) -> tuple[str, TreePart]:
-    """A branch, or the one in it that has several parts: the steps to it, and it."""
+    """Follow branches with a single part: the joined steps, and the first branch with several parts or the leaf."""
     key = part.key
     while part.parts is not None and len(part.parts) == 1 and not part.cut:
         part = part.parts[0]
@@ -160,7 +160,7 @@ def joined_steps(part: TreePart) -> tuple[str, TreePart]:
 
 
 def found_at(tree: TreePart, path: str) -> TreePart | None:
-    """The part that ``path`` leads to, as keys are shown: ``['l1']['w']``, ``.mu[0]``, in either kind of quotes."""
+    """The part at ``path``, written as keys are shown: ``['l1']['w']``, ``.mu[0]``, with either kind of quotes."""
     wanted = path.replace('"', "'")
     if not wanted:
         return tree
@@ -181,7 +181,7 @@ def paths(tree: TreePart, before: str = "") -> Iterator[str]:
 
 
 def counts(parts: Iterable[TreePart]) -> str:
-    """``6 arrays, 8,970 elements``, and how many parts were not looked at."""
+    """``6 arrays, 8,970 elements``, and the number of parts left out."""
     listed = list(parts)
     arrays, missing = sum(each.arrays for each in listed), sum(each.missing for each in listed)
     said = [_many(arrays, "array"), _many(sum(each.elements for each in listed), "element")] if arrays else []

@@ -1,4 +1,4 @@
-"""What is in an array: norm, range, how many elements are finite; exact, or of a sample that is said to be one."""
+"""Figures of an array: norm, range, count of finite elements; exact, or from a sample and marked as such."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from minijax.core.keys import is_key
 from minijax.core.named import Frozen
 from minijax.tools.recording.preview import host_value
 
-# Elements that are looked at for one tree; of arrays for which no more than that is left, ``SAMPLE`` are.
+# Budget of elements for one tree; arrays beyond it are sampled with ``SAMPLE`` elements.
 MOST_SCANNED = 4_000_000
 SAMPLE = 65_536
-# An array on an accelerator, or on several devices, is fetched for its numbers only up to so many bytes.
+# Limit in bytes for fetching an array from an accelerator or from several devices.
 MOST_FETCHED = 1_000_000
 
 
 class Numbers(Frozen):
-    """Of the elements that were looked at: ``seen`` of ``size``. ``norm`` counts what is not finite too, the range does
-    not. The range of complex numbers is that of their absolute values; of booleans ``high`` counts the true ones.
+    """Figures of the inspected elements: ``seen`` of ``size``. ``norm`` includes non-finite elements, the range does
+    not. Ranges of complex numbers are those of absolute values; for booleans ``high`` is the number of true elements.
     """
 
     kind: str  # 'f', 'i', 'c' or 'b'
@@ -35,18 +35,18 @@ class Numbers(Frozen):
 
     @property
     def sampled(self) -> bool:
-        """Whether some of the elements were not looked at."""
+        """Whether some elements were not inspected."""
         return self.seen < self.size
 
 
 class Budget:
-    """How many elements may still be looked at."""
+    """The number of elements that may still be inspected."""
 
     def __init__(self, most: int | None = MOST_SCANNED) -> None:
-        self.left = most  # None: all
+        self.left = most  # None: no limit
 
     def take(self, size: int) -> bool:
-        """Whether an array of ``size`` elements is looked at as a whole."""
+        """Whether the budget covers an array of ``size`` elements."""
         if self.left is None:
             return True
         if size > self.left:
@@ -56,7 +56,7 @@ class Budget:
 
 
 def fetched(value: Any, all_of_it: bool = False) -> tuple[np.ndarray | None, str]:
-    """The NumPy value of an array; or None, and why not. ``all_of_it``: also where that is a long way."""
+    """The NumPy value of an array; or None and the reason. ``all_of_it`` fetches large arrays from accelerators too."""
     try:
         if isinstance(value, Array):
             if is_key(value.aval.dtype) or value.aval.dtype == dtypes.float0:
@@ -70,12 +70,12 @@ def fetched(value: Any, all_of_it: bool = False) -> tuple[np.ndarray | None, str
         if not all_of_it and platforms != {"cpu"} and value.nbytes > MOST_FETCHED:
             return None, f"on {', '.join(sorted(map(str, value.devices())))}"
         return np.asarray(value), ""
-    except Exception as error:  # deleted, the result of a program that failed, of a type that NumPy has not
+    except Exception as error:  # it was deleted, its computation failed, or NumPy lacks its type
         return None, str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def numbers(x: np.ndarray, budget: Budget) -> Numbers | None:
-    """What is in ``x``, which has elements; None if they are no numbers."""
+    """The figures of a nonempty array ``x``; None if its elements are no numbers."""
     kind = _kind(x.dtype)
     if not kind:
         return None
@@ -102,13 +102,13 @@ def _of_floats(seen: np.ndarray, kind: str, size: int) -> Numbers:
         norm = float("nan") if nans else float("inf")
     low: Any = seen.min() if seen.size else None
     high: Any = seen.max() if seen.size else None
-    if not nans and not infs:  # then there are elements
+    if not nans and not infs:  # so it is not empty
         norm = _norm(seen, max(abs(float(low)), abs(float(high)))) * (size / count) ** 0.5
     return Numbers(kind, size, count, norm, low, high, nans, infs)
 
 
 def _norm(x: np.ndarray, largest: float) -> float:
-    """The root of the sum of squares, in 64 bits, of elements whose own squares may overflow or vanish."""
+    """The Euclidean norm in 64 bits; elements are scaled, as their squares may overflow or underflow."""
     if not largest:
         return 0.0
     scaled = x.reshape(-1).astype(np.float64) / largest
@@ -120,10 +120,10 @@ def _kind(dtype: np.dtype) -> str:
         return "i" if dtype.kind == "u" else dtype.kind
     if dtype.kind != "V" or dtype.names or dtype == dtypes.float0:
         return ""
-    return "f" if dtypes.is_inexact(dtype) else "i"  # types of fewer than 16 bits, and bfloat16
+    return "f" if dtypes.is_inexact(dtype) else "i"  # types with fewer than 16 bits, and bfloat16
 
 
 def _sample(x: np.ndarray) -> np.ndarray:
-    """Elements from all over ``x``, evenly spaced."""
+    """Evenly spaced elements of ``x``."""
     places = np.linspace(0, x.size - 1, SAMPLE).astype(np.int64)
     return x[np.unravel_index(places, x.shape)]

@@ -1,6 +1,6 @@
-"""A key tree as a document: a line for each leaf with its type and numbers, branches folded where there are many.
+"""A key tree as a document: a line for each leaf with its type and figures; large branches are folded.
 
-A terminal shows a fixed picture with a count of what is folded; a page of HTML folds by itself.
+A terminal shows a fixed picture with a count of folded parts; an HTML page has interactive folds.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from minijax.tools.recording import preview
 from minijax.tools.trees.keys import TreePart, counts, is_array, joined_steps
 from minijax.tools.trees.numbers import Budget, Numbers, fetched, numbers
 
-# A container of arrays whose text takes more lines is shown as a tree.
+# A container of arrays whose text has more lines than this is shown as a tree.
 MOST_PLAIN = 6
-# With so many parts it is one without the text being made.
+# A container with this many parts is shown as a tree without formatting its text.
 MANY_PARTS = 100
-# Lines of a tree below an input, by ``%tree``, and on a page that folds.
+# The most lines of a tree below an input, by ``%tree``, and on an HTML page.
 MOST_LINES, MOST_ASKED, MOST_PAGED = 18, 200, 300
-# Leaves of a folded branch that are searched for what is not finite.
+# The most leaves of a folded branch that are checked for non-finite elements.
 MOST_HIDDEN = 200
-# Arrays of up to so many elements are shown with their values.
+# Arrays with up to this many elements are shown in full.
 MOST_VALUES = 6
-# Elements of arrays that are printed, behind folds, on a page that folds.
+# The most array elements that an HTML page prints behind folds.
 MOST_PRINTED = 3000
-# The columns of a page of HTML.
+# The width of an HTML page in characters.
 _PAGE = 100
-# The columns of keys, of the page's width, and of types.
+# The width of keys as a fraction of the page, and of types in characters.
 _KEYS, _TYPES = 0.45, 18
 _INDENT = 2
 
@@ -44,8 +44,8 @@ _INDENT = 2
 class Tree(Frozen):
     """A key tree to be shown.
 
-    ``name`` is how the user writes the value, for the command that shows more of it; '' if that cannot be written.
-    ``depth`` is how many levels are open, None for as many as there is room for. ``exact`` looks at all elements.
+    ``name`` is the user's expression for the value, used in the command that shows more; '' if there is none. ``depth``
+    is the number of open levels, None for as many as fit. ``exact`` inspects all elements.
     """
 
     root: TreePart
@@ -56,18 +56,18 @@ class Tree(Frozen):
 
 
 class _Shown:
-    """What is shown of one tree, at any width: numbers are found once."""
+    """The display of one tree at any width: figures are computed once."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.budget = Budget(None) if tree.exact else Budget()
         self.known: dict[int, tuple[str, Line, Line]] = {}
-        # id of a leaf -> how many of its elements are not finite; of a sample of them, less than 0
+        # id of a leaf -> its number of non-finite elements; negative if counted in a sample
         self.wrong: dict[int, int] = {}
         self.opened = _opened(tree)
 
     def facts(self, leaf: TreePart) -> tuple[str, Line, Line]:
-        """The type of a leaf, its norm, and what else there is to say of it."""
+        """The type of a leaf, its norm, and further facts."""
         found = self.known.get(id(leaf))
         if found is None:
             kind, norm, rest, self.wrong[id(leaf)] = _facts(leaf, self.budget, self.tree.exact)
@@ -75,7 +75,7 @@ class _Shown:
         return found
 
     def hidden(self, parts: Iterable[TreePart]) -> Line:
-        """A warning of what is not finite in parts that are not shown, as far as they are looked at."""
+        """A warning with the number of non-finite elements in hidden parts, as far as they are inspected."""
         wrong, every = 0, True
         for i, leaf in enumerate(islice(_leaves(parts), MOST_HIDDEN + 1)):
             if i == MOST_HIDDEN:
@@ -97,8 +97,8 @@ def _leaves(parts: Iterable[TreePart]) -> Iterator[TreePart]:
 
 
 def plain_enough(value: Any, root: TreePart, columns: int, said: Callable[[], str]) -> bool:
-    """Whether ``value`` is better shown as Python prints it, ``said()``: it holds no arrays, nor types of any, or its
-    text takes no more than ``MOST_PLAIN`` lines of ``columns``.
+    """Whether ``value`` is better shown as Python text, ``said()``: it holds no arrays and no array types, or its text
+    has at most ``MOST_PLAIN`` lines of ``columns``.
     """
     if root.parts is None or not (root.arrays or root.types):
         return True
@@ -109,7 +109,7 @@ def plain_enough(value: Any, root: TreePart, columns: int, said: Callable[[], st
 
 
 def _parts_of(part: TreePart, most: int) -> int:
-    """How many parts there are in ``part``, or ``most``."""
+    """The number of parts in ``part``, at most ``most``."""
     count = len(part.parts or ()) + (most if part.missing else 0)
     for each in part.parts or ():
         if count >= most:
@@ -119,7 +119,7 @@ def _parts_of(part: TreePart, most: int) -> int:
 
 
 def key_tree(tree: Tree) -> Block:
-    """The tree under a title that says what it is and how much; of a leaf its one line."""
+    """The tree under a title with its kind and size; a leaf is one line."""
     shown = _Shown(tree)
     if tree.root.parts is None:
         kind, norm, rest = shown.facts(tree.root)
@@ -140,7 +140,7 @@ def title(root: TreePart) -> Line:
 
 
 def _opened(tree: Tree) -> set[int]:
-    """The branches that are open: from the top, level by level, those for which there is room."""
+    """The open branches: from the top, level by level, as far as there is room."""
     root = joined_steps(tree.root)[1]
     opened, room, level = {id(root)}, tree.most - len(root.parts or ()), [root]
     depth = 1
@@ -158,7 +158,7 @@ def _opened(tree: Tree) -> set[int]:
 
 
 class _Entry(Frozen):
-    """A line of a tree: what stands at a level under a key, open or not, and what follows it that is built alike."""
+    """A line of a tree: a part at a level under a key, open or not; ``more`` are the similar parts that it includes."""
 
     level: int
     key: str
@@ -177,7 +177,7 @@ def _entries(shown: _Shown, branch: TreePart, level: int) -> Iterable[_Entry]:
 
 
 def _merged(entries: Iterable[_Entry]) -> Iterator[_Entry]:
-    """The entries, folded branches that are built alike and follow each other in one if there are several."""
+    """The entries; consecutive folded branches with the same structure become one entry."""
     for (level, _), run in groupby(entries, key=lambda each: (each.level, _build(each))):
         first, *others = run
         if len(others) < 2 or first.opened or not first.part.parts:
@@ -188,12 +188,12 @@ def _merged(entries: Iterable[_Entry]) -> Iterator[_Entry]:
 
 
 def _build(entry: _Entry) -> Any:
-    """What folded branches that are built alike have in common; of anything else what nothing else has."""
+    """A key that is equal for folded branches with the same structure, and unique for other entries."""
     return _structure(entry.part) if entry.part.parts and not entry.opened else id(entry.part)
 
 
 def _structure(part: TreePart) -> Any:
-    """Types and keys of all that is in a part."""
+    """The nested types and keys of a part."""
     if part.parts is None:
         return array_type(part.value) if is_array(part.value) and part.elements else type(part.value).__name__
     return type(part.value), part.missing, tuple([(each.key, _structure(each)) for each in part.parts])
@@ -210,7 +210,7 @@ def _drawn(shown: _Shown, width: int) -> tuple[Block, ...]:
     cut = entries[tree.most - 1 :] if len(entries) > tree.most else []
     kept = list(_merged(entries[: len(entries) - len(cut)]))
     head = title(tree.root)
-    if step:  # the steps to the first branch of several parts
+    if step:  # the steps to the first branch with several parts
         head = (*head, ("muted", " · "), ("var", step))
     blocks: list[Block] = [text(head, hanging=_INDENT)]
     blocks += (block for _, found in _lines(shown, kept, width) for block in found)
@@ -222,7 +222,7 @@ def _drawn(shown: _Shown, width: int) -> tuple[Block, ...]:
 
 
 def _rest(shown: _Shown, total: int, folded: list[TreePart], rest: list[TreePart]) -> Line:
-    """What is not shown, and the command that shows it."""
+    """The number of hidden parts, and the command that shows them."""
     tree, words = shown.tree, []
     if rest:
         words.append(f"{len(rest):,} more lines ({counts(rest)})" if counts(rest) else f"{len(rest):,} more lines")
@@ -240,7 +240,7 @@ def _rest(shown: _Shown, total: int, folded: list[TreePart], rest: list[TreePart
 
 
 def _lines(shown: _Shown, entries: list[_Entry], width: int) -> Iterator[tuple[_Entry, tuple[Text, ...]]]:
-    """The lines of a tree, keys, types and norms each in a column: of each entry one, or two where a key is long."""
+    """The lines of a tree with keys, types and norms in columns: one for each entry, two if its key is long."""
     leaves = [each for each in entries if each.part.parts is None]
     facts = {id(each.part): shown.facts(each.part) for each in leaves}
     bound = int(width * _KEYS)
@@ -269,7 +269,7 @@ def _lines(shown: _Shown, entries: list[_Entry], width: int) -> Iterator[tuple[_
 
 
 def _told(kind: str, norm: Line, rest: Line, types: int, norms: int) -> Line:
-    """Type, norm and what else there is, in columns."""
+    """Type, norm and further facts in columns."""
     said: list[Segment] = []
     if kind:
         said.append(("type", f"{kind:<{types}}  "))
@@ -283,7 +283,7 @@ def _told(kind: str, norm: Line, rest: Line, types: int, norms: int) -> Line:
 
 
 class _Room:
-    """How many parts, and how many elements of arrays, there is still room for on a page."""
+    """The number of parts and of array elements that still fit on a page."""
 
     def __init__(self) -> None:
         self.parts = MOST_PAGED
@@ -297,7 +297,7 @@ def _folding(shown: _Shown) -> tuple[Block, ...]:
 
 
 def _paged(shown: _Shown, branch: TreePart, room: _Room) -> Iterable[Block]:
-    """The parts of a branch: leaves in lines, branches behind folds of their own."""
+    """The parts of a branch: leaves as lines, branches as nested folds."""
     run: list[_Entry] = []
     parts = branch.parts or []
     for i, each in enumerate(parts):
@@ -319,7 +319,7 @@ def _paged(shown: _Shown, branch: TreePart, room: _Room) -> Iterable[Block]:
 
 
 def _paged_leaves(shown: _Shown, run: list[_Entry], room: _Room) -> Iterable[Block]:
-    """Leaves in lines, set in as far as a fold's mark is wide; behind those of arrays of some size are their values."""
+    """Leaves as lines, indented by the width of a fold's mark; arrays too large for one line fold out."""
     for entry, blocks in _lines(shown, run, _PAGE):
         values = _values(entry.part, room)
         if values is None:
@@ -332,7 +332,7 @@ def _paged_leaves(shown: _Shown, run: list[_Entry], room: _Room) -> Iterable[Blo
 
 
 def _values(leaf: TreePart, room: _Room) -> str | None:
-    """What is in an array of some size, printed; None of any other leaf."""
+    """The printed elements of an array too large for one line; None for other leaves."""
     if isinstance(leaf.value, Tracer) or not is_array(leaf.value) or not MOST_VALUES < leaf.elements <= room.elements:
         return None
     held, _ = fetched(leaf.value)
@@ -347,7 +347,7 @@ def _values(leaf: TreePart, room: _Room) -> str | None:
 
 
 def _facts(leaf: TreePart, budget: Budget, exact: bool) -> tuple[str, Line, Line, int]:
-    """Type, norm, what else there is to say, and how many elements are not finite (of a sample, less than 0)."""
+    """Type, norm, further facts, and the number of non-finite elements (negative if counted in a sample)."""
     value = leaf.value
     if leaf.said:
         return "", (), line(("muted", leaf.said)), 0
@@ -371,11 +371,11 @@ def _facts(leaf: TreePart, budget: Budget, exact: bool) -> tuple[str, Line, Line
 
 
 def _other(value: Any) -> tuple[str, Line, Line]:
-    """A leaf that is no array: a number, a name, a type without values, something else."""
+    """A leaf that is no array: a number, a name, a type without values, or another object."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         try:
             return f"{dtypes.short_name(value.dtype)}[{','.join(map(str, value.shape))}]", (), line(("muted", "a type"))
-        except Exception:  # something else that has such attributes
+        except Exception:  # an object with similar attributes
             return "", (), line(("muted", type(value).__name__))
     if value is None or isinstance(value, (bool, int, float, complex, str)):
         return "", (), line(("literal", preview.value_text(value)))
@@ -401,14 +401,14 @@ def values_text(x: np.ndarray) -> str:
 
 
 def norm_line(found: Numbers) -> Line:
-    """``norm 12.31``; nothing for integers and booleans."""
+    """``norm 12.31``; empty for integers and booleans."""
     if found.kind in "ib":
         return ()
     return line(("muted", "norm "), ("value", f"{'≈' if found.sampled else ''}{found.norm:.4g}"))
 
 
 def range_line(found: Numbers) -> Line:
-    """``-0.31 … 0.29  30 of 32 finite: 2 nan``, and of how many elements, if not of all."""
+    """``-0.31 … 0.29  30 of 32 finite: 2 nan``, with the sample size if there is one."""
     parts: list[Segment] = []
     if found.kind == "b":
         parts.append(("value", f"{found.high:,} of {found.seen:,} true"))

@@ -1,8 +1,8 @@
 """Conditions on the values of a recording, such as ``h.max() > 10``, and the moments when they first hold.
 
 A condition is parsed, never executed: variable names, elements ``h[0, 1]``, figures such as ``h.max()`` or ``nan(h)``,
-arithmetic, comparisons, ``and``, ``or``, ``not``. It is checked on known values, kept or replayed, in each iteration
-of a loop. Unknown values are skipped and reported.
+arithmetic, comparisons, ``and``, ``or``, ``not``. It is checked on known values, kept or replayed, in each iteration of
+a loop. Unknown values are skipped and reported.
 """
 
 from __future__ import annotations

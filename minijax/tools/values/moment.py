@@ -118,8 +118,8 @@ class Ledger:
     """The values of one recording.
 
     Attributes:
-      iterations: key of a loop -> the chosen iteration; the first by default. Key of a mesh -> the chosen device;
-        None for all devices: values then have an axis in front for each mesh axis along which they may differ.
+      iterations: key of a loop -> the chosen iteration; the first by default. Key of a mesh -> the chosen device; None
+        for all devices: values then have an axis in front for each mesh axis along which they may differ.
       examples: label of a vmap -> the chosen example; all by default.
       arguments: the arguments of the recorded call, for programs that never ran.
     """

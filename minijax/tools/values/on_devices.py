@@ -39,7 +39,7 @@ class DeviceColumn:
 
     Attributes:
       name: its name.
-        type: its type on one device.
+      type: its type on one device.
       type: of what one device has.
       along: the mesh axes along which it may differ.
       result: whether it is a result of the moment's operation.

@@ -31,9 +31,9 @@ class EvaluatedStep:
     Attributes:
       bind: its record.
       owner: the user's operation that caused it; itself if there is none, as in a backward pass.
-        operands: the numbers of all its operands; 0 for an inline literal.
-        run: its program, if it runs one and that was kept.
-        chooses: whether its first operand only selected the operations to evaluate.
+      operands: the numbers of all its operands; 0 for an inline literal.
+      run: its program, if it runs one and that was kept.
+      chooses: whether its first operand only selected the operations to evaluate.
     """
 
     __slots__ = ("bind", "owner", "operands", "run", "chooses")
@@ -112,9 +112,9 @@ class OriginSlice(Frozen):
       wanted: their numbers; 0 for a value without a number.
       uses: the operations, in order.
       inputs: the numbers of the values at the start: arguments and constants of the program.
-        operations: the number of operations; operations of programs count once.
-        total: the number in the whole recording.
-        unknown: why something is missing, '' if nothing is missing.
+      operations: the number of operations; operations of programs count once.
+      total: the number in the whole recording.
+      unknown: why something is missing, '' if nothing is missing.
     """
 
     wanted: tuple[int, ...]

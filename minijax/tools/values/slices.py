@@ -48,8 +48,8 @@ class SlicedProgram(Frozen):
       uses: the equations needed, in order.
       inputs: the indices of the inputs needed.
       operands: for each input, the index of the operand that initializes it.
-        carries: input -> the output of the previous iteration that it receives.
-        held: the needed constants of the program.
+      carries: input -> the output of the previous iteration that it receives.
+      held: the needed constants of the program.
     """
 
     title: str

@@ -25,11 +25,10 @@ class ValueSummary(Frozen):
       type: ``f32[8,3]``.
       shape, dtype: of the array.
       numbers: ``seen`` of ``size`` elements, ``low``, ``high``, ``norm``, ``nans``, ``infs``; None without numbers.
-        mean: of the finite elements seen, or of absolute values of complex numbers; None if there are none.
+      mean: of the finite elements seen, or of absolute values of complex numbers; None if there are none.
       spark: a picture of up to eight characters; '' if there is none.
       course: whether ``spark`` draws the values in order (means of the stretches of a vector); otherwise it is a
-        histogram
-        of the range in eight parts.
+        histogram of the range in eight parts.
       value: the value as text for a small array; otherwise ''.
       said: the reason if numbers are missing.
     """
