@@ -27,7 +27,7 @@ from minijax.tools.session.result import NOTHING, Browse, Result
 
 if TYPE_CHECKING:
     from minijax.core.missed import Missed
-    from minijax.interop.jax_misses import JaxMiss
+    from minijax.tools.session.jax_misses import JaxMiss
     from minijax.tools.session.session import Session
 
 # Notebooks have no width that the kernel knows.

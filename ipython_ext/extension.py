@@ -12,7 +12,6 @@ from IPython.core.error import UsageError
 from minijax import errors
 from minijax.api import callbacks
 from minijax.core import missed
-from minijax.interop import jax_misses
 from minijax.ipython_ext.completion import matcher
 from minijax.ipython_ext.display import (
     EXPORTED,
@@ -34,7 +33,7 @@ from minijax.tools.commands.table import COMMANDS
 from minijax.tools.documents.document import Document, document, text
 from minijax.tools.recording.panels import summary
 from minijax.tools.recording.recorder import Recorder
-from minijax.tools.session import source
+from minijax.tools.session import jax_misses, source
 from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.session.session import RECORDED, Entry, FailedInput, Session, replay_text
 from minijax.tools.session.tracebacks import passed_engine

@@ -20,7 +20,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.interpreters": ("interpreters/test_program.py", "interpreters/test_debug_nans.py"),
     "minijax.interop": ("interop/test_from_jax.py",),
     "minijax.ipython_ext": ("ipython/test_notebook.py",),
-    "minijax.ir": ("ir/test_constructs.py", "ir/test_name_stacks.py", "ir/test_doc_table.py"),
+    "minijax.ir": ("ir/test_constructs.py", "ir/test_name_stacks.py", "tools/test_doc_table.py"),
     "minijax.lax": ("ops/test_errors.py",),
     "minijax.nn": ("interop/test_names.py",),
     "minijax.lowering": ("lowering/test_places.py",),

@@ -125,6 +125,7 @@ LAZY_ALLOWED = {
     ("minijax.tools.recording.recorder", "minijax.tools.recording.full"): "every session records summaries, few a tree",
     ("minijax.tools.commands.*", "minijax.tools"): "what one command alone needs; every session starts, few run it",
     ("minijax.tools.session.real_jax", "minijax.interop"): "few programs are JAX's; every session starts",
+    ("minijax.tools.session.real_jax", "minijax.tools.session.watch"): "few programs are JAX's; every session starts",
     ("minijax.tools.session.values", "minijax.tools.trees"): "only a container of arrays is shown as a tree",
     ("minijax.tools.session.session", "minijax.tools.live.views"): "a session without pushed levels needs no views",
     ("minijax.ipython_ext.display", "minijax.tools"): "loading the extension does not wait for the stepper's views",

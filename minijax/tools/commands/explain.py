@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from minijax.core import missed
 from minijax.core.trace import Tracer
-from minijax.interop import jax_misses
 from minijax.interop.uses import jax_use
 from minijax.pytree import tree_leaves
 from minijax.tools.commands.arguments import Arguments, Param
@@ -24,7 +23,7 @@ from minijax.tools.explain.caches import (
 )
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import CacheRecord
-from minijax.tools.session import real_jax, specs, targets
+from minijax.tools.session import jax_misses, real_jax, specs, targets
 from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.session.source import parse_expression
 from minijax.tools.usage import UsageError

@@ -24,7 +24,6 @@ from minijax.extend.core import JaxprSyntaxError, parse_jaxpr
 from minijax.interop.carrier import Carrier
 from minijax.interop.libraries import JAX, MINIJAX, Unmapped
 from minijax.interop.values import from_jax_value, jax_module
-from minijax.interop.watch import at_home
 from minijax.ir.jaxpr import ClosedJaxpr, is_effectful
 from minijax.pytree import tree_leaves
 from minijax.random import key_data
@@ -33,6 +32,7 @@ from minijax.tools.documents.document import Line, Row, Text, line
 from minijax.tools.documents.words import seconds_text, shortened
 from minijax.tools.session import real_jax, targets
 from minijax.tools.session.targets import Target
+from minijax.tools.session.watch import at_home
 
 # Calls are repeated until they have taken this long together, in seconds, and at most so many times.
 _TIMED_SECONDS = 0.05

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from minijax.api.differences import Miss
 from minijax.core.missed import Missed
 from minijax.core.named import Frozen
-from minijax.interop import jax_misses
 from minijax.tools.documents.document import Block, Document, Line, Row, Section, Text, document, line
 from minijax.tools.documents.words import plural, seconds_text, shortened
 from minijax.tools.explain.caches import own_tracing
+from minijax.tools.session import jax_misses
 
 # The most reasons that are listed.
 MOST_REASONS = 8

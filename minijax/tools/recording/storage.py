@@ -10,9 +10,8 @@ in .json, is versioned JSON for whoever wants to read it elsewhere, and loaded a
 
 Each record is a row: its kind, then the values of its fields in the order that ``fields`` gives. Where a field holds a
 record, the row has its number in ``records``, counted from 0; a record comes after those it holds, and the recording
-itself is the last. Jaxprs are kept as documents (``ir.doc_table``), so that they can be laid out at any width. What a
-file says is checked, field by field: one that is cut off or was made to harm raises ValueError, and nothing in it is
-run.
+itself is the last. Jaxprs are kept as documents (``recording.doc_table``), so that they can be laid out at any width.
+Every field of a file is checked. A truncated or hostile file raises ValueError, and nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from minijax.core.named import Frozen
-from minijax.ir.doc_table import read_table
 from minijax.tools import files
 from minijax.tools.recording import chunks
+from minijax.tools.recording.doc_table import read_table
 from minijax.tools.recording.records import Recording
 from minijax.tools.recording.storage_rows import held, made_of, names_of, row_of, storable
 from minijax.tools.recording.storage_types import Reader, Writer, brief

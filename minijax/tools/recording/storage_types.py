@@ -11,7 +11,7 @@ from typing import Any
 
 from minijax.core.named import Frozen
 from minijax.ir.doc import Doc
-from minijax.ir.doc_table import DocTable
+from minijax.tools.recording.doc_table import DocTable
 
 # Larger integers than this are not exact everywhere that reads JSON.
 LARGEST = 2**53

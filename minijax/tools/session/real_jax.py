@@ -18,7 +18,7 @@ from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
-    from minijax.interop.watch import Watched
+    from minijax.tools.session.watch import Watched
 
 
 def carried(command: str, title: str, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watched | None:
@@ -82,7 +82,7 @@ def arrays_of(x: Any) -> tuple[Any, Callable[[Any], Any]] | None:
     """
     if "jax" not in sys.modules:
         return None
-    from minijax.interop.watch import is_model
+    from minijax.tools.session.watch import is_model
 
     outer, _ = tree_flatten(x, is_leaf=is_model)
     is_held: list[bool] = []

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from minijax.core import missed
 from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
-from minijax.interop.jax_misses import Watching
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools.documents.document import Block, Document, Highlighter, Printout, document, line, text
@@ -25,6 +24,7 @@ from minijax.tools.recording import panels as views
 from minijax.tools.recording.recorder import Recorder, recorded_until
 from minijax.tools.recording.records import Recording
 from minijax.tools.session import real_jax, source
+from minijax.tools.session.jax_misses import Watching
 from minijax.tools.session.namespace import names_read
 from minijax.tools.session.outputs import Outputs
 from minijax.tools.session.result import NOTHING, Browse, Result, Step
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from minijax.interop.watch import Watched
     from minijax.tools.live.level import Level
+    from minijax.tools.session.watch import Watched
 
 # Maximum number of earlier recordings kept.
 MOST_RECORDINGS = 50

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minijax.ir import doc as pp
-from minijax.ir.doc_table import DocTable, read_table
+from minijax.tools.recording.doc_table import DocTable, read_table
 
 docs = st.recursive(
     st.one_of(
