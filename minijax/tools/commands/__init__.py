@@ -1,6 +1,6 @@
-"""The commands that every front end offers: a table of rows, by area, and how their arguments are read and completed.
+"""The commands of all front ends: a table with a row for each, and the parsing and completion of their arguments.
 
-``find`` looks a command up; the table's dozen modules are imported when the first one is asked for.
+``find`` looks a command up; its first call imports the table and its modules.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def find(name: str, cell: bool = False) -> Command:
-    """The command called ``name``. UsageError if there is none, or if it has no such form."""
-    # a prompt, or a program that uses no command, must not wait for the table
+    """The command called ``name``. UsageError if it does not exist or lacks the form."""
+    # imported late, to keep the start of a prompt fast
     from minijax.tools.commands import table
 
     return table.look_up(name, cell)

@@ -1,7 +1,7 @@
-"""Arguments of commands: declared as data, parsed by one function, wrong ones reported in one way.
+"""Arguments of commands: declared as data, parsed by one function. All errors have the same form.
 
-``%grad f(x) --argnums 0 --check``: an expression in Python, and options that begin with two dashes. Options
-are looked for outside brackets and strings only, so ``f(x --y)`` is Python's.
+``%grad f(x) --argnums 0 --check``: a Python expression, and options that begin with two dashes. Inside brackets and
+strings nothing is an option, so ``f(x --y)`` is Python.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from minijax.tools.usage import UsageError
 class Param(Frozen):
     """One parameter of a command.
 
-    ``kind`` is 'text' (everything that is no option: an expression, words), 'program' (a text with which the options
-    end: what follows is the program's), 'flag' (an option without a value), 'int', 'ints' (``0`` or ``0,1``),
-    'expression' (a value in Python, evaluated by the command) or 'word' (in quotes if it holds spaces).
+    ``kind`` is 'text' (everything but options: an expression, words), 'program' (a text that ends the command's
+    options: later options belong to the program), 'flag' (an option without a value), 'int', 'ints' (``0`` or ``0,1``),
+    'expression' (a Python value; the command evaluates it) or 'word' (quoted if it contains spaces).
     """
 
     name: str
@@ -32,12 +32,12 @@ class Param(Frozen):
 
     @property
     def is_text(self) -> bool:
-        """Whether it is written without an option's name."""
+        """Whether the parameter has no option name."""
         return self.kind in ("text", "program")
 
     @property
     def option(self) -> str:
-        """How the user writes it."""
+        """The option as the user writes it."""
         return f"--{self.name.replace('_', '-')}"
 
 
@@ -63,11 +63,10 @@ def usage(name: str, params: tuple[Param, ...]) -> str:
 
 
 def parse(name: str, params: tuple[Param, ...], line: str, cell: str | None = None) -> Arguments:
-    """The arguments in ``line``.
+    """Parse the arguments in ``line``.
 
     Raises:
-      UsageError: an unknown option, a value that is missing or does not fit, or a required text that is
-        missing.
+      UsageError: an unknown option, a missing or invalid value, or a missing required text.
     """
     args = Arguments({param.name: param.default for param in params})
     args.cell = cell
@@ -98,7 +97,7 @@ def parse(name: str, params: tuple[Param, ...], line: str, cell: str | None = No
 
 
 def _program(line: str) -> tuple[str, str]:
-    """The options at the beginning of a line, flags all, and the program with its arguments."""
+    """Split a line into the flags at its beginning and the program with its arguments."""
     options, rest = "", line.strip()
     while rest.startswith("--"):
         word, _, rest = rest.partition(" ")
@@ -107,7 +106,7 @@ def _program(line: str) -> tuple[str, str]:
 
 
 def _value(name: str, param: Param, value: str) -> tuple[Any, str]:
-    """The value of an option at the beginning of ``value``, and what follows it and is text."""
+    """The value of an option at the beginning of ``value``, and the rest of the text."""
     if param.kind == "flag":
         return True, value
     if not value:
@@ -130,7 +129,7 @@ def _value(name: str, param: Param, value: str) -> tuple[Any, str]:
 
 
 def _word(name: str, param: Param, value: str) -> tuple[str, str]:
-    """The first word of ``value``, and the rest; a word with spaces in it stands in quotes."""
+    """The first word of ``value``, and the rest. A word with spaces is quoted."""
     if value[0] not in "\"'":
         word, _, rest = value.partition(" ")
         return word, rest
@@ -147,7 +146,7 @@ _WANTED = {"int": "an integer", "ints": "an integer, or several with commas betw
 
 
 def _split(line: str) -> Iterator[tuple[str, str]]:
-    """``('', text)``, then ``(option, what follows it)``; options only outside brackets and strings."""
+    """``('', text)``, then ``(option, text after it)`` for each option outside brackets and strings."""
     option, start, depth, i = "", 0, 0, 0
     while i < len(line):
         c = line[i]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def run_backward(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    # only who looks at a backward pass loads its view
+    # imported late: few sessions look at a backward pass
     from minijax.tools.stepper import backward_table
     from minijax.tools.values.moment import ledger as ledger_of
 
@@ -77,7 +77,7 @@ def _target(session: Session, expression: str) -> Target:
 
 
 def _checkpoint_blocks(target: Target, recording: Recording) -> Iterator[Block]:
-    """What is recomputed, and what that saves: residuals with checkpoint, and without it."""
+    """The recomputed equations, and the size of the residuals with and without checkpoint."""
     from minijax.tools.stepper import backward_table
 
     closed = targets.stage(target)
@@ -96,7 +96,7 @@ def _checkpoint_blocks(target: Target, recording: Recording) -> Iterator[Block]:
 
 
 def _checkpoints(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    """The calls of ``checkpoint`` in a program and in what it runs."""
+    """The calls of ``checkpoint`` in a program and its inner programs."""
     for eqn in jaxpr.eqns:
         if eqn.primitive is remat_p:
             yield eqn
@@ -107,7 +107,7 @@ def _checkpoints(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
 
 
 def without_checkpoint(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same program with a ``jit`` in place of each ``checkpoint``."""
+    """The same program with ``jit`` instead of each ``checkpoint``."""
     eqns = []
     for eqn in closed.jaxpr.eqns:
         params = {name: _without(value) for name, value in eqn.params.items()}
@@ -127,7 +127,7 @@ def _without(value: Any) -> Any:
 
 
 def residual_bytes(closed: ClosedJaxpr, leaves: Sequence[Any]) -> int:
-    """The bytes of what the linear part of the program holds at ``leaves``, by their types; each array once."""
+    """The size in bytes of the residuals of the program at ``leaves``, from their types; each array counts once."""
     _, pullback = vjp(lambda *xs: eval_closed(closed, *xs), *leaves)
     held = {id(x): get_aval(x) for x in pullback.jaxpr.consts}
     return sum(aval.size * aval.dtype.itemsize for aval in held.values())

@@ -1,6 +1,6 @@
-"""The call, or the dictionary, that is being typed: the signature to show, keywords and keys to complete.
+"""The call or the dictionary key in the text before the cursor: for its signature, and to complete keywords and keys.
 
-As in ``completion``, nothing of the user's is run: defaults of unknown kinds are shown as ``...``.
+As in ``completion``, no user code runs: defaults of unknown types are shown as ``...``.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _KEYWORD = re.compile(r"\s*([^\W\d]\w*)\s*=(?!=)")
 _IN_KEY = re.compile(r"""([^\W\d][\w.]*)((?:\[(?:'[^']*'|"[^"]*"|\d+)\])*)\[(['"])([^'"\]]*)$""")
 _SUBSCRIPT = re.compile(r"""\[(?:'([^']*)'|"([^"]*)"|(\d+))\]""")
 _OPENING, _CLOSING = "([{", ")]}"
-# Values whose ``repr`` is Python's own.
+# Types with Python's own ``repr``.
 _PLAIN = (int, float, bool, str, complex, type(None))
 
 
 class OpenCall(NamedTuple):
-    """The innermost call whose bracket is open: the function's name as typed, and its arguments so far.
+    """The innermost call with an open bracket: the function's name as typed, and its arguments so far.
 
-    ``position`` counts the positional ones before the cursor, ``named`` are the keywords given, ``keyword`` the one
-    that the cursor stands at, if any.
+    ``position`` counts the positional arguments before the cursor. ``named`` are the keywords so far. ``keyword`` is
+    the keyword at the cursor, or ''.
     """
 
     function: str
@@ -36,7 +36,7 @@ class OpenCall(NamedTuple):
 
 
 def open_call(before: str) -> OpenCall | None:
-    """The call around the end of ``before``; None inside of strings, comments, and where no name is called."""
+    """The call around the end of ``before``; None inside strings and comments, and if no name is called."""
     stack, inside = _open(before)
     if inside is not None or not stack or before[stack[-1]] != "(":
         return None
@@ -51,7 +51,7 @@ def open_call(before: str) -> OpenCall | None:
 
 
 def _open(before: str) -> tuple[list[int], int | None]:
-    """Where the brackets stand that are open at the end of ``before``, and where the string or comment begins."""
+    """The positions of open brackets at the end of ``before``, and of the open string or comment, or None."""
     stack: list[int] = []
     i = 0
     while i < len(before):
@@ -79,19 +79,19 @@ def _open(before: str) -> tuple[list[int], int | None]:
 
 
 def open_string(before: str) -> str | None:
-    """What has been typed of the string on one line that ``before`` ends in; None if it ends in none."""
+    """The text of the unfinished string on one line at the end of ``before``, or None."""
     _, start = _open(before)
     if start is None or before[start] == "#" or before.startswith(before[start] * 3, start):
         return None
     prefix = re.search(r"[A-Za-z]*$", before[:start])
-    if prefix is not None and "f" in prefix[0].lower():  # an f-string holds Python
+    if prefix is not None and "f" in prefix[0].lower():  # an f-string contains Python
         return None
     typed = before[start + 1 :]
     return None if "\n" in typed else typed
 
 
 def _arguments(inside: str) -> list[str]:
-    """What stands between the commas of an argument list that is still open."""
+    """The arguments in an unfinished argument list, split at commas."""
     parts, depth, quote, start = [], 0, "", 0
     for i, c in enumerate(inside):
         if quote:
@@ -109,7 +109,7 @@ def _arguments(inside: str) -> list[str]:
 
 
 def parameters(value: Any) -> list[inspect.Parameter]:
-    """The parameters of a function, a class or a transformed function, without running anything; [] if unknown."""
+    """The parameters of a function, a class or a transformed function, or []. Runs no user code."""
     for _ in range(20):
         wrapped = static_value(value, "__wrapped__")
         if wrapped is UNKNOWN:
@@ -124,7 +124,7 @@ def parameters(value: Any) -> list[inspect.Parameter]:
     if not known and _package(type(value)) not in ("minijax", "jax", "numpy"):
         return []
     given = static_value(value, "__signature__")
-    # ``inspect`` calls one that can be called
+    # ``inspect`` would call a callable signature
     if given is not None and given is not UNKNOWN and type(given) is not inspect.Signature:
         return []
     try:
@@ -134,7 +134,7 @@ def parameters(value: Any) -> list[inspect.Parameter]:
 
 
 def _package(kind: type) -> str:
-    """The package that a class is from; its metaclass, or a property of its own, may compute what it says of that."""
+    """The package of a class, read without its metaclass or its own properties, which could run code."""
     try:
         module = type.__dict__["__module__"].__get__(kind)
     except AttributeError:
@@ -143,7 +143,7 @@ def _package(kind: type) -> str:
 
 
 def signature_parts(call: OpenCall, found: list[inspect.Parameter]) -> list[tuple[str, bool]]:
-    """``f(``, ``x``, ``, ``, ``axis=None``, ``)``: each with whether it is what the cursor stands at."""
+    """``f(``, ``x``, ``, ``, ``axis=None``, ``)``: each with whether it is the parameter at the cursor."""
     current = _current(call, found)
     parts: list[tuple[str, bool]] = [(f"{call.function.rpartition('.')[2]}(", False)]
     kinds = inspect.Parameter
@@ -163,9 +163,7 @@ def signature_parts(call: OpenCall, found: list[inspect.Parameter]) -> list[tupl
 
 
 def fitting(parts: list[tuple[str, bool]], columns: int) -> list[tuple[str, bool]]:
-    """``parts`` of a signature that fit on one line, what the cursor stands at among them; … is where some are left
-    out.
-    """
+    """The ``parts`` of a signature that fit on one line, the one at the cursor included. … marks omitted parts."""
     if sum(len(piece) for piece, _ in parts) <= columns or not parts:
         return parts
     at = next((i for i, (_, current) in enumerate(parts) if current), 0)
@@ -208,7 +206,7 @@ def _current(call: OpenCall, found: list[inspect.Parameter]) -> int:
 
 
 def keywords(call: OpenCall, found: list[inspect.Parameter]) -> list[str]:
-    """The keywords that could still be given, as ``axis=``."""
+    """The keywords that the call does not have yet, as ``axis=``."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return [
         f"{each.name}="
@@ -229,7 +227,7 @@ class OpenKey(NamedTuple):
 
 
 def open_key(before: str) -> OpenKey | None:
-    """The key of a dictionary that is being typed at the end of ``before``."""
+    """The unfinished key of a dictionary at the end of ``before``."""
     found = _IN_KEY.search(before)
     if found is None:
         return None
@@ -240,10 +238,10 @@ def open_key(before: str) -> OpenKey | None:
 
 
 def keys(value: Any, path: tuple[str | int, ...]) -> list[str]:
-    """The texts among the keys of the plain dictionary that ``value[path[0]][path[1]]...`` is; [] of anything else."""
+    """The string keys of ``value[path[0]][path[1]]...`` if that is a plain dictionary, else []."""
     for each in path:
         if type(value) is dict:
-            # looking a key up may call ``__eq__`` of others
+            # a look-up could call ``__eq__`` of another key
             found = [inner for key, inner in value.items() if type(key) is type(each) and key == each]
         else:
             is_place = type(value) in (list, tuple) and type(each) is int and each < len(value)

@@ -1,4 +1,4 @@
-"""What a command is and what it gives: rows of data, from which help and completion derive too."""
+"""A command as a row of data. Help and completion derive from it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class Command(Frozen):
     """A row of the table.
 
-    ``run(session, args)`` returns a ``Result``, prints nothing, and raises ``UsageError`` for arguments it
-    cannot use. ``line`` and ``cell`` tell which of the forms ``%name`` and ``%%name`` there are.
-    ``prompt`` says that it is for minijax's own prompt: IPython has one of its own.
+    ``run(session, args)`` returns a ``Result``, prints nothing, and raises ``UsageError`` for invalid arguments.
+    ``line`` and ``cell`` say whether the forms ``%name`` and ``%%name`` exist. ``prompt`` marks commands for minijax's
+    own prompt only: IPython has its own.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Command(Frozen):
 
     @property
     def summary(self) -> str:
-        """The first sentence of the help."""
+        """The first line of the help."""
         return self.help.strip().split("\n")[0]
 
     def __call__(self, session: Session, line: str, cell: str | None = None) -> Result:

@@ -1,4 +1,4 @@
-"""Commands that measure, and that compare with real JAX: %time %compare."""
+"""Commands that measure, and that compare with JAX: %time %compare."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from minijax.tools.session.session import Session
     from minijax.tools.session.targets import Target
 
-# What measures and compares is imported when a command runs: few sessions need it, and it may bring jax.
+# The measuring modules are imported when a command runs: few sessions need them, and they may import jax.
 
 
 def _target(session: Session, command: str, args: Arguments) -> Target:
@@ -43,11 +43,11 @@ def _target(session: Session, command: str, args: Arguments) -> Target:
 
 
 def _staged(target: Target) -> ClosedJaxpr | Exception:
-    """The program's jaxpr, or why there is none: it may run and yet not be one for staging."""
+    """The program's jaxpr, or the error of staging: some programs run but cannot be staged."""
     __tracebackhide__ = True
     try:
         return targets.stage(target)
-    except Exception as error:  # whatever the program raises
+    except Exception as error:  # the program may raise any error
         if target.abstract:
             raise
         return error
@@ -74,7 +74,7 @@ def run_time(session: Session, args: Arguments) -> Result:
     if not args["alone"]:
         try:
             figures["jax"] = measure.measured(measure.theirs(target), target.abstract, once).seconds
-        except Exception as error:  # whatever JAX says of the program
+        except Exception as error:  # JAX may raise any error for the program
             notes.append(measure.why_not(error))
     step, parts = (None, "") if found.jitted is None else _step(side, found)
     blocks = [_bars(figures), *(_step_blocks(step, args) if step is not None else ())]
@@ -89,7 +89,7 @@ def run_time(session: Session, args: Arguments) -> Result:
 
 
 def _step(side: Side, found: Figures) -> tuple[StepTime | None, str]:
-    """Where the time of a compiled call goes; or None, and why nobody can tell."""
+    """The parts of the time of a compiled call; or None and the reason."""
     from minijax.tools.compare import measure
     from minijax.tools.metal import step_time
 
@@ -144,9 +144,9 @@ def run_compare(session: Session, args: Arguments) -> Result:
         their_side = measure.theirs(target)
         their_value = None if target.abstract else their_side.call()
         theirs: Any = their_value if is_jaxpr else their_side.jaxpr() if isinstance(closed, ClosedJaxpr) else None
-        # in a notebook JAX's str gives colour codes
+        # in a notebook, str of a JAX jaxpr has colour codes
         their_text = "" if theirs is None else theirs.pretty_print(use_color=False)
-    except Exception as error:  # whatever JAX says of the program
+    except Exception as error:  # JAX may raise any error for the program
         blocks.append(Row("jax", (line(("warning", measure.why_not(error))),)))
         return Result(Document(tuple(blocks)), value)
     if value is not NOTHING and not is_jaxpr:
@@ -166,7 +166,7 @@ def _figures(our_side: Side, their_side: Side, abstract: bool, once: bool) -> li
     ours = measure.measured(our_side, abstract, once)
     try:
         theirs = measure.measured(their_side, abstract, once)
-    except Exception as error:  # whatever JAX says of the program
+    except Exception as error:  # JAX may raise any error for the program
         theirs = measure.Figures({}, measure.why_not(error))
     notes = dict.fromkeys((*ours.notes, *theirs.notes))
     rows = [Row("note", (line(("muted", note)),)) for note in notes]

@@ -25,10 +25,10 @@ from minijax.tools.usage import UsageError
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
-# Later runs are timed until they have taken this long together, and at most so many of them.
+# Maximum total time in seconds, and maximum number, of the timed later runs.
 _TIMED_SECONDS = 0.05
 _TIMED_RUNS = 50
-# A program that ran for longer than this, in seconds, is not run again for the sake of a figure.
+# A program whose first run took longer than this, in seconds, is not timed again.
 _LONG_RUN = 1.0
 
 
@@ -64,12 +64,12 @@ def run_jit(session: Session, args: Arguments) -> Result:
 
 
 def _acts(jitted: Any, target: Target) -> bool:
-    """Whether a run does more than compute: prints, or calls back."""
+    """Whether the program has side effects, such as printing or callbacks."""
     return any(map(is_effectful, jitted.trace(*target.args, **target.kwargs).jaxpr.eqns))
 
 
 def _steady(jitted: Any, target: Target) -> tuple[float, int]:
-    """The shortest of several further calls, in seconds, and how many there were."""
+    """The shortest time of several further calls, in seconds, and their number."""
     best, runs = float("inf"), 0
     end = time.perf_counter() + _TIMED_SECONDS
     while runs == 0 or (runs < _TIMED_RUNS and time.perf_counter() < end):
@@ -100,7 +100,7 @@ def run_hlo(session: Session, args: Arguments) -> Result:
     if args["links"] or args["line"] is not None or args["eqn"] is not None:
         blocks, value = _linked(args, lowered, compiled)
     elif compiled is not None:
-        # the value is XLA's own text; what is shown has the user's names of the arguments
+        # the value is XLA's own text; the answer shows the user's argument names
         names = arguments.parameter_names(compiled.program, targets.input_names(target))
         lines = (text if args["metadata"] else hlo.folded(text)).strip("\n").split("\n")
         blocks = [Code("\n".join(arguments.named(lines, names, True)), "hlo")]
@@ -117,16 +117,16 @@ def run_hlo(session: Session, args: Arguments) -> Result:
 
 
 def _fused(lowered: Any) -> list[Block]:
-    """Which equations each fusion holds, and of which lines."""
-    # only a program with fusions needs these
+    """The equations of each fusion, and their lines."""
+    # imported late: only programs with fusions need these
     from minijax.tools.programs import link_views, links
 
     return [*link_views.fused_rows(links.of_lowered(lowered, most=sys.maxsize))]
 
 
 def _partitioned(lowered: Any) -> Iterator[Block]:
-    """What the program sends between devices."""
-    # only programs over several devices need it
+    """The data that devices send to each other."""
+    # imported late: only programs for several devices need these
     from minijax.tools.metal import collectives
     from minijax.tools.programs import links
 
@@ -140,8 +140,8 @@ def _partitioned(lowered: Any) -> Iterator[Block]:
 
 
 def _linked(args: Arguments, lowered: Any, compiled: Any) -> tuple[list[Block], Any]:
-    """The program with its links, or what one line or equation became; and the linked programs."""
-    # 700 lines that only these options need; every session starts
+    """The blocks for a linked program, or for one line or equation; and the linked programs."""
+    # imported late: 700 lines that only these options need
     from minijax.tools.programs import link_views, links
 
     programs = links.of_lowered(lowered, optimized=compiled is not None, most=sys.maxsize)
@@ -165,7 +165,7 @@ def _linked(args: Arguments, lowered: Any, compiled: Any) -> tuple[list[Block], 
         shown = [every[number - 1] for number in pane.numbers]
 
     def markup(highlight: Highlighter | None) -> str:
-        # only a page needs this
+        # imported late: only a page needs it
         from minijax.tools.pages.links import programs_html
 
         return programs_html(programs, highlight)
@@ -178,10 +178,10 @@ def _linked(args: Arguments, lowered: Any, compiled: Any) -> tuple[list[Block], 
 
 
 def _costs(program: Any) -> list[Block]:
-    """XLA's estimates for a lowered program, or a compiled one."""
+    """XLA's cost estimates for a lowered or compiled program."""
     blocks: list[Block] = []
     costs = program.cost_analysis()
-    # XLA says -1 where it cannot tell, such as for a call back into Python
+    # XLA returns -1 for an unknown cost, for example of a Python callback
     parts = []
     if costs.get("flops", -1) >= 0:
         parts.append(f"{costs['flops']:,.0f} flops")

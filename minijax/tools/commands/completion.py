@@ -1,4 +1,4 @@
-"""What could be typed next. Nothing of the user's is run: no property, no ``__getattr__``, no ``__dir__``.
+"""Complete the text before the cursor. Runs no user code: no property, no ``__getattr__``, no ``__dir__``.
 
 Front ends may call this from another thread.
 """
@@ -28,7 +28,7 @@ _DOTTED = re.compile(r"[^\W\d]\w*(?:\.\w*)*$")
 
 
 class Completion(NamedTuple):
-    """``text`` would replace the last ``length`` characters; ``kind`` says what it is."""
+    """``text`` replaces the last ``length`` characters; ``kind`` describes it."""
 
     text: str
     length: int
@@ -36,7 +36,7 @@ class Completion(NamedTuple):
 
 
 def complete(session: Session, before: str) -> list[Completion]:
-    """Completions for the text before the cursor (the whole input up to it, not only its last line)."""
+    """Completions for ``before``, the whole input up to the cursor."""
     header, newline, _ = before.lstrip().partition("\n")
     if header.startswith("?") and not newline:
         return python_completions(session, header.lstrip("?"))
@@ -49,7 +49,7 @@ def complete(session: Session, before: str) -> list[Completion]:
 
 
 def command_completions(session: Session, before: str) -> list[Completion]:
-    """Completions on a command's line: commands, options, what options take; Python after that."""
+    """Completions on a command's line: commands, options, values of options, then Python."""
     cell = before.startswith("%%")
     name, space, rest = before.lstrip("%").partition(" ")
     if not space:
@@ -82,7 +82,7 @@ def _starting(prefix: str, words: Iterable[str], kind: str) -> list[Completion]:
 
 
 def python_completions(session: Session, before: str) -> list[Completion]:
-    """Names and attributes that complete the last word; keys of dictionaries, and keywords of the call around."""
+    """Completions of the last word: names, attributes, dictionary keys, and keywords of the call around it."""
     session.complete_names()
     key = calls.open_key(before)
     if key is not None:
@@ -118,9 +118,9 @@ def python_completions(session: Session, before: str) -> list[Completion]:
 
 
 def signature(session: Session, before: str, columns: int = 100_000) -> list[tuple[str, bool]]:
-    """The parts of the signature of the call around the cursor, and whether each is what stands there; [] for none.
+    """The parts of the signature of the call around the cursor, each with whether it is at the cursor; or [].
 
-    What does not fit in so many columns is left out, and says so.
+    Parts beyond ``columns`` are replaced by ….
     """
     session.complete_names()
     call = calls.open_call(before)
@@ -144,9 +144,9 @@ def _visible(names: Iterable[str], prefix: str, kind: str) -> list[Completion]:
 
 
 def _resolve(session: Session, path: list[str]) -> tuple[Any, str]:
-    """What a dotted name stands for, and the name of the module of minijax's that it is, if it is one.
+    """The value of a dotted name, and the name of the minijax module that it is, or ''.
 
-    A module of minijax's that nobody has asked for yet is not imported: its name alone tells what it has.
+    A minijax module that is not imported yet stays so: its name is enough to list its contents.
     """
     value = session.namespace.get(path[0], getattr(builtins, path[0], UNKNOWN))
     module = _own_module(value)
@@ -157,6 +157,6 @@ def _resolve(session: Session, path: list[str]) -> tuple[Any, str]:
 
 
 def _own_module(value: Any) -> str:
-    """The name of a module of minijax's; '' for anything else."""
+    """The name of a minijax module; '' for any other value."""
     name = vars(value).get("__name__", "") if type(value) is ModuleType else ""
     return name if name.partition(".")[0] == "minijax" else ""

@@ -1,4 +1,4 @@
-"""The words that the text of a command can be, for completion: settings, panels, transformations, primitives, files."""
+"""The words that complete a command's text: settings, panels, transformations, primitives, files."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from minijax.tools.recording.panels import PANELS
 from minijax.tools.session.settings import CHOICES
 from minijax.tools.session.specs import DTYPES
 
-# Of a folder with more entries only these are offered.
+# Maximum number of files offered from one folder.
 MOST_FILES = 500
-# Shapes that follow a type; more can be typed.
+# Shapes offered after a type; the user may type others.
 _SHAPES = ("[]", "[3]", "[2,3]")
 
 
 def config_words(before: list[str]) -> Iterable[str]:
-    """A setting, and then what it takes."""
+    """The names of settings, then the values of the setting."""
     if not before:
         return (*CHOICES, *config.values, "save")
     if before[0] in CHOICES:
@@ -40,7 +40,7 @@ def primitive_words(before: list[str]) -> Iterable[str]:
 def tour_words(before: list[str]) -> Iterable[str]:
     """A part, a move, or an exercise's number."""
     if before[:1] in (["ex"], ["exercises"]):
-        # what few ask for
+        # imported late: few users need it
         from minijax.tools.exercises.catalogue import EXERCISES
 
         return tuple(str(number + 1) for number in range(len(EXERCISES))) if len(before) == 1 else ()
@@ -48,7 +48,7 @@ def tour_words(before: list[str]) -> Iterable[str]:
     return () if before else ("1", "2", "3", "4", "5", "6", *moves)
 
 
-# command -> the words that its text can be, given the words before; where there are none, Python is completed
+# command -> its possible words, given the words before; if there are none, Python is completed
 WORDS: dict[str, Callable[[list[str]], Iterable[str]]] = {
     "gallery": lambda before: () if before else tuple(PAGES),
     "help": lambda before: () if before else tuple(COMMANDS),
@@ -59,18 +59,18 @@ WORDS: dict[str, Callable[[list[str]], Iterable[str]]] = {
     "tour": tour_words,
     "x64": lambda before: () if before else ("on", "off"),
 }
-# Commands whose text is a file's name, and options that are.
+# Commands and options that take a file name.
 FILES = ("cd", "export", "run", "--file")
 
 
 def spec_words(word: str) -> Iterable[str]:
-    """``z=f32[3]`` and the like, for an input that has its ``=``."""
+    """``z=f32[3]`` and similar, for an input whose ``=`` is typed."""
     name, equals, _ = word.partition("=")
     return [f"{name}={kind}{shape}" for kind in DTYPES for shape in _SHAPES] if equals and name.isidentifier() else ()
 
 
 def file_words(typed: str) -> list[str]:
-    """The files and folders whose paths begin so; ``~`` stands for the user's folder."""
+    """The files and folders whose paths begin with ``typed``; ``~`` is the user's home folder."""
     folder, _, start = typed.rpartition("/")
     where = os.path.expanduser(folder + "/" if "/" in typed else ".")
     try:

@@ -1,4 +1,4 @@
-"""The command that looks at the variables of what failed: %debug."""
+"""The command that shows the variables at the last failure: %debug."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minijax.tools.usage import UsageError
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
-# Variables of a frame, and frames, that are listed where there is no debugger.
+# Maximum number of variables and of frames listed without a debugger.
 MOST_VARIABLES, MOST_FRAMES = 30, 12
 
 
@@ -34,7 +34,7 @@ def run_debug(session: Session, args: Arguments) -> Result:
 
 
 def _frames(error: BaseException, tb: TracebackType) -> Document:
-    """The user's frames, and the variables of the innermost."""
+    """The user's frames, and the variables of the innermost one."""
     frames: list[tuple[FrameType, int]] = []
     at: TracebackType | None = tb
     while at is not None:
@@ -60,7 +60,7 @@ def _frames(error: BaseException, tb: TracebackType) -> Document:
 
 
 def _variables(frame: FrameType) -> list[tuple[str, object]]:
-    """The variables of a function; of an input none, for they are the user's own."""
+    """The variables of a function; none for an input, whose variables are the session's."""
     if frame.f_code.co_name == "<module>":
         return []
     return list(frame.f_locals.items())

@@ -56,7 +56,7 @@ def run_why(session: Session, args: Arguments) -> Result:
         return Result(shown + _of_jax(session, missed.total() > session.first_miss))
     jax = _of_jax(session, bool(session.recording.caches))
     if jax and not session.recording.caches:
-        return Result(jax)  # it may have called a jitted function, of JAX's
+        return Result(jax)  # the line may have called a function that JAX jitted
     return Result(why_document(session.recording, everything) + jax)
 
 
@@ -64,7 +64,7 @@ _ASK = "%why f(3.0) tells what a call would find now"
 
 
 def _kept(first: int, everything: bool, nothing: str) -> Document:
-    """The misses that the engine kept, from number ``first`` on."""
+    """The cache misses that the engine recorded, from number ``first`` on."""
     entries, made = missed.since(first), missed.total() - first
     shown = kept_document(entries, made, everything)
     if not made and nothing:
@@ -74,8 +74,8 @@ def _kept(first: int, everything: bool, nothing: str) -> Document:
 
 
 def _of_jax(session: Session, asked: bool) -> Document:
-    """What real JAX traced in the last line; if that ``asked`` no cache of ours, and the user's names hold some of JAX,
-    that it traced nothing.
+    """JAX's cache misses in the last line. If there are none, minijax was not ``asked`` either and the user's names
+    include JAX, a note that JAX traced nothing.
     """
     entries = jax_misses.since(session.jax.first)
     if entries or asked:
@@ -87,7 +87,7 @@ def _of_jax(session: Session, asked: bool) -> Document:
 
 
 def _jax_document(entries: Sequence[jax_misses.JaxMiss]) -> Document:
-    """What real JAX traced, and why, in its own words."""
+    """JAX's cache misses with JAX's own explanations."""
     records = [
         CacheRecord(each.number, "jax", each.name, False, each.reason, each.advice, place=each.place)
         for each in entries
@@ -96,8 +96,8 @@ def _jax_document(entries: Sequence[jax_misses.JaxMiss]) -> Document:
 
 
 def _of_call(session: Session, expression: str, everything: bool) -> Result:
-    """What a call of a jitted function would find in its cache, without making it. A call of any other function is
-    made, and what it asked of caches told.
+    """Predict a cache hit or miss of a call of a jitted function, without calling it. Any other function is called, and
+    its cache misses are shown.
     """
     __tracebackhide__ = True
     node = parse_expression("why", specs.expression_text(expression), "a call such as f(x)")
@@ -122,7 +122,7 @@ def _of_call(session: Session, expression: str, everything: bool) -> Result:
 
 
 def _made(session: Session, target: targets.Target, called: str, everything: bool) -> Result:
-    """What the call of a function that is not jitted asked of the caches of those that it calls."""
+    """Call a function that is not jitted, and show the cache misses of the functions that it calls."""
     __tracebackhide__ = True
     recorder = Recorder("summary", target.title)
     value, error = NOTHING, None
@@ -145,7 +145,7 @@ def _made(session: Session, target: targets.Target, called: str, everything: boo
 
 
 def _of_jax_function(fun: Any, called: str) -> Document:
-    """What is known of a function that JAX jitted: why it was traced so far."""
+    """The recorded cache misses of a function that JAX jitted."""
     entries = jax_misses.of(fun)
     said = f"whether JAX would trace this call of {called}: it tells when the call is made; %why after that says why"
     unknown = Row("unknown", (line(("muted", said)),))
@@ -156,7 +156,7 @@ def _of_jax_function(fun: Any, called: str) -> Document:
 
 def run_nan(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    # what only this command needs would cost every start of a prompt
+    # imported late, to keep the start of a prompt fast
     from minijax.tools.explain import nan, nan_view
 
     if args["grad"] or args.cell is not None:
@@ -176,7 +176,7 @@ def run_nan(session: Session, args: Arguments) -> Result:
 
 
 def _uses_jax(session: Session, title: str) -> bool:
-    """Whether an expression names something of the real JAX's, whose operations are not recorded."""
+    """Whether an expression names a JAX function, whose operations are not recorded."""
     found = [session.lookup(name) for name in targets.free_names(specs.expression_text(title))]
     return any(callable(each) and jax_use(each) for each in found)
 
@@ -187,13 +187,13 @@ def _refuse_tracers(command: str, target: targets.Target) -> None:
 
 
 def _names(session: Session) -> dict[int, str]:
-    """The user's names of values, by id."""
+    """The user's names of values, by the id of the value."""
     return {id(x): name for name, x in session.namespace.items() if targets.is_value(x) and not name.startswith("_")}
 
 
 def run_keys(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    # what only this command needs would cost every start of a prompt
+    # imported late, to keep the start of a prompt fast
     from minijax.tools.explain import keys, keys_view
 
     target = _searched(session, "keys", args["expr"])
@@ -203,7 +203,7 @@ def run_keys(session: Session, args: Arguments) -> Result:
 
 
 def run_leaks(session: Session, args: Arguments) -> Result:
-    # the search takes the garbage collector's time, and its module that of a start
+    # imported late, to keep the start of a prompt fast
     from minijax.tools.explain import leaks as explain_leaks
 
     count, leaks = explain_leaks.find_leaks(session.namespace, [session.__dict__])
@@ -255,8 +255,8 @@ def _leak_rows(leak: Leak) -> Iterator[Block]:
 
 
 def _searched(session: Session, command: str, text: str) -> targets.Target:
-    """What is run to search an expression: all of it, or the call that it is where JAX would trace all of it at once:
-    that has no place for models that are no arguments, such as those of Flax NNX, whose arrays it would replace.
+    """The target of a search: the whole expression. If JAX would trace all of it at once, only its call, because JAX
+    would replace the arrays of models that are not arguments, such as Flax NNX models.
     """
     __tracebackhide__ = True
     whole = _whole(session, command, text)
@@ -268,7 +268,7 @@ def _searched(session: Session, command: str, text: str) -> targets.Target:
 
 
 def _whole(session: Session, command: str, text: str) -> targets.Target:
-    """All of an expression as a function of nothing, so that its arguments are looked into as well."""
+    """A whole expression as a function without arguments, so that the search covers its arguments too."""
     node = targets.computation(session, command, specs.expression_text(text))
     bools = specs.subscribed_bools(node)
     for each in ast.walk(node):

@@ -32,7 +32,7 @@ def run_export(session: Session, args: Arguments) -> Result:
     recording = _last_full(session) if args["recording"] or suffix == ".rec" else None
     if recording is None and not session.log:
         raise UsageError("%export has nothing to write yet: run something first")
-    # imported here: only a session that exports pays for it
+    # imported late: only an export needs these
     from minijax.tools.pages import export
     from minijax.tools.recording import storage
     from minijax.tools.stepper.devices import with_devices
@@ -66,7 +66,7 @@ def run_export(session: Session, args: Arguments) -> Result:
 
 
 def _path(given: str) -> str:
-    """The file that is meant; UsageError if its name does not say in which form."""
+    """The path of the file; UsageError if its suffix names no known format."""
     name = given.strip()
     if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
         name = name[1:-1]
@@ -86,7 +86,7 @@ def _path(given: str) -> str:
 
 
 def _last_full(session: Session) -> Recording:
-    """The last recording that has a tree; UsageError if there is none."""
+    """The last full recording; UsageError if there is none."""
     for recording in reversed(session.recordings):
         if recording.tree:
             return recording

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def run_gallery(session: Session, args: Arguments) -> Result:
-    # what only this command needs
+    # imported late: only this command needs it
     from minijax.tools import gallery
 
     page = args["page"]

@@ -1,8 +1,7 @@
-"""The guided tour: where it is, what it has borrowed from the user's names, and what one stop of it shows.
+"""The guided tour: its position, the user's variables that it has replaced, and the display of a stop.
 
-The parts are data (``tour_parts``). Each stop has a line that is really run, in the user's session, with everything
-that a line at the prompt shows. A name that the tour needs is set aside at the first stop that uses it, and comes back
-when the part ends.
+The parts are data (``tour_parts``). Each stop runs a line in the user's session and shows the same as the prompt.
+The first stop that needs a name saves the user's value of that name; the end of the part restores it.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Stop(Frozen):
-    """One stop: words, a line to run, and words about what came of it.
+    """One stop: a text, a line to run, and a text about its result.
 
-    ``after`` may hold ``{expressions}`` of the user's names and of ``value``, what the line was worth: figures in the
-    words are computed. ``fails`` says that the line is there to show an error.
+    ``after`` may contain ``{expressions}`` of the user's names and of ``value``, the value of the line; their values
+    are filled in. ``fails`` says that the line is meant to raise an error.
     """
 
     text: str
@@ -40,21 +39,21 @@ class Stop(Frozen):
 
 
 class Part(Frozen):
-    """A part of the tour: a number of stops that begin with nothing but JAX's names."""
+    """A part of the tour: some stops. A part needs only the names that a new prompt has."""
 
     title: str
     about: str
     stops: tuple[Stop, ...]
 
 
-# an expression among a stop's words
+# an expression in the text of a stop
 _FIGURE = r"\{([^{}]+)\}"
 
 
 class Tour:
-    """The tour of one session, from its beginning to its end.
+    """The tour of one session.
 
-    ``part`` and ``stop`` count from 0; ``stop`` is the last one that was shown.
+    ``part`` and ``stop`` count from 0; ``stop`` is the last one shown.
     """
 
     def __init__(self, session: Session, parts: tuple[Part, ...]) -> None:
@@ -62,10 +61,10 @@ class Tour:
         self.parts = parts
         self.part = 0
         self.stop = -1
-        # the user's values of the names that the part has used so far
+        # saves the user's values of the names that this part has used so far
         self.lent = LentNames(session.namespace)
         self.under_way = False
-        # the names that the user has been told of, in this part
+        # the names announced to the user in this part
         self.told: set[str] = set()
         self.first = True
 
@@ -73,7 +72,7 @@ class Tour:
     # -----------------------------------------------------------------------------------------------------
 
     def go(self, part: int, stop: int = 0) -> Result:
-        """Show a stop; what comes before it in its part is run first, unseen, unless that has just been done."""
+        """Show a stop. Earlier stops of its part run first, hidden, unless the previous stop has just run."""
         blocks: list[Block] = []
         stops = self.parts[part].stops
         borrowed: list[str] = []
@@ -95,7 +94,7 @@ class Tour:
         return Result(Document(tuple(blocks)), outcome.value, outcome.recording)
 
     def next(self) -> Result:
-        """The stop after the last one shown."""
+        """Show the stop after the last one shown."""
         if self.stop + 1 < len(self.parts[self.part].stops):
             return self.go(self.part, self.stop + 1)
         if self.part + 1 < len(self.parts):
@@ -103,7 +102,7 @@ class Tour:
         return self.end()
 
     def back(self) -> Result:
-        """The stop before."""
+        """Show the stop before the last one shown."""
         if self.stop > 0:
             return self.go(self.part, self.stop - 1)
         if self.part > 0:
@@ -111,12 +110,12 @@ class Tour:
         raise UsageError("this is where the tour begins; %tour next goes on")
 
     def again(self) -> Result:
-        """The last stop shown, after running the lines before it in its part anew."""
+        """Show the last stop again, after running the earlier lines of its part again."""
         self._leave_part()
         return self.go(self.part, self.stop)
 
     def end(self) -> Result:
-        """Give everything back."""
+        """End the tour and restore the user's names."""
         returned = self._leave_part()
         self.session.tour = None
         said = f" Yours again: {', '.join(returned)}." if returned else ""
@@ -126,8 +125,8 @@ class Tour:
     # ------------------------------------------------------------------------------------------------------
 
     def _borrow(self, part: int, stop: int) -> list[str]:
-        """Set aside the user's names that a stop is the first of its part to use; returns those that the user had given
-        a meaning.
+        """Save the user's names that this stop uses first in its part. Returns those to which the user gave another
+        value.
         """
         stops = self.parts[part].stops
         own, read = _names_of(stops[stop])
@@ -135,7 +134,7 @@ class Tour:
         return self.lent.borrow(dict.fromkeys((*own, *(name for name in read if name in given))), given)
 
     def _leave_part(self) -> list[str]:
-        """Close the levels that are open, and bring the names set aside back."""
+        """Close the open levels and restore the saved names."""
         self.session.live.drop_all()
         self.under_way = False
         given = used_names(self.parts[self.part].stops)[1] if self.lent.aside else {}
@@ -190,21 +189,21 @@ class Tour:
             yield text(said, role="muted", hanging=0)
 
     def filled(self, words: str, outcome: Outcome) -> str:
-        """The words after a stop's line, the figures in them computed of the user's names and of its value."""
+        """The text after a stop's line, with computed values from the user's names and the value of the line."""
         names = {**self.session.namespace, "value": None if outcome.value is NOTHING else outcome.value}
 
         def figure(match: re.Match[str]) -> str:
             try:
                 found = eval(match[1], names)
                 return preview.value_text(np.asarray(found) if isinstance(found, Array) else found)
-            except Exception:  # the user may have given a name another meaning
+            except Exception:  # the user may have changed a name
                 return "?"
 
         return re.sub(_FIGURE, figure, words)
 
 
 def used_names(stops: Iterable[Stop]) -> tuple[list[str], dict[str, Any]]:
-    """The names that the lines of stops assign, and those of JAX's that they read, with what these stand for."""
+    """The names that the lines of stops assign, and the prompt's names that they read, with their values."""
     own: dict[str, None] = {}
     read: dict[str, None] = {}
     for stop in stops:
@@ -215,7 +214,7 @@ def used_names(stops: Iterable[Stop]) -> tuple[list[str], dict[str, Any]]:
 
 
 def _names_of(stop: Stop) -> tuple[dict[str, None], dict[str, None]]:
-    """The names that a stop's line assigns, and those that it and the words after it read, each once, in order."""
+    """The names that a stop's line assigns, and the names that it and its texts read, each once, in order."""
     own: dict[str, None] = {}
     read: dict[str, None] = {}
     code = stop.line

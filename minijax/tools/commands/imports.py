@@ -1,4 +1,4 @@
-"""What an import statement that is being typed could name. Nothing is imported for it, and nothing is run."""
+"""Completions for an unfinished import statement. Imports nothing and runs nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IMPORTING = re.compile(
 
 
 def importable(found: re.Match[str]) -> list[str]:
-    """The names that could stand at the end of what ``IMPORTING`` matched."""
+    """The names that complete a match of ``IMPORTING``."""
     source, typed = found["source"], found["typed"]
     if source is not None:
         module = sys.modules.get(source)
@@ -36,14 +36,14 @@ def importable(found: re.Match[str]) -> list[str]:
 
 
 def modules(package: str) -> Iterable[str]:
-    """The modules in a package, or, for '', all that are at the top."""
+    """The modules in a package, or all top-level modules for ''."""
     if not package:
         return [*sys.builtin_module_names, *(each.name for each in pkgutil.iter_modules())]
     return [each.name for each in pkgutil.iter_modules(_folders(package))]
 
 
 def _folders(package: str) -> list[str]:
-    """Where the modules of a package lie, which may not be imported yet."""
+    """The folders of a package, which may not be imported yet."""
     folders: list[str] | None = None
     for i, name in enumerate(parts := package.split(".")):
         loaded = sys.modules.get(".".join(parts[: i + 1]))

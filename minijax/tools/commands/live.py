@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from minijax.tools.live.level import Level
     from minijax.tools.session.session import Session
 
-# The modules live.kinds and live.views are imported where a command needs them: a prompt starts without them.
+# The modules live.kinds and live.views are imported late, to keep the start of a prompt fast.
 
 
 def run_push(session: Session, args: Arguments) -> Result:
@@ -39,7 +39,7 @@ def run_push(session: Session, args: Arguments) -> Result:
 
 
 def _value_blocks(session: Session, level: Level, result: Any) -> list[Block]:
-    """What closing a level gave, each part in a row of its own."""
+    """The result of closing a level, each part in its own row."""
 
     def row(label: str, value: Any) -> list[Block]:
         lines = session.value_document(value).blocks
@@ -126,7 +126,7 @@ def run_stack(session: Session, args: Arguments) -> Result:
         blocks += stack_blocks(session.live)
     else:
         blocks.append(Row("now", (panels.stack_line(repr(main) for main in state.stack),)))
-    # a full recording of a line without transformations is remembered too
+    # session.recordings may include full recordings of lines without transformations: skip those
     known = [*session.recordings, *([] if session.recording is None else [session.recording])]
     recording = next((each for each in reversed(known) if each.traced), None)
     if recording is not None and recording.scopes:

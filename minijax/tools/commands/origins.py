@@ -1,7 +1,6 @@
-"""Commands that ask a recording where values came from, and when something first held: %origin
-%find.
+"""Commands that search a recording: where a value came from (%origin), and when a condition first held (%find).
 
-What answers is imported when a command runs: few sessions need it, and every session starts.
+The searching modules are imported when a command runs, to keep the start of a session fast.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
     from minijax.tools.values.moment import Ledger
 
 _EXPR = Param("expr", "text", "a call such as f(x), or an expression in your variables", required=True)
-# Names that a mistake in one is answered with.
+# Maximum number of names suggested for an unknown one.
 _MOST_NAMES = 8
-# Columns for a value.
+# Width of a value in columns.
 _ROOM = 60
 
 
@@ -60,7 +59,7 @@ def run_origin(session: Session, args: Arguments) -> Result:
 
 
 def _nameless(recording: Recording) -> Document:
-    """What of the names is missing; nothing if nothing is."""
+    """A note on missing names, or nothing."""
     from minijax.tools.recording.naming import naming_of
 
     missing = naming_of(recording).missing
@@ -68,8 +67,8 @@ def _nameless(recording: Recording) -> Document:
 
 
 class AskedOrigin(Frozen):
-    """What an expression gave, its recording, the lane that led to what was asked for, and the arguments that are no
-    arrays."""
+    """The value of an expression, its recording, the lane of operations that led to the requested value, and the names
+    of the arguments that are not arrays."""
 
     value: Any
     recording: Recording
@@ -80,7 +79,7 @@ class AskedOrigin(Frozen):
 def origin_of(
     session: Session, command: str, expression: str, of: str | None, retrace: bool = False
 ) -> AskedOrigin:
-    """Run an expression, recorded: what its result, or the variable ``of``, came from."""
+    """Run and record an expression, and find the origin of its result or of the variable ``of``."""
     __tracebackhide__ = True
     from minijax.tools.explain.origin import OriginLane
     from minijax.tools.values.origins import Origins
@@ -110,7 +109,7 @@ def origin_of(
 
 
 def _with_arrays(session: Session, command: str, expression: str) -> targets.Target:
-    """What an expression calls, on arrays in place of Python's floats and NumPy's arrays."""
+    """The target of an expression, with arrays instead of Python floats and NumPy arrays."""
     __tracebackhide__ = True
     target = targets.from_expression(session, command, expression).concrete(command)
     if any(isinstance(x, Tracer) for x in tree_leaves((target.args, target.kwargs))):
@@ -121,10 +120,10 @@ def _with_arrays(session: Session, command: str, expression: str) -> targets.Tar
 
 
 def _followed(x: Any, seen: set[int]) -> Any:
-    """An argument as an array of its own, which can be followed; integers and flags stay: Python counts by them."""
+    """An argument as a separate array, so that it can be followed. Integers and flags stay: Python may use them."""
     if isinstance(x, (float, complex, np.ndarray, np.generic)):
         x = as_array(x)
-    # a number that was written inline has no origin, and what is given twice is two arguments
+    # a literal has no origin, and an array passed twice is two arguments
     if type(x) is LiteralArray or type(x) is Array and id(x) in seen:
         x = Array(x._value(), x.aval)
     seen.add(id(x))
@@ -132,12 +131,12 @@ def _followed(x: Any, seen: set[int]) -> Any:
 
 
 def _result_names(value: Any) -> list[str]:
-    """``result`` or ``result[0]['w']``, for each leaf."""
+    """``result`` or ``result[0]['w']`` for each leaf."""
     return ["result" + keystr(path) for path, _ in tree_flatten_with_path(value)[0]]
 
 
 def _variable(command: str, recording: Recording, name: str) -> int:
-    """The number of the last value that a variable called ``name`` held."""
+    """The number of the last value of the variable ``name``."""
     found = [life.tracer.id for life in recording.lives if life.name == name]
     if not found:
         names = list(dict.fromkeys(life.name for life in recording.lives if life.name))
@@ -147,7 +146,7 @@ def _variable(command: str, recording: Recording, name: str) -> int:
 
 
 def _held(name: str, names: list[str], recording: Recording) -> str:
-    """The end of a sentence that says that no variable ``name`` held a value: which variables there are."""
+    """The end of an error about an unknown variable ``name``: the known variables."""
     cached = cached_hint(recording)
     if not names:
         return ", nor did any other" + ("." + cached if cached else ": there must be a variable with an array in it.")
@@ -156,7 +155,7 @@ def _held(name: str, names: list[str], recording: Recording) -> str:
 
 
 def cached_hint(recording: Recording) -> str:
-    """What to say where a name is not known, if a trace came from a cache."""
+    """A hint for an unknown name if a trace came from a cache."""
     cached = any(isinstance(node, BindRecord) and node.cached for _, node in recording.walk())
     return " A trace that came from a cache has no names: --retrace makes it anew." if cached else ""
 
@@ -176,7 +175,7 @@ def run_find(session: Session, args: Arguments) -> Result:
         value, error, recording = recorded(target.call, expression, args["retrace"])
         refuse_empty("find", expression, recording, error)
     else:
-        # a command that raised before anything ran has left a recording of nothing
+        # a command that failed at once leaves an empty recording
         full = [each for each in session.recordings if each.level == "full" and each.lives]
         if not full:
             raise UsageError("nothing has been recorded in full yet: add `in` and a call, as in %find nan(h) in f(x)")
@@ -198,8 +197,8 @@ def run_find(session: Session, args: Arguments) -> Result:
 
 
 def _first(search: ConditionSearch, error: BaseException | None) -> tuple[Hit | None, BaseException | None]:
-    """The first value with which a condition holds, if there is one, and the exception that ended the call or, as an
-    interrupt, the search.
+    """The first value that satisfies a condition, or None; and the exception that ended the call, or the interrupt that
+    ended the search.
     """
     __tracebackhide__ = True
     from minijax.tools.values.conditions import ConditionError
@@ -221,7 +220,7 @@ def ledger_of(recording: Recording) -> Ledger:
 
 
 def _asked(text: str) -> tuple[Condition, str]:
-    """The condition, and the expression after its ``in``; '' if there is none."""
+    """The condition, and the expression after its ``in``, or ''."""
     __tracebackhide__ = True
     from minijax.tools.values.conditions import ConditionError, condition
 
@@ -236,7 +235,7 @@ def _asked(text: str) -> tuple[Condition, str]:
 
 
 def _known_names(known: Ledger, wanted: Condition, expression: str) -> None:
-    """UsageError about a variable that there was none of."""
+    """UsageError for a variable that does not exist."""
     __tracebackhide__ = True
     from minijax.tools.values.table import named_values
 
@@ -249,8 +248,7 @@ def _known_names(known: Ledger, wanted: Condition, expression: str) -> None:
 
 
 def _found(known: Ledger, wanted: Condition, search: ConditionSearch, hit: Hit | None) -> tuple[Document, int]:
-    """What is said of the first value with which it holds, and the moment at which that was made; -1 if there is none.
-    """
+    """The description of the first match and the moment that made it; -1 without a match."""
     from minijax.tools.recording.cursor import Cursor
     from minijax.tools.stepper import origins
     from minijax.tools.values.conditions import unknown_text
@@ -293,7 +291,7 @@ def _worth_lines(known: Ledger, hit: Hit, wanted: Condition) -> Iterator[Line]:
 
 
 def _moment_rows(cursor: Cursor, position: int, number: int) -> Iterator[Block]:
-    """The operation of a moment, and the user's line."""
+    """The operation at a moment, and its user line."""
     from minijax.tools.recording.naming import naming_of
 
     naming = naming_of(cursor.recording)

@@ -1,4 +1,4 @@
-"""Which panels a line shows: %panels."""
+"""The command that chooses the panels below a line: %panels."""
 
 from __future__ import annotations
 

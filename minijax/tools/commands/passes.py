@@ -1,4 +1,4 @@
-"""Commands below the program: %passes follows it through XLA, %roofline measures what comes out."""
+"""Commands below the program: %passes follows it through XLA, %roofline measures the compiled program."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def run_passes(session: Session, args: Arguments) -> Result:
 
 
 def _page(found: Descent, expression: str) -> Callable[[Highlighter | None], str]:
-    """What a notebook shows: every stage, to choose from."""
+    """The page for a notebook: all stages, selectable."""
 
     def markup(highlight: Highlighter | None) -> str:
-        # only a page needs these
+        # imported late: only a page needs these
         from minijax.tools.metal import stages, stages_page
 
         return stages_page.stages_html(stages.stages(found), highlight, expression.strip())
@@ -69,13 +69,13 @@ def _page(found: Descent, expression: str) -> Callable[[Highlighter | None], str
 
 
 def _lowered(target: Target) -> tuple[Any, Any]:
-    """The jitted function of a target, and its program at the target's arguments."""
+    """The jitted function of a target, and its lowered program at the target's arguments."""
     jitted = targets.jitted(target)
     return jitted, jitted.lower(*target.args, **target.kwargs)
 
 
 def _pass(found: Descent, asked: str) -> Pass:
-    """The pass of a number, or the first of a name."""
+    """The pass with this number, or the first one with this name."""
     __tracebackhide__ = True
     for each in found.passes:
         if asked in (str(each.number), each.name):

@@ -1,6 +1,6 @@
 """Commands that draw programs: %diff %graph.
 
-What draws is imported when a command runs: few sessions need it, and every session starts.
+The drawing modules are imported when a command runs, to keep the start of a session fast.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def run_diff(session: Session, args: Arguments) -> Result:
 
 
 def _lowered_both(session: Session, args: Arguments) -> Result:
-    """Two calls as they stand before XLA, or after it."""
+    """Compare the programs of two calls, before or after XLA."""
     __tracebackhide__ = True
     from minijax.tools.compare import diff
     from minijax.tools.programs import arguments, hlo
@@ -96,7 +96,7 @@ def _lowered_both(session: Session, args: Arguments) -> Result:
         titles.append(line(("heading", shortened(target.title, 50)), ("muted", f" · {size}")))
         lines = text.strip("\n").split("\n")
         texts.append(arguments.named(lines, names, stage == "optimized"))
-        # what the two call their arguments is no difference
+        # different argument names are not a difference
         numbered = [f"argument {i}" for i in range(len(names))]
         keys.append(arguments.named(lines, numbered, stage == "optimized"))
     shown = diff.texts_side_by_side(texts[0], texts[1], (titles[0], titles[1]), (keys[0], keys[1]))
@@ -104,7 +104,7 @@ def _lowered_both(session: Session, args: Arguments) -> Result:
 
 
 def _named(args: Arguments, stage: Callable[[], T]) -> tuple[T, dict[Var, str]]:
-    """What ``stage`` gives, and if --names is given, what the user's program calls the variables of what it staged."""
+    """The result of ``stage`` and, with --names, the user's names of the staged variables."""
     __tracebackhide__ = True
     if not args["names"]:
         return stage(), {}
@@ -114,7 +114,7 @@ def _named(args: Arguments, stage: Callable[[], T]) -> tuple[T, dict[Var, str]]:
 
 
 def _within(closed: ClosedJaxpr, known: dict[Var, str]) -> dict[Var, str]:
-    """The names of one program's variables, each once."""
+    """The names of the variables in one program, each once."""
     if not known:
         return {}
     from minijax.tools.recording.variables import names_within
@@ -123,7 +123,7 @@ def _within(closed: ClosedJaxpr, known: dict[Var, str]) -> dict[Var, str]:
 
 
 def _both_ways(session: Session, args: Arguments) -> Result:
-    """A gradient by linearize, and by the tutorial's two interpreters."""
+    """Compare a gradient by linearize with one by the tutorial's two interpreters."""
     __tracebackhide__ = True
     from minijax.tools.compare import passes, ways
 
@@ -148,7 +148,7 @@ def _transformations(text: str, known: tuple[str, ...]) -> list[str]:
 
 
 def _tally(counts: dict[str, int], first: int) -> Row:
-    """What changed; of the ``first`` equations, if not all were compared."""
+    """The number of changes; ``first`` is the number of compared equations, or 0 for all."""
     words = (("+", "good", "new"), ("-", "error", "gone"), ("~", "warning", "changed"), (" ", "muted", "the same"))
     parts = [(role, f"{mark} {counts[mark]} {word}".strip()) for mark, role, word in words if counts[mark]]
     if not any(counts[mark] for mark in "+-~"):
@@ -202,7 +202,7 @@ def run_graph(session: Session, args: Arguments) -> Result:
 
 
 def _slice(session: Session, args: Arguments) -> tuple[Graph, Any]:
-    """What a variable came from in a run of the expression, as a graph; and what that gave."""
+    """The origin of a variable in a run of the expression, as a graph; and the value of the expression."""
     __tracebackhide__ = True
     from minijax.tools.explain import origin
 
@@ -215,7 +215,7 @@ def _slice(session: Session, args: Arguments) -> tuple[Graph, Any]:
 
 
 def _write(path: str, text: str, force: bool) -> int:
-    """Write a picture; the size of the file in bytes."""
+    """Write a picture; returns the size of the file in bytes."""
     __tracebackhide__ = True
     if not path.endswith(".svg"):
         raise UsageError(f"%graph --file writes SVG: give it a name that ends in .svg, not {path!r}")

@@ -1,4 +1,4 @@
-"""What %push was told, as a level that can be opened; and what it says when it has opened one."""
+"""Parse the arguments of %push into a level, and show the level that was opened."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LABEL = "%push"
 
 
 def level(session: Session, kind: str, text: str, axis: str, name: str | None) -> Level:
-    """The level that ``%push kind text --axis axis --name name`` tells of. UsageError if it tells of none."""
+    """The level for ``%push kind text --axis axis --name name``. UsageError if the arguments do not fit."""
     __tracebackhide__ = True
     values = {
         called: _as_input(kind, called, input_value(session, _LABEL, called, piece))
@@ -60,7 +60,7 @@ def level(session: Session, kind: str, text: str, axis: str, name: str | None) -
 
 
 def _as_input(kind: str, name: str, value: Any) -> Any:
-    """A value as the input of a level: a list of numbers is an array, anything else a tree of arrays."""
+    """A value as the input of a level: a list of numbers becomes an array, other values are trees of arrays."""
     if holds_itself(value):
         raise UsageError(f"%push {kind}: {name} holds itself, so it is no tree of arrays")
     if type(value) is list and all(isinstance(x, (bool, int, float, complex)) for x in tree_leaves(value)):
@@ -91,7 +91,7 @@ def _forward(values: dict[str, Any]) -> Level:
             tangents[name[1:]] = value
         else:
             primals[name] = value
-    for name in list(primals):  # dx may also stand before x
+    for name in list(primals):  # dx may also come before x
         if name[0] == "d" and name[1:] in primals and name[1:] not in tangents:
             tangents[name[1:]] = primals.pop(name)
     for name, value in primals.items():
@@ -104,7 +104,7 @@ def _forward(values: dict[str, Any]) -> Level:
 
 
 def _axes(values: dict[str, Any], text: str) -> dict[str, int | None]:
-    """``--axis``: ``0`` or ``None`` for all, ``0,None`` in order, or ``x=1,w=None``, 0 for the others."""
+    """``--axis``: ``0`` or ``None`` for all, ``0,None`` in order, or ``x=1,w=None`` with 0 for the others."""
 
     def number(word: str) -> int | None:
         if word.strip() == "None":
@@ -134,7 +134,7 @@ def _axes(values: dict[str, Any], text: str) -> dict[str, int | None]:
 
 
 def opened_blocks(live: Live, level: Level) -> Iterator[Block]:
-    """What a level holds, just opened: its tracers."""
+    """A level that was just opened, with its tracers."""
     names = variable_names(live)
     gives = ("muted", f"; %pop gives {KINDS[level.kind]}")
     lines: list[Line] = [line(("level", level.label), f"  {level.kind} of {sizes_text(level)}", gives)]

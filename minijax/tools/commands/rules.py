@@ -12,7 +12,7 @@ from minijax.tools.usage import UsageError
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
-# What shows rules, and what tests them, is imported when a command runs: few sessions need it, every session starts.
+# The modules that show and test rules are imported late, to keep the start of a session fast.
 
 
 def run_rules(session: Session, args: Arguments) -> Result:

@@ -60,15 +60,15 @@ def run_run(session: Session, args: Arguments) -> Result:
 
 
 def _found(path: str) -> str:
-    """``path``; with its ending, as IPython has it, if that is what is there."""
+    """``path``, with the suffix .py added if only that file exists, as in IPython."""
     return path + ".py" if not os.path.exists(path) and os.path.exists(path + ".py") else path
 
 
 @contextlib.contextmanager
 def _main_module(path: str, arguments: list[str], names: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """The names of a ``__main__`` in which ``python path arguments`` runs: its own ``sys.argv`` and ``sys.path``.
+    """The names of a ``__main__`` module for ``python path arguments``, with its own ``sys.argv`` and ``sys.path``.
 
-    It runs in ``names``, if they are given, and in the module that is ``__main__`` already.
+    With ``names``, the program runs in those names and the current ``__main__`` module stays.
     """
     before = sys.argv, sys.modules.get("__main__"), {} if names is None else dict(names)
     if names is None:
@@ -82,7 +82,7 @@ def _main_module(path: str, arguments: list[str], names: dict[str, Any] | None) 
     try:
         yield names
     finally:
-        with contextlib.suppress(ValueError):  # the program may have taken it off
+        with contextlib.suppress(ValueError):  # the program may have removed it
             sys.path.remove(folder)
         sys.argv = before[0]
         if before[1] is not None:

@@ -29,7 +29,7 @@ GROUPS = {
     "watch": "Watching",
     "session": "The session",
 }
-# The keys of a terminal's prompt that are no panel's.
+# The keys of the terminal prompt that toggle no panel.
 KEYS = (
     ("F1", "this help"),
     ("F2", "all panels off, and those chosen on again"),
@@ -81,7 +81,7 @@ def run_help(session: Session, args: Arguments, table: Mapping[str, Command]) ->
     name = args["name"].lstrip("%")
     if not name:
         return Result(_overview(session, table) + _keys_hint(session))
-    if name == "keys":  # those of the prompt, and the command
+    if name == "keys":  # both the prompt's keys and the command %keys
         return Result(_keys(session) + _details(session, table[name]))
     name = next((each for each in table if session.command_name(each) == name), name)
     if name not in table:
@@ -95,7 +95,7 @@ def _keys_hint(session: Session) -> Document:
 
 
 def _keys(session: Session) -> Document:
-    """The keys of the prompt; nothing in a front end that has none of its own."""
+    """The keys of the prompt; nothing in a front end without its own keys."""
     keys = session.settings.panel_keys
     if not keys:
         return Document()
@@ -154,7 +154,7 @@ def run_config(session: Session, args: Arguments) -> Result:
         takes = TABLE[name].takes() if name in TABLE else listed(config.takes(name))
         lines.append(line(("muted", f"takes {takes}")))
     value = line(("value", shown(_settings(session)[name])))
-    if len(name) > _LONGEST_LABEL:  # a label has one narrow column
+    if len(name) > _LONGEST_LABEL:  # the label column is narrow
         return Result(document(text(line(("param-name", name), "  ", *value), *lines)))
     return Result(document(Row(name, (value, *lines))))
 
@@ -224,7 +224,7 @@ def run_history(session: Session, args: Arguments) -> Result:
     number = args["count"] or "20"
     if not number.isdigit():
         raise UsageError(f"%history takes a number of inputs, not {number!r}")
-    # the input that asks for the history is not part of the answer
+    # leave out the input that asks for the history
     asking = session.inputs[-1].lstrip().startswith("%") and "history" in session.inputs[-1].split()[0]
     end = len(session.inputs) - asking
     lines: list[Line] = []
@@ -236,7 +236,7 @@ def run_history(session: Session, args: Arguments) -> Result:
 
 
 def commands(table: Callable[[], Mapping[str, Command]]) -> tuple[Command, ...]:
-    """The rows of this module; ``table`` gives the whole table, which %help shows."""
+    """The rows of this module; ``table`` returns the whole table for %help."""
 
     def help_command(session: Session, args: Arguments) -> Result:
         return run_help(session, args, table())

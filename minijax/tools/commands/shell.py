@@ -1,4 +1,4 @@
-"""Habits of IPython's prompt: %sh (and ``!``) runs a line of the shell, %timeit times, %edit opens an editor, %cd."""
+"""Commands from IPython's prompt: %sh (and ``!``) runs a shell line, %timeit measures, %edit opens an editor, %cd."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from minijax.tools.usage import UsageError
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
-# What is left of a line's output where it is shown, and not a terminal's own.
+# Maximum number of captured output lines shown.
 _MOST_LINES = 2000
 _RUNS = 7
-# A run of %timeit takes so many seconds at the least.
+# Minimum duration of a %timeit run, in seconds.
 _SECONDS = 0.2
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _VALUES = r"(?<!\$)\{(?P<expression>[^{}]+)\}|\$(?P<name>[A-Za-z_]\w*)"
-# ``names = !ls`` arrives so, and ``!!ls`` without a name
+# the form of ``names = !ls``, and of ``!!ls`` without a name
 _ASSIGNED = r"(?:([A-Za-z_]\w*)\s*=|())\s*!\s*"
-# What a program that SIGINT has ended gives, and what the shell gives that ran it.
+# The exit codes of a program killed by SIGINT, and of the shell around it.
 _INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
 
 # --- %sh
@@ -62,17 +62,17 @@ def run_sh(session: Session, args: Arguments) -> Result:
 
 
 def _at_the_terminal(session: Session, command: str) -> Result:
-    """Run a program that has the terminal for itself, as an editor or a pager needs it."""
+    """Run a program with direct access to the terminal, as editors and pagers need."""
     interrupted = False
     with subprocess.Popen(command, shell=True) as process:
         while process.returncode is None:
             try:
                 process.wait()
-            except KeyboardInterrupt:  # the program has it too, and ends or does not
+            except KeyboardInterrupt:  # the program receives Ctrl-C too, and decides whether to end
                 interrupted = True
     if interrupted and process.returncode in _INTERRUPTED:
         session.namespace["_exit_code"] = process.returncode
-        # the terminal has written ^C
+        # the terminal has printed ^C
         return Result(document(text("", line(("error", "interrupted")))))
     return _ended(session, process.returncode, Document())
 
@@ -80,21 +80,21 @@ def _at_the_terminal(session: Session, command: str) -> Result:
 def _at_a_terminal() -> bool:
     try:
         return all(os.isatty(stream.fileno()) for stream in (sys.stdin, sys.stdout))
-    except (AttributeError, OSError, ValueError):  # closed, or replaced by what is no file
+    except (AttributeError, OSError, ValueError):  # a stream is closed, or is not a file
         return False
 
 
 def _expanded(session: Session, command: str) -> str:
-    """``{x + 1}`` and ``$x`` are the user's values, as in IPython; what is none of theirs is left to the shell."""
+    """Replace ``{x + 1}`` and ``$x`` by the user's values, as IPython does. The shell expands all others."""
 
     def value(found: re.Match[str]) -> str:
         if found["name"] is not None:
-            # what the prompt began with, such as the function ``size``, is no value of the user's
+            # names of the prompt, such as the function ``size``, are not user variables
             known = session.has(found["name"]) and not session.is_given(found["name"])
             return str(session.lookup(found["name"])) if known else found[0]
         try:
             node = ast.parse(found["expression"].strip(), mode="eval").body
-            # {a,b} is the shell's own way to write two words
+            # {a,b} is the shell's brace expansion
             return found[0] if isinstance(node, ast.Tuple) else str(session.evaluate(node, {}))
         except Exception:
             return found[0]
@@ -150,9 +150,9 @@ def run_timeit(session: Session, args: Arguments) -> Result:
 
 
 def _timing(statement: str, is_cell: bool) -> tuple[str, int | None, int]:
-    """The statement, how often a run runs it (None: find out), and how many runs, as -n and -r say."""
+    """The statement, the repetitions in a run (None: determine), and the number of runs, from -n and -r."""
     often, runs = None, _RUNS
-    # on a line a statement follows; the line of a cell may end with its options
+    # on a line, a statement must follow; the first line of a cell may end after its options
     while option := re.match(r"-([nr])\s*(\d+)" + (r"(?:\s+|$)" if is_cell else r"\s+(?=\S)"), statement):
         if option[1] == "n":
             often = int(option[2])
@@ -165,7 +165,7 @@ def _timing(statement: str, is_cell: bool) -> tuple[str, int | None, int]:
 
 
 def _span(seconds: float) -> str:
-    """``1.23 µs``: three figures and the unit that suits them."""
+    """``1.23 µs``: three digits and a suitable unit."""
     for unit, name in _UNITS:
         if seconds >= unit:
             return f"{seconds / unit:.3g} {name}"
@@ -195,8 +195,8 @@ def run_edit(session: Session, args: Arguments) -> Result:
 
 
 def _to_edit(session: Session, what: str) -> str:
-    """The last input, the input of a number, or the source of a function of the user's."""
-    # the last of them is this line
+    """The last input, the input with a number, or the source of a user function."""
+    # the very last input is this %edit line
     last = len(session.inputs) - 2
     if not what:
         return session.inputs[last] if last > 0 else ""
@@ -259,7 +259,7 @@ def run_cd(session: Session, args: Arguments) -> Result:
 
 
 def _current_folder() -> str:
-    """The folder that the session is in; '' if somebody has removed it."""
+    """The current folder, or '' if it was removed."""
     try:
         return os.getcwd()
     except OSError:

@@ -1,4 +1,4 @@
-"""Commands that step through a recording or list it: %step %log."""
+"""Commands that step through a recording, or list it: %step %log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOST = Param("most", "int", "how many records to list at most", default=200)
 
 
-# How to see all of what a log has in one line.
+# The hint for a shortened line of a log.
 _WHOLE = "--verbose lists each"
 VERBOSE = Param("verbose", "flag", "tell places, parameters and rules too", default=False)
 
@@ -50,20 +50,20 @@ def run_step(session: Session, args: Arguments) -> Result:
         return _opened(args, Step(_load(args)), NOTHING)
     if not args["expr"] and args.cell is None:
         return _last(session, args)
-    # what can be wrong with the arguments is said before anything of the user's is run
+    # report invalid options before running user code
     _most("step", args)
     target = targets.typed(session, "step", args["expr"], args.cell, everything=True).concrete("step")
     expression = args["expr"] if args.cell is None else target.title
     value, error, recording = recorded(target.call, expression, args["retrace"])
     refuse_empty("step", expression, recording, error)
-    # imported here: only a recording that is looked at needs it
+    # imported late: only the values of a recording need it
     from minijax.tools.values.moment import ledger
 
     ledger(recording).arguments = given_values(target)
 
     def programs() -> LinkedPrograms:
         __tracebackhide__ = True
-        # imported here: only the stepper's view of programs needs it
+        # imported late: only the stepper's view of programs needs it
         from minijax.tools.programs.links import linked_programs
 
         return linked_programs(target.fun, *target.args, **target.kwargs)
@@ -80,7 +80,7 @@ def run_step(session: Session, args: Arguments) -> Result:
 
     def stages() -> Any:
         __tracebackhide__ = True
-        # imported here: only who asks for what XLA does needs them
+        # imported late: only the view of XLA's stages needs them
         from minijax.tools.metal import pipeline
         from minijax.tools.metal.stages import stages as made
 
@@ -94,12 +94,12 @@ def run_step(session: Session, args: Arguments) -> Result:
 
 
 def _last(session: Session, args: Arguments) -> Result:
-    """What the last line did: a line that failed is run again and recorded; else the last full recording."""
+    """Step through the last line: run it again if it failed, else open the last full recording."""
     __tracebackhide__ = True
     failed = session.failed
     if failed is None or not failed.replays:
         recording = _last_full(session, failed)
-        # what failed since did nothing that could be shown
+        # the failed input did nothing that could be shown
         said = "" if failed is None else f"{_nothing_done(failed)}; this is earlier"
         return _opened(args, Step(recording, note=said), NOTHING, ended=_ended_in_error(recording))
     _most("step", args)
@@ -120,7 +120,7 @@ def _nothing_done(failed: FailedInput) -> str:
 
 
 def interrupted_note(error: BaseException | None) -> str:
-    """What is to be known of the recording of a call that Ctrl-C ended."""
+    """The remark on a recording that Ctrl-C ended, or ''."""
     if not isinstance(error, KeyboardInterrupt):
         return ""
     place = last_user_place(error).rpartition("/")[2]
@@ -128,7 +128,7 @@ def interrupted_note(error: BaseException | None) -> str:
 
 
 def _retraced(call: Callable[[], Any], expression: str) -> Callable[[], tuple[Recording, BaseException | None]]:
-    """Records ``call`` once more, every trace made anew. KeyboardInterrupt passes: then the last recording stays."""
+    """A function that records ``call`` again and ignores cached traces. KeyboardInterrupt propagates."""
 
     def retrace() -> tuple[Recording, BaseException | None]:
         __tracebackhide__ = True
@@ -147,9 +147,9 @@ def _ended_in_error(recording: Recording) -> bool:
 def recorded(
     call: Callable[[], Any], source: str, retrace: bool = False
 ) -> tuple[Any, BaseException | None, Recording]:
-    """What ``call`` gives (NOTHING if it fails), the exception that ended it, and its full recording.
+    """Record a call: its value (NOTHING if it failed), the exception that ended it, and its full recording.
 
-    An interrupt ends it like any exception: what was recorded until then is there to be looked at.
+    Ctrl-C ends it like any exception, and the recording holds everything up to then.
     """
     __tracebackhide__ = True
     recorder = Recorder("full", source, retrace)
@@ -162,13 +162,12 @@ def recorded(
 
 
 def given_values(target: targets.Target) -> list[Any]:
-    """The arguments of a call that are values, for programs in its recording that nothing ran."""
+    """The arguments of a call that are values. They let the tools run programs that were only traced."""
     return [x for x in tree_leaves((target.args, target.kwargs)) if targets.is_value(x)]
 
 
 def refuse_empty(command: str, expression: str, recording: Recording, error: BaseException | None) -> None:
-    """Of a recording of nothing only say why there is nothing: raises the exception that ended the call, or UsageError.
-    """
+    """If a recording is empty, raise the exception that ended the call, or else a UsageError."""
     __tracebackhide__ = True
     if not recording.blank:
         return
@@ -185,9 +184,9 @@ def _opened(
     error: BaseException | None = None,
     ended: bool = False,
 ) -> Result:
-    """The stepper on ``step``, from where the arguments say, or the log.
+    """Open the stepper on ``step`` at the moment that the arguments choose, or show the log.
 
-    ``error`` is to be shown besides; ``ended`` says that the recording ended in one that was shown before.
+    ``error`` is shown too. ``ended`` says that the recording ended in an error that was shown before.
     """
     recording = step.recording
     position, event = start(recording, args["into"] or "", args["at"] or "", ended or error is not None)
@@ -199,12 +198,12 @@ def _opened(
 
 
 def start(recording: Recording, into: str = "", at: str = "", failed: bool = False) -> tuple[int, int]:
-    """Where stepping begins: the entering of the function ``into``, the first operation of line ``at``, or the
-    first operation of all; for a recording that an exception ended, where that was raised.
+    """The moment to begin at: the entry of the function ``into``, the first operation of the line ``at``, or the first
+    operation. A recording that an exception ended begins where it was raised.
 
-    The moment, and the event that a log begins with. UsageError if there is no such moment.
+    Returns the moment, and the event at which a log begins. UsageError if there is no such moment.
     """
-    # imported here: only stepping needs the cursor, and a prompt must start without it
+    # imported late, to keep the start of a prompt fast
     from minijax.tools.recording.cursor import Cursor
     from minijax.tools.stepper.panes import to_failure, to_function
 
@@ -229,7 +228,7 @@ def _most(name: str, args: Arguments) -> int:
 
 
 def _last_full(session: Session, failed: FailedInput | None) -> Recording:
-    """The last recording that has a tree; UsageError if there is none, which says why ``failed`` has none."""
+    """The last full recording. If there is none, UsageError with the reason why ``failed`` has no recording."""
     for recording in reversed(session.recordings):
         if recording.level == "full":
             return recording
@@ -242,7 +241,7 @@ def _last_full(session: Session, failed: FailedInput | None) -> Recording:
 
 
 def _load(args: Arguments) -> Recording:
-    # imported here: only this option needs it
+    # imported late: only this option needs it
     from minijax.tools.recording import storage
 
     if args["expr"]:

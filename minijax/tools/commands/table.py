@@ -1,4 +1,4 @@
-"""The table of commands, from which IPython's magics and the REPL's commands derive."""
+"""The table of commands. IPython's magics and the REPL's commands derive from it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ COMMANDS: dict[str, Command] = {
 
 
 def look_up(name: str, cell: bool = False) -> Command:
-    """The command called ``name``. UsageError if there is none, or if it has no such form."""
+    """The command called ``name``. UsageError if it does not exist or lacks the form."""
     command = COMMANDS.get(name)
     if command is None:
         hint = did_you_mean(name, COMMANDS, "%") or (f" !{name} is the shell's." if shutil.which(name) else "")

@@ -37,7 +37,7 @@ def run_tour(session: Session, args: Arguments) -> Result:
 
 
 def _exercise(session: Session, which: str | None) -> Result:
-    """The list of exercises, or one of them."""
+    """Show the list of exercises, or open one of them."""
     course = _course(session)
     if which is None:
         return Result(course.overview())
@@ -64,14 +64,14 @@ def _work(session: Session, word: str, use: bool) -> Result:
 
 
 def _move(course: ExerciseCourse, word: str) -> Result:
-    """From one exercise to another."""
+    """Go from one exercise to another."""
     if word == "again":
         return course.again()
     return course.leave() if word == "stop" else course.next(1 if word == "next" else -1)
 
 
 def _course(session: Session) -> ExerciseCourse:
-    # what only this command needs
+    # imported late: only this command needs it
     from minijax.tools.exercises.course import ExerciseCourse
 
     if session.exercises is None:
@@ -86,7 +86,7 @@ def _refuse_levels(session: Session) -> None:
 
 
 def _tour(session: Session, word: str) -> Result:
-    """The guided tour itself."""
+    """Start the guided tour or move in it."""
     from minijax.tools.commands.guide import Tour
     from minijax.tools.commands.tour_parts import PARTS
 

@@ -1,4 +1,4 @@
-"""What the guided tour says and runs: seven parts, from one operation at the prompt to the training of a network."""
+"""The texts and lines of the guided tour: seven parts, from one operation at the prompt to training a network."""
 
 from __future__ import annotations
 

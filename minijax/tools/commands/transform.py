@@ -49,7 +49,7 @@ _LONGEST = 12
 
 
 def value_lines(value: Any, columns: int = 75) -> tuple[Line, ...]:
-    """A value's repr, cut after some lines."""
+    """A value's repr, cut after 12 lines."""
     if getattr(value, "dtype", None) == dtypes.float0:
         return (line(("value", "none"), ("muted", ": integers and booleans have no tangents")),)
     lines = printed(value, columns).split("\n")
@@ -59,22 +59,22 @@ def value_lines(value: Any, columns: int = 75) -> tuple[Line, ...]:
 
 
 def value_rows(session: Session, label: str, value: Any, where: str | None = "", name: str = "") -> list[Block]:
-    """A value behind a label, and under its ``name`` if it has one; a big container as a key tree. ``where`` is its
-    place in the value of the command, None if it is not in there.
+    """A value after a label and, if it has one, its ``name``. A large container becomes a key tree. ``where`` is the
+    value's path in the result of the command, or None if it is not part of it.
     """
     columns = (session.settings.columns or 80) - LABEL_WIDTH - 1
     named: Line = (("var", name), ("", "  ")) if name else ()
     tree = session.value_tree(value, where, columns)
     if tree is None:
         first, *others = value_lines(value, columns - length(named))
-        # what NumPy aligned stays so behind a name
+        # keep NumPy's alignment after a name
         indent: Line = (("", " " * length(named)),) if named else ()
         return [Row(label, ((*named, *first), *[(*indent, *other) for other in others]))]
     return [Row(label, (named,)), Indent(tree)] if named else [Row(label), Indent(tree)]
 
 
 def ones(x: Any) -> Any:
-    """The tangent or cotangent of ones for a value: of its shape and dtype, float0 for integers."""
+    """Ones as the tangent or cotangent of a value: its shape and dtype, or float0 for integers."""
     aval = get_aval(x)
     tangent = aval.to_tangent_aval()
     if tangent.dtype == dtypes.float0:
@@ -83,7 +83,7 @@ def ones(x: Any) -> Any:
 
 
 def given(session: Session, command: str, text: str, count: int) -> tuple[Any, ...]:
-    """The values of an option such as ``--tangents 1.0, 2.0``: a tuple of ``count``."""
+    """The values of an option such as ``--tangents 1.0, 2.0``, as a tuple of ``count`` items."""
     __tracebackhide__ = True
     value = session.evaluate(parse_expression(command, text), {})
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
@@ -111,7 +111,7 @@ def run_jaxpr(session: Session, args: Arguments) -> Result:
 def _shown_jaxpr(session: Session, args: Arguments, closed: ClosedJaxpr, recorder: Recorder) -> Result:
     names = None
     if args["names"]:
-        # imported here: only this option needs it
+        # imported late: only this option needs it
         from minijax.tools.recording.variables import names_within, variable_names
 
         names = names_within(closed, variable_names(recorder.recording))
@@ -140,7 +140,7 @@ def run_grad(session: Session, args: Arguments) -> Result:
     target = _target(session, "grad", args)
     argnums = args["argnums"]
     if argnums is None:
-        # the variables of an expression are equals; of a call's arguments it is the first that grad takes
+        # grad takes the first argument of a call; the variables of an expression are all equal
         active = tuple(i for i, x in enumerate(target.args) if _differentiable(x))
         argnums = active if target.loose and len(active) != 1 else active[0] if active else ()
     if not target.args or argnums == ():
@@ -160,7 +160,7 @@ def run_grad(session: Session, args: Arguments) -> Result:
 
 
 def _check_argnums(target: Target, argnums: int | tuple[int, ...]) -> None:
-    """UsageError for an argument that is not there, or that nothing can be differentiated by."""
+    """UsageError for an argument that does not exist or is not differentiable."""
     __tracebackhide__ = True
     count = len(target.args)
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
@@ -177,7 +177,7 @@ def _check_argnums(target: Target, argnums: int | tuple[int, ...]) -> None:
 
 
 def _scalar(target: Target) -> Callable[..., Any]:
-    """The target's function; UsageError, when it is called, if it returns no scalar."""
+    """The target's function; calling it raises UsageError if it returns no scalar."""
 
     @functools.wraps(target.fun)
     def scalar(*args: Any, **kwargs: Any) -> Any:
@@ -193,18 +193,18 @@ def _scalar(target: Target) -> Callable[..., Any]:
 
 
 def type_texts(tree: Any) -> str:
-    """``f32[3], i32[]``: the types of a tree's leaves."""
+    """``f32[3], i32[]``: the types of the leaves of a tree."""
     return ", ".join(get_aval(leaf).str_short(short_dtypes=True) for leaf in tree_leaves(tree))
 
 
-# What 64-bit central differences reach on functions of ordinary size, constants of 32 bits in them included.
+# Tolerance of 64-bit central differences for typical functions, which may contain 32-bit constants.
 CHECK_TOLERANCE = 1e-4
 
 
 def finite_differences(target: Target, argnums: tuple[int, ...]) -> tuple[float, float, float]:
-    """The derivative along a fixed random direction: by grad, and by central differences, both in 64 bits.
+    """The derivative along a fixed random direction, by grad and by central differences, both in 64 bits.
 
-    The third number is what rounding the function's values can add to the second.
+    The third number is the rounding error that the function's values can add to the second.
     """
 
     def wide(x: Any) -> np.ndarray:
@@ -212,7 +212,7 @@ def finite_differences(target: Target, argnums: tuple[int, ...]) -> tuple[float,
 
     with enable_x64(True):
         argnums = tuple(i % len(target.args) for i in argnums)
-        # all floats are widened, also those not differentiated by: a loop's carry has to keep its type
+        # widen all floats, not only the differentiated ones: the carry of a loop has to keep its type
         point = tuple(tree_map(wide, x) if _differentiable(x) else x for x in target.args)
         kwargs = {name: tree_map(wide, x) if _differentiable(x) else x for name, x in target.kwargs.items()}
         random = np.random.default_rng(0)
@@ -240,7 +240,7 @@ def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
         return line(("warning", "not checked: complex arguments"))
     try:
         exact, numeric, rounding = finite_differences(target, argnums)
-    except Exception as raised:  # a program that insists on 32 bits is none for 64
+    except Exception as raised:  # a program that needs 32 bits fails in 64
         said = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0]}"
         return line(("warning", "not checked"), f": it does not run in 64 bits ({said})")
     if not np.isfinite(numeric):
@@ -265,11 +265,11 @@ def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
 
 
 def _target(session: Session, command: str, args: Arguments) -> Target:
-    """What the command works on: a function of values, without static arguments."""
+    """The command's target as a function of values, without static arguments."""
     __tracebackhide__ = True
     target = targets.typed(session, command, args["expr"], args.cell).concrete(command)
     target = targets.traceable(command, target)
-    # of f(x=3.0) the keywords are what is meant; beside positional arguments they are left as they are
+    # f(x=3.0) has only keywords: they become the arguments; beside positional arguments keywords stay
     return target if target.args else targets.positional(target)
 
 
@@ -284,7 +284,7 @@ def with_arguments(target: Target, command: str) -> Target:
 def named_rows(
     session: Session, label: str, names: Sequence[str], values: Sequence[Any], places: Sequence[str]
 ) -> list[Block]:
-    """Rows for each value, under the name of its argument; ``places`` as for ``value_rows``."""
+    """Rows for values, each after the name of its argument; ``places`` are the ``where`` of ``value_rows``."""
     rows: list[Block] = []
     for name, value, each in zip(names, values, places, strict=True):
         rows += value_rows(session, label, value, each, name)
@@ -313,7 +313,7 @@ def run_jvp(session: Session, args: Arguments) -> Result:
 
 
 def _seed(tangent: Any) -> str:
-    """A tangent in brief; those of integers say that they have none."""
+    """A short form of a tangent; "none" for an integer's."""
     if getattr(tangent, "dtype", None) == dtypes.float0:
         return "none"
     return preview.value_text(tangent)
@@ -324,9 +324,9 @@ def _named(names: Sequence[str], texts: Sequence[Sequence[str]]) -> list[Segment
 
 
 def as_tangent(option: str, what: str, x: Any, tangent: Any) -> Any:
-    """``tangent``, checked against ``x``: numbers are spread over arrays and take their dtype.
+    """``tangent`` checked against ``x``. Numbers are broadcast to arrays and take their dtype.
 
-    UsageError if the structures or shapes do not fit.
+    UsageError if structures or shapes differ.
     """
     __tracebackhide__ = True
     if tree_structure(tangent) != tree_structure(x):
@@ -366,7 +366,7 @@ def positional(target: Target) -> Any:
 
 
 def _linear_rows(session: Session, closed: ClosedJaxpr) -> list[Block]:
-    """The jaxpr of a linear map, with the residuals that it holds counted."""
+    """The jaxpr of a linear map, with the number of its residuals."""
     count = plural(len(closed.eqns), "equation")
     held = f", {plural(len(closed.consts), 'residual')} held" if closed.consts else ""
     return [
@@ -425,7 +425,7 @@ def run_vmap(session: Session, args: Arguments) -> Result:
 
 
 def _check_axis(name: str, x: Any, axis: Any) -> None:
-    """UsageError for an axis that is no integer, or that the argument lacks; axes of trees are left to vmap."""
+    """UsageError for an axis that is not an integer or does not exist. vmap itself checks trees of axes."""
     __tracebackhide__ = True
     if axis is None or isinstance(axis, (tuple, list, dict)):
         return

@@ -1,4 +1,4 @@
-"""The commands that show what a value is made of, and where it lies: %tree, %shards."""
+"""The commands that show the parts of a value, and its sharding: %tree, %shards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from minijax.tools.usage import UsageError
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
-# Arrays of up to so many elements are printed in full where they are asked for.
+# Maximum number of elements of an array that is printed in full.
 MOST_PRINTED = 10_000
 
 
@@ -50,7 +50,7 @@ def run_tree(session: Session, args: Arguments) -> Result:
 
 
 def _part(root: TreePart, name: str, path: str) -> TreePart:
-    """What ``path`` leads to. UsageError if that is nowhere."""
+    """The part of the tree at ``path``. UsageError if there is none."""
     found = found_at(root, path.strip())
     if found is None:
         hint = did_you_mean(path, paths(root)) or f" %tree {name} shows what there is"
@@ -78,7 +78,7 @@ def _printed(session: Session, value: Any) -> Document:
 
 def run_shards(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    # only arrays over several devices are worth it
+    # imported late: only arrays over several devices need it
     from minijax.tools.values import shards
 
     name = args["expr"]
@@ -103,7 +103,7 @@ def run_shards(session: Session, args: Arguments) -> Result:
 
 
 def _arrays(part: TreePart, path: str) -> Iterator[tuple[str, Any]]:
-    """The arrays below ``part``, with the paths to them."""
+    """The arrays in ``part``, with their paths."""
     for each in part.parts if part.parts is not None else ():
         yield from _arrays(each, path + each.key)
     if part.parts is None and is_array(part.value):

@@ -1,4 +1,4 @@
-"""The command that shows what the variables of a call are worth: %values."""
+"""The command that shows the values of a call's variables: %values."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from minijax.tools.values.table import Named, TableRows
 
 MOST = 60
-# A table is not wider than this, whatever the page.
+# Maximum width of the table in columns.
 _WIDEST = 120
-# Of an array that is asked for so many rows are printed, in a page of so many columns.
+# Maximum number of rows printed of a chosen array.
 _GRID_ROWS = 12
 
 
 def run_values(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    # imported here: the replay of programs, which only this command needs
+    # imported late: only this command replays programs
     from minijax.tools.values import table
     from minijax.tools.values.moment import ledger
 
@@ -62,12 +62,12 @@ def run_values(session: Session, args: Arguments) -> Result:
 
 
 def integers_given(given: Any) -> Sequence[int]:
-    """The integers of an option: none, one or several."""
+    """The integers of an option, as a sequence."""
     return () if given is None else (given,) if isinstance(given, int) else given
 
 
 def _called(every: Sequence[Named], name: str, expression: str) -> Sequence[Named]:
-    """The values called ``name``, or parts of it."""
+    """The values called ``name``, or their parts."""
     found = [each for each in every if each.name == name] or [
         each for each in every if each.name.startswith((f"{name}[", f"{name}."))
     ]
@@ -82,8 +82,8 @@ def _called(every: Sequence[Named], name: str, expression: str) -> Sequence[Name
 
 
 def choose_iterations(command: str, known: Ledger, chosen: Sequence[int], numbers: Sequence[int]) -> None:
-    """Look at these iterations: of a loop in a loop the outer one's first; of all loops if there is one number.
-    ``chosen`` are the values, by number, whose loops are meant.
+    """Choose iterations. In nested loops, the first number is for the outer loop; a single number is for the innermost.
+    ``chosen`` are the numbers of the values whose loops are meant.
     """
     __tracebackhide__ = True
     if not numbers:
@@ -91,7 +91,7 @@ def choose_iterations(command: str, known: Ledger, chosen: Sequence[int], number
     most = -1
     for value in chosen:
         for depth in range(len(known.loops(value))):
-            loops = known.loops(value)  # a loop's length may depend on the iteration around it
+            loops = known.loops(value)  # the length of a loop may depend on the iteration around it
             if depth >= len(loops):
                 break
             wanted = numbers[min(depth, len(numbers) - 1)] if len(numbers) > 1 or depth == len(loops) - 1 else 0
@@ -105,7 +105,7 @@ def choose_iterations(command: str, known: Ledger, chosen: Sequence[int], number
 
 
 def _choose_examples(known: Ledger, chosen: Sequence[Named], numbers: Sequence[int]) -> None:
-    """Look at this example: of vmaps in each other the outermost's first."""
+    """Choose an example. In nested vmaps, the first number is for the outermost."""
     from minijax.tools.values.moment import Worth
 
     if not numbers:
@@ -133,7 +133,7 @@ def _document(known: Ledger, rows: TableRows, of: str | None, most: int) -> Docu
         return document(Text((table.NO_VALUES,)))
 
     def lines(width: int) -> tuple[Block, ...]:
-        # a narrow page breaks a row before its cotangent, which would be out of sight
+        # a narrow page breaks a row before its cotangent, to keep that in sight
         return (Text(tuple(table.table_lines(known, rows, min(width, _WIDEST))), wrap=False, hanging=4, soft=True),)
 
     blocks: list[Block] = [Fitted(lines)]
@@ -145,7 +145,7 @@ def _document(known: Ledger, rows: TableRows, of: str | None, most: int) -> Docu
 
 
 def _elements(rows: TableRows) -> Iterator[Block]:
-    """The elements of the arrays that were asked for, of the last value of the name."""
+    """The elements of the chosen arrays: primal, tangent and cotangent of the last value with the name."""
     from minijax.tools.values import grid, table
     from minijax.tools.values.brief import numpy_of
     from minijax.tools.values.moment import Worth
@@ -175,7 +175,7 @@ def _array(known: Ledger, named: Named) -> Any:
 
 
 def _cached(known: Ledger) -> str:
-    """The functions whose traces came from caches, so that nothing of them is in the recording."""
+    """The functions whose traces came from caches; the recording has nothing of them."""
     found = [bind.cached for bind in known.binds.values() if bind.cached]
     return ", ".join(dict.fromkeys(found))
 
