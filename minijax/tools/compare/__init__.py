@@ -1,4 +1,4 @@
-"""Programs beside each other: before and after a transformation, as a graph, and on minijax and on JAX.
+"""Programs side by side: before and after a transformation, on minijax and on JAX; and programs as graphs.
 
-It takes targets (``session.targets``) and gives documents or pictures.
+In: targets (``session.targets``). Out: documents or pictures.
 """

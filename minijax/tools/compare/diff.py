@@ -1,8 +1,8 @@
-"""Two jaxprs beside each other: their lines aligned, and marked where they differ.
+"""Two jaxprs side by side, with their lines aligned and the differences marked.
 
-Lines are paired by what they do (the equation's primitive and the user's line it comes from), so an equation that a
-transformation changed stands beside what it was. Two paired lines are alike if they read the same once the variables of
-one are called as those of the other. The jaxpr of a gradient is drawn in the colours of its two passes (``passes``).
+Lines are paired by primitive and source line, so a transformed equation stands beside the original. Two paired lines
+are alike if they read the same after the variables of one side are renamed to those of the other. The jaxpr of a
+gradient has a colour for each of its two passes (``passes``).
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from minijax.ir.pretty import Printer
 from minijax.tools.compare.passes import Passes
 from minijax.tools.documents.document import OWN, Columns, Line, Pair, Segment, split_lines
 
-# Equations of each jaxpr that are compared; aligning takes more than linear time.
+# Compare at most this many equations per jaxpr: alignment takes more than linear time.
 MOST_EQUATIONS = 300
 
 
 class _Row(Frozen):
-    """A line of a printed jaxpr: ``key`` pairs it with a line of another, ``eqn`` is the equation that begins in it."""
+    """A line of a printed jaxpr: ``key`` pairs it with a line of the other; ``eqn`` is the equation that begins
+    here.
+    """
 
     segments: Line
     key: tuple[Any, ...]
@@ -33,21 +35,21 @@ class _Row(Frozen):
 
 
 class _Numbered(Printer):
-    """Ends the first line of each equation with its number, a note that the page is taken apart by."""
+    """Puts the equation's number at the end of its first line, so that the lines can be split by equation."""
 
     def __init__(self, root: Jaxpr, most: int, names: Mapping[Var, str] | None = None) -> None:
         super().__init__(root, max_eqns=most, names=names)
         self.equations: list[JaxprEqn] = []
 
     def equation(self, eqn: JaxprEqn) -> Doc:
-        """The equation, numbered."""
+        """The equation with its number."""
         note = pp.note(str(len(self.equations)))
         self.equations.append(eqn)
         return pp.concat((note, super().equation(eqn)))
 
 
 class Printed:
-    """A jaxpr printed with its equations known; ``rows(width)`` lays it out. ``names`` names its variables."""
+    """A jaxpr printed with each line's equation known; ``rows(width)`` lays it out. ``names`` names its variables."""
 
     def __init__(
         self, closed: ClosedJaxpr, most: int = MOST_EQUATIONS, names: Mapping[Var, str] | None = None
@@ -57,14 +59,14 @@ class Printed:
         self.names: Mapping[Any, str] = self._printer.names
 
     def rows(self, width: int) -> list[_Row]:
-        """The lines of the page."""
+        """The printed lines."""
         return [self._row(each) for each in split_lines(pp.segments(self._document, width))]
 
     def _row(self, segments: Line) -> _Row:
         eqn = None
         if segments and segments[-1][0] == "comment" and segments[-1][1].startswith("# "):
             eqn = self._printer.equations[int(segments[-1][1][2:].partition(";")[0])]
-            segments = segments[:-2]  # less the number and the space before it
+            segments = segments[:-2]  # without the number and the space before it
         return _Row(segments, _key(segments, eqn), eqn)
 
 
@@ -78,31 +80,31 @@ def _key(segments: Line, eqn: JaxprEqn | None) -> tuple[Any, ...]:
 
 
 def _place(eqn: JaxprEqn) -> tuple[Any, ...]:
-    """The code object and line that an equation comes from."""
+    """The code object and the source line of an equation."""
     return () if eqn.source is None else (eqn.source[0], errors.position(eqn.source)[0])
 
 
 class Renaming:
-    """Whether lines are alike but for the names of variables, learnt from the lines paired before them."""
+    """Compares lines up to the names of variables; learns the renaming from earlier pairs of lines."""
 
     def __init__(self) -> None:
-        # no two have the same name on the right: what they are called there would be one variable, not two
+        # one to one: two variables of the left never share a name on the right
         self.right_of: dict[str, str] = {}
-        # names of one side that stand for nothing on the other
+        # variables of one side without a partner on the other
         self.alone: tuple[set[str], set[str]] = (set(), set())
 
     def only(self, side: int, segments: Line) -> None:
-        """Note what an unpaired line of the left (0) or right (1) side names."""
+        """Mark the variables of an unpaired line of the left (0) or right (1) side as having no partner."""
         self.alone[side].update(piece for role, piece in segments if role == "var")
 
     def alike(self, left: Line, right: Line, learn: bool = True) -> bool:
-        """Whether the two lines read the same; if they are paired, what their variables are to each other is learnt."""
+        """Whether the two lines read the same after renaming; with ``learn``, add their new pairs of variables."""
         ours, theirs = ([each for each in line if each[1].strip()] for line in (left, right))
         same = len(ours) == len(theirs)
         fresh: dict[str, str] = {}
         taken = set(self.right_of.values())
         for (role, a), (other, b) in zip(ours, theirs, strict=False):
-            if role == other == "var" and "_" not in (a, b):  # nobody reads what is called _
+            if role == other == "var" and "_" not in (a, b):  # _ is a result that is not used
                 known = a in self.right_of or a in fresh
                 if not known and b not in taken and a not in self.alone[0] and b not in self.alone[1]:
                     fresh[a] = b
@@ -117,7 +119,7 @@ class Renaming:
         return same
 
     def among(self, left: Line, theirs: set[str]) -> Line:
-        """A line of the left side in the names of the right one; what that has no name for is marked as its own."""
+        """A line of the left side in the right side's names; a name with another meaning on the right is marked."""
 
         def renamed(name: str) -> str:
             return self.right_of.get(name) or (name + OWN if name in theirs and name != "_" else name)
@@ -134,10 +136,10 @@ def pairs(
 ) -> Iterator[tuple[str, _Row | None, _Row | None]]:
     """The rows of both sides in order, each with its mark (see ``document.Pair``).
 
-    ``derived``: the right side was made of the left one by a transformation, which keeps the order of the equations and
-    the lines they come from. Otherwise the longest common parts are paired, by the primitives alone. What ``passes``
-    has in the backward pass is paired with nothing: what became of the left side's equations is the forward pass.
-    ``names`` learns which variables of the two sides are the same.
+    ``derived``: a transformation made the right side from the left, which keeps the order and source lines of the
+    equations. Otherwise the longest common parts are paired, by primitives alone. Equations in the backward pass of
+    ``passes`` stay
+    unpaired: the forward pass corresponds to the left side. ``names`` learns which variables correspond.
     """
     names = names or Renaming()
     places: dict[Any, list[int]] = {}
@@ -164,7 +166,7 @@ def pairs(
 
 
 def _backward(rows: Sequence[_Row], passes: Passes | None) -> set[int]:
-    """Which rows stand in the backward pass."""
+    """For each row, whether it is in the backward pass."""
     painted = _Painter(passes, set())
     found = set()
     for i, row in enumerate(rows):
@@ -175,13 +177,15 @@ def _backward(rows: Sequence[_Row], passes: Passes | None) -> set[int]:
 
 
 def _common(left: Sequence[_Row], right: Sequence[_Row]) -> dict[int, int]:
-    """Which row of the right side each row of the left is paired with, by the longest common parts."""
+    """Left row -> right row, paired by the longest common parts."""
     matcher = difflib.SequenceMatcher(None, [row.key[:1] for row in left], [row.key[:1] for row in right], False)
     return {a + k: b + k for a, b, size in matcher.get_matching_blocks() for k in range(size)}
 
 
 def _first(row: _Row, right: Sequence[_Row], places: Sequence[int], begin: int, names: Renaming) -> int | None:
-    """The first of ``places`` from ``begin`` on that reads the same, or just the first, if there is one."""
+    """The first of ``places`` from ``begin`` on whose row reads the same, else simply the first; None if none is
+    left.
+    """
     open_places = [j for j in places if j >= begin]
     for j in open_places:
         if names.alike(row.segments, right[j].segments, learn=False):
@@ -198,8 +202,8 @@ def side_by_side(
     derived: bool = True,
     names: tuple[Mapping[Var, str], Mapping[Var, str]] = ({}, {}),
 ) -> Columns:
-    """Both jaxprs as a block; ``passes`` colours the second, ``derived`` is as for ``pairs``; ``names`` are what the
-    variables of the two are called, where they have no letters.
+    """Both jaxprs as a block; ``passes`` colours the second; ``derived`` is as for ``pairs``; ``names`` of
+    variables.
     """
     left, right = Printed(before, most, names[0]), Printed(after, most, names[1])
     residuals = set() if passes is None else {right.names.get(var, "") for var in passes.residuals}
@@ -226,9 +230,7 @@ def texts_side_by_side(
     titles: tuple[Line, Line],
     keys: tuple[Sequence[str], Sequence[str]] | None = None,
 ) -> Columns:
-    """The lines of two texts as a block, paired by the longest parts that they share; ``keys`` are what is compared in
-    their place.
-    """
+    """The lines of two texts as a block, paired by their longest common parts; ``keys`` are compared in their place."""
     left, right = (ours, theirs) if keys is None else keys
     out: list[Pair] = []
     for tag, i, to_i, j, to_j in difflib.SequenceMatcher(None, left, right, False).get_opcodes():
@@ -241,19 +243,19 @@ def texts_side_by_side(
 
 
 class _Painter:
-    """Gives the rows of a gradient's jaxpr, in order, the colours of its passes."""
+    """Colours the rows of a gradient's jaxpr by pass; takes them in order."""
 
     def __init__(self, passes: Passes | None, residuals: set[str]) -> None:
         self.passes = passes
         self.residuals = residuals
         self.role = ""
         self.indent = 0
-        # passes in the order of the page; those before ``told`` have been announced
+        # passes in the order of the page; those before ``told`` have a heading already
         self.seen: list[str] = []
         self.told = 0
 
     def begun(self) -> Iterator[Line]:
-        """A line to announce each pass that began with the last row."""
+        """A heading for each pass that began with the last row."""
         for name in self.seen[self.told :]:
             yield ((name, f"{' ' * self.indent}# {name} pass"),)
         self.told = len(self.seen)
@@ -268,7 +270,7 @@ class _Painter:
             if found not in self.seen:
                 self.seen.append(found)
         elif self.role and indent <= self.indent:
-            # the equations of a pass have ended; what stands further in belongs to them
+            # the pass has ended: only deeper lines belong to its equations
             self.role = ""
         return tuple(self._segment(each) for each in row.segments)
 
@@ -291,7 +293,7 @@ def counts(
     derived: bool = True,
     passes: Passes | None = None,
 ) -> dict[str, int]:
-    """How many equations there are under each mark."""
+    """The number of equations under each mark."""
     found = dict.fromkeys(" ~-+", 0)
     for mark, a, b in pairs(Printed(before, most).rows(80), Printed(after, most).rows(80), derived, passes):
         found[mark] += any(row is not None and row.eqn is not None for row in (a, b))

@@ -1,8 +1,8 @@
-"""Jaxprs as graphs: what is computed from what, independent of how it is drawn.
+"""Jaxprs as data-flow graphs, independent of how they are drawn.
 
-``build`` makes a ``Graph`` of a jaxpr: nodes in the order of the program, edges from where a value is made to where it
-is read, and a graph of its own for each jaxpr inside an equation. ``graph_text`` draws it with box characters,
-``graph_svg`` as SVG. Everything takes time linear in the equations, of which ``most`` are taken per jaxpr.
+``build`` makes a ``Graph`` from a jaxpr: nodes in program order, edges from the producer of a value to its readers, and
+a separate graph for each jaxpr inside an equation. ``graph_text`` draws it with box characters, ``graph_svg`` as SVG.
+Everything takes time linear in the number of equations; ``most`` limits the equations per jaxpr.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from minijax.ir.pretty import Printer
 from minijax.tools.documents.words import plural, shortened
 
 MOST_EQUATIONS = 100
-# A tooltip's characters.
+# Characters of a tooltip.
 _LONGEST_NOTE = 400
 
 
 class Value(Frozen):
-    """An array that flows along edges: its name in the jaxpr and its type. ``read`` tells whether anything reads it."""
+    """An array on an edge: its name in the jaxpr and its type. ``read``: something reads it."""
 
     name: str
     type: str
@@ -38,11 +38,11 @@ class Value(Frozen):
 
 
 class GraphNode(Frozen):
-    """Something that makes or takes values.
+    """A node: it reads or produces values.
 
     ``kind`` is 'input', 'const', 'equation', 'call' (an equation with jaxprs inside) or 'output'. ``operands`` are the
-    values read, in order, literals as texts; ``makes`` those made; ``note`` tells more; ``inside`` numbers the graphs
-    of ``Graph.inside`` that it holds.
+    values it reads, in order, literals as texts; ``makes`` are its results; ``note`` has more detail; ``inside`` are
+    indices into ``Graph.inside``, the graphs of its jaxprs.
     """
 
     kind: str
@@ -54,12 +54,12 @@ class GraphNode(Frozen):
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The operands that no edge leads to."""
+        """The operands without an edge."""
         return tuple(x for x in self.operands if isinstance(x, str))
 
 
 class Graph(Frozen):
-    """The nodes of a jaxpr; ``edges`` are (from node, to node, value); ``left_out`` counts equations not drawn."""
+    """The nodes of a jaxpr; ``edges`` are (from node, to node, value); ``left_out`` counts omitted equations."""
 
     title: str
     nodes: tuple[GraphNode, ...]
@@ -76,13 +76,13 @@ def build(
     most: int = MOST_EQUATIONS,
     names: Mapping[Var, str] | None = None,
 ) -> Graph:
-    """The graph of ``closed``; the names are those that ``str(closed)`` gives its variables, where ``names`` has none.
+    """The graph of ``closed``; variables are named by ``names``, else as in ``str(closed)``.
 
-    ``input_names`` says what the user calls the inputs. A jaxpr that occurs more than once is taken once; where it
-    occurs again, its graph is empty and its title says so.
+    ``input_names`` are the Python names of the inputs. A jaxpr that occurs several times is drawn once; at its other
+    occurrences the graph is empty and its title says so.
     """
     printer = Printer(closed.jaxpr, names=names)
-    printer.document()  # allots all names, in the order of the page
+    printer.document()  # assigns all names, in order of appearance
     return _Builder(printer, most).graph(closed.jaxpr, title, input_names)
 
 
@@ -156,6 +156,6 @@ class _Builder:
 
 
 def _label(eqn: JaxprEqn) -> str:
-    """The primitive, and the name of the function that it calls, if it has one."""
+    """The primitive, and the name of the called function if there is one."""
     name = eqn.params.get("name")
     return f"{eqn.primitive.name} {shortened(name)}" if isinstance(name, str) else eqn.primitive.name

@@ -1,9 +1,9 @@
-"""Graphs of jaxprs as SVG: layers from top to bottom, arrows along the values, light and dark by CSS.
+"""Graphs of jaxprs as SVG: layers from top to bottom, arrows along the values, light and dark mode by CSS.
 
-``markup`` is for pages of HTML (the jaxprs inside equations fold), ``page`` a file of its own (they stand below each
-other). The layout is the classic one in four steps: a layer for each node by its longest path from an input, places for
-long edges in the layers that they pass, an order within each layer that keeps neighbours close (barycentres), and
-coordinates near those of the neighbours. All text is escaped here; what is returned is safe to put on a page.
+``markup`` is for HTML pages, where the jaxprs inside equations fold; ``page`` is a standalone file, where they follow
+one another. The layout has the four classic steps: each node's layer is its longest path from an input; a long edge
+gets a dummy node in each layer it crosses; each layer is ordered to keep neighbours close (barycentres); then
+coordinates move near those of the neighbours. All text is escaped here, so the result is safe on a page.
 
 Source: Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchical system structures", 1981.
 """
@@ -23,25 +23,25 @@ from minijax.tools.documents.words import shortened
 # Pixels.
 _CHARACTER, _HEIGHT, _LINE = 7.0, 38.0, 14.0
 _GAP_X, _GAP_Y, _MARGIN, _THIN = 18.0, 34.0, 12.0, 6.0
-# Long edges take one place in each layer that they pass; beyond so many in all they are drawn straight.
+# A long edge gets a dummy node in each layer it crosses; beyond this many in total, edges are drawn straight.
 _MOST_PLACES = 4000
 _SWEEPS = 4
-# Labels are cut after so many characters.
+# Labels are cut after this many characters.
 _LONGEST = 36
 
 _ROLES = {"input": "value", "const": "literal", "equation": "primitive", "call": "primitive", "output": "value"}
 
 
 def _escaped(text: str) -> str:
-    """``text`` for XML: control characters, which XML lacks, are written out."""
+    """``text`` escaped for XML, with control characters, which XML does not allow, written out."""
     return html.escape("".join(visible(piece) for piece in text.splitlines(keepends=True)).replace("\t", " "))
 
 
-# Text, the inside of boxes, lines; attributes have the light ones, for viewers that take the style away.
+# Ink, paper, edges. SVG attributes use the light colours, for viewers that remove the style sheet.
 _LIGHT, _DARK = ("#1f2328", "#ffffff", "#5a6370"), ("#e6e6e6", "#1e1e1e", "#a0a8b0")
 _INK, _PAPER, _EDGE = _LIGHT
-# Stands for the name of the arrow's head until the drawing is done: two drawings on a page have two, since a browser
-# takes the first of a name, also where that is not shown.
+# Placeholder for the id of the arrow head, replaced at the end. Each drawing on a page needs an id of its own: a
+# browser uses the first element with an id, even a hidden one.
 _HEAD = "mjg-arrow"
 
 
@@ -68,7 +68,7 @@ def _css() -> str:
 
 
 class _Box(Frozen):
-    """What is written in a node's box."""
+    """The text in a node's box."""
 
     title: str
     below: str
@@ -89,7 +89,7 @@ def _box(node: GraphNode) -> _Box:
 
 
 class _Layout:
-    """Places for the nodes of a graph: ``x`` and ``layer`` by node, and for each edge the points on its way."""
+    """The layout of a graph: ``x`` and ``layer`` by node, and for each edge its intermediate points."""
 
     def __init__(self, graph: Graph, widths: Sequence[float]) -> None:
         self.widths = list(widths)
@@ -116,7 +116,7 @@ class _Layout:
         self.x = self._coordinates()
 
     def _place(self, layer: int) -> int:
-        """A place for an edge on its way through ``layer``, treated like a thin node."""
+        """A dummy node of an edge in ``layer``, treated like a thin node."""
         self.layer.append(layer)
         self.widths.append(_THIN)
         self.above.append([])
@@ -124,7 +124,7 @@ class _Layout:
         return len(self.layer) - 1
 
     def _order(self) -> None:
-        """Sort each layer by the mean position of its neighbours, downwards and upwards in turn."""
+        """Sort each layer by the mean position of its neighbours, alternately downwards and upwards."""
         at = {node: i for row in self.rows for i, node in enumerate(row)}
         for sweep in range(_SWEEPS):
             down = sweep % 2 == 0
@@ -146,7 +146,7 @@ class _Layout:
         return [each - least + _MARGIN for each in x]
 
     def _spread(self, row: Sequence[int], wanted: Sequence[float], x: list[float]) -> None:
-        """Centres for a layer's nodes: as wanted, but apart; the layer as a whole stays where it was wanted."""
+        """Centres of a layer's nodes: near ``wanted``, without overlap, and with the layer's mean unchanged."""
         end = float("-inf")
         for n, want in zip(row, wanted, strict=True):
             x[n] = max(want, end + self.widths[n] / 2)
@@ -157,12 +157,12 @@ class _Layout:
 
 
 def _layers(graph: Graph) -> list[int]:
-    """The layer of each node: below all it reads; what reads nothing just above its first reader, results last."""
+    """The layer of each node: below its operands; without operands, just above its first reader; results last."""
     layer = [0] * len(graph.nodes)
     readers: dict[int, list[int]] = {}
     read = {b for _, b, _ in graph.edges}
     for a, b, _ in graph.edges:
-        # nodes are in the order of the program, and so are edges by the node they lead to
+        # nodes are in program order; edges are sorted by their target node
         layer[b] = max(layer[b], layer[a] + 1)
         readers.setdefault(a, []).append(b)
     bottom = max((layer[n] for n, node in enumerate(graph.nodes) if node.kind != "output"), default=0) + 1
@@ -176,7 +176,7 @@ def _layers(graph: Graph) -> list[int]:
 
 
 class _Drawing(Frozen):
-    """The elements of one graph, and the size of the whole in pixels."""
+    """The SVG elements of one graph, and its total size in pixels."""
 
     elements: str
     width: float
@@ -244,7 +244,7 @@ _ARROW = (
 def _svg(elements: str, width: float, height: float, title: str, style: bool) -> str:
     head = f"<style>{_css()}</style>" if style else ""
     name = f"mjg-{zlib.crc32(elements.encode()):x}"
-    # quotes are written out in texts
+    # no need to escape quotes in text
     drawn = (_ARROW + elements).replace(f'="{_HEAD}"', f'="{name}"').replace(f'="url(#{_HEAD})"', f'="url(#{name})"')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="mjg" role="img" width="{width:.0f}" height="{height:.0f}" '
@@ -254,7 +254,7 @@ def _svg(elements: str, width: float, height: float, title: str, style: bool) ->
 
 
 def markup(graph: Graph, outermost: bool = True) -> str:
-    """``graph`` as HTML: a picture, and below it the graphs inside it, folded."""
+    """``graph`` as HTML: a picture, and below it the inner graphs, folded."""
     drawing = _draw(graph)
     out = []
     if graph.nodes:
@@ -279,7 +279,7 @@ def _all(graph: Graph) -> Iterable[Graph]:
 
 
 def page(graph: Graph) -> str:
-    """``graph`` as a file of its own: the graphs inside it stand below it, each under its title."""
+    """``graph`` as a standalone file: the inner graphs follow below it, each under its title."""
     out: list[str] = []
     y = width = 0.0
     for each in _all(graph):

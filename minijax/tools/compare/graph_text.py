@@ -1,8 +1,8 @@
-"""Graphs of jaxprs drawn with box characters, one line for each node, as version control draws histories.
+"""Graphs of jaxprs in box characters, one line per node, in the style of ``git log --graph``.
 
-Each value that is still to be read has a lane of its own on the left; a node's line joins the lanes of its operands,
-and its equation stands beside it. ``┼`` joins a lane that goes on, a lane that a line only passes stays ``│``. A page
-has room for so many lanes; values beyond them are named in the equations only.
+Each value that a later line reads has a lane on the left. A node's line joins the lanes of its operands, and its
+equation stands on the right. ``┼`` joins a lane that continues; a lane that is only crossed stays ``│``. The width of
+the page limits the lanes; further values appear only in the equations.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from minijax.tools.compare.graph import Graph, GraphNode, Value
 from minijax.tools.documents.document import Block, Fitted, Line, Section, Segment, Text, line
 from minijax.tools.documents.words import plural
 
-# The columns of a page in which there is one lane.
+# Columns of the page per lane.
 _COLUMNS_PER_LANE = 5
 NODES = {"input": "○", "const": "○", "equation": "●", "call": "◉", "output": "◇"}
 
 
 def drawing(graph: Graph, depth: int) -> tuple[Block, ...]:
-    """``graph`` as blocks, the graphs inside it under their titles, ``depth`` levels of them."""
+    """``graph`` as blocks; the inner graphs follow under their titles, ``depth`` levels deep."""
     blocks: list[Block] = [Fitted(lambda width: (Text(tuple(lines(graph, width)), hanging=2 * most_lanes(width)),))]
     if graph.left_out:
         total = graph.left_out + sum(node.kind in ("equation", "call") for node in graph.nodes)
@@ -35,7 +35,7 @@ def drawing(graph: Graph, depth: int) -> tuple[Block, ...]:
 
 
 def most_lanes(width: int) -> int:
-    """How many lanes a page of ``width`` columns has."""
+    """The number of lanes on a page of ``width`` columns."""
     return max(3, width // _COLUMNS_PER_LANE)
 
 
@@ -74,23 +74,23 @@ def _text(node: GraphNode) -> Line:
 
 
 class Lanes:
-    """Which lane holds which value, from line to line."""
+    """The value in each lane, line by line."""
 
     def __init__(self, graph: Graph, most: int) -> None:
         self.most = most
         self.lanes: list[str | None] = []
-        # lanes that ended in the line before: what begins there now would seem to go on from it
+        # lanes that ended in the line before: a lane that begins there now would look like their continuation
         self.ended: set[int] = set()
         self.last_read: dict[str, int] = {}
         for _, to, value in graph.edges:
             self.last_read[value.name] = max(to, self.last_read.get(value.name, 0))
         if graph.left_out:
-            # what has not been read by the end goes on below it
+            # values of the omitted equations' operands continue below the drawing
             for node in graph.nodes:
                 self.last_read.update((value.name, len(graph.nodes)) for value in node.makes if value.read)
 
     def row(self, node: GraphNode, number: int) -> str:
-        """The lanes' part of a node's line; afterwards the lanes are those below it."""
+        """Draw the lanes of a node's line and update them to the state below it."""
         before = list(self.lanes)
         names = {operand.name for operand in node.operands if isinstance(operand, Value)}
         into = [k for k, name in enumerate(before) if name in names]
@@ -98,7 +98,7 @@ class Lanes:
         for k in ending:
             self.lanes[k] = None
         kept = [value.name for value in node.makes if value.read and self.last_read.get(value.name, -1) > number]
-        # its first result goes on where an operand ended, if there was one
+        # the first result takes over the lane of an operand that ended, if there is one
         at = ending[0] if ending else self._free()
         made = []
         for i, name in enumerate(kept):
@@ -128,7 +128,7 @@ def _joined(
     made: set[int],
     mark: str,
 ) -> str:
-    """One line: the node in lane ``at``, joined to the lanes ``into`` it and to those ``made`` by it."""
+    """Draw one line: the node in lane ``at``, its operands' lanes ``into`` it, and its results' lanes ``made``."""
     ends = into | made | {at}
     first, last = min(ends), max(ends)
     count = max(len(before), len(after), at + 1)

@@ -1,7 +1,7 @@
-"""A program measured, and beside real JAX: phases, steady calls, values, jaxprs.
+"""Measure a program, also beside real JAX: phases, repeated calls, values, jaxprs.
 
-Both sides are measured in the same way, each on functions nobody has traced before. ``Side`` is one of the two
-libraries with the user's program on it.
+Both sides are measured the same way, each on a fresh function that no cache holds. ``Side`` is one of the two libraries
+together with the program.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from minijax.tools.session import real_jax, targets
 from minijax.tools.session.targets import Target
 from minijax.tools.session.watch import at_home
 
-# Calls are repeated until they have taken this long together, in seconds, and at most so many times.
+# Repeat calls for this many seconds in total, and up to this many times.
 _TIMED_SECONDS = 0.05
 _TIMED_RUNS = 200
-# What took longer than this once is not repeated.
+# Do not repeat a call that took longer than this, in seconds.
 _LONG = 10.0
 _TRACES = 3
 PHASES = ("trace", "lower", "compile", "first run")
@@ -45,7 +45,7 @@ CALLS = ("eager", "jit")
 
 
 class Side(Frozen):
-    """A library with the program on it: its name, ``jit``, ``make_jaxpr`` and how to wait for a result."""
+    """A library and a program on it: the library's name, ``jit``, ``make_jaxpr`` and wait function."""
 
     name: str
     jit: Callable[..., Any]
@@ -57,7 +57,7 @@ class Side(Frozen):
     context: Callable[[], Any] = contextlib.nullcontext
 
     def call(self) -> Any:
-        """The program's value."""
+        """The program's result."""
         with self.context():
             return self.wait(self.fun(*self.args, **self.kwargs))
 
@@ -67,7 +67,7 @@ class Side(Frozen):
             return self.make_jaxpr(self.fun)(*self.args, **self.kwargs)
 
     def fresh(self) -> Callable[..., Any]:
-        """The program as a function nobody has seen."""
+        """A copy of the program's function that no cache holds."""
         fun = self.fun
 
         def program(*args: Any, **kwargs: Any) -> Any:
@@ -107,14 +107,14 @@ def theirs(target: Target) -> Side:
 
 
 def why_not(error: Exception) -> str:
-    """In one line, why a program does not run on JAX."""
+    """One line that says why a program does not run on JAX."""
     if isinstance(error, Unmapped):
         return f"cannot be carried over to JAX: {error}"
     return f"JAX raised {first_line(error)}"
 
 
 def first_line(error: Exception) -> str:
-    """The type of an exception and the first line of what it says."""
+    """The type of an exception and the first line of its message."""
     said = str(error).strip().partition("\n")[0]
     return shortened(f"{type(error).__name__}: {said}" if said else type(error).__name__, 160)
 
@@ -124,8 +124,8 @@ def first_line(error: Exception) -> str:
 
 
 class Figures(Frozen):
-    """Seconds by what took them; ``note`` says what was not measured, and why; ``printed`` whether it wrote output
-    while it was run again, which nobody saw. ``jitted`` is the compiled program whose calls were timed, if any were."""
+    """Seconds of each phase and kind of call; ``note`` says what was not measured, and why; ``printed``: repeated runs
+    wrote output, which was not shown. ``jitted`` is the compiled program whose calls were timed, or None."""
 
     seconds: dict[str, float]
     note: str = ""
@@ -134,7 +134,7 @@ class Figures(Frozen):
 
     @property
     def notes(self) -> list[str]:
-        """What there is to say of the figures."""
+        """The notes to show below the figures."""
         return [*filter(None, [self.note]), *([_PRINTED] if self.printed else [])]
 
 
@@ -142,7 +142,7 @@ _PRINTED = "what it prints is shown for the first runs, not for the repeated one
 
 
 class Nowhere(io.TextIOBase):
-    """Where output of repeated runs goes; ``used`` says whether there was any."""
+    """Discards the output of repeated runs; ``used`` says whether there was any."""
 
     used = False
 
@@ -151,7 +151,7 @@ class Nowhere(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        """Forget ``text``."""
+        """Discard ``text``."""
         self.used = True
         return len(text)
 
@@ -163,9 +163,9 @@ def _seconds(run: Callable[[], Any]) -> float:
 
 
 def _best(run: Callable[[], Any], nowhere: Nowhere) -> float:
-    """The shortest of several runs; the first is not counted, for it may compile each operation, unless it is all.
+    """The shortest of several runs. The first run may compile each operation, so it counts only if it is the only one.
 
-    What the others print goes ``nowhere``.
+    Output of the other runs goes to ``nowhere``.
     """
     first = _seconds(run)
     if first > _LONG:
@@ -181,10 +181,10 @@ def _best(run: Callable[[], Any], nowhere: Nowhere) -> float:
 
 
 def measured(side: Side, abstract: bool = False, once: bool = False) -> Figures:
-    """The phases of a new program, and the time of a call, eager and jitted.
+    """The phases of a fresh program, and the time of a call, eager and jitted.
 
-    A program of types only (``abstract``) is not run; one that is to run ``once``, because it has effects, is run
-    compiled, and not again. A program that cannot be jitted is timed eagerly only.
+    A program with type-only arguments (``abstract``) does not run. With ``once``, because it has effects, it runs once,
+    compiled. A program that cannot be jitted is timed eagerly only.
     """
     found: dict[str, float] = {}
     note = ""
@@ -193,7 +193,7 @@ def measured(side: Side, abstract: bool = False, once: bool = False) -> Figures:
     with side.context():
         try:
             jitted = _staged_figures(side, found, abstract, once, nowhere)
-        except Exception as error:  # the program's own: it may run eagerly and yet be none for jit
+        except Exception as error:  # an error of the program: it may still run eagerly
             if abstract or once or isinstance(error, Unmapped):
                 raise
             found.clear()
@@ -206,8 +206,8 @@ def measured(side: Side, abstract: bool = False, once: bool = False) -> Figures:
 
 
 def _staged_figures(side: Side, found: dict[str, float], abstract: bool, once: bool, nowhere: Nowhere) -> Any:
-    """Fills ``found``; returns the jitted program if its calls were timed."""
-    side.wait(side.jit(_nothing)(np.float32(0)))  # what a library loads at first need is no part of it
+    """Fill ``found``; return the jitted program if its calls were timed, else None."""
+    side.wait(side.jit(_nothing)(np.float32(0)))  # exclude the library's lazy initialization
 
     def traced() -> Any:
         return side.jit(side.fresh()).trace(*side.args, **side.kwargs)
@@ -228,14 +228,14 @@ def _staged_figures(side: Side, found: dict[str, float], abstract: bool, once: b
     if once:
         return None
     jitted = side.jit(side.fun)
-    with contextlib.redirect_stdout(nowhere):  # it is traced again, and then runs as before
+    with contextlib.redirect_stdout(nowhere):  # the first call traces again, later calls do not
         _seconds(lambda: side.wait(jitted(*side.args, **side.kwargs)))
         found["jit"] = _best(lambda: side.wait(jitted(*side.args, **side.kwargs)), nowhere)
     return jitted
 
 
 def has_effects(closed: Any) -> bool:
-    """Whether a run of this jaxpr does more than compute: prints, or calls back. False if it is none."""
+    """Whether this jaxpr has side effects: it prints, or calls back. False if it is None."""
     return isinstance(closed, ClosedJaxpr) and any(map(is_effectful, closed.eqns))
 
 
@@ -244,7 +244,7 @@ def _nothing(x: Any) -> Any:
 
 
 def bars(figures: dict[str, dict[str, float]], names: Sequence[str], width: int) -> Iterator[Line]:
-    """A line for each figure, on one scale, with the library that it is of and a bar."""
+    """A line for each figure and library, with a bar; all bars have one scale."""
     most = max((seconds[name] for seconds in figures.values() for name in names if name in seconds), default=0.0)
     column = max(map(len, (*PHASES, *CALLS))) + 1
     first = max(map(len, figures)) if len(figures) > 1 else 0
@@ -269,13 +269,13 @@ def bars(figures: dict[str, dict[str, float]], names: Sequence[str], width: int)
 
 
 def _bar(part: float, columns: int) -> str:
-    """A bar of up to ``columns`` columns, in eighths; never quite empty."""
+    """A bar of up to ``columns`` columns, in eighths, never empty."""
     eighths = max(round(part * columns * 8), 1)
     return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
 
 
 def bar_block(title: str, figures: dict[str, dict[str, float]], names: Sequence[str], width: int) -> Text | None:
-    """The bars of ``names`` under a title; None if nothing was measured."""
+    """The bars of ``names`` under a title; None if none was measured."""
     lines = tuple(bars(figures, names, width))
     explained = "  × how many times minijax's" if len(figures) > 1 else ""
     return Text((line(("heading", title), ("muted", explained)), *lines), wrap=False) if lines else None
@@ -286,7 +286,7 @@ def bar_block(title: str, figures: dict[str, dict[str, float]], names: Sequence[
 
 
 def value_row(our_value: Any, their_value: Any) -> Row:
-    """Whether the two values agree: structure, types, numbers."""
+    """Whether the two values agree in structure, types and numbers."""
     jax_leaves = jax_module().tree_util.tree_leaves(their_value)
     leaves = tree_leaves(our_value)
     if len(leaves) != len(jax_leaves):
@@ -295,7 +295,7 @@ def value_row(our_value: Any, their_value: Any) -> Row:
     worst_abs = worst_rel = 0.0
     for a, b in zip(leaves, jax_leaves, strict=True):
         if not (is_array_like(a) and is_array_like(b)):
-            carried = a is not b and at_home(a) is b  # such as an activation
+            carried = a is not b and at_home(a) is b  # such as an activation function
             if carried or (isinstance(a, str | bytes) and a == b):
                 continue
             said = f"minijax gives a {type(a).__name__}, JAX a {type(b).__name__}, and only arrays are compared"
@@ -312,7 +312,7 @@ def value_row(our_value: Any, their_value: Any) -> Row:
 
 
 def numbers_of(x: Any) -> tuple[str, np.ndarray]:
-    """The type of an array of either library, and its numbers: of random keys, the bits that they consist of."""
+    """The type of an array of either library, and its numbers: for random keys, their raw bits."""
     dtypes = jax_module().dtypes
     if isinstance(x, jax_module().Array) and dtypes.issubdtype(x.dtype, dtypes.extended):
         x = from_jax_value(x)
@@ -322,7 +322,7 @@ def numbers_of(x: Any) -> tuple[str, np.ndarray]:
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
-    """The largest absolute and relative difference of two arrays of one type; NaNs equal each other."""
+    """The largest absolute and relative difference of two arrays of one type; NaN equals NaN."""
     if a.dtype.kind not in "fciub" or a.dtype.itemsize < 4 and a.dtype.kind == "f":
         a, b = a.astype(np.float32), b.astype(np.float32)
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
@@ -340,12 +340,12 @@ def difference(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
 # --- jaxprs
 # -------------------------------------------------------------------------------------------------------
 
-# Numbers of NumPy's among parameters, which are the numbers that they are of.
+# NumPy integers among parameters, replaced by plain numbers.
 _NUMPY = r"\bnp\.u?int\d+\((-?\d+)\)"
 
 
 def read_back(text: str) -> ClosedJaxpr | None:
-    """The printed jaxpr, its numbers plain; None if we cannot read all of it."""
+    """Parse a printed jaxpr, with plain numbers; None if the parser does not know all of it."""
     try:
         return parse_jaxpr(re.sub(_NUMPY, r"\1", text))
     except (JaxprSyntaxError, TypeError, ValueError, KeyError, NotImplementedError):
@@ -353,7 +353,7 @@ def read_back(text: str) -> ClosedJaxpr | None:
 
 
 def comparable(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Our jaxpr as ``read_back`` gives JAX's, where it has JAX's parameters."""
+    """Our jaxpr printed and parsed like JAX's, if it has NumPy integers as parameters."""
     text = str(closed)
     read = read_back(text) if re.search(_NUMPY, text) else None
     return closed if read is None else read

@@ -1,7 +1,7 @@
-"""Transformations by name, applied one over the other, and which equations of a gradient belong to which pass.
+"""Apply transformations by name, one on top of the other, and split a gradient's equations into passes.
 
-Reverse mode runs the function forwards, keeps what it will need (the residuals), and runs the transposed linear part
-backwards. In a staged gradient the two passes are consecutive: where the second begins is noted while staging.
+Reverse mode runs the function forward, saves the residuals, and runs the transposed linear part backward. In a traced
+gradient the two passes are consecutive; tracing records where the second begins.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from minijax.tools.session.targets import Target, positional
 from minijax.tools.usage import UsageError
 
 TRANSFORMATIONS = ("grad", "vjp", "jvp", "vmap", "jit")
-# The size of the axis that a mapped argument gets in front.
+# The size of the batch axis that vmap adds.
 AXIS_SIZE = 4
 
 
 class Passes:
-    """The forward and backward equations of a gradient's jaxpr, and the variables that cross over."""
+    """The forward and backward equations of a gradient's jaxpr, and the residuals, the variables that both use."""
 
     def __init__(self, after: ClosedJaxpr, forward: Sequence[JaxprEqn], cotangents: Container[Var]) -> None:
         first = set(map(id, forward))
@@ -47,12 +47,12 @@ class Passes:
         self.arguments = [var for var in self.residuals if var in inputs]
 
     def of(self, eqn: JaxprEqn) -> str:
-        """'forward', 'backward', or '' for an equation of neither."""
+        """'forward', 'backward', or '' for an equation of neither pass."""
         return self._pass.get(id(eqn), "")
 
     @property
     def bytes(self) -> int:
-        """What the residuals take together."""
+        """The total bytes of the residuals."""
         return sum(var.aval.size * var.aval.dtype.itemsize for var in self.residuals)
 
 
@@ -67,7 +67,7 @@ def _all_jaxprs(root: Jaxpr) -> Iterable[Jaxpr]:
 
 
 def differentiable(x: Any) -> bool:
-    """Whether ``x`` is a tree of arrays of float or complex type."""
+    """Whether ``x`` is a pytree of float or complex arrays."""
     leaves = tree_leaves(x)
     return bool(leaves) and all(dtypes.is_inexact(get_aval(leaf).dtype) for leaf in leaves)
 
@@ -76,7 +76,7 @@ class Transformed:
     """``target`` under transformations, the first of ``names`` outermost: its jaxpr before and after.
 
     Raises:
-      UsageError: a transformation does not apply, such as grad to a function that returns no scalar.
+      UsageError: a transformation does not apply, such as grad to a function without a scalar result.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Transformed:
         self.loose = target.loose
         self.argnums = argnums
         self.axis_size = axis_size
-        # the equations so far, and the cotangents' variables, where a backward pass began
+        # at the start of each backward pass: the equations so far, and the variables of the cotangents
         self._halfway: list[tuple[list[JaxprEqn], set[Var]]] = []
         self.before: ClosedJaxpr = make_jaxpr(target.fun)(*target.args)
         fun, args = target.fun, target.args
@@ -99,7 +99,7 @@ class Transformed:
             fun, args = getattr(self, f"_{name}")(fun, args)
         self.fun, self.args = fun, args
         self.after: ClosedJaxpr = make_jaxpr(fun)(*args)
-        # of several gradients inside each other the outermost ends last
+        # in nested gradients the outermost ends last
         self.passes = Passes(self.after, *self._halfway[-1]) if self._halfway else None
 
     def _chosen(self, name: str, args: tuple[Any, ...]) -> tuple[int, ...]:
@@ -113,11 +113,11 @@ class Transformed:
         active = [i for i, x in enumerate(args) if differentiable(x)]
         if not active:
             raise UsageError(f"%diff --by {name} needs an argument of float type to differentiate by")
-        # as in %grad: the variables of an expression are equals; of a call's arguments it is the first that grad takes
+        # as in %grad: an expression is differentiated by all its variables, a call by its first argument
         return tuple(active) if name != "grad" or self.loose else (active[0],)
 
     def _reverse(self, name: str, fun: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
-        """Gradient (or, for 'vjp', pullback) in the chosen arguments, noting where the forward pass ends."""
+        """Gradient (or, for 'vjp', pullback) by the chosen arguments; records where the forward pass ends."""
         __tracebackhide__ = True
         chosen = self._chosen(name, args)
 
@@ -185,7 +185,7 @@ class Transformed:
 
 
 def _innermost(x: Any) -> Any:
-    """What a tracer of vmap or jvp is wrapped around, at the bottom."""
+    """The innermost value under vmap and jvp tracers."""
     while isinstance(x, (BatchTracer, DualTracer)):
         x = x.val if isinstance(x, BatchTracer) else x.primal
     return x
@@ -202,7 +202,7 @@ def _shapes(fun: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 
 def _unit(out: Any) -> Any:
-    """The cotangent 1 of a scalar, as a literal."""
+    """The cotangent 1 of a scalar result, as a literal."""
     __tracebackhide__ = True
     leaves = tree_leaves(out)
     if len(leaves) != 1 or leaves[0] is not out or np.shape(out) != ():

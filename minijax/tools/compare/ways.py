@@ -1,8 +1,8 @@
-"""The two ways of reverse mode beside each other: one interpreter, linearize, and the tutorial's two, jvp over partial
+"""Two implementations of reverse mode side by side: linearize, one interpreter, and the tutorial's jvp plus partial
 evaluation.
 
-In: a call of a gradient. Out: its two recordings, line by line, paired by what is done: an operation on primals, one on
-tangents, an equation, a rule.
+In: a call of a gradient. Out: its two recordings, line by line. Lines are paired if they show the same operation on
+primals or on tangents, the same equation, or the same rule.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from minijax.tools.recording.records import (
     ScopeRecord,
 )
 
-# The interpreters of primals, and those of tangents, in either way.
+# The interpreters of primals and of tangents in either implementation.
 _OF_PRIMALS = ("linearize", "jvp")
 _OF_TANGENTS = "partial_eval"
 
 
 def ways(call: Callable[[], Any], most: int) -> tuple[list[Block], tuple[Recording, Recording]]:
-    """What ``call`` does by each way, and the recordings; of each at most ``most`` records are shown.
+    """Run ``call`` both ways; return the comparison and the recordings. At most ``most`` records of each are shown.
 
-    What was traced before is traced again, so that neither way has less to do than the other.
+    Both ways trace again and ignore the cache, so both do the same work.
     """
     value, direct = record(use_direct_linearize(True)(call), retrace=True)
     other, tutorial = record(use_direct_linearize(False)(call), retrace=True)
@@ -63,7 +63,7 @@ def ways(call: Callable[[], Any], most: int) -> tuple[list[Block], tuple[Recordi
 
 
 def _paired(direct: Recording, tutorial: Recording, most: int) -> list[Pair]:
-    """The records of both, those that do the same beside each other."""
+    """The records of both ways, equal ones side by side."""
     left, right = ([*recording.walk()][:most] for recording in (direct, tutorial))
     ours, theirs = ([_key(node) for _, node in each] for each in (left, right))
     out: list[Pair] = []
@@ -77,7 +77,7 @@ def _paired(direct: Recording, tutorial: Recording, most: int) -> list[Pair]:
 
 
 def _pair(left: tuple[int, Node], right: tuple[int, Node]) -> Pair:
-    """A row, marked where the two differ in more than how far they are set in and in what they took."""
+    """A row, marked if the two differ in more than indentation and duration."""
     ours, theirs = _line(*left), _line(*right)
     return Pair(" " if isinstance(left[1], PhaseRecord) or ours[1:] == theirs[1:] else "~", ours, theirs)
 
@@ -87,7 +87,7 @@ def _line(depth: int, node: Node) -> Line:
 
 
 def _key(node: Node) -> tuple[Any, ...]:
-    """What a record is about, whichever interpreter it is of."""
+    """What a record shows, independent of its interpreter."""
     if isinstance(node, BindRecord):
         return BindRecord, node.primitive, _about(node)
     if isinstance(node, ScopeRecord):
@@ -99,7 +99,7 @@ def _key(node: Node) -> tuple[Any, ...]:
 
 
 def _about(bind: BindRecord) -> str:
-    """Whether an operation is one on tangents, or on primals, or of another interpreter."""
+    """Whether an operation is on 'tangents' or on 'primals'; otherwise its interpreter's label."""
     label = bind.level.partition(":")[0]
     if label == _OF_TANGENTS or any(" tangent " in argument for argument in bind.args):
         return "tangents"

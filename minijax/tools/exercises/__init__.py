@@ -1,6 +1,6 @@
-"""Exercises at the end of the tour: tasks that are checked by running what the user wrote.
+"""Exercises at the end of the tour: tasks, checked by running the user's code.
 
-``model`` says what an exercise is, ``measure`` words what was measured; ``rules``, ``staging``, ``compiling``,
-``debugging`` and ``gradients`` hold the exercises, each with its checker; ``catalogue`` lists them; ``course`` is one
-user's way through them.
+``model`` defines an exercise, ``measure`` words the measurements; ``rules``, ``staging``, ``compiling``, ``debugging``
+and ``gradients`` hold the exercises, each with its checker; ``catalogue`` lists them; ``course`` tracks a user's
+progress.
 """

@@ -1,4 +1,4 @@
-"""Exercises about what jit compiles: how often, and with how much memory."""
+"""Exercises about compilation: how often jit compiles, and how much memory the program needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
 # --- compile once -------------------------------------------------------------------------------------------
 
 EPOCHS = 4
-# each check trains on a vector of a length that no check before had, so that no cache knows it
+# each check trains on a vector of a new length, so that no cache has seen it
 _lengths = itertools.count(5)
 
 
@@ -42,7 +42,7 @@ def _check_once(answer: Answer) -> Passed:
     first = missed.total()
     result = train(jnp.asarray(w))
     misses = [each for each in missed.since(first) if each.cache == "staging"]
-    _forget_traces(answer)  # or %why would compare the user's next call with this one
+    _forget_traces(answer)  # else %why would compare the user's next call with this one
     compiled = [each for each in misses if "compile" in each.costs]
     if not isinstance(result, tuple) or len(result) != 2:
         raise NotYet("train returns (w, total).")
@@ -58,7 +58,7 @@ def _check_once(answer: Answer) -> Passed:
 
 
 def _forget_traces(answer: Answer) -> None:
-    """Empty the caches of train and of what it calls."""
+    """Clear the caches of train and of the functions that it calls."""
     train = answer["train"]
     code = getattr(getattr(train, "__wrapped__", train), "__code__", None)
     for name in ("train", "step", *(code.co_names if code is not None else ())):
@@ -81,19 +81,19 @@ def _judge_training(result: tuple[Any, Any], w: Any) -> None:
 
 
 def _why(misses: list[missed.Missed]) -> Iterator[Block]:
-    """Why each compilation was needed, as %why says; the first one of a function needs no reason."""
+    """The reason for each compilation, in %why's words; the first one of a function needs none."""
     for number, each in enumerate(misses[:6]):
-        # the checker itself has cleared the caches
+        # the checker itself cleared the caches
         reason = "the first call" if not number or each.reason == "its cache was cleared" else each.reason
         yield Row(f"{number + 1}", (line(("name", each.name), ("muted", f": {reason}")),))
 
 
-# how %why tells of the value of a static argument
+# %why's words for the value of a static argument
 _STATIC = r"(\w+): -?[\d.][\d.e+-]* became"
 
 
 def _advice(reasons: list[str]) -> str:
-    """What to change, from what %why says: one thing at a time."""
+    """One change to suggest, from %why's reasons."""
     words = " ".join(reasons)
     if "a new function" in words or "number 2 made there" in words:
         return "Each turn makes a new function for jit, and jit knows functions by what they are: make it once."
@@ -205,7 +205,7 @@ def _last(ws: Any, x: Any) -> Any:
 
 
 def deep(ws: Any, x: Any) -> Any:
-    """The loss of the exercise, as its start code has it."""
+    """The loss of the exercise, as in its start code."""
 
     def layer(x: Any, w: Any) -> Any:
         return jnp.sin(jnp.sin(jnp.sin(jnp.sin(x * w)))), None
@@ -214,7 +214,7 @@ def deep(ws: Any, x: Any) -> Any:
 
 
 def _temporaries(loss: Any) -> int:
-    """The bytes that XLA allots for temporaries of the compiled gradient."""
+    """The bytes that XLA allocates for temporaries of the compiled gradient."""
     types = ShapeDtypeStruct((LAYERS,), np.float32), ShapeDtypeStruct((WIDTH,), np.float32)
     analysis = jit(grad(loss)).lower(*types).compile().memory_analysis()
     return int(analysis.temp_size_in_bytes)
@@ -222,18 +222,18 @@ def _temporaries(loss: Any) -> int:
 
 @functools.cache
 def _before() -> int:
-    """What the start code takes."""
+    """The bytes that the start code needs."""
     return _temporaries(deep)
 
 
 def _scans(loss: Any) -> bool:
-    """Whether the loop is still a loop."""
+    """Whether the program still has a loop."""
     ws, x = np.zeros(LAYERS, np.float32), np.zeros(WIDTH, np.float32)
     return "scan[" in str(make_jaxpr(loss)(ws, x))
 
 
 def _remedy(loss: Any) -> str:
-    """What to try, from where checkpoints stand in the program."""
+    """A change to suggest, from the places of the checkpoints in the program."""
     ws, x = np.zeros(LAYERS, np.float32), np.zeros(WIDTH, np.float32)
     jaxpr = make_jaxpr(loss)(ws, x).jaxpr
     where = list(_checkpoints(jaxpr, False))
@@ -253,7 +253,7 @@ def _remedy(loss: Any) -> str:
 
 
 def _checkpoints(jaxpr: Jaxpr, inside: bool) -> Iterator[tuple[bool, Any]]:
-    """Each checkpoint: whether it is inside a loop, and its policy."""
+    """For each checkpoint, whether it is inside a loop, and its policy."""
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in ("checkpoint", "remat2"):
             yield inside, eqn.params.get("policy")

@@ -1,4 +1,6 @@
-"""One user's way through the exercises: which is open, what was tried, and the names that it has set aside."""
+"""A user's way through the exercises: the open exercise, the progress, and the user's own names, set aside
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,20 @@ from minijax.tools.session.result import Result
 from minijax.tools.session.session import Session
 from minijax.tools.usage import UsageError
 
-# names that whoever tries things needs, in a session that did not begin with them
+# names that every exercise offers for experiments
 _ALWAYS = ("minijax", "jnp", "lax", "jit", "grad", "vmap", "jvp", "vjp", "make_jaxpr")
 _MARKS = {"done": ("good", "✓"), "tried": ("warning", "~"), "": ("muted", "·")}
 
 
 class Progress:
-    """What a user has done about one exercise.
+    """The progress in one exercise.
 
     Attributes:
-      attempts: how often it was checked.
-      done: whether an answer was right.
-      hints: how many hints were shown.
-      kept: the values of its names when it was left, to go on with.
-      written: the statements that gave them these, as they were typed.
+      attempts: the number of checks.
+      done: an answer was right.
+      hints: the number of hints shown.
+      kept: the values of its names when the user left it, restored at the next start.
+      written: the typed statements that defined these values.
     """
 
     def __init__(self) -> None:
@@ -42,12 +44,12 @@ class Progress:
 
     @property
     def mark(self) -> tuple[str, str]:
-        """A role and a sign for the list."""
+        """A role and a mark for the list."""
         return _MARKS["done" if self.done else "tried" if self.attempts else ""]
 
 
 class ExerciseCourse:
-    """The exercises of one session. ``open`` is the number of the one that is open, from 0; None if none is."""
+    """The exercises of one session. ``open`` is the index of the open exercise; None if none is open."""
 
     def __init__(self, session: Session, exercises: tuple[Exercise, ...] = EXERCISES) -> None:
         self.session = session
@@ -55,10 +57,10 @@ class ExerciseCourse:
         self.progress = [Progress() for _ in exercises]
         self.open: int | None = None
         self.lent = LentNames(session.namespace)
-        # what the names of the open exercise stood for after its start code, and those that it was given
+        # the values of the exercise's names after its start code; and the names that the exercise provides
         self.begun: dict[str, Any] = {}
         self.given: dict[str, Any] = {}
-        # where the inputs begin that may hold an answer
+        # the first input of the prompt that may be an answer
         self.opened_at = 0
         self.first = True
 
@@ -78,7 +80,7 @@ class ExerciseCourse:
         return document(text(heading), text(*rows), text(said, role="muted", hanging=0))
 
     def start(self, number: int, anew: bool = False) -> Result:
-        """Open an exercise: show it, and run its start code unless the user has begun with it already."""
+        """Open an exercise: display it, and run its start code unless it is open already."""
         self.refuse_unknown(number)
         exercise, progress = self.exercises[number], self.progress[number]
         blocks = list(self._task(number))
@@ -93,7 +95,7 @@ class ExerciseCourse:
             borrowed = self.lent.borrow(dict.fromkeys((*own_names(exercise), *self.given)), self.given)
             blocks += _of_names(borrowed, returned)
             self.open = number
-        except BaseException:  # Ctrl-C: no exercise is open, whose end would bring the names back
+        except BaseException:  # Ctrl-C: no exercise is open that could restore the names later
             self.lent.give_back(self.given)
             raise
         self.opened_at = len(self._typed())
@@ -113,11 +115,11 @@ class ExerciseCourse:
             raise UsageError(f"there are exercises 1 to {len(self.exercises)}, and no exercise {number + 1}")
 
     def again(self) -> Result:
-        """The open exercise from its start code."""
+        """Start the open exercise again from its start code."""
         return self.start(self._opened(), anew=True)
 
     def next(self, steps: int = 1) -> Result:
-        """The exercise after the open one, or before it."""
+        """Start the exercise ``steps`` after the open one."""
         number = self._opened() + steps
         if number == len(self.exercises):
             return Result(self.overview())
@@ -126,13 +128,13 @@ class ExerciseCourse:
         return self.start(number)
 
     def leave(self) -> Result:
-        """Close the open exercise: the user's names come back."""
+        """Close the open exercise and restore the user's names."""
         self._opened()
         said = "You have left the exercises; %tour exercises lists them."
         return Result(Document((*_of_names([], self._leave()), text(said, role="muted"))))
 
     def _leave(self) -> list[str]:
-        """Put what the user has written away, and the user's names back; returns these."""
+        """Store the user's answer, restore the user's own names, and return these names."""
         if self.open is None:
             return []
         exercise, space = self.exercises[self.open], self.session.namespace
@@ -154,7 +156,7 @@ class ExerciseCourse:
     # ----------------------------------------------------------------------------------------------
 
     def check(self) -> Result:
-        """Run what stands in the namespace now, and say what is right or what about it is wrong."""
+        """Check the answer in the namespace, and say that it is right or what is wrong with it."""
         number = self._opened()
         exercise, progress = self.exercises[number], self.progress[number]
         progress.attempts += 1
@@ -179,7 +181,7 @@ class ExerciseCourse:
         yield self._more(number)
 
     def _more(self, number: int) -> Block:
-        """What there is to go on with after a wrong answer."""
+        """What to try after a wrong answer."""
         left = len(self.exercises[number].hints) - self.progress[number].hints
         return text(f"%tour hint: {left} left" if left else "%tour solution shows ours", role="muted")
 
@@ -196,7 +198,7 @@ class ExerciseCourse:
         yield text(said, role="muted")
 
     def edit(self) -> Result:
-        """What the answer is so far, as the next input, to be changed: what was typed last, else the start code."""
+        """Put the answer so far at the prompt for editing: the last typed statements, else the start code."""
         exercise = self.exercises[self._opened()]
         written = {**_statements(exercise.start), **self._written()}
         parts = dict.fromkeys(written[name] for name in exercise.asks)
@@ -205,20 +207,20 @@ class ExerciseCourse:
         return Result(document(Code(code, "python")), next_input=code)
 
     def _typed(self) -> list[str]:
-        """The inputs of the prompt so far."""
+        """All inputs of the prompt so far."""
         typed = self.session.namespace.get("In")
         return typed if isinstance(typed, list) else []
 
     def _written(self) -> dict[str, str]:
-        """The statements that the user has typed for the open exercise, by the names that they define."""
+        """The statements typed for the open exercise, by the names that they define."""
         found = dict(self.progress[self._opened()].written)
         for code in self._typed()[self.opened_at :]:
-            with contextlib.suppress(SyntaxError, ValueError):  # a command, or what was no program
+            with contextlib.suppress(SyntaxError, ValueError):  # a command, or a syntax error
                 found.update(_statements(code))
         return found
 
     def hint(self) -> Result:
-        """The hints so far, with one more."""
+        """The hints so far, and one more."""
         number = self._opened()
         exercise, progress = self.exercises[number], self.progress[number]
         progress.hints = min(progress.hints + 1, len(exercise.hints))
@@ -228,7 +230,7 @@ class ExerciseCourse:
         return Result(Document((*rows, text(said, role="muted"))))
 
     def solution(self, use: bool = False) -> Result:
-        """An answer of ours, with the reason; ``use`` defines it."""
+        """Our answer and its explanation; ``use`` defines it."""
         number = self._opened()
         exercise = self.exercises[number]
         code = Code(exercise.solutions[0].rstrip("\n"), "python")
@@ -236,7 +238,7 @@ class ExerciseCourse:
         if use:
             outcome = self.session.run_inner(exercise.solutions[0], f"<solution-{number + 1}>")
             blocks += outcome.shown.blocks
-            # as if it had been typed now, for %tour edit
+            # for %tour edit, as if the user had typed it
             progress = self.progress[number]
             progress.written = {**self._written(), **_statements(exercise.solutions[0])}
             self.opened_at = len(self._typed())
@@ -273,7 +275,7 @@ class ExerciseCourse:
 
 
 def _of_names(borrowed: list[str], returned: list[str]) -> Iterator[Block]:
-    """What has become of the user's names between two exercises."""
+    """Which of the user's names changed hands between two exercises."""
     again = [name for name in returned if name not in borrowed]
     taken = [name for name in borrowed if name not in returned]
     if again:
@@ -285,7 +287,7 @@ def _of_names(borrowed: list[str], returned: list[str]) -> Iterator[Block]:
 
 
 def _verdict(head: Segment, said: str) -> Block:
-    """The first line of what a check says."""
+    """The first line of a check's result."""
     return text(line(head, said), hanging=3)
 
 
@@ -295,7 +297,7 @@ def own_names(exercise: Exercise) -> list[str]:
 
 
 def given_names(exercise: Exercise) -> dict[str, Any]:
-    """The names that are there before the start code runs: the exercise's, and those of JAX's that it reads."""
+    """The names that exist before the start code runs: the exercise's own, and the names of JAX that its code reads."""
     known, own = initial_names(), own_names(exercise)
     read = names_in("\n".join((exercise.start, *exercise.solutions)))[1]
     given = {name: known[name] for name in (*read, *_ALWAYS) if name in known and name not in own}
@@ -308,7 +310,7 @@ def _defined(code: str) -> list[str]:
 
 
 def _statements(code: str) -> dict[str, str]:
-    """The global names that code defines, each with the text of the statement that does it last."""
+    """The global names that code defines, each with the text of the last statement that defines it."""
     found: dict[str, str] = {}
     lines = code.split("\n")
     for statement in ast.parse(code).body:

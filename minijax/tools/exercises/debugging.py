@@ -1,4 +1,4 @@
-"""Exercises about finding what went wrong: a leaked tracer, the first NaN."""
+"""Exercises about debugging: find a leaked tracer, find the first NaN."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _INNOCENT = {
 
 
 def _innocent(name: str, answer: Answer) -> str:
-    """Why a name is not that of the variable that keeps the tracer."""
+    """Why this name is not the variable with the tracer."""
     if name in _INNOCENT:
         return _INNOCENT[name].format(value=shown(answer.names.get(name)))
     if name in answer.names:
@@ -93,12 +93,12 @@ LEAK = Exercise(
 
 
 def distance(a: Any, b: Any) -> Any:
-    """As the start code has it."""
+    """As in the start code."""
     return jnp.sqrt(jnp.sum((a - b) ** 2))
 
 
 def energy(points: Any) -> Any:
-    """As the start code has it."""
+    """As in the start code."""
     near = distance(points[0], points[1])
     far = distance(points[0], points[2])
     spring = jnp.where(near > 0.0, near, 0.0)
@@ -129,7 +129,7 @@ def _check_nan(answer: Answer) -> Passed:
 
 
 def _primitive_name(said: str) -> str:
-    """The primitive that is meant: also as %nan names it, ``div (jvp rule of sqrt)``, or as a sign of Python's."""
+    """The primitive that an answer means: its name, %nan's ``div (jvp rule of sqrt)``, or a Python operator."""
     rule = re.search(r"(?:jvp|transpose) rule of (\w+)", said)
     name = rule[1] if rule is not None else said.strip()
     return _SIGNS.get(name, name.removeprefix("jnp.").removeprefix("lax.").removesuffix("_p").removesuffix("_jvp"))
@@ -150,7 +150,7 @@ _NOT_CULPRIT = {
     "gt": "A comparison has no derivative at all: nothing passes through it backwards.",
     "add": "An addition hands its cotangent on as it is: it makes nothing that it was not given.",
 }
-# how the operations are called in jnp, and the primitives that they bind
+# names in jnp -> the primitives that they bind
 _ALSO = {
     "where": "select_n",
     "select": "select_n",
@@ -178,7 +178,7 @@ def _not_culprit(name: str) -> str:
 
 
 def _primitives(jaxpr: Jaxpr) -> set[str]:
-    """The primitives of a program, those within others too."""
+    """The primitives of a program, including those of inner jaxprs."""
     inner = (_primitives(body) for eqn in jaxpr.eqns for body in subjaxprs(eqn.params))
     return {eqn.primitive.name for eqn in jaxpr.eqns}.union(*inner)
 

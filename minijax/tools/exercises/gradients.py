@@ -1,4 +1,4 @@
-"""Exercises about gradients that are wrong: a where that comes too late, a custom rule that forgets its cotangent."""
+"""Exercises about wrong gradients: a where that comes too late, a custom rule that ignores its cotangent."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _check_norm(answer: Answer) -> Passed:
 
 
 def _judge_at_zero(found: Any) -> None:
-    """NotYet unless the norm of 0 is 0, to the last bit."""
+    """NotYet unless the norm of 0 is exactly 0."""
 
     def why() -> str:
         if np.shape(found) == () and 0 < found < 1e-2:

@@ -1,4 +1,4 @@
-"""Comparing what an answer gave with what is due, and with what known mistakes give."""
+"""Compare an answer's result with the expected one, and with the results of known mistakes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from minijax.tools.documents.words import shortened
 from minijax.tools.exercises.model import NotYet
 from minijax.tools.recording import preview
 
-# A value that a mistake gives, and what to say of that mistake.
+# The result of a mistake, and the message for it.
 Mistake = tuple[Any, str]
 
 
 def shown(x: Any) -> str:
-    """A value in a few digits: ``[0.5, 1.0]``; of what has no value its repr."""
+    """A value in a few digits: ``[0.5, 1.0]``; the repr if it has no value."""
     if isinstance(x, tuple | list):
         inner = ", ".join(map(shown, x))
         return f"[{inner}]" if isinstance(x, list) else f"({inner}{',' if len(x) == 1 else ''})"
@@ -27,7 +27,7 @@ def shown(x: Any) -> str:
 
 
 def _values(x: Any) -> np.ndarray | None:
-    """The elements of an array; None of a tracer or whatever else has none."""
+    """The elements of an array; None for a tracer or anything else without elements."""
     try:
         return np.asarray(x)
     except TypeError:
@@ -35,7 +35,7 @@ def _values(x: Any) -> np.ndarray | None:
 
 
 def close(a: Any, b: Any, tolerance: float = 1e-4) -> bool:
-    """Whether two arrays have one shape and are equal as far as 32 bits and finite differences tell."""
+    """Whether two arrays have the same shape and agree within the precision of float32 and finite differences."""
     x, y = _values(a), _values(b)
     if x is None or y is None or {x.dtype.kind, y.dtype.kind} - set("fiub"):
         return False
@@ -50,8 +50,8 @@ def expect(
     otherwise: Callable[[], str] = str,
     tolerance: float = 1e-4,
 ) -> None:
-    """NotYet unless ``found`` is ``wanted``; of the ``mistakes`` the first that gives ``found`` is named, and what
-    ``otherwise`` says if there is none.
+    """NotYet unless ``found`` equals ``wanted``; the message names the first of ``mistakes`` with the same result, and
+    adds the hint ``otherwise`` if none has it.
     """
     values = _values(found) if is_array_like(found) else None
     if values is None or values.dtype == object:
@@ -71,18 +71,18 @@ def expect(
 
 
 def compared(what: str, found: Any, wanted: Any) -> tuple[Block, ...]:
-    """What an answer gave beside what is due."""
+    """A table of the answer's result beside the expected one."""
     rows = ((("", what), ("error", shown(found)), ("good", shown(wanted))),)
     return (Table(("", "yours", "due"), rows),)
 
 
 def note(said: str) -> Block:
-    """A line of what was measured."""
+    """A line with a measurement."""
     return text(line(("muted", said)))
 
 
 def pair(what: str, found: Any, of: str) -> tuple[Any, Any]:
-    """The two parts of what a rule returned."""
+    """The two parts of a rule's result."""
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise NotYet(f"{what} returned {shown(found)}. It returns a pair: {of}.")
     return found[0], found[1]

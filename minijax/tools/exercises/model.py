@@ -1,4 +1,4 @@
-"""What an exercise is, and what its checker says of an answer."""
+"""The data of an exercise, and the verdict of its checker."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from minijax.tools.documents.document import Block
 
 
 class NotYet(Exception):
-    """An answer is not right. The text says what about it, from what was measured.
+    """An answer is not right. The message says what is wrong, based on measurements.
 
     Attributes:
-      shown: what was measured, to stand below the text.
-      error: what the user's function raised, if that is what is wrong; its traceback is shown.
+    shown: the measurements, displayed below the message.
+    error: the exception of the user's function, if that is the problem; its traceback is displayed.
     """
 
     def __init__(self, said: str, shown: tuple[Block, ...] = (), error: Exception | None = None) -> None:
@@ -24,7 +24,7 @@ class NotYet(Exception):
 
 
 class Answer:
-    """What stands in the user's namespace, as a checker sees it."""
+    """The user's namespace, as a checker sees it."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         self.names = names
@@ -35,7 +35,7 @@ class Answer:
         return self.names[name]
 
     def function(self, name: str) -> Callable[..., Any]:
-        """A function of the user's."""
+        """The user's function of this name."""
         found = self[name]
         if not callable(found):
             raise NotYet(f"{name} is {type(found).__name__} {found!r}, and should be a function.")
@@ -43,7 +43,7 @@ class Answer:
 
 
 class Passed(Frozen):
-    """An answer is right: what was measured, in words, and more to show."""
+    """An answer is right: the measurements in words, and more to display."""
 
     said: str
     shown: tuple[Block, ...] = ()
@@ -53,17 +53,17 @@ class Exercise(Frozen):
     """One exercise.
 
     Attributes:
-      name: a short name for it, ``jvp-rule``.
-      title: what to do, in a few words.
-      lesson: what there is to know, in a few lines.
+      name: its short name, such as ``jvp-rule``.
+      title: the goal in a few words.
+      lesson: the background, in a few lines.
       task: what to write, in a line or two.
-      start: code that is run when the exercise is opened, and shown.
-      asks: the names of the start code that the answer gives another meaning.
-      check: looks at the answer; raises ``NotYet``. Exceptions of the user's functions pass.
-      hints: from the first push to nearly the whole answer.
-      solutions: code that ``check`` accepts; the first one is shown to who asks, the others are other ways.
-      why: what to say beside the solution.
-      given: names that the start code needs and that are not JAX's.
+      start: code that is displayed and run when the exercise is opened.
+      asks: the names of the start code that the answer redefines.
+      check: checks the answer; raises ``NotYet``. Exceptions of the user's functions propagate.
+      hints: from a first idea to nearly the whole answer.
+      solutions: code that ``check`` accepts; %tour solution displays the first one, the others are alternatives.
+      why: the explanation below the solution.
+      given: names that the start code needs and that JAX does not have.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Exercises about what is written down when a function is staged."""
+"""Exercises about the jaxpr that tracing records."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
 
 
 def staged(x: Any) -> Any:
-    """The function of the exercise, as its start code has it."""
+    """The function of the exercise, as in its start code."""
     scale = 2.0 * 3.0
     a = jnp.sin(x) * scale
     for _ in range(3):
         a = a * x
     b = jnp.exp(x)
-    c = b + 1.0  # noqa: F841  (that nothing needs it is the point)
+    c = b + 1.0  # noqa: F841  (unused on purpose)
     return a + jnp.sin(x)
 
 
@@ -120,7 +120,7 @@ STEPS = 12
 
 
 def unrolled(x: Any, rates: Any) -> Any:
-    """The function of the exercise, as its start code has it."""
+    """The function of the exercise, as in its start code."""
     for rate in rates:
         x = x + rate * jnp.sin(x)
     return x
@@ -164,25 +164,25 @@ def _check_loop(answer: Answer) -> Passed:
 
 
 def _exchanged(x: Any, rates: Any) -> Any:
-    """What comes of a step that takes its carry for the rate."""
+    """The result of a step that confuses carry and rate."""
     for rate in rates:
         x = rate + x * jnp.sin(rate)
     return x
 
 
 def _stacked(x: Any, rates: Any) -> tuple[Any, Any]:
-    """The x before each step, and after each."""
+    """The values of x before each step, and after each."""
     courses = np.array([unrolled(x, rates[:count]) for count in range(len(rates) + 1)])
     return courses[:-1], courses[1:]
 
 
 def _first_wrong(grow: Any, x: Any, rates: Any) -> str:
-    """With how many rates it goes wrong first."""
+    """The smallest number of rates with a wrong result."""
     for count in range(1, len(rates)):
         due = unrolled(x, np.asarray(rates[:count]))
         try:
             found = grow(x, rates[:count])
-        except Exception:  # what is wrong for all of them is more than that
+        except Exception:  # an exception means a more basic mistake
             return ""
         if not close(found, due):
             often = "the first rate alone" if count == 1 else f"the first {count} rates"
@@ -191,9 +191,9 @@ def _first_wrong(grow: Any, x: Any, rates: Any) -> str:
 
 
 def _judge_equations(eqns: list[JaxprEqn]) -> int:
-    """NotYet unless the program is one scan; returns how many equations are in its step."""
+    """NotYet unless the program is one scan; returns the number of equations in its step."""
     wrapped = False
-    while len(eqns) == 1 and eqns[0].primitive.name == "jit":  # a call: the loop is in there
+    while len(eqns) == 1 and eqns[0].primitive.name == "jit":  # the loop is inside a call
         eqns, wrapped = eqns[0].params["jaxpr"].eqns, True
     names = [eqn.primitive.name for eqn in eqns]
     rest = [name for name in names if name not in ("scan", "while")]

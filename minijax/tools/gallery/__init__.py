@@ -1,7 +1,7 @@
-"""Recordings of whole programs, to step through without running anything: a training step of each page of a gallery.
+"""Recordings of whole programs, to step through without running anything: one training step per page of a gallery.
 
-The programs are the pages of ``tests/programs`` of the repository, written for JAX; each recording holds the text of
-its page. ``python -m tests.programs.record`` makes the files anew, and tests hold them to the pages.
+The programs are the pages of the repository's ``tests/programs``, written for JAX; each recording holds the text of its
+page. ``python -m tests.programs.record`` writes the files again; tests compare them with the pages.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from minijax.tools.recording import storage
 from minijax.tools.recording.records import Recording
 
-# page -> the first sentence of it
+# page -> its first sentence
 PAGES = {
     "mlp": "A perceptron with one hidden layer learns to read handwritten digits.",
     "adam": "One step of Adam, written out: what an optimizer does with a gradient.",
@@ -32,15 +32,15 @@ PAGES = {
 
 
 def path(page: str) -> Path:
-    """The file of the recording of ``page``, one of ``PAGES``."""
+    """The recording file of ``page``, one of ``PAGES``."""
     return Path(__file__).with_name(f"{page}.json.xz")
 
 
 def recording(page: str) -> Recording:
-    """One step of the training of ``page``, one of ``PAGES``, operation by operation."""
+    """One training step of ``page``, one of ``PAGES``, operation by operation."""
     return storage.load(path(page))
 
 
 def program(recorded: Recording) -> str:
-    """The text of the page that ``recorded`` is of."""
+    """The text of the page behind ``recorded``."""
     return next(source.text for source in recorded.sources if source.file == recorded.source)

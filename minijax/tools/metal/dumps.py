@@ -55,8 +55,7 @@ class Dump(Frozen):
 
 
 def dump(program: Any, closed: Any) -> tuple[Dump, Any]:
-    """Compile ``program`` (``ops.call.Compiled``) of the jaxpr ``closed`` once more; return the dump and the
-    executable.
+    """Compile ``program`` (``ops.call.Compiled``) of ``closed`` once more; return the dump and the executable.
 
     CompileError if XLA refuses it. Nothing runs, and the temporary folder is removed.
     """

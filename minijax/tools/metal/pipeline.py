@@ -80,9 +80,7 @@ class Pass(Frozen):
 # One pass's output is the next pass's input. A text can take a megabyte, so the cache holds few.
 @functools.lru_cache(maxsize=16)
 def _counted(text: str) -> tuple[Counter[str], Counter[tuple[int, str]]]:
-    """The number of instructions of each kind in a text, without parameters; and the same for each line of
-    StableHLO.
-    """
+    """The number of instructions of each kind in a text, without parameters; and the same per line of StableHLO."""
     found = hlo.instructions(text.split("\n")).values()
     kinds = Counter((number, each.opcode) for each in found for number in text_lines(each.metadata))
     return Counter(each.opcode for each in found if each.opcode != "parameter"), kinds

@@ -125,9 +125,7 @@ class Reasons:
                     self.users.setdefault(self.named[each.computation, name], []).append(i)
 
     def of(self, at: int, kind: str, axes: tuple[str, ...]) -> str:
-        """Why the collective on line ``at`` exists, of this kind along these mesh axes; () if it follows no whole
-        axes.
-        """
+        """Why the collective on line ``at`` exists. ``axes`` are its mesh axes, () if it follows no whole axes."""
         along = f" along {' and '.join(axes)}" if axes else ""
         numbers = self.links[at]
         if not numbers:

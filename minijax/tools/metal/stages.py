@@ -246,9 +246,7 @@ Lines = Callable[[], Iterator[StageLine]]
 
 
 def _python(of: Stages, pane: Pane) -> Lines:
-    """A line of Python has the equations that begin on it; further lines of an expression have those of its first
-    line.
-    """
+    """Each line of Python has the equations that begin on it. A continuation line has those of its first line."""
 
     def lines() -> Iterator[StageLine]:
         for text, number, numbers in zip(pane.lines, pane.numbers, pane.links, strict=True):
@@ -326,9 +324,7 @@ def _code_line(of: Stages, text: str, number: int, numbers: Numbers, work: bool)
 
 
 def _held(of: Stages, function: str, kernel: Kernel) -> Numbers:
-    """The equations of a machine-code function: those of the instruction or computation with its name, else the
-    kernel's.
-    """
+    """The equations of a machine-code function: those of its namesake in the HLO, else the kernel's."""
     pane = of.linked.hlo
     for name in (function, function.removesuffix(_LLVM_KERNEL_END), kernel.name):
         at = of.descent.line_of.get(name, -1)

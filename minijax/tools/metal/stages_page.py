@@ -116,9 +116,7 @@ class _Collected:
         self.rows = [[number for each in stage.lines[:most] for number in self._row(stage, each)] for stage in listed]
 
     def _row(self, stage: Stage, each: StageLine) -> tuple[int, ...]:
-        """The record of a line: text, number, source lines, note, name (-1 if it has none), and whether it holds
-        several.
-        """
+        """The record of a line: text, number, source lines, note, name (-1: none), and whether it holds several."""
         spots = tuple(self.stages.colours[spot] for spot in each.places)
         link = self.links.setdefault((spots, each.equations), len(self.links))
         note = self.notes.get(each.note)
@@ -150,7 +148,7 @@ class _Collected:
         return [shown(each.primitive), self.files.get(each.file, -1), each.line]
 
     def _stage(self, stage: Stage) -> list[Any]:
-        """A stage's heading, title, kind, detail, previous stage, number of cut lines, and source lines that a pass
+        """A stage's heading, title, kind, detail, previous stage, cut lines, and the source lines that a pass
         changed.
         """
         took = self.stages.descent.passes[stage.number - 1].time if stage.kind == "pass" else ""

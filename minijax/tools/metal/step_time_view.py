@@ -212,7 +212,7 @@ def _drawn(step: StepTime, tracks: Sequence[_Track], width: int) -> Iterator[Lin
 
 
 def lane(when: Iterable[tuple[float, float]], whole: float, columns: int) -> str:
-    """``  ▊██▏   ``: the intervals in a call of ``whole`` seconds; a column is filled by the fraction that they
+    """``  ▊██▏   ``: the intervals in a call of ``whole`` seconds; they fill each column by the part that they
     cover.
     """
     filled = [0.0] * columns

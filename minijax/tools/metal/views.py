@@ -167,8 +167,7 @@ def _kernels_row(found: Descent) -> Row:
 
 
 def line_mark(stages: Stages, places: Sequence[Spot], held: StageLine | None = None, most: int = 24) -> Line:
-    """``L4, 7`` with each number in its line's colour; for a fusion ``tanh, mul L4``, its equations in ``most``
-    columns.
+    """``L4, 7``, each number in its line's colour; for a fusion ``tanh, mul L4``, with equations in ``most`` columns.
 
     ``XLA`` stands before the source lines of instructions that XLA added for them, or alone.
     """

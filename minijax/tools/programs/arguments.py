@@ -1,6 +1,6 @@
-"""The user's names for the arguments of a compiled program, in place of XLA's ``Arg_1.3`` and StableHLO's ``%arg1``.
+"""Python names for the arguments of a compiled program, instead of XLA's ``Arg_1.3`` and StableHLO's ``%arg1``.
 
-Only what is shown is changed: ``%layers[0]['w']`` is no name that XLA could read.
+Only the display changes: XLA could not parse the name ``%layers[0]['w']``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ _DEFINED = r"(?m)^\s+(?:ROOT )?%?([\w.-]+) = "
 
 
 def parameter_names(program: Any, names: Sequence[str]) -> tuple[str, ...]:
-    """What XLA's parameters of ``program`` (``ops.call.Compiled``) are called, in order, '' of a constant of its own.
+    """The Python names of XLA's parameters of ``program`` (``ops.call.Compiled``), in order, '' for a constant.
 
-    ``names`` are those of the inputs of its jaxpr; () if they are not as many as it has.
+    ``names`` are the names of the jaxpr's inputs; returns () if their numbers differ.
     """
     taken = program.kept if program.kept is not None else range(len(names))
     if len(program.in_avals) != len(taken) or any(i >= len(names) for i in taken):
@@ -25,14 +25,14 @@ def parameter_names(program: Any, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def named(lines: Sequence[str], names: Sequence[str], optimized: bool) -> list[str]:
-    """The lines of a program with the user's names of its parameters: in HLO if it is ``optimized``, else StableHLO."""
+    """A program's lines with Python names for its parameters: HLO if ``optimized``, else StableHLO."""
     if optimized:
         return named_hlo(lines, hlo_names("\n".join(lines), names))
     return named_stablehlo(lines, stablehlo_names(names))
 
 
 def hlo_names(text: str, names: Sequence[str]) -> dict[str, str]:
-    """XLA's name -> the user's, of the parameters of a program in HLO; those that another value has are left out."""
+    """XLA's name -> Python name of the parameters of an HLO program, except names that another value already has."""
     begin = text.find("\nENTRY ")
     if begin < 0 or not names:
         return {}
@@ -46,17 +46,17 @@ def hlo_names(text: str, names: Sequence[str]) -> dict[str, str]:
 
 
 def named_hlo(lines: Sequence[str], known: Mapping[str, str]) -> list[str]:
-    """The lines of a program in HLO with the user's names of its parameters, where these are in sight."""
+    """The lines of an HLO program with Python names for the entry parameters."""
     return _renamed(lines, known, "%?", lambda line: line.startswith("ENTRY "))
 
 
 def stablehlo_names(names: Sequence[str]) -> dict[str, str]:
-    """``arg1`` -> the user's name."""
+    """``arg1`` -> Python name."""
     return {f"arg{i}": own for i, own in enumerate(names) if own}
 
 
 def named_stablehlo(lines: Sequence[str], known: Mapping[str, str]) -> list[str]:
-    """The lines of a StableHLO module with the user's names of the parameters of its main function."""
+    """The lines of a StableHLO module with Python names for the parameters of its main function."""
     return _renamed(lines, known, "%", lambda line: " @main(" in line, "  }")
 
 

@@ -1,4 +1,4 @@
-"""Reading program text: counting the operations of StableHLO and HLO, and folding metadata away."""
+"""Read program text: count the operations of StableHLO and HLO, and fold metadata away."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from minijax.core.named import Frozen
 from minijax.tools.documents.words import plural
 
-# The patterns are compiled by ``re`` at their first use: few sessions use them all, and every session starts.
+# Strings, compiled by ``re`` at their first use: this keeps the start of a session short.
 # ``%3 = stablehlo.add ...``, ``%3:2 = "stablehlo.sort"(...``, ``%3 = call @f(...)``
 _STABLEHLO_OP = r'(?m)^\s*(?:%[\w#:, %]+ = )?"?((?:stablehlo|chlo|func|mhlo)\.[\w.]+|call)\b'
 _NOT_WORK = {"func.func", "func.return", "stablehlo.return"}
@@ -21,13 +21,13 @@ _NO_INSTRUCTION = {"parameter", "constant", "tuple", "get-tuple-element", "bitca
 METADATA = r',? metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}]*\})*\}'
 _BACKEND_CONFIG = r',? backend_config=(?:\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{(?:[^{}]|\{[^{}]*\})*\})*\}|"[^"]*")'
 _LOCATION = r"(?m)^#loc.*\n?| loc\((?:[^()]|\([^()]*\))*\)"
-# What XLA notes after the program for its own tools (tables of files, functions and stack frames).
+# XLA's tables of files, functions and stack frames after the program.
 _TABLE_NAMES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _TABLES = rf"(?m)^(?:{'|'.join(_TABLE_NAMES)})\n(?:.+\n)*\n?"
-# ``  ROOT %add.1 = f32[8]{0} add(%a, %b), ...``: no type has a word before a bracket, so the first one is the opcode.
+# ``  ROOT %add.1 = f32[8]{0} add(%a, %b), ...``: the opcode is the first word before a bracket; types have none.
 _INSTRUCTION = r"\s+(?:ROOT )?%?([\w.-]+) = .*?\s([a-z][\w-]*)\("
 _COMPUTATION = r"(?:ENTRY )?%?([\w.-]+) \(.*\{$"
-# How the opcodes of collectives begin.
+# Prefixes of the opcodes of collectives.
 _SENDING = ("all-", "reduce-scatter", "collective-")
 _CALLED = (
     r"\b(?:calls|to_apply|body|condition|branch_computations|called_computations|true_computation|false_computation)"
@@ -36,25 +36,25 @@ _CALLED = (
 
 
 def stablehlo_counts(text: str) -> Counter[str]:
-    """How often each operation stands in a StableHLO module, constants and calls included, returns not."""
+    """The count of each operation in a StableHLO module, with constants and calls, without returns."""
     return Counter(op for op in re.findall(_STABLEHLO_OP, text) if op not in _NOT_WORK)
 
 
 def hlo_counts(text: str) -> Counter[str]:
-    """How often each kind of instruction stands in the entry computation: what XLA will launch."""
+    """The count of each kind of instruction in the entry computation, which XLA will launch."""
     entry = re.search(_HLO_ENTRY, text)
     body = text if entry is None else entry[1]
     return Counter(op for op in re.findall(_HLO_INSTRUCTION, body) if op not in _NO_INSTRUCTION)
 
 
 def module_name(text: str) -> str:
-    """What a program in HLO is called; '' if it does not say."""
+    """The module name of an HLO program; '' if it has none."""
     found = re.match(r"HloModule ([\w.-]+)", text)
     return "" if found is None else found[1]
 
 
 class Instruction(Frozen):
-    """An instruction of HLO: where it stands, what it is, what it reads and what it calls."""
+    """An HLO instruction: its computation, name and opcode, its operands, and the computations it calls."""
 
     computation: str
     name: str
@@ -65,7 +65,7 @@ class Instruction(Frozen):
 
 
 def instructions(lines: Sequence[str]) -> dict[int, Instruction]:
-    """The instructions of a program in HLO, by the index of their line."""
+    """The instructions of an HLO program, by line index."""
     head, begin = re.compile(_INSTRUCTION), re.compile(_COMPUTATION)
     called, metadata = re.compile(_CALLED), re.compile(METADATA)
     found: dict[int, Instruction] = {}
@@ -89,24 +89,24 @@ def instructions(lines: Sequence[str]) -> dict[int, Instruction]:
     return found
 
 
-# Instructions that compute what others describe.
+# Instructions whose work is a computation of its own.
 HOLDING = ("fusion", "call")
 
 
 def holds(line: str) -> bool:
-    """Whether a line is an instruction that computes what others describe: a fusion, or a call."""
+    """Whether a line is an instruction that contains others: a fusion, or a call."""
     found = re.match(_INSTRUCTION, line)
     return found is not None and found[2] in HOLDING
 
 
 def instruction_name(line: str) -> str:
-    """The name of the instruction on a line; '' if there is none."""
+    """The name of a line's instruction; '' if there is none."""
     found = re.match(_INSTRUCTION, line)
     return "" if found is None else found[1]
 
 
 def table_lines(lines: Sequence[str]) -> set[int]:
-    """The indices of the lines that are XLA's tables of files, functions and stack frames."""
+    """The line indices of XLA's tables of files, functions and stack frames."""
     found: set[int] = set()
     inside = False
     for i, line in enumerate(lines):
@@ -122,14 +122,14 @@ def folded_line(line: str) -> str:
 
 
 def folded(text: str) -> str:
-    """``text`` without locations, metadata and backend configurations, which are mostly noise to a reader."""
+    """``text`` without locations, metadata and backend configurations, which distract a reader."""
     for pattern in (METADATA, _BACKEND_CONFIG, _LOCATION, _TABLES):
         text = re.sub(pattern, "", text)
     return text
 
 
 def optimized_text(counts: Counter[str]) -> str:
-    """``2 fusions + 1 dot``: the instructions of an entry computation in a few words."""
+    """``2 fusions + 1 dot``: a short summary of an entry computation."""
     parts = [plural(counts["fusion"], "fusion")] if counts["fusion"] else []
     left = Counter({kind: n for kind, n in counts.items() if kind != "fusion"})
     if len(left) > 1:

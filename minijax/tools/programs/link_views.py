@@ -1,5 +1,5 @@
-"""Linked programs as documents: a program whose lines say which equation and whose line they come from, and what a
-line of Python or an equation became, program by program.
+"""Linked programs as documents: a program whose lines name their equation and source line, and for a source line or an
+equation, its lines in each program.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from minijax.tools.programs import hlo
 from minijax.tools.programs.links import Equation, LinkedPrograms, Numbers, Pane
 from minijax.tools.programs.user_lines import Spot, user_lines
 
-# Where the comments of a program stand: not further left than the first, and not further right than the second.
+# The least and the greatest column in which the comments of a program begin.
 _LEAST_COLUMN, _MOST_COLUMN = 36, 92
 _MOST_NAMES = 4
-# So many fusions are told of, the equations of each in so many characters.
+# List at most this many fusions, each with its equations in this many characters.
 _MOST_FUSED, _HELD = 20, 40
-# Lines of a program that say themselves why no equation is behind them.
+# Notes of lines that need no comment to explain why they have no equation.
 _OBVIOUS = ("", "parameter", "constant", "tuple", "element of a tuple", "view", "module", "function", "return")
 
 
-# The files that ipykernel makes of cells. Their names stay whole: a notebook shows them as the names of the cells.
+# The files that ipykernel creates for cells. Their names stay whole: a notebook displays them as cell names.
 _CELL = r"[^ ]*[/\\]ipykernel_\d+[/\\]\d+\.py:|<ipython-input-[\w-]+>:"
 
 
 def short_file(file: str) -> str:
-    """The name of a file of the user's without its folders."""
+    """A file's name without its folders."""
     return file if re.match(_CELL, file + ":") else os.path.basename(file)
 
 
 def _length(words: str) -> int:
-    """The columns that ``words`` take once cells have their own names."""
+    """The columns of ``words`` after a notebook has replaced cell files by cell names."""
     return len(re.sub(_CELL, "Cell In[9], line ", words))
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """``1–3, 8``: the numbers in order, runs of them abbreviated."""
+    """``1–3, 8``: sorted numbers, with runs abbreviated."""
     ordered = sorted(set(numbers))
     parts = []
     for _, run in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0]):
@@ -54,7 +54,7 @@ def equations_text(numbers: Numbers) -> str:
 
 
 def places_text(equations: Sequence[Equation]) -> str:
-    """``model.py:3, 5–7``: the user's lines, without folders; '' if none is known."""
+    """``model.py:3, 5–7``: source lines, without folders; '' if none is known."""
     lines: dict[str, set[int]] = {}
     for each in equations:
         if each.line:
@@ -75,12 +75,12 @@ def mark_text(places: Iterable[Spot], main: str) -> str:
 
 
 def _module(file: str) -> str:
-    """A file's name without its ending; that of a notebook's cell stays whole, for it is shown as the cell's."""
+    """A file's name without its ending. A notebook cell's file stays whole: it is displayed as the cell's name."""
     return file if os.path.dirname(file) else file.removesuffix(".py")
 
 
 def held_text(equations: Sequence[Equation]) -> str:
-    """``tanh, mul of line 4; add of line 5``: equations by name, and where they come from; '' of none."""
+    """``tanh, mul of line 4; add of line 5``: equations by name, with their source lines; '' if there are none."""
     lines: dict[tuple[str, int], list[str]] = {}
     for each in equations:
         lines.setdefault((each.file, each.line), []).append(each.primitive)
@@ -93,7 +93,7 @@ def held_text(equations: Sequence[Equation]) -> str:
 
 
 def names_text(equations: Sequence[Equation], most: int) -> str:
-    """``tanh, mul``: equations by name, in ``most`` characters; how many more there are."""
+    """``tanh, mul``: equations by name, in ``most`` characters, and the number of further ones."""
     found = list(dict.fromkeys(each.primitive for each in equations))
     for count in range(len(found), 0, -1):
         said = ", ".join(found[:count]) + (f" +{len(found) - count}" if count < len(found) else "")
@@ -103,7 +103,7 @@ def names_text(equations: Sequence[Equation], most: int) -> str:
 
 
 def comment(programs: LinkedPrograms, numbers: Numbers, room: int) -> str:
-    """``// eqn 3 · model.py:5 · sin`` in ``room`` columns: what does not fit is left out, from the end."""
+    """``// eqn 3 · model.py:5 · sin`` in ``room`` columns: parts that do not fit are dropped, from the end."""
     equations = [programs.equation(number) for number in numbers]
     names = list(dict.fromkeys(each.primitive for each in equations))
     more = f" +{len(names) - _MOST_NAMES}" if len(names) > _MOST_NAMES else ""
@@ -111,14 +111,14 @@ def comment(programs: LinkedPrograms, numbers: Numbers, room: int) -> str:
     said = [part for part in parts if part]
     while len(said) > 1 and _length(" · ".join(said)) + 3 > room:
         said.pop()
-    # a comment is one line, whatever a file or a primitive is called
+    # keep a comment on one line, even if a file or a primitive has a strange name
     return visible("// " + " · ".join(said)).replace("\n", "\\n")
 
 
 def annotated(programs: LinkedPrograms, pane: Pane, lines: Sequence[str] | None = None) -> Block:
-    """A pane's program with comments that say where lines come from: beside them where there is room, else above.
+    """A pane's program with comments that name each line's source: to the right if there is room, else above.
 
-    ``lines`` are shown in place of the pane's own, one for one.
+    ``lines`` replace the pane's own lines, one for one.
     """
     shown = pane.lines if lines is None else tuple(lines)
     def drawn(width: int) -> tuple[Block, ...]:
@@ -130,7 +130,7 @@ def annotated(programs: LinkedPrograms, pane: Pane, lines: Sequence[str] | None 
 
 
 def _coloured(programs: LinkedPrograms, numbers: Numbers, words: str) -> Line:
-    """A comment whose place has the colour of the user's line, if it names one line alone."""
+    """A comment; its place has the colour of the source line, if it names only one."""
     known = user_lines(programs)
     spots = known.places(numbers)
     place = places_text([programs.equation(number) for number in numbers])
@@ -143,7 +143,7 @@ def _coloured(programs: LinkedPrograms, numbers: Numbers, words: str) -> Line:
 def _commented(
     programs: LinkedPrograms, pane: Pane, lines: Sequence[str], width: int
 ) -> Iterator[tuple[str, Line]]:
-    """Each line, and what stands behind it."""
+    """Each line and its comment."""
     said = [
         comment(programs, numbers, width * 2 // 5) if numbers else "" if note in _OBVIOUS else f"// {note}"
         for numbers, note in zip(pane.links, pane.notes, strict=True)
@@ -170,7 +170,7 @@ def _commented(
 
 
 def fused_rows(programs: LinkedPrograms) -> Iterator[Block]:
-    """``fusion.3  tanh, mul L4``: what each fusion of the optimised program holds, and of which of the user's lines."""
+    """``fusion.3  tanh, mul L4``: the equations in each fusion of the optimised program, and their source lines."""
     known = user_lines(programs)
     found = [
         (hlo.instruction_name(text), numbers)
@@ -192,7 +192,7 @@ def fused_rows(programs: LinkedPrograms) -> Iterator[Block]:
 
 
 def missing_rows(programs: LinkedPrograms) -> Iterator[Block]:
-    """The equations that the last program has no line of, and why."""
+    """The equations without a line in the optimised program, and why."""
     optimized = bool(programs.hlo.lines)
     reasons: dict[str, list[int]] = {}
     for each in programs.equations:
@@ -208,7 +208,7 @@ def missing_rows(programs: LinkedPrograms) -> Iterator[Block]:
 
 
 def became(programs: LinkedPrograms, numbers: Numbers) -> Iterator[Block]:
-    """What the equations ``numbers`` are in each program: the lines of theirs, and of the equations inside them."""
+    """The lines of the equations ``numbers``, and of the equations inside them, in each program."""
     wanted = programs.with_inner(numbers)
     equations = [programs.equation(number) for number in sorted(wanted)]
     for pane in programs.panes:

@@ -1,8 +1,8 @@
-"""Linked views: Python line, jaxpr equation, StableHLO operation, optimised HLO instruction, each from each.
+"""Links between a program's four forms: Python lines, jaxpr equations, StableHLO operations, HLO instructions.
 
-``linked_programs(f, *args)`` gives the four programs as panes of lines with, for each line, the numbers of the
-equations it belongs to; lines with an equation in common are linked. Equations are numbered from 1 in the order in
-which the jaxpr prints them, those of inner jaxprs included. The records hold nothing but strings and numbers.
+``linked_programs(f, *args)`` returns the four programs as panes of lines, each line with the numbers of its equations.
+Lines that share an equation are linked. Equations are numbered from 1 in the order in which the jaxpr prints them,
+including those of inner jaxprs. The records contain only strings and numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minijax.lowering.places import ModulePlaces, Place, extent, text_lines
 from minijax.ops.call import compiled, lowered_places
 from minijax.tools.programs import hlo
 
-# Of longer programs the first so many lines are kept: a recording holds a copy of every pane.
+# Longer programs are cut after this many lines: a recording holds a copy of every pane.
 MOST_LINES = 4000
 
 NO_OPERATION = "no operation needed: the operand serves as it is"
@@ -31,7 +31,7 @@ WRITTEN_INSIDE = "written as the equations inside"
 UNUSED = "not lowered: no result of the program needs it"
 GONE = "gone after optimisation: folded, merged with an equal one, or not needed"
 INLINED = "inlined: see the equations inside"
-# What an instruction is that XLA added: for the sake of equations; copies; and what nothing tells more of.
+# Notes of instructions that XLA added: for equations (``ADDED``), as copies, or for no known reason.
 ADDED, COPIED, MADE = "added by XLA", "copy made by XLA", "made by XLA"
 
 Numbers = tuple[int, ...]
@@ -40,9 +40,9 @@ Numbers = tuple[int, ...]
 class Equation(Frozen):
     """An equation of the jaxpr.
 
-    ``number`` counts from 1, ``inside`` are the equations whose inner jaxprs it belongs to directly (two, if two call
-    the same). The place is a file, lines from 1 and columns from 0 (-1 where unknown). ``name`` is XLA's name for it.
-    ``stablehlo_note`` and ``hlo_note`` say why it has no line of its own in that program; they are empty if it has.
+    ``number`` counts from 1. ``inside`` are the equations whose inner jaxprs directly contain it (two, if two call the
+    same one). The place is a file, lines from 1 and columns from 0 (-1 if unknown). ``name`` is its name in XLA's
+    metadata. ``stablehlo_note`` and ``hlo_note`` say why it has no line in that program; '' if it has one.
     """
 
     number: int
@@ -60,15 +60,15 @@ class Equation(Frozen):
 
     @property
     def place(self) -> str:
-        """``file.py:3``; '' if it is not known."""
+        """``file.py:3``; '' if unknown."""
         return f"{self.file}:{self.line}" if self.line else ""
 
 
 class Pane(Frozen):
-    """A program, line by line: for each its number in the file, and the equations that it belongs to.
+    """A program line by line: the number of each line in its file, and its equations.
 
-    ``notes`` says of lines that no equation is behind what they are: 'parameter', 'constant', 'copy', ...; and of those
-    that XLA added for the sake of an equation that it did (``ADDED``).
+    ``notes`` describes lines without an equation: 'parameter', 'constant', 'copy', ...; and marks lines that XLA added
+    for an equation (``ADDED``).
     """
 
     title: str
@@ -80,17 +80,17 @@ class Pane(Frozen):
     left_out: int = 0
 
     def with_equations(self, wanted: Iterable[int]) -> Numbers:
-        """The indices of the lines that belong to one of the equations."""
+        """The indices of the lines of any of these equations."""
         among = frozenset(wanted)
         return tuple(i for i, numbers in enumerate(self.links) if not among.isdisjoint(numbers))
 
     def index(self, number: int) -> int:
-        """Where the line ``number`` stands in ``lines``; -1 if it is not there."""
+        """The index of the line ``number`` in ``lines``; -1 if it is absent."""
         return self.numbers.index(number) if number in self.numbers else -1
 
 
 class LinkedPrograms(Frozen):
-    """The four programs. ``python`` has one pane for each file of the user's that is in it."""
+    """The four programs. ``python`` has one pane for each source file."""
 
     equations: tuple[Equation, ...]
     python: tuple[Pane, ...]
@@ -100,11 +100,11 @@ class LinkedPrograms(Frozen):
 
     @property
     def panes(self) -> tuple[Pane, ...]:
-        """All of them: the files first, then from the jaxpr to the optimised program; without those that are empty."""
+        """All panes that are not empty: the source files, then from the jaxpr to the optimised program."""
         return tuple(pane for pane in (*self.python, self.jaxpr, self.stablehlo, self.hlo) if pane.lines)
 
     def shortened(self, most: int) -> LinkedPrograms:
-        """The programs with the first ``most`` lines of each."""
+        """The programs, each cut to its first ``most`` lines."""
         files = tuple(cut(pane, most) for pane in self.python)
         return LinkedPrograms(
             self.equations, files, cut(self.jaxpr, most), cut(self.stablehlo, most), cut(self.hlo, most)
@@ -126,7 +126,7 @@ class LinkedPrograms(Frozen):
         return found
 
     def with_inner(self, numbers: Iterable[int]) -> frozenset[int]:
-        """The equations and all those inside them."""
+        """The equations and all equations inside them."""
         found = set(numbers)
         todo = list(found)
         while todo:
@@ -136,15 +136,16 @@ class LinkedPrograms(Frozen):
         return frozenset(found)
 
     def linked(self, pane: Pane, index: int) -> tuple[Numbers, ...]:
-        """For each of ``panes``, the indices of the lines that are linked to a line of one of them.
+        """For each of ``panes``, the indices of the lines linked to a line of one of these equations.
 
-        A line of an equation with inner jaxprs is linked to all that is inside; a line inside only to its like.
+        A line of an equation with inner jaxprs is linked to every line inside; a line inside only to lines of its own
+        equation.
         """
         wanted = self.with_inner(pane.links[index]) if 0 <= index < len(pane.links) else frozenset()
         return tuple(each.with_equations(wanted) for each in self.panes)
 
     def at_line(self, number: int, file: str | None = None) -> Numbers:
-        """The equations that a line of Python became; of all files if none is given."""
+        """The equations from a source line, in ``file`` or in all files."""
         found = [
             e.number
             for e in self.equations
@@ -156,8 +157,8 @@ class LinkedPrograms(Frozen):
 def linked_programs(fun: Any, *args: Any, optimized: bool = True, width: int = 100, **kwargs: Any) -> LinkedPrograms:
     """The linked programs of a function at arguments (arrays or types), or of a ``ClosedJaxpr``.
 
-    ``optimized=False`` leaves out the program after XLA, so that nothing is compiled. The jaxpr is laid out in
-    ``width`` columns. Errors are those of staging, lowering and compiling.
+    ``optimized=False`` leaves out the optimised program, so nothing is compiled. The jaxpr is laid out in ``width``
+    columns. Raises the errors of tracing, lowering and compiling.
     """
     if isinstance(fun, ClosedJaxpr):
         places = lowered_places(fun, "main")
@@ -169,13 +170,13 @@ def linked_programs(fun: Any, *args: Any, optimized: bool = True, width: int = 1
 def of_lowered(
     lowered: Any, optimized: bool = True, width: int = 100, most: int | None = None
 ) -> LinkedPrograms:
-    """Of what ``jit(f).lower(...)`` returned."""
+    """The linked programs of a result of ``jit(f).lower(...)``."""
     text = lowered.compile().raw_text() if optimized else ""
     return link(lowered.jaxpr, lowered.places(), text, width, most)
 
 
 def of_executable(executable: Any, width: int = 100) -> LinkedPrograms | None:
-    """Of a compiled program, as observers get it; None where nobody knows its jaxpr (any more)."""
+    """The linked programs of a compiled program, as observers receive it; None if its jaxpr is gone."""
     origin = executable.origin() if executable.origin is not None else None
     if origin is None:
         return None
@@ -186,9 +187,9 @@ def of_executable(executable: Any, width: int = 100) -> LinkedPrograms | None:
 def link(
     closed: ClosedJaxpr, places: ModulePlaces, optimized: str, width: int = 100, most: int | None = None
 ) -> LinkedPrograms:
-    """The linked programs of a jaxpr, its module, and the text of what XLA made of that ('' if nothing was).
+    """The linked programs of a jaxpr, its StableHLO module, and its optimised HLO ('' if it was not compiled).
 
-    Each is cut after ``most`` lines, ``MOST_LINES`` if not given.
+    Each is cut after ``most`` lines (default ``MOST_LINES``).
     """
     most = MOST_LINES if most is None else most
     printer = _NumberingPrinter(closed.jaxpr)
@@ -207,14 +208,14 @@ def link(
 
 
 def numbered(closed: ClosedJaxpr) -> list[JaxprEqn]:
-    """The equations by their numbers: the first is number 1."""
+    """The equations by number, from 1."""
     printer = _NumberingPrinter(closed.jaxpr)
     printer.document()
     return printer.eqns
 
 
 def hlo_panes(closed: ClosedJaxpr, places: ModulePlaces, texts: Iterable[str]) -> tuple[Pane, ...]:
-    """The program of a jaxpr and its module at several moments of its optimisation, each linked."""
+    """A program's HLO texts from several points of its optimisation, each linked."""
     printer = _NumberingPrinter(closed.jaxpr)
     printer.document()
     numbers = _Numbers(printer, places)
@@ -225,25 +226,25 @@ def hlo_panes(closed: ClosedJaxpr, places: ModulePlaces, texts: Iterable[str]) -
 
 
 def _mark(role: str) -> pp.Doc:
-    """A segment without text. It counts as a comment, so that what holds it is broken: each equation has its lines."""
+    """An empty segment. It counts as a comment, which forces line breaks: each equation starts a line of its own."""
     mark = pp.text("", role)
     mark.noted = True
     return mark
 
 
 class _NumberingPrinter(Printer):
-    """Prints a jaxpr with a mark where each equation begins and where it ends."""
+    """Prints a jaxpr with marks at the begin and end of each equation."""
 
     def __init__(self, root: Jaxpr) -> None:
         super().__init__(root)
         self.eqns: list[JaxprEqn] = []
-        # which equations each one is inside of; a jaxpr that is printed ahead belongs to all that refer to it
+        # the enclosing equations of each equation; a shared jaxpr, printed once at the top, has all its callers
         self.inside: list[list[int]] = []
         self.of_shared: dict[Jaxpr, list[int]] = {}
         self._open: list[list[int]] = []
 
     def _lambda(self, jaxpr: Jaxpr) -> pp.Doc:
-        if jaxpr in self.shared:  # printed ahead, by itself; who calls it is seen later
+        if jaxpr in self.shared:  # printed at the top; its callers follow later
             self._open.append(self.of_shared.setdefault(jaxpr, []))
             shown = super()._lambda(jaxpr)
             self._open.pop()
@@ -252,7 +253,7 @@ class _NumberingPrinter(Printer):
 
     def jaxpr(self, jaxpr: Jaxpr) -> pp.Doc:
         if jaxpr in self.shared and self._open:
-            # one that is printed ahead, too, may come before the one that it refers to
+            # a shared jaxpr may be printed before the one that calls it
             self.of_shared.setdefault(jaxpr, []).extend(self._open[-1])
         return super().jaxpr(jaxpr)
 
@@ -269,7 +270,7 @@ class _NumberingPrinter(Printer):
 def _jaxpr_pane(printer: _NumberingPrinter, width: int) -> Pane:
     lines: list[str] = [""]
     links: list[list[int]] = [[]]
-    begun = False  # whether an equation begins on this line; if none does, it goes on with that of the line before
+    begun = False  # an equation begins on this line; if none does, the line continues the equation of the line before
     open_: list[int] = []
     for role, piece in pp.segments(printer.document(), width):
         if role.startswith("begin "):
@@ -288,7 +289,7 @@ def _jaxpr_pane(printer: _NumberingPrinter, width: int) -> Pane:
         else:
             if not lines[-1].strip() and open_:
                 links[-1].append(open_[-1])
-            lines[-1] += piece.replace("\n", "\\n")  # a name of the user's may hold anything
+            lines[-1] += piece.replace("\n", "\\n")  # user-chosen names may contain anything
     return _pane("jaxpr", "jaxpr", lines, links)
 
 
@@ -296,18 +297,18 @@ def _jaxpr_pane(printer: _NumberingPrinter, width: int) -> Pane:
 
 
 class _Numbers:
-    """The numbers of equations, by place: those of the innermost equation that is printed."""
+    """The numbers of equations, by place: those of the innermost printed equation."""
 
     def __init__(self, printer: _NumberingPrinter, places: ModulePlaces) -> None:
         self.of_eqn: dict[int, list[int]] = {}
-        # lowering made another equation of one that it left unused parts out of: it has results of the same, or none
+        # lowering may drop unused results of an equation: match the new equation by a result, else by its source
         self.of_part: dict[Any, list[int]] = {}
         for number, eqn in enumerate(printer.eqns, 1):
             own = self.of_eqn.setdefault(id(eqn), [])
             own.append(number)
             self.of_part.update(dict.fromkeys(eqn.outvars, own))
             self.of_part.setdefault((eqn.primitive, eqn.source), own)
-        # of each result of the program: the equation that computes it
+        # for each result of the program, the equation that computes it
         made = {v: self.of_eqn[id(eqn)][0] for eqn in printer.root.eqns for v in eqn.outvars}
         self.outputs = [{made[v]} if isinstance(v, Var) and v in made else set() for v in printer.root.outvars]
 
@@ -320,7 +321,7 @@ class _Numbers:
         return ()
 
     def printed(self, eqn: JaxprEqn) -> Sequence[int]:
-        """The numbers of ``eqn``, or of the one that it is the used part of; none if that is not printed."""
+        """The numbers of ``eqn``, or of the printed equation that it was cut down from; () if there is none."""
         found = self.of_eqn.get(id(eqn))
         if found is not None:
             return found
@@ -342,7 +343,7 @@ def _stablehlo_pane(places: ModulePlaces, numbers: _Numbers) -> Pane:
     for line, found in zip(lines, links, strict=True):
         for symbol in re.findall(_CALL, line):
             callers.setdefault(symbol, []).extend(found)
-    # a function's first and last line belong to all that call it, not only to the call it was written for
+    # a function's first and last line belong to all its callers, not only to the first
     current: str | None = None
     for i, line in enumerate(lines):
         head = re.match(_FUNCTION, line)
@@ -361,7 +362,7 @@ def _stablehlo_note(line: str) -> str:
     return {"module": "module", "func.func": "function", "return": "return"}.get(words[0] if words else "", "")
 
 
-# Instructions that compute nothing: XLA needs them, no equation asked for them.
+# Instructions without work: XLA needs them, no equation asked for them.
 _NO_WORK = {
     "parameter": "parameter",
     "constant": "constant",
@@ -398,7 +399,7 @@ def _hlo_pane(places: ModulePlaces, numbers: _Numbers, optimized: str) -> Pane:
 
 
 def _gather(instructions: dict[int, hlo.Instruction], own: dict[int, set[int]]) -> None:
-    """A fusion, or a call of a piece that XLA outlined, belongs to all the equations that are computed in it."""
+    """A fusion, or a call of code that XLA outlined, gets the equations of all the instructions inside it."""
     inside: dict[str, list[int]] = {}
     for i, each in instructions.items():
         inside.setdefault(each.computation, []).append(i)
@@ -421,9 +422,9 @@ def _gather(instructions: dict[int, hlo.Instruction], own: dict[int, set[int]]) 
 def _infer(
     instructions: dict[int, hlo.Instruction], own: dict[int, set[int]], outputs: Sequence[set[int]], root: int
 ) -> None:
-    """Work that XLA gives no origin is for the sake of what uses it, and for the equation whose result it is.
+    """An instruction without metadata gets the equations of its users, and of the program results that it computes.
 
-    ``root`` is the index of the instruction that gives the results of the program.
+    ``root`` is the index of the instruction that returns the program's results.
     """
     results: dict[int, set[int]] = {}
     if root >= 0:
@@ -438,7 +439,7 @@ def _infer(
     for i, each in instructions.items():
         for name in each.operands:
             users.setdefault((each.computation, name), []).append(i)
-    for i in reversed(instructions):  # users stand below what they use
+    for i in reversed(instructions):  # users come after their operands
         each = instructions[i]
         if own[i] or each.opcode in _NO_WORK:
             continue
@@ -457,7 +458,7 @@ def _infer(
     for i, each in instructions.items():
         for called in each.called:
             callers.setdefault(called, []).append(i)
-    for i in reversed(instructions):  # callers stand below what they call
+    for i in reversed(instructions):  # callers come after the computations they call
         each = instructions[i]
         if not own[i] and each.opcode not in _NO_WORK:
             own[i] = set().union(*(own[caller] for caller in callers.get(each.computation, ())))
@@ -486,7 +487,7 @@ def _equations(
         at = lowered.get(number)
         source = eqn.source if at is None else at.source
         if source is not None and source[0].co_filename not in files:
-            source = eqn.source  # of a lowering that is kept: the place is in the input that needed it first
+            source = eqn.source  # a cached lowering: its place is in the function that caused it first
         place: dict[str, Any] = {}
         if source is not None:
             line, column, end_line, end_column = extent(source)
@@ -510,7 +511,7 @@ def _equations(
 
 
 def _python_panes(eqns: Sequence[JaxprEqn], equations: Sequence[Equation]) -> Iterator[Pane]:
-    """The functions of the user's that equations come from, file by file."""
+    """The source functions that equations come from, file by file."""
     wanted: dict[str, set[int]] = {}
     for eqn in eqns:
         if eqn.source is not None:
@@ -546,7 +547,7 @@ def _pane(
 
 
 def cut(pane: Pane, most: int) -> Pane:
-    """``pane`` with its first ``most`` lines."""
+    """``pane`` cut to its first ``most`` lines."""
     left_out = len(pane.lines) - most
     if left_out <= 0:
         return pane

@@ -1,4 +1,4 @@
-"""The user's lines that a program comes from: which equations are of which, and the number of each line's colour."""
+"""The source lines of a program: which equations come from which line, and the number of each line's colour."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from minijax.tools.documents.theme import line_role
 from minijax.tools.programs.links import LinkedPrograms
 
-# A line of the user's: the file, and the line's number from 1.
+# A source line: the file, and the line number from 1.
 Spot = tuple[str, int]
 
 
 class UserLines:
-    """The lines of one program.
+    """The source lines of one program.
 
     Attributes:
-      spots: the lines that equations come from, file by file, in order.
-      colours: the place of each among them: front ends give it the colour of this number.
-      of_equation: the line of each equation; those without one are not in it.
-      main_file: the file that most equations come from.
+      spots: the lines with equations, file by file, in order.
+      colours: the index of each line among them; it selects the line's colour.
+      of_equation: the line of each equation; equations without a line are missing.
+      main_file: the file with the most equations.
     """
 
     def __init__(self, linked: LinkedPrograms) -> None:
@@ -29,7 +29,7 @@ class UserLines:
         self.main_file = main_file(linked)
 
     def places(self, numbers: Iterable[int]) -> tuple[Spot, ...]:
-        """The lines that equations come from, in order."""
+        """The source lines of these equations, in order."""
         found = {self.of_equation[number] for number in numbers if number in self.of_equation}
         return tuple(sorted(found, key=self.colours.__getitem__))
 
@@ -39,7 +39,7 @@ class UserLines:
 
 
 def user_lines(linked: LinkedPrograms) -> UserLines:
-    """The user's lines of a program, found once."""
+    """The source lines of a program, cached."""
     known = linked.__dict__.get("_user_lines")
     if known is None:
         known = linked.__dict__["_user_lines"] = UserLines(linked)
@@ -47,7 +47,7 @@ def user_lines(linked: LinkedPrograms) -> UserLines:
 
 
 def spot_of(linked: LinkedPrograms, number: int) -> Spot | None:
-    """The user's line that an equation comes from, or the one that it is inside of; None if none is known."""
+    """The source line of an equation or of its innermost enclosing equation with one; None if there is none."""
     todo, seen = [number], {number}
     while todo:
         each = linked.equation(todo.pop(0))
@@ -59,13 +59,13 @@ def spot_of(linked: LinkedPrograms, number: int) -> Spot | None:
 
 
 def spots(linked: LinkedPrograms) -> tuple[Spot, ...]:
-    """The user's lines that equations come from, file by file, in order."""
+    """The source lines with equations, file by file, in order."""
     found = {spot for each in linked.equations if (spot := spot_of(linked, each.number)) is not None}
     files = {pane.title: i for i, pane in enumerate(linked.python)}
     return tuple(sorted(found, key=lambda spot: (files.get(spot[0], len(files)), *spot)))
 
 
 def main_file(linked: LinkedPrograms) -> str:
-    """The file that most equations come from; '' if none is known."""
+    """The file with the most equations; '' if none is known."""
     files = [each.file for each in linked.equations if each.line]
     return max(dict.fromkeys(files), key=files.count, default="")
