@@ -1,1 +1,1 @@
-"""Documents: blocks of (role, text) that every front end can show, and what turns them into HTML."""
+"""Documents: blocks of (role, text) that every front end can show, and their conversion to HTML."""

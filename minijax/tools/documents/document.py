@@ -1,8 +1,8 @@
-"""Documents: what commands and views return, and what front ends lay out, colour and fold.
+"""Documents: the results of commands and views, which front ends lay out, colour and fold.
 
-A document is a tuple of blocks. Blocks hold text in *roles* ('primitive', 'error', ...; the colours are in
-``theme``), never escape codes or markup: the same document goes to a terminal, a notebook, a file or a test.
-``lay_out`` gives the lines for a page of known width; ``html`` gives HTML.
+A document is a tuple of blocks. Blocks hold text in *roles* ('primitive', 'error', ...), never escape codes or markup.
+So a terminal, a notebook, a file and a test can use the same document. ``theme`` has the colours of the roles.
+``lay_out`` returns the lines for a page of known width; ``html`` returns HTML.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from minijax.ir import doc as pp
 
 Segment = tuple[str, str]  # (role, text)
 Line = tuple[Segment, ...]
-# (source text, language) -> segments. Front ends pass one made from ``lexer``; without it code stays plain.
+# (source text, language) -> segments. Front ends pass one made from ``lexer``; without it, code has no colours.
 Highlighter = Callable[[str, str], Iterable[Segment]]
 
 LABEL_WIDTH = 9
-# A row's right part stands at the margin, but no further out than this.
+# Maximum column at which the right part of a row ends.
 WIDEST = 100
-# Pages of so many columns show two texts beside each other.
+# Minimum width, in columns, of a page that shows two texts side by side.
 BESIDE = 100
-# The last column of a table is not narrower than this.
+# Minimum width of a table's last column.
 _NARROWEST = 16
 # The marks of ``Columns`` and their roles.
 MARKS = {" ": "muted", "~": "warning", "-": "error", "+": "good"}
-# Before the line where a cursor stands, and before lines that belong to it elsewhere.
+# The marks before the cursor's line, and before related lines elsewhere.
 MARK, LINK = "▶", "•"
-# Stands for a space at which no line is broken.
+# A space at which no line breaks.
 UNBROKEN = "\xa0"
 
 
 class Text(Frozen):
-    """Lines of segments. A line that is too long is broken between words if ``wrap``, else left alone.
+    """Lines of segments. A long line breaks between words if ``wrap``; otherwise it stays whole.
 
-    What goes on to a further line begins there after ``hanging`` spaces. A page of HTML may break the lines of a
-    ``soft`` text too: whoever copies them has them whole.
+    Continuation lines are indented by ``hanging`` spaces. In HTML, the lines of a ``soft`` text may break too; copied
+    text keeps them whole.
     """
 
     lines: tuple[Line, ...]
@@ -48,7 +48,7 @@ class Text(Frozen):
 
 
 class Printout(Frozen):
-    """A jaxpr (or anything from ``ir.pretty``), laid out when the width is known."""
+    """A jaxpr (or other output of ``ir.pretty``), laid out once the width is known."""
 
     doc: pp.Doc
 
@@ -56,9 +56,9 @@ class Printout(Frozen):
 class Code(Frozen):
     """Program text in a language that ``lexer`` knows: 'stablehlo', 'hlo', 'jaxpr' or 'python'.
 
-    The lines are numbered from ``first`` unless that is 0; those whose numbers are ``marked`` carry a mark (the role
-    of a mark is 'current'), those ``linked`` a lighter one. ``labels`` stand in place of the numbers, and ``after``
-    behind the lines, one for each.
+    Line numbers begin with ``first``, unless that is 0. Lines whose numbers are in ``marked`` have a mark (in the role
+    'current'); lines in ``linked`` have a lighter one. ``labels`` replace the line numbers, one for each line.
+    ``after`` follows the lines, one for each.
     """
 
     text: str
@@ -71,7 +71,7 @@ class Code(Frozen):
 
 
 class Row(Frozen):
-    """A labelled line: the label in a column, the body beside it, ``right`` at the margin if it fits."""
+    """A labelled line: a label column, the body beside it, and ``right`` at the margin if it fits."""
 
     label: str
     body: tuple[Line, ...] = ()
@@ -79,14 +79,14 @@ class Row(Frozen):
 
 
 class Table(Frozen):
-    """Columns of segments under a heading; columns whose cells are figures are set to the right."""
+    """Columns of segments with headings; columns of numbers are aligned right."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[Segment, ...], ...]
 
 
 class Section(Frozen):
-    """Blocks under a title that folds: ``opened`` says how a notebook shows it at first."""
+    """Blocks under a title that folds; ``opened`` says whether a notebook shows it unfolded at first."""
 
     title: Line
     blocks: tuple[Block, ...]
@@ -94,8 +94,8 @@ class Section(Frozen):
 
 
 class Indent(Frozen):
-    """A block set in under a ``Row``'s body; a terminal cuts it to ``most`` lines, and says how many more there are, or
-    ``instead`` where the block is itself a part of something, and ``rest``.
+    """A block indented to the column of a ``Row``'s body. A terminal cuts it to ``most`` lines. It then shows the
+    number of missing lines (or the text ``instead``), followed by ``rest``.
     """
 
     block: Block
@@ -106,8 +106,8 @@ class Indent(Frozen):
 
 
 class Pair(Frozen):
-    """What stands left and right in one row of ``Columns``; ``mark`` is ' ' (alike), '~' (changed), '-' (left only) or
-    '+' (right only). ``among`` is the left line as it stands among the right side's, where variables bear their names.
+    """The left and right lines in a row of ``Columns``. ``mark`` is ' ' (equal), '~' (changed), '-' (left only) or '+'
+    (right only). ``among`` is the left line with the right side's variable names, for a single column.
     """
 
     mark: str
@@ -116,14 +116,14 @@ class Pair(Frozen):
     among: Line = ()
 
 
-# Ends the name of a variable that only the left of two programs has, where the right one's names are used for both.
+# Marks a variable that only the left of two programs has, in a column with the right one's names.
 OWN = "'"
 
 
 class Columns(Frozen):
-    """Two texts beside each other, each under its title; on a narrow page one after the other, row by row, marked.
+    """Two texts side by side with titles. A narrow page shows them in one column, with marks before the rows.
 
-    ``rows(width)`` gives the rows, laid out for columns of that width.
+    ``rows(width)`` returns the rows, laid out for columns of that width.
     """
 
     titles: tuple[Line, Line]
@@ -131,9 +131,9 @@ class Columns(Frozen):
 
 
 class Picture(Frozen):
-    """A drawing: ``markup`` (SVG, its text escaped by whoever made it) for a page of HTML, ``drawn`` elsewhere.
+    """A drawing: ``markup`` (SVG with escaped text) for a page of HTML, ``drawn`` for other front ends.
 
-    ``alone`` makes an SVG file that says all that the document says, for front ends that show pictures.
+    ``alone`` makes an SVG file with the content of the whole document, for front ends that show pictures.
     """
 
     markup: str
@@ -142,20 +142,20 @@ class Picture(Frozen):
 
 
 class Interactive(Frozen):
-    """A part of a page with a script of its own: ``markup(highlight)`` makes it; ``drawn`` stands for it elsewhere."""
+    """A part of a page with its own script: ``markup(highlight)`` makes it. Other front ends show ``drawn``."""
 
     markup: Callable[[Highlighter | None], str]
     drawn: Block
 
 
 class Fitted(Frozen):
-    """Blocks that depend on the width of the page: ``make(width)`` gives them."""
+    """Blocks that depend on the width of the page: ``make(width)`` returns them."""
 
     make: Callable[[int], tuple[Block, ...]]
 
 
 class Foldable(Frozen):
-    """What a page of HTML folds by itself, ``folding()``; elsewhere ``drawn`` says what is folded."""
+    """Blocks that fold on a page of HTML: ``folding()`` makes them. Other front ends show ``drawn``."""
 
     drawn: Block
     folding: Callable[[], tuple[Block, ...]]
@@ -165,7 +165,7 @@ Block = Text | Printout | Code | Row | Table | Section | Indent | Columns | Pict
 
 
 class Document:
-    """Blocks from top to bottom. A document without blocks shows nothing at all, and is false."""
+    """Blocks from top to bottom. A document without blocks is empty and false."""
 
     __slots__ = ("blocks",)
 
@@ -186,12 +186,12 @@ class Document:
 
 
 def line(*parts: str | Segment) -> Line:
-    """A line from strings (no role) and ``(role, text)`` pairs."""
+    """A line from strings (without a role) and ``(role, text)`` pairs."""
     return tuple(("", part) if isinstance(part, str) else part for part in parts)
 
 
 def text(*lines: str | Line, role: str = "", wrap: bool = True, hanging: int = 2) -> Text:
-    """A block of lines, each a string (in ``role``, split at line breaks) or a ready line."""
+    """A block of lines. Each is a string (in ``role``, split at line breaks) or a finished line."""
     made: list[Line] = []
     for each in lines:
         if isinstance(each, str):
@@ -202,12 +202,12 @@ def text(*lines: str | Line, role: str = "", wrap: bool = True, hanging: int = 2
 
 
 def document(*blocks: Block) -> Document:
-    """The blocks as a document."""
+    """A document of these blocks."""
     return Document(blocks)
 
 
 def joined(separator: str, parts: Iterable[Segment], role: str = "muted") -> Line:
-    """The segments with ``separator`` between each two."""
+    """The segments with ``separator`` between them."""
     out: list[Segment] = []
     for part in parts:
         if out:
@@ -217,12 +217,12 @@ def joined(separator: str, parts: Iterable[Segment], role: str = "muted") -> Lin
 
 
 def length(segments: Iterable[Segment]) -> int:
-    """The columns that segments take."""
+    """The width of segments in columns."""
     return sum(len(piece) for _, piece in segments)
 
 
 def unbroken(text: str) -> str:
-    """``text`` as one word for ``wrapped``, which shows its spaces as such: ``0.2 ms`` does not lose its unit."""
+    """``text`` as one word for ``wrapped``, shown with its spaces: ``0.2 ms`` keeps number and unit together."""
     return text.replace(" ", UNBROKEN)
 
 
@@ -231,7 +231,7 @@ def _plain_spaces(segments: Iterable[Segment]) -> Line:
 
 
 def wrapped(segments: Line, width: int, hanging: int = 0) -> Iterator[Line]:
-    """``segments`` as lines of at most ``width`` columns, broken at spaces; too long a word stays whole.
+    """``segments`` as lines of at most ``width`` columns, broken at spaces; longer words stay whole.
 
     The lines after the first begin with ``hanging`` spaces.
     """
@@ -246,14 +246,14 @@ def _broken(segments: Line, width: int, hanging: int) -> Iterator[Line]:
     words = [(role, word) for role, piece in segments for word in re.findall(r"[ \t]+|[^ \t]+", piece)]
     current: list[Segment] = []
     column = 0
-    begun = False  # whether the line holds anything but its indentation
+    begun = False  # whether the line holds more than its indent
     for i, (role, word) in enumerate(words):
         if word.isspace():
             if begun or not i:
                 current.append((role, word))
                 column += len(word)
             continue
-        # pieces of different roles without a space between them stay together
+        # adjacent pieces of different roles without a space stay together
         together = len(word)
         after = i + 1
         while after < len(words) and not words[after][1].isspace():
@@ -272,7 +272,7 @@ def _broken(segments: Line, width: int, hanging: int) -> Iterator[Line]:
 
 
 def lay_out(doc: Document, width: int = 80, highlight: Highlighter | None = None) -> Iterator[Line]:
-    """The lines of ``doc`` on a page of ``width`` columns."""
+    """The lines of ``doc`` for a page of ``width`` columns."""
     for block in doc.blocks:
         yield from _block_lines(block, max(width, 20), highlight)
 
@@ -283,7 +283,7 @@ def plain(doc: Document, width: int = 80) -> str:
 
 
 def split_lines(segments: Iterable[Segment]) -> Iterator[Line]:
-    """Segments that hold line breaks, as lines."""
+    """Split segments at their line breaks into lines."""
     current: list[Segment] = []
     for role, piece in segments:
         first, *rest = piece.split("\n")
@@ -296,7 +296,7 @@ def split_lines(segments: Iterable[Segment]) -> Iterator[Line]:
 
 
 def code_lines(block: Code, highlight: Highlighter | None) -> Iterator[Line]:
-    """The lines of ``block``, highlighted if that is possible."""
+    """The lines of ``block``, highlighted if there is a highlighter."""
     segments = [("", block.text)] if highlight is None else highlight(block.text, block.language)
     lines = split_lines(segments)
     if block.after:
@@ -363,13 +363,13 @@ def _beside(block: Columns, width: int) -> Iterator[Line]:
 
 
 def _hung(each: Line, width: int) -> Iterator[Line]:
-    """A line of a program, broken where it is too long: what goes on stands further in than it began."""
+    """Break a long line of a program; continuation lines are indented further than its beginning."""
     start = "".join(piece for _, piece in each)
     return wrapped(each, width, min(len(start) - len(start.lstrip()) + 4, width // 2))
 
 
 def _below(block: Columns, width: int) -> Iterator[Line]:
-    """One column: rows that are alike once, of the others the left lines before the right ones."""
+    """One column: equal rows once; of other rows, the left lines before the right ones."""
     rows = block.rows(width - 2)
     for role, mark, title in (("error", "- ", block.titles[0]), ("good", "+ ", block.titles[1])):
         yield from wrapped(((role, mark), *title), width, 4)
@@ -394,7 +394,7 @@ def _row_lines(row: Row, width: int) -> Iterator[Line]:
     indent = LABEL_WIDTH + 1
     room = width - indent
     lines = [piece for each in row.body for piece in wrapped(each, room, 2)] or [()]
-    # on a very wide page the margin is nearer, where the eye still finds it
+    # on a very wide page, keep the right part close enough to read
     gap = max(min(room, WIDEST), length(lines[0]) + 2 + length(row.right)) - length(lines[0]) - length(row.right)
     if length(lines[0]) + length(row.right) + gap > room:
         gap = 0
@@ -425,11 +425,11 @@ def _table_lines(table: Table, width: int) -> Iterator[Line]:
             ]
         while out and not out[-1][1].strip():
             out.pop()
-        # the last column is the one with words in it; what is too long goes on below its beginning
+        # the last column holds the text: its continuation lines begin below its beginning
         yield from wrapped(tuple(out), width, _hanging(widths, width))
 
 
 def _hanging(widths: list[int], width: int) -> int:
-    """Where the last column of a table begins, if that leaves room to go on there."""
+    """The indent of continuation lines: the beginning of the last column if that leaves enough room, else 4."""
     before = sum(widths[:-1]) + 2 * (len(widths) - 1)
     return before if width - before >= _NARROWEST else 4

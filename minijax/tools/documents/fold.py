@@ -1,7 +1,7 @@
-"""Lines that are too long for a terminal, broken where a reader would break them.
+"""Break lines that are too long for a terminal at good places.
 
-A terminal breaks a line in the middle of whatever stands at its edge. ``folded`` breaks it after a space, else after a
-separator, and sets what follows in.
+A terminal breaks a line in the middle of a word. ``folded`` breaks it after a space, else after a separator, and
+indents the rest.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from minijax.tools.documents.document import Line, Segment
 
 _SEPARATORS = ",;:)]}/|=+*_.-"
 TAB = 8
-# What goes on to a further line begins so much further in than the line's own beginning.
+# Continuation lines are indented this much further than the line's beginning.
 HANGING = 2
 
 
 def columns(text: str) -> int:
-    """The columns that ``text`` takes in a terminal: two for a wide character, none for a combining one."""
+    """The width of ``text`` in a terminal, in columns: 2 for a wide character, 0 for a combining one."""
     if text.isascii() and "\t" not in text:
         return len(text)
     return sum(map(_column, text))
@@ -28,7 +28,7 @@ def _column(c: str) -> int:
         return TAB
     if c.isascii():
         return 1
-    import unicodedata  # most sessions show none but ASCII and a few signs that panels use
+    import unicodedata  # imported late: most sessions show only ASCII and some signs of the panels
 
     if unicodedata.combining(c) or unicodedata.category(c) in ("Cf", "Me", "Mn"):
         return 0
@@ -36,7 +36,7 @@ def _column(c: str) -> int:
 
 
 def folded(line: Line, width: int) -> Iterator[Line]:
-    """``line`` as lines of at most ``width`` columns (wider only if a single character is)."""
+    """``line`` as lines of at most ``width`` columns, or wider for a single wide character."""
     text = "".join(piece for _, piece in line)
     if columns(text) <= width:
         yield line
@@ -50,7 +50,7 @@ def folded(line: Line, width: int) -> Iterator[Line]:
 
 
 def _spans(text: str, width: int, indent: int) -> Iterator[tuple[int, int]]:
-    """Where the lines of ``text`` begin and end, the first of ``width`` columns and the others set in."""
+    """The beginnings and ends of the lines of ``text``; lines after the first lose ``indent`` columns."""
     start = 0
     while True:
         end = _reach(text, start, width - (indent if start else 0))
@@ -65,7 +65,7 @@ def _spans(text: str, width: int, indent: int) -> Iterator[tuple[int, int]]:
 
 
 def _reach(text: str, start: int, room: int) -> int:
-    """Where ``room`` columns from ``start`` on are full; at least one character further."""
+    """The index at which ``room`` columns from ``start`` on are full, at least one character after ``start``."""
     taken, i = 0, start
     while i < len(text):
         taken += _column(text[i])
@@ -76,12 +76,12 @@ def _reach(text: str, start: int, room: int) -> int:
 
 
 def _break(text: str, start: int, end: int) -> int:
-    """The best place to break before ``end``: not so early that most of the line stays empty."""
+    """The best place to break before ``end``, but not in the first third of the line."""
     earliest = start + (end - start) // 3
     if text[end] == " ":
         return end
     space = text.rfind(" ", earliest, end)
-    # the indentation of the line itself is no place to break
+    # do not break in the indent of the line
     if space > start and text[start:space].strip():
         return space + 1
     for i in range(end - 1, earliest, -1):
@@ -91,8 +91,8 @@ def _break(text: str, start: int, end: int) -> int:
 
 
 def _cut(line: Line, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Segment, ...]]:
-    """The parts of ``line`` between pairs of characters, which come in order."""
-    number, at = 0, 0  # a segment, and the character that it begins with
+    """The parts of ``line`` for spans of characters, which must be in order."""
+    number, at = 0, 0  # a segment, and the position of its first character
     for start, end in spans:
         out: list[Segment] = []
         while number < len(line):

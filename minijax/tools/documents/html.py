@@ -1,8 +1,8 @@
-"""Documents as HTML for notebooks and files: inline styles only, everything escaped, folding without scripts.
+"""Documents as HTML for notebooks and files: inline styles only, all text escaped, folding without scripts.
 
-Nothing external is referred to. Colours are given twice, for light and for dark pages (``prefers-color-
-scheme``, and the theme attributes that Jupyter sets). Lines beyond ``MOST_LINES`` are put behind a fold; a notebook's
-output holds no more characters than ``room`` says.
+Nothing external is loaded. Every colour has a value for light and one for dark pages (``prefers-color-scheme``, and
+Jupyter's theme attributes). Lines beyond ``MOST_LINES`` are folded. A notebook's output has at most the number of
+characters in ``room``.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from minijax.tools.documents.room import MOST_HTML, MOST_HTML_OF_BLOCK, Room
 from minijax.tools.documents.theme import STYLES, visible
 
 MOST_LINES = 400
-# Of one block's lines no more than this are put into an exported page, which says how many are missing.
+# Maximum number of folded lines of one block on an exported page; the page counts the others.
 MOST_FOLDED = 4000
 _WIDTH = 100
 
 
-# What has no role: the text and its background, edges, raised and faint parts, the current line, and the focus.
+# Colours without a role: text and background, edges, raised and faint parts, the current line, and the focus.
 _LIGHT = {
     "ink": "#1f2328", "page": "#ffffff", "edge": "#c9ced6", "raised": "#f1f3f6", "faint": "#57606a",
     "now": "#fff0c2", "focus": "#0a49b0",
@@ -54,7 +54,7 @@ _DARK = {
     "ink": "#e6e6e6", "page": "#1e1e1e", "edge": "#4a4f57", "raised": "#2b2e33", "faint": "#b0b8c0",
     "now": "#3d3820", "focus": "#82aaff",
 }  # fmt: skip
-# Pages that say themselves whether they are dark: Jupyter, VS Code, Colab.
+# Pages that declare themselves light or dark: Jupyter, VS Code, Colab.
 SAYS_LIGHT = (
     'body[data-jp-theme-light="true"]',
     "body.vscode-light",
@@ -71,13 +71,13 @@ SAYS_DARK = (
 
 @functools.cache
 def stylesheet() -> str:
-    """The rules that everything of class ``minijax`` needs, in light and in dark. All colours are variables."""
+    """The rules for all elements of class ``minijax``, in light and in dark. All colours are variables."""
     return colours() + layout()
 
 
 @functools.cache
 def colours() -> str:
-    """The colours alone: without them text has those of the page around it."""
+    """The colour rules. Without them, text has the colours of the page around it."""
 
     def variables(dark: bool) -> str:
         listed = {f"mj-{name}": value for name, value in (_DARK if dark else _LIGHT).items()}
@@ -97,25 +97,25 @@ def colours() -> str:
         + on(SAYS_LIGHT, False)
         + on(SAYS_DARK, True)
         + ".minijax{color:var(--mj-ink);background:var(--mj-page)}"
-        # the backgrounds of Jupyter and of VS Code are as light or dark as they say
+        # Jupyter and VS Code declare their theme correctly, so that their own background fits
         "body[data-jp-theme-light] .minijax,body[data-vscode-theme-kind] .minijax{background:none}" + roles
     )
 
 
 @functools.cache
 def layout() -> str:
-    """The rules that do not colour anything. An output that has nothing else is laid out as it is to be."""
+    """The rules without colours. They are enough for the layout of an output."""
     return (
         ".minijax{font-size:13px;line-height:1.45}"
         ".minijax pre{margin:2px 0;padding:0;background:none;border:0;color:inherit;font:inherit;font-family:monospace;"
-        # Jupyter lets lines end within words
+        # Jupyter breaks lines within words
         "white-space:pre;word-break:normal!important;overflow-x:auto}"
-        # lines that are broken where they are too long, and go on further in
+        # long lines break, and their continuation lines are indented
         ".minijax pre.mj-wrap{--mj-in:2;white-space:pre-wrap;overflow-wrap:anywhere}"
         ".minijax .mj-wrap>div{padding-left:calc(var(--mj-in)*1ch);text-indent:calc(var(--mj-in)*-1ch)}"
         ".minijax summary{cursor:pointer;font-family:monospace;white-space:pre-wrap}"
         ".minijax details>div{margin-left:1.2em}"
-        # Jupyter sets every table's cells small and to the right, by longer selectors than these
+        # Jupyter makes the cells of all tables small and right-aligned, with more specific selectors
         ".minijax table{border-collapse:collapse;border:0!important;font-family:monospace;font-size:inherit!important;"
         "color:inherit!important;margin:2px 0;table-layout:auto}"
         ".minijax tr{background:none!important}"
@@ -128,9 +128,9 @@ def layout() -> str:
 
 
 def to_html(doc: Document, highlight: Highlighter | None = None, rest: str = "") -> str:
-    """``doc`` as one self-contained ``<div>`` for a notebook; where it is cut, ``rest`` says how to see the rest."""
+    """``doc`` as one self-contained ``<div>`` for a notebook; ``rest`` says how to see cut parts."""
     room = Room(MOST_HTML, MOST_HTML_OF_BLOCK, rest)
-    # Jupyter typesets what stands between dollar signs, except in elements of these classes
+    # Jupyter typesets text between dollar signs, except in elements of these classes
     return (
         f'<div class="minijax tex2jax_ignore mathjax_ignore"><style>{stylesheet()}</style>'
         f"{markup(doc, highlight, room)}</div>"
@@ -138,22 +138,22 @@ def to_html(doc: Document, highlight: Highlighter | None = None, rest: str = "")
 
 
 def uncoloured(made: str) -> str:
-    """What ``to_html`` made, for a page that has the colours already; without them it has those of the page."""
+    """The output of ``to_html`` without colours, for a page that already has them."""
     return made.replace(f"<style>{stylesheet()}</style>", f"<style>{layout()}</style>")
 
 
 def markup(doc: Document, highlight: Highlighter | None = None, room: Room | None = None) -> str:
-    """``doc`` as elements, for a place that has ``stylesheet`` already; as much of it as there is ``room`` for."""
+    """``doc`` as elements for a page that has the ``stylesheet``, within the limits of ``room``."""
     return "".join("".join(_block(block, highlight, room)) for block in doc.blocks)
 
 
 def shown(text: str) -> str:
-    """``text`` as a page shows it: control characters written out, among them those that turn the direction."""
+    """``text`` with control characters written out, those for the text direction included."""
     return visible(text.replace(UNBROKEN, " "))
 
 
 def span(role: str, text: str) -> str:
-    """One segment."""
+    """One segment as HTML."""
     escaped = html.escape(shown(text))
     return f'<span class="mj-{role}">{escaped}</span>' if role in STYLES else escaped
 
@@ -163,7 +163,7 @@ def _spans(each: Line) -> str:
 
 
 def _pre(lines: Iterable[Line], room: Room | None, hanging: int | None = None) -> Iterable[str]:
-    """Lines as they are; or broken where they are too long, what goes on being ``hanging`` columns further in."""
+    """Unbroken lines; or, with ``hanging``, lines that break and indent their continuations by ``hanging`` columns."""
     shown = [_line(_spans(each), hanging) for each in lines]
     if room is None:
         missing = max(len(shown) - MOST_LINES - MOST_FOLDED, 0)
@@ -182,7 +182,7 @@ def _pre(lines: Iterable[Line], room: Room | None, hanging: int | None = None) -
 
 
 def _line(markup: str, hanging: int | None) -> str:
-    # the line feed is for what reads the text without laying it out
+    # the line feed is for programs that read the text without its layout
     return markup if hanging is None else f"<div>{markup}\n</div>"
 
 
@@ -232,8 +232,8 @@ def _block(block: Block, highlight: Highlighter | None, room: Room | None) -> It
 
 
 def _columns(block: Columns, room: Room | None) -> Iterable[str]:
-    """Two texts beside each other, with the marks between them."""
-    # in <pre>: what rewrites a notebook's HTML keeps the spaces at its beginning
+    """Two texts side by side, with the marks between them."""
+    # in <pre>: programs that rewrite a notebook's HTML keep its leading spaces
     heads = [f"<th><pre>{_spans(each)}</pre></th>" for each in block.titles]
     yield f"<table><tr>{heads[0]}<th></th>{heads[1]}</tr>"
     yield from _rows(map(_pair, block.rows(_WIDTH // 2)), 3, room)
@@ -246,7 +246,7 @@ def _pair(pair: Pair) -> str:
 
 
 def _rows(rows: Iterable[str], columns: int, room: Room | None) -> Iterable[str]:
-    """The rows of a table of so many columns."""
+    """The rows of a table with this number of columns."""
     kept, missing = (rows, 0) if room is None else room.take(rows)
     yield from kept
     if room is not None and missing:

@@ -1,8 +1,7 @@
-"""Pygments lexers for jaxprs and for StableHLO and HLO text, and the roles that their tokens stand for.
+"""Pygments lexers for jaxprs and for StableHLO and HLO text, and the roles of their tokens.
 
-Registered as ``jaxpr`` and ``stablehlo``, so that ``pygmentize -l jaxpr`` works. Only front ends import this
-module: Pygments is no part of the engine. The jaxpr lexer gives the same roles as ``ir.pretty`` gives the
-same text.
+They are registered as ``jaxpr`` and ``stablehlo``, so that ``pygmentize -l jaxpr`` works. Only front ends import this
+module, because the engine does not depend on Pygments. The jaxpr lexer assigns the same roles as ``ir.pretty``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pygments.token import (
     _TokenType,
 )
 
-# Roles (see ``ir.doc.ROLES`` and ``theme``) and the tokens that stand for them.
+# Roles (see ``ir.doc.ROLES`` and ``theme``) and their tokens.
 TOKENS: dict[str, _TokenType] = {
     "keyword": Keyword,
     "var": Name.Variable,
@@ -53,16 +52,16 @@ _LITERAL = re.compile(
 )
 _COMMENT = re.compile(r"#[^\n]*")
 _CUT = re.compile(r"\.\.\. \(\d+ more equations\)")
-# What is done to a reference, and inside of the brackets behind one: integers, slices, a slice from a variable on
+# Operations on a reference, and the content of the brackets after one: integers, slices, slices from a variable on
 _ARROW = re.compile(r"<-|\+=")
 _BOUNDS = re.compile(r"-?\d*:(?:-?\d+)?|-?\d+")
 _REST_OF_SLICE = re.compile(r"\+\d+")
-# A primitive that binds nothing stands where a variable could; its parameters tell.
+# A primitive without results stands in the place of a variable; its parameters identify it.
 _CALL = re.compile(r"[A-Za-z_][\w-]*(?=\[)")
 _LAMBDA = re.compile(r"\{\s*lambda\b")
 _PARAM = re.compile(r"([A-Za-z_]\w*)=")
 _NEXT_PARAM = re.compile(r"\s+(?:[A-Za-z_]\w*=|# )")
-# 'in' ends an equation list; a variable may be called so too, but no bracket follows it then
+# 'in' ends an equation list; a variable can have this name too, but is not followed by a bracket
 _IN = re.compile(r"in(?=\s*\()")
 _IN_AFTER_SHARED = re.compile(r"in(?=\s*(?:let\b|\{))")
 
@@ -70,16 +69,15 @@ Piece = tuple[int, str, str]  # (position, role, text)
 
 
 class _JaxprReader:
-    """Reads one text. A stack tells where in the grammar it is: in a jaxpr, or among parameters."""
+    """Reads one text. A stack holds the grammatical context: in a jaxpr, or among parameters."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        # 'jaxpr' after '{', 'params' after 'primitive[', 'place' after 'reference['; the bottom is the text outside
-        # every jaxpr
+        # 'jaxpr' after '{', 'params' after 'primitive[', 'place' after 'reference['; the bottom is outside all jaxprs
         self.inside: list[str] = ["jaxpr"]
         self.expect_primitive = False
-        # the variables that are references
+        # the variables that hold references
         self.references: set[str] = set()
 
     def take(self, role: str, length: int) -> Piece:
@@ -145,7 +143,7 @@ class _JaxprReader:
         elif name == "in" and after_brace and self.match(_IN_AFTER_SHARED):
             yield self.take("keyword", 2)
         else:
-            # a hyphen belongs to no variable
+            # no variable contains a hyphen
             short = re.match(r"\w+", name)
             assert short is not None
             yield self.take("drop" if name == "_" else "var", len(short[0]))
@@ -159,12 +157,12 @@ class _JaxprReader:
             yield self.take("type", len(found[1]))
 
     def in_place(self) -> Piece:
-        """What says which part of a reference is meant."""
+        """The next piece in the brackets after a reference."""
         if self.text[self.at] == "]":
             self.inside.pop()
         if found := self.match(_REST_OF_SLICE):
             return self.take("punctuation", len(found[0]))
-        if not self.text[: self.at].endswith(("[", ",")):  # the colon between two bounds of which one is a variable
+        if not self.text[: self.at].endswith(("[", ",")):  # the colon between two bounds, one of which is a variable
             return self.take("punctuation", 1) if not (found := self.match(_NAME)) else self.take("var", len(found[0]))
         if found := self.match(_BOUNDS):
             return self.take("literal", len(found[0]))
@@ -192,13 +190,13 @@ class _JaxprReader:
                 yield self.take("punctuation", 1)
             else:
                 yield self.take("param-value", self.value_length())
-        elif found := self.match(_NAME):  # a shared jaxpr among several
+        elif found := self.match(_NAME):  # the name of a shared jaxpr, one of several
             yield self.take("var", len(found[0]))
         else:
             yield self.take("param-value", 1)
 
     def value_length(self) -> int:
-        """The length of a parameter's value: up to the next parameter or the closing bracket."""
+        """The length of a parameter's value: it ends at the next parameter or at the closing bracket."""
         depth = 0
         i = self.at
         text = self.text
@@ -217,7 +215,7 @@ class _JaxprReader:
 
 
 class JaxprLexer(Lexer):
-    """Jaxprs, as JAX prints them and in the tutorial's style."""
+    """Jaxprs, in JAX's and in the tutorial's style."""
 
     name = "jaxpr"
     aliases = ["jaxpr"]
@@ -273,7 +271,7 @@ class StableHLOLexer(RegexLexer):
 
 
 class LLVMLexer(RegexLexer):
-    """LLVM IR, as a kernel's is written down."""
+    """The LLVM IR of a kernel."""
 
     name = "LLVM IR of a kernel"
     aliases: list[str] = []
@@ -306,7 +304,7 @@ class LLVMLexer(RegexLexer):
 
 
 class MachineLexer(RegexLexer):
-    """Machine code as ``%passes --kernel`` lists it: a function's name, or an address and an instruction."""
+    """Machine code as in ``%passes --kernel``: a function's name, or an address and an instruction."""
 
     name = "machine code of a kernel"
     aliases: list[str] = []
@@ -349,7 +347,7 @@ def highlight(text: str, language: str) -> Iterator[tuple[str, str]]:
 
 
 def role_of(token: _TokenType) -> str:
-    """The role that a token stands for, or that of the nearest token above it that stands for one."""
+    """The role of a token or, if it has none, of its nearest ancestor with a role."""
     current: _TokenType | None = token
     while current is not None and current is not Token:
         if current in ROLE_OF:

@@ -1,7 +1,7 @@
-"""How much a notebook keeps of what it is shown: outputs are saved with the notebook, and drawn whenever it is opened.
+"""The size limits of a notebook's outputs: outputs are saved with the notebook, and drawn whenever it is opened.
 
-A program of ten thousand equations is over a megabyte as HTML. The first lines of each block are kept, and where some
-are not, a line says how many and how to see them.
+The HTML of a program with ten thousand equations is larger than 1 MB. The first lines of each block are kept. If
+others are cut, a line gives their number and says how to see them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from minijax.tools.documents.document import Document, lay_out
 from minijax.tools.documents.theme import visible
 
-# Characters of an output, and of one block of it, so that what comes after a long program has its place.
+# Maximum number of characters of an output, and of one block, so that a long program leaves space for later blocks.
 MOST_HTML, MOST_HTML_OF_BLOCK = 145_000, 130_000
 MOST_TEXT, MOST_TEXT_OF_BLOCK = 32_000, 25_000
 
 
 class Room:
-    """What is left of an output's characters; ``rest`` says how to see what has no room."""
+    """The characters left in an output; ``rest`` says how to see parts that do not fit."""
 
     def __init__(self, most: int, of_block: int, rest: str = "") -> None:
         self.left = most
@@ -25,11 +25,11 @@ class Room:
         self.rest = rest
 
     def take(self, pieces: Iterable[str]) -> tuple[list[str], int]:
-        """The pieces of a block that there is room for, from the first on, and how many there are besides."""
+        """The first pieces of a block that fit, and the number of the others."""
         kept: list[str] = []
         missing, left = 0, min(self.left, self.of_block)
         for each in pieces:
-            # one piece more may be longer than those that did not fit, and is not what comes next
+            # after the first piece that does not fit, all others are left out too
             if missing or len(each) + 1 > left:
                 missing += 1
                 continue
@@ -44,7 +44,7 @@ class Room:
 
 
 def brief_text(doc: Document, width: int, rest: str) -> str:
-    """``doc`` as text without colours, its blocks cut to what a notebook keeps."""
+    """``doc`` as text without colours, cut to the size limits."""
     room = Room(MOST_TEXT, MOST_TEXT_OF_BLOCK, rest)
     lines: list[str] = []
     for block in doc.blocks:
@@ -57,7 +57,7 @@ def brief_text(doc: Document, width: int, rest: str) -> str:
 
 
 def brief(text: str, rest: str) -> str:
-    """``text``, cut to what a notebook keeps."""
+    """``text``, cut to the size limits."""
     room = Room(MOST_TEXT, MOST_TEXT_OF_BLOCK, rest)
     kept, missing = room.take(text.split("\n"))
     return "\n".join([*kept, room.said(missing)] if missing else kept)

@@ -1,10 +1,10 @@
 """The colour of every role, for terminals and for HTML.
 
-Each role is a row: terminal style, then the colour on a light and on a dark page. Colours on both pages have a contrast
-of at least 4.5 to 1 with white and with #1e1e1e.
+Each role is a row: the terminal style, then the colours on a light and on a dark page. Each has a contrast of at least
+4.5 to 1 with its background, white or #1e1e1e.
 
-A terminal's theme is 'light' or 'dark' (those colours), 'terminal' (ANSI's sixteen, so that the user's own palette
-counts) or 'none' (bold and reverse only). 'auto', the user's usual choice, is one of them: see ``resolved``.
+A terminal's theme is 'light' or 'dark' (these colours), 'terminal' (the 16 ANSI colours, from the user's palette) or
+'none' (only bold and reverse). The default setting 'auto' chooses one of them: see ``resolved``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minijax.tools.documents.fold import folded
 
 
 class Style(NamedTuple):
-    """How a role looks. ``ansi`` is the SGR parameter, ``terminal`` the same in prompt_toolkit's words."""
+    """The look of a role. ``ansi`` is the SGR parameter, ``terminal`` the same as a prompt_toolkit style."""
 
     ansi: str
     terminal: str
@@ -40,11 +40,11 @@ STYLES: dict[str, Style] = {
     "drop": Style("90", "ansibrightblack", "#5a6370", "#a0a8b0"),
     "string": Style("32", "ansigreen", "#1a6b22", "#8fd18f"),
     "function": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
-    # the two passes of reverse mode, and what the first keeps for the second
+    # the two passes of reverse mode, and the residuals
     "forward": Style("34", "ansiblue", "#0a49b0", "#82aaff"),
     "residual": Style("33;1", "ansiyellow bold", "#7a5200", "#e0b060", True),
     "backward": Style("35", "ansimagenta", "#8b1a8b", "#d58fd5"),
-    # what the microscope says
+    # the tools' own text
     "label": Style("1", "bold", "#1f2328", "#e6e6e6", True),
     "heading": Style("1", "bold", "#1f2328", "#e6e6e6", True),
     "muted": Style("90", "ansibrightblack", "#5a6370", "#a0a8b0"),
@@ -55,10 +55,10 @@ STYLES: dict[str, Style] = {
     "warning": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
     "error": Style("31;1", "ansired bold", "#b3261e", "#ff8a80", True),
     "place": Style("36", "ansicyan", "#0b6372", "#6cc7d8"),
-    # the marks of a stepper: where it stands, and what belongs to that elsewhere
+    # the marks of a stepper: the current place, and related places
     "current": Style("33;1", "ansiyellow bold", "#7a5200", "#e0b060", True),
     "linked": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
-    # the user's lines, one after the other: each has one colour in every text of what became of it
+    # the user's lines in order: each has the same colour in all programs
     "line-0": Style("34", "ansiblue", "#0a49b0", "#82aaff"),
     "line-1": Style("33", "ansiyellow", "#a04a00", "#ffb266"),
     "line-2": Style("35", "ansimagenta", "#a8127f", "#f490d6"),
@@ -71,24 +71,24 @@ STYLES: dict[str, Style] = {
     "prompt-out": Style("31", "ansired", "#b3261e", "#ff8a80"),
 }
 
-# How many colours there are for the user's lines; then they begin anew.
+# Number of colours for the user's lines; further lines begin again with the first colour.
 LINE_COLOURS = sum(role.startswith("line-") for role in STYLES)
 
 
 def line_role(number: int) -> str:
-    """The role of the user's line of this number among those that a program comes from, counted from 0."""
+    """The role of the user line with this number among the source lines of a program, counted from 0."""
     return f"line-{number % LINE_COLOURS}"
 
 
-# The colours that COLORFGBG numbers and that are light backgrounds: light grey, and the bright ones.
+# COLORFGBG's numbers of light backgrounds: light grey and the bright colours.
 _LIGHT_BACKGROUNDS = {7, 9, 10, 11, 12, 13, 14, 15}
 
 
 def resolved(theme: str, environment: Mapping[str, str]) -> str:
-    """What the setting ``theme`` comes to in a terminal with this environment.
+    """The theme for the setting ``theme`` in a terminal with this environment.
 
-    'auto' asks COLORFGBG ("15;0": foreground; background), which some terminals set; where it is not set, the
-    terminal's own sixteen colours suit its background.
+    'auto' reads COLORFGBG ("15;0": foreground; background), which some terminals set. Without it, the theme is
+    'terminal': the terminal's own 16 colours fit its background.
     """
     if theme != "auto":
         return theme
@@ -99,19 +99,19 @@ def resolved(theme: str, environment: Mapping[str, str]) -> str:
 
 
 def colour_bits(environment: Mapping[str, str]) -> int:
-    """How many bits of colour the terminal takes: 24, 8 or 4, by COLORTERM and TERM."""
+    """The terminal's colour depth in bits, from COLORTERM and TERM: 24, 8 or 4."""
     if environment.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return 24
     return 8 if "256color" in environment.get("TERM", "") else 4
 
 
 def terminal_style(style: Style, theme: str) -> str:
-    """A style in prompt_toolkit's words: ``#82aaff bold``"""
+    """A style for prompt_toolkit: ``#82aaff bold``"""
     if theme == "terminal":
         return style.terminal
     words = style.terminal.split()
     attributes = [word for word in words if not word.startswith("ansi")]
-    # a role without a colour keeps the terminal's own
+    # a role without a colour keeps the terminal's text colour
     if theme in ("light", "dark") and len(attributes) < len(words):
         attributes.insert(0, style.light if theme == "light" else style.dark)
     return " ".join(attributes)
@@ -121,7 +121,7 @@ _ATTRIBUTES = {"bold": "1", "italic": "3", "underline": "4", "reverse": "7"}
 
 
 def sgr(style: Style, theme: str, bits: int) -> str:
-    """The parameter of the escape code that turns a style on; empty if there is nothing to turn on."""
+    """The parameter of the escape code for a style, or ''."""
     if theme == "terminal" or (theme in ("light", "dark") and bits == 4):
         return style.ansi
     words = terminal_style(style, theme).split()
@@ -134,14 +134,14 @@ def _colour_code(colour: str, bits: int) -> str:
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     if bits == 24:
         return f"38;2;{red};{green};{blue}"
-    # the 6 x 6 x 6 cube of the 256 colours has these steps
+    # the levels of the 6 x 6 x 6 cube in the 256 colours
     steps = (0, 95, 135, 175, 215, 255)
     nearest = [min(range(6), key=lambda i: abs(steps[i] - part)) for part in (red, green, blue)]
     return f"38;5;{16 + 36 * nearest[0] + 6 * nearest[1] + nearest[2]}"
 
 
 def coloured(segments: Iterable[tuple[str, str]], theme: str = "terminal", bits: int = 4) -> str:
-    """Segments as text with ANSI codes. Control characters in the text are made visible."""
+    """Segments as text with ANSI codes. Control characters in the text are written out."""
     out = []
     for role, piece in segments:
         style = STYLES.get(role)
@@ -152,14 +152,14 @@ def coloured(segments: Iterable[tuple[str, str]], theme: str = "terminal", bits:
 
 
 def visible(string: str) -> str:
-    """``string`` with control characters written out, so that no text can command the terminal."""
+    """``string`` with control characters written out, so that no text can control the terminal."""
     if string.isprintable():
         return string
     return "".join(c if c.isprintable() or c in "\t\n" else c.encode("unicode_escape").decode() for c in string)
 
 
 def shown_line(each: Line) -> Line:
-    """``each`` with its control characters made visible."""
+    """``each`` with control characters written out."""
     return tuple((role, visible(piece)) for role, piece in each)
 
 
@@ -172,10 +172,10 @@ def to_text(
     bits: int = 4,
     fold: bool = False,
 ) -> str:
-    """``doc`` as text for a terminal or file, in colour or not, without a last line break.
+    """``doc`` as text for a terminal or file, with or without colours, without a final line break.
 
-    ``fold`` breaks lines that are too long even where the document says that they are not to be broken: a terminal
-    would, in the middle of words.
+    ``fold`` breaks long lines even if the document forbids it, because the terminal would break them in the middle of
+    words.
     """
     lines: Iterable[Line] = lay_out(doc, width, highlight if colour else None)
     if fold:

@@ -1,4 +1,4 @@
-"""Numbers, times and long texts as the tools word them."""
+"""Numbers, times and long texts as the tools write them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def brief_seconds(seconds: float) -> str:
-    """As ``seconds_text``, but more exact below ten microseconds: ``640 ns``, ``5.9 µs``"""
+    """Like ``seconds_text``, but more precise below ten microseconds: ``640 ns``, ``5.9 µs``"""
     if seconds >= 9.95e-6:
         return seconds_text(seconds)
     return f"{seconds * 1e9:.0f} ns" if seconds < 0.9995e-6 else f"{seconds * 1e6:.1f} µs"

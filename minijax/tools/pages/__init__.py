@@ -1,4 +1,4 @@
-"""Recordings, linked programs and sessions as HTML that needs nothing but itself.
+"""Recordings, linked programs and sessions as self-contained HTML.
 
-The scripts beside the modules draw what Python has computed.
+The scripts beside the modules draw the data that Python has computed.
 """

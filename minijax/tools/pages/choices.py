@@ -1,6 +1,6 @@
-"""What can be chosen on a page: iterations of loops and examples of vmaps, within what a page can hold.
+"""The choices on a page: iterations of loops and examples of vmaps, within a page's limits.
 
-Lines that tell values are drawn here for everything that can be chosen; the script picks among them.
+Lines with values are drawn here once for every choice; the script picks one of them.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from minijax.tools.stepper.backward import at_cursor
 from minijax.tools.values.moment import Ledger, Worth
 from minijax.tools.values.table import Named, loop_text
 
-# Draws lines, for what is chosen at the time.
+# Draws lines for the current choice.
 Drawing = Callable[[], Iterable[Line]]
 
-# Iterations of a loop, or examples of a vmap, that a page holds; of those in each other so many together.
+# Maximum number of iterations of a loop or examples of a vmap on a page, and of combinations when they nest.
 MOST_CHOICES = 24
 MOST_TOGETHER = 96
-# NumPy calls that it may take to draw what can be chosen of one variable.
+# Maximum number of NumPy calls to draw all choices for one variable.
 MOST_WORK = 60_000
-# Values that are looked through for loops, and rows looked back over for one at a moment.
+# Maximum number of values searched for loops, and of earlier rows searched for a loop at one moment.
 MOST_LOOKED = 5_000
 _BACK = 200
 
 
 class PageChoice:
-    """A loop or a vmap: ``key`` is a loop's key or a vmap's label, ``held`` how many of its ``size`` iterations or
-    examples a page has; an example is chosen after "all".
+    """A loop or a vmap. ``key`` is the loop's key or the vmap's label. ``held`` is how many of its ``size`` iterations
+    or examples are on the page. A vmap has the choice "all" too, before its examples.
     """
 
     def __init__(self, key: Any, size: int, held: int) -> None:
@@ -44,18 +44,18 @@ class PageChoice:
 
     @property
     def is_loop(self) -> bool:
-        """Whether iterations are chosen."""
+        """Whether this is a loop, so that iterations are chosen."""
         return isinstance(self.key, tuple)
 
     @property
     def states(self) -> int:
-        """How many things can be chosen."""
+        """The number of choices."""
         return self.held if self.is_loop else self.held + 1
 
 
 class Choices:
-    """The choices of one recording, and how to draw what depends on them. The ledger stands at the first iterations and
-    at all examples whenever nothing is being drawn.
+    """The choices of one recording, and the drawing of lines that depend on them. Between drawings, the ledger always
+    has the first iterations and all examples.
     """
 
     def __init__(self, known: Ledger | None, source: str) -> None:
@@ -69,7 +69,7 @@ class Choices:
 
     @contextmanager
     def first(self) -> Iterator[None]:
-        """In the block the first iterations are looked at, and all examples."""
+        """A context with the first iterations and all examples chosen."""
         if self.known is None:
             yield
             return
@@ -90,7 +90,7 @@ class Choices:
         return self._of[number]
 
     def union(self, numbers: Iterable[int]) -> tuple[int, ...]:
-        """The choices that any of the values depends on."""
+        """The choices that at least one of the values depends on."""
         known = dict.fromkeys(choice for number in numbers for choice in self.of(number))
         while math.prod(self.listed[each].states for each in known) > MOST_TOGETHER:
             known.popitem()
@@ -102,13 +102,13 @@ class Choices:
         for label in known.vmaps(number):
             room = self._add(out, label, self._sizes(known).get(label, 0), room, 1)
         for depth, loop in enumerate(known.loops(number)):
-            # how often an inner loop goes around may depend on the iteration around it
+            # the length of an inner loop may depend on the iteration of the outer loop
             counts = [loop.count] if not depth else [each.count for each in self._inner(known, number, out, depth)]
             room = self._add(out, loop.key, max(counts, default=0), room, 0)
         return tuple(out)
 
     def _sizes(self, known: Ledger) -> dict[str, int]:
-        """How many examples each vmap has, by its label: of the first value that it maps."""
+        """The number of examples of each vmap by label, from the first value that it maps."""
         if self._examples is None:
             self._examples = {}
             for life in known.recording.lives:
@@ -125,7 +125,7 @@ class Choices:
                 yield from known.loops(number)[depth : depth + 1]
 
     def _add(self, out: list[int], key: Any, size: int, room: int, more: int) -> int:
-        """Add a choice; how many there is room for of those that follow."""
+        """Add a choice. Returns how many combinations the remaining choices may have."""
         found = self._numbers.get(key)
         if found is None:
             held = min(size, MOST_CHOICES, room - more)
@@ -162,7 +162,7 @@ class Choices:
             self.known.iterations, self.known.examples = before
 
     def draw(self, texts: Texts, wanted: Sequence[Varied]) -> None:
-        """Draw these lines for all that can be chosen, what is in common to a choice together."""
+        """Draw these lines for all choices; lines with the same choices are drawn together."""
         groups: dict[tuple[int, ...], list[Varied]] = {}
         for each in wanted:
             groups.setdefault(each.choices, []).append(each)
@@ -178,8 +178,8 @@ class Choices:
     # -----------------------------------------------------------------------------------------------
 
     def here(self, cursor: Cursor, every: Sequence[Named], row: int) -> list[tuple[int, int]]:
-        """What can be chosen at the cursor's moment, outermost first, each with the number of a value that depends on
-        it: what the ``row`` of ``every`` value with a name depends on, or the last before it that depends on any.
+        """The choices at the cursor's moment, outermost first, each with the number of a value that depends on it.
+        Those are the choices of the named value in this ``row`` of ``every``, or of the last earlier one that has any.
         """
         if self.known is None:
             return []
@@ -200,7 +200,7 @@ class Choices:
         return self._here[key]
 
     def label(self, choice: int, number: int) -> str:
-        """``iteration 1 of 10``, ``all 8 examples of vmap:1``: what is chosen."""
+        """The current choice in words: ``iteration 1 of 10``, ``all 8 examples of vmap:1``."""
         assert self.known is not None
         own = self.listed[choice]
         if own.is_loop:
@@ -211,7 +211,7 @@ class Choices:
         return f"{said} of {own.key}"
 
     def count(self, choice: int, number: int) -> int:
-        """How many there are to choose from, as the loops around stand."""
+        """The number of choices in the current iterations of the outer loops."""
         assert self.known is not None
         own = self.listed[choice]
         if not own.is_loop:
@@ -219,7 +219,7 @@ class Choices:
         return next((loop.count for loop in self.known.loops(number) if loop.key == own.key), 0)
 
     def data(self) -> list[dict[str, Any]]:
-        """What the script is to know of each, where the page does not hold all of it with a sentence that says so."""
+        """The data of the choices for the script. A note says so if the page does not hold all of a choice."""
         out = []
         for each in self.listed:
             note = ""
@@ -232,7 +232,7 @@ class Choices:
 
 
 class Varied:
-    """Lines that depend on choices: where the numbers go of what ``make`` draws, for each of its lines."""
+    """Lines that depend on choices: ``make`` draws them, and ``picks`` collects their numbers, a list for each line."""
 
     def __init__(self, choices: tuple[int, ...], picks: Sequence[list[int]], make: Drawing) -> None:
         self.choices = choices

@@ -1,7 +1,7 @@
-"""A session or a recording as a file: one HTML page that needs nothing else, or JSON.
+"""A session or a recording as a file: a self-contained HTML page, or JSON.
 
-The page holds every input highlighted, what it showed, its panels folded, and a stepper for each full recording. It
-loads nothing: its content security policy allows its own one script, by hash, and no other.
+The page holds every highlighted input, its output, its folded panels, and a stepper for each full recording. The
+page loads nothing: its content security policy allows only its own script, by hash.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _WIDTH = 100
 
 
 def session_json(entries: Iterable[Entry]) -> dict[str, Any]:
-    """The inputs of a session as JSON knows them.
+    """The inputs of a session as JSON data.
 
-    ``inputs`` holds for each its ``number``, ``source``, the text it ``showed``, whether it ``failed``, its ``panels``
-    (see ``panel_data``; null where nothing was traced), and its ``recording`` (as ``storage`` writes it) if that is a
-    full one.
+    Each of the ``inputs`` has its ``number``, its ``source``, the text that it ``showed``, whether it ``failed``, its
+    ``panels`` (see ``panel_data``; null if nothing was traced), and its full ``recording`` (as ``storage`` writes it)
+    or null.
     """
     inputs = []
     for entry in entries:
@@ -60,7 +60,7 @@ def session_page(entries: Iterable[Entry], highlight: Highlighter | None = None,
         if entry.panels:
             body += f"<details><summary>panels</summary><div>{markup(entry.panels, highlight)}</div></details>"
         if entry.recording is not None and entry.recording.tree:
-            # the log that the stepper stands in for stays, folded
+            # the stepper replaces the log, which stays below it, folded
             widget = widget_html(entry.recording, highlight, MOST_EXPORTED, in_page=True)
             log = f"<details><summary>as text</summary><div>{body}</div></details>" if entry.shown else ""
             body = widget + log
@@ -94,7 +94,7 @@ _PAGE_STYLE = (
 
 
 def page(title: str, body: str, about: str = "") -> str:
-    """A whole page around ``body``, which has no style and no script of its own."""
+    """A whole page around ``body``. The page adds the style and the script."""
     script = widget_page.script()[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
@@ -113,6 +113,6 @@ def page(title: str, body: str, about: str = "") -> str:
 
 
 def as_text(data: dict[str, Any]) -> str:
-    """JSON as a file holds it."""
+    """JSON data as the text of a file."""
     return json.dumps(data, ensure_ascii=False) + "\n"
 

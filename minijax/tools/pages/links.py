@@ -1,4 +1,4 @@
-"""Linked programs as an interactive part of a page: choosing a line shows what it comes from and what it became."""
+"""Linked programs as an interactive part of a page: a chosen line shows its sources and its results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from minijax.tools.documents.room import MOST_HTML
 from minijax.tools.pages.page import Texts, element
 from minijax.tools.programs.links import LinkedPrograms, Pane
 
-# However long its lines are, so many of a program are shown.
+# A shortened program keeps at least this number of lines, even if they are long.
 _FEWEST = 40
 
 
 def programs_html(programs: LinkedPrograms, highlight: Highlighter | None = None, title: str = "") -> str:
-    """The programs beside each other, linked; where scripts are off, one below the other with numbered lines.
+    """The linked programs side by side; without scripts, below each other with line numbers.
 
-    Of long programs there are as many lines as a notebook keeps (``documents.room``).
+    Long programs are cut to the lines that a notebook keeps (``documents.room``).
     """
     longest = max((len(pane.lines) for pane in programs.panes), default=0)
     while True:
@@ -29,13 +29,13 @@ def programs_html(programs: LinkedPrograms, highlight: Highlighter | None = None
         made = element(data, "".join(_static(programs)))
         if len(made) <= MOST_HTML or longest <= _FEWEST:
             return made
-        # a tenth below what would fit if lines were of one length
+        # 10% below the estimate for lines of equal length
         longest = max(longest * MOST_HTML * 9 // (10 * len(made)), _FEWEST)
         programs = programs.shortened(longest)
 
 
 def linked(texts: Texts, programs: LinkedPrograms, highlight: Highlighter | None, title: str = "") -> dict[str, Any]:
-    """The programs as the script wants them, their lines kept in ``texts``."""
+    """The programs as data for the script; ``texts`` collects their lines."""
     around = {number for each in programs.equations for number in each.inside}
     inside = {
         each.number: sorted(programs.with_inner((each.number,)) - {each.number})

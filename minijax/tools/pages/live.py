@@ -1,7 +1,7 @@
-"""A recording on a page that is drawn while its process is there: parts are made when the reader comes to them, and the
-call is recorded again with arguments that the reader moves.
+"""A recording on a page of a live process. The process makes parts when the reader gets to them, and records the call
+again when the reader changes arguments.
 
-``LivePage`` answers messages with messages, both of what JSON knows; who carries them is the front end's business.
+``LivePage`` answers messages with messages, all JSON data. The front end transports them.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from minijax.tools.session.result import Step
 from minijax.tools.values.moment import at_hand
 from minijax.tools.values.table import PageTable
 
-# Records that the page steps through; of more it holds those around where it begins.
+# Maximum number of records on the page; a longer recording shows those around the first moment.
 MOST_LIVE = 200_000
-# Arguments that can be moved, and elements of an array.
+# Maximum number of adjustable arguments, and of elements of one array.
 MOST_ARGUMENTS = 12
 MOST_ELEMENTS = 256
-# A slider of a float has so many steps, and reaches so far.
+# The number of steps of a float's slider, and the largest number that it can show.
 _STEPS = 200
 _WIDEST = 1e300
-# What is read without a kernel, and the output after it: Jupyter shows one of them, the stepper where there is one.
+# For notebooks without a kernel: of the log and the stepper's output, Jupyter shows only one, preferably the stepper.
 _KEPT = (
     ".mjw-kept details>div{margin-left:0;padding-left:1.2em}.mjw-kept pre{white-space:pre-wrap}"
     ".jp-OutputArea-child:has(.mjw-kept):has(+.jp-OutputArea-child .mjw-stage){display:none}"
@@ -47,11 +47,11 @@ _KEPT = (
 
 
 class LivePage:
-    """Answers what the script asks of ``step``.
+    """Answers the script's messages about ``step``.
 
     Args:
-      rename: changes names in the texts.
-      ended: is called when the user's code has run.
+      rename: replaces names in the texts.
+      ended: called after user code has run.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class LivePage:
         self.ended = ended
         self.leaves = [value for _, value in step.given]
         self.controls = list(_controls(step)) if step.again is not None else []
-        # arguments like these, beyond so many
+        # the number of adjustable arguments beyond the maximum
         movable = sum(_is_movable(value) for value in self.leaves)
         self.left = max(movable - MOST_ARGUMENTS, 0) if len(self.controls) == MOST_ARGUMENTS else 0
         self._show(step.recording, step.position)
@@ -78,7 +78,7 @@ class LivePage:
         self.page = SteppedPage(recording, self.highlight, MOST_LIVE, start)
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """What to send for a message of the script's; what cannot be done says why."""
+        """The answer to a message of the script; an answer of kind "failed" says why."""
         kind = asked.get("kind")
         if kind == "script":
             return {"kind": "script", "script": script()[0], "style": style()}
@@ -92,7 +92,7 @@ class LivePage:
         return {"kind": "failed", "said": f"the kernel does not know the question {kind!r}"}
 
     def _whole(self) -> dict[str, Any]:
-        """The page, with the part that is shown at first."""
+        """The whole page, with its first visible part."""
         page = self.page
         first = max(begin for begin in page.parts if begin <= page.begin)
         made = packed(page.part(first), self.rename)
@@ -107,7 +107,7 @@ class LivePage:
         return {"kind": "part", "begin": begin, "data": made, "choices": self.page.choices}
 
     def _again(self, number: int, index: tuple[int, ...], value: float, moment: int) -> dict[str, Any]:
-        """Record the call with one number changed, and stand where the reader stood."""
+        """Record the call again with one number changed, and return to the reader's moment."""
         control = self.controls[number]
         leaf = control["leaf"]
         before = self.leaves[leaf]
@@ -115,7 +115,7 @@ class LivePage:
             self.leaves[leaf] = changed(before, index, value)
             assert self.step.again is not None
             recording, error = self.step.again(self.leaves)
-        except Exception as failed:  # of the user's code, or of a number that the type cannot hold
+        except Exception as failed:  # user code may raise any error, and the type may not hold the number
             recording, error = None, failed
         finally:
             if self.ended is not None:
@@ -124,7 +124,7 @@ class LivePage:
             self.leaves[leaf] = before
             said = "" if error is None else f"{type(error).__name__}: {error}"
             said = shortened(self.rename(said), 300) or "nothing was computed"
-            # the page has the moved number still: it is to show again what the recording was made with
+            # the page shows the new number already: send the numbers of the current recording
             return {"kind": "failed", "said": said, "controls": self.controls}
         control["values"] = _elements(self.leaves[leaf])
         self._show(recording, moment)
@@ -132,7 +132,7 @@ class LivePage:
 
 
 def changed(leaf: Any, index: tuple[int, ...], value: float) -> Any:
-    """``leaf`` with a number in place of the element at ``index``, of the same type."""
+    """A copy of ``leaf`` with one element replaced; the type stays the same."""
     if isinstance(leaf, (int, float)):
         return type(leaf)(value)
     low, high = _bounds(leaf)
@@ -142,13 +142,13 @@ def changed(leaf: Any, index: tuple[int, ...], value: float) -> Any:
         made = np.array(leaf)
         made[index] = value
         return made if isinstance(leaf, np.ndarray) else made[()]
-    # nobody asked about what this traces
+    # the user did not ask for this trace: keep it out of recordings and cache misses
     with missed.unkept(), observe.unobserved():
         return leaf.at[index].set(int(value) if _kind(leaf) in "iu" else value)
 
 
 def _controls(step: Step) -> Iterator[dict[str, Any]]:
-    """What can be moved: each number among the arguments, and the elements of small arrays."""
+    """The sliders: one for each number among the arguments, and for each element of a small array."""
     count = 0
     for leaf, (name, value) in enumerate(step.given):
         elements = _elements(value)
@@ -163,23 +163,23 @@ def _controls(step: Step) -> Iterator[dict[str, Any]]:
 
 
 def _is_movable(value: Any) -> bool:
-    """Whether an argument is of numbers, and of few of them."""
+    """Whether an argument is numeric and has few elements."""
     return bool(_kind(value)) and 0 < math.prod(np.shape(value)) <= MOST_ELEMENTS
 
 
 def _elements(value: Any) -> list[float]:
-    """The numbers of an argument; none of what is no number, or holds too many, or some that no slider has."""
+    """The elements of an argument as numbers; [] if it is not numeric or too large, or if a number fits no slider."""
     if not _is_movable(value):
         return []
     try:
         numbers = [float(x) for x in np.asarray(value).reshape(-1)]
-    except OverflowError:  # an integer of Python's
+    except OverflowError:  # a Python integer may be too large for a float
         return []
     return numbers if all(abs(x) <= _WIDEST for x in numbers) else []
 
 
 def _kind(value: Any) -> str:
-    """The letter of a type: ``f`` of floats, ``i`` and ``u`` of integers; '' of what no slider moves."""
+    """The kind of a type: ``f`` for floats, ``i`` and ``u`` for integers, '' for types without a slider."""
     if isinstance(value, (int, float)):
         return "" if isinstance(value, bool) else "i" if isinstance(value, int) else "f"
     if isinstance(value, Tracer) or not (isinstance(value, (Array, np.ndarray, np.generic)) or is_jax_array(value)):
@@ -189,7 +189,7 @@ def _kind(value: Any) -> str:
 
 
 def _bounds(value: Any) -> tuple[float, float]:
-    """The least and the greatest number that an argument's type holds."""
+    """The smallest and the largest number of an argument's type."""
     if isinstance(value, (int, float)):
         return -math.inf, math.inf
     known = np.iinfo(value.dtype) if _kind(value) in "iu" else np.finfo(value.dtype)
@@ -197,11 +197,11 @@ def _bounds(value: Any) -> tuple[float, float]:
 
 
 def _range(elements: list[float], whole: bool, bounds: tuple[float, float]) -> dict[str, float]:
-    """Where a slider begins and ends: twice as far from zero as these numbers are, and at least at -1 and 1, as far as
-    the type goes.
+    """The range of a slider: twice as far from zero as the largest element, at least -1 to 1, and within the bounds of
+    the type.
     """
     widest = max(2 * max(map(abs, elements)), 10.0 if whole else 1.0)
-    # a power of ten times 1, 2 or 5
+    # round up to 1, 2 or 5 times a power of ten
     power = 10.0 ** math.floor(math.log10(widest))
     widest = next(power * times for times in (1, 2, 5, 10) if power * times >= widest)
     low, high = max(-widest, bounds[0]), min(widest, bounds[1])
@@ -209,7 +209,7 @@ def _range(elements: list[float], whole: bool, bounds: tuple[float, float]) -> d
 
 
 def static_html(recording: Recording, start: int = 0, rename: Callable[[str], str] = str) -> str:
-    """What stands in a saved notebook for a live page: the log that folds, and the values of the first moment."""
+    """The content of a saved notebook in place of a live page: the folding log, and the values at the first moment."""
     said = "".join(log_lines(recording, MOST_RECORDS, start, "in a notebook with a kernel a stepper stands here."))
     values = "\n".join(html.escape(shown(each)) for each in _values(recording, start))
     table = f"<pre>values at the first moment\n{values}</pre>" if values else ""

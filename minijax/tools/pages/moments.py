@@ -1,4 +1,4 @@
-"""Which moments of a recording a page has, and what it says of the others."""
+"""The moments of a recording that are on a page, and the gaps between them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from minijax.tools.recording.timeline import Timeline
 
 
 def moments_kept(known: Timeline, most: int, start: int) -> list[int]:
-    """The moments that a page has: those of ``most`` records, the first ones, or, if ``start`` is after them, those
-    around it and of what these are inside of; always the beginning and the end.
+    """The moments on a page: those of the first ``most`` records or, if ``start`` is later, those around it with their
+    enclosing records. The beginning and the end are always included.
     """
     total = len(known.nodes)
     here = known.begun_by(min(max(start, 0), len(known) - 1)) - 1
@@ -27,7 +27,5 @@ def moments_kept(known: Timeline, most: int, start: int) -> list[int]:
 
 
 def runs(kept: list[int]) -> list[list[int]]:
-    """The moments of a page as ``[place in the page, moment]`` of those after which others are left out, the first
-    among them.
-    """
+    """``[place on the page, moment]`` for the first moment and for each moment after a gap."""
     return [[place, index] for place, index in enumerate(kept) if not place or kept[place - 1] != index - 1]

@@ -1,7 +1,7 @@
-"""What the interactive parts of a page share: texts kept once, data that can stand in a script element, and the
-element itself with its style, its script, and what is read where scripts are off.
+"""Shared by the interactive parts of a page: texts stored once, data for a script element, and the element itself with
+its style, its script, and its content without scripts.
 
-Nothing is loaded from outside, and nothing that was recorded becomes markup: it travels as JSON and is shown as text.
+A page loads nothing. Recorded data never becomes markup: it travels as JSON and is shown as text.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 from minijax.tools.documents.document import Line, line
 from minijax.tools.documents.html import layout, shown, stylesheet
 
-# What stands above the text that is read where scripts are off.
+# The title of the content without scripts.
 WITH_SCRIPTS = "where scripts are on, a stepper stands here."
 WITH_ANOTHER = "run its cell again for a stepper."
-# Of one program or file no more lines than this are put into the page.
+# Maximum number of lines of one program or file on the page.
 MOST_LINES = 1000
 
 
 class Texts:
-    """Texts and lines by number: those that occur twice are kept once."""
+    """Texts and lines by number; each is stored once."""
 
     def __init__(self) -> None:
         self.strings: dict[str, int] = {}
@@ -40,7 +40,7 @@ class Texts:
         return self.strings.setdefault(shown(text), len(self.strings))
 
     def line(self, parts: Line) -> int:
-        """The number of a line; neighbours of one role are joined."""
+        """The number of a line; adjacent segments with the same role are joined."""
         known = self._known.get(parts)
         if known is None:
             known = self._known[parts] = self._line(parts)
@@ -61,15 +61,15 @@ class Texts:
         return self.lines.setdefault(tuple(flat), len(self.lines))
 
     def varied(self, choices: tuple[int, ...]) -> tuple[int, list[int]]:
-        """The number of a line that is one of several, by what is chosen of each of ``choices``; and the list that is
-        to have their numbers, what is chosen of the last choice changing fastest.
+        """The number of a line that depends on ``choices``, and a list to fill with the numbers of its variants, one
+        for each combination of choices; the last choice changes fastest.
         """
         picks: list[int] = []
         self.varying.append((choices, picks))
         return self.lines.setdefault((-len(self.varying),), len(self.lines)), picks
 
     def block(self, lines: Iterable[Line], most: int = MOST_LINES) -> list[int]:
-        """The numbers of lines, those beyond ``most`` counted."""
+        """The numbers of the first ``most`` lines, then of a line that counts the others."""
         listed = list(lines)
         out = [self.line(each) for each in listed[:most]]
         if len(listed) > most:
@@ -77,16 +77,16 @@ class Texts:
         return out
 
     def tables(self) -> dict[str, Any]:
-        """What the numbers stand for. A line is ``[role, string, role, string ...]``, or one that varies: ``[-1]`` is
-        the first of these.
+        """The tables that numbers refer to. A line is ``[role, string, role, string ...]``. ``[-1]`` is the first line
+        that depends on choices.
         """
         tables = {"lines": list(self.lines), "roles": list(self.roles), "strings": list(self.strings)}
         return {**tables, "varying": self.varying} if self.varying else tables
 
 
 def packed(data: Any, rename: Callable[[str], str] | None = None) -> str:
-    """``data`` as JSON, compressed (RFC 1951) and in letters (base64): ``inflate.js`` reads it. ``rename`` changes the
-    text before.
+    """``data`` as JSON, compressed (RFC 1951) and encoded as base64, for ``inflate.js``. ``rename`` changes the text
+    before compression.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     text = text if rename is None else rename(text)
@@ -95,7 +95,7 @@ def packed(data: Any, rename: Callable[[str], str] | None = None) -> str:
 
 
 def embedded(data: Any) -> str:
-    """``data`` as JSON that can stand in a ``<script>`` element: nothing in it ends the element or begins a comment."""
+    """``data`` as JSON for a ``<script>`` element; no character in it can end the element or begin a comment."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -104,8 +104,8 @@ def embedded(data: Any) -> str:
 
 @functools.cache
 def script() -> tuple[str, str]:
-    """The script and its version, by which it finds the widgets that it knows how to start."""
-    # the last one starts what is on the page
+    """The script and its version; the version marks the widgets that this script can start."""
+    # the last file starts the widgets on the page
     names = ("inflate.js", "chooser.js", "stepper.js", "links.js", "stages.js", "live.js", "page.js")
     text = "".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in names)
     version = hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -114,7 +114,7 @@ def script() -> tuple[str, str]:
 
 @functools.cache
 def loader() -> str:
-    """The module of a live page, which gets the script where that is not on the page."""
+    """The module of a live page, which requests the script if the page has none."""
     return _squeezed(Path(__file__).with_name("loader.js").read_text(encoding="utf-8"), script()[1])
 
 
@@ -126,32 +126,32 @@ def _squeezed(text: str, version: str) -> str:
 
 @functools.cache
 def style() -> str:
-    """The rules of documents and of these parts."""
+    """The CSS rules of documents and interactive parts."""
     text = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     return stylesheet() + text.replace("\n", "")
 
 
 def element(data: dict[str, Any], otherwise: str) -> str:
-    """The element that the script brings to life, with its style and the script.
+    """The element for the script, with its style and the script.
 
-    ``otherwise`` is the markup that is read where scripts are off.
+    ``otherwise`` is the markup shown without scripts.
     """
     return bare_element(data, otherwise, _own_style()) + f"<script>{script()[0]}</script>"
 
 
 def _own_style() -> str:
-    # the script keeps a copy of it for elements that have none: see ``lent``
+    # the script copies this style for elements without one: see ``lent``
     return f'<style class="mjw-style">{style()}</style>'
 
 
 def has_script(markup: str) -> bool:
-    """Whether an ``element`` with style and script is in it."""
+    """Whether the markup has an ``element`` with style and script."""
     return script()[0] in markup
 
 
 def lent(markup: str) -> str:
-    """``markup`` for a page on which an ``element`` brought style and script already. Where these have gone from the
-    page, what is read where scripts are off is laid out as it is to be, and says how to get the rest.
+    """``markup`` without style and script, for a page that has them from an earlier ``element``. If they are gone
+    later, the content without scripts keeps its layout and says how to get the stepper.
     """
     begin = f'<script>document.dispatchEvent(new Event("mjw{script()[1]}"))</script>'
     markup = markup.replace(_own_style(), f"<style>{layout()}</style>")
@@ -160,9 +160,9 @@ def lent(markup: str) -> str:
 
 
 def bare_element(data: dict[str, Any], otherwise: str, before: str = "") -> str:
-    """The element alone, for a page that has ``style`` and, below all of them, ``script``."""
+    """The element alone, for a page that has ``style``, and ``script`` at its end."""
     return (
-        # JupyterLab's own shortcuts rest while the focus is inside
+        # JupyterLab's own shortcuts are off while the focus is inside
         '<div class="minijax mjw tex2jax_ignore mathjax_ignore" data-lm-suppress-shortcuts="true" '
         f'data-mjw="{script()[1]}">{before}<div class="mjw-static">{otherwise}</div>'
         f'<script type="application/json">{embedded(data)}</script></div>'

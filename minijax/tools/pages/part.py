@@ -1,5 +1,5 @@
-"""A part of a page's moments: what each pane shows at them, as changes from one moment to the next (``track``), with
-the texts that these need and no others, so that the script can read one part without the rest.
+"""A part of a page: the content of each pane at its moments, stored as changes from moment to moment (``track``). A
+part has all texts that it needs, so that the script can read one part without the others.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from minijax.tools.stepper.tree import past_repeated, record_around
 from minijax.tools.values.moment import at_hand
 from minijax.tools.values.table import NO_ARRAYS, PageEntry, PageTable
 
-# Of one jaxpr or module no more lines than this are put into the page.
+# Maximum number of lines of one jaxpr or module on the page.
 MOST_PROGRAM_LINES = 300
-# Columns for which jaxprs and tables are laid out.
+# Width of jaxprs and tables in columns.
 WIDTH = 90
-# Lines that what is said of a device may have more than what is said of the first.
+# Maximum number of lines that another device's view may have beyond the first device's.
 MORE_LINES = 2
-# Past so many events a page does not tell where values came from: that takes a pass over all of them.
+# For recordings with more events, a page has no links to origins and uses: finding them takes a pass over all events.
 MOST_WALKED = 100_000
 
 
 class PageSource:
-    """What the parts of a page are made from.
+    """The shared source of all parts of a page.
 
     Attributes:
-      kept: the moments that the page has.
-      pages: which of these each one is.
-      walked: what operations came from and what uses them, by their event.
-      over_devices: whether there is a pane of devices.
+      kept: the moments on the page.
+      pages: for each of these, its place on the page.
+      walked: the origins and uses of operations, by the operation's event.
+      over_devices: whether the page has a pane of devices.
     """
 
     def __init__(self, recording: Recording, highlight: Highlighter | None, kept: list[int]) -> None:
@@ -74,7 +74,7 @@ class PageSource:
 
 
 class _EquationList:
-    """The list, with its number, of the equations of a jaxpr that is being built, from the ``begin``-th on."""
+    """The list of equations, by its number, of a jaxpr in progress, from the equation ``begin`` on."""
 
     def __init__(self, number: int, begin: int) -> None:
         self.number = number
@@ -83,12 +83,12 @@ class _EquationList:
 
     @property
     def end(self) -> int:
-        """The index of the first equation that is not among them yet."""
+        """The index after the last listed equation."""
         return self.begin + len(self.list) - 1
 
 
 def around_bind(state: State) -> Node | None:
-    """The record around the operation of a state."""
+    """The record around the current operation of a state."""
     for outer, inner in zip((None, *state.path), state.path, strict=False):
         if inner is state.bind:
             return outer
@@ -96,11 +96,12 @@ def around_bind(state: State) -> Node | None:
 
 
 class PagePart(Texts):
-    """Collects what the script needs of the moments from ``begin`` on.
+    """Collects the script's data for the moments from ``begin`` on.
 
-    An item of a pane is a line, by its number, or a part of one of the lists of lines: -1 for the first part, -2 for
-    the second. A part is ``[list, from, to]``, a list ``[the number that its first line bears (0: none), line, ...]``.
-    An item of the tree is a row: ``[line, depth, the page's moment (-1: it has it not), whether it is closed]``.
+    An item of a pane is the number of a line, or a part of a list of lines: -1 is the first part, -2 the second. A part
+    is ``[list, from, to]``. A list is ``[number shown at its first line (0: none), line, ...]``. An item of the tree is
+    a
+    row: ``[line, depth, place of its moment on the page (-1: none), whether it is closed]``.
     """
 
     def __init__(self, source: PageSource, begin: int) -> None:
@@ -119,7 +120,8 @@ class PagePart(Texts):
         self.found: list[list[int]] = []
         self.rows: dict[tuple[int, int, int, int], int] = {}
         self.row_items: dict[Any, int] = {}
-        # what was made once of records, by their identity, and these: those of a file are made when they are asked for
+        # items computed once per record, by the record's id; ``alive`` holds loaded records, so that no id is used
+        # again
         self.alive: list[Any] = []
         self.nodes: dict[int, list[int]] = {}
         self.lives: dict[int, int] = {}
@@ -131,7 +133,7 @@ class PagePart(Texts):
         self.views: dict[tuple[int, ...], int] = {}
         self.device_items: dict[Any, list[int]] = {}
         self.tracks: dict[str, Track] = defaultdict(Track)
-        # lines that depend on choices, to be drawn at the end for all of them
+        # lines that depend on choices: ``finish`` draws all their variants
         self.open: list[Varied] = []
 
     # --- lines and parts
@@ -140,7 +142,7 @@ class PagePart(Texts):
         return code_lines(Code(text, language), self.source.highlight)
 
     def part(self, listed: int, start: int, end: int) -> int:
-        """The item that is a part of a list."""
+        """The item for a part of a list."""
         return -1 - self.parts.setdefault((listed, start, end), len(self.parts))
 
     def listing(self, lines: list[int], first: int = 0) -> int:
@@ -152,7 +154,7 @@ class PagePart(Texts):
         return self.listed[key]
 
     def depending(self, choices: tuple[int, ...], lines: Iterable[Line], make: Drawing) -> list[int]:
-        """The numbers of lines; ``make`` gives them for what is chosen of ``choices``."""
+        """The numbers of lines; ``make`` draws them again for other ``choices``."""
         if not choices:
             return [self.line(each) for each in lines]
         made = [self.varied(choices) for _ in lines]
@@ -160,7 +162,7 @@ class PagePart(Texts):
         return [number for number, _ in made]
 
     def kept(self, code: Code) -> int:
-        """Kept lines of a file, numbered."""
+        """The item for kept source lines of a file, with line numbers."""
         key = (code.text, code.first)
         if key not in self.sources:
             lines = self.block(self.code(code.text, "python"))
@@ -168,8 +170,8 @@ class PagePart(Texts):
         return self.sources[key]
 
     def node(self, node: Node, around: Node | None) -> list[int]:
-        """Of a record inside ``around``: ``[its line in the tree, what it came to (-1: nothing), the list of what else
-        it tells (-1: nothing), how many of that it tells from the beginning]``
+        """For a record inside ``around``: ``[its line in the tree, its result (-1: none), the list of its details (-1:
+        none), how many of the details are known from the beginning]``
         """
         known = self.nodes.get(id(node))
         if known is None:
@@ -192,16 +194,16 @@ class PagePart(Texts):
         return known
 
     def own_row(self, node: Node) -> int:
-        """The name that a search finds where a bind is left, if that has a row of its own; else -1."""
+        """The text for a search at the end of a bind with its own row, else -1."""
         if isinstance(node, BindRecord) and node.children:
             assigned = self.naming.assigned(node)
             return self.line(line(("primitive", node.primitive), ("var", f" {assigned}" if assigned else "")))
         return -1
 
-    # --- what the panes show at the cursor's moment
+    # --- the panes at the cursor's moment
 
     def show(self, position: int, left_out: int) -> None:
-        """The page's moment ``position`` is the cursor's; ``left_out`` records before it are not in the page."""
+        """Add the cursor's moment as ``position`` of the page; ``left_out`` earlier records are not on the page."""
         position -= self.begin
         said = [self.line(each) for each in panes.moment_parts(self.cursor.moment, self.naming, self.cursor.cut)]
         if left_out and self.cursor.moment.kind == END:
@@ -236,11 +238,11 @@ class PagePart(Texts):
         return found
 
     def nearest(self, index: int) -> int:
-        """The page's moment that is this one, or the first after it."""
+        """The place on the page of this moment, or of the next one on the page."""
         return min(bisect_left(self.source.kept, index), len(self.source.kept) - 1)
 
     def _told(self) -> list[int]:
-        """What a search finds at a moment: lines, and as -1 the first list, as -2 the second."""
+        """The texts for a search at a moment: lines, and lists as -1 (the first), -2 (the second)."""
         moment = self.cursor.moment
         if moment.node is None:
             return []
@@ -248,7 +250,7 @@ class PagePart(Texts):
         said, gave, listed, _ = self.node(moment.node, around)
         came = [gave] if gave >= 0 else []
         if moment.kind == LEAVE:
-            # where a bind is left it tells what it came to, if it has a row of its own there
+            # the end of a bind shows its result, if it has its own row there
             own = self.own_row(moment.node)
             return [own, *came] if own >= 0 else []
         return [said, *came, *([-1 - listed] if listed >= 0 else [])]
@@ -276,7 +278,7 @@ class PagePart(Texts):
         return self.entries[entry.key]
 
     def _offers(self, position: int) -> None:
-        """What can be chosen: the choice, a line that says what is chosen, one that says of how many."""
+        """The choices: each as its number, a line with the current choice, and a line with the number of choices."""
         table, choices = self.source.table, self.source.choices
         at = self.cursor.moment.at
         here = [] if table is None else choices.here(self.cursor, table.named(at)[0], table.row(at))
@@ -293,7 +295,7 @@ class PagePart(Texts):
         self.tracks["offers"].show(position, items)
 
     def _devices(self, position: int) -> None:
-        """What every device has; where they meet also what the one that is chosen is given."""
+        """The values on all devices; in a collective, also the parts that the chosen device receives."""
         moment = self.cursor.moment
         bind = self.cursor.state().bind
         done = bind is not None and moment.kind == LEAVE and moment.node is bind
@@ -310,7 +312,7 @@ class PagePart(Texts):
         own = [n for column in shown.columns for n in column.numbers]
         choices = self.source.choices.union(own)
         met = shown.meeting is not None
-        if not met:  # the same whichever device is chosen
+        if not met:  # without a collective, all devices show the same
             listed = self.source.choices.listed
             choices = tuple(each for each in choices if listed[each].key != shown.mesh.key)
 
@@ -319,11 +321,11 @@ class PagePart(Texts):
             return () if now is None else all_lines(now, WIDTH, met)
 
         lines = list(draw())
-        # of another device there may be more to say
+        # another device may need more lines
         return self.depending(choices, [*lines, *[()] * MORE_LINES] if choices else lines, draw)
 
     def _walks(self, position: int) -> None:
-        """What the current operation came from, and what uses its results: names, and the page's moments of each."""
+        """The origins of the current operation and the uses of its results: names, each with its place on the page."""
         bind, walked, pages = self.cursor.state().bind, self.source.walked, self.source.pages
         known = None if bind is None else walked.get(bind.at)
         if known is None and bind is not None and self.recording.events <= MOST_WALKED:
@@ -345,7 +347,7 @@ class PagePart(Texts):
             self.tracks[name].show(position, items)
 
     def place(self, said: str, file: str, number: int, function: str) -> tuple[list[int], list[int], list[int]]:
-        """The heading of a place, the source around it, and which of its rows is the place's."""
+        """The heading of a place, the source around it, and the row of the place."""
         if not file:
             return [], [self.line(panes.NO_LINE)], []
         heading = [self.line(panes.place_heading(said, file, number, function))]
@@ -370,7 +372,7 @@ class PagePart(Texts):
         self.tracks["rule"].show(position, [self.rule(state)])
 
     def _near_operation(self) -> list[int]:
-        """The last operation, or the next, where none is under way."""
+        """The last operation, or else the next, if none is in progress."""
         said, near, done = idle.near_operation(self.cursor)
         if near is None or near.node is None:
             return [self.line(panes.NO_OPERATION)]
@@ -379,8 +381,8 @@ class PagePart(Texts):
         return [self.line(idle.operation_said(said)), self.part(listed, 0, end)]
 
     def rule(self, state: State) -> int:
-        """The number of what the pane of rules shows."""
-        # a rule is applied to one operation, or to none
+        """The number of the rule pane's content."""
+        # a rule belongs to one operation, or to none
         rule = state.rule
         if id(rule) not in self.rules:
             self.alive.append(rule)
@@ -405,7 +407,7 @@ class PagePart(Texts):
             used += [len(items) + i for i, life in enumerate(level.tracers) if life.tracer.id in numbers]
             items += [self.life(life) for life in level.tracers]
         self.tracks["stack"].show(position, items)
-        # the row of the level that works, and those of the tracers that it is given
+        # the row of the active level, and the rows of the operation's tracers
         self.tracks["marks"].show(position, [working, *used])
 
     def life(self, life: LifeRecord) -> int:
@@ -419,13 +421,13 @@ class PagePart(Texts):
         return [(("", "    "), *panes.life_line(life, self.naming, self.known))]
 
     def _backward(self) -> tuple[list[int], list[Line]]:
-        """The backward pass: its lines as items, and as they are."""
+        """The backward pass: its lines as items, and the lines themselves."""
         backward = at_cursor(self.cursor)
         if backward is None:
             return [], []
         lines = backward_lines(self.cursor)
         if id(lines) not in self.blocks:
-            # it is drawn once for all moments at which it is the same
+            # drawn once for all moments with the same content
             self.alive.append(lines)
             numbers = [ct.number for step in backward.recorded.steps[:1] for ct in step.given]
             choices = self.source.choices.union(numbers)
@@ -433,7 +435,7 @@ class PagePart(Texts):
         return self.blocks[id(lines)], lines
 
     def _there(self, draw: Drawing) -> Drawing:
-        """``draw`` at the moment that is the cursor's now."""
+        """``draw``, called later at the cursor's current moment."""
         index = self.cursor.position
 
         def there() -> Iterable[Line]:
@@ -459,7 +461,7 @@ class PagePart(Texts):
                 items.append(self.line(panes.earlier_line(first)))
             growing = self.growing.get(program.program.scope)
             if growing is None or first > growing.end:
-                # the equations between are shown at no moment of this page
+                # no moment on this page shows the equations in between
                 growing = self.growing[program.program.scope] = _EquationList(len(self.lists), first)
                 self.lists.append(growing.list)
             for equation in equations[growing.end :]:
@@ -482,7 +484,7 @@ class PagePart(Texts):
         self.tracks["newest"].show(position, newest)
 
     def finished(self, node: JaxprRecord | ModuleRecord | ExecutableRecord) -> list[int]:
-        """The lines of a finished program under its title: a program is looked at from many moments."""
+        """The lines of a finished program with its title, computed once because many moments show it."""
         known = self.printed.get(node.at)
         if known is None:
             known = self.printed[node.at] = self.block(self._finished(node), MOST_PROGRAM_LINES)
@@ -497,7 +499,7 @@ class PagePart(Texts):
                 yield from split_lines(pp.segments(each.doc, WIDTH))
 
     def finish(self) -> dict[str, Any]:
-        """All of it, as JSON knows it."""
+        """The whole part as JSON data."""
         while self.open:
             wanted, self.open = self.open, []
             self.source.choices.draw(self, wanted)

@@ -1,7 +1,6 @@
-"""The rows of the tree at one moment after another, for a page that holds them all.
+"""The rows of the tree at consecutive moments, for a page that holds all moments.
 
-The same as ``tree_rows`` gives; what they stand for is looked for only where it is not what it was at the moment
-before.
+They are the rows of ``tree_rows``. The set of visible rows is computed only if it differs from the previous moment's.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from minijax.tools.documents.document import Line
 from minijax.tools.recording.cursor import ENTER, Cursor
 from minijax.tools.stepper.tree import FOLD, TreeWalk, taken
 
-# Rows above the one of the moment, and below it.
+# Number of rows above the moment's row, and below it.
 REACH = 100
-# So many times as many are looked for at once.
+# How many times that number is computed at once.
 _AHEAD = 4
 
 
 class TreeRow(NamedTuple):
-    """A row: what it is known by, as long as it says the same; its moment and depth; whether stepping into it opens
+    """A row: a key of its text; its moment and depth; and whether the row hides others until the reader steps into
     it.
     """
 
@@ -31,7 +30,7 @@ class TreeRow(NamedTuple):
 
 
 class PageTree:
-    """The tree around a cursor that goes from moment to moment."""
+    """The tree around a cursor that moves from moment to moment."""
 
     def __init__(self, cursor: Cursor, reach: int = REACH) -> None:
         self.cursor = cursor
@@ -43,7 +42,7 @@ class PageTree:
         self._whole = (False, False)
 
     def rows(self) -> tuple[list[TreeRow], int]:
-        """The rows around the cursor, and which of them is its own."""
+        """The rows around the cursor, and the index of the cursor's row."""
         walk = TreeWalk(self.cursor, FOLD)
         shape, here = walk.shape(), walk.row_of(self.cursor.position)
         if shape != self._shape or not self._reaches(here):
@@ -63,7 +62,7 @@ class PageTree:
         return rows, above
 
     def line(self, row: TreeRow) -> Line:
-        """What a row says, but for its mark and how far it is set in."""
+        """The text of a row, without its mark and indent."""
         return self.walk.content(self.cursor.moments[row.position], row.position)
 
     def _reaches(self, here: int) -> bool:
@@ -85,6 +84,6 @@ class PageTree:
         _, end, times, _ = self.walk.closed(position)
         moment = moments[position]
         folded = moment.kind == ENTER and moment.other > position + 1 and not self.walk.unfolded(position)
-        # a record that is left is told of where it was entered, if that has the only row
+        # the row of the entry shows the end too, if it is the record's only row
         other = moment.other if moment.kind == ENTER and not self.walk.unfolded(position) else len(moments)
         return position, other, end, times, moment.depth, bool(times) or folded

@@ -1,19 +1,19 @@
-"""What a pane shows from moment to moment, as changes: successive moments have nearly everything in common."""
+"""The content of a pane from moment to moment, as changes: consecutive moments share nearly everything."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-# A hunk is not shorter than so many items.
+# Minimum length of a hunk, in items.
 _SMALLEST_HUNK = 3
 
 
 class Track:
     """The items that a pane shows, moment by moment.
 
-    ``changes`` holds ``[moments since the change before, item, ...]``, the items being all that the pane shows from
-    then on, or, where that is shorter, ``[moments since the change before, hunk, ...]``, a hunk being ``[items kept
-    since the hunk before, items taken away, items put there ...]``. A pane is empty before the first moment.
+    ``changes`` holds ``[moments since the previous change, item, ...]`` with all items of the pane from then on. If
+    that is shorter, it holds ``[moments since the previous change, hunk, ...]`` instead. A hunk is ``[items kept since
+    the previous hunk, items removed, items added ...]``. A pane is empty before the first moment.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Track:
         wanted = list(items)
         if wanted == self._items:
             return
-        # numbers and brackets, as they are written
+        # compare the written lengths: the numbers and brackets
         size = len(wanted)
         found = list(hunks(self._items, wanted)) if size > _SMALLEST_HUNK else []
         change: Sequence[int | list[int]] = found if found and sum(len(each) + 1 for each in found) < size else wanted
@@ -36,10 +36,11 @@ class Track:
 
 
 def hunks(old: Sequence[int], new: Sequence[int]) -> Iterator[list[int]]:
-    """What makes ``new`` of ``old``: ``[items kept since the hunk before, items taken away, items put there ...]``.
+    """The hunks that turn ``old`` into ``new``: ``[items kept since the previous hunk, items removed, items added
+    ...]``.
 
-    Where the two differ, the nearest item that they have in common ends the hunk: a row or two are changed between
-    moments, far from each other.
+    A hunk ends at the nearest item that both have in common. That suits panes: between moments only one or two rows
+    change, far from each other.
     """
     i = j = kept = 0
     while i < len(old) or j < len(new):
@@ -52,7 +53,7 @@ def hunks(old: Sequence[int], new: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _until_common(old: Sequence[int], new: Sequence[int]) -> tuple[int, int]:
-    """How many items of each come before the nearest item that both have; all of them if they have none."""
+    """How many items of each come before the nearest common item; all of them if there is none."""
     seen_old: dict[int, int] = {}
     seen_new: dict[int, int] = {}
     for k in range(max(len(old), len(new))):

@@ -1,10 +1,9 @@
 """The stepping widget: a full recording as one self-contained piece of HTML, for notebooks and exported pages.
 
-What each pane shows at each moment is computed here, with the cursor and the panes of the terminal's stepper, and kept
-as the changes from one moment to the next (``track``); the script (``stepper.js``) applies them, forwards and
-backwards, and writes the lines as text nodes. A long recording is in parts, each compressed, which the script reads
-when it comes to them. Nothing is loaded from outside. Where scripts are off, the tree is there as nested
-``<details>``.
+This module computes the content of each pane at each moment, with the cursor and the panes of the terminal's stepper.
+It stores the changes from one moment to the next (``track``). The script (``stepper.js``) applies them, forwards and
+backwards, and writes the lines as text nodes. A long recording has several compressed parts, which the script reads
+on demand. The widget loads nothing. Without scripts, the page shows the tree as nested ``<details>``.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ from minijax.tools.recording.timeline import timeline
 from minijax.tools.stepper.programs import at_moment
 from minijax.tools.stepper.tree import record_around
 
-# Records that a notebook's widget holds; ``%export`` writes all of them.
+# Maximum number of records in a notebook's widget; ``%export`` writes all of them.
 MOST_RECORDS = 1500
-# Records of one recording in a page of its own; JSON holds all of them whatever their number.
+# Maximum number of records of one recording on an exported page; JSON has no limit.
 MOST_EXPORTED = 50_000
-# Moments that the script reads at once.
+# Number of moments in a part.
 MOMENTS_IN_PART = 1000
-# HTML parsers flatten elements nested deeper than some hundreds.
+# HTML parsers flatten elements that are nested some hundreds deep.
 MOST_NESTED = 100
 
 
 class SteppedPage:
-    """A recording as what the script draws, part by part: ``header`` and ``part``, which know nothing of each other."""
+    """A recording as data for the script, part by part. ``header`` and ``part`` do not depend on each other."""
 
     def __init__(self, recording: Recording, highlight: Highlighter | None, most: int, start: int) -> None:
         self.recording = recording
@@ -54,16 +53,16 @@ class SteppedPage:
         self.texts = Texts()
         signs = [self._sign(index) for index in self.kept]
         self.moves = "".join(signs)
-        # how many of the records before each moment, and of its own, are in the page
+        # how many records the page has up to each moment, the moment's own included
         self._records = list(accumulate(sign in ("(", ".") for sign in signs))
 
     @property
     def parts(self) -> range:
-        """Where the parts begin."""
+        """The beginnings of the parts."""
         return range(0, len(self.kept), MOMENTS_IN_PART)
 
     def part(self, begin: int) -> dict[str, Any]:
-        """The part that begins at this moment of the page, as JSON knows it."""
+        """The part that begins at this moment of the page, as JSON data."""
         with self.source.choices.first():
             part = PagePart(self.source, begin)
             for position in range(begin, min(begin + MOMENTS_IN_PART, len(self.kept))):
@@ -74,11 +73,11 @@ class SteppedPage:
 
     @property
     def choices(self) -> list[dict[str, Any]]:
-        """What can be chosen of the loops and vmaps in the parts that were made."""
+        """The choices of loops and vmaps in the parts made so far."""
         return self.source.choices.data()
 
     def header(self) -> dict[str, Any]:
-        """All that is in no part."""
+        """The data outside the parts."""
         programs = [each for each in self.recording.executables if isinstance(each.programs, LinkedPrograms)]
         selections = [Track() for _ in programs]
         for position, index in enumerate(self.kept) if programs else ():
@@ -103,7 +102,7 @@ class SteppedPage:
         return {ENTER: "(", LEAVE: ")", EVENT: "."}.get(kind, "")
 
     def note(self, left_out: int) -> int:
-        """The line that says what is not in the page; -1 if everything is."""
+        """The number of the line about records missing from the page; -1 if none is missing."""
         said = self.source.cursor.cut
         if left_out:
             total = len(self.moments.nodes)
@@ -114,7 +113,7 @@ class SteppedPage:
         return self.texts.line(line(("warning", said))) if said else -1
 
     def programs(self, compiled: list[ExecutableRecord], selections: list[Track]) -> Iterator[dict[str, Any]]:
-        """The programs of what was compiled, linked, with the equations that are selected at each moment."""
+        """The linked compiled programs, with the selected equations at each moment."""
         for executable, track in zip(compiled, selections, strict=True):
             assert isinstance(executable.programs, LinkedPrograms)
             title = f"{executable.name}: Python, jaxpr, StableHLO and HLO, line by line"
@@ -125,7 +124,7 @@ class SteppedPage:
 def payload(
     recording: Recording, highlight: Highlighter | None = None, most: int = MOST_RECORDS, start: int = 0
 ) -> dict[str, Any]:
-    """What the widget's script draws its panes from, as JSON knows it; ``parts`` as they are before they are packed."""
+    """The widget's data for the script, as JSON data; ``parts`` are not compressed yet."""
     made = SteppedPage(recording, highlight, most, start)
     parts = [[begin, made.part(begin)] for begin in made.parts]
     return {**made.header(), "parts": parts, **made.texts.tables()}
@@ -139,13 +138,13 @@ def widget_html(
     in_page: bool = False,
     rename: Callable[[str], str] | None = None,
 ) -> str:
-    """The widget of ``recording``, which must be a full one.
+    """The widget of a full recording.
 
     Args:
-      most: how many records it holds; the page says how to see the rest.
-      start: the moment that is shown at first.
-      in_page: leaves out the style and the script, for a page that has them.
-      rename: changes names in the texts that are compressed.
+      most: the maximum number of records; the page says how to see the rest.
+      start: the first visible moment.
+      in_page: leave out the style and the script, for a page that has them.
+      rename: replaces names in the compressed texts.
     """
     made = bare_element if in_page else element
     data = payload(recording, highlight, most, start)
@@ -154,9 +153,9 @@ def widget_html(
 
 
 def log_lines(recording: Recording, most: int, start: int, instead: str = WITH_SCRIPTS) -> Iterator[str]:
-    """The tree as text that folds, for where scripts are off; ``instead`` says where more is to be had."""
+    """The tree as folding text, for pages without scripts; ``instead`` says how to get the stepper."""
     yield f"<pre>The log of this recording; {instead}</pre>"
-    nested: list[int] = []  # the moments whose <details> is open
+    nested: list[int] = []  # the moments with an open <details>
     count = 0
     cursor = Cursor(recording)
     naming = naming_of(recording)
