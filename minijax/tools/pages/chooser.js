@@ -1,12 +1,12 @@
-// What is chosen of the loops and vmaps that values on a page depend on: the first iteration, all examples, until the
-// reader chooses. Every line was drawn for each of them, by choices.py.
+// The choices of loops and vmaps for the values on a page. They begin with the first iteration and all examples.
+// choices.py has drawn a line for each choice.
 function chooser(choices, changed) {
   const state = choices.map(() => 0);
   const box = make("span", "mjw-chooser");
-  let offers = []; // what can be chosen at the moment: [choice, what it says, how many there are]
+  let offers = []; // the choices at this moment: [choice, its text, its number of states]
   let digits = "";
   let said = "";
-  // Which of the lines that were drawn for everything that can be chosen of `some`.
+  // The index of the current line among the lines drawn for all combinations of the choices `some`.
   function chosen(some) {
     return some.reduce((index, choice) => index * choices[choice].states + state[choice], 0);
   }
@@ -55,7 +55,7 @@ function chooser(choices, changed) {
     });
     if (focus >= 0) [...box.querySelectorAll("button, input")][focus]?.focus();
   }
-  // Whether a key is about iterations or examples; what there is to say goes to `say`.
+  // Whether a key belongs to the choices of iterations or examples. `say` shows a message.
   function pressed(key, say) {
     if ("0123456789".includes(key)) {
       digits += key;
@@ -70,12 +70,12 @@ function chooser(choices, changed) {
       say(loop ? "no variable of a loop is known here" : "no value here is mapped");
       return true;
     }
-    // of examples, 0 stands for all of them
+    // 0 is the choice of all examples
     choose(offer, number === null ? state[offer[0]] + step : number + (loop ? 0 : 1));
     if (said) say(said);
     return true;
   }
-  // More parts bring more to choose; what there was may have more states by now, not fewer.
+  // Later parts add choices. An earlier choice may gain states, but never loses any.
   function extend(now) {
     now.slice(choices.length).forEach((each) => {
       choices.push(each);

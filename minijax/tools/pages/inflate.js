@@ -1,7 +1,7 @@
-// Reads what was compressed with deflate (RFC 1951) and written in base64. The browser's own DecompressionStream answers
-// later; a step is to be drawn at once, in browsers without it too.
+// Decompresses deflate data (RFC 1951) encoded in base64. A step must be drawn at once, but the browser's own
+// DecompressionStream is asynchronous, and some browsers lack it.
 
-// A code as a table: what the next bits of the data, as many as its longest word has, stand for, and how many of them.
+// A Huffman code as a table. Its index is the next `widest` bits of the data; an entry has the symbol and its length.
 function tableOf(lengths) {
   const widest = Math.max(1, ...lengths);
   const entries = new Uint16Array(1 << widest);
@@ -9,7 +9,7 @@ function tableOf(lengths) {
   for (let length = 1; length <= widest; length += 1, word <<= 1) {
     lengths.forEach((own, symbol) => {
       if (own !== length) return;
-      let mirrored = 0; // words begin with their highest bit
+      let mirrored = 0; // code words begin with their highest bit
       for (let bit = 0; bit < length; bit += 1) mirrored |= ((word >> bit) & 1) << (length - 1 - bit);
       for (let i = mirrored; i < entries.length; i += 1 << length) entries[i] = (symbol << 4) | length;
       word += 1;
@@ -18,7 +18,7 @@ function tableOf(lengths) {
   return { widest, entries };
 }
 
-// Lengths and distances: what the shortest of each code is, and how many bits are added.
+// For each code of a length or a distance: its smallest value, and its number of extra bits.
 const LENGTHS = [];
 const DISTANCES = [];
 for (let code = 0, base = 3; code < 28; code += 1) {

@@ -1,5 +1,5 @@
-// Programs side by side: choosing a line shows the lines, in all of them, that share an equation with it. An
-// equation reaches those inside it; `inside` lists them.
+// Programs side by side: a chosen line marks the lines of the same equations in all programs. An equation includes its
+// inner equations; `inside` lists them.
 function linked({ title, inside, panes }, drawn) {
   const box = make("details", "mjw-programs");
   box.append(make("summary", "", title));
@@ -45,7 +45,7 @@ function linked({ title, inside, panes }, drawn) {
     chosen = line.made;
     select(line.own, line.scroll);
   }
-  // Marks the lines of the equations `own`; `from` is the pane in which they were chosen.
+  // Marks the lines of the equations `own`; `from` is the pane of the chosen line.
   function select(own, from) {
     const wanted = new Set(own);
     for (const number of own) for (const inner of inside[number] || []) wanted.add(inner);

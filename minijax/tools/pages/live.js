@@ -1,5 +1,5 @@
-// A stepper for which a kernel answers (live.py): parts come when they are asked for, and arguments can be moved, which has
-// the call recorded again. `tell` sends a message, `hear` is given what is to be done with those that come.
+// A stepper with a kernel (live.py): parts come on demand, and the call is recorded again when the reader moves an
+// argument. `tell` sends a message; `hear` sets the function that receives messages.
 function live({ root, tell, hear }) {
   const bar = make("div", "mjw-bar mjw-arguments");
   bar.setAttribute("role", "group");
@@ -7,11 +7,11 @@ function live({ root, tell, hear }) {
   bar.hidden = true;
   const said = make("span", "mjw-said");
   said.setAttribute("role", "status");
-  const waiting = new Map(); // what is done with a part that was asked for
+  const waiting = new Map(); // the callback of each part that was requested
   let made = null;
-  let moved = null; // what was moved since the last question
-  let asked = false; // whether the answer to one is awaited
-  const setters = []; // for each argument, what shows numbers of its own again
+  let moved = null; // the latest move since the last request
+  let asked = false; // whether a request is waiting for its answer
+  const setters = []; // for each argument, a function that sets its numbers
   root.append(bar);
   keepKeys(root);
   const port = {
@@ -22,7 +22,7 @@ function live({ root, tell, hear }) {
   };
   function move(control, index, value) {
     moved = { kind: "again", control, index, value };
-    if (asked) return; // the last of what is moved meanwhile is asked for then
+    if (asked) return; // the answer triggers a request for the latest move
     asked = true;
     said.textContent = "recording ...";
     tell({ ...moved, moment: made ? made.moment() : 0 });
@@ -33,7 +33,7 @@ function live({ root, tell, hear }) {
     if (moved) move(moved.control, moved.index, moved.value);
   }
   function drawArguments({ controls, left }) {
-    if (bar.dataset.drawn) return; // the hand may be on a slider
+    if (bar.dataset.drawn) return; // keep the sliders: the user may be dragging one
     bar.dataset.drawn = "1";
     bar.hidden = !controls.length;
     controls.forEach((each, i) => {
@@ -57,7 +57,7 @@ function live({ root, tell, hear }) {
       if (done) done(message.data, message.choices);
     } else if (message.kind === "failed") {
       said.textContent = message.said;
-      // what was refused is not what is shown; but the hand may have moved on
+      // show the numbers of the current recording again, unless the user has moved on
       if (!moved) (message.controls || []).forEach(({ values }, i) => setters[i](values));
       answered();
     }
@@ -65,7 +65,7 @@ function live({ root, tell, hear }) {
   tell({ kind: "page" });
 }
 
-// A slider and a field for a number among the arguments; for an array with a choice of the element before them.
+// A slider and a field for one argument. An array has a choice of its element before them.
 function argument({ name, shape, whole, values, low, high, step }, moved) {
   const group = make("label", "mjw-argument");
   group.append(make("span", "mj-var", name));

@@ -1,5 +1,5 @@
-// The module of the notebook's live stepper: small, since a saved notebook may hold one for each output. What draws comes
-// from the kernel, once for a page.
+// The module of a notebook's live stepper. It is small, because a saved notebook may hold one for each output. The
+// kernel sends the drawing script, once for a page.
 function render({ model, el }) {
   const root = document.createElement("div");
   root.className = "minijax mjw tex2jax_ignore mathjax_ignore";

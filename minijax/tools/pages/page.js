@@ -1,6 +1,6 @@
-// What the parts share, and what brings each element to life; see page.py, which puts the files together.
+// Shared functions, and the start of each element; page.py joins the files.
 
-// Everything is built from text nodes: no string of the recording is ever read as markup.
+// All content is text nodes: no string of a recording is parsed as markup.
 const make = (tag, name, text) => {
   const made = document.createElement(tag);
   if (name) made.className = name;
@@ -11,7 +11,7 @@ const plural = (count, noun) => count + " " + noun + (count === 1 ? "" : "s");
 
 const span = ([role, text]) => make("span", role ? "mj-" + role : "", text);
 
-// How to draw the lines of a table of texts. `chosen` tells which of several a line that varies is.
+// Draws the lines of a table of texts. `chosen` picks a variant of a line that depends on choices.
 function drawing({ strings, roles, lines, varying }, chosen) {
   const segments = (line) => {
     const flat = lines[line];
@@ -39,7 +39,7 @@ function start(root) {
   root.querySelector(".mjw-static").hidden = true;
 }
 
-// Puts the stage of `data` on the page, in place of the one that is there; the stepper, if it has one.
+// Puts the stage of `data` on the page, and replaces an older one. Returns its stepper, if it has one.
 function build(root, data, port) {
   const stage = make("div", "mjw-stage");
   stage.tabIndex = 0;
@@ -47,12 +47,12 @@ function build(root, data, port) {
   const before = root.querySelector(":scope > .mjw-stage");
   if (before) before.replaceWith(stage);
   else root.append(stage);
-  // on the page by now: what is scrolled into sight must have its place
+  // only now, because scrolling needs the stage on the page
   if (made && made.begin) made.begin();
   return made;
 }
 
-// The programs of what was compiled, and a stepper, if there is one, which it gives.
+// The compiled programs and, if there is one, the stepper. Returns the stepper.
 function programs(data, stage, port) {
   const { drawn } = drawing(data);
   const made = data.programs.map((each) => linked(each, drawn));
@@ -64,22 +64,22 @@ function programs(data, stage, port) {
   return stepping;
 }
 
-// A notebook acts on plain keys ("d d" deletes a cell), so none leaves the element while it has the focus, whether it
-// knows the key or not; combinations with Ctrl, Alt and Meta are the page's. JupyterLab, which listens before any
-// element does, is told by an attribute (see page.py).
+// A notebook acts on plain keys ("d d" deletes a cell), so no plain key leaves the element while it has the focus.
+// Combinations with Ctrl, Alt and Meta belong to the page. JupyterLab listens before any element, so an attribute turns
+// its shortcuts off (see page.py).
 function keepKeys(root) {
   for (const kind of ["keydown", "keypress", "keyup"]) {
     root.addEventListener(kind, (event) => {
       if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
     });
   }
-  // a page that takes the focus itself when it is clicked gives it back to what was clicked
+  // take the focus back from a page that takes it on a click
   root.addEventListener("click", () => {
     if (!root.contains(document.activeElement)) root.querySelector(".mjw-stage")?.focus({ preventScroll: true });
   });
 }
 
-// The style of the element that brought it stays when that element goes: others of the page have none of their own.
+// Keeps the style after its element is removed: other elements on the page have no style of their own.
 function keepStyle() {
   const known = '.mjw-style[data-mjw="@VERSION@"]';
   const own = document.querySelector('.mjw[data-mjw="@VERSION@"] > .mjw-style');
@@ -101,7 +101,7 @@ function startAll() {
 
 keepStyle();
 startAll();
-// What comes later, without a script of its own, asks for it; so does what a kernel answers for.
+// Later elements without a script dispatch this event, and so do elements with a kernel.
 document.addEventListener("mjw@VERSION@", (event) => {
   if (!event.detail) startAll();
   else if (!event.detail.taken) {

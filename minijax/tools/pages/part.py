@@ -98,10 +98,9 @@ def around_bind(state: State) -> Node | None:
 class PagePart(Texts):
     """Collects the script's data for the moments from ``begin`` on.
 
-    An item of a pane is the number of a line, or a part of a list of lines: -1 is the first part, -2 the second. A part
-    is ``[list, from, to]``. A list is ``[number shown at its first line (0: none), line, ...]``. An item of the tree is
-    a
-    row: ``[line, depth, place of its moment on the page (-1: none), whether it is closed]``.
+    An item of a pane is the number of a line, or a part of a list of lines: -1 is the first part, -2 the second.
+    A part is ``[list, from, to]``. A list is ``[number shown at its first line (0: none), line, ...]``.
+    An item of the tree is a row: ``[line, depth, place of its moment on the page (-1: none), whether it is closed]``.
     """
 
     def __init__(self, source: PageSource, begin: int) -> None:
@@ -120,8 +119,7 @@ class PagePart(Texts):
         self.found: list[list[int]] = []
         self.rows: dict[tuple[int, int, int, int], int] = {}
         self.row_items: dict[Any, int] = {}
-        # items computed once per record, by the record's id; ``alive`` holds loaded records, so that no id is used
-        # again
+        # items computed once per record, by the record's id; ``alive`` keeps the records, so that no id is reused
         self.alive: list[Any] = []
         self.nodes: dict[int, list[int]] = {}
         self.lives: dict[int, int] = {}
@@ -133,7 +131,7 @@ class PagePart(Texts):
         self.views: dict[tuple[int, ...], int] = {}
         self.device_items: dict[Any, list[int]] = {}
         self.tracks: dict[str, Track] = defaultdict(Track)
-        # lines that depend on choices: ``finish`` draws all their variants
+        # lines that depend on choices; ``finish`` draws them for all choices
         self.open: list[Varied] = []
 
     # --- lines and parts

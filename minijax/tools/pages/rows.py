@@ -19,9 +19,7 @@ _AHEAD = 4
 
 
 class TreeRow(NamedTuple):
-    """A row: a key of its text; its moment and depth; and whether the row hides others until the reader steps into
-    it.
-    """
+    """A row: a key of its text, its moment and depth, and whether it hides other rows."""
 
     key: tuple[Any, ...]
     position: int

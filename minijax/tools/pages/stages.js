@@ -1,8 +1,8 @@
-// A program on its way to machine code: the user's lines, and beside them the stage that is chosen. Choosing a line shows
-// what belongs to the same line of the user's, in all of them. What a stage holds was found by stages_page.py.
+// A program on its way to machine code: the user's lines, and the chosen stage beside them. A chosen line marks the
+// lines for the same user lines in all stages. stages_page.py has computed the content of the stages.
 
-// What is to be taken from the list `a` and put in to make `b` of it: ["-", i], ["+", j] and [" ", i, j], in order.
-// Myers, "An O(ND) difference algorithm and its variations", 1986; beyond so many differences all is taken and put.
+// The changes that turn the list `a` into `b`: ["-", i], ["+", j] and [" ", i, j], in order. Algorithm: Myers, "An O(ND)
+// difference algorithm and its variations", 1986. Beyond MOST_CHANGES, everything is removed and added.
 const MOST_CHANGES = 800;
 function changes(a, b) {
   let from = 0;
@@ -16,7 +16,7 @@ function changes(a, b) {
   return out;
 }
 function between(a, b) {
-  const reach = [{ 1: 0 }]; // for each number of changes, how far in `a` each diagonal has come
+  const reach = [{ 1: 0 }]; // for each number of changes: how far each diagonal reaches in `a`
   let steps = 0;
   search: for (; ; steps += 1) {
     if (steps > MOST_CHANGES) return [...a.map((_, i) => ["-", i, 0]), ...b.map((_, j) => ["+", 0, j])];
@@ -56,16 +56,16 @@ function ranges(numbers) {
   return parts.map(([from, to]) => (from === to ? String(from) : from + "–" + to)).join(", ");
 }
 
-// So many lines that are alike stand around one that is not.
+// Number of unchanged lines shown around a change.
 const AROUND = 2;
 const LINE_COLOURS = 8;
-// Characters of the names of the equations that a fused instruction holds.
+// Maximum number of characters for the equations of a fused instruction.
 const MOST_NAMES = 40;
 const MEANT = "choose a line: what belongs to the same line of yours is marked in every stage";
 
 function browser({ title, files, spots, equations, stages, packed: text }, box) {
   const kept = JSON.parse(inflated(text));
-  // how the lines of each file are marked: those of the main one without its name
+  // the mark of each file's lines; the main file has no name in its mark
   const prefixes = files.map(([name, main]) => (main ? "L" : name.replace(/\.py$/, "") + ":"));
   const { drawn } = drawing(kept);
   const lines = kept.rows.map((flat) => {
@@ -78,14 +78,14 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
     }
     return out;
   });
-  // for each stage, how many of its lines are for each of the user's lines
+  // for each stage, the number of lines for each user line
   const counts = lines.map((rows) => {
     const found = new Map();
     for (const { own } of rows) for (const spot of own) found.set(spot, (found.get(spot) || 0) + 1);
     return found;
   });
 
-  // --- what a line says of itself
+  // --- the mark and the text of a line
   function marked(own) {
     const grouped = new Map();
     for (const spot of own) grouped.set(spots[spot][0], [...(grouped.get(spots[spot][0]) || []), spots[spot][1]]);
@@ -142,10 +142,10 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
   const python = pane("mjw-yours", "your lines");
   const choice = pane("mjw-stages", "stages · ● changes or holds the chosen line, ○ leaves it");
   const view = pane("mjw-view", "stage");
-  let chosen = []; // the user's lines whose like is marked
-  let from = null; // the line by which they were chosen
-  let at = -1; // the stage that is shown
-  let way = "changes"; // how a stage that was made of another is shown
+  let chosen = []; // the chosen user lines
+  let from = null; // the line that the reader clicked
+  let at = -1; // the current stage
+  let way = "changes"; // how a stage with a previous stage is shown
 
   function rowOf(where, stage, index, sign) {
     const each = lines[stage][index];
@@ -187,7 +187,7 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
       }
     }
   }
-  // Marks what belongs to the lines that are chosen, and brings the first of it into sight except where they were chosen.
+  // Marks the lines for the chosen user lines, and reveals the first one, except in the pane `still`.
   function paint(still) {
     for (const where of [python, view]) {
       let first = null;
@@ -220,7 +220,7 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
     const here = lines[at].filter(({ own }) => own.some((spot) => chosen.includes(spot))).length;
     const among = counts.filter((found) => chosen.some((spot) => found.has(spot))).length;
     const by = stages.filter((_, stage) => changed(stage)).length;
-    // of lines that are cut nobody here knows whose they are
+    // the user lines of lines that were cut are unknown
     const least = stages.some((each) => each[5]) ? "at least " : "";
     const where = chosen.length
       ? plural(here, "line") + " here, in " + least + among + " of " + stages.length + " stages, changed by " + by
@@ -247,7 +247,7 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
     });
   }
 
-  // --- the stage that is chosen
+  // --- the chosen stage
   function show(stage) {
     at = stage;
     const [, name, kind, detail, previous, cut] = stages[stage];
@@ -278,7 +278,7 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
   function showChanges(previous, stage) {
     const ids = [previous, stage].map((each) => lines[each].map(({ line }) => line));
     const found = changes(...ids);
-    // what one of them lacks at its end may be among what is cut of it
+    // differences at the end may come from the cut
     let open = 0;
     const cutOff = stages[previous][5] || stages[stage][5];
     while (cutOff && found.length && found[found.length - 1][0] !== " ") open += found.splice(-1).length;
@@ -313,7 +313,7 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
     if (open) view.scroll.append(make("div", "mjw-line mj-muted", said));
   }
 
-  // --- which stage
+  // --- the choice of the stage
   const items = [];
   let group = "";
   let passes = 0;

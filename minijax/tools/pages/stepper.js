@@ -1,11 +1,10 @@
-// The stepper: draws what widget.py computed; see there, and track.py, for the data that it is given.
+// The stepper: draws the data that widget.py has computed. track.py describes the format of changes.
 
-// The items that a pane shows at a moment, which may be before or after the one that was asked for last. What a change
-// took away is kept, to be put back.
+// The items of a pane at a moment. Moments may be requested in any order; removed items are kept, to undo a change.
 function track(changes) {
   let items = [];
-  let done = 0; // changes that have been made
-  let at = 0; // the moment of the last of them
+  let done = 0; // number of changes made
+  let at = 0; // the moment of the last change made
   const undone = [];
   function changed(rows, change) {
     if (!Array.isArray(change[0])) return [change, rows];
@@ -35,10 +34,10 @@ function track(changes) {
   };
 }
 
-// So many parts are kept as they were read.
+// Maximum number of parts kept in memory.
 const MOST_READ = 6;
 
-// Where a process makes the parts, `port` asks it for those that are not there.
+// If a process makes the parts, `port` requests missing ones.
 function stepper(data, stage, programs, drawnOutside, port) {
   // --- moments: "(" enters the next record, ")" leaves the innermost, "." is the next record alone
   const moments = [{ kind: "begin", parent: -1, other: 0 }];
@@ -56,16 +55,16 @@ function stepper(data, stage, programs, drawnOutside, port) {
     }
   }
   moments.push({ kind: "end", parent: -1, other: moments.length });
-  // the number of a moment in the recording, of which the page may have a part
+  // the number of a page's moment in the whole recording
   function numberOf(index) {
     const [place, number] = data.numbers.findLast((each) => each[0] <= index);
     return number + index - place;
   }
 
-  // --- the parts of the page, each read when it is come to
+  // --- the parts of the page, each read on demand
   const read = new Map();
-  const waiting = new Map(); // for each part that was asked for, what is done when it comes
-  // The part with a moment; if that is still to come nothing, and `then` is called when it has.
+  const waiting = new Map(); // the callback of each part that was requested
+  // The part with a moment. If it is missing, requests it, returns null, and calls `then` once it is there.
   function partAt(index, then) {
     const entry = data.parts.findLast((each) => each[0] <= index);
     const [begin, packed] = entry;
@@ -89,7 +88,7 @@ function stepper(data, stage, programs, drawnOutside, port) {
       for (const [name, changes] of Object.entries(made.tracks)) tracks[name] = track(changes);
       found = { ...made, begin, tracks, ...drawing(made, choosing.chosen) };
     }
-    // the one that was not used for longest goes
+    // drop the part that was used least recently
     read.delete(begin);
     read.set(begin, found);
     if (read.size > MOST_READ) read.delete(read.keys().next().value);
@@ -99,13 +98,13 @@ function stepper(data, stage, programs, drawnOutside, port) {
     for (const name of Object.keys(standing)) delete standing[name];
     draw();
   });
-  let part = null; // the one of the moment that is shown
+  let part = null; // the part with the current moment
   const shown = (name) => part.tracks[name](position - part.begin);
   const selections = data.programs.map(({ selected }) => track(selected));
 
   // --- drawing
   const textOf = (line) => part.segments(line).map((piece) => piece[1]).join("");
-  // Scrolls the pane alone: scrollIntoView would move the page under the reader as well.
+  // Scrolls only the pane; scrollIntoView would scroll the page too.
   const reveal = (pane, line) => {
     if (!line) return;
     const top = line.offsetTop;
@@ -113,7 +112,7 @@ function stepper(data, stage, programs, drawnOutside, port) {
       pane.scrollTop = Math.max(0, top - pane.clientHeight / 2);
     }
   };
-  // The rows of an item: of a line itself, or of a part of a list, numbered if the list has a first number.
+  // The rows of an item: a line, or a part of a list, with numbers if the list has a first number.
   function rows(item) {
     if (item >= 0) return [part.drawn(item)];
     const [list, start, end] = part.parts[-1 - item];
@@ -124,7 +123,7 @@ function stepper(data, stage, programs, drawnOutside, port) {
       return made;
     });
   }
-  // Shows the items of a pane; whether they were not there already. Rows that stay are left as they are.
+  // Shows the items of a pane. Returns whether they changed. Rows that stay are not drawn again.
   const standing = {};
   function filled(name, items, made = rows) {
     const old = standing[name] || { items: [], rows: [] };
@@ -144,7 +143,7 @@ function stepper(data, stage, programs, drawnOutside, port) {
     standing[name] = { items, rows: [...old.rows.slice(0, head), ...fresh, ...kept] };
     return true;
   }
-  // Gives the rows with these numbers a class, and takes it from all others; the first of them.
+  // Gives only these rows of a pane a class. Returns the first of them.
   function marked(name, kind, numbers) {
     for (const each of panes[name].querySelectorAll("." + kind)) each.classList.remove(kind);
     const chosen = numbers.map((number) => panes[name].children[number]).filter((each) => each);
@@ -171,7 +170,7 @@ function stepper(data, stage, programs, drawnOutside, port) {
     for (let i = 0; i < items.length; i += 3) offers.push([items[i], textOf(items[i + 1]), Number(textOf(items[i + 2]))]);
     choosing.draw(offers);
   }
-  // What every device has, where the program is one that each of them runs.
+  // The values on all devices, for a program that all devices run.
   function drawDevices() {
     const items = shown("devices");
     panes.devices.parentElement.hidden = items.length === 0;
@@ -181,18 +180,18 @@ function stepper(data, stage, programs, drawnOutside, port) {
     const items = shown("program");
     filled("program", items);
     const newest = marked("program", "mjw-now", shown("newest"));
-    // a program that has been finished begins at the top
+    // show a finished program from its beginning
     if (items[0] < 0) panes.program.scrollTop = 0;
     else reveal(panes.program, newest || panes.program.lastChild);
   }
-  // What an operation is given and gives, or what an event tells, in one pane; the rule's source in another.
+  // The operation with its operands and result, or the event, in one pane; the source of the rule in another.
   function drawOperation() {
     filled("operation", shown("operation"));
     const [view] = shown("rule");
     if (filled("rule", part.views[view])) panes.rule.scrollTop = 0;
   }
 
-  // --- the tree: rows around the moment, as the terminal has them
+  // --- the tree: the rows around the moment, as in the terminal
   function drawTree() {
     const items = shown("tree");
     const [current] = shown("row");
@@ -224,8 +223,8 @@ function stepper(data, stage, programs, drawnOutside, port) {
   }
 
   // --- moves
-  let position = 0; // the moment that is shown
-  let wish = 0; // the one that was asked for last, which may be of a part that is still to come
+  let position = 0; // the current moment
+  let wish = 0; // the moment requested last; its part may be missing yet
   const last = moments.length - 1;
   const ahead = () => (moments[wish].kind === "enter" ? moments[wish].other : wish + 1);
   const moves = {
@@ -234,12 +233,12 @@ function stepper(data, stage, programs, drawnOutside, port) {
     backOver: () => (moments[wish].kind === "leave" ? moments[wish].other : wish - 1),
     backOut: () => Math.max(moments[wish].parent, 0),
     into: () => wish + 1,
-    // past everything that one row of the tree stands for
+    // skip everything in the current row of the tree
     over: () => (wish === position ? shown("row")[1] : undefined) ?? ahead(),
     out: () => (moments[wish].parent >= 0 ? moments[moments[wish].parent].other : last),
     last: () => last,
   };
-  // where the walk along values went on from, and what is offered: pairs of a name and a moment
+  // the starting moments of the walk along values, and its choices as [name, moment]
   const walked = [];
   let offered = [];
   function offer(pairs, word) {
@@ -292,7 +291,7 @@ function stepper(data, stage, programs, drawnOutside, port) {
     position = target;
     const before = part;
     part = found;
-    // numbers of lines are a part's own
+    // numbers of lines are valid only within one part
     if (part !== before) for (const name of Object.keys(standing)) delete standing[name];
     offer([], "");
     draw();
@@ -390,7 +389,7 @@ function stepper(data, stage, programs, drawnOutside, port) {
     if (event.key === "Enter") search(event.shiftKey);
     else if (event.key === "Escape") stage.focus();
   });
-  // what was typed since ends a search that waits for a part
+  // further typing cancels a search that waits for a part
   field.addEventListener("input", () => waiting.forEach((_, begin) => waiting.set(begin, () => go(wish))));
   const status = make("div", "mjw-status");
   status.setAttribute("role", "status");

@@ -36,8 +36,7 @@ class Track:
 
 
 def hunks(old: Sequence[int], new: Sequence[int]) -> Iterator[list[int]]:
-    """The hunks that turn ``old`` into ``new``: ``[items kept since the previous hunk, items removed, items added
-    ...]``.
+    """The hunks that turn ``old`` into ``new``; see ``Track``.
 
     A hunk ends at the nearest item that both have in common. That suits panes: between moments only one or two rows
     change, far from each other.
