@@ -1,8 +1,8 @@
-"""What a full recorder notes as it goes, and the records that are made of that when somebody looks.
+"""The raw notes of a full recorder, and the records that are built from them on demand.
 
-Notes are integers and strings, one after the other in one list: they take a tenth of the time and less than half of
-the memory of records, many of their parts are shared, and there is nothing in them for the garbage collector to go
-through. What begins and ends has two notes, which tell the nesting.
+Notes are integers and strings in one flat list. They take a tenth of the time and less than half of the memory of
+records. Many of their parts are shared, and the garbage collector does not track them. A bind or scope has one note for
+its beginning and one for its end; this encodes the nesting.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from minijax.tools.recording.timeline import (
     event_sign,
 )
 
-# A recording's notes are one list. The first element of a note says what it is of: the sign of its moment, or OWN_RULE
-# of the rule that a bind applies, which is no moment. Any other event's note is its record. The others are:
-#   BIND: event, primitive, interpreter, its level, which operands are its own (a bit for each), parameters, why this
-#     interpreter: which operand, its name or the reason itself, its kind and the levels below (None with a reason);
-#     how many operands are not told, expression, line, cached function, how many operands follow
+# A note's first element is its type: the sign of its moment, or OWN_RULE for the rule that a bind applies, which is no
+# moment. The note of any other event is its record. The layouts, each after the type:
+#   BIND: event, primitive, interpreter, its level, a bit mask of its own operands, parameters; why this interpreter:
+#     the operand's index, its name or the whole reason, its kind, the lower levels (None with a whole reason);
+#     number of omitted operands, expression, line, cached function, number of operands below
 #   SCOPE: event, interpreter, its level, subject, stack, line
-#   LEFT: where the note is that began it, event, how many results there are, not finite, error, how many follow
+#   LEFT: index of the note of its beginning, event, number of results, not finite, error, number of results below
 #   RULE and OWN_RULE: event, table, primitive, (name, file, line of its source), line
-#   EQUATION: event, interpreter, its scope, primitive, parameters, line, how many elements follow for operands and for
-#     results (of which there is also the type)
-# An operand or result is its number; without one it is (what, type): see ``preview.worth_and_type``.
+#   EQUATION: event, interpreter, its scope, primitive, parameters, line, number of elements below for operands and for
+#     results (each with its type)
+# An operand or result is its number, or (text, type) without one: see ``preview.worth_and_type``.
 OWN_RULE = 64
 _LENGTHS = {BIND: 16, SCOPE: 7, LEFT: 7, RULE: 6, OWN_RULE: 6, EQUATION: 9}
 MOST_EQUATION = 1000
@@ -59,7 +59,7 @@ class Notes:
         self._timeline: Timeline | None = None
 
     def timeline(self) -> Timeline:
-        """The moments."""
+        """The moments, read on first use."""
         if self._timeline is None:
             self._timeline = self._read()
         return self._timeline
@@ -75,12 +75,12 @@ class Notes:
             ends.append(-1)
             rules.append(-1)
 
-        # what is open: which note began it, and the number of its record
+        # the open notes: their indices, and the numbers of their records
         open_notes: list[int] = []
         open_numbers: list[int] = []
 
         def leave(end: int) -> int:
-            """What began last ends, without a note: an interrupt came between two of the recorder's own steps."""
+            """End the innermost open note that has no LEFT note, because an interrupt came in between."""
             nodes.late[open_numbers.pop()] = end
             signs.append(LEFT + RAISED if self.notes[open_notes[-1]] == BIND else LEFT)
             return open_notes.pop()
@@ -145,7 +145,7 @@ class NotedTree(Children):
 
 
 class _Nodes(Lazy):
-    """The records of a tree by their numbers."""
+    """The records of a tree by number, made on demand."""
 
     timeline: Timeline
 
@@ -153,18 +153,18 @@ class _Nodes(Lazy):
         super().__init__(0)
         self.notes = notes
         self.lives = lives
-        # number -> where its note is; those of its end and of the rule that it applies, if there are such
+        # number -> the index of its note, of its end's note, and of the note of its rule; -1 without one
         self.begins = array("q")
         self.ends = array("q")
         self.rules = array("q")
         self.reasons: dict[Any, str] = {}
-        # types of several values, each combination once: there are few
+        # interned tuples of types: there are few
         self.kinds: dict[tuple[str, ...], tuple[str, ...]] = {}
-        # number -> the event of an end that was not noted
+        # number -> the event of an end that has no note
         self.late: dict[int, int] = {}
 
     def all_read(self) -> None:
-        """All notes have been read."""
+        """Called when all notes have been read."""
         self._made = [None] * len(self.begins)
 
     def make(self, index: int) -> Node:
@@ -182,7 +182,7 @@ class _Nodes(Lazy):
         return ScopeRecord(at, self._left(index)[2], level, depth, subject, stack, self._children(index), place)
 
     def _note(self, begin: int) -> list[Any]:
-        """A note without what follows it."""
+        """The fixed part of a note."""
         return self.notes[begin : begin + _LENGTHS[self.notes[begin]]]
 
     def _left(self, index: int) -> list[Any]:
@@ -229,7 +229,7 @@ class _Nodes(Lazy):
         )
 
     def _reason(self, *why: Any) -> str:
-        """``forcing.reason``, once for each: there are few."""
+        """``forcing.reason``, cached: there are few different ones."""
         found = self.reasons.get(why)
         if found is None:
             found = self.reasons[why] = reason(*why)

@@ -1,8 +1,7 @@
-"""What a recording is: frozen records of types, short strings and numbers, from which everything shown is
-computed.
+"""The data model of a recording: frozen records of types, short strings and numbers. All views are computed from them.
 
-No record refers to a tracer, an array, a jaxpr or a frame, so a recording keeps nothing of the user's alive.
-``at`` is a record's place in the order of events, from 0: records of different kinds are comparable by it.
+No record refers to a tracer, an array, a jaxpr or a frame, so a recording keeps no user object alive. ``at`` is a
+record's index in the order of events, from 0, across all kinds of records.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from minijax.tools.recording.values import Values
 
 
 class TracerRecord(Frozen):
-    """A tracer seen: its interpreter ('jvp:2'), type ('f32[3]') and what it held then.
+    """A tracer that was seen: its interpreter ('jvp:2'), type ('f32[3]') and contents at that time.
 
     ``id`` numbers the tracers and arrays of a full recording from 1, in the order in which they were first seen (0: not
-    followed); an array is one of evaluation's. ``physical`` is the type of what it holds where that is another than its
-    own: a batch tracer of f32[3] that holds eight of them is physically f32[8,3]. ``holds`` are the numbers of the
-    tracers inside it, in the order of ``fields``, and of the arrays (0 for what is neither).
+    followed); an array belongs to evaluation. ``physical`` is the type of its content if it differs: a batch tracer of
+    f32[3] with eight examples is physically f32[8,3]. ``holds`` are the numbers of the tracers and arrays inside it, in
+    the order of ``fields`` (0 for other values).
     """
 
     at: int
@@ -37,13 +36,13 @@ class TracerRecord(Frozen):
 
 
 class LifeRecord(Frozen):
-    """How long a tracer or an array lived: from ``born`` until before ``died``, or to the end of its scope if that is
-    -1.
+    """The lifetime of a tracer or array: from ``born`` until just before ``died``, or to the end of its scope if that
+    is -1.
 
-    ``scope`` is the ``at`` of the interpreter's ``ScopeRecord`` (``-level`` if it was on the stack before the
-    recording began), ``name`` what the first variable of the user's that held it is called, with the path to it
-    (``params['w']``), ``place`` the line that made it. Where the engine runs a program again, ``again`` is the number
-    of what stood for the same variable when that was staged.
+    ``scope`` is the ``at`` of the interpreter's ``ScopeRecord`` (``-level`` if it was on the stack before the recording
+    began). ``name`` is the first variable of the user that held it, with the path to it (``params['w']``); ``place`` is
+    the line that made it. When the engine runs a program again, ``again`` is the number of the tracer for the same
+    variable at staging.
     """
 
     tracer: TracerRecord
@@ -56,7 +55,7 @@ class LifeRecord(Frozen):
 
 
 class SourceRecord(Frozen):
-    """Lines of a file as they were when recorded: ``text`` begins at line ``first``, counted from 1."""
+    """Lines of a file at the time of recording: ``text`` begins at line ``first``, counted from 1."""
 
     file: str
     first: int
@@ -64,8 +63,8 @@ class SourceRecord(Frozen):
 
 
 class RuleRecord(Frozen):
-    """A rule about to be applied: the table it is from, where its source is, and (of a rule that is not a bind's, such
-    as a transpose rule) the user's line whose equation it is applied to.
+    """The application of a rule: its table and the place of its source. For a rule outside of a bind, such as a
+    transpose rule, ``place`` is the user's line of the equation.
     """
 
     at: int
@@ -78,8 +77,8 @@ class RuleRecord(Frozen):
 
 
 class EquationRecord(Frozen):
-    """An equation appended to the jaxpr that the interpreter ``level`` builds; ``scope`` is that
-    interpreter's ``at`` (``-level`` if it was on the stack before the recording began).
+    """An equation appended to the jaxpr of the interpreter ``level``; ``scope`` is that interpreter's ``at``
+    (``-level`` if it was on the stack before the recording began).
     """
 
     at: int
@@ -91,12 +90,11 @@ class EquationRecord(Frozen):
 
 
 class JaxprRecord(Frozen):
-    """A finished jaxpr: ``kind`` says by what it was made, ``depth`` how many interpreters were on the stack then.
+    """A finished jaxpr: ``kind`` names its maker, ``depth`` is the height of the interpreter stack at that time.
 
-    ``program`` is a copy without constants, functions or anything else that could hold a value; ``doc``
-    stands in for it where the jaxpr was very long, or was loaded from a file (then with ``tutorial``, in that style).
-    All are None where recording was cut short. ``times`` counts jaxprs like it: of the same kind, name, types and
-    primitives, of which the first is here.
+    ``program`` is a copy without constants, functions or other values. ``doc`` replaces it for a very long jaxpr, or
+    one loaded from a file (``tutorial`` is then the same in that style). All are None where recording was cut short.
+    ``times`` counts jaxprs with the same kind, name, types and primitives; the first one is stored.
     """
 
     at: int
@@ -110,7 +108,7 @@ class JaxprRecord(Frozen):
     times: int = 1
 
     def document(self, style: str = "jax", most: int | None = None) -> Doc | None:
-        """The jaxpr printed, at most ``most`` equations of it."""
+        """The jaxpr printed, with at most ``most`` equations."""
         if self.program is not None:
             return jaxpr_document(self.program, style=style, max_eqns=most)
         doc = self.tutorial if style == "tutorial" and self.tutorial is not None else self.doc
@@ -118,11 +116,11 @@ class JaxprRecord(Frozen):
 
 
 class CacheRecord(Frozen):
-    """A cache was asked: hit or miss, why it missed, what to do about that, and how many signatures it was compared
-    with, of the ``known`` ones that the cache had.
+    """A cache lookup: hit or miss, the reason of a miss, advice, and the number of compared signatures out of the
+    ``known`` ones in the cache.
 
-    Every miss has a record of its own, with the user's line (``place``). Outside of the tree the hits of a function are
-    one, the first, with how often there were (``times``); what is to be said of a hit is its ``reason``.
+    Every miss has its own record, with the user's line (``place``). Outside of the tree, all hits of a function are one
+    record, with their number (``times``); ``reason`` is then a warning about the hit.
     """
 
     at: int
@@ -138,10 +136,10 @@ class CacheRecord(Frozen):
 
 
 class PhaseRecord(Frozen):
-    """A phase ('trace', 'lower', 'compile', 'run', ...) took ``seconds``, the recorder's own work taken off.
+    """A phase ('trace', 'lower', 'compile', 'run', ...) took ``seconds``, without the recorder's own work.
 
-    ``own`` leaves out the phases inside it: what differentiating took without the compilation it caused. Outside of the
-    tree those of one function, between two misses of its caches, are one: ``times`` of them took that together.
+    ``own`` excludes inner phases: differentiation without the compilation that it caused. Outside of the tree, the
+    phases of a function between two cache misses are one record: ``times`` phases with their total time.
     """
 
     at: int
@@ -153,7 +151,7 @@ class PhaseRecord(Frozen):
 
 
 class ModuleRecord(Frozen):
-    """A StableHLO module: its operations counted, and its text (up to a bound)."""
+    """A StableHLO module: the counts of its operations, and its text (up to a limit)."""
 
     at: int
     name: str
@@ -163,10 +161,10 @@ class ModuleRecord(Frozen):
 
 
 class ExecutableRecord(Frozen):
-    """A compiled program: instructions of its entry computation and fusions among them.
+    """A compiled program: the numbers of instructions and of fusions in its entry computation.
 
-    At level 'full' also the text, and ``programs``, the ``LinkedPrograms`` of Python, jaxpr, StableHLO and HLO (None if
-    they are not known). ``reused`` is one that was compiled before the recording began and ran in it.
+    Level 'full' adds the text, and ``programs``, the ``LinkedPrograms`` of Python, jaxpr, StableHLO and HLO (None if
+    unknown). ``reused`` marks a program that ran here but was compiled before the recording began.
     """
 
     at: int
@@ -180,7 +178,7 @@ class ExecutableRecord(Frozen):
 
 
 class ErrorRecord(Frozen):
-    """An exception that left the engine or the recorded call; ``place`` is the user's line that it came from."""
+    """An exception that left the engine or the recorded call; ``place`` is the user's line where it was raised."""
 
     at: int
     where: str
@@ -190,8 +188,8 @@ class ErrorRecord(Frozen):
 
 
 class CotangentRecord(Frozen):
-    """A cotangent of a variable of a linear program, by the variable's index: its number (0: a symbolic zero, or what
-    was written inline), and what it is in brief.
+    """A cotangent of a variable (by index) of a linear program: its number (0 for a symbolic zero or an inline
+    literal), and a short text.
     """
 
     variable: int
@@ -200,10 +198,10 @@ class CotangentRecord(Frozen):
 
 
 class TransposedRecord(Frozen):
-    """An equation of a linear program gone back over: events after ``begun``, up to ``at`` (-1: its rule raised).
+    """A transposed equation of a linear program: events after ``begun``, up to ``at`` (-1: its rule raised).
 
-    ``equation`` is its index, ``given`` what arrived at its results, ``found`` what its rule gave its operands, and
-    ``sums`` what each of these had in all by then.
+    ``equation`` is its index, ``given`` the cotangents of its results, ``found`` the cotangents that its rule returned
+    for its operands, and ``sums`` their totals so far.
     """
 
     begun: int
@@ -215,14 +213,14 @@ class TransposedRecord(Frozen):
 
 
 class LinearVariable(Frozen):
-    """A variable of a linear program: its letter in the printed program, and its type."""
+    """A variable of a linear program: its printed letter and its type."""
 
     letter: str
     type: str
 
 
 class LinearEquation(Frozen):
-    """An equation of a linear program as it is printed, and the indices of its variables (-1: a literal)."""
+    """A printed equation of a linear program, and the indices of its variables (-1: a literal)."""
 
     text: str
     primitive: str
@@ -231,16 +229,16 @@ class LinearEquation(Frozen):
 
 
 class BackwardRecord(Frozen):
-    """A linear program run backwards: events after ``begun``, up to ``ended``; ``name`` is the function's.
+    """The backward pass of a linear program: events after ``begun``, up to ``ended``; ``name`` is the function's.
 
-    Variables are counted from 0: those of constants (``constants`` of them), the inputs (``inputs``), then the
-    results of the equations in order. ``primals`` has, for each of them, the number of the forward value whose
-    tangent it is, 0 where that is not known, and of a constant the number of the residual. For each equation there
-    are its line (``places``) and the part of it that it belongs to (``expressions``). ``seeds`` are the cotangents
-    that it began with, in the order of the program's results, and ``begins`` their sums by variable.
+    Variables have indices from 0: first the constants (``constants`` is their number), then the inputs (``inputs``),
+    then the results of the equations in order. ``primals`` has the number of the forward value for each tangent
+    variable, 0 if unknown; for a constant it is the number of the residual. ``places`` and ``expressions`` have the
+    line of each equation and its part of the line. ``seeds`` are the initial cotangents in the order of the outputs,
+    ``begins`` their sums by variable.
 
-    ``program`` is a copy as in ``JaxprRecord``; ``equations`` and ``variables`` stand in for it in a file,
-    with ``residuals``, the values of the constants in brief.
+    ``program`` is a copy as in ``JaxprRecord``. A file has ``equations`` and ``variables`` instead, and ``residuals``,
+    short texts of the constants.
     """
 
     begun: int
@@ -265,10 +263,10 @@ class BindRecord(Frozen):
     """One application of a primitive by one interpreter, with everything that happened inside it.
 
     ``args`` and ``out`` are previews; ``types`` are the results' types and ``in_types`` the arguments'; ``operands``
-    and ``results`` are the numbers of the tracers among arguments and results (0 for what is no tracer). ``forced``
-    says why this interpreter was chosen, and ``forced_by`` which argument did it (-1: none, the interpreter stages
-    everything). ``nonfinite`` tells that a result held a NaN or an infinity. ``cached`` is the function whose trace was
-    taken from a cache, so that no Python of it ran in here.
+    and ``results`` are the numbers of the tracers among arguments and results (0 for other values). ``forced`` is the
+    reason for this interpreter, and ``forced_by`` the index of the argument that caused it (-1: none, everything is
+    staged). ``nonfinite`` marks a result with a NaN or an infinity. ``cached`` is the function whose trace came from a
+    cache, so its Python did not run here.
     """
 
     at: int
@@ -296,7 +294,7 @@ class BindRecord(Frozen):
 
 
 class ScopeRecord(Frozen):
-    """An interpreter's time on the stack, with everything that happened in it; ``place`` is the user's line then."""
+    """An interpreter's time on the stack, with all events inside; ``place`` is the user's line at its start."""
 
     at: int
     end: int
@@ -322,41 +320,40 @@ Node = BindRecord | ScopeRecord | Leaf
 
 
 def place_parts(place: str) -> tuple[str, int, str]:
-    """``('/home/me/file.py', 12, 'f')`` for ``/home/me/file.py:12 (f)``; ``('', 0, '')`` for what is no place."""
-    # the last bracket: folders and files may have some in their names
+    """``('/home/me/file.py', 12, 'f')`` for ``/home/me/file.py:12 (f)``; ``('', 0, '')`` for other texts."""
+    # the last bracket, since paths may contain brackets
     where, _, function = place[:-1].rpartition(" (") if place.endswith(")") else (place, "", "")
     file, _, line = where.rpartition(":")
     return (file, int(line), function) if file and line.isdigit() else ("", 0, "")
 
 
-# Where the exception is that ended a recording.
+# The ``where`` of the exception that ended a recording.
 CALL = "the recorded call"
-# What names are called among what was counted and not kept, with the event.
+# A key of ``cut`` for dropped names begins with this; the event follows.
 NAMES_PAST = "names past event"
 
 
 class Recording(Frozen):
-    """Everything recorded of one line or call.
+    """The recording of one line or call.
 
     Attributes:
       level: 'summary' (no tree) or 'full'.
-      source: what was run.
+      source: the text of the recorded line or call.
       stack: the labels of the deepest interpreter stack reached, evaluation first.
-      binds: how often each interpreter was given a primitive.
+      binds: the number of primitives that each interpreter processed.
       tracers: the first tracers seen: the user's variables, and results of operations.
-      tracers_made: the tracers that operations made (the inputs of a transformation are not among them).
-      events: how many events there were; past ``summary.MOST_EVENTS`` of them a full recording only counts
-        (``truncated``).
-      cut: what was counted and not kept, and how many: ('jaxprs', 76). Each kind has a bound.
-      elsewhere: events of other threads, which are not recorded.
+      tracers_made: the number of tracers made by operations (inputs of transformations do not count).
+      events: the number of events; after ``summary.MOST_EVENTS`` a full recording only counts (``truncated``).
+      cut: kinds of items that were counted but not kept, with their numbers: ('jaxprs', 76). Each kind has a limit.
+      elsewhere: the number of events on other threads, which are not recorded.
       tree: the forest of binds and scopes, at level 'full'.
-      base: the labels of the interpreters that were on the stack before the recording began.
+      base: the labels of the interpreters on the stack before the recording began.
       lives: the tracers and arrays of a full recording, in the order in which they were born.
-      sources: the lines of the user's files and of the rules that the records refer to.
-      custom_rules: how often rules that a user wrote were applied: 'custom_jvp f_jvp', 'custom_vjp bwd g_bwd', ...
-      backward: the linear programs that were run backwards, in the order in which they began.
-      devices: of a recording that is saved, what devices had, each time it changed; empty in the process that recorded.
-      seconds: from beginning to end, with the recorder's work.
+      sources: the source lines of user files and rules to which records refer.
+      custom_rules: how often custom rules were applied: 'custom_jvp f_jvp', 'custom_vjp bwd g_bwd', ...
+      backward: the linear programs that ran backwards, in the order in which they began.
+      devices: in a saved recording, the values on devices at each change; empty in the process that recorded.
+      seconds: the duration, including the recorder's work.
     """
 
     level: str
@@ -389,15 +386,15 @@ class Recording(Frozen):
 
     @property
     def blank(self) -> bool:
-        """Whether nothing happened in it but the exception that ended it, if one did."""
+        """Whether nothing happened except the exception that ended it, if any."""
         return all(isinstance(node, ErrorRecord) for node in self.tree[:2])
 
     def __repr__(self) -> str:
         return f"<{self.level} recording of {self.events} events>"
 
     def holding(self, kept: Values | None, timeline: Any = None) -> Recording:
-        """This recording, which has the values that were kept from now on, and its moments as ``timeline`` gives them.
-        They are no part of what it equals.
+        """This recording with the kept values and with its moments, as ``timeline`` returns them. Equality ignores
+        both.
         """
         if kept is not None:
             self.__dict__["_kept"] = kept
@@ -407,22 +404,22 @@ class Recording(Frozen):
 
     @property
     def has_values(self) -> bool:
-        """Whether values were kept, in this process; in a file there are texts, and what ``devices`` have."""
+        """Whether values were kept in this process; a file has only texts and ``devices``."""
         return "_kept" in self.__dict__
 
     @property
     def kept(self) -> Values:
-        """The values that were kept; none of a summary, or of a recording that was loaded from a file."""
+        """The kept values; empty for a summary or a recording from a file."""
         found: Values | None = self.__dict__.get("_kept")
         return Values() if found is None else found
 
     @property
     def bind_count(self) -> int:
-        """Primitives applied, by all interpreters together."""
+        """The number of applied primitives, over all interpreters."""
         return sum(count for _, count in self.binds)
 
     def source_line(self, file: str, line: int) -> str | None:
-        """A line of a file, counted from 1, as it was when recorded; None if it was not kept."""
+        """A line of a file, counted from 1, at the time of recording; None if it was not kept."""
         for source in self.sources:
             if source.file == file:
                 lines = source.text.split("\n")
@@ -432,7 +429,7 @@ class Recording(Frozen):
 
     @property
     def stopped(self) -> str:
-        """What to say where a recording ends before the call did; '' if it has all of it."""
+        """A note for a recording that ends before its call did; '' if it is complete."""
         if not self.truncated:
             return ""
         missing = dict(self.cut).get("events", 0)
@@ -441,11 +438,11 @@ class Recording(Frozen):
 
     @property
     def traced(self) -> bool:
-        """Whether anything but plain evaluation happened."""
+        """Whether there was anything besides plain evaluation."""
         return bool(self.scopes or self.jaxprs_made or self.phases or self.caches or self.executions)
 
     def walk(self) -> Iterator[tuple[int, Node]]:
-        """Every node of the tree with its depth, in the order of events; no tree is too deep."""
+        """Every node of the tree with its depth, in the order of events; it works at any depth."""
         todo: list[tuple[int, Node]] = [(0, node) for node in reversed(self.tree)]
         while todo:
             depth, node = todo.pop()

@@ -1,17 +1,17 @@
-"""Recordings as files, which show the same when they are loaded, on any machine, without what was recorded.
+"""Recordings as files. A loaded file shows the same on any machine, without the program that was recorded.
 
-There are two forms. ``chunks`` is for any length: what is loaded is what is looked at. The other one, where a name ends
-in .json, is versioned JSON for whoever wants to read it elsewhere, and loaded as a whole; .json.xz is compressed:
+There are two formats. ``chunks`` suits any length: only the parts that are viewed are loaded. Names that end in .json
+select versioned JSON for use by other programs, which is loaded as a whole; .json.xz is the same, compressed:
 
     {"format": "minijax-recording", "version": 1,
      "fields": {"BindRecord": ["at", "end", ...], ...},
      "records": [["TracerRecord", 7, "jvp:2", ...], ...],
      "documents": [...]}
 
-Each record is a row: its kind, then the values of its fields in the order that ``fields`` gives. Where a field holds a
-record, the row has its number in ``records``, counted from 0; a record comes after those it holds, and the recording
-itself is the last. Jaxprs are kept as documents (``recording.doc_table``), so that they can be laid out at any width.
-Every field of a file is checked. A truncated or hostile file raises ValueError, and nothing in it is executed.
+Each record is a row: its kind, then the values of its fields in the order of ``fields``. A record inside a record is
+written as its index in ``records``, counted from 0. Inner records come before outer ones, and the recording itself is
+last. Jaxprs are stored as documents (``recording.doc_table``), which can be laid out at any width. Every field of a
+file is checked. A truncated or hostile file raises ValueError, and nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from minijax.tools.recording.storage_types import Reader, Writer, brief
 
 FORMAT = "minijax-recording"
 VERSION = 1
-# What a compressed file begins with.
+# The first bytes of a compressed file.
 _XZ = b"\xfd7zXZ\x00"
 
 
 def save(recording: Recording, path: str | os.PathLike[str]) -> None:
-    """Write ``recording`` to a file, in place of one that is there. OSError as ever.
+    """Write ``recording`` to a file and replace an existing one. OSError as usual.
 
-    The file is either written completely or left as it was; a new one is its owner's alone. It is in chunks, unless its
-    name ends in .json or .xz.
+    The file is either written completely or left unchanged; only its owner can read a new one. The format is chunks,
+    unless the name ends in .json or .xz.
     """
     files.write(path, as_bytes(recording, os.fspath(path)), force=True)
 
 
 def as_bytes(recording: Recording, name: str) -> bytes:
-    """What a file called ``name`` holds of ``recording``."""
+    """The content of a file called ``name``."""
     if not name.lower().endswith((".json", ".xz")):
         return chunks.written(recording)
     text = json.dumps(to_json(recording), separators=(",", ":"))
@@ -53,13 +53,13 @@ def as_bytes(recording: Recording, name: str) -> bytes:
 
 
 def _compressed(text: str) -> bytes:
-    import lzma  # which few files need, and not every Python has
+    import lzma  # rarely needed, and missing in some Pythons
 
     return lzma.compress(text.encode("ascii"))
 
 
 def _uncompressed(data: bytes) -> bytes:
-    """ValueError for what is no whole compressed file, or too much."""
+    """Decompress. ValueError if the data is incomplete or unpacks to too much."""
     import lzma
 
     most = chunks.most_json(len(data))
@@ -75,10 +75,10 @@ def _uncompressed(data: bytes) -> bytes:
 
 
 def load(path: str | os.PathLike[str]) -> Recording:
-    """The recording in a file. OSError as ever; ValueError, which names the file, if that holds none or too much."""
+    """Load a recording. OSError as usual; ValueError with the file's name if its content is invalid or too big."""
     with Path(path).expanduser().open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        # what is no file may go on for ever, and has no size
+        # a device or pipe may be endless, and has no size
         data = b"" if size > chunks.MOST_BYTES else file.read(chunks.MOST_BYTES + 1)
     try:
         if max(size, len(data)) > chunks.MOST_BYTES:
@@ -96,13 +96,13 @@ def load(path: str | os.PathLike[str]) -> Recording:
 
 
 def to_json(recording: Recording) -> dict[str, Any]:
-    """``recording`` as what ``json`` writes: dictionaries, lists, strings, numbers, booleans, None."""
+    """``recording`` as JSON values: dictionaries, lists, strings, numbers, booleans, None."""
     writer = Writer()
     recording = storable(recording)
     rows: list[list[Any]] = []
     kinds: list[type[Frozen]] = []
     todo: list[tuple[Frozen, bool]] = [(recording, False)]
-    # so that none dies, and leaves its id to another: those of a file are made when they are asked for
+    # keeps records alive, so that ids are not reused: a file's records are made on demand
     written: list[Frozen] = []
     while todo:
         record, held_done = todo.pop()
@@ -127,7 +127,7 @@ def to_json(recording: Recording) -> dict[str, Any]:
 
 
 def from_json(data: Any) -> Recording:
-    """The way back from ``to_json``. ValueError if ``data`` is not what that gives."""
+    """The inverse of ``to_json``. ValueError for other data."""
     if type(data) is not dict or data.get("format") != FORMAT:
         raise ValueError(f"it does not say that its format is {FORMAT!r}")
     version = data.get("version")

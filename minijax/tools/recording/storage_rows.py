@@ -1,6 +1,6 @@
-"""Records as rows of JSON values, and back, whichever file they are in.
+"""Conversion of records to rows of JSON values and back, in either file format.
 
-What a row says is checked, field by field: ValueError if it is not what the annotations of the record say.
+Reading checks each field: ValueError if a value does not match the record's annotations.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ TYPES = Types(KINDS, {"Node": NODES, "Frozen": (LinkedPrograms,)}, once="Node", 
 
 
 def storable(recording: Recording) -> Recording:
-    """``recording`` with programs that are written as what stands in for them."""
+    """``recording`` with backward programs in the form that files store."""
     if not recording.backward:
         return recording
     return recording.replace(backward=tuple([listed(each, recording) for each in recording.backward]))
 
 
 def names_of(kind: type[Frozen], without: str = "") -> tuple[str, ...]:
-    """What the values of a row are called, in order."""
+    """The names of the values of a row, in order."""
     return tuple([name for name, _ in TYPES.fields(kind) if name != without])
 
 
 def row_of(record: Frozen, writer: Writer, without: str = "") -> list[Any]:
-    """The row of ``record``, the field ``without`` left out."""
+    """The row of ``record``, without the field ``without``."""
     kind = type(record)
     stored = _without_program(record) if isinstance(record, JaxprRecord) else record
     fields = [each.write(getattr(stored, name), writer) for name, each in TYPES.fields(kind) if name != without]
@@ -74,7 +74,7 @@ def row_of(record: Frozen, writer: Writer, without: str = "") -> list[Any]:
 
 
 def short_row_of(record: Frozen, writer: Writer, without: str = "") -> list[Any]:
-    """As ``row_of``, with tuples for lists where JSON writes them alike."""
+    """As ``row_of``, but with tuples instead of lists, which JSON writes in the same way."""
     kind = type(record)
     stored = _without_program(record) if isinstance(record, JaxprRecord) else record
     row = [kind.__name__, *stored.values()]
@@ -89,8 +89,8 @@ _known_parts: dict[tuple[type[Frozen], str], tuple[list[tuple[int, Type]], list[
 
 
 def _parts(kind: type[Frozen], without: str) -> tuple[list[tuple[int, Type]], list[int]]:
-    """Of a kind of record, but for the field ``without``: what of its row JSON does not write as it is, and where it
-    holds records.
+    """For a kind of record, except the field ``without``: the row indices and types that JSON cannot write directly,
+    and the fields that contain records.
     """
     found = _known_parts.get((kind, without))
     if found is None:
@@ -101,8 +101,8 @@ def _parts(kind: type[Frozen], without: str) -> tuple[list[tuple[int, Type]], li
 
 
 def held(record: Frozen, without: str = "") -> Iterator[Frozen]:
-    """The records that fields of ``record`` hold, singly or in tuples, those of the field ``without`` left out; of a
-    tuple the last first.
+    """The records in fields of ``record``, single or in tuples, except in the field ``without``; the last item of a
+    tuple comes first.
     """
     values = record.values()
     for i in _parts(type(record), without)[1]:
@@ -121,7 +121,7 @@ def _without_program(record: JaxprRecord) -> JaxprRecord:
 
 
 def made_of(row: Any, names: dict[str, Any], reader: Reader, given: Mapping[str, Any] = MappingProxyType({})) -> Frozen:
-    """The record of a row, whose fields are called ``names``; those that are ``given`` are not in it."""
+    """The record of a row with the field names ``names``; the ``given`` fields are not in the row."""
     kind = KINDS.get(row[0]) if type(row) is list and row and type(row[0]) is str else None
     order = None if kind is None else names.get(kind.__name__)
     if kind is None or type(order) is not list or len(order) != len(row) - 1:
@@ -149,7 +149,7 @@ def made_of(row: Any, names: dict[str, Any], reader: Reader, given: Mapping[str,
 
 
 def _check_devices(shown: device_records.DevicesRecord) -> None:
-    """ValueError if there is not a value for each device, or if those meet that there are not."""
+    """ValueError unless there is a value for each device, and the groups of a collective contain each device once."""
     if not shown.axes or any(size < 1 for _, size in shown.axes):
         raise ValueError("a mesh has no devices")
     if any(len(column.parts) not in (1, shown.count) for column in shown.columns):
@@ -164,7 +164,7 @@ def _check_devices(shown: device_records.DevicesRecord) -> None:
 
 
 def _check_links(programs: LinkedPrograms) -> None:
-    """ValueError if a pane is not in itself consistent, or speaks of equations that there are not."""
+    """ValueError if a pane is inconsistent, or refers to equations that do not exist."""
     known = range(1, len(programs.equations) + 1)
     numbers = [number for each in programs.equations for number in each.inside]
     for pane in (*programs.python, programs.jaxpr, programs.stablehlo, programs.hlo):

@@ -1,6 +1,6 @@
-"""What a recorder of level 'summary' notes: counts, the deepest stack, the first tracers, the jaxprs, the phases.
+"""The recorder of level 'summary': counts, the deepest stack, the first tracers, the jaxprs, the phases.
 
-Cheap enough to run at every line of a prompt: at most twice the time of tracing, nothing on compiled execution.
+It is cheap enough for every line of a prompt: at most twice the time of tracing, and free in compiled execution.
 """
 
 from __future__ import annotations
@@ -41,36 +41,35 @@ from minijax.tools.recording.records import (
 )
 from minijax.tools.recording.values import Values
 
-# Past so many events a recorder of level 'full' only counts.
+# A recorder of level 'full' only counts after this many events.
 MOST_EVENTS = 1_000_000
-# Everything is counted; of details so much is kept. What goes beyond is told by ``Recording.cut``.
+# Everything is counted, but details have limits; ``Recording.cut`` has the numbers of dropped items.
 MOST_TRACERS = 12
-# Of jaxprs; a full recording keeps FULL times as many.
+# The most jaxprs; a full recording keeps FULL times as many.
 MOST_JAXPRS = 24
-# Of the programs lowered, and of those compiled.
+# The most lowered programs, and the most compiled ones.
 MOST_PROGRAMS = 1000
-# Every miss of a cache is kept, up to a bound that takes minutes to reach; of hits, phases and rules the names of so
-# many functions.
+# The most cache misses, reached only after minutes; the most function names for hits, phases and rules.
 MOST_MISSES = 100_000
 MOST_NAMES = 4000
-# Longer jaxprs are kept as text, the first equations of them; so are all that are not short once so many equations are
-# kept in all.
+# The first equations of a longer jaxpr are kept as text. After MOST_EQUATIONS_IN_ALL in total, so are those of every
+# jaxpr with more than MOST_EQUATIONS_SHOWN.
 MOST_EQUATIONS = 5000
 MOST_EQUATIONS_IN_ALL = 50_000
 MOST_EQUATIONS_SHOWN = 200
-# How many operations a summary looks at for tracers to describe.
+# The most operations that a summary searches for tracers to describe.
 MOST_SAMPLED = 24
 FULL = 20
-# Of the text of one program, and of all together.
+# Maximum characters of one program's text, and of all texts.
 MOST_TEXT = 400_000
 MOST_TEXT_IN_ALL = 4_000_000
-# The name under which phases of functions beyond MOST_NAMES are counted together.
+# The name for phases of functions beyond MOST_NAMES.
 OTHERS = "other functions"
 _LONGEST_MESSAGE = 2000
 
 
 def error_text(error: BaseException, limit: int = _LONGEST_MESSAGE) -> str:
-    """``str(error)``, bounded; the class's name if that raises itself."""
+    """``str(error)``, shortened; the class's name if that raises."""
     try:
         text = str(error)
     except Exception:
@@ -79,36 +78,36 @@ def error_text(error: BaseException, limit: int = _LONGEST_MESSAGE) -> str:
 
 
 def miss_record(at: int, cache: str, name: str, reason: str, place: str) -> CacheRecord:
-    """The record of a miss. An engine's ``reason`` may carry more than its text."""
+    """The record of a miss. An engine's ``reason`` may have further attributes."""
     advice, earlier, known = getattr(reason, "advice", ""), getattr(reason, "earlier", 0), getattr(reason, "known", 0)
     return CacheRecord(at, cache, name, False, str(reason), advice, earlier, known, 1, place)
 
 
 class Scope:
-    """An interpreter on the stack while it is watched; ``at`` is what records say of it (see ``EquationRecord``)."""
+    """An interpreter on the stack while it is watched; ``at`` identifies it in records (see ``EquationRecord``)."""
 
     __slots__ = ("at", "label", "count", "tangents", "main", "names")
 
     def __init__(self, at: int, main: Any, label: str, count: list[int]) -> None:
         self.at = at
         self.label = label
-        # one-element list shared by all interpreters of this label: its binds
+        # one-element list shared by all interpreters with this label: the number of binds
         self.count = count
-        # the same of the operations on tangents that rules of linearize ask for, once there are any
+        # the same for tangent operations in rules of linearize; None until there are any
         self.tangents: list[int] | None = None
-        # until its variables are named
+        # the interpreter, until its variables get names
         self.main = main
-        # id of a variable -> what it is called
+        # id of a variable -> its name
         self.names: dict[int, str] = {}
 
     def name(self, var: Any) -> str:
-        """What the variable is called: letters in the order of first sight, as the printer does."""
+        """The name of the variable: letters in the order of first use, as in the printer."""
         if type(var) is Literal:
             return preview.value_text(var.val)
         if isinstance(var, DropVar):
             return "_"
         if self.main is not None:
-            # the inputs first, as the printer does
+            # the inputs first, as in the printer
             inputs, self.main = getattr(self.main.global_data, "in_vars", ()), None
             for each in inputs:
                 self.names[id(each)] = letters(len(self.names))
@@ -118,10 +117,10 @@ class Scope:
         return name
 
 
-# Programs have the same again and again.
+# Programs reuse the same letters.
 @functools.lru_cache(maxsize=100_000)
 def letters(number: int) -> str:
-    """What the variable with this number is called, counted from 0."""
+    """The name of the variable with this index, counted from 0."""
     name = ""
     while number or not name:
         number, digit = divmod(number, 26)
@@ -130,7 +129,7 @@ def letters(number: int) -> str:
 
 
 class _Alike:
-    """A jaxpr that is kept, and how many there were like it."""
+    """A kept jaxpr, and the number of similar ones."""
 
     __slots__ = ("record", "times")
 
@@ -139,7 +138,7 @@ class _Alike:
         self.times = 1
 
     def counted(self) -> JaxprRecord:
-        """The record, with how many there were."""
+        """The record with that number."""
         r = self.record
         if self.times == 1:
             return r
@@ -147,7 +146,7 @@ class _Alike:
 
 
 class Finished(Frozen):
-    """What only a full recorder knows at the end, as in ``Recording``."""
+    """The final results of a full recorder, as in ``Recording``."""
 
     tree: tuple[Node, ...] = ()
     lives: tuple[LifeRecord, ...] = ()
@@ -170,53 +169,53 @@ class Summary(observe.Observer):
         self.bind_counts: dict[str, list[int]] = {}
         self.tracers: list[TracerRecord] = []
         self.tracers_made = 0
-        # those among the tracers made that are described
+        # how many of the made tracers are described
         self.tracers_kept = 0
         self.samples_left = MOST_SAMPLED
-        # id of a tracer -> the tracer, held weakly (another may get its id), and where in ``tracers`` it is
+        # id of a tracer -> a weak reference (ids are reused), and its index in ``tracers``
         self.sampled: dict[int, tuple[weakref.ref[Tracer], int]] = {}
         self.jaxprs_made = 0
-        # what jaxprs that are counted as one agree in -> which one is kept, and how many there were
+        # ``likeness`` of a jaxpr -> the kept jaxpr with its count
         self.alike: dict[int, _Alike] = {}
         self.equations_kept = 0
         self.text_left = MOST_TEXT_IN_ALL
         self.misses: list[CacheRecord] = []
-        # function -> when its cache missed last
+        # function -> the event of its last cache miss
         self.last_miss: dict[str, int] = {}
-        # (cache, function, what is to be said) -> [when first, how often]
+        # (cache, function, reason) -> [first event, count]
         self.hits: dict[tuple[str, str, str], list[int]] = {}
-        # (phase, function, its last miss) -> [when first, seconds, own seconds, how often]
+        # (phase, function, its last miss) -> [first event, seconds, own seconds, count]
         self.phases: dict[tuple[str, str, int], list[Any]] = {}
         self.modules: list[ModuleRecord] = []
         self.executables: list[ExecutableRecord] = []
         self.executions = 0
         self.custom_rules: Counter[str] = Counter()
         self.errors: list[ErrorRecord] = []
-        # what was counted and not kept
+        # what was counted but not kept -> how many
         self.cut: Counter[str] = Counter()
-        # When the recorder ended something slow of its own, and how long it had worked in all by then: that is taken
-        # off the phases around it.
+        # The times when slow work of the recorder ended, and its total work by then: this is subtracted from the phases
+        # around it.
         self.own_when: list[float] = [-math.inf]
         self.own_total: list[float] = [0.0]
-        # beginning and seconds of the phases that no other phase contains so far
+        # beginnings and seconds of the phases that are not yet inside another one
         self.outermost_began: list[float] = []
         self.outermost_took: list[float] = []
         self.scopes: list[Scope] = [self.scope(main, -main.level) for main in state.stack]
         self.base = self.deepest = tuple(scope.label for scope in self.scopes)
 
     def scope(self, main: Any, at: int) -> Scope:
-        """The watched form of an interpreter that came ``at`` this event."""
+        """The watched form of an interpreter that appeared at event ``at``."""
         label = repr(main)
         return Scope(at, main, label, self.bind_counts.setdefault(label, [0]))
 
     def tangents_of(self, scope: Scope) -> list[int]:
-        """Where the operations on tangents are counted, which rules of ``scope``, linearize, ask for."""
+        """The counter of tangent operations in rules of ``scope``, an interpreter of linearize."""
         if scope.tangents is None:
             scope.tangents = self.bind_counts.setdefault(f"{scope.label} tangents", [0])
         return scope.tangents
 
     def foreign(self) -> bool:
-        """Whether this event is another thread's; counts it, and numbers our own."""
+        """Whether this event is on another thread; it counts the event in either case."""
         if get_ident() != self.thread:
             self.elsewhere += 1
             return True
@@ -243,7 +242,7 @@ class Summary(observe.Observer):
     # ----------------------------------------------------------------------------------------------
 
     def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
-        # The one hook of level 'summary' that runs at every operation: it must stay short.
+        # The only hook of level 'summary' that runs at every operation: keep it short.
         if get_ident() != self.thread:
             self.elsewhere += 1
             return
@@ -275,9 +274,7 @@ class Summary(observe.Observer):
             self.tracers_made += times * tracers
 
     def sample(self, trace: Any, outs: Sequence[Any]) -> None:
-        """Keep descriptions of the tracers that the user's variables hold now and of those in ``outs``, which
-        ``trace`` made.
-        """
+        """Describe the tracers in the user's variables, and those in ``outs``, which ``trace`` made."""
         self.samples_left -= 1
         frame = errors.user_frame()
         named = [] if frame is None else list(frame.f_locals.items())
@@ -291,7 +288,7 @@ class Summary(observe.Observer):
                 self.sampled[id(x)] = weakref.ref(x), len(self.tracers)
                 self.tracers.append(self.describe(x, scope, name))
                 self.tracers_kept += not name and x._trace is trace
-            elif name and "name" not in dict(self.tracers[known[1]].fields):  # which it has got since
+            elif name and "name" not in dict(self.tracers[known[1]].fields):  # named since then
                 self.tracers[known[1]] = self.describe(x, scope, name)
         if len(self.tracers) >= MOST_TRACERS:
             self.samples_left = 0
@@ -305,7 +302,7 @@ class Summary(observe.Observer):
         )
 
     def note_own(self, began: float) -> None:
-        """The recorder has been at work since ``began``."""
+        """Record that the recorder itself has been working since ``began``."""
         now = time.perf_counter()
         self.own_when.append(now)
         self.own_total.append(self.own_total[-1] + now - began)
@@ -324,7 +321,7 @@ class Summary(observe.Observer):
             known.times += 1
             return
         if len(self.alike) >= MOST_JAXPRS * self.scale:
-            # a part makes room for what it is part of
+            # drop the most deeply nested one, to make room for the outer one
             inmost = max(self.alike, key=lambda each: self.alike[each].record.depth)
             if self.alike[inmost].record.depth <= len(self.scopes):
                 return
@@ -345,7 +342,7 @@ class Summary(observe.Observer):
         self.note_own(began)
 
     def likeness(self, kind: str, name: str, jaxpr: Jaxpr) -> int:
-        """What jaxprs that are counted as one agree in: kind, name, depth, types, and primitives in their order."""
+        """A key shared by similar jaxprs: kind, name, depth, types, and primitives in order."""
         types = tuple(jaxpr.in_avals), tuple(jaxpr.out_avals)
         return hash((kind, name, len(self.scopes), types, tuple([eqn.primitive for eqn in jaxpr.eqns])))
 
@@ -407,7 +404,7 @@ class Summary(observe.Observer):
             total[3] += 1
 
     def phase_records(self) -> tuple[PhaseRecord, ...]:
-        """The phases, those of a function between two misses together, in the order of events."""
+        """The phases in the order of events; those of a function between two misses are one."""
         return tuple(
             PhaseRecord(at, phase, name, seconds, own, times)
             for (phase, name, _), (at, seconds, own, times) in self.phases.items()
@@ -428,7 +425,7 @@ class Summary(observe.Observer):
         self.note_own(began)
 
     def kept_text(self, text: str) -> str:
-        """As much of a program's text as is kept, and how much that leaves out."""
+        """As much of a program's text as the limits allow, with a note about the rest."""
         kept = text[: min(MOST_TEXT, self.text_left)]
         self.text_left -= len(kept)
         left_out = len(text) - len(kept)
@@ -445,7 +442,7 @@ class Summary(observe.Observer):
             self.keep(record)
 
     def note_executable(self, name: str, executable: Any, reused: bool = False) -> ExecutableRecord | None:
-        """Keep what was compiled; ``reused`` if that was done before."""
+        """Record a compiled program; ``reused`` if it was compiled earlier."""
         if len(self.executables) >= MOST_PROGRAMS:
             self.cut["compiled programs"] += 1
             return None
@@ -476,16 +473,16 @@ class Summary(observe.Observer):
             self.cut["rules written by hand"] += 1
 
     def note_error(self, where: str, error: BaseException, place: str = "") -> None:
-        """Keep what ``error`` says."""
+        """Record the message of ``error``."""
         record = ErrorRecord(self.events, where, type(error).__name__, error_text(error), place)
         self.errors.append(self.keep(record))
 
     def truncated(self) -> bool:
-        """Whether events were counted and not recorded."""
+        """Whether events were counted but not recorded."""
         return False
 
     def left_out(self) -> dict[str, int]:
-        """What was counted and not kept, by kind."""
+        """The numbers of items that were counted but not kept, by kind."""
         kept = sum([each.times for each in self.alike.values()])
         return {
             **({"tracers": self.tracers_made - self.tracers_kept} if self.tracers_made > self.tracers_kept else {}),
@@ -501,15 +498,15 @@ class Summary(observe.Observer):
         return record
 
     def programs_of(self, executable: Any) -> Any:
-        """The linked programs of what was compiled."""
+        """The linked programs of an executable."""
         return None
 
     def number(self, value: Any) -> int:
-        """The number of a value; 0, for a summary follows none."""
+        """The number of a value; 0, since a summary follows no values."""
         return 0
 
     def finish(self, error: BaseException | None) -> Finished:
-        """The rest of the recording, which ``error`` ended if it is not None."""
+        """The rest of the recording; ``error`` is the exception that ended it, or None."""
         if error is not None:
             self.note_error(CALL, error)
         return Finished()

@@ -1,9 +1,8 @@
-"""The moments of a recording, in order, however many there are: one byte each, and what a moment is made when it is
-asked for.
+"""The moments of a recording, in order. Each takes one byte; a ``Moment`` is created on demand.
 
-A moment's byte is its *sign*: what it is of its record, and of which kind that is. Records are numbered as they begin.
-The signs tell the whole structure (depths, which moments belong together, what encloses what), so that nothing has to
-be walked: a recorder notes them as it goes, a file holds them.
+A moment's byte is its *sign*: the kind of its record, and whether that begins or ends here. Records are numbered in the
+order in which they begin. The signs encode the whole structure (depths, matching moments, nesting), so no tree is
+traversed: a recorder writes them as it goes, and a file stores them.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from minijax.tools.recording.records import (
     ScopeRecord,
 )
 
-# What a moment is of its record: the first and the last of a cursor's moments have none.
+# The kinds of moments; BEGIN and END, the first and last moments of a cursor, have no record.
 BEGIN, ENTER, LEAVE, EVENT, END = "begin", "enter", "leave", "event", "end"
 
-# The signs. A bind is left with one of four, by whether it raised and whether its result was not finite.
+# The signs. The exit of a bind has one of four, for whether it raised and whether its result is not finite.
 OUTSIDE, OTHER, BIND, SCOPE, RULE, EQUATION, PHASE, JAXPR, ERROR = range(9)
 LEFT, RAISED, NONFINITE = 16, 1, 2
 MOST_SIGN = LEFT + RAISED + NONFINITE
@@ -41,22 +40,22 @@ _KINDS = {OUTSIDE: BEGIN, BIND: ENTER, SCOPE: ENTER} | dict.fromkeys(range(LEFT,
 
 
 def event_sign(record: Any) -> int:
-    """The sign of a record with nothing inside it."""
+    """The sign of a record without content."""
     return _EVENTS.get(type(record), OTHER)
 
 
 def left_sign(record: Any) -> int:
-    """The sign of leaving a bind or scope."""
+    """The sign of the exit of a bind or scope."""
     if type(record) is not BindRecord:
         return LEFT
     return LEFT + (RAISED if record.error else 0) + (NONFINITE if record.nonfinite else 0)
 
 
 class Moment(NamedTuple):
-    """One moment: its ``kind``, its record, how many open records enclose it, and where they begin and end.
+    """One moment: its ``kind``, its record, the number of open records around it, and its event ``at``.
 
-    ``parent`` is the index of the moment at which the innermost enclosing record was entered (-1 at the top).
-    ``other`` is the index of the LEAVE moment that belongs to an ENTER, and the reverse; else the moment's own.
+    ``parent`` is the index of the ENTER moment of the innermost enclosing record (-1 at the top). ``other`` is the
+    index of the LEAVE moment for an ENTER, and the reverse; otherwise the moment's own.
     """
 
     kind: str
@@ -68,7 +67,7 @@ class Moment(NamedTuple):
 
 
 class ToldNames(NamedTuple):
-    """What ``naming.Naming`` says of a recording in a file: what takes a pass over a recording to find."""
+    """The results of ``naming.Naming`` that need a pass over the recording, as stored in a file."""
 
     expressions: dict[int, str]
     lettered: dict[tuple[int, str], int]
@@ -80,7 +79,7 @@ class Timeline(Sequence[Moment]):
     """The moments of a recording. ``signs`` are those between the beginning and the end, ``nodes`` the records in the
     order in which they begin, ``end`` the event of the end.
 
-    ValueError if the signs are not those of a tree of so many records.
+    ValueError if the signs do not form a tree with this number of records.
     """
 
     def __init__(self, signs: bytes | bytearray, nodes: Sequence[Node | None], end: int) -> None:
@@ -95,13 +94,13 @@ class Timeline(Sequence[Moment]):
         if after.min() < 0 or after[-1] or strange.any() or (known[1:-1] == OUTSIDE).any():
             raise ValueError("the moments are not those of a tree")
         depths = after - entered
-        # a bind and where it is left are at one depth, and nothing at that depth is between them that is either
+        # entry and exit of a bind have the same depth, and are neighbours among the entries and exits at that depth
         ends = np.flatnonzero(entered | left)
         ends = ends[np.argsort(_narrow(depths[ends]), kind="stable")]
         others = np.arange(len(known), dtype=np.int32)
         others[ends[0::2]] = ends[1::2]
         others[ends[1::2]] = ends[0::2]
-        numbers = np.cumsum(~left, dtype=np.int32) - 2  # the beginning has none
+        numbers = np.cumsum(~left, dtype=np.int32) - 2  # the beginning has no record
         numbers[left] = numbers[others[left]]
         if len(nodes) != len(known) - 2 - np.count_nonzero(left):
             raise ValueError("there are not as many records as moments tell of")
@@ -109,8 +108,8 @@ class Timeline(Sequence[Moment]):
         self._parents = integers(_parents(depths, np.flatnonzero(entered)))
         self._loose: tuple[Any, Any] | None = None
         self._starts: Any = None
-        # what is known of all equations and lives without their records, and what ``naming.Naming`` has passed over the
-        # recording for: of one in a file
+        # for a recording from a file: columns for all equations and lives without their records, and the results of
+        # ``naming.Naming``
         self.columns: dict[str, Any] = {}
         self.names: Callable[[], ToldNames] | None = None
         self._ats: Any = None
@@ -134,7 +133,7 @@ class Timeline(Sequence[Moment]):
         return map(self.__getitem__, range(len(self.signs)))
 
     def kind(self, index: int) -> str:
-        """What a moment is of its record."""
+        """The kind of a moment."""
         return _KINDS.get(self.signs[index], EVENT) if index < len(self.signs) - 1 else END
 
     def node(self, index: int) -> Node | None:
@@ -142,23 +141,23 @@ class Timeline(Sequence[Moment]):
         return self.nodes[self._numbers[index]] if 0 < index < len(self.signs) - 1 else None
 
     def number(self, index: int) -> int:
-        """The number of a moment's record; negative for the beginning, and there is none of the end's."""
+        """The number of a moment's record; negative for the beginning, undefined for the end."""
         return self._numbers[index]
 
     def other(self, index: int) -> int:
-        """Where what is entered here is left, and the reverse."""
+        """The index of the matching exit of an entry, and the reverse."""
         return self._others[index]
 
     def parent(self, index: int) -> int:
-        """Where the innermost record around a moment was entered; -1 at the top."""
+        """The entry of the innermost record around a moment; -1 at the top."""
         return self._parents[index]
 
     def depth(self, index: int) -> int:
-        """How many open records enclose a moment."""
+        """The number of open records around a moment."""
         return self._depths[index]
 
     def around(self, index: int) -> Iterator[int]:
-        """Where the records around a moment were entered, innermost first."""
+        """The entries of the records around a moment, innermost first."""
         parent = self._parents[index]
         while parent >= 0:
             yield parent
@@ -169,7 +168,7 @@ class Timeline(Sequence[Moment]):
         return int(self._all_starts()[number])
 
     def begun_by(self, index: int) -> int:
-        """How many records have begun by a moment, its own among them."""
+        """The number of records that have begun at a moment, including its own."""
         return int(np.searchsorted(self._all_starts(), index, side="right"))
 
     def _all_starts(self) -> Any:
@@ -186,9 +185,7 @@ class Timeline(Sequence[Moment]):
         return self._ats
 
     def begun(self, at: int) -> Iterator[Node]:
-        """The record that begins last of those that begin at event ``at`` or before, and those around it, outermost
-        first.
-        """
+        """The last record that begins at event ``at`` or before, after the records around it, outermost first."""
         number = int(np.searchsorted(self.ats(), at, side="right")) - 1
         around = [self.start(number)] if number >= 0 else []
         while around and self._parents[around[-1]] >= 0:
@@ -197,17 +194,16 @@ class Timeline(Sequence[Moment]):
             yield self.nodes[self._numbers[index]]  # type: ignore[misc]
 
     def marked(self, *signs: int) -> Any:
-        """The moments with one of these signs: an array of indices."""
+        """The indices of the moments with one of these signs, as an array."""
         table = np.zeros(256, bool)
         table[list(signs)] = True
         return np.flatnonzero(table[np.frombuffer(self.signs, np.uint8)])
 
     def loose_rule(self, index: int) -> RuleRecord | None:
-        """The rule that is applied at a moment without a bind.
+        """The rule of a backward pass that is being applied at a moment, outside of any bind.
 
-        Such are the rules of a backward pass. One is in force until the next at the same place begins, or until what it
-        is a part of is finished: that is announced by a phase or by a jaxpr. None where there is none, and for the
-        beginning and the end.
+        It applies until the next rule inside the same record, or until a phase or jaxpr there marks its end. None if
+        there is none, and at the beginning and the end.
         """
         if not 0 < index < len(self.signs) - 1:
             return None
@@ -231,7 +227,7 @@ class Timeline(Sequence[Moment]):
 
 
 class Children(Sequence[Any]):
-    """The records right inside of the one that is entered at the moment ``entered`` (0: those of the tree's top)."""
+    """The records directly inside the one entered at the moment ``entered`` (0: the top of the tree)."""
 
     __slots__ = ("timeline", "entered")
 
@@ -278,15 +274,15 @@ class Children(Sequence[Any]):
 
 
 def integers(array: Any) -> Any:
-    """The integers of an array, for whoever asks for them one by one: a recording holds no arrays but the user's."""
+    """The integers of an array for single reads; recordings hold no arrays besides the user's."""
     return memoryview(array.tobytes()).cast(array.dtype.char)
 
 
 def _parents(depths: Any, entered: Any) -> Any:
-    """The moment at which the innermost record around each moment was entered; -1 at the top."""
+    """The entry of the innermost record around each moment; -1 at the top."""
     if not len(entered):
         return np.full(len(depths), -1)
-    # what is entered, by the depth inside it and then by its place
+    # the entries, sorted by the depth inside them and then by index
     size = len(depths)
     keys = (depths[entered].astype(np.int64) + 1) * size + entered
     keys = keys[np.argsort(_narrow(depths[entered]), kind="stable")]
@@ -295,16 +291,16 @@ def _parents(depths: Any, entered: Any) -> Any:
 
 
 def _narrow(depths: Any) -> Any:
-    """``depths`` in as few bytes as they need: short integers are sorted in one pass."""
+    """``depths`` in the smallest integer type that fits: NumPy sorts short integers in one pass."""
     return depths.astype(np.int16) if depths.max(initial=0) < 1 << 15 else depths
 
 
 def timeline(recording: Recording) -> Timeline:
-    """The moments of ``recording``: noted by its recorder, or told from its tree."""
+    """The moments of ``recording``, from its recorder's notes or from its tree."""
     found: Timeline | Callable[[], Timeline] | None = recording.__dict__.get("_timeline")
     if found is None:
         found = recording.__dict__["_timeline"] = _walked(recording)
-    elif not isinstance(found, Timeline):  # the recorder's notes, which nobody has read yet
+    elif not isinstance(found, Timeline):  # the recorder's notes, not read yet
         found = recording.__dict__["_timeline"] = found()
     return found
 
@@ -329,9 +325,9 @@ def _walked(recording: Recording) -> Timeline:
 
 
 class Indices:
-    """Which of many things belong to which scope: ``of(scope)`` are their indices, in order.
+    """Items grouped by scope: ``of(scope)`` are the indices of its items, in order.
 
-    ``scopes`` is the scope of each; ``order`` says what else they are sorted by.
+    ``scopes`` is the scope of each; ``order`` is the second sort key.
     """
 
     def __init__(self, scopes: Any, order: Any = None) -> None:
@@ -347,7 +343,7 @@ class Indices:
 
 
 class Picked(Sequence[Any]):
-    """Things that ``get`` gives by their indices, ``places``, in place of a copy of them."""
+    """The items that ``get`` returns for the indices ``places``, without a copy."""
 
     __slots__ = ("get", "places")
 
@@ -364,22 +360,22 @@ class Picked(Sequence[Any]):
         return self.get(self.places[index])
 
     def up_to(self, place: int) -> int:
-        """How many of them are at ``place`` or before it."""
+        """The number of items with an index up to ``place``."""
         return bisect_right(self.places, place)
 
 
-# The scope of an array that no variable of the user's held: it is shown in none.
+# The scope of an array that no variable of the user held: no view shows it.
 HIDDEN = -(2**53)
 
 
 def life_columns(recording: Recording, known: Timeline) -> tuple[Any, Any, Any]:
-    """Of each life of ``recording`` its scope, when it began and when it ended."""
+    """The scopes, births and deaths of all lives of ``recording``."""
     if "deaths" in known.columns:
         return known.columns["lives"], known.columns["births"], known.columns["deaths"]
     columns = getattr(recording.lives, "columns", None)
     if columns is not None:
         return columns()  # type: ignore[no-any-return]
-    # whole rows: reading half a million records field by field is what would take longest
+    # whole rows: reading half a million records field by field would be slow
     rows = [life.values() for life in recording.lives]
     scope, born, died, tracer, name = map(LifeRecord._names.index, ("scope", "born", "died", "tracer", "name"))
     scopes = [row[scope] if row[name] or ":" in row[tracer].level else HIDDEN for row in rows]
