@@ -1,7 +1,7 @@
 """Differentiation: jvp, linearize, vjp, linear_transpose and grad.
 
-Reverse mode is forward mode, partially evaluated (the primal side is known, the tangent side is not) and then
-transposed; ``linearize``, ``vjp`` and ``grad`` share that road.
+Reverse mode is forward mode, partially evaluated (the primal side is known, the tangent side unknown), then
+transposed. ``linearize``, ``vjp`` and ``grad`` share these steps.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 
 
 def lower_aux(aux: Any) -> Any:
-    """Auxiliary data with finished tracers replaced by their primal values."""
+    """Replace finished tracers in auxiliary data by their primal values."""
 
     def primal(x: Any) -> Any:
         while isinstance(x, DualTracer) and not x._trace.main.alive:
@@ -113,9 +113,7 @@ def lower_aux(aux: Any) -> Any:
 
 
 def check_tangent(primal: Any, tangent: Any) -> Any:
-    """``tangent`` as jvp takes it, a symbolic zero for an integer. TypeError or ValueError if it does not fit
-    ``primal``.
-    """
+    """``tangent`` in jvp's form: a symbolic zero for an integer. TypeError or ValueError if it does not fit."""
     aval = get_aval(primal)
     expected = aval.to_tangent_aval()
     if isinstance(tangent, np.ndarray) and tangent.dtype == dtypes.float0:
@@ -139,7 +137,7 @@ def check_tangent(primal: Any, tangent: Any) -> Any:
 
 
 def as_weak_as(aval: ShapedArray, tangent: Any) -> Any:
-    """``tangent`` weakly typed if ``aval`` is: the functions of JAX's numpy are jitted, and take it for that."""
+    """Make ``tangent`` weakly typed if ``aval`` is: JAX's jitted numpy functions do the same."""
     if aval.weak_type and isinstance(tangent, Array) and not tangent.aval.weak_type:
         return retyped(tangent, tangent.aval.update(weak_type=True))
     return tangent
@@ -151,10 +149,7 @@ def as_weak_as(aval: ShapedArray, tangent: Any) -> Any:
 def linearize_flat(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = "", lines: bool = True
 ) -> tuple[list[Any], LinearProgram | Tape]:
-    """Outputs of flat ``fun`` and the linear program of its derivative in the inexact inputs that ``wrt`` selects.
-
-    ``lines`` is false where nobody sees the program: then equations need no lines.
-    """
+    """The outputs of flat ``fun`` and its linear program in the inputs ``wrt``; ``lines``: record source lines."""
 
     def linearized(pe_main: Any) -> tuple[list[Any], LinearProgram]:
         pe = pe_main.trace
@@ -190,23 +185,23 @@ def linearize_flat(
 
 @functools.cache
 def _linearize_on_tape() -> Callable[..., tuple[list[Any], Tape]]:
-    """The one interpreter, which few programs ask for."""
+    """Import the single-pass interpreter on first use."""
     found: Callable[..., tuple[list[Any], Tape]] = late.public("minijax.interpreters.linearize", "linearize")
     return found
 
 
 def linearizer() -> Callable[..., tuple[list[Any], LinearProgram | Tape]]:
-    """``linearize_flat``, or where nobody is to be told of it what that would call."""
+    """Return the single-pass linearizer, or ``linearize_flat`` while observers are subscribed."""
     if observe.on_phase or observe.on_jaxpr or not direct_linearize_enabled():
         return linearize_flat
     return _linearize_on_tape()
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """The value of ``fun`` at ``primals`` and the linear function of tangents that approximates it there.
+    """Return ``fun``'s value at ``primals`` and its linear approximation there, a function of tangents.
 
     ``fun`` runs once. Tangents have the structure, shapes and dtypes of ``primals`` (TypeError or ValueError
-    otherwise). Returns ``(value, linear)``, with ``has_aux`` the auxiliary data third.
+    otherwise). Returns ``(value, linear)``; with ``has_aux`` also the auxiliary data.
     """
     check_callable(fun)
     leaves, in_tree = flatten_call(primals, {})
@@ -220,10 +215,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
 
 class _LinearMap:
-    """A linear function of tangents of trees: what is known of it besides what computes it.
-
-    ``avals`` and ``in_tree`` are those of the primals as ``(args, {})``, ``out_avals`` and ``out_tree`` the value's.
-    """
+    """A linear function of trees of tangents: the trees and types of the primals (``(args, {})``) and of the value."""
 
     __name__ = "linear"
 
@@ -237,7 +229,7 @@ class _LinearMap:
         self.out_tree = out_tree
 
     def checked(self, tangents: Sequence[Any]) -> list[Any]:
-        """The leaves of ``tangents`` that belong to inexact primals. TypeError or ValueError if they do not fit."""
+        """Return the leaves of ``tangents`` for inexact primals. TypeError or ValueError if they do not fit."""
         tangent_leaves, tangent_tree = flatten_call(tuple(tangents), {})
         if tangent_tree != self.in_tree:
             raise TypeError(
@@ -258,7 +250,7 @@ class _LinearMap:
         return active
 
     def whole(self, tangents_out: Sequence[Any]) -> Any:
-        """The tree of the outputs' tangents; None means zero."""
+        """Build the tree of output tangents; None in ``found`` means zero."""
         return tree_unflatten(
             self.out_tree,
             [
@@ -272,7 +264,7 @@ class _LinearMap:
 
 
 class _Linear(_LinearMap):
-    """A linearized function of residuals and tangents; equal only to itself, as the structure of a ``Linearized``."""
+    """A linearized function of residuals and tangents, the tree structure of a ``Linearized``; compared by identity."""
 
     def __init__(self, jaxpr: Jaxpr, outs: Sequence[Any], *about: Any) -> None:
         super().__init__(jaxpr.debug_name, *about)
@@ -286,7 +278,7 @@ class _Linear(_LinearMap):
 
 
 class _LinearTape(_LinearMap):
-    """A linearized function as its tape has it: the program is made when somebody asks for it."""
+    """A linearized function on its tape; the program is built on demand."""
 
     def __init__(self, tape: Tape, *about: Any) -> None:
         super().__init__(tape.name, *about)
@@ -301,7 +293,7 @@ class _LinearTape(_LinearMap):
 
     @functools.cached_property
     def taken_apart(self) -> tuple[_Linear, tuple[Any, ...]]:
-        """The function of residuals and tangents, and the residuals."""
+        """The ``_Linear`` of residuals and tangents, and the residuals."""
         program = self.tape.program()
         closed = program.closed()
         about = self.avals, self.in_tree, self.out_avals, self.out_tree
@@ -313,7 +305,7 @@ class Linearized(Partial):
 
     @property
     def func(self) -> Any:  # type: ignore[override]
-        """What is called with the residuals and the tangents."""
+        """The function of residuals and tangents."""
         held = functools.partial.func.__get__(self)  # type: ignore[attr-defined]
         return held.taken_apart[0] if type(held) is _LinearTape else held
 
@@ -327,7 +319,7 @@ class Linearized(Partial):
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
-        """The program that it evaluates."""
+        """The program of the linear function."""
         return ClosedJaxpr(self.func.jaxpr, self.args)
 
 
@@ -335,7 +327,7 @@ register_pytree_node(Linearized, lambda f: (f.args, f.func), lambda func, consts
 
 
 def linear_function(program: LinearProgram | Tape, *about: Any) -> Linearized:
-    """``program`` as a function of tangents of trees; ``about`` are the other arguments of ``_LinearMap``."""
+    """Wrap ``program`` as a function of trees of tangents; ``about`` are the other arguments of ``_LinearMap``."""
     if not isinstance(program, LinearProgram):
         return Linearized(_LinearTape(program, *about))
     closed = program.closed()
@@ -343,9 +335,7 @@ def linear_function(program: LinearProgram | Tape, *about: Any) -> Linearized:
 
 
 def one_like(aval: ShapedArray) -> Any:
-    """The cotangent one of a scalar of type ``aval``; of a reduced one it is a sum over devices, an error inside
-    ``shard_map``.
-    """
+    """The cotangent 1 of a scalar of type ``aval``; ValueError inside ``shard_map`` for a (un)reduced type."""
     if aval.unreduced or aval.reduced:
         if late.public("minijax.core.explicit", "mesh_of_type")(aval) is None:
             raise _other_type(aval, ShapedArray((), aval.dtype))
@@ -357,7 +347,7 @@ def one_like(aval: ShapedArray) -> Any:
 
 @functools.cache
 def _one(dtype: Any) -> Any:
-    """NumPy's one, which takes longer to make than to find."""
+    """NumPy's scalar one, cached: building it takes longer than finding it."""
     return dtype.type(1)
 
 
@@ -394,7 +384,7 @@ class VJP:
 
     @property
     def jaxpr(self) -> Any:
-        """The linear program whose transpose this is."""
+        """The linear program that the pullback transposes."""
         return self.program.closed()
 
     def __repr__(self) -> str:
@@ -402,7 +392,7 @@ class VJP:
 
 
 class _BareVJP:
-    """What a ``VJP`` is but for its residuals; equal to what has the same program, as its jaxpr."""
+    """A ``VJP`` without its residuals; equal if the jaxprs are identical."""
 
     __slots__ = ("vjp", "jaxpr")
 
@@ -421,7 +411,7 @@ class _BareVJP:
 
 
 def _flatten_vjp(vjp: VJP) -> tuple[Sequence[Any], _BareVJP]:
-    # the structure must not keep the residuals, which may be tracers
+    # the tree structure must not hold the residuals: they may be tracers
     program = as_program(vjp.program)
     consts = program.closed().consts
     bare = VJP(program.with_residuals([None] * len(consts)), vjp.in_avals, vjp.in_tree, vjp.out_avals, vjp.out_tree)
@@ -437,12 +427,12 @@ register_pytree_node(VJP, _flatten_vjp, _unflatten_vjp)
 
 
 def as_program(made: LinearProgram | Tape) -> LinearProgram:
-    """What linearization made, as equations."""
+    """Convert the result of linearization to a linear program."""
     return made if isinstance(made, LinearProgram) else made.program()
 
 
 def pull_back(program: LinearProgram | Tape, in_avals: Sequence[ShapedArray], cts: Sequence[Any]) -> list[Any]:
-    """Cotangents of all inputs, zeros made real: the transpose of ``program`` at ``cts``."""
+    """Transpose ``program`` at ``cts``: the cotangents of all inputs, with zeros as arrays."""
     began = time.perf_counter() if observe.on_phase else 0.0
     made = transpose_program(program, cts) if isinstance(program, LinearProgram) else program.transpose(cts)
     out = made
@@ -462,7 +452,7 @@ def _check_cotangent(aval: ShapedArray, ct: Any) -> Any:
     if types.sharded_types_made and not (expected.unreduced or expected.reduced):
         ct = sharded_if_free(ct, expected)
     found = get_aval(ct)
-    # like JAX, an integer output takes a cotangent of any dtype: it is zero whatever it is
+    # like JAX, an integer output takes a cotangent of any dtype, and ignores it
     no_tangent = expected.dtype == dtypes.float0
     typed = no_tangent or (found.dtype == expected.dtype and same_sharding(found, expected))
     if found.shape != aval.shape or not typed:
@@ -471,7 +461,7 @@ def _check_cotangent(aval: ShapedArray, ct: Any) -> Any:
 
 
 def _other_type(aval: ShapedArray, found: ShapedArray) -> ValueError:
-    """That a cotangent of type ``found`` is none of a result of type ``aval``."""
+    """The error for a cotangent of type ``found`` for a result of type ``aval``."""
     action = ""
     if aval.reduced:
         explicit = late.public("minijax.core.explicit", "mesh_of_type")(aval) is not None
@@ -485,7 +475,7 @@ def _other_type(aval: ShapedArray, found: ShapedArray) -> ValueError:
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """The value of ``fun`` at ``primals`` and its pullback, from output cotangents to input cotangents (reverse mode).
+    """Return the value of ``fun`` at ``primals`` and its pullback, from output to input cotangents (reverse mode).
 
     Returns ``(value, pullback)``, with ``has_aux`` the auxiliary data third. ``pullback(ct)`` is a tuple with one
     cotangent per primal, of its structure, shapes and dtypes.
@@ -502,7 +492,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequence[Any] = ()) -> Callable[[Any], Any]:
-    """The transpose of a function that is linear in ``primals``, of which only shapes and dtypes are read.
+    """Transpose ``fun``, a function that is linear in ``primals``; only shapes and dtypes of ``primals`` are read.
 
     Returns a function from an output cotangent to a tuple of input cotangents. NotImplementedError or AssertionError if
     ``fun`` is not linear, TypeError unless all inputs and outputs are inexact, or all are integers.
@@ -544,7 +534,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
 
 
 def check_scalar(out: Any) -> ShapedArray:
-    """The type of ``out``, if it is one scalar: TypeError, in JAX's words, otherwise."""
+    """Return the type of ``out``, which must be one scalar: TypeError, in JAX's words, otherwise."""
     leaves, tree = tree_flatten(out)
     if len(leaves) != 1 or tree.num_nodes != 1:
         raise TypeError(
@@ -555,7 +545,7 @@ def check_scalar(out: Any) -> ShapedArray:
 
 
 def check_scalar_leaf(out: Any) -> ShapedArray:
-    """The type of the array ``out``, if it is a scalar: TypeError otherwise."""
+    """Return the type of ``out``, which must be a scalar array: TypeError otherwise."""
     aval: ShapedArray = get_aval(out)
     if aval.shape:
         raise TypeError(
@@ -566,9 +556,9 @@ def check_scalar_leaf(out: Any) -> ShapedArray:
 
 
 def check_inputs(transform: str, avals: Sequence[ShapedArray], holomorphic: bool, allow_int: bool) -> None:
-    """TypeError for a type of input that ``transform`` does not differentiate with respect to."""
+    """TypeError if ``transform`` cannot differentiate with respect to an input of one of these types."""
     for aval in avals:
-        if aval.dtype.kind != "f" or holomorphic:  # otherwise it is as usual
+        if aval.dtype.kind != "f" or holomorphic:  # real inputs always pass
             _check_input(transform, aval.dtype, holomorphic, allow_int)
 
 
@@ -590,7 +580,7 @@ def _check_input(transform: str, dtype: Any, holomorphic: bool, allow_int: bool)
 
 
 def check_output(transform: str, aval: ShapedArray, holomorphic: bool) -> None:
-    if aval.dtype.kind == "f" and not holomorphic:  # as usual
+    if aval.dtype.kind == "f" and not holomorphic:  # a real output always passes
         return
     if holomorphic:
         if not dtypes.is_complex(aval.dtype):
@@ -613,7 +603,7 @@ def check_output(transform: str, aval: ShapedArray, holomorphic: bool) -> None:
 def on_leaves(
     fun: Callable[..., Any], argnums: Any, args: Sequence[Any], kwargs: dict[str, Any], transform: str
 ) -> tuple[Callable[..., Any], list[Any], Any]:
-    """``fun`` as a function of the leaves of its arguments ``argnums``, the others fixed; these leaves; their tree."""
+    """Return ``fun`` as a function of the leaves of arguments ``argnums``, these leaves, and their tree."""
     single = not isinstance(argnums, (tuple, list))
     if len(args) == 1 and type(argnums) is int and not argnums and isinstance(args[0], AnyArray) and not kwargs:
         return fun, [args[0]], LEAF
@@ -648,7 +638,7 @@ def value_and_grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """A function that gives both the value of scalar-valued ``fun`` and its gradient in the arguments ``argnums``.
+    """A function that returns the value of scalar-valued ``fun`` and its gradient in the arguments ``argnums``.
 
     Returns ``(value, gradient)``; ``((value, aux), gradient)`` with ``has_aux``. The gradient has the structure of the
     argument (a tuple of them if ``argnums`` is a sequence).
@@ -686,7 +676,7 @@ def _value_and_grad(
     else:
         value = flat.out_tree.unflatten(outs)
         aval = check_scalar(value)
-    if holomorphic or aval.dtype.kind != "f":  # otherwise it is as usual
+    if holomorphic or aval.dtype.kind != "f":  # real inputs always pass
         check_output(transform, aval, holomorphic)
     seed = one_like(aval)
     if types.sharded_types_made and not (aval.unreduced or aval.reduced):

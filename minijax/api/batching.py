@@ -68,9 +68,7 @@ def vmap(
 def map_leaves(
     fun: Callable[..., Sequence[Any]], values: Sequence[Any], name: str
 ) -> tuple[list[Any], list[int | None], AxisData]:
-    """Flat ``fun`` mapped over the first axes of ``values``: results, their mapped axes, the axis. ValueError without
-    values.
-    """
+    """Map flat ``fun`` over axis 0 of ``values``: results, their mapped axes, the axis. ValueError without values."""
     if not values:
         raise ValueError(NO_ARGUMENT)
     axis = AxisData(None, get_aval(values[0]).shape[0], (), None)
@@ -81,7 +79,7 @@ NO_ARGUMENT = "vmap wrapped function must be passed at least one argument contai
 
 
 def check_axes(in_axes: Any, out_axes: Any, transform: str) -> None:
-    """TypeError if a leaf of the axes given to ``transform`` is neither an int nor None."""
+    """TypeError if a leaf of the axes passed to ``transform`` is neither an int nor None."""
     for name, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         if type(axes) is int:
             continue
@@ -96,14 +94,14 @@ def check_axes(in_axes: Any, out_axes: Any, transform: str) -> None:
 def _input_axes(
     in_axes: Any, fun: Callable[..., Any], in_tree: PyTreeDef, args: Sequence[Any], leaves: list[Any]
 ) -> tuple[list[int | None], list[Any]]:
-    """The axis that each leaf is mapped along, and the leaves."""
-    if in_axes == 0 and type(in_axes) is int:  # as usual
+    """Return the mapped axis of each leaf, and the leaves."""
+    if in_axes == 0 and type(in_axes) is int:  # no special leaves
         axes: list[Any] = [0] * len(leaves)
         leaves = check_args(leaves, "vmap", fun, in_tree)
     else:
         axes = _spread(in_axes, tuple(args), "vmap in_axes")
         axes += [0] * (len(leaves) - len(axes))  # keyword arguments
-        # unmapped arguments are passed as they are, arrays or not
+        # unmapped arguments pass unchanged, arrays or not
         mapped = [0 if axis is None else x for x, axis in zip(leaves, axes, strict=True)]
         checked = check_args(mapped, "vmap", fun, in_tree)
         if checked is not mapped:
@@ -128,7 +126,7 @@ def mapped_axis(transform: str, shape: tuple[int, ...], axis: int) -> int:
 
 
 def output_axis(transform: str, ndim: int, axis: int) -> int:
-    """``axis`` of an output of ``ndim`` dimensions with the mapped one. ValueError if it has no such axis."""
+    """``axis`` of an output with ``ndim`` dimensions, the mapped one included. ValueError if it has no such axis."""
     if not -ndim <= axis < ndim:
         raise ValueError(
             f"axis {axis} is out of bounds for array of dimension {ndim}: {transform} out_axes must fit every output, "
@@ -153,7 +151,7 @@ def _axis_size(
 
 
 def _division(leaves: Sequence[Any], dims: Sequence[int | None]) -> Any:
-    """The mesh axes that shard the mapped axis, from the leaves' types; None if none. ValueError if they differ."""
+    """Return the mesh axes that shard the mapped axis, or None. ValueError if leaves differ."""
     found = None
     mapped = [(get_aval(x), d) for x, d in zip(leaves, dims, strict=True) if d is not None]
     for i, (aval, d) in enumerate(mapped):
@@ -176,7 +174,7 @@ def describe_sizes(
     dims: Sequence[int | None],
     given: int | None = None,
 ) -> str:
-    """The message for mapped axes whose sizes differ: each argument with its own."""
+    """The error message for mapped axes of different sizes: each argument with its size."""
     lines = [f"{transform} got inconsistent sizes for array axes to be mapped:"]
     if given is not None:
         lines.append(f"  * axis_size is {given}")
@@ -188,7 +186,7 @@ def describe_sizes(
 
 
 def _spread(axes: Any, full: Any, name: str) -> list[Any]:
-    """The leaves of ``axes``, one for each leaf of ``full``."""
+    """Broadcast ``axes`` to one entry for each leaf of ``full``."""
     try:
         return prefix_leaves(axes, full, name=name)
     except ValueError as error:
@@ -202,9 +200,7 @@ def _output_axes(out_axes: Any, out_tree: PyTreeDef) -> list[Any]:
 
 
 def place_axis(value: Any, dim: int | None, wanted: int | None, axis: AxisData, fun: Callable[..., Any]) -> Any:
-    """``value``, an output of ``fun`` mapped along ``dim``, with that axis where it is ``wanted``; ValueError if
-    impossible.
-    """
+    """Move the mapped axis ``dim`` of output ``value`` to ``wanted``; ValueError if impossible."""
     if wanted is None:
         if dim is not None:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""User functions that become the subjaxprs of control flow: bodies of loops, branches, cells of a scan."""
+"""Stage user functions into the subjaxprs of control flow: loop bodies, branches, scan cells."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from minijax.ir.jaxpr import ClosedJaxpr
 
 
 class Body(NamedTuple):
-    """A staged function: its jaxpr (constants and all) and the tree of its output."""
+    """A staged function: its jaxpr with constants, and its output tree."""
 
     closed: ClosedJaxpr
     out_tree: Any
 
 
-# fun -> signature -> Body, for as long as the function lives: the same cell scanned again is the same jaxpr, compiled
-# once. A body that closes over a tracer belongs to one run of an outer transformation and is not kept.
+# fun -> signature -> Body, kept alive by the function: a repeated scan reuses its jaxpr and compiled program.
+# A body that closes over a tracer belongs to one run of an outer transformation and is not cached.
 _bodies: weakref.WeakKeyDictionary[Any, dict[Any, Body]] = weakref.WeakKeyDictionary()
 
-# Beyond this many signatures of one function, the earliest is forgotten.
+# Beyond this many signatures of one function, the earliest is dropped.
 MAX_SIGNATURES = 256
 
 
 def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArray], transform: str) -> Body:
-    """``fun`` staged at leaves of ``avals``, of the tree ``in_tree``; ``transform`` names the construct in errors."""
+    """Stage ``fun`` at leaves of types ``avals`` and tree ``in_tree``; ``transform`` names the construct in errors."""
     check_callable(fun)
     key = (in_tree, tuple(avals), trace_key(), state.axis_env)
     try:
@@ -59,7 +59,7 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArra
 
 
 def _explain(fun: Callable[..., Any], transform: str, key: Any, reprs: bool) -> Miss:
-    """Why ``key`` is not among the signatures of ``fun``."""
+    """Explain why ``key`` is not among the signatures of ``fun``."""
     try:
         found = _bodies.get(fun, {})
     except TypeError:  # no weak reference, or no hash
@@ -71,6 +71,6 @@ def _explain(fun: Callable[..., Any], transform: str, key: Any, reprs: bool) -> 
 
 
 def _signature(key: Any) -> CallSignature:
-    """A key of the staging cache in the form that is compared."""
+    """Convert a key of the staging cache to a ``Signature`` for comparison."""
     tree, avals, settings, axes = key
     return CallSignature(tree, avals, (), settings, axes)

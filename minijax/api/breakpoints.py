@@ -1,7 +1,7 @@
-"""``debug.breakpoint``: stop a running program and look at the values of the functions around.
+"""``debug.breakpoint``: stop a running program and inspect the values of the surrounding functions.
 
-Traced values of the user's functions are operands of a debug callback, so the prompt has the values of that run: in
-compiled programs, under ``vmap`` for each element, under ``grad`` the primal values. The prompt reads pdb's letters;
+Traced values of user functions become operands of a debug callback. So the prompt shows the values of that run: in
+compiled programs, for each element under ``vmap``, primal values under ``grad``. The prompt accepts pdb's letters;
 other lines are evaluated in the frame, or run by a front end (``callbacks.set_front_end``).
 """
 
@@ -23,12 +23,12 @@ from minijax.errors import is_user_file
 from minijax.pytree import tree_flatten, tree_unflatten
 
 PROMPT = "(jdb) "
-# How many lines ``l`` shows before and behind the one where the program is.
+# The number of lines that ``l`` shows before and after the current line.
 _AROUND = 5
 
 
 class StoppedFrame(NamedTuple):
-    """A user function that was running: its name, its place, its variables."""
+    """A user function that was running: its name, location and variables."""
 
     name: str
     file: str
@@ -45,11 +45,11 @@ def debug_breakpoint(
     ordered: bool = False,
     token: Any = None,
 ) -> None:
-    """Stop whenever the program gets here, and open a prompt on the functions around.
+    """Stop whenever the program gets here, and open a prompt in the surrounding functions.
 
-    ``num_frames``: how many functions to keep, the innermost first; ``filter_frames``: without minijax's own;
+    ``num_frames``: the number of frames to keep, innermost first; ``filter_frames``: omit minijax's own frames;
     ``ordered``: as for ``debug.callback``; ``backend``: "cli" or None. ValueError for another ``backend``,
-    NotImplementedError for a ``token``. ``q`` raises bdb.BdbQuit, from a compiled program JaxRuntimeError.
+    NotImplementedError for a ``token``. ``q`` raises bdb.BdbQuit, or JaxRuntimeError from a compiled program.
     """
     if backend not in (None, "cli"):
         raise ValueError(f"debug.breakpoint: the only backend is 'cli', a prompt; got {backend!r}.")
@@ -71,10 +71,10 @@ def debug_breakpoint(
 
 
 def _flattened(value: Any) -> tuple[list[Any], Any]:
-    """The leaves of a variable's value and its tree; of what is no tree, itself and None."""
+    """Flatten a variable's value; a value that is no pytree gives ``[value], None``."""
     try:
         return tree_flatten(value)
-    except (TypeError, ValueError, RecursionError):  # a dict whose keys have no order, a list that holds itself
+    except (TypeError, ValueError, RecursionError):  # a dict with unsortable keys, or a list that contains itself
         return [value], None
 
 
@@ -83,12 +83,12 @@ def _alive(x: Any) -> bool:
 
 
 def _frames(frame: FrameType | None, only_users: bool) -> list[StoppedFrame]:
-    """The frames from ``frame`` outwards."""
+    """List the frames from ``frame`` outwards."""
     found = []
     while frame is not None:
         code = frame.f_code
         if is_user_file(code.co_filename) or not only_users:
-            # at the outermost level names are global ones, which are looked up when they are wanted
+            # at module level the variables are globals, and the prompt looks them up later
             names = {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
             found.append(StoppedFrame(code.co_name, code.co_filename, frame.f_lineno, names, frame.f_globals))
         frame = frame.f_back
@@ -104,7 +104,7 @@ Anything else is evaluated in the frame."""
 
 
 class Prompt:
-    """The prompt of a breakpoint, on ``frames`` from the innermost outwards."""
+    """The prompt of a breakpoint; ``frames`` starts with the innermost."""
 
     def __init__(self, frames: list[StoppedFrame]) -> None:
         self.frames = frames
@@ -115,7 +115,7 @@ class Prompt:
         return self.frames[self.at]
 
     def run(self) -> None:
-        """Read lines until the program is to go on. BdbQuit if it is to be ended."""
+        """Read and run lines until the program continues. BdbQuit to end it."""
         if not self.frames:
             self.say("Entering jdb: no function of yours is running.")
             return
@@ -136,7 +136,7 @@ class Prompt:
                 self.command(line, word, rest.strip())
 
     def command(self, line: str, word: str, rest: str) -> None:
-        """Do what one line says; what goes wrong is shown."""
+        """Run one line, and show its exceptions."""
         own = _COMMANDS.get(word)
         try:
             if own is not None and (bool(rest) == (own in (Prompt.print, Prompt.pretty))):
@@ -151,9 +151,7 @@ class Prompt:
 
     @contextlib.contextmanager
     def visible(self) -> Iterator[dict[str, Any]]:
-        """All names that the frame sees, in one dictionary, since code of a prompt has no closures. Assignments change
-        the frame.
-        """
+        """The frame's visible names in one dict, since prompt code has no closures. Assignments change the frame."""
         names = {**self.frame.globals, **self.frame.names}
         before = dict(names)
         try:
@@ -171,7 +169,7 @@ class Prompt:
             self.say("Commands are run there too: %step f(x) opens the stepper, %help lists them.")
 
     def value(self, expression: str) -> Any:
-        """What an expression is worth in the frame."""
+        """Evaluate an expression in the frame."""
         with self.visible() as names:
             return eval(expression, names)
 
@@ -182,7 +180,7 @@ class Prompt:
         self.say(pprint.pformat(self.value(expression)))
 
     def evaluate(self, line: str) -> None:
-        """An expression, whose value is printed, or a statement."""
+        """Evaluate an expression and print its value, or execute a statement."""
         with self.visible() as names:
             try:
                 code = compile(line, "<breakpoint>", "eval")
@@ -200,7 +198,7 @@ class Prompt:
         self.move(-1, "this is where the program stopped")
 
     def move(self, step: int, end: str) -> None:
-        """Go to another frame, or say that there is none."""
+        """Move by one frame, or print that there is none."""
         if not 0 <= self.at + step < len(self.frames):
             self.say(f"*** {end}")
             return
@@ -208,7 +206,7 @@ class Prompt:
         self.where()
 
     def where(self) -> None:
-        """The place of the frame, and its line."""
+        """The frame's location and source line."""
         self.say(f"> {self.frame.file}({self.frame.line}){self.frame.name}()")
         line = linecache.getline(self.frame.file, self.frame.line).strip()
         if line:

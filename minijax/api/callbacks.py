@@ -1,4 +1,4 @@
-"""Python functions called from inside transformed and compiled programs. Source: docs.jax.dev, "External callbacks"."""
+"""Calls of Python functions from transformed and compiled programs. Source: docs.jax.dev, "External callbacks"."""
 
 from __future__ import annotations
 
@@ -36,12 +36,14 @@ def pure_callback(
     vmap_method: str | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Call ``callback(*args, **kwargs)``, a function without effects, wherever the program runs, perhaps more or less
-    often.
+    """Call ``callback(*args, **kwargs)``, a function without side effects, when the program runs.
 
-    It returns a tree as ``result_shape_dtypes``, of objects with ``shape`` and ``dtype``. ``vmap_method``: "sequential"
-    and "sequential_unrolled" call it for each element, "expand_dims" and "broadcast_all" once, with a leading axis on
-    every argument (of size 1, or of the batch, if it is not mapped). ``sharding`` must be None.
+    The compiler may remove or repeat calls.
+
+    ``callback`` returns a tree like ``result_shape_dtypes``, whose leaves have ``shape`` and ``dtype``.
+    ``vmap_method``: "sequential" and "sequential_unrolled" call it for each element; "expand_dims" and "broadcast_all"
+    call it once, with a leading axis on every argument (size 1, or the batch size, if unmapped). ``sharding`` must be
+    None.
 
     ValueError: differentiated, or an unknown ``vmap_method``. NotImplementedError: under ``vmap`` without one.
     JaxRuntimeError: the callback raised, or returned another type.
@@ -59,7 +61,7 @@ def io_callback(
     ordered: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Call ``callback``, which may have effects, exactly once each time; ``ordered``: in the order of the program."""
+    """Call ``callback``, which may have side effects, exactly once per run; ``ordered``: in program order."""
     return _call(io_callback_p, callback, result_shape_dtypes, args, kwargs, sharding, ordered=bool(ordered))
 
 
@@ -97,7 +99,7 @@ def _result_aval(result: Any) -> ShapedArray:
 
 
 def _split_static(args: Any, kwargs: Any) -> tuple[Any, list[Any], tuple[tuple[int, Any], ...]]:
-    """The tree, the leaves that are arrays, and the others by position: they are passed on as they are."""
+    """Split a tree into its structure, its array leaves, and the other leaves by position, which pass unchanged."""
     leaves, in_tree = tree_flatten((args, kwargs))
     static = tuple((i, x) for i, x in enumerate(leaves) if not is_array_like(x))
     return in_tree, [x for x in leaves if is_array_like(x)], static
@@ -110,10 +112,10 @@ def debug_callback(
     partitioned: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Call ``callback(*args, **kwargs)`` whenever the program gets there; what it returns is ignored.
+    """Call ``callback(*args, **kwargs)`` whenever the program gets here, and ignore its result.
 
-    Under ``jvp`` and ``grad`` it gets primal values, under ``vmap`` each element. ``ordered``: in the order of the
-    program. ``debug.callback(ordered=True)(f, x)`` keeps options and ``f``'s own keywords apart.
+    Under ``jvp`` and ``grad`` it gets primal values, under ``vmap`` each element. ``ordered``: in program
+    order. ``debug.callback(ordered=True)(f, x)`` keeps options and ``f``'s own keywords apart.
     """
 
     def call(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -133,12 +135,12 @@ def debug_callback(
 
 @functools.cache
 def _checker() -> Any:
-    """Formats only to see whether the format string and the arguments belong together."""
-    import string  # takes 1 ms, which ``import minijax`` must not pay
+    """A formatter that checks whether the format string fits the arguments."""
+    import string  # imported here: it takes 1 ms, too long for ``import minijax``
 
     class Checker(string.Formatter):
         def format_field(self, value: Any, format_spec: str) -> str:
-            return ""  # the value is known when the program runs
+            return ""  # the value is unknown until the program runs
 
         def check_unused_args(self, used_args: Any, args: Any, kwargs: Any) -> None:
             unused = [arg for i, arg in enumerate(args) if i not in used_args]
@@ -165,9 +167,9 @@ def debug_print(
     _record: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Print ``fmt.format(*args, **kwargs)`` whenever the program gets there. Not for f-strings, which format tracers.
+    """Print ``fmt.format(*args, **kwargs)`` whenever the program gets here. Not for f-strings: they format tracers.
 
-    ValueError for an argument that ``fmt`` does not use, IndexError or KeyError for one that is missing.
+    ValueError for an argument that ``fmt`` does not use, IndexError or KeyError for a missing one.
     """
 
     def write(fmt: str, *args: Any, **kwargs: Any) -> None:
@@ -194,7 +196,7 @@ def debug_print(
 
 
 def debug_log(fmt: str, *args: Any, **kwargs: Any) -> None:
-    """Like ``debug_print``, to the ``minijax`` logger, as a record of the caller's line."""
+    """Like ``debug_print``, but log to the ``minijax`` logger with the caller's line."""
     frame = sys._getframe(1)
     code = frame.f_code
     logging = importlib.import_module("logging")
@@ -202,16 +204,16 @@ def debug_log(fmt: str, *args: Any, **kwargs: Any) -> None:
     debug_print(fmt, *args, _record=record, **kwargs)
 
 
-# Runs a line at a breakpoint that is not the prompt's own, in a frame's names, and shows what comes of it; None where
-# there is no front end. Here and not in ``breakpoints``, which few programs load.
+# A front end's function for breakpoint lines that are not prompt commands; None without a front end. It is here, not
+# in ``breakpoints``, because few programs import that module.
 front_end: Callable[[str, dict[str, Any]], None] | None = None
 
 
 def set_front_end(run: Callable[[str, dict[str, Any]], None] | None) -> None:
-    """Install what runs the lines at a breakpoint that are not the prompt's own: ``run(line, names)``."""
+    """Install ``run(line, names)``, which runs breakpoint lines that are not prompt commands."""
     global front_end
     front_end = run
 
 
 def effects_barrier() -> None:
-    """Returns at once: calls of programs with effects wait for them."""
+    """Return at once: calls of programs with effects already wait for them."""

@@ -1,4 +1,4 @@
-"""``checkpoint`` (also ``remat``): trade memory for computation in reverse mode, under a policy of what to save."""
+"""``checkpoint`` (also ``remat``): trade memory for computation in reverse mode, under a policy of saved values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from minijax.ops.subjaxprs import hoist_consts
 from minijax.pytree import tree_flatten, tree_map, tree_unflatten
 from minijax.pytree.prefix import broadcast_prefix
 
-# Beyond this many values of the static arguments of one function, the earliest is forgotten.
+# Beyond this many combinations of one function's static arguments, the earliest is dropped.
 MAX_STATIC = 256
 
 
@@ -34,11 +34,11 @@ def checkpoint(
     policy: Callable[..., Any] | None = None,
     static_argnums: int | tuple[int, ...] = (),
 ) -> Callable[..., Any]:
-    """``fun``, of which reverse mode saves the inputs and what ``policy`` allows, and computes the rest again.
+    """``fun`` under a rule for reverse mode: save inputs and values that ``policy`` allows, recompute the rest.
 
     ``prevent_cse``: keep XLA from merging the two computations under ``jit``; a bool, or a tuple that is a prefix of
-    the arguments. Needless in a ``scan``. ``policy(primitive, *avals, **params) -> bool``: whether results may be
-    saved; see ``checkpoint_policies``. ``static_argnums``: positions of arguments passed as they are.
+    the arguments. Not needed in a ``scan``. ``policy(primitive, *avals, **params) -> bool``: whether results may be
+    saved; see ``checkpoint_policies``. ``static_argnums``: positions of arguments that pass unchanged.
 
     TypeError for arguments of the wrong type, ValueError for a static position out of range.
     """
@@ -53,7 +53,7 @@ def checkpoint(
             "checkpoint_policies."
         )
     static = _static_positions(static_argnums)
-    # static values -> the function of the others: the same object each time, so that it is staged once
+    # static values -> the function of the other arguments: always the same object, so that it is staged once
     partials: dict[Any, Callable[..., Any]] = {}
 
     @functools.wraps(fun)
@@ -92,7 +92,7 @@ def _fix_static(
     args: tuple[Any, ...],
     partials: dict[Any, Callable[..., Any]],
 ) -> tuple[tuple[Any, ...], Callable[..., Any]]:
-    """The dynamic ones of ``args``, and ``fun`` as a function of them."""
+    """Return the dynamic arguments, and ``fun`` as a function of them."""
     n = len(args)
     if not all(-n <= i < n for i in static):
         raise ValueError(
@@ -110,7 +110,7 @@ def _fix_static(
     try:
         key = n, tuple((i, type(x), x) for i, x in sorted(at.items()))
         found = partials.get(key)
-    except TypeError:  # no hash, a tracer for one
+    except TypeError:  # unhashable, such as a tracer
         return dynamic, of_dynamic
     if found is None:
         if len(partials) >= MAX_STATIC:
@@ -132,21 +132,18 @@ def _stage(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArray]) 
         raise
 
 
-# ---------------------------------------------------------------------------------------------- policies
-
-
 def checkpoint_name(x: Any, name: str) -> Any:
-    """``x``, an array or a pytree of arrays, marked with ``name`` for the policies that save by name."""
+    """Mark ``x``, an array or a pytree of arrays, with ``name`` for policies that save by name."""
     return tree_map(lambda leaf: name_p.bind(leaf, name=name), x)
 
 
 def everything_saveable(*args: Any, **params: Any) -> bool:
-    """The policy that saves whatever is needed, as without ``checkpoint``."""
+    """Save every value that is needed, as without ``checkpoint``."""
     return True
 
 
 class DotsSaveable(Frozen):
-    """The policy that saves the results of matrix products, perhaps only of those without batch dimensions."""
+    """A policy that saves the results of matrix products, or only of those without batch dimensions."""
 
     only_if_no_batch_dims: bool
 
@@ -155,7 +152,7 @@ class DotsSaveable(Frozen):
 
 
 class SaveOnlyTheseNames(Frozen):
-    """The policy that saves the values ``checkpoint_name`` gave one of these names."""
+    """A policy that saves values with one of these names (``checkpoint_name``)."""
 
     saveable_names: frozenset[str]
 
@@ -164,7 +161,7 @@ class SaveOnlyTheseNames(Frozen):
 
 
 class SaveAnyNamesButThese(Frozen):
-    """The policy that saves the values ``checkpoint_name`` gave another name than these."""
+    """A policy that saves values with another name than these (``checkpoint_name``)."""
 
     names: frozenset[str]
 
@@ -173,22 +170,22 @@ class SaveAnyNamesButThese(Frozen):
 
 
 def save_only_these_names(*names_which_can_be_saved: str) -> SaveOnlyTheseNames:
-    """Saves the values that ``checkpoint_name`` gave one of these names, and nothing else."""
+    """A policy that saves only values with one of these names (``checkpoint_name``)."""
     return SaveOnlyTheseNames(frozenset(names_which_can_be_saved))
 
 
 def save_any_names_but_these(*names_not_to_save: str) -> SaveAnyNamesButThese:
-    """Saves the values that ``checkpoint_name`` gave a name, but for these names, and nothing else."""
+    """A policy that saves only values with a name other than these (``checkpoint_name``)."""
     return SaveAnyNamesButThese(frozenset(names_not_to_save))
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Callable[..., bool]:
-    """Saves everything, here as in JAX: a named value is the result of another equation, which can be saved."""
+    """A policy that saves everything, as in JAX: a named value results from another equation, which may be saved."""
     return lambda *args, **params: True
 
 
 def save_from_both_policies(policy_1: Callable[..., Any], policy_2: Callable[..., Any]) -> Callable[..., bool]:
-    """Saves what either policy saves; the policies must answer with booleans (ValueError)."""
+    """A policy that saves a value if either policy does; the policies must return booleans (ValueError)."""
 
     def policy(prim: Any, *args: Any, **params: Any) -> bool:
         first, second = policy_1(prim, *args, **params), policy_2(prim, *args, **params)
@@ -229,11 +226,8 @@ checkpoint_policies = types.SimpleNamespace(
 )
 
 
-# ---------------------------------------------------------------------------------------------- what is saved
-
-
 def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tuple[ShapedArray, str]]:
-    """The types that reverse mode saves for ``f`` at these arguments, each with the text of its origin."""
+    """Return the types of the values that reverse mode saves for ``f`` here, each with the text of its origin."""
     check_callable(f)
     leaves, in_tree = tree_flatten((args, kwargs))
     leaves = check_args(leaves, "saved_residuals", f, in_tree)
@@ -250,8 +244,8 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
 
 
 def _sources(jaxpr: Jaxpr, names: Sequence[str]) -> list[tuple[ShapedArray, str]]:
-    """Where each output of ``jaxpr`` comes from."""
-    # a value that is rounded to be saved is named by what computed it
+    """The origin of each output of ``jaxpr``."""
+    # a value rounded for saving is named after its computation
     rounded = {e.outvars[0]: e.invars[0] for e in jaxpr.eqns if e.primitive is reduce_precision_p}
     wanted = {rounded.get(v, v) for v in jaxpr.outvars}
     found = [(v.aval, "from a constant") for v in jaxpr.constvars if v in wanted]
@@ -271,6 +265,6 @@ def _origin(eqn: JaxprEqn) -> str:
 
 
 def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Prints what reverse mode saves between the forward and the backward pass of ``f`` at these arguments."""
+    """Print the values that reverse mode saves between the forward and backward pass of ``f`` at these arguments."""
     for aval, source in saved_residuals(f, *args, **kwargs):
         sys.stdout.write(f"{aval.str_short(short_dtypes=True)} {source}\n")

@@ -1,11 +1,11 @@
-"""The values that a function reads besides its arguments, noted when it is traced.
+"""Record the values that a function reads besides its arguments when it is traced.
 
-A cached program keeps using the values from its trace, so a later change of one explains a wrong result. Noted at a
-cache miss, from the names in code objects: closure variables, globals that it and the functions it calls read, and
-attributes of objects in such variables. Numbers, strings, booleans, None and tuples of them are noted by value, other
-objects weakly, by identity.
+A cached program keeps using the values from its trace, so a later change of one explains a wrong result. At a
+cache miss this module records names in code objects: closure variables, globals that the function and its callees read,
+and attributes of objects in such variables. Numbers, strings, booleans, None and tuples of them are recorded by value,
+other objects by weak reference and identity.
 
-Not noticed: changes inside an object noted by identity, in objects that no variable's name reaches, and in modules.
+Limits: changes inside an object recorded by identity, in objects that no variable names, and in modules are missed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from minijax.core.named import NamedTuple
 from minijax.errors import is_user_file
 
-# The most values noted for one function and the functions that it calls.
+# The maximum number of values recorded for one function and its callees.
 MOST_FUNCTIONS = 50
 MOST_NAMES = 300
 _LONGEST_VALUE = 60
@@ -31,8 +31,8 @@ GLOBAL, SELF = -1, -2
 class _Noted(NamedTuple):
     """A name that a function reads, and its value.
 
-    ``holder`` is a weak reference to the function, or for ``SELF`` to the instance of a bound method. ``cell`` is the
-    index among closure variables, ``GLOBAL`` or ``SELF``; ``attribute`` is the attribute read, or ''; ``reader`` is the
+    ``holder``: a weak reference to the function, or for ``SELF`` to the bound method's instance. ``cell``: the
+    index among closure variables, ``GLOBAL`` or ``SELF``. ``attribute``: the attribute read, or ''. ``reader``: the
     code.
     """
 
@@ -45,7 +45,7 @@ class _Noted(NamedTuple):
 
 
 class _Identity:
-    """A placeholder for an object that is not kept alive."""
+    """Identifies an object without keeping it alive."""
 
     __slots__ = ("id", "ref", "kind")
 
@@ -58,17 +58,17 @@ class _Identity:
             self.ref = None
 
     def agrees(self, value: Any) -> bool:
-        """Whether ``value`` is that object. An object without weak references is compared by its address."""
+        """Whether ``value`` is the same object; objects without weak references are compared by address."""
         return id(value) == self.id and (self.ref is None or self.ref() is value)
 
 
-# The fields of ``_Noted``. Most are never read, and a plain tuple is made in a fifth of the time.
+# The fields of ``_Noted`` as a plain tuple: most entries are never read, and a tuple takes a fifth of the time.
 Entry = tuple[Any, CodeType, int, str, str, Any]
 Noted = tuple[Entry, ...]
 
 
 def note(fun: Any) -> Noted:
-    """The values that ``fun``, which is about to be traced, reads besides its arguments."""
+    """Record the values that ``fun``, about to be traced, reads besides its arguments."""
     out: list[Entry] = []
     seen: set[int] = set()
     todo: list[Any] = [fun]
@@ -88,7 +88,7 @@ def note(fun: Any) -> Noted:
 
 
 def _plain(fun: Any) -> FunctionType | None:
-    """The user's function in a wrapper, method or partial; None if there is none."""
+    """Unwrap a wrapper, method or partial to the user's function, or None."""
     if type(fun) is FunctionType and not fun.__dict__:
         return fun if _is_users(fun) else None
     for _ in range(20):
@@ -108,7 +108,7 @@ def _is_users(fun: FunctionType) -> bool:
 
 
 def _note_names(out: list[Entry], todo: list[Any], function: FunctionType) -> None:
-    """Note closure variables, and globals that its code or nested code names; callables are appended to ``todo``."""
+    """Record closure variables, and globals named in its code and nested code; append callables to ``todo``."""
     holder, code = weakref.ref(function), function.__code__
     for i, name in enumerate(code.co_freevars):
         try:
@@ -136,7 +136,7 @@ def _codes(code: CodeType) -> list[CodeType]:
 def _note_name(
     out: list[Entry], todo: list[Any], holder: Any, reader: CodeType, cell: int, name: str, value: Any
 ) -> None:
-    """Note a name, and those attributes of its value that the reader names."""
+    """Record a name, and the attributes of its value that the reader names."""
     if type(value) in _VALUES:
         out.append((holder, reader, cell, name, "", value))
     elif not issubclass(type(value), (ModuleType, type, BuiltinFunctionType)):
@@ -148,7 +148,7 @@ def _note_name(
 
 
 def _note_instance(out: list[Entry], instance: Any, method: Any) -> None:
-    """Note the attributes of ``self`` that a method reads."""
+    """Record the attributes of ``self`` that a method reads."""
     code = getattr(method, "__code__", None)
     if not isinstance(code, CodeType) or not code.co_argcount:
         return
@@ -169,7 +169,7 @@ def _note_attributes(out: list[Entry], holder: Any, reader: CodeType, cell: int,
 
 
 def _own(value: Any) -> dict[str, Any]:
-    """The attributes of an object itself. No code of its class is run."""
+    """The attributes in an object's own ``__dict__``. No code of its class runs."""
     try:
         held = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -181,7 +181,7 @@ _VALUES = frozenset((int, float, complex, str, bytes, bool, NoneType))
 
 
 def _is_value(value: Any) -> bool:
-    """Whether ``value`` is noted by value."""
+    """Whether ``value`` is recorded by value."""
     if type(value) is tuple:
         return len(value) <= _LONGEST_VALUE and all(map(_is_value, value))
     return type(value) in _VALUES
@@ -191,11 +191,8 @@ def _noted_form(value: Any) -> Any:
     return value if _is_value(value) else _Identity(value)
 
 
-# --- on a hit -----------------------------------------------------------------------------------------------------
-
-
 def changes(noted: Noted) -> str:
-    """The noted values that have changed, as text; the cached program uses the old ones. Empty if none is known."""
+    """List recorded values that have changed, as text; the cached program uses the old ones."""
     said = []
     for entry in itertools.starmap(_Noted, noted):
         value = _now(entry)
@@ -211,7 +208,7 @@ def changes(noted: Noted) -> str:
 
 
 def unknowable(noted: Noted) -> tuple[str, ...]:
-    """The names of values that may have changed inside, unnoticed: lists, dictionaries, NumPy arrays, ..."""
+    """List the names of mutable values that may have changed undetected: lists, dictionaries, NumPy arrays, ..."""
     names = [
         f"{entry.name}.{entry.attribute}" if entry.attribute else entry.name
         for entry in itertools.starmap(_Noted, noted)
@@ -224,7 +221,7 @@ _CHANGE_INSIDE = ("list", "dict", "set", "bytearray", "ndarray", "deque", "defau
 
 
 def _now(entry: _Noted) -> Any:
-    """The current value of a noted name."""
+    """Look up the current value of a recorded name."""
     value = entry.holder()
     if value is None:
         return _MISSING
@@ -243,7 +240,7 @@ def _now(entry: _Noted) -> Any:
 def _agree(was: Any, now: Any) -> bool:
     if type(was) is _Identity:
         return was.agrees(now)
-    # as text, since 0.0 equals -0.0 and 1 equals True, and NaN does not equal itself
+    # compare texts: 0.0 equals -0.0, 1 equals True, and NaN does not equal itself
     return was is now or (type(was) is type(now) and repr(was) == repr(now))
 
 
@@ -256,14 +253,14 @@ def _is_read(entry: _Noted) -> bool:
     """Whether the instructions read this name (this attribute of it) and never assign it."""
     code = _instructions(entry.reader)
     if entry.name in code.writes or entry.attribute in code.writes_attributes:
-        return False  # a function that assigns a name changes it itself
+        return False  # the function changes such a name itself
     read = entry.name, entry.attribute
     return read in code.reads or (entry.cell == SELF and read in code.reads_locals)
 
 
 class _Instructions(NamedTuple):
-    """The names that a code object and its nested code use, in four parts: (name, attribute or '') of outer names that
-    it reads; the same of local variables; names that it assigns; attributes that it assigns."""
+    """Return the names in a code object and its nested code: (name, attribute or '') of outer names read, the same
+    of local variables, names assigned, attributes assigned."""
 
     reads: set[tuple[str, str]]
     reads_locals: set[tuple[str, str]]

@@ -1,4 +1,4 @@
-"""``closure_convert`` and ``custom_gradient``: derivative rules where functions close over what is differentiated."""
+"""``closure_convert`` and ``custom_gradient``: derivative rules for functions that close over traced values."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from minijax.pytree import (
 def custom_gradient(fun: Callable[..., Any]) -> custom_vjp:
     """A ``custom_vjp`` function from one that returns ``(value, pullback)``.
 
-    ``pullback(cotangent)`` returns a tuple of cotangents (or the only one). It may close over what ``fun`` computed,
-    and is staged.
+    ``pullback(cotangent)`` returns a tuple of cotangents (or a single one). It is staged, and may close over values
+    that ``fun`` computed.
     """
     check_callable(fun)
 
@@ -68,7 +68,7 @@ def custom_gradient(fun: Callable[..., Any]) -> custom_vjp:
 
 @register_pytree_node_class
 class _Pullback:
-    """The residuals of ``custom_gradient``: a staged pullback, whose constants are the leaves."""
+    """The residuals of ``custom_gradient``: a staged pullback whose constants are the leaves."""
 
     def __init__(self, jaxpr: Any, out_tree: PyTreeDef, consts: Sequence[Any]) -> None:
         self.jaxpr = jaxpr
@@ -85,7 +85,7 @@ class _Pullback:
 
 
 def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
-    """``fun`` with what it closes over, and may be differentiated in, as further arguments.
+    """Turn the differentiable values that ``fun`` closes over into further arguments.
 
     Returns ``(converted, values)``: ``converted(*args, *values)`` is ``fun(*args)``, for arguments of the trees, shapes
     and dtypes of ``example_args`` (TypeError for another tree). ``values`` are the inexact tracers that ``fun`` used.
@@ -115,7 +115,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
 
 
 def _maybe_perturbed(x: Any) -> bool:
-    """Whether ``x`` may have a tangent, now or later."""
+    """Whether ``x`` has a tangent, or may get one later."""
     while isinstance(x, BatchTracer):
         x = x.val
     return isinstance(x, DualTracer) or isinstance(x, Tracer) and dtypes.is_inexact(x.aval.dtype)

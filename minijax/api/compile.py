@@ -1,4 +1,4 @@
-"""``jit``: stage a function once per signature, compile it with XLA, and run the compiled program from then on."""
+"""``jit``: stage a function once per signature, compile it with XLA, and reuse the compiled program."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ if TYPE_CHECKING:
 
 __all__ = ["jit"]
 
-# fun -> its staged signatures, shared by every jit(fun) with the same options, alive as long as the function is
+# fun -> its staged signatures, shared by every jit(fun) with the same options, kept alive by the function
 _staged: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, StagedCall]]] = weakref.WeakKeyDictionary()
 
-# Beyond this many signatures of one function, the earliest is forgotten.
+# Beyond this many signatures of one function, the earliest is dropped.
 MAX_SIGNATURES = 4096
 
 
@@ -77,7 +77,7 @@ _partitioned = HigherModule("partitioned_programs")
 
 
 def _misses() -> Any:
-    """``api.misses``, which is needed once something is traced."""
+    """Import ``api.misses`` on the first trace."""
     return importlib.import_module("minijax.api.misses")
 
 
@@ -91,12 +91,12 @@ for _name in ("log_compiles", "explain_cache_misses"):
 
 
 class JitFunction:
-    """What ``jit`` returns: call it like the function; ``lower``, ``trace`` and ``eval_shape`` look inside."""
+    """The result of ``jit``: call it like the function; ``lower``, ``trace`` and ``eval_shape`` show its stages."""
 
-    # a call reads the first two; where an object has more than a handful of attributes, a slot is found sooner
+    # slots for the two attributes that each call reads: lookup in a large ``__dict__`` is slower
     __slots__ = ("known", "takes_static", "__dict__", "__weakref__")
 
-    # the transformation's name in messages; whether ``disable_jit`` runs the function as it is
+    # the transformation's name in messages; whether ``disable_jit`` calls the plain function
     transform = "jit"
     runs_as_written = True
 
@@ -113,7 +113,7 @@ class JitFunction:
         out_shardings: Any = UNSPECIFIED,
     ) -> None:
         functools.update_wrapper(self, fun, updated=())
-        # the function's own attributes show, but none of them may hide a method of this class
+        # copy the function's own attributes, but do not hide methods of this class
         own = getattr(fun, "__dict__", {})
         self.__dict__.update((k, v) for k, v in own.items() if not hasattr(type(self), k))
         self.__wrapped__ = self.fun = fun
@@ -127,18 +127,18 @@ class JitFunction:
         self.out_shardings = out_shardings
         self.subject = describe(fun)
         self.takes_static = bool(static_argnums or static_argnames)
-        # number of positional arguments -> the places among them that are static, and the others
+        # number of positional arguments -> the positions of the static and of the dynamic ones
         self.places: dict[int, tuple[list[int], list[int]]] = {}
-        # configuration, with the static arguments if there may be any -> the kinds of calls made
+        # (configuration, static arguments if any) -> the kinds of calls made
         self.known: dict[Any, Known] = {}
         try:
             self._caches = _staged.setdefault(fun, {})
-        except TypeError:  # no weak reference, or no hash: the cache lives with this object
+        except TypeError:  # no weak reference, or unhashable: this object holds the cache
             self._caches = {}
         self.cache = self._caches.setdefault(self._options(), {})
 
     def _options(self) -> tuple[Any, ...]:
-        """The key of the cache among those of one function."""
+        """The options as a key into the function's caches."""
         static, donated = (self.static_argnums, self.static_argnames), (self.donate_argnums, self.donate_argnames)
         options: tuple[Any, ...] = (*static, *donated, self.keep_unused, self.inline)
         if self._names_shardings:
@@ -146,20 +146,20 @@ class JitFunction:
         return options
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # The work before the program runs is a tenth of a small call, so small things are inlined.
+        # The work before the program runs is a tenth of a small call, so small steps are inlined.
         static: tuple[Any, ...] = ()
         if self.takes_static:
             args, kwargs, static = self._split(args, kwargs)
             known = self._known_with(static)
         else:
             known = self.known.get(common_key[0] or trace_key())
-        # calls are repeated under ordinary circumstances only: see api.repeated
+        # the fast path needs ordinary conditions: see api.repeated
         if known is None or (reaching and len(state.stack) > 1) or observers:
             return self.call(args, kwargs, static)[0]
         if pjrt.others_in_use and preferred_device() is not None:
             return self.call(args, kwargs, static)[0]
         if known.flat and not kwargs:
-            try:  # a comprehension for one argument would take a twentieth of the call
+            try:  # one argument needs no comprehension: it would take a twentieth of the call
                 run = known.flat[args[0].kind if len(args) == 1 else tuple([x.kind for x in args])]
             except (AttributeError, KeyError, TypeError):
                 pass
@@ -177,41 +177,37 @@ class JitFunction:
             except Exception as error:
                 if error.__traceback__.tb_next is not None:  # type: ignore[union-attr]
                     raise
-                failure = self._failure(error, args, kwargs, static)  # it is jaxlib's own
+                failure = self._failure(error, args, kwargs, static)  # raised by jaxlib itself
             if failure is not None:
                 raise failure
         return self.call(args, kwargs, static)[0]
 
     @property
     def called(self) -> str:
-        """Its name in messages about the placement of its arguments."""
+        """The function's name in messages about argument placement."""
         return fun_name(self.fun)
 
     @property
     def _names_shardings(self) -> bool:
-        """Whether the user gave shardings of arguments or results."""
+        """Whether the user passed shardings of arguments or results."""
         return self.in_shardings is not UNSPECIFIED or self.out_shardings is not UNSPECIFIED
 
     def _labels(self, staged: StagedCall) -> Callable[[int], str]:
         return lambda i: leaf_names(self.fun, staged.in_tree)[i]
 
     def _device_of(self, staged: StagedCall, leaves: Sequence[Any]) -> Any:
-        """The device, or the tuple of a mesh's devices, of the committed arguments that the program takes. ValueError
-        for two.
-        """
+        """The device (or mesh devices) of the committed arguments that the program takes. ValueError for two."""
         if not pjrt.others_in_use:
             return None
         kept = kept_inputs(staged.closed) if not staged.outer and not self.keep_unused else None
         taken = leaves if kept is None else [x if i in kept else None for i, x in enumerate(leaves)]
-        if "in_shardings" in staged.params:  # what they name is where an argument is brought
+        if "in_shardings" in staged.params:  # an explicit sharding moves its argument, so these do not count
             named = staged.params["in_shardings"][len(staged.outer) :]
             taken = [x if each is UNSPECIFIED else None for x, each in zip(taken, named, strict=False)]
         return common_device(taken, self.called, self._labels(staged))
 
     def _failure(self, error: Exception, args: Any, kwargs: Any, static: tuple[Any, ...]) -> BaseException | None:
-        """The exception for ``error``, which jaxlib's dispatch raised; None if no program ran, so that it may be called
-        again.
-        """
+        """Translate ``error`` from jaxlib's dispatch; None if no program ran, so the call may be repeated."""
         if not fastcall.is_status(error):
             return None
         _, leaves, _ = self._find(args, kwargs, static)
@@ -221,11 +217,11 @@ class JitFunction:
     def _known_with(self, static: tuple[Any, ...]) -> Known | None:
         try:
             return self.known.get((trace_key(), static))
-        except TypeError:  # it has no hash: the ordinary way says so
+        except TypeError:  # unhashable: the ordinary path reports it
             return None
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]) -> Any:
-        """Make an ordinary call; ``api.repeated.Known`` describes the result."""
+        """Make a call on the ordinary path; see ``api.repeated.Known.call`` for the result."""
         if jit_disabled() and self.runs_as_written:
             return self._with_static(static)(*args, **kwargs), (), (), None
         settings = trace_key()
@@ -235,12 +231,12 @@ class JitFunction:
         if AbstractRef.made:
             _check_aliases(leaves, staged, self.fun)
         unusual = len(state.stack) > 1 or observe.bind_watched or any([isinstance(x, Tracer) for x in leaves])
-        # debug_nans, debug_infs, debug_key_reuse check calls where they are evaluated
+        # debug_nans, debug_infs and debug_key_reuse check calls at evaluation
         checked = settings.values[1] or settings.values[7] or key_checks
         over: Any = None
         places: tuple[Any, ...] = ()
         if pjrt.others_in_use:
-            # to explain a recompilation; the program must not keep the function alive
+            # used to explain a recompilation; weak, since the program must not keep the function alive
             about = weakref.ref(self), len(staged.outer), staged.in_tree
             staged.closed.memo["argument names"] = functools.partial(_argument_names, *about)
             places = places_of(leaves)
@@ -281,11 +277,11 @@ class JitFunction:
         return value, leaves, avals, repeat
 
     def _bound(self, staged: StagedCall) -> dict[str, Any]:
-        """The parameters that a call is bound with."""
+        """The parameters of the call's equation."""
         return staged.params
 
     def __reduce__(self) -> Any:
-        # of what a jitted function is made, without what it has compiled: so it can be copied and pickled
+        # copies and pickles hold the constructor's arguments, not the compiled programs
         made_of = (self.fun, self.static_argnums, self.static_argnames, self.donate_argnums, self.donate_argnames)
         return JitFunction, (*made_of, self.keep_unused, self.inline, self.in_shardings, self.out_shardings)
 
@@ -297,12 +293,12 @@ class JitFunction:
     def _find(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]
     ) -> tuple[StagedCall, list[Any], list[Any]]:
-        """The staged signature of this call, made if it is new, and the dynamic leaves and their types."""
+        """Return the staged signature of this call (staging it if new), the dynamic leaves, and their types."""
         key, leaves, avals = self._key(args, kwargs, static)
         cache = observe.staging_cache(self.cache) if observers else self.cache
         staged = self._get(cache, key)
         if staged is None and not all([isinstance(aval, (ShapedArray, AbstractRef)) for aval in avals]):
-            # JAX's own arrays are converted; TypeError for other objects with an ``aval``
+            # JAX's own arrays are converted; other objects with an ``aval`` raise TypeError
             in_tree = tree_structure((args, kwargs))
             taken = check_args(tree_leaves((args, kwargs)), self.transform, self._with_static(static), in_tree)
             args, kwargs = tree_unflatten(in_tree, taken)
@@ -319,15 +315,15 @@ class JitFunction:
         return staged, leaves, avals
 
     def staged_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[StagedCall, list[Any]]:
-        """The staged signature of a call, made if it is new, and the call's operands."""
+        """Return the staged signature of a call (staging it if new), and the call's operands."""
         args, kwargs, static = self._split(args, kwargs)
         return self._find(args, kwargs, static)[:2]
 
     def _key(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]
     ) -> tuple[tuple[Any, ...], list[Any], list[Any]]:
-        """The key of a call's signature, and the dynamic leaves and their types."""
-        # without keyword arguments, flattening the positional ones alone takes a third of the time
+        """Return the key of a call's signature, the dynamic leaves and their types."""
+        # without keyword arguments, flatten only the positional ones, in a third of the time
         leaves, args_tree = tree_flatten(args)
         kwargs_tree = None
         if kwargs:
@@ -353,7 +349,7 @@ class JitFunction:
             raise unhashable_static(key[3], self.subject, self.transform) from None
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Dynamic args and kwargs, and the static ones as part of the key."""
+        """Split off the static arguments as part of the key; return the dynamic args and kwargs too."""
         if not self.takes_static:
             return args, kwargs, ()
         count = len(args)
@@ -371,7 +367,7 @@ class JitFunction:
         return dynamic, {k: v for k, v in kwargs.items() if k not in named}, (positional, by_name)
 
     def _explain(self, key: tuple[Any, ...], reprs: bool = True) -> Miss:
-        """Why ``key`` was not found: what differs from the nearest earlier signature."""
+        """Explain the miss of ``key``: how it differs from the nearest earlier signature."""
         other_options = any([cache is not self.cache and cache for cache in list(self._caches.values())])
         if key in self.cache:
             return _misses().RETRACED
@@ -417,9 +413,7 @@ class JitFunction:
     def _traced(
         self, avals: Sequence[Any], static: Any, in_tree: Any, args: Any, kwargs: Any
     ) -> tuple[str, ClosedJaxpr, Any, list[Any], list[Any]]:
-        """The program at a signature: name, jaxpr, tree of results, shardings of arguments and results ([] if not
-        given).
-        """
+        """The program at a signature: name, jaxpr, result tree, argument and result shardings ([] if unspecified)."""
         flat = FlatFun(self._with_static(static), in_tree, self.transform, subject=self.subject)
         closed = stage(flat, avals, self.subject, label=self.transform)
         if kwargs and self.in_shardings is not UNSPECIFIED:
@@ -488,19 +482,19 @@ class JitFunction:
         return self.trace(*args, **kwargs).out_info
 
     def explain_cache_miss(self, *args: Any, **kwargs: Any) -> Miss | None:
-        """Why a call with these arguments would be traced; None if it is cached. Nothing is run."""
+        """Explain why a call with these arguments would retrace; None if it is cached. Runs nothing."""
         args, kwargs, static = self._split(args, kwargs)
         key, _, _ = self._key(args, kwargs, static)
         return self._explain(key) if self._get(self.cache, key) is None else None
 
     def explain_cache_hit(self, *args: Any, **kwargs: Any) -> tuple[str, tuple[str, ...]]:
-        """For a cached call: text about closed-over values that changed since, and names of values that could have."""
+        """For a cached call: closed-over values that have changed, as text, and names of values that may have."""
         args, kwargs, static = self._split(args, kwargs)
         staged = self._get(self.cache, self._key(args, kwargs, static)[0])
         return ("", ()) if staged is None else _misses().explain_hit(staged.closed)
 
     def explain_compilation(self, *args: Any, **kwargs: Any) -> str:
-        """How the placement of a cached call's arguments differs from the compiled program's; '' if it does not."""
+        """For a cached call: how the arguments' placement differs from the compiled program's, or ''."""
         args, kwargs, static = self._split(args, kwargs)
         key, leaves, _ = self._key(args, kwargs, static)
         staged = self._get(self.cache, key)
@@ -510,13 +504,13 @@ class JitFunction:
         return "" if placement is None else _partitioned.why_again(staged.closed, placement, *staged.how)  # type: ignore[no-any-return]
 
     def clear_cache(self) -> None:
-        """Forget every staged and compiled signature."""
+        """Drop every staged and compiled signature."""
         _misses().note_cleared(self.fun)
         self.cache.clear()
         self.known.clear()
 
     def _cache_size(self) -> int:
-        """The number of kinds of calls so far: signatures with the placements of their arguments."""
+        """The number of kinds of calls so far: signature and placement of the arguments."""
         return sum(len({*map(_as_told, staged.met)}) for staged in self.cache.values())
 
     def __repr__(self) -> str:
@@ -530,7 +524,7 @@ def _as_told(call: tuple[tuple[type, ...], tuple[Any, ...]]) -> Any:
 
 
 def _argument_names(jitted: weakref.ref[JitFunction], closed_over: int, in_tree: Any) -> list[str]:
-    """The names of a program's operands; [] if the function is gone."""
+    """Name a program's operands; [] if the function is gone."""
     alive = jitted()
     if alive is None:
         return []
@@ -538,13 +532,13 @@ def _argument_names(jitted: weakref.ref[JitFunction], closed_over: int, in_tree:
 
 
 def hashable_tree(given: Any) -> Any:
-    """A tree of hashable leaves, as part of a key."""
+    """Flatten a tree of hashable leaves into part of a key."""
     leaves, tree = tree_flatten(given, is_leaf=is_none)
     return tuple(leaves), tree
 
 
 def _spread(shardings: Any, full: Any, which: str) -> list[Any]:
-    """The sharding of each leaf of ``full``, of which ``shardings`` is a prefix; [] if it is unspecified."""
+    """Broadcast the prefix ``shardings`` to the leaves of ``full``; [] if unspecified."""
     if shardings is UNSPECIFIED:
         return []
     said = prefix_leaves(shardings, full, name=f"pjit {which}")
@@ -571,7 +565,7 @@ while_on("debug_key_reuse", functools.partial(_follow_keys, True), functools.par
 
 
 def _signature(key: tuple[Any, ...], in_tree: Any = None) -> CallSignature:
-    """A key of the staging cache in the form that is compared; ``in_tree`` is that of its ``(args, kwargs)``."""
+    """Convert a staging-cache key to a ``Signature`` for comparison; ``in_tree`` is the tree of ``(args, kwargs)``."""
     args_tree, kwargs_tree, avals, static, settings, axes = key
     if in_tree is None:
         in_tree = treedef_tuple((args_tree, tree_structure({}) if kwargs_tree is None else kwargs_tree))
@@ -580,9 +574,7 @@ def _signature(key: tuple[Any, ...], in_tree: Any = None) -> CallSignature:
 
 
 def unhashable_static(static: tuple[Any, ...], subject: str, kind: str) -> Exception:
-    """The error for a call of ``subject``, a ``kind`` function, whose signature has no hash; ``static`` are its static
-    arguments.
-    """
+    """The error for a call of ``subject``, a ``kind`` function, with an unhashable argument among ``static``."""
     for where, type_, value in (*static[0], *static[1]) if static else ():
         try:
             hash(value)
@@ -598,7 +590,7 @@ def unhashable_static(static: tuple[Any, ...], subject: str, kind: str) -> Excep
 
 
 def lift_constants(closed: ClosedJaxpr, kind: type, last: bool = False) -> tuple[ClosedJaxpr, list[Any]]:
-    """Make the constants of class ``kind`` the first (or ``last``) inputs; returns the program and these constants."""
+    """Make the constants of class ``kind`` the first (or ``last``) inputs; return the program and these constants."""
     lifted = [isinstance(c, kind) for c in closed.consts]
     if not any(lifted):
         return closed, []
@@ -610,7 +602,7 @@ def lift_constants(closed: ClosedJaxpr, kind: type, last: bool = False) -> tuple
 
 
 def _check_aliases(leaves: Sequence[Any], staged: StagedCall, fun: Any) -> None:
-    """ValueError if one reference is passed twice, or is closed over as well."""
+    """ValueError if one reference is passed twice, or both passed and closed over."""
     refs = [i for i, x in enumerate(leaves) if is_ref(x)]
     seen: dict[int, int] = {}
     for i in refs:
@@ -642,16 +634,15 @@ def jit(
     in_shardings: Any = UNSPECIFIED,
     out_shardings: Any = UNSPECIFIED,
 ) -> Any:
-    """``fun`` compiled by XLA, once for each signature of its arguments, pytrees of arrays. Without ``fun``, a
-    decorator.
+    """Compile ``fun`` with XLA, once per signature of its arguments (pytrees of arrays). Without ``fun``, a decorator.
 
-    ``static_argnums``, ``static_argnames``: hashable arguments passed as they are; one implies the other.
-    ``donate_argnums``, ``donate_argnames``: arguments whose memory XLA may reuse. ``keep_unused``: pass also unread
-    arguments. ``inline``: inside a staged function, record the equations instead of a call. ``in_shardings``,
-    ``out_shardings``: a ``Sharding``, a ``PartitionSpec`` for the mesh that is set, None (the compiler chooses), or
+    ``static_argnums``, ``static_argnames``: hashable arguments that pass unchanged; one implies the other.
+    ``donate_argnums``, ``donate_argnames``: arguments whose memory XLA may reuse. ``keep_unused``: pass unread
+    arguments too. ``inline``: inside a staged function, record the equations instead of a call. ``in_shardings``,
+    ``out_shardings``: a ``Sharding``, a ``PartitionSpec`` for the current mesh, None (the compiler chooses), or
     trees of these that are prefixes of the dynamic arguments and of the result.
 
-    ValueError, when called, for a static argument without hash, TypeError if an argument or an output is no array.
+    ValueError, when called, for an unhashable static argument; TypeError if an argument or an output is no array.
     """
     if fun is None:
         options = locals()
@@ -674,7 +665,7 @@ def jit(
 
 
 def _infer(fun: Callable[..., Any], numbers: Any, names: Any, kind: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Positions and names of arguments, each completed from the other by ``fun``'s signature."""
+    """Complete positions from names and names from positions, by ``fun``'s signature."""
     given = () if numbers is None else int_or_ints(numbers, f"{kind}_argnums")
     named = () if names is None else (names,) if isinstance(names, str) else tuple(names)
     if not given and not named:

@@ -1,4 +1,4 @@
-"""The common part of ``custom_jvp`` and ``custom_vjp``: zeros that rules see, arguments, one call.
+"""The common part of ``custom_jvp`` and ``custom_vjp``: symbolic zeros, arguments, one call.
 
 Source: https://docs.jax.dev/en/latest/notebooks/Custom_derivative_rules_for_Python_code.html
 """
@@ -24,11 +24,9 @@ from minijax.core.trace import state
 from minijax.ops.custom_derivatives import About, Written
 from minijax.pytree import PyTreeDef, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-# ------------------------------------------------------------------------------------------------ zeros
-
 
 class SymbolicZero(HasAval):
-    """A (co)tangent that is known to be zero, as rules with ``symbolic_zeros=True`` see it; has its type, no value."""
+    """A known-zero (co)tangent for rules with ``symbolic_zeros=True``: a type without a value."""
 
     __slots__ = ("aval",)
 
@@ -56,15 +54,12 @@ def _real_zero(x: Any) -> Any:
 
 
 def told_zero(aval: ShapedArray, symbolic: bool) -> Any:
-    """A zero (co)tangent as a rule gets it; without ``symbolic``, that of an integer, of dtype float0."""
+    """Convert a zero (co)tangent for a rule; without ``symbolic``, an integer's has dtype float0."""
     return SymbolicZero(aval) if symbolic else np.zeros(aval.shape, dtypes.float0)
 
 
-# ------------------------------------------------------------------------------------------------ arguments and calls
-
-
 class Parameters(NamedTuple):
-    """A function's signature: exactly ``n`` positional arguments and nothing else if ``plain``."""
+    """A function's signature; ``plain``: exactly ``n`` positional arguments and nothing else."""
 
     signature: inspect.Signature | None
     plain: bool
@@ -72,7 +67,7 @@ class Parameters(NamedTuple):
 
 
 def _signature(fun: Callable[..., Any]) -> Parameters:
-    if isinstance(fun, functools.partial):  # arguments that it has bound must not be reordered
+    if isinstance(fun, functools.partial):  # bound arguments must keep their positions
         return Parameters(None, False, 0)
     try:
         signature = inspect.signature(fun)
@@ -114,7 +109,7 @@ class CustomFunction:
         return f"<custom_{self.kind} function {self.subject}>"
 
     def _resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """All arguments by position, defaults filled in. TypeError if that is impossible."""
+        """All arguments by position, with defaults. TypeError if that is impossible."""
         signature, plain, n = self._signature
         if not kwargs and ((plain and len(args) == n) or signature is None):
             return args
@@ -136,7 +131,7 @@ class CustomFunction:
         return bound.args
 
     def _evaluate(self, args: tuple[Any, ...], static: Sequence[int]) -> Any:
-        """A plain call of the function, if nothing is transformed, staged or observed (a third of the time)."""
+        """Call the function directly if nothing is transformed, staged or observed (a third of the time)."""
         try:
             args = tuple(
                 a if isinstance(a, Array) or i in static else tree_map(as_value, a) for i, a in enumerate(args)
@@ -146,7 +141,7 @@ class CustomFunction:
             raise
         out = self.fun(*args)
         if not isinstance(out, Array):
-            avals_of(tree_leaves(out))  # TypeError for anything that is not an array
+            avals_of(tree_leaves(out))  # raises TypeError unless it is an array
         return out
 
     def refuse(self, args: tuple[Any, ...], static: Sequence[int]) -> None:
@@ -174,9 +169,8 @@ def evaluating() -> bool:
 
 
 class CustomCall:
-    """One call of a custom function: its trees, flat functions, and ``static`` arguments.
-
-    Of the others only types are kept: a backward pass keeps this object, and must keep nothing but the residuals.
+    """One call of a custom function: trees, flat functions, ``static`` values; a backward pass keeps it, so no
+    others.
     """
 
     def __init__(
@@ -191,17 +185,17 @@ class CustomCall:
         except TypeError:
             custom.refuse(args, static)
             raise
-        # the output tree and types of the function, once it has run
+        # the function's output tree and types, set by its first run
         self.found: tuple[PyTreeDef, list[Any]] | None = None
-        # those of the function or rule that ran first
+        # output tree and types of whichever ran first: function or rule
         self.out_tree: PyTreeDef | None = None
 
     def dynamic(self, args: tuple[Any, ...]) -> list[Any]:
-        """The leaves of the differentiable ones among ``args``, as arrays."""
+        """The leaves of the differentiable arguments, as arrays."""
         return [as_value(x) for i, a in enumerate(args) if i not in self.static for x in tree_leaves(a)]
 
     def arguments(self, leaves: Sequence[Any]) -> list[Any]:
-        """The arguments by position, the static ones among them."""
+        """All arguments by position, the static ones included."""
         dynamic = tree_unflatten(self.in_tree, leaves)
         if not self.static:
             return dynamic
@@ -210,12 +204,12 @@ class CustomCall:
         return [self.static[i] if i in self.static else next(given) for i in range(n)]
 
     def written(self, run: Callable[..., Any], of: Callable[..., Any], label: str, rule: bool = True) -> Written:
-        """``run`` as a ``Function``; ``of`` is the user's."""
+        """Wrap ``run`` as a ``Function`` named after the user's function ``of``."""
         about = About(fun_name(of), describe(of), label)
         return Written(run, about, self.primitive, of if rule else None)
 
     def function(self) -> Written:
-        """The function itself."""
+        """Call the function itself."""
         return self.written(self._run_function, self.custom.fun, f"custom_{self.custom.kind}", rule=False)
 
     def _run_function(self, side: None, *leaves: Any) -> tuple[list[Any], None]:
@@ -225,9 +219,7 @@ class CustomCall:
         return outs, None
 
     def check_primal(self, tree: PyTreeDef, avals: Sequence[Any], rule: str, meaning: str, short: str) -> None:
-        """TypeError if a rule's primal output does not have the function's tree or types; ``meaning`` is what it must
-        be.
-        """
+        """TypeError if a rule's primal output has another tree or types than the function's, named ``meaning``."""
         if self.out_tree is None:
             self.out_tree = tree
         if self.found is None:
@@ -247,7 +239,7 @@ class CustomCall:
         )
 
     def result(self, outs: Sequence[Any]) -> Any:
-        """The outputs of ``bind`` in the user's tree."""
+        """Rebuild the user's output tree from the results of ``bind``."""
         assert self.out_tree is not None
         return tree_unflatten(self.out_tree, outs)
 

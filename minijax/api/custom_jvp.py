@@ -1,4 +1,4 @@
-"""``custom_jvp``: a function whose forward-mode derivative is the user's rule."""
+"""``custom_jvp``: a function with a user-defined forward-mode derivative."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from minijax.pytree import tree_flatten, tree_map, tree_unflatten
 
 
 class custom_jvp(CustomFunction):
-    """A function of pytrees of arrays whose derivative is a rule, given by ``defjvp`` or ``defjvps``. A decorator.
+    """A function of pytrees of arrays with a derivative rule, set by ``defjvp`` or ``defjvps``. A decorator.
 
-    ``nondiff_argnums``, ``nondiff_argnames``: arguments passed to the rule first, as they are. Raises, when called:
+    ``nondiff_argnums``, ``nondiff_argnames``: arguments that the rule gets first and unchanged. Raises, when called:
     AttributeError without a rule; TypeError for arguments, or results of the rule, that do not fit;
-    UnexpectedTracerError if ``fun`` or the rule closes over what is differentiated.
+    UnexpectedTracerError if ``fun`` or the rule closes over a differentiated value.
     """
 
     kind = "jvp"
@@ -50,7 +50,7 @@ class custom_jvp(CustomFunction):
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Set the rule by one ``rule(tangent, primals_out, *primals)`` per argument, None for no contribution.
+        """Set the rule as one ``rule(tangent, primals_out, *primals)`` per argument, None for no contribution.
 
         TypeError together with ``nondiff_argnums``.
         """
@@ -97,7 +97,7 @@ class _JVPCall(CustomCall):
     """A call of a ``custom_jvp`` function."""
 
     def run_rule(self, is_zero: Sequence[bool], *values: Any) -> tuple[list[Any], tuple[bool, ...]]:
-        """The rule, on primals and those tangents that are not marked as zero on the side."""
+        """Call the rule with the primals and tangents; ``is_zero`` marks known-zero tangents."""
         custom: Any = self.custom
         n = len(is_zero)
         primals, given = values[:n], iter(values[n:])

@@ -1,4 +1,4 @@
-"""``custom_vjp``: a function whose reverse-mode derivative is the user's forward and backward pass."""
+"""``custom_vjp``: a function with a user-defined forward and backward pass."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from minijax.pytree import (
 
 
 class CustomVJPPrimal:
-    """An input as a forward rule with ``symbolic_zeros=True`` sees it: its value, and whether it is differentiated."""
+    """An input of a forward rule with ``symbolic_zeros=True``: its value, and whether it is differentiated."""
 
     __slots__ = ("value", "perturbed")
 
@@ -42,7 +42,7 @@ class CustomVJPPrimal:
 
 
 def custom_vjp_primal_tree_values(tree: Any) -> Any:
-    """``tree`` with each leaf, a ``CustomVJPPrimal``, replaced by its value. TypeError for other leaves."""
+    """Replace each leaf of ``tree``, a ``CustomVJPPrimal``, by its value. TypeError for other leaves."""
 
     def value(leaf: Any) -> Any:
         if type(leaf) is not CustomVJPPrimal:
@@ -53,11 +53,11 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
 
 
 class custom_vjp(CustomFunction):
-    """A function of pytrees of arrays whose reverse-mode derivative is two passes, given by ``defvjp``. A decorator.
+    """A function of pytrees of arrays whose reverse-mode derivative is two passes, set by ``defvjp``. A decorator.
 
-    ``nondiff_argnums``, ``nondiff_argnames``: arguments that are no arrays, passed to the backward pass first. Raises,
+    ``nondiff_argnums``, ``nondiff_argnames``: arguments that are no arrays; the backward pass gets them first. Raises,
     when called: AttributeError without the passes; TypeError for arguments or results that do not fit, and in forward
-    mode; UnexpectedTracerError if a nondifferentiable argument is traced, or ``fun`` closes over what is differentiated
+    mode; UnexpectedTracerError if a nondifferentiable argument is traced, or ``fun`` closes over a differentiated value
     (``CustomVJPException`` if it was staged first).
     """
 
@@ -126,7 +126,7 @@ def _refuse_tracers(arg: Any) -> None:
 
 
 class ForwardSide(NamedTuple):
-    """What a forward pass tells its backward pass: trees, and the types of the results."""
+    """The trees and result types that a forward pass hands to its backward pass."""
 
     n_res: int
     res_tree: PyTreeDef
@@ -138,7 +138,7 @@ class _VJPCall(CustomCall):
     """A call of a ``custom_vjp`` function."""
 
     def run_forward(self, perturbed: Sequence[bool] | None, *leaves: Any) -> tuple[list[Any], ForwardSide]:
-        """The forward pass: residuals and results."""
+        """Run the forward pass: residuals and results."""
         custom: Any = self.custom
         if perturbed is None:
             given: Sequence[Any] = leaves
@@ -163,7 +163,7 @@ class _VJPCall(CustomCall):
         return [*map(as_value, residuals), *map(as_value, outs)], ForwardSide(len(residuals), res_tree, tree, avals)
 
     def run_backward(self, side: tuple[ForwardSide, Sequence[bool]], *values: Any) -> tuple[list[Any], Any]:
-        """The backward pass: the cotangents of the inputs that are not zero, and which are."""
+        """Run the backward pass: the input cotangents that are not zero, and which they are."""
         custom: Any = self.custom
         forward, is_zero = side
         given = iter(values[forward.n_res :])
@@ -195,7 +195,7 @@ class _VJPCall(CustomCall):
         ) from None
 
     def _checked(self, i: int, ct: Any, aval: ShapedArray) -> Any:
-        """``ct`` as an array, None if it is zero. ValueError if its type is not right for an input of type ``aval``."""
+        """``ct`` as an array, None if it is zero. ValueError if it does not fit an input of type ``aval``."""
         expected = aval.to_cotangent_aval()
         if ct is None or expected.dtype == dtypes.float0:
             return None
@@ -210,7 +210,7 @@ class _VJPCall(CustomCall):
                     "None here instead of a SymbolicZero object."
                 )
             return None
-        # like JAX, another dtype passes where the shape is right
+        # like JAX, accept another dtype if the shape fits
         wrong = "" if found.shape == expected.shape else "shapes do not match."
         if not wrong and not same_sharding(found, expected):
             wrong = "shardings do not match. Bring it there with sharding.reshard."
@@ -223,6 +223,6 @@ class _VJPCall(CustomCall):
         return to_value(ct)
 
     def _path(self, i: int) -> str:
-        """Where the ``i``-th input leaf is, for errors."""
+        """The location of the ``i``-th input leaf, for errors."""
         numbered = tree_unflatten(self.in_tree, range(self.in_tree.num_leaves))
         return keystr(tree_flatten_with_path(numbered)[0][i][0])

@@ -23,9 +23,9 @@ _shardings = HigherModule("shardings")
 
 
 def device_put(x: Any, device: Any = None) -> Any:
-    """The leaves of ``x`` as arrays that are committed to ``device``: what is computed with them stays there.
+    """Commit the leaves of ``x`` to ``device``, as arrays: computations with them stay there.
 
-    ``device`` may be a sharding, a ``Format``, a ``PartitionSpec`` for the mesh that is set, or a tree of these that is
+    ``device`` may be a sharding, a ``Format``, a ``PartitionSpec`` for the current mesh, or a tree of these that is
     a prefix of ``x``. With None, arrays stay. ValueError for a sharding that does not divide an array evenly.
     """
 
@@ -57,7 +57,7 @@ def device_put(x: Any, device: Any = None) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """The arrays of ``x`` as NumPy arrays; leaves that are none (numbers, tracers, random keys) as they are."""
+    """Convert the arrays of ``x`` to NumPy arrays; other leaves (numbers, tracers, random keys) stay."""
 
     def get(leaf: Any) -> Any:
         if isinstance(leaf, Tracer) or not hasattr(leaf, "__array__") or is_key(getattr(leaf, "dtype", None)):
@@ -73,7 +73,7 @@ def device_get(x: Any) -> Any:
 def block_until_ready(x: Any) -> Any:
     """Wait until every array in ``x`` has been computed; returns ``x``."""
     kind = type(x)
-    if kind is MeshArray:  # the most frequent case
+    if kind is MeshArray:  # the most frequent case: one array
         pjrt.block_until_ready(x._buffer)
         return x
     leaves = (x,) if kind is Array else fastcall.leaves(x)
@@ -103,7 +103,7 @@ def _of_platform(found: list[Any], backend: str | None) -> list[Any]:
 
 
 def devices(backend: str | None = None) -> list[Any]:
-    """The devices that XLA has, in all processes. RuntimeError if ``backend`` is given and is another platform."""
+    """The devices of all processes. RuntimeError if ``backend`` names another platform."""
     return _of_platform(pjrt.devices(), backend)
 
 
@@ -118,34 +118,34 @@ def local_devices(process_index: int | None = None, backend: str | None = None) 
 
 
 def device_count(backend: str | None = None) -> int:
-    """How many devices XLA has, in all processes."""
+    """The number of devices in all processes."""
     return len(devices(backend))
 
 
 def local_device_count(backend: str | None = None) -> int:
-    """How many devices this process has."""
+    """The number of devices in this process."""
     return len(local_devices(backend=backend))
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process among those that ``minijax.distributed.initialize`` joined; 0 if it is alone."""
+    """This process's number in the cluster that ``minijax.distributed.initialize`` joined; 0 without a cluster."""
     _of_platform([], backend)
     return pjrt.process_index()
 
 
 def process_count(backend: str | None = None) -> int:
-    """How many processes ``minijax.distributed.initialize`` joined; 1 without it."""
+    """The number of processes in the cluster that ``minijax.distributed.initialize`` joined; 1 without it."""
     _of_platform([], backend)
     return pjrt.process_count()
 
 
 def default_backend() -> str:
-    """The platform arrays are computed on by compiled functions: 'cpu', 'gpu', ..."""
+    """The platform of compiled functions: 'cpu', 'gpu', ..."""
     return pjrt.platform()
 
 
 def live_arrays(platform: str | None = None) -> list[Any]:
-    """The arrays that are alive, to find memory leaks; a slow search. RuntimeError if ``platform`` is another one."""
+    """List all live arrays, to find memory leaks; a slow search. RuntimeError for another ``platform``."""
     _of_platform([], platform)
-    # ``isinstance`` may run code of a proxy
+    # ``isinstance`` may run code of a proxy object
     return [x for x in gc.get_objects() if issubclass(type(x), Array)]

@@ -1,6 +1,6 @@
-"""Signatures of staged functions: how far apart two are, in what they differ, and what to change.
+"""Compare signatures of staged functions: how far apart they are, where they differ, and what to change.
 
-``Miss`` is the reason for a miss as it is shown. ``api.misses`` chooses what a call is compared with.
+A ``Miss`` is the reason for a cache miss, as shown. ``api.misses`` chooses the signatures to compare.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST_VALUE = 60
 
 
 class CallSignature(NamedTuple):
-    """The tree of ``(args, kwargs)``, types of leaves, static arguments (name, type, value), settings, mapped axes."""
+    """The tree of ``(args, kwargs)``, leaf types, static arguments (name, type, value), settings, mapped axes."""
 
     tree: Any
     avals: tuple[ShapedArray, ...]
@@ -35,7 +35,7 @@ class CallSignature(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One thing that is not as it was. ``kind`` is one of ``ADVICE``'s keys, ``where`` an argument's path (or '')."""
+    """One difference. ``kind`` is one of ``ADVICE``'s keys, ``where`` an argument's path (or '')."""
 
     kind: str
     where: str
@@ -48,10 +48,7 @@ class Difference(NamedTuple):
 
 
 class Miss(str):
-    """The reason for a miss, as text, with its ``differences`` and ``advice``.
-
-    ``earlier`` signatures, the latest of ``known``, were compared.
-    """
+    """Why a cache missed, with ``differences`` and ``advice``; ``earlier`` of ``known`` signatures were compared."""
 
     differences: tuple[Difference, ...]
     advice: str
@@ -68,8 +65,7 @@ class Miss(str):
         return made
 
 
-# What to do about a difference of each kind; ``{where}`` is the argument. Advice never loses anything: what it tells to
-# convert keeps every value.
+# What to do about a difference of each kind; ``{where}`` is the argument. The conversions keep every value.
 ADVICE = {
     "first": "The first call traces and compiles; calls with arguments of the same types are cached after it.",
     "function": "Make it once, outside of the loop or function that makes it anew, and call that: every evaluation of "
@@ -112,14 +108,13 @@ ADVICE = {
     "one run of that and is not kept.",
 }
 
-# --- how far apart -----------------------------------------------------------------------------------------------
 
-# The weight of each kind of difference: all that one argument's dtype can differ in weighs less than another shape, and
-# so on up to another tree of arguments.
+# The weight of each kind of difference: any difference in dtype weighs less than a difference in shape, and so on up
+# to another tree of arguments.
 _WEAK_TYPE = 1
 _DTYPE = 4
 _OTHER_KIND = 2
-_MESH = 8  # types that differ only in what they say of a mesh
+_MESH = 8  # types that differ only in their mesh
 _SHAPE = 16
 _STATIC = 64
 _SETTINGS = 64
@@ -128,7 +123,7 @@ _TREE = 1 << 20
 
 
 def nearest(new: CallSignature, known: Iterable[CallSignature]) -> CallSignature:
-    """The one of ``known`` that ``new`` differs from least: by the weights, then by how far sizes differ."""
+    """Find the one of ``known`` nearest to ``new``: by weights, then by differences in size."""
     return min(known, key=lambda old: _distance(new, old))
 
 
@@ -147,7 +142,7 @@ def _distance(new: CallSignature, old: CallSignature) -> tuple[int, int]:
 
 
 def _type_distance(was: ShapedArray, now: ShapedArray) -> int:
-    """The weight of an argument's other type."""
+    """The weight of an argument's type change."""
     far = _WEAK_TYPE if was.weak_type != now.weak_type else 0
     if was.dtype != now.dtype:
         far += _DTYPE + (_OTHER_KIND if dtypes.kind(was.dtype) != dtypes.kind(now.dtype) else 0)
@@ -158,15 +153,10 @@ def _type_distance(was: ShapedArray, now: ShapedArray) -> int:
     return far or _MESH
 
 
-# --- in what -----------------------------------------------------------------------------------------------------
-
-
 def differences(
     fun: Any, with_static: Any, old: CallSignature, new: CallSignature, reprs: bool = True
 ) -> tuple[list[Difference], str]:
-    """Everything in which ``new`` differs from ``old``, and what to change first; ``reprs``: static arguments print
-    themselves.
-    """
+    """All differences from ``old`` to ``new``, and advice on the first; ``reprs``: call repr on static arguments."""
     out: list[Difference] = []
     advice = ""
     if old.tree != new.tree:
@@ -189,17 +179,17 @@ def differences(
 
 
 def advice_about(difference: Difference) -> str:
-    """The one thing to change about a difference that is not one of types."""
+    """Advice on a difference that is not one of types."""
     return ADVICE[difference.kind].format(where=difference.where or "the arguments")
 
 
 def type_text(aval: ShapedArray) -> str:
-    """``f32[3]``, and whether it is weakly typed: what can differ between two signatures."""
+    """``f32[3]``, and whether it is weakly typed: the part of a type that signatures compare."""
     return aval.str_short() + (" (weak_type)" if aval.weak_type else "")
 
 
 def _type_texts(was: ShapedArray, now: ShapedArray) -> list[str]:
-    """The texts of two types, with the axes of their meshes where only these differ."""
+    """Print two types, with their meshes' axes where only these differ."""
     texts = [type_text(was), type_text(now)]
     if texts[0] != texts[1]:
         return texts
@@ -218,7 +208,7 @@ def _type_kind(was: ShapedArray, now: ShapedArray) -> str:
 
 
 def type_advice(where: str, was: ShapedArray, now: ShapedArray) -> str:
-    """What to change so that an argument is of one type. Nothing that it tells to convert loses a value."""
+    """Advice on making an argument's type constant; the conversion loses no value."""
     names = {"where": where or "the arguments", "before": was.str_short(), "after": now.str_short(), "dtype": ""}
     kinds: list[str] = []
     if was.dtype != now.dtype:
@@ -241,14 +231,14 @@ def type_advice(where: str, was: ShapedArray, now: ShapedArray) -> str:
 
 
 def _common_dtype(was: np.dtype, now: np.dtype) -> np.dtype | None:
-    """The one of two dtypes that holds every value of the other; None if neither does, or one is of truth values."""
+    """The one of two dtypes that holds every value of the other; None if neither does, or one is boolean."""
     if dtypes.is_bool(was) or dtypes.is_bool(now):
         return None
     try:
         if np.can_cast(was, now, "safe"):
             return now
         return was if np.can_cast(now, was, "safe") else None
-    except TypeError:  # a dtype that NumPy does not know, such as a key's
+    except TypeError:  # a dtype unknown to NumPy, such as a key's
         return None
 
 
@@ -257,14 +247,14 @@ def _axes_text(axes: tuple[tuple[Any, int], ...]) -> str:
 
 
 def _tree_differences(fun: Any, old: Any, new: Any) -> list[Difference]:
-    """By the parameters' names: what came, what went, and what is another kind of container."""
+    """List added, removed and changed parts of the argument tree, by parameter names."""
     out = []
     for each in tree_diff(old, new):
         where = _path_name(fun, new, each.path)
         if where and "types differ" in each.reason:
             out.append(Difference("tree", where, _kind_text(each.first), _kind_text(each.second)))
     seen = tuple(each.where for each in out)
-    # their contents are reported with them
+    # the difference of the root covers them
     inside = tuple(where + mark for where in seen for mark in "[.")
     was, now = leaf_names(fun, old), leaf_names(fun, new)
     for names, others, what in ((now, set(was), "it is new"), (was, set(now), "it is gone")):
@@ -274,12 +264,12 @@ def _tree_differences(fun: Any, old: Any, new: Any) -> list[Difference]:
 
 
 def _kind_text(text: str) -> str:
-    """``list of length 2`` for what ``tree_diff`` says of a subtree."""
+    """Describe ``tree_diff``'s text for a subtree as ``list of length 2``."""
     return text.replace("<class '", "").replace("'>", "").replace("a pytree leaf", "an array")
 
 
 def _path_name(fun: Any, tree: Any, path: Sequence[Any]) -> str:
-    """The parameter at ``path`` of ``(args, kwargs)``, with the rest of the path; '' for the roots themselves."""
+    """Name the parameter at ``path`` of ``(args, kwargs)``, with the rest of the path; '' for the roots themselves."""
     if len(path) < 2:
         return ""
     args, kwargs = tree_unflatten(tree, range(tree.num_leaves))
@@ -312,7 +302,7 @@ def _static_differences(fun: Any, old: Sequence[Any], new: Sequence[Any], reprs:
 
 
 def _static_kind(values: Sequence[Any]) -> str:
-    """What kind of difference the values of a static argument make: by what could be done about it."""
+    """Classify a change of a static argument by its possible remedy."""
     if all([isinstance(value, (bool, int, float, complex, np.generic)) for value in values]):
         return "static"
     if any([isinstance(value, (FunctionType, functools.partial)) for value in values]):
@@ -321,7 +311,7 @@ def _static_kind(values: Sequence[Any]) -> str:
 
 
 def _static_text(given: tuple[type, Any] | None, reprs: bool) -> str:
-    """A static argument as text; without ``reprs`` no method of a user class is called."""
+    """Print a static argument; without ``reprs`` no method of a user class is called."""
     if given is None:
         return "not given"
     kind, value = given
@@ -337,7 +327,7 @@ def _static_text(given: tuple[type, Any] | None, reprs: bool) -> str:
 
 
 def _prints_itself(value: Any) -> bool:
-    """Whether the repr of ``value`` is Python's own, and short work."""
+    """Whether the repr of ``value`` is Python's own, and fast."""
     if type(value) is tuple:
         return len(value) <= _LONGEST_VALUE and all(map(_prints_itself, value))
     return type(value) in (bool, int, float, complex, str, bytes, NoneType)

@@ -1,4 +1,4 @@
-"""``auto_axes`` and ``explicit_axes`` change the types of mesh axes within a function."""
+"""``auto_axes`` and ``explicit_axes`` change the types of mesh axes inside a function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minijax.pytree import tree_leaves, tree_map
 
 @contextmanager
 def _within(mesh: Any) -> Iterator[None]:
-    """Within the block, ``mesh`` is set on this thread; None for no mesh."""
+    """Set ``mesh`` on this thread within the block; None for no mesh."""
     before, named = context.mesh, context.named
     context.set(mesh, named)
     try:
@@ -29,7 +29,7 @@ def _within(mesh: Any) -> Iterator[None]:
 
 @contextmanager
 def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
-    """Within the block, programs are traced for ``mesh``, whose axes may have other types than before."""
+    """Within the block, trace programs for ``mesh``, whose axes may have other types than before."""
     now = context.mesh
     if now is not None and isinstance(now, Mesh) and mesh.shape_tuple == now.shape_tuple:
         mesh = now.update_axis_types(dict(zip(mesh.axis_names, mesh.axis_types, strict=True)))
@@ -40,12 +40,11 @@ def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
 def auto_axes(
     f: Callable[..., Any] | None = None, /, *, axes: str | Sequence[str] | None = None, out_sharding: Any = None
 ) -> Any:
-    """``f``, within which the compiler shards arrays over ``axes`` and types do not name them. Without ``f``, a
-    decorator.
+    """``f`` with ``axes`` of type Auto: the compiler shards arrays over them. Without ``f``, a decorator.
 
     ``axes``: names of mesh axes, all by default. ``out_sharding``: the shardings of results outside of ``f``: a
-    ``PartitionSpec``, a ``NamedSharding``, or a tree of these that is a prefix of the result; else calls take it as a
-    keyword. TypeError, when called, without any; ValueError for another mesh than the one that is set.
+    ``PartitionSpec``, a ``NamedSharding``, or a tree of these that is a prefix of the result; by default calls take
+    it as a keyword. TypeError, when called, without any; ValueError for another mesh than the current one.
     """
     if f is None:
         return functools.partial(auto_axes, axes=axes, out_sharding=out_sharding)
@@ -68,9 +67,7 @@ def auto_axes(
 
 
 def left_to_compiler(name: str, out_sharding: Any, f: Callable[..., Any], *args: Any) -> Any:
-    """``f(*args)``, sharded by the compiler; only its results are resharded, to ``out_sharding`` of the function
-    ``name``.
-    """
+    """Call ``f`` with automatic sharding and reshard its results to ``out_sharding``; ``name`` is for messages."""
     said = meant_sharding(out_sharding, name)
     return f(*args) if said is None else auto_axes(f, axes=said.mesh.explicit_axes, out_sharding=said)(*args)
 
@@ -78,11 +75,11 @@ def left_to_compiler(name: str, out_sharding: Any, f: Callable[..., Any], *args:
 def explicit_axes(
     f: Callable[..., Any] | None = None, /, *, axes: str | Sequence[str] | None = None, in_sharding: Any = None
 ) -> Any:
-    """``f``, within which types say how arrays are sharded over ``axes``. Without ``f``, a decorator.
+    """``f`` with ``axes`` of type Explicit: types name the sharding of arrays over them. Without ``f``, a decorator.
 
     ``axes``: names of mesh axes, all by default. ``in_sharding``: the shardings of arguments inside ``f``: a
-    ``PartitionSpec``, a ``NamedSharding``, or a tree of these that is a prefix; else calls take it as a keyword.
-    TypeError, when called, without any; ValueError without a mesh that is set.
+    ``PartitionSpec``, a ``NamedSharding``, or a tree of these that is a prefix; by default calls take it as a
+    keyword. TypeError, when called, without any; ValueError without a current mesh.
     """
     if f is None:
         return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)
@@ -113,7 +110,7 @@ def _given(said: Any, kwargs: dict[str, Any], name: str) -> Any:
 
 
 def _mesh(shardings: Any, name: str) -> Any:
-    """The mesh of ``shardings``, or the one that is set; None if there is none. ValueError if there are two."""
+    """The mesh of ``shardings``, or the current mesh, or None. ValueError if there are two."""
     found: Any = context.mesh
     for each in tree_leaves(shardings):
         if isinstance(each, NamedSharding):
@@ -144,7 +141,7 @@ def _retyped(mesh: AbstractMesh, names: Sequence[str], kind: AxisType) -> Abstra
 
 
 def _left(x: Any, mesh: AbstractMesh, before: AbstractMesh) -> Any:
-    """``x``, an array over ``before``, with only the explicit axes of ``mesh`` in its type. Its parts do not move."""
+    """Retype ``x``, sharded over ``before``, with only the explicit axes of ``mesh``. No data moves."""
     if type(x) is MeshArray and not x.aval.unreduced and type(x.device) is NamedSharding and isinstance(mesh, Mesh):
         return device_put(x, NamedSharding(mesh, PartitionSpec(*x.device.spec)))
     aval, explicit = get_aval(x), frozenset(mesh.explicit_axes)

@@ -1,4 +1,4 @@
-"""From functions of pytrees to functions of flat lists, which is what the interpreters transform."""
+"""Convert functions of pytrees to functions of flat lists, which the interpreters transform."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from minijax.pytree import LEAF, PyTreeDef, keystr, tree_flatten, tree_flatten_w
 
 
 def fun_name(fun: Callable[..., Any]) -> str:
-    """The function's name, as jaxprs print it."""
+    """The function's name, as printed in jaxprs."""
     while isinstance(fun, functools.partial):
         fun = fun.func
     return getattr(fun, "__name__", None) or type(fun).__name__
 
 
 def describe(fun: Callable[..., Any]) -> str:
-    """``f at file.py:12``, for error messages; just the name of a function of this package."""
+    """``f at file.py:12``, for error messages; only the name for a function of this package."""
     while isinstance(fun, functools.partial):
         fun = fun.func
     code = getattr(getattr(fun, "__wrapped__", fun), "__code__", None)
@@ -37,17 +37,17 @@ def describe(fun: Callable[..., Any]) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _placed(name: str, file: str, line: int) -> str:
-    """What ``describe`` says of the function called ``name`` from this line."""
+    """``describe`` for a function with this name, file and line."""
     return f"{name} at {file}:{line}" if is_user_file(file) else name
 
 
 _FIRST_NAMES = "__module__", "__name__", "__qualname__", "__doc__"
-# What else a function has of the one that it wraps, which depends on the version of Python.
+# The other attributes that ``functools.wraps`` copies; they depend on the Python version.
 _OTHER_NAMES = [name for name in functools.WRAPPER_ASSIGNMENTS if name not in _FIRST_NAMES]
 
 
 def wraps(fun: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """``functools.wraps``, in a third of the time: ``grad(f)(x)`` pays for it at every call."""
+    """A three times faster ``functools.wraps``: every call of ``grad(f)(x)`` uses it."""
     if type(fun) is not FunctionType:
         return functools.wraps(fun)
 
@@ -70,12 +70,12 @@ def check_callable(fun: Any) -> None:
         raise TypeError(f"Expected a callable value, got {fun!r}. Pass the function itself, not its result.")
 
 
-# Classes of results of user functions that are returned as they are; other array-like objects are converted.
+# Result classes of user functions that pass unchanged; other array-like objects are converted.
 _AS_IT_IS = (AnyArray, int, float, complex, np.ndarray, np.generic)
 
 
 class FlatFun:
-    """``fun`` from leaves to a list of leaves; ``out_tree`` is that of its last output, ``aux`` its auxiliary data."""
+    """``fun`` from leaves to a list of leaves; ``out_tree`` is its last output's tree, ``aux`` the auxiliary data."""
 
     __slots__ = ("fun", "in_tree", "transform", "has_aux", "subject", "out_tree", "aux")
 
@@ -85,7 +85,7 @@ class FlatFun:
         self, fun: Callable[..., Any], in_tree: PyTreeDef, transform: str, has_aux: bool = False, subject: str = ""
     ) -> None:
         self.fun = fun
-        # how the user's function is called in messages, where ``fun`` is a wrapper of ours
+        # the user's function in messages, where ``fun`` is a wrapper
         self.subject = subject or describe(fun)
         self.in_tree = in_tree
         self.transform = transform
@@ -103,7 +103,7 @@ class FlatFun:
         return self.flat(self.fun(*args, **kwargs))
 
     def flat(self, out: Any) -> list[Any]:
-        """The leaves of the function's result ``out``, whose tree is kept."""
+        """Flatten the function's result ``out``, and store its tree."""
         if self.has_aux:
             if not isinstance(out, (tuple, list)) or len(out) != 2:
                 raise TypeError(
@@ -130,7 +130,7 @@ class FlatFun:
         raise AssertionError("every output is array-like")
 
     def input_names(self) -> list[str]:
-        """What the leaves of the input are called in messages: ``x``, ``params['w'][0]``."""
+        """Name the input's leaves for messages: ``x``, ``params['w'][0]``."""
         own = getattr(self.fun, "input_names", None)
         return leaf_names(self.fun, self.in_tree) if own is None else own(self.in_tree)
 
@@ -142,7 +142,7 @@ class FlatFun:
 def named_like(
     wrapper: Callable[..., Any], fun: Callable[..., Any], static: Container[int], names: Container[str] = ()
 ) -> Any:
-    """``wrapper``, in messages called like ``fun``, of whose parameters it lacks ``static`` positions and ``names``."""
+    """Name ``wrapper`` after ``fun`` in messages; it lacks the parameters at ``static`` positions and ``names``."""
     functools.update_wrapper(wrapper, fun)
     try:
         signature = inspect.signature(fun)
@@ -151,14 +151,14 @@ def named_like(
     kept = [p for i, p in enumerate(signature.parameters.values()) if i not in static and p.name not in names]
     try:
         wrapper.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
-    except ValueError:  # a default now comes before a parameter without one
+    except ValueError:  # a default now precedes a parameter without one
         kept = [p.replace(default=p.empty) for p in kept]
         wrapper.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     return wrapper
 
 
 def parameters_of(fun: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of ``fun``; [] if they are not known."""
+    """The parameters of ``fun``; [] if unknown."""
     try:
         return list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):
@@ -166,7 +166,7 @@ def parameters_of(fun: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def leaf_names(fun: Callable[..., Any], in_tree: PyTreeDef) -> list[str]:
-    """Each leaf of a call's ``(args, kwargs)`` by the parameter it belongs to: ``x``, ``params['w'][0]``."""
+    """Name each leaf of a call's ``(args, kwargs)`` after its parameter: ``x``, ``params['w'][0]``."""
     parameters = parameters_of(fun)
     positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     others = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
@@ -185,9 +185,7 @@ def leaf_names(fun: Callable[..., Any], in_tree: PyTreeDef) -> list[str]:
 
 
 def check_args(leaves: list[Any], transform: str, fun: Callable[..., Any], in_tree: PyTreeDef) -> list[Any]:
-    """``leaves``, JAX's arrays as ours; TypeError, naming the parameter, for others. OverflowError for a large Python
-    integer.
-    """
+    """Convert JAX's arrays in ``leaves``; TypeError for non-arrays, OverflowError for a large Python integer."""
     foreign = False
     for i, x in enumerate(leaves):
         if isinstance(x, AnyArray):
@@ -207,7 +205,7 @@ def check_args(leaves: list[Any], transform: str, fun: Callable[..., Any], in_tr
 
 
 def to_value(x: Any) -> Any:
-    """``x`` itself if it is an array, a reference, a tracer or like one; else an array (NumPy's for float0)."""
+    """Return an array, reference or tracer unchanged; convert other values to arrays (NumPy's for float0)."""
     if isinstance(getattr(x, "aval", None), (ShapedArray, AbstractRef)) or getattr(x, "dtype", None) == dtypes.float0:
         return x
     return as_array(x)
@@ -234,7 +232,7 @@ def int_or_ints(value: Any, name: str) -> tuple[int, ...]:
 
 
 def positions(argnums: Sequence[int], n_args: int, doing: str, name: str, error: type[Exception]) -> list[int]:
-    """``argnums`` made non-negative. Raises ``error`` if one is out of range for ``n_args`` positional arguments."""
+    """Make ``argnums`` non-negative. Raises ``error`` if one is out of range for ``n_args`` positional arguments."""
     for i in argnums:
         if i >= n_args:
             raise error(

@@ -1,4 +1,4 @@
-"""Functions of the library that are calls of their own in a program: ``jit[name=silu jaxpr={...}]``."""
+"""Library functions that appear as calls in a program: ``jit[name=silu jaxpr={...}]``."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def inner_jit(
     name: str | None = None,
     compiled: bool = False,
 ) -> Any:
-    """A function of the library, staged as a call of a jaxpr called ``name``; a decorator without ``fun``.
+    """Stage a library function as a call of a jaxpr called ``name``; without ``fun``, a decorator.
 
-    Arguments that ``static_argnames`` does not name become operands; defaults left out are constants. Where nothing is
-    staged ``fun`` is called as it is, or with ``compiled`` under ``jit``.
+    Arguments outside ``static_argnames`` become operands; omitted defaults become constants. Where nothing is staged,
+    ``fun`` runs directly, or under ``jit`` with ``compiled``.
     """
     if fun is None:
         return functools.partial(inner_jit, static_argnames=static_argnames, name=name, compiled=compiled)
     if name is not None:
         fun.__name__ = name
-    jitted: list[Any] = []  # made when it is first staged: importing the library would have to wait for all of them
+    jitted: list[Any] = []  # created on first use, to keep the import fast
 
     @functools.wraps(fun)
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -46,7 +46,7 @@ def inner_jit(
             jitted.append(jit(fun, static_argnames=static_argnames))
         if compiled and state.dynamic.level == 0:
             return jitted[0](*args, **kwargs)
-        with observe.unobserved():  # observers see the call, like any other equation
+        with observe.unobserved():  # observers see only the call
             staged, leaves = jitted[0].staged_call(args, kwargs)
         if "of_library" not in staged.closed.memo:
             _forget_lines(staged.closed)
@@ -56,7 +56,7 @@ def inner_jit(
 
 
 def _forget_lines(closed: ClosedJaxpr) -> None:
-    """Give the equations no source line: many user lines share them, and each line has an equation for the call."""
+    """Remove the equations' source lines: many user lines share them, and the call's equation has the line."""
     closed.memo["of_library"] = True
     for eqn in all_eqns(closed.jaxpr):
         eqn.source = None

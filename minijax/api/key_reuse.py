@@ -1,7 +1,7 @@
-"""``debug_key_reuse``: an array of random keys that is consumed twice is an error.
+"""``debug_key_reuse``: an error when a program consumes the same random keys twice.
 
-Drawing numbers and splitting consume keys; ``fold_in`` and ``clone`` do not. Arrays of keys that were consumed are
-remembered. A program is analysed once: which inputs it consumes, and whether it consumes one twice. As in JAX, legacy
+Drawing numbers and splitting consume keys; ``fold_in`` and ``clone`` do not. This module remembers consumed arrays of
+keys. It analyses each program once: the inputs that it consumes, and whether it consumes one twice. As in JAX, legacy
 keys (``PRNGKey``) are not checked.
 """
 
@@ -21,16 +21,16 @@ from minijax.errors import KeyReuseError, source_line
 from minijax.interpreters.evaluate import key_checks, look_at_each
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 
-# Primitives that consume their first operand, and those whose result has the same keys in another form.
+# Primitives that consume their first operand, and primitives that only reshape or move keys.
 _USING = frozenset(("random_bits", "random_split", "random_gamma"))
 _SAME = frozenset(("reshape", "squeeze", "copy", "transpose", "optimization_barrier"))
 
-# id of a consumed array of keys -> the array, as long as it lives
+# id of a consumed array of keys -> the array, while it is alive
 _used: dict[int, weakref.ref[Array]] = {}
 
 
 def note_use(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:
-    """Check ``primitive`` before it is evaluated on ``args``. KeyReuseError if it consumes consumed keys."""
+    """Check ``primitive`` before its evaluation on ``args``. KeyReuseError if it consumes keys again."""
     if not debug_key_reuse.value:
         return
     for i in _positions(primitive.name, params, len(args)):
@@ -52,7 +52,7 @@ def _forget(at: int, _: Any) -> None:
 
 
 def _positions(name: str, params: dict[str, Any], count: int) -> list[int]:
-    """The positions of the operands, of ``count``, that a call consumes; KeyReuseError if it consumes one twice."""
+    """The positions of consumed operands, out of ``count``; KeyReuseError if a call consumes one twice."""
     if name in _USING:
         return [0]
     if name == "cond":
@@ -69,7 +69,7 @@ def _positions(name: str, params: dict[str, Any], count: int) -> list[int]:
 
 
 def _in_loop(name: str, body: ClosedJaxpr, num_consts: int, num_carry: int, length: int | None) -> list[int]:
-    """The operands that a loop consumes; KeyReuseError if it consumes the same keys in each step."""
+    """The operands that a loop consumes; KeyReuseError if each iteration consumes the same keys."""
     found, jaxpr = used_inputs(body), body.jaxpr
     for i in found:
         is_same = i < num_consts or (i < num_consts + num_carry and jaxpr.outvars[i - num_consts] is jaxpr.invars[i])
@@ -82,7 +82,7 @@ def _in_loop(name: str, body: ClosedJaxpr, num_consts: int, num_carry: int, leng
 
 
 def used_inputs(closed: ClosedJaxpr) -> list[int]:
-    """The positions of the inputs whose keys a program consumes. KeyReuseError if it consumes keys twice."""
+    """The positions of inputs with keys that a program consumes. KeyReuseError if it consumes keys twice."""
     if "keys used" not in closed.memo:
         same_as: dict[Any, Any] = {}
         used: set[Var] = set()

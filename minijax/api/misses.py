@@ -1,8 +1,8 @@
-"""Why a cache of staged functions missed.
+"""Explain cache misses of staged functions.
 
-At a miss of ``jit``, ``pmap`` or a body of control flow, the reason is found (``api.differences`` compares with the
-nearest signature), kept in ``core.missed`` and sent to observers and guards. This module remembers where staged
-functions were defined, and why a signature left its cache.
+At a miss of ``jit``, ``pmap`` or a control flow body, ``api.differences`` compares the call with the nearest earlier
+signature. The reason goes to ``core.missed``, observers and guards. This module remembers the definition sites of
+staged functions, and why signatures left their caches.
 """
 
 from __future__ import annotations
@@ -21,38 +21,35 @@ from minijax.core import missed, observe
 from minijax.core.guards import check, guards
 from minijax.ir.jaxpr import ClosedJaxpr
 
-# Places of functions that are remembered; beyond it all are forgotten.
+# The maximum number of remembered definition sites; beyond it all are dropped.
 MOST_PLACES = 1024
-# Of many signatures the latest are compared.
+# The number of latest signatures that are compared.
 MOST_COMPARED = 128
-# Reasons that are kept of one function; beyond it all are forgotten.
+# The maximum number of reasons for one function; beyond it all are dropped.
 MOST_LOST = 4096
 
 RETRACED = Miss([Difference("retraced", "", "", observe.RETRACED)], ADVICE["retraced"], 1)
 
 
-# --- what is remembered -------------------------------------------------------------------------------------
-
-
-# fun -> why a signature is not in its cache any more: hash of the key -> reason; None -> reason of an empty cache.
+# fun -> why a signature left its cache: hash of the key -> reason; None -> reason of an empty cache.
 _lost: weakref.WeakKeyDictionary[Any, dict[int | None, Difference]] = weakref.WeakKeyDictionary()
 _CLEARED = Difference("cleared", "", "", "its cache was cleared")
 _EVICTED = Difference("evicted", "", "", "it was cached, and had to make room for other signatures")
 
 
 class _Seen:
-    """Functions made of one piece of code that one kind of cache has staged: how many, and the last one."""
+    """Functions with the same code staged in one kind of cache: their number, and the last one."""
 
     def __init__(self, codes: tuple[CodeType, ...], last: Callable[[], Any]) -> None:
-        # kept weakly: the id of a code is its own only as long as it lives
+        # weak references, because an id is unique only while its code is alive
         self.codes = [weakref.ref(code) for code in codes]
         self.count = 1
         self.last = last
 
 
-# (the kind of cache, the kind of function, the ids of its codes)
+# (kind of cache, kind of function, ids of its codes)
 _seen: dict[tuple[Any, ...], _Seen] = {}
-# id of the globals and name of a function -> where the last one of that name was defined
+# (id of the globals, name) of a function -> the site of its last definition
 _named: dict[tuple[int, str], tuple[str, int]] = {}
 
 
@@ -74,7 +71,7 @@ def _lost_of(fun: Any) -> dict[int | None, Difference]:
 
 
 def _code(fun: Any) -> Any:
-    """The code of ``fun`` itself, of what it is made of if it has none."""
+    """The code of ``fun``, or of the function in a partial."""
     code = getattr(fun, "__code__", None)
     while code is None and isinstance(fun, functools.partial):
         fun = fun.func
@@ -83,7 +80,7 @@ def _code(fun: Any) -> Any:
 
 
 def _codes(fun: Any) -> tuple[CodeType, ...]:
-    """The codes of ``fun`` and of the function it wraps: the same for all functions made by one definition."""
+    """The codes of ``fun`` and of the function it wraps: equal for all functions made by one definition."""
     if type(fun) is FunctionType and not fun.__dict__:
         return (fun.__code__,)
     wrapped = getattr(fun, "__wrapped__", fun)
@@ -98,26 +95,26 @@ def _find_seen(fun: Any, cache: str) -> tuple[tuple[Any, ...], _Seen | None]:
     if seen is not None:
         for ref, code in zip(seen.codes, codes, strict=True):
             if ref() is not code:
-                _seen.pop(key, None)  # another thread may have been faster
+                _seen.pop(key, None)  # another thread may have removed it already
                 return key, None
     return key, seen
 
 
 def _named_key(fun: Any) -> tuple[int, str] | None:
-    """For a function that a statement of a module defined, or an input at a prompt."""
+    """The key in ``_named`` for a function defined at module level or at a prompt; else None."""
     if type(fun) is not FunctionType or not fun.__qualname__.isidentifier():
         return None
     return id(fun.__globals__), fun.__qualname__
 
 
 def _last_defined(fun: Any) -> tuple[str, int] | None:
-    """Where a function of this name in this module was defined before; None if there was none."""
+    """The previous definition site of a function with this name and module, or None."""
     key = _named_key(fun)
     if key is None or key not in _named:
         return None
     file, line = _named[key]
     space = fun.__globals__
-    # the id of a dictionary is its own as long as it lives: a module's does, a prompt's has the inputs in it
+    # the id of a dict identifies it only while it is alive: true of a module's, and of a prompt's, which has its inputs
     module = sys.modules.get(getattr(fun, "__module__", None) or "")
     inputs = space.get("In")
     typed = isinstance(inputs, list) and any(
@@ -127,7 +124,7 @@ def _last_defined(fun: Any) -> tuple[str, int] | None:
 
 
 def _remember(fun: Any, cache: str) -> None:
-    """Note that ``fun`` was staged, and its ``cache`` ('jit', 'scan', ...) was empty."""
+    """Record that ``fun`` was staged, and its ``cache`` ('jit', 'scan', ...) was empty."""
     _lost_of(fun).pop(None, None)
     try:
         last: Callable[[], Any] = weakref.ref(fun)
@@ -139,7 +136,7 @@ def _remember(fun: Any, cache: str) -> None:
     key, seen = _find_seen(fun, cache)
     if seen is None:
         _seen[key] = _Seen(_codes(fun), last)
-    elif seen.last() is not fun:  # else the same function: its cache was cleared, or has other options
+    elif seen.last() is not fun:  # otherwise the same function: its cache was cleared, or has other options
         seen.count += 1
         seen.last = last
     named = _named_key(fun)
@@ -151,19 +148,18 @@ def _nothing() -> None:
     return None
 
 
-# ``explain(key, reprs)`` gives the reason why a key was not found: see ``explain`` below.
+# ``explain(key, reprs)`` returns the reason for a miss: see ``explain`` below.
 Explain = Callable[[Any, bool], Miss]
 
-# A miss whose function is about to be traced: its entry in ``core.missed``, if it has one, and the values that
-# the function reads besides its arguments.
+# A miss whose function is about to be traced: its entry in ``core.missed``, if any, and the values that the function
+# reads besides its arguments.
 Begun = tuple[missed.Missed | None, closed_over.Noted]
 
 
 def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain: Explain) -> Begun | None:
     """Tell observers whether ``key`` was ``found`` in the ``cache`` of ``fun``, and guards if it was not.
 
-    Returns what ``store`` completes; None for a hit. A body of the engine's own, and a retrace that was asked for, have
-    no entry.
+    Returns the argument ``begun`` of ``store``; None for a hit. Engine bodies and requested retraces get no entry.
     """
     if found is not None:
         if cache != "body" or " at " in describe(fun):
@@ -173,7 +169,7 @@ def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain:
     shown = cache != "body" or " at " in subject
     if not (shown or guards):
         return None, closed_over.note(fun)
-    # reprs of user classes are called only for observers and guards
+    # reprs of user classes run only for observers and guards
     reason = _safely(explain, key, bool(observe.on_cache or guards))
     if observe.on_cache and shown:
         observe.emit(observe.on_cache, cache, fun_name(fun), False, key, reason)
@@ -184,7 +180,7 @@ def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain:
 
 
 def stale(closed: ClosedJaxpr) -> str:
-    """The values that a cached program read while it was traced and that have changed, as text; '' if none is known."""
+    """List values that changed since a cached program read them during tracing, as text; '' if none."""
     noted = closed.memo.get("noted")
     return closed_over.changes(noted) if noted else ""
 
@@ -199,7 +195,7 @@ def _safely(explain: Explain, key: Any, reprs: bool) -> Miss:
 
 
 def explain_hit(closed: ClosedJaxpr) -> tuple[str, tuple[str, ...]]:
-    """``stale``, and the names of what could have changed inside without being seen."""
+    """``stale``, and the names of values that may have changed undetected inside."""
     return stale(closed), closed_over.unknowable(closed.memo.get("noted", ()))
 
 
@@ -214,13 +210,12 @@ def store(
     most: int,
     begun: Begun | None,
 ) -> None:
-    """Put ``staged``, with the jaxpr ``closed``, into a ``cache`` of the ``kind`` 'jit', 'scan', ...; ``begun`` is from
-    ``announce``.
+    """Put ``staged``, with jaxpr ``closed``, into a ``cache`` of this ``kind``; ``begun`` is from ``announce``.
 
-    Not if it closes over the tracers ``outer`` of an outer transformation. Beyond ``most`` signatures the earliest is
-    removed.
+    A program that closes over tracers ``outer`` of an outer transformation is not stored. Beyond ``most`` signatures
+    the earliest is removed.
     """
-    assert begun is not None  # nothing was found
+    assert begun is not None  # it was a miss
     entry, closed.memo["noted"] = begun
     if entry is not None:
         entry.traced()
@@ -241,11 +236,8 @@ def store(
 
 
 def note_cleared(fun: Any) -> None:
-    """Note that the cache of ``fun`` was emptied on demand."""
+    """Record that the cache of ``fun`` was cleared on demand."""
     _note_lost(fun, None, _CLEARED)
-
-
-# --- why ----------------------------------------------------------------------------------------------------
 
 
 def explain(
@@ -259,11 +251,10 @@ def explain(
     reprs: bool = True,
     known: int = 0,
 ) -> Miss:
-    """Why ``signature``, with ``key``, is not among the ``earlier`` ones of ``fun``, of ``known`` in all; None if there
-    are none.
+    """Explain why ``signature`` is not among the ``earlier`` ones of ``fun`` (``known`` in all); None without any.
 
-    ``cache``: what staged it ('jit', 'scan', ...). ``with_static``: ``fun`` without static parameters.
-    ``other_options``: it was transformed with others before. ``reprs``: static arguments may print themselves.
+    ``cache``: 'jit', 'scan', ... ``with_static``: ``fun`` without static parameters. ``other_options``: ``fun`` was
+    transformed with other options before. ``reprs``: call repr on static arguments.
     """
     others = list(earlier)[-MOST_COMPARED:][::-1]
     lost = _lost_of(fun)
@@ -277,12 +268,12 @@ def explain(
 
 
 def latest(cache: dict[Any, Any]) -> list[tuple[Any, Any]]:
-    """The keys of ``cache`` that are compared, the latest last, and what was staged for each."""
+    """The keys of ``cache`` that are compared, the latest last, and their staged values."""
     return list(cache.items())[-MOST_COMPARED:]
 
 
 def _first(fun: Any, cache: str, other_options: bool) -> Difference:
-    """Why the cache of ``fun`` is empty."""
+    """Explain why the cache of ``fun`` is empty."""
     if other_options:
         return Difference("options", "", "", f"{fun_name(fun)} was transformed with other options before")
     _, seen = _find_seen(fun, cache)

@@ -1,4 +1,4 @@
-"""Arrays made of the parts on devices: ``make_array_from_callback`` and similar functions."""
+"""Build arrays from parts on devices: ``make_array_from_callback`` and similar functions."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from minijax.pytree import broadcast_prefix, tree_flatten, tree_unflatten
 def make_array_from_callback(
     shape: Sequence[int], sharding: Any, data_callback: Callable[[Any], Any], dtype: Any = None
 ) -> Array:
-    """An array of ``shape`` whose parts on this process's devices are ``data_callback(index)``, one call for each part.
+    """An array of ``shape`` whose parts on this process's devices are ``data_callback(index)``, one call per part.
 
-    ``sharding``: a ``Sharding`` or a ``Format``. ``index``: a tuple of slices. ``dtype``: what the parts must have.
-    TypeError: ``sharding`` is none. ValueError: a part's shape or dtype. UnexpectedTracerError: a part is a tracer.
+    ``sharding``: a ``Sharding`` or a ``Format``. ``index``: a tuple of slices. ``dtype``: the expected dtype of parts.
+    TypeError: another ``sharding``. ValueError: a part's shape or dtype. UnexpectedTracerError: a part is a tracer.
     """
     shape, name = tuple(shape), "make_array_from_callback"
     sharding = sharding.place_for(len(shape)) if isinstance(sharding, Format) else sharding
@@ -59,7 +59,7 @@ def make_array_from_callback(
 def make_array_from_single_device_arrays(
     shape: Sequence[int], sharding: Sharding, arrays: Sequence[Any], *, dtype: Any = None
 ) -> Array:
-    """The array of ``shape`` whose part on each of this process's devices is one of ``arrays``, which lie there.
+    """The array of ``shape`` whose parts are ``arrays``, one on each of this process's devices.
 
     TypeError unless ``arrays`` is a list or tuple of arrays; ValueError for a part's shape, dtype or device.
     """
@@ -90,10 +90,10 @@ def make_array_from_single_device_arrays(
 
 
 def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
-    """Arrays with ``sharding``, made of ``local_data``, a tree of the parts that this process has.
+    """Arrays with ``sharding``, made of ``local_data``, a tree of this process's parts.
 
-    ``sharding`` and ``global_shape`` may be prefixes of ``local_data``. Without a ``global_shape``, dimensions are
-    those of all processes together. ValueError for data that fits neither the whole array nor this process's parts.
+    ``sharding`` and ``global_shape`` may be prefixes of ``local_data``. The default ``global_shape`` adds up the parts
+    of all processes. ValueError for data that fits neither the whole array nor this process's parts.
     """
     leaves, tree = tree_flatten(local_data)
     shapes = broadcast_prefix(global_shape, local_data, lambda x: x is None or isinstance(x, tuple))
@@ -111,7 +111,7 @@ def _from_local(data: Any, shape: tuple[int, ...] | None, sharding: Any) -> Any:
         return device_put(data, sharding)
     value = np.asarray(data)
     counts = sharding.tiles(value.ndim).shape[:-1]
-    # of a dimension the parts that this process has, along one axis at a time
+    # for each dimension, the indices of this process's parts
     at = {place for place, device in enumerate(sharding.assignment) if device in sharding.addressable_devices}
     tiles = sharding.tiles(value.ndim)
     held = [part[:-1] for part in np.ndindex(tiles.shape) if int(tiles[part]) in at]
@@ -140,9 +140,7 @@ def _from_local(data: Any, shape: tuple[int, ...] | None, sharding: Any) -> Any:
 
 
 def host_local_to_global(x: Any, sharding: NamedSharding) -> Any:
-    """The array with ``sharding`` of which this process has the part ``x``; one over several processes is returned as
-    it is.
-    """
+    """The array with ``sharding`` from this process's part ``x``; a multi-process array passes unchanged."""
     if getattr(x, "dtype", None) == float0:
         return np.zeros(_whole_shape(x, sharding), float0)
     array = as_array(x)
@@ -169,14 +167,14 @@ def _own(sharding: NamedSharding) -> NamedSharding:
 
 
 def _whole_shape(x: Any, sharding: NamedSharding) -> tuple[int, ...]:
-    """The shape of the array over all processes of which this process has ``x``."""
+    """The shape over all processes of the array whose local part is ``x``."""
     own = _own(sharding)
     counts = sharding.tiles(len(x.shape)).shape[:-1]
     return tuple(size * count for size, count in zip(own.shard_shape(x.shape), counts, strict=True))
 
 
 def global_to_host_local(x: Any) -> Any:
-    """This process's part of an array over several processes; anything else unchanged."""
+    """This process's part of a multi-process array; other values unchanged."""
     if type(x) is not MeshArray or x.device.is_fully_addressable:
         return x
     own = _own(x.device)
@@ -188,7 +186,7 @@ def global_to_host_local(x: Any) -> Any:
 
 
 def _check(part: Array, shape: tuple[int, ...], dtype: Any, sharding: Sharding, name: str) -> None:
-    """ValueError unless ``part`` is of this shape, and of ``dtype`` if that is given."""
+    """ValueError unless ``part`` has this shape, and this ``dtype`` if given."""
     if dtype is not None and canonicalize_dtype(np.dtype(dtype), x64_enabled()) != part.dtype:
         raise ValueError(
             f"If `dtype` is provided to `{name}`, it must match the dtype of the addressable shards. Got dtype="
@@ -202,7 +200,7 @@ def _check(part: Array, shape: tuple[int, ...], dtype: Any, sharding: Sharding, 
 
 
 def _of_parts(shape: tuple[int, ...], sharding: Sharding, parts: Sequence[Array], dtype: Any) -> Array:
-    """The array of ``shape`` of which ``parts`` are those on this process's devices, in their order."""
+    """The array of ``shape`` from ``parts`` on this process's devices, in their order."""
     if not parts:
         aval = ShapedArray(shape, canonicalize_dtype(np.dtype(dtype), x64_enabled()))
     else:

@@ -1,6 +1,6 @@
 """``pmap``: one function on several devices at once, each on its slice of the arguments.
 
-A pmapped function is a ``JitFunction`` of a ``shard_map`` over a mesh of one axis, which follows from the arguments.
+A pmapped function is a ``JitFunction`` of a ``shard_map`` over a mesh of one axis; the arguments give the axis size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from minijax.ops.call import jit_p
 from minijax.ops.shape import expand_dims, squeeze
 from minijax.pytree import prefix_leaves, tree_unflatten
 
-# The names of an axis without a name, and of the program.
+# The default names of the axis and of the program.
 UNNAMED = "_internal_pmap_axis_name"
 _PROGRAM = "_fun"
 
@@ -45,19 +45,19 @@ class Options(NamedTuple):
     devices: tuple[Any, ...] | None
     backend: str | None
     axis_size: int | None
-    # whether a call stays within this process
+    # whether a call involves only this process
     alone: bool = False
 
     def within_process(self) -> Options:
-        """The same over this process's own devices."""
+        """The same options over this process's own devices."""
         own = tuple(pjrt.local_devices())
         return Options(*self[:5], own, self.backend, None, True)
 
 
 class PmapFunction(JitFunction):
-    """What ``pmap`` returns: call it with arguments that have the mapped axis; ``lower`` shows the program."""
+    """The result of ``pmap``: call it with arguments that have the mapped axis; ``lower`` shows the program."""
 
-    # a slot: functools.wraps copies attributes
+    # slots, because functools.wraps copies ``__dict__``
     __slots__ = ("options",)
 
     transform = "pmap"
@@ -80,8 +80,6 @@ class PmapFunction(JitFunction):
 
     def __repr__(self) -> str:
         return f"<pmap of {self.subject}>"
-
-    # ------------------------------------------------------------------------------------------ signatures
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         static = self.options.static
@@ -128,7 +126,7 @@ class PmapFunction(JitFunction):
     def _bound(self, staged: StagedCall) -> dict[str, Any]:
         if _nothing_traced():
             return staged.params
-        # the evaluation of the traced program places the arrays
+        # evaluation of the traced program places the arrays
         return {key: value for key, value in staged.params.items() if key not in ("in_shardings", "out_shardings")}
 
     def _in_axes(self, static: Any, args: tuple[Any, ...], avals: Sequence[Any]) -> tuple[int | None, ...]:
@@ -156,7 +154,7 @@ class PmapFunction(JitFunction):
         return [None if axis is None else output_axis("pmap", get_aval(x).ndim + 1, axis) for axis, x in pairs]
 
     def _size(self, flat: FlatFun, axes: Sequence[int | None], avals: Sequence[Any]) -> int:
-        """How many devices take part: the size of the mapped axis."""
+        """The number of participating devices: the size of the mapped axis."""
         sizes = {aval.shape[axis] for aval, axis in zip(avals, axes, strict=True) if axis is not None}
         if not sizes:
             raise ValueError("pmap requires at least one argument with a mapped axis.")
@@ -184,19 +182,17 @@ class PmapFunction(JitFunction):
             )
         return mesh
 
-    # ------------------------------------------------------------------------------------------ several processes
-
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]) -> Any:
         if not self._over_processes:
             return super().call(args, kwargs, static)
         if not _nothing_traced():
-            # each process traces for itself, so what it traces is over its own devices
+            # each process traces separately, over its own devices
             return PmapFunction(self.fun, self.options.within_process()).call(args, kwargs, static)
         staged, leaves, avals = self._find(args, kwargs, static)
         outs = jit_p.bind(*leaves, **staged.params)
         for i in itertools.compress(range(len(leaves)), staged.params["donated_invars"]):
             leaves[i].forget_host_copy()
-        # each process gets its own part of the results; such calls are not repeated by a plan
+        # each process gets its own part of the results; such calls have no fast path
         return tree_unflatten(staged.out_tree, [*map(global_to_host_local, outs)]), leaves, avals, None
 
     @property
@@ -217,7 +213,7 @@ class PmapFunction(JitFunction):
         return (*key[:2], tuple(avals), *key[3:]), leaves, avals
 
     def _global_mesh(self, sizes: set[int]) -> Mesh:
-        """The mesh over all processes, of which this one has mapped axes of these sizes."""
+        """The mesh over all processes; this process has mapped axes of these sizes."""
         if len(sizes) != 1:
             raise ValueError(
                 f"pmap got mapped axes of sizes {sorted(sizes)}: each process passes arguments whose mapped axes have "
@@ -263,18 +259,18 @@ def pmap(
     axis_size: int | None = None,
     donate_argnums: int | Sequence[int] = (),
 ) -> PmapFunction:
-    """``fun`` compiled by XLA for several devices and run on all of them at once, each on one slice of the arguments.
+    """Compile ``fun`` with XLA for several devices and run it on all of them, each on one slice of the arguments.
 
     It is ``jit`` of a ``shard_map`` over a mesh of one axis; results lie on the devices. With several processes (see
     ``minijax.distributed``) each passes and gets the slices of its own devices.
 
     ``axis_name``: for collectives. ``in_axes``: for each positional argument an int, None for "the same for all", or
     pytrees of these that are prefixes; keyword arguments are mapped along axis 0. ``out_axes``: likewise; None takes
-    the first device's value. ``static_broadcasted_argnums``: hashable arguments passed as they are. ``devices``: all by
-    default. ``backend``, ``axis_size``: checked. ``donate_argnums``: arguments whose memory XLA may reuse.
+    the first device's value. ``static_broadcasted_argnums``: hashable arguments that pass unchanged. ``devices``: all
+    by default. ``backend``, ``axis_size``: checked. ``donate_argnums``: arguments whose memory XLA may reuse.
 
     ValueError, when called: more slices than devices, axes or sizes that do not fit, an argument committed elsewhere,
-    another mesh that is set, a call inside ``pmap`` or ``shard_map``. RuntimeError: another platform. TypeError: an
+    another current mesh, a call inside ``pmap`` or ``shard_map``. RuntimeError: another platform. TypeError: an
     argument or an output is no array.
     """
     check_callable(fun)

@@ -1,6 +1,6 @@
-"""Mutable array references: made by ``new_ref``, read and written like NumPy's arrays, ended by ``freeze``.
+"""Mutable array references: ``new_ref`` makes one, indexing reads and writes it, ``freeze`` ends it.
 
-Operators of tracers and checks of calls are installed with the first reference. Source:
+The first reference installs operators of tracers and checks of calls. Source:
 https://docs.jax.dev/en/latest/array_refs.html
 """
 
@@ -31,7 +31,7 @@ __all__ = ["AbstractRef", "Ref", "Slice", "addupdate", "ds", "free_ref", "freeze
 
 
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any:
-    """A mutable reference that holds the array ``init_val``: ``r[i]``, ``r[i] = x``, ``r[i] += x``, in functions too.
+    """A mutable reference to the array ``init_val``: ``r[i]``, ``r[i] = x``, ``r[i] += x``, in functions too.
 
     It may be an argument or closed over, but not returned. TypeError unless ``init_val`` is an array;
     NotImplementedError for a ``memory_space`` or ``kind``.
@@ -52,7 +52,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any
 
 
 def freeze(ref: Any) -> Any:
-    """The array in ``ref``. The reference must not be used afterwards."""
+    """Return the array in ``ref``, which must not be used afterwards."""
     return freeze_p.bind(_checked("freeze", ref))
 
 
@@ -62,15 +62,13 @@ def free_ref(ref: Any) -> None:
 
 
 def get(ref: Any, idx: Any = None) -> Any:
-    """``ref[idx]``: ``idx`` is an integer, a slice, an array of integers, ``...``, or a tuple of these. ValueError if
-    it does not fit.
-    """
+    """Read ``ref[idx]``: an int, slice, integer array, ``...`` or a tuple of these. ValueError if it does not fit."""
     index, operands = _indexed(_checked("ref_get", ref), idx)
     return get_p.bind(ref, *operands, index=index)
 
 
 def swap(ref: Any, idx: Any, value: Any) -> Any:
-    """Write ``value`` to ``ref[idx]``; returns the old value. ValueError unless shape and dtype are equal."""
+    """Write ``value`` to ``ref[idx]`` and return the old value. ValueError unless shape and dtype are equal."""
     return _swap("ref_swap", ref, idx, value)
 
 
@@ -80,13 +78,13 @@ def set(ref: Any, idx: Any, value: Any) -> None:  # noqa: A001  (JAX's name)
 
 
 def addupdate(ref: Any, idx: Any, x: Any) -> None:
-    """Add ``x`` to ``ref[idx]``; an element that an array of integers names twice gets both."""
+    """Add ``x`` to ``ref[idx]``; an element that an integer array names twice gets both."""
     index, operands = _indexed(_checked("ref_addupdate", ref), idx)
     addupdate_p.bind(ref, x, *operands, index=index)
 
 
 def ds(start: Any, size: int | None = None, stride: int = 1) -> Slice | _DynamicSlice:
-    """A slice of ``size`` elements from ``start`` on, which may be traced; ``ds(size)`` begins at 0."""
+    """A slice of ``size`` elements from ``start``, which may be traced; ``ds(size)`` begins at 0."""
     if size is None:
         return Slice(0, operator.index(start), stride)
     if isinstance(start, int):
@@ -115,7 +113,7 @@ def _swap(name: str, ref: Any, idx: Any, value: Any) -> Any:
 
 
 def _cast(value: Any, ref: Any) -> Any:
-    """``value`` in the reference's dtype, if both are of the same kind: JAX counts that as lossless."""
+    """Convert ``value`` to the reference's dtype if both have the same kind: JAX counts that as lossless."""
     aval = get_aval(value)
     if type(aval) is not ShapedArray:
         return value
@@ -123,9 +121,6 @@ def _cast(value: Any, ref: Any) -> Any:
     if floats or (dtypes.is_integer(aval.dtype) and dtypes.is_integer(ref.dtype)):
         return convert(value, ref.dtype)
     return value
-
-
-# ------------------------------------------------------------------------------------------------ gradients
 
 
 class _Marker:
@@ -145,26 +140,26 @@ class _Marker:
 
 
 class GradValue(_Marker):
-    """Request: return the cotangent of this argument as a value."""
+    """Request: return this argument's cotangent as a value."""
 
 
 class DontWant(_Marker):
-    """Request: do not return the cotangent of this argument."""
+    """Request: do not return this argument's cotangent."""
 
 
 class GradRef(_Marker):
-    """Result: the cotangent of this argument was added to a reference."""
+    """Result: this argument's cotangent was added to a reference."""
 
 
 class DidntWant(_Marker):
-    """Result: the cotangent of this argument was not requested."""
+    """Result: this argument's cotangent was not requested."""
 
 
 def with_refs(self: VJP, *maybe_ct_refs: Any) -> Callable[[Any], Any]:
-    """The pullback that adds cotangents to references instead of returning them.
+    """A pullback that adds cotangents to references instead of returning them.
 
-    ``maybe_ct_refs``: a tree like the arguments of references, ``ad.GradValue()`` (return the cotangent) and
-    ``ad.DontWant()``; ValueError for another. The function returns a tree of ``ad.GradRef()``, cotangents and
+    ``maybe_ct_refs``: a tree like the arguments, of references, ``ad.GradValue()`` (return the cotangent) and
+    ``ad.DontWant()``; ValueError for another. The pullback returns a tree of ``ad.GradRef()``, cotangents and
     ``ad.DidntWant()``.
     """
 
@@ -194,11 +189,8 @@ VJP.with_refs = with_refs  # type: ignore[attr-defined]
 ad = types.SimpleNamespace(GradValue=GradValue, DontWant=DontWant, GradRef=GradRef, DidntWant=DidntWant)
 
 
-# ------------------------------------------------------------------------------------------------ indices
-
-
 def _indexed(ref: Any, idx: Any) -> tuple[Index, list[Any]]:
-    """The static part and the operands of the index that the user wrote."""
+    """Split the user's index into its static part and operands."""
     if idx is None or idx is Ellipsis:
         return None, []
     shape = get_aval(ref).shape
@@ -233,7 +225,7 @@ def _indexed(ref: Any, idx: Any) -> tuple[Index, list[Any]]:
 
 
 def _all_dimensions(entries: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """``entries``, extended to one for each dimension."""
+    """Extend ``entries`` to one for each dimension."""
     places = [i for i, x in enumerate(entries) if x is Ellipsis]
     if len(places) > 1:
         raise ValueError("Only one ellipsis is supported: write : for the other dimensions.")
@@ -279,9 +271,6 @@ def _spread(x: Any, shape: tuple[int, ...]) -> Any:
     return broadcast_in_dim(x, shape, range(len(shape) - len(ours), len(shape)))
 
 
-# ------------------------------------------------------------------------------------------------ operators
-
-
 def _tracer_getitem(self: Any, idx: Any) -> Any:
     return get(self, idx) if type(self.aval) is AbstractRef else _array_getitem(self, idx)
 
@@ -310,7 +299,7 @@ _array_iter = _operators.__iter__
 
 
 def install() -> None:
-    """Make tracers and calls of programs check for references; called when the first reference is made."""
+    """Add reference operators to tracers and checks to program calls, before the first reference exists."""
     for name, function in _TRACER_METHODS.items():
         setattr(Tracer, name, function)
     for primitive in CALLS:

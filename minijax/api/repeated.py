@@ -1,11 +1,11 @@
-"""Repeated calls of a jitted function.
+"""The fast path for repeated calls of a jitted function.
 
-``api.compile`` makes the first call of each kind and records the program here. A later call finds it in ``flat``, by
-the arrays' kinds, if all arguments are arrays given by position, else in ``trees``, by the leaves' kinds and the
-structure that jaxlib finds. A kind is a type and a placement. On one device, NumPy values go to jaxlib's dispatch
+``api.compile`` makes the first call of each kind and records the program here. If all arguments are positional arrays,
+a later call finds it in ``flat``, by the arrays' kinds; else in ``trees``, by the leaves' kinds and jaxlib's tree
+structure. A kind is a type and a placement. On one device, NumPy values go to jaxlib's dispatch
 (``backend.fastcall``), in half the time.
 
-Other calls are made the ordinary way, which raises the errors: also while an interpreter that processes every operation
+Other calls take the ordinary path, which raises the errors: also while an interpreter that processes every operation
 is on the stack, while observers are subscribed, and while ``default_device`` is set.
 """
 
@@ -25,36 +25,36 @@ from minijax.pytree import PyTreeDef, tree_structure, tree_unflatten, treedef_is
 
 _new = object.__new__
 
-# Classes of arguments, beside arrays, that a call over a mesh may be repeated with.
+# Classes of non-array arguments that the fast path accepts over a mesh.
 _ON_HOST = frozenset((np.ndarray, float, complex, *(dtype.type for dtype in map(np.dtype, "?bhilqBHILQefdFD"))))
 
-# What a ``Run`` returns if it cannot make the call.
+# A ``Run`` returns this if it cannot make the call.
 MISSED: Any = object()
 
-# Beyond this many kinds of calls, all are forgotten.
+# Beyond this many kinds of calls, all are dropped.
 MAX_KINDS = 4096
-# Of structures with leaves of the same kinds, the latest are remembered.
+# The number of structures remembered for leaves of the same kinds; the latest stay.
 MAX_STRUCTURES = 16
 
-# Make a call with these leaves: its value, or MISSED.
+# Make a call with these leaves: return its value, or MISSED.
 Run = Callable[[Sequence[Any]], Any]
 _Execute = Callable[[list[Any]], list[Any]]
 
 
 def places_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """Where those of ``leaves`` lie that are held there; None for the others."""
+    """The device or sharding of each leaf that is committed; None for others."""
     return tuple([x.device if type(x) in HELD else None for x in leaves])
 
 
 class Repeat:
-    """A compiled program: ``run`` makes a call, ``value`` makes the call's value of result buffers."""
+    """A compiled program: ``run`` makes a call, ``value`` converts result buffers to the call's value."""
 
     __slots__ = ("program", "run", "value")
 
     def __init__(self, program: Any, out_tree: Any, places: Sequence[Any]) -> None:
         self.program: Compiled = program
         one_leaf = treedef_is_leaf(out_tree) and out_tree.num_leaves == 1
-        arrays = getattr(program, "arrays", None)  # of a program over a mesh
+        arrays = getattr(program, "arrays", None)  # set for a program over a mesh
         self.value = _value(program.out_avals, arrays, None if one_leaf else _builder(out_tree))
         taken = range(len(places)) if program.kept is None else program.kept
         moved = {i: program.mover(k) for k, i in enumerate(taken) if places[i] is None} if arrays is not None else {}
@@ -69,11 +69,11 @@ class Repeat:
             self.run = _donating(self.run, [taken[i] for i in program.donated])
 
 
-# These functions hold what they need in closures. A small call spends its time on attribute look-ups, tests and calls.
+# These closures avoid attribute lookups, tests and calls, which dominate the time of a small call.
 
 
 def _value(avals: Sequence[Any], arrays: Any, build: Callable[[Any], Any] | None) -> Callable[[Sequence[Any]], Any]:
-    """The function from result buffers to a call's value; without ``build`` the value is the only result."""
+    """The function from result buffers to a call's value; without ``build`` the value is the single result."""
 
     def one_array(buffers: Sequence[Any]) -> Any:
         (buffer,) = buffers
@@ -104,12 +104,12 @@ def _value(avals: Sequence[Any], arrays: Any, build: Callable[[Any], Any] | None
 
 
 def _run_on_one(execute: _Execute, value: Callable[[Sequence[Any]], Any]) -> Run:
-    """A call of a program with one argument."""
+    """Call a program with one argument."""
 
     def run(leaves: Sequence[Any]) -> Any:
         try:
             buffers = [leaves[0]._buffer]
-        except AttributeError:  # it is on the host
+        except AttributeError:  # the value is on the host
             return MISSED
         return value(execute(buffers))
 
@@ -117,12 +117,12 @@ def _run_on_one(execute: _Execute, value: Callable[[Sequence[Any]], Any]) -> Run
 
 
 def _run(execute: _Execute, value: Callable[[Sequence[Any]], Any]) -> Run:
-    """A call of a program that takes all leaves as they are."""
+    """Call a program with all leaves, unchanged."""
 
     def run(leaves: Sequence[Any]) -> Any:
         try:
             buffers = [x._buffer for x in leaves]
-        except AttributeError:  # one is on the host
+        except AttributeError:  # a value is on the host
             return MISSED
         return value(execute(buffers))
 
@@ -136,7 +136,7 @@ def _run_on_some(
     consts: list[Any],
     moved: dict[int, Callable[[Any], Any]],
 ) -> Run:
-    """A call of a program that takes ``consts`` and the leaves at ``taken``; ``moved`` brings some to its devices."""
+    """Call a program with ``consts`` and the leaves at ``taken``; ``moved`` moves some to its devices."""
 
     def run(leaves: Sequence[Any]) -> Any:
         try:
@@ -149,7 +149,7 @@ def _run_on_some(
 
 
 def _donating(run: Run, donated: Sequence[int]) -> Run:
-    """``run`` of a program that uses the memory of the leaves at ``donated``."""
+    """``run`` for a program that reuses the memory of the leaves at ``donated``."""
 
     def run_and_forget(leaves: Sequence[Any]) -> Any:
         value = run(leaves)
@@ -165,7 +165,7 @@ def _builder(out_tree: Any) -> Callable[[Any], Any]:
     """The function from leaves to a tree of structure ``out_tree``."""
     if out_tree == tree_structure((0,) * out_tree.num_leaves):
         return tuple
-    if type(out_tree) is PyTreeDef:  # of builtin containers only, which jaxlib puts together as we do
+    if type(out_tree) is PyTreeDef:  # builtin containers only: jaxlib rebuilds them identically
         leaves = [object() for _ in range(out_tree.num_leaves)]
         found, structure = fastcall.flatten()(tree_unflatten(out_tree, leaves))
         if list(map(id, found)) == list(map(id, leaves)):
@@ -174,7 +174,7 @@ def _builder(out_tree: Any) -> Callable[[Any], Any]:
 
 
 class Known:
-    """The kinds of calls of a jitted function ``owner``, under one configuration and with the same static arguments.
+    """The kinds of calls of a jitted function ``owner``, under one configuration and one set of static arguments.
 
     Its ``call(args, kwargs, static)`` returns the value, flat arguments, types, and the ``Repeat`` or None.
     """
@@ -187,17 +187,17 @@ class Known:
         self.name = name
         self.x64 = x64
         self.flatten = fastcall.flatten()
-        # the kinds of positional arguments, or the kind of the only one -> program
+        # the kinds of positional arguments, or the kind of a single one -> program
         self.flat: dict[Any, Run] = {}
-        # the kinds of the leaves -> the structures that have been met of them, each with its program
+        # the kinds of the leaves -> their known structures, each with its program
         self.trees: dict[tuple[Any, ...], list[tuple[Any, Run]]] = {}
         # jaxlib's dispatch, for NumPy arguments on one device
         self.host_call: Callable[..., Any] | None = None
-        # whether jaxlib's dispatch must not be used: there is none, or a program read its arguments after the call
+        # whether to avoid jaxlib's dispatch: there is none, or a program read its arguments after the call
         self.refused = False
 
     def tree_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The value of a call whose leaves are arrays, and over a mesh also NumPy values; or MISSED."""
+        """The value of a call whose leaves are arrays (over a mesh also NumPy values), or MISSED."""
         try:
             leaves, tree = self.flatten((args, kwargs))
             try:
@@ -206,19 +206,19 @@ class Known:
                 if not pjrt.others_in_use:
                     return MISSED
                 key = tuple(map(_kind, leaves))
-            # kinds first: jaxlib takes longer for the hash of a structure than to compare two
+            # kinds first: jaxlib hashes a structure more slowly than it compares two
             for structure, remembered in self.trees[key]:
                 if structure == tree:
                     run = remembered
                     break
             else:
                 return MISSED
-        except Exception:  # the ordinary way has the better message
+        except Exception:  # the ordinary path has the better message
             return MISSED
         return run(leaves)
 
     def learn(self, args: Any, kwargs: Any, leaves: Sequence[Any], repeat: Repeat) -> None:
-        """Remember ``repeat`` for calls like this one, of flat arguments ``leaves``."""
+        """Store ``repeat`` for calls like this one, with flat arguments ``leaves``."""
         program = repeat.program
         if not all([isinstance(x, Array) for x in leaves]):
             if program.donated:
@@ -240,7 +240,7 @@ class Known:
                 _remember(self.trees, key, [(tree, repeat.run), *others[: MAX_STRUCTURES - 1]])
 
     def _misses(self) -> Callable[..., tuple[Any, fastcall.FastPath | None, bool]]:
-        """What jaxlib's dispatch asks; it must not keep us alive, since we keep the dispatch."""
+        """Answer jaxlib's dispatch; a weak reference, since this object owns the dispatch."""
         known = weakref.ref(self)
 
         def miss(*args: Any, **kwargs: Any) -> tuple[Any, fastcall.FastPath | None, bool]:
@@ -257,7 +257,7 @@ class Known:
 
 
 def _kind(x: Any) -> Any:
-    """The kind of an array; of a NumPy value or a Python number its type."""
+    """An array's kind; the type of a NumPy value or a Python number."""
     return get_aval(x) if type(x) in _ON_HOST else x.kind
 
 
@@ -268,14 +268,13 @@ def _remember(table: dict[Any, Any], key: Any, found: Any) -> None:
 
 
 def _finisher(repeat: Repeat, known: weakref.ref[Known]) -> Callable[[Sequence[Any]], Any]:
-    """What makes a call's value of result buffers, when the program may still be reading the user's NumPy arrays.
+    """Like ``value``, but make sure that the program no longer reads the user's NumPy arrays.
 
-    Small programs have ended by then. If one still runs, wait, and call the function the ordinary way, which copies,
-    from then on.
+    Small programs have finished. If one still runs, wait, and use the ordinary path, which copies, from then on.
     """
     value = repeat.value
 
-    # One event marks all results of a program as ready.
+    # one event marks all results of a program as ready
     def finish(outs: Sequence[Any]) -> Any:
         if not outs[0].is_ready():
             me = known()

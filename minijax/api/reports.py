@@ -1,4 +1,4 @@
-"""What ``log_compiles`` and ``explain_cache_misses`` write to the log ``minijax``, in JAX's words, as warnings."""
+"""The ``minijax`` log of ``log_compiles`` and ``explain_cache_misses``, in JAX's words, as warnings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PHASES = {
 
 
 class CompileLog(observe.Observer):
-    """Writes down each tracing, lowering and compilation of a function."""
+    """Logs each tracing, lowering and compilation of a function."""
 
     def lowered(self, name: str, text: str) -> None:
         if log_compiles.value:
@@ -33,7 +33,7 @@ class CompileLog(observe.Observer):
 
 
 class MissLog(observe.Observer):
-    """Writes down why a function is traced."""
+    """Logs why a function is traced."""
 
     def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
         if cache == "staging" and not hit and explain_cache_misses.value:

@@ -1,4 +1,4 @@
-"""``shard_map``: a function that every device of a mesh runs on its part of the arguments."""
+"""``shard_map``: every device of a mesh runs a function on its part of the arguments."""
 
 from __future__ import annotations
 
@@ -47,14 +47,15 @@ def shard_map(
     axis_names: Iterable[Any] = frozenset(),
     check_vma: bool = True,
 ) -> Any:
-    """``f`` on each device of a mesh, on that device's parts of the arguments; the results put together. A decorator
-    without ``f``.
+    """Run ``f`` on each device of a mesh, on the device's parts of the arguments, and join the results.
 
-    Collectives of ``minijax.lax`` talk along the mesh's axes. ``out_specs``: a ``PartitionSpec`` for each output, or a
-    prefix of their tree. ``in_specs``: a tuple with one for each argument, None to pass it unchanged; by default, with
-    explicit axes, those in the arguments' types. ``mesh``: the one that is set, by default. ``axis_names``: the axes
-    along which ``f`` runs on each device, all by default. ``check_vma``: types inside say along which axes values vary;
-    outputs are checked.
+    Without ``f``, a decorator.
+
+    Collectives of ``minijax.lax`` communicate along the mesh's axes. ``out_specs``: a ``PartitionSpec`` for each
+    output, or a prefix of their tree. ``in_specs``: a tuple with one for each argument, None to pass it unchanged; by
+    default, with explicit axes, those in the arguments' types. ``mesh``: by default the current mesh. ``axis_names``:
+    the axes along which ``f`` runs on each device, all by default. ``check_vma``: types inside name the axes along
+    which values vary; outputs are checked.
 
     ValueError, when called: specs that do not fit, or an output that may vary along an axis that ``out_specs`` does not
     name. TypeError: an argument is no array.
@@ -87,9 +88,7 @@ def _is_leaf(x: Any) -> bool:
 
 
 def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any], whole: bool = False) -> None:
-    """ValueError if an argument's type is sharded over ``axes`` otherwise than ``spec``; ``whole``: also if it is
-    replicated.
-    """
+    """ValueError if an argument is sharded over ``axes`` otherwise than ``spec``; ``whole``: or is replicated."""
     own = spec_of(aval)
     for word in ("unreduced", "reduced"):
         if getattr(spec, word) != getattr(aval, word):
@@ -128,10 +127,10 @@ def bind_over(
     name: str,
     label: str,
 ) -> list[Any]:
-    """The results of ``part``, from one device's parts of ``leaves`` to a list of its parts of results.
+    """Compute the results of ``part``, which maps one device's parts of ``leaves`` to its parts of results.
 
-    ``out_specs`` may be filled while ``part`` is staged; ``written`` is the equation's mesh; ``name`` and ``label`` are
-    for messages.
+    Staging ``part`` may fill ``out_specs``; ``written`` is the equation's mesh; ``name`` and ``label`` are for
+    messages.
     """
     inner_aval, on_each_device = _of_primitive("inner_aval"), _of_primitive("on_each_device")
     avals = zip(map(get_aval, leaves), in_specs, strict=True)
@@ -151,14 +150,14 @@ def bind_over(
 
 
 class _Now(threading.local):
-    """This thread's call outside of all transformations: its operands, and whether values of tracers were shown."""
+    """This thread's untransformed call: its operands, and whether tracers printed their values."""
 
     args: Any = None
     shown = False
 
 
 class ShardMapped:
-    """``shard_map`` of a function, called where something is traced."""
+    """``shard_map`` of a function, called during tracing."""
 
     def __init__(
         self, fun: Callable[..., Any], mesh: Any, in_specs: Any, out_specs: Any, axes: frozenset[Any], check_vma: bool
@@ -168,10 +167,10 @@ class ShardMapped:
         self.in_specs, self.out_specs = in_specs, out_specs
         self.axes = axes
         self.check_vma = check_vma
-        # the jitted function of each mesh, for calls outside of all transformations; and what such a call is given
+        # for untransformed calls: the jitted function of each mesh, and the current call
         self.programs: dict[Any, Any] = {}
         self.now = _Now()
-        # whether there may be arguments that are no operands
+        # whether some arguments may pass unchanged, as no operands
         self.hands_on = in_specs is not None and None in tree_leaves(in_specs, is_leaf=_is_leaf)
 
     def _with_specs(self, in_specs: Any) -> ShardMapped:
@@ -180,13 +179,13 @@ class ShardMapped:
         return found
 
     def run(self, *args: Any) -> Any:
-        """The value of a call that is not traced. If values were shown, the next call stages again."""
+        """The value of an untraced call. If tracers printed values, the next call stages again."""
         mesh = context.mesh if self.given_mesh is None else self.given_mesh
         jitted = self.programs.get(mesh)
         if jitted is None:
             jitted = self.programs[mesh] = jit(self, out_shardings=self._places(mesh))
         if self.hands_on:
-            jitted, args = self._of_operands(mesh, args)  # what is handed on is no operand
+            jitted, args = self._of_operands(mesh, args)  # arguments with spec None are no operands
         now = self.now
         now.args, now.shown = args, False
         try:
@@ -197,7 +196,7 @@ class ShardMapped:
                 jitted.clear_cache()
 
     def _of_operands(self, mesh: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        """A jitted function of the arguments that are operands, and these arguments."""
+        """A jitted function of the operands among the arguments, and these operands."""
         leaves, tree = tree_flatten(args)
         handed_on = self._handed_on(args)
         operands, fixed = partition(handed_on, leaves)
@@ -209,13 +208,13 @@ class ShardMapped:
         return jit(call, out_shardings=self._places(mesh)), tuple(operands)
 
     def _places(self, mesh: Any) -> Any:
-        """The shardings of the results of a call outside of programs: ``out_specs``, unless XLA chooses some axes."""
+        """The result shardings of an untraced call: ``out_specs``, unless XLA chooses some axes."""
         specs = tree_leaves(self.out_specs, is_leaf=_is_leaf)
         if not isinstance(mesh, Mesh) or not all(map(_is_spec, specs)) or self.axes not in (set(), {*mesh.axis_names}):
             return UNSPECIFIED
         try:
             return tree_map(lambda spec: NamedSharding(mesh, spec), self.out_specs, is_leaf=_is_spec)
-        except (ValueError, DuplicateSpecError):  # no such axis, or one twice: the call says that
+        except (ValueError, DuplicateSpecError):  # no such axis, or one twice: the call itself raises the error
             return UNSPECIFIED
 
     @property
@@ -238,7 +237,7 @@ class ShardMapped:
                 f"jax.shard_map requires axis_names={set(axes)} to be a subset of mesh.axis_names={mesh.axis_names}."
                 f"{axis_hint(next(iter(unknown)), mesh)}"
             )
-        axes = axes.difference(manual_axes())  # along the others it runs on each device already
+        axes = axes.difference(manual_axes())  # along the other axes it already runs on each device
         if self.in_specs is None and mesh.any_explicit:
             return self._with_specs(_found_specs(args))(*args)
         self._check_specs(self.in_specs, mesh, axes, "in_specs")
@@ -246,7 +245,7 @@ class ShardMapped:
         handed_on = self._handed_on(args)
         given, in_tree = tree_flatten((args, {}))
         leaves, fixed = partition(handed_on, given)
-        # what is handed on may be anything
+        # arguments with spec None may be any objects
         checked = check_args(merge(handed_on, leaves, [0] * len(fixed)), "shard_map", self.fun, in_tree)
         leaves, _ = partition(handed_on, checked)
         specs = [spec for spec in self._specs(self.in_specs, args, "in_specs") if spec is not None]
@@ -278,9 +277,7 @@ class ShardMapped:
         return tree_unflatten(flat.out_tree, outs)
 
     def _show_values(self, mesh: AbstractMesh, axes: frozenset[Any], specs: list[PartitionSpec]) -> None:
-        """Let tracers of the function that is staged print values: the operands are known, so the equations so far can
-        run.
-        """
+        """Let tracers in the staged function print values: the operands are known, so the equations so far can run."""
         concrete = mesh if isinstance(mesh, Mesh) else context.mesh
         if not isinstance(concrete, Mesh) or axes != {*mesh.axis_names}:
             return
@@ -301,7 +298,7 @@ class ShardMapped:
             try:
                 with ensure_compile_time_eval(), everywhere():
                     found = jit(each)(*operands)
-                    # on the host it is indexed freely: over explicit axes an index must divide evenly
+                    # index on the host: over explicit axes an index must divide evenly
                     whole = uncommitted(found) if found.is_fully_addressable else found
                     values = [whole[i] for i in range(concrete.size)]
             finally:
@@ -313,7 +310,7 @@ class ShardMapped:
         state.dynamic.builder.show_value = show  # type: ignore[attr-defined]
 
     def _specs(self, given: Any, tree: Any, what: str) -> list[Any]:
-        """One for each leaf of ``tree``; None for an argument that is handed on."""
+        """One spec for each leaf of ``tree``; None for an argument that passes unchanged."""
         none = what == "in_specs"
         return prefix_leaves(given, tree, is_leaf=_is_spec, none_is_leaf=none, name=f"shard_map {what}")
 
@@ -321,7 +318,7 @@ class ShardMapped:
         return [spec is None for spec in self._specs(self.in_specs, args, "in_specs")]
 
     def _check_specs(self, given: Any, mesh: AbstractMesh, axes: frozenset[Any], what: str) -> None:
-        """An error unless all are specs that name axes of ``mesh`` among ``axes``, each of them once."""
+        """An error unless all are specs that name axes of ``mesh`` among ``axes``, each axis once."""
         if given is None and what == "in_specs":
             raise TypeError(
                 "shard_map in_specs argument must be a pytree of `jax.sharding.PartitionSpec` instances, but it was "
@@ -372,7 +369,7 @@ class ShardMapped:
                 )
 
     def _as_said(self, out: Any, spec: PartitionSpec, mesh: AbstractMesh, axes: frozenset[Any]) -> Any:
-        """The output of one device, cast to vary along the axes of its spec. ValueError if it may vary along others."""
+        """Cast the output of one device to vary along the axes of its spec. ValueError if it may vary along others."""
         aval = get_aval(out)
         said = axes_of_spec(spec)
         if len(spec) > aval.ndim:

@@ -23,7 +23,7 @@ _shardings = HigherModule("shardings")
 
 
 class StagedCall:
-    """One signature of a jitted function: its jaxpr, the outer tracers it closes over, its output tree."""
+    """One signature of a jitted function: its jaxpr, the closed-over outer tracers, its output tree."""
 
     def __init__(
         self,
@@ -36,17 +36,17 @@ class StagedCall:
     ) -> None:
         self.closed = closed
         self.outer = outer
-        # the references that it closes over, which are its last operands
+        # closed-over references, the last operands
         self.refs = refs
-        # of the dynamic (args, kwargs)
+        # the tree of the dynamic (args, kwargs)
         self.in_tree = in_tree
         self.out_tree = out_tree
         self.params = params
         self.program: Compiled | None = None
         self.repeat: Repeat | None = None
-        # places of the committed leaves -> the program partitioned over a mesh; None if it is not partitioned
+        # places of the committed leaves -> the program partitioned over a mesh, or None
         self.over: dict[tuple[Any, ...], Any] = {}
-        # for calls with concrete arguments: the classes of the leaves, and the places of the committed ones
+        # calls with concrete arguments: the classes of the leaves, and the places of the committed ones
         self.met: set[tuple[tuple[type, ...], tuple[Any, ...]]] = set()
 
     @property
@@ -64,7 +64,7 @@ def placement_at(staged: StagedCall, leaves: Sequence[Any], name: str, label: An
     return _partitioned.placement_of(staged.closed, [*staged.outer, *leaves, *staged.refs], name, *said, label)
 
 
-# Beyond this many placements of the arguments of one signature, all are dropped.
+# Beyond this many placements of one signature's arguments, all are dropped.
 MAX_PLACES = 1024
 
 
@@ -85,9 +85,7 @@ def partitioned_at(staged: StagedCall, leaves: Sequence[Any], places: tuple[Any,
 
 
 class Traced:
-    """A staged call: its ``jaxpr`` and ``out_info``; ``lower()`` goes on, for ``device`` (or None), or a ``placement``
-    over several.
-    """
+    """A staged call: ``jaxpr``, ``out_info``; ``lower()`` lowers it for ``device`` (or None) or ``placement``."""
 
     def __init__(self, name: str, staged: StagedCall, device: Any = None, placement: Any = None) -> None:
         self.fun_name = name
@@ -107,17 +105,17 @@ class Traced:
         return Lowered(self, lowered(self.jaxpr, self.program_name, *self._staged.how, self.placement).text)
 
     def places(self) -> ModulePlaces:
-        """The equation that each line of the lowered module comes from."""
+        """The equation of each line of the lowered module."""
         return lowered_places(self.jaxpr, self.program_name, *self._staged.how, self.placement)
 
     @property
     def program_name(self) -> str:
-        """The name of the program, as in jaxprs."""
+        """The program's name, as in jaxprs."""
         return self._staged.params["name"]  # type: ignore[no-any-return]
 
 
 class Lowered:
-    """A StableHLO program: ``as_text()`` shows it, ``compile()`` goes on."""
+    """A StableHLO program: ``as_text()`` shows it, ``compile()`` compiles it."""
 
     def __init__(self, traced: Traced, text: str) -> None:
         self._traced = traced
@@ -126,7 +124,7 @@ class Lowered:
 
     @property
     def placement(self) -> Any:
-        """The devices and shardings, a ``core.shardings.Placement``; None if it is for one device."""
+        """The devices and shardings, a ``core.shardings.Placement``; None for one device."""
         return self._traced.placement
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
@@ -136,11 +134,11 @@ class Lowered:
         return self.places().located_text() if debug_info else self._text
 
     def places(self) -> ModulePlaces:
-        """The equation that each line of the module comes from."""
+        """The equation of each line of the module."""
         return self._traced.places()
 
     def cost_analysis(self) -> dict[str, Any]:
-        """XLA's estimates for the module as it stands, before optimisation: flops, bytes accessed, ..."""
+        """XLA's estimates for the unoptimised module: flops, bytes accessed, ..."""
         return pjrt.text_costs(self._text, name=self._traced.fun_name)
 
     @property
@@ -148,7 +146,7 @@ class Lowered:
         return self._traced.out_info
 
     def compile(self) -> CompiledFunction:
-        """The program compiled by XLA."""
+        """Compile the program with XLA."""
         traced = self._traced
         how = traced._staged.how
         if traced.placement is None:
@@ -158,7 +156,7 @@ class Lowered:
 
 
 class CompiledFunction:
-    """A compiled program: callable on arguments of its types; shows its HLO, costs and memory."""
+    """An XLA executable: callable on arguments of its types; shows its HLO, costs and memory."""
 
     def __init__(self, traced: Traced, program: Compiled) -> None:
         self._traced = traced
@@ -190,7 +188,7 @@ class CompiledFunction:
         return tree_unflatten(self._traced._staged.out_tree, outs)
 
     def _run(self, leaves: list[Any]) -> list[Any]:
-        """The results, on the device that the program was lowered for; committed to it if the arguments were."""
+        """The results, on the program's device; committed if the arguments were."""
         program, wanted = self._program, self._traced.device
         if self._traced.placement is not None:
             _partitioned.check_lies(program, leaves)
@@ -208,22 +206,22 @@ class CompiledFunction:
         return program(*[device_array(x._buffer, x.aval) if type(x) is CommittedArray else x for x in leaves])
 
     def as_text(self) -> str:
-        """The optimised HLO. Its metadata names equations and the user's lines, as in JAX."""
+        """The optimised HLO. Its metadata names equations and user lines, as in JAX."""
         return self.places().hlo_text(self._program.executable.hlo_text())
 
     def places(self) -> ModulePlaces:
-        """The equation that each line of the compiled module comes from."""
+        """The equation of each line of the compiled module."""
         return self._traced.places()
 
     @property
     def input_shardings(self) -> Any:
-        """The shardings of its arguments, as a tree like ``(args, kwargs)``."""
+        """The argument shardings, as a tree like ``(args, kwargs)``."""
         in_tree = self._traced._staged.in_tree
         return tree_unflatten(in_tree, self._shardings(0, in_tree.num_leaves))
 
     @property
     def output_shardings(self) -> Any:
-        """The shardings of the results, as a tree."""
+        """The result shardings, as a tree."""
         out_tree = self._traced._staged.out_tree
         return tree_unflatten(out_tree, self._shardings(1, out_tree.num_leaves))
 

@@ -1,4 +1,4 @@
-"""``make_jaxpr`` and ``eval_shape``: a function as a program, or just its type."""
+"""``make_jaxpr`` and ``eval_shape``: the program of a function, or only its type."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def make_jaxpr(
 ) -> Callable[..., Any]:
     """A function that returns the jaxpr of ``fun`` at its arguments, which may be ``ShapeDtypeStruct``s.
 
-    ``static_argnums`` are passed as they are. ``axis_env``: names and sizes of mapped axes, outermost first. With
+    ``static_argnums`` pass unchanged. ``axis_env``: names and sizes of mapped axes, outermost first. With
     ``return_shape`` the result is ``(jaxpr, tree of ShapeDtypeStructs)``.
     """
     check_callable(fun)
@@ -72,6 +72,6 @@ def make_jaxpr(
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The shapes and dtypes of ``fun``'s outputs, as ``ShapeDtypeStruct``s, without computing them."""
+    """Compute the shapes and dtypes of ``fun``'s outputs, as ``ShapeDtypeStruct``s, without running it."""
     check_callable(fun)
     return _shapes(*_stage(fun, args, kwargs))

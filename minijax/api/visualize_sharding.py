@@ -1,4 +1,4 @@
-"""``debug.visualize_sharding`` and ``visualize_array_sharding``: a picture of the devices of each part of an array."""
+"""``debug.visualize_sharding`` and ``visualize_array_sharding``: draw the devices of each part of an array."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import numpy as np
 from minijax.core.shardings import Sharding
 from minijax.core.trace import Tracer
 
-# The widest picture, and the narrowest part in it.
+# The maximum width of a picture, and the minimum width of a part.
 WIDTH = 80
 _NARROWEST = 9
 
 
 def grid(shape: Sequence[int], sharding: Sharding) -> list[list[str]]:
-    """The devices of each part of an array, row by row: ``CPU 0,1``. ValueError for three dimensions, or if it is not
-    divisible.
-    """
+    """The devices of each part, row by row: ``CPU 0,1``. ValueError for three dimensions or an uneven sharding."""
     if len(shape) > 2:
         raise ValueError(
             f"visualize_sharding only supports shapes with 1 or 2 dimensions, got {tuple(shape)}. %shards lists the "
@@ -37,7 +35,7 @@ def _devices_text(devices: Sequence[Any]) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """``0,2,4-7``: three numbers or more that follow one another as a range."""
+    """``0,2,4-7``: three or more consecutive numbers become a range."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:
@@ -48,7 +46,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def drawing(shape: Sequence[int], sharding: Sharding, width: int = WIDTH) -> list[str]:
-    """The lines of a picture in which each part is a box. Raises as ``grid``."""
+    """Draw each part as a box; return the lines. Raises as ``grid``."""
     cells = grid(shape, sharding)
     wide = max(_NARROWEST, *[len(cell) + 2 for row in cells for cell in row])
     if wide * len(cells[0]) + len(cells[0]) + 1 > width:
@@ -68,7 +66,7 @@ def drawing(shape: Sequence[int], sharding: Sharding, width: int = WIDTH) -> lis
 
 
 def _fitted(cell: str, wide: int) -> str:
-    """``cell`` in ``wide`` columns: first without the platform's name, then truncated."""
+    """Fit ``cell`` into ``wide`` columns: drop the platform's name, then truncate."""
     if len(cell) <= wide:
         return cell
     bare = cell.partition(" ")[2]
@@ -79,7 +77,7 @@ def visualize_sharding(
     shape: Sequence[int], sharding: Sharding, *, use_color: bool = True, scale: float = 1.0, min_width: int = 9,
     max_width: int = WIDTH, color_map: Any = None,
 ) -> None:  # fmt: skip
-    """Print which device has which part of an array of ``shape``, in ``max_width`` columns, without colours."""
+    """Print the devices of each part of an array of ``shape``, in ``max_width`` columns, without colours."""
     if not isinstance(sharding, Sharding):
         raise TypeError(
             f"visualize_sharding needs a sharding of minijax, and got {sharding!r}. For those of JAX there is "
@@ -89,7 +87,7 @@ def visualize_sharding(
 
 
 def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
-    """Print which device has which part of ``arr``. TypeError for a tracer, ValueError for three dimensions."""
+    """Print the devices of each part of ``arr``. TypeError for a tracer, ValueError for three dimensions."""
     if isinstance(arr, Tracer):
         raise TypeError(
             f"visualize_array_sharding needs an array, and got the tracer {arr}: while a program is traced, nobody "
