@@ -1,7 +1,7 @@
-"""Records beside each other that do the same again and again, such as the steps of a loop: one row of a tree.
+"""Finds repeated records, such as the steps of a loop, so that a tree can show them in one row.
 
-Two records do the same if they are of one line, primitive, interpreter and types, and as much happened inside them.
-What failed, missed a cache or was not finite is like nothing else, so that it stays in sight.
+Two records are equal if they have the same line, primitive, interpreter and types, and equally many events inside. A
+record with an error, a cache miss or a non-finite value equals no other, so that it stays visible.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from minijax.tools.recording.records import (
 )
 from minijax.tools.recording.timeline import ERROR, LEFT, NONFINITE, OTHER, RAISED, Timeline
 
-# Fewer repetitions are shown one by one.
+# Shorter runs are shown one by one.
 LEAST_TIMES = 3
-# Records in one step, at most; and records side by side that are compared.
+# The most records in one step, and the most siblings that are compared.
 MOST_IN_STEP = 100
 MOST_SIBLINGS = 20_000
-# Lines above a step that are looked at for the head of its loop.
+# The most lines above a step that are searched for the head of its loop.
 _LONGEST_LOOP = 40
 
 
 class Repeated(Frozen):
-    """A run of steps that do the same: the moments at which they begin, where the last ends, and what they are."""
+    """A run of equal steps: the moments at which they begin, the end of the last, and a label."""
 
     starts: tuple[int, ...]
     end: int
@@ -41,24 +41,24 @@ class Repeated(Frozen):
 
 
 class Repeats:
-    """The runs of equal steps in a recording, looked for among the records inside one as these come into sight."""
+    """The runs of equal steps in a recording, computed for a record's contents when these become visible."""
 
     def __init__(self, recording: Recording, moments: Timeline) -> None:
         self.recording = recording
         self.moments = moments
-        # moments that are like no other
+        # moments that equal no other
         self.special = moments.marked(ERROR, *(LEFT + each for each in (RAISED, NONFINITE, RAISED + NONFINITE)))
         self.others = moments.marked(OTHER)
         self.known: dict[int, tuple[list[int], list[Repeated]]] = {}
 
     def around(self, position: int) -> Repeated | None:
-        """The run that the record of a moment is in, with those beside it."""
+        """The run of siblings that contains the record of a moment."""
         begins, runs = self.under(self.moments.parent(position))
         index = bisect_right(begins, position) - 1
         return runs[index] if index >= 0 and position < runs[index].end else None
 
     def under(self, parent: int) -> tuple[list[int], list[Repeated]]:
-        """The runs among the records inside what is entered at ``parent`` (-1: the top), and where they begin."""
+        """The runs among the records inside the one entered at ``parent`` (-1: the top), and where they begin."""
         found = self.known.get(parent)
         if found is None:
             runs = list(self._runs(parent))
@@ -86,7 +86,7 @@ class Repeats:
         return out
 
     def _key(self, position: int) -> Hashable:
-        """What is the same for records that do the same."""
+        """A key shared by equal records."""
         last = self.moments.other(position)
         if bisect_left(self.special, position) < bisect_right(self.special, last) or self._misses(position, last):
             return position, last
@@ -103,12 +103,12 @@ class Repeats:
         return (kind, node.name, node.cache) if isinstance(node, CacheRecord) else (position, last)
 
     def _misses(self, first: int, last: int) -> bool:
-        """Whether a cache was missed at a moment between these."""
+        """Whether there is a cache miss between these moments."""
         among = self.others[bisect_left(self.others, first) : bisect_right(self.others, last)]
         return any(isinstance(node, CacheRecord) and not node.hit for node in map(self.moments.node, map(int, among)))
 
     def _label(self, step: Sequence[int]) -> str:
-        """What one step is: the loop that it is a turn of, or the function whose lines it consists of."""
+        """The label of a step: its loop, or the function with its lines."""
         nodes = [self.moments.node(each) for each in step]
         places = [place_parts(getattr(node, "place", "")) for node in nodes]
         places = [each for each in places if each[0]]
@@ -120,7 +120,7 @@ class Repeats:
         return loop or names[0] + ", …" * (len(names) > 1)
 
     def _loop(self, file: str, line: int) -> str:
-        """The head of the innermost loop around a line: ``for x in xs``; '' if there is none in its function."""
+        """The head of the innermost loop around a line: ``for x in xs``; '' if its function has none there."""
         text = self.recording.source_line(file, line)
         if text is None:
             return ""
@@ -142,7 +142,7 @@ class Repeats:
 
 
 def runs_of(keys: Sequence[int]) -> list[tuple[int, int, int]]:
-    """The runs of equal steps in ``keys``, from the left, each as large as can be: (first, keys in a step, steps)."""
+    """The longest runs of equal steps in ``keys``, from left to right: (first, keys in a step, steps)."""
     out = []
     first = 0
     while first < len(keys):
@@ -164,7 +164,7 @@ def runs_of(keys: Sequence[int]) -> list[tuple[int, int, int]]:
 
 
 def repeats_of(recording: Recording, moments: Timeline) -> Repeats:
-    """The runs of a recording: one object for each recording."""
+    """The runs of a recording, cached in it."""
     found = recording.__dict__.get("_repeats")
     if not isinstance(found, Repeats):
         found = recording.__dict__["_repeats"] = Repeats(recording, moments)

@@ -1,4 +1,4 @@
-"""Which lines of which files a recording refers to, and their text as it was when recorded."""
+"""The source lines to which a recording refers, with their text at the time of recording."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from minijax.tools.documents.words import shortened
 from minijax.tools.recording.copy import printed
 from minijax.tools.recording.records import SourceRecord
 
-# Lines kept around each line of the user's.
+# Number of lines kept around each line of the user.
 AROUND = 40
-# Of a rule's function so many lines are kept, and of all sources together so many characters.
+# Maximum lines kept of a rule's function, and maximum characters of all sources.
 MOST_RULE_LINES = 120
 MOST_TEXT = 1_000_000
-# The part of a line that an operation was asked by is kept up to so many characters.
+# Maximum characters kept of an operation's expression.
 MOST_EXPRESSION = 120
 _RUNS_MAGICS = ("get_ipython().run_line_magic(", "get_ipython().run_cell_magic(")
-# file -> its lines as they were typed, where a front end runs other ones: Python in place of a magic.
+# file -> its lines as typed, where a front end runs others: Python code instead of a magic.
 as_typed: dict[str, list[str]] = {}
 
 
-# What rules hold that calls nothing of the user's, and how deep is looked for anything else.
+# Objects in rules that cannot call user code, and the depth of the search for other objects.
 _PLAIN_VALUES = type(None), bool, int, float, complex, str, np.dtype, np.ufunc, np.generic, Primitive
 _PLAIN_PARTS = (*_PLAIN_VALUES, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
-_PLAIN_PACKAGES = ("builtins", "minijax", "ml_dtypes", "numpy")  # of classes
+_PLAIN_PACKAGES = ("builtins", "minijax", "ml_dtypes", "numpy")  # packages of classes
 _EMPTY = CellType()
 _DEEPEST = 4
 
@@ -54,34 +54,34 @@ class Sources:
     """Collects places while a recorder watches; ``records`` reads the files at the end."""
 
     def __init__(self) -> None:
-        # (id of a code object, instruction) -> the place as text, and the part of the line that the instruction is of
+        # (id of a code object, instruction) -> the place as text, and the expression of that instruction
         self.places: dict[tuple[int, int], tuple[str, str]] = {}
-        # those code objects, so that their ids stay their own
+        # keeps those code objects, so that their ids are not reused
         self.codes: dict[int, CodeType] = {}
         # file -> the lines wanted
         self.wanted: dict[str, set[int]] = {}
         # id of the code of a rule -> that code
         self.rules: dict[int, CodeType] = {}
-        # id of a rule -> the rule, held weakly (another may get its id), what ``rule`` says of it, and whether all that
-        # it calls is the engine's own, as far as it can be seen
+        # id of a rule -> a weak reference (ids are reused), the result of ``rule``, and whether the rule calls only
+        # engine code, as far as that can be seen
         self.described: dict[int, tuple[weakref.ref[Any], tuple[str, str, int], bool]] = {}
-        # whether that is so of the rule asked for last
+        # the last of these flags for the rule described last
         self.engines = False
-        # whether the equations that are evaluated now are an imported program's own: what its lines ask for
+        # whether an imported program is being evaluated: then the equations' own expressions are used
         self.asking = False
-        # lines that ``records`` had no room for
+        # number of lines that ``records`` dropped at its limit
         self.left_out = 0
 
     def place(self) -> str:
-        """The user's line now, as ``errors.source_line`` gives it.
+        """The user's current line, in the format of ``errors.source_line``.
 
-        Where the engine runs over equations (a backward pass, say), the line that an equation came from.
+        While the engine evaluates equations (as in a backward pass), it is the line of the current equation.
         """
         return self.spot()[0]
 
     def spot(self, frame: FrameType | None = None) -> tuple[str, str]:
-        """The user's line now, and the part of it that is being evaluated: ``a @ w1``; '' where the engine runs over
-        equations, which compute something else of that line (a cotangent, say). ``frame`` is the user's, if known.
+        """The user's current line, and the expression being evaluated: ``a @ w1``. The expression is '' while the
+        engine evaluates equations, as in a backward pass. ``frame`` is the user's frame, if known.
         """
         source = state.source
         if source is not None:
@@ -95,7 +95,7 @@ class Sources:
         return known or self._new(code, frame.f_lasti, frame.f_lineno or code.co_firstlineno)
 
     def place_of_error(self, error: BaseException) -> str:
-        """The user's innermost line that ``error`` passed, '' if there is none."""
+        """The user's innermost line in the traceback of ``error``; '' if there is none."""
         place = ""
         traceback = error.__traceback__
         while traceback is not None:
@@ -107,11 +107,11 @@ class Sources:
         return place
 
     def place_of(self, info: errors.SourceInfo | None) -> str:
-        """The place that an equation notes as its source, '' if it notes none."""
+        """The place in an equation's source info; '' if it has none."""
         return self.spot_of(info)[0]
 
     def spot_of(self, info: errors.SourceInfo | None) -> tuple[str, str]:
-        """The place that an equation notes as its source, and the part of the line that asked for it."""
+        """The place and the expression in an equation's source info."""
         if info is None:
             return "", ""
         code, offset = info[0], info[1]
@@ -132,9 +132,9 @@ class Sources:
         self.wanted.setdefault(file, set()).update(range(max(line - AROUND, 1), line + AROUND + 1))
 
     def rule(self, rule: Callable[..., Any]) -> tuple[str, str, int]:
-        """The name, file and first line of a rule, as far as it has them; its source is wanted.
+        """The name, file and first line of a rule, if known; its source lines will be kept.
 
-        A rule that ``f`` made is called ``f.rule``; one that is derived from JAX's, as JAX's, and that it is borrowed.
+        A rule made by ``f`` is called ``f.rule``. One derived from a JAX rule has that rule's name, with a note.
         """
         known = self.described.get(id(rule))
         if known is not None and known[0]() is rule:
@@ -161,10 +161,10 @@ class Sources:
         return name, code.co_filename, code.co_firstlineno
 
     def records(self) -> tuple[SourceRecord, ...]:
-        """The lines wanted, as far as the files can be read, adjacent ones together."""
+        """The collected lines of all readable files; adjacent lines are one record."""
         out: list[SourceRecord] = []
         left = MOST_TEXT
-        # the user's files first: if not everything can be kept, they can
+        # user files first, in case the limit is reached
         for file in sorted(self.wanted, key=lambda name: not errors.is_user_file(name)):
             linecache.checkcache(file)  # as tracebacks do: a file may have been edited and run again
             lines = as_typed.get(file) or linecache.getlines(file)
@@ -184,7 +184,7 @@ class Sources:
 
 
 def expression(code: CodeType, offset: int) -> str:
-    """The source of what the instruction at ``offset`` is part of, on one line; '' if it is not known."""
+    """The source of the expression with the instruction at ``offset``, on one line; '' if unknown."""
     where = next(itertools.islice(code.co_positions(), offset // 2, None), (None,) * 4)
     first, last, begin, end = where
     if first is None or last is None or begin is None or end is None:
@@ -197,14 +197,12 @@ def expression(code: CodeType, offset: int) -> str:
     encoded[-1] = encoded[-1][:end]
     encoded[0] = encoded[0][begin:]
     said = " ".join(b" ".join(encoded).decode(errors="replace").split())
-    # what runs a magic is nothing that somebody wrote
+    # the call that runs a magic is generated code
     return "" if said.startswith(_RUNS_MAGICS) else shortened(said, MOST_EXPRESSION)
 
 
 def _is_engines(value: Any, depth: int = 0) -> bool:
-    """Whether a rule is a function of the engine's that holds no other than such, and no other objects than plain ones
-    and primitives.
-    """
+    """Whether a rule is an engine function that holds only engine functions, primitives and plain objects."""
     if depth > _DEEPEST:
         return False
     if isinstance(value, FunctionType):
@@ -226,7 +224,7 @@ def _is_engines(value: Any, depth: int = 0) -> bool:
 
 
 def _last_line(code: CodeType) -> int:
-    """The last line of a function, those inside it included."""
+    """The last line of a function, including inner functions."""
     last = code.co_firstlineno
     todo = [code]
     while todo:

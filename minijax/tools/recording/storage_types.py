@@ -1,6 +1,6 @@
-"""How the fields of records are written as JSON and read back, told from their annotations.
+"""Conversion of record fields to JSON and back, derived from their annotations.
 
-Reading believes nothing: a value that is not what the annotation says raises ValueError.
+Reading trusts no input: a value that does not match its annotation raises ValueError.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from minijax.core.named import Frozen
 from minijax.ir.doc import Doc
 from minijax.tools.recording.doc_table import DocTable
 
-# Larger integers than this are not exact everywhere that reads JSON.
+# Some JSON readers do not represent larger integers exactly.
 LARGEST = 2**53
 
 
 class Writer:
-    """What writing a field needs: the numbers of the records written so far, by their id, and the documents."""
+    """The state for writing fields: id -> number of each record written so far, and the documents."""
 
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}
         self.docs = DocTable()
 
     def several(self, numbers: list[int]) -> Any:
-        """How the numbers of the records that a field holds are written."""
+        """The JSON form of the numbers of records in a field."""
         return numbers
 
 
 class Reader:
-    """What reading a field needs: the records and documents read so far."""
+    """The state for reading fields: the records and documents read so far."""
 
     def __init__(self, docs: Sequence[Doc]) -> None:
         self.made: Any = []
         self.docs = docs
-        # records that have their place in the tree: a second one could make a tree of any size of few rows
+        # records that already have a place in the tree: reuse would let a small file make a tree of any size
         self.placed: set[int] = set()
-        # a recording says few things very often
+        # interned strings: a recording has few different ones
         self.strings: dict[str, str] = {}
 
     def several(self, value: Any, one: Read) -> Any:
-        """The records that a field holds, each of which ``one`` reads."""
+        """The records in a field; ``one`` reads each of them."""
         if type(value) is not list:
             raise ValueError(f"expected a list, found {brief(value)}")
         return tuple([one(each, self) for each in value])
@@ -52,10 +52,10 @@ Read = Callable[[Any, Reader], Any]
 
 
 class Type:
-    """A type of fields: ``write(value, writer)`` gives a JSON value, ``read(value, reader)`` the way back.
+    """A field type: ``write(value, writer)`` returns a JSON value, ``read(value, reader)`` is the inverse.
 
-    ``plain`` says that JSON writes a value as it is, ``record`` that it is a record, ``holds`` that it is one or has
-    some inside it.
+    ``plain`` marks types that JSON writes unchanged, ``record`` types of records, ``holds`` types of records or of
+    containers with records.
     """
 
     __slots__ = ("write", "read", "plain", "record", "holds")
@@ -71,7 +71,7 @@ class Type:
 
 
 def brief(value: Any) -> str:
-    """A JSON value in an error message."""
+    """A JSON value as text for error messages."""
     if value is None:
         return "null"
     kind = type(value)
@@ -156,10 +156,10 @@ def _record(name: str, kinds: tuple[type[Frozen], ...], once: bool) -> Type:
 
 
 class Types:
-    """The types of annotations.
+    """The field types for annotations.
 
-    ``kinds`` are the records by name, ``unions`` the names that stand for several kinds, ``once`` the name of those
-    that have one place each, ``unwritten`` the name of what is never written (it is None by then).
+    ``kinds`` has the record classes by name, ``unions`` names for groups of classes, ``once`` the name of those with a
+    single place in the tree, ``unwritten`` the name of a type that is never written (its value is None by then).
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Types:
             self.named[name] = _record(name, of, name == once)
 
     def fields(self, kind: type[Frozen]) -> tuple[tuple[str, Type], ...]:
-        """The fields of a kind of record: their names and types. TypeError if one could not be stored."""
+        """The names and types of the fields of a record class. TypeError if one cannot be stored."""
         known = self._fields.get(kind)
         if known is None:
             annotations = [ast.parse(text, mode="eval").body for text in kind.__annotations__.values()]

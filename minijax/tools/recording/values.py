@@ -1,10 +1,10 @@
-"""The values that a full recorder keeps, by the numbers of what was seen, up to a bound of memory.
+"""The values that a full recorder keeps, by the numbers of tracers and arrays, up to a memory limit.
 
-They live in the process only: a recording that was loaded from a file has texts. Arrays of the engine are never written
-to, so keeping one is keeping a reference to its memory; what a donation has deleted is gone, and says so.
+They exist only in this process; a recording loaded from a file has texts. The engine never writes to an array, so a
+reference to its memory is enough; after a donation the value is deleted, and reading it says so.
 
-Of what is staged the programs are kept, and the calls that ran them, so that values of their variables can be computed
-when somebody looks (``tools/values``).
+For staged programs, the programs and their calls are kept, so that ``tools/values`` can compute values of variables on
+demand.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
 
-# What would make it more bytes of values than this is not kept; so many calls, and programs, are.
+# Memory limit for kept values in bytes; then the most calls and programs.
 MOST_BYTES = 256_000_000
 MOST_CALLS = 20_000
 MOST_PROGRAMS = 2_000
-# Of arrays that take more bytes it is looked whether their values are counted already.
+# Larger arrays (in bytes) are checked for memory that is already counted.
 _LARGE = 10_000
 
 
 class RunRecord(Frozen):
-    """An operation that runs a program: ``at`` is the event of its bind, ``params`` the operation's own; ``operands``
-    are numbers (0: not numbered, and then ``literals`` has the value at that index). ``operation`` is the primitive
-    itself, ``avals`` are the operands' types, ``axes`` names and sizes of the mapped axes that were bound then.
+    """An operation that runs a program: ``at`` is the event of its bind, ``params`` its parameters; ``operands`` are
+    numbers (0: not numbered; then ``literals`` has the value at that index). ``operation`` is the primitive object,
+    ``avals`` are the operands' types, ``axes`` names and sizes of the mapped axes in scope.
     """
 
     at: int
@@ -44,10 +44,10 @@ class RunRecord(Frozen):
 
 
 class Kept(Mapping[int, Array]):
-    """Arrays by their numbers, each made of what it holds when it is asked for: a recording has very many scalars."""
+    """Arrays by number. ``Array`` objects are created on access, since a recording has very many scalars."""
 
     def __init__(self) -> None:
-        # number -> what NumPy holds, and its type; the array itself of what is on a device
+        # number -> the NumPy value, with its type in ``types``; for an array on a device, the array itself
         self.held: dict[int, Any] = {}
         self.types: dict[int, ShapedArray] = {}
 
@@ -66,18 +66,18 @@ class Kept(Mapping[int, Array]):
 
 
 class Values:
-    """What a full recording keeps of values.
+    """The values kept by a full recording.
 
     Attributes:
-      arrays: number -> the array. Use ``array``, which tells what was not kept.
-      variables: number of a tracer -> the variable that it stands for: of the jaxpr that its interpreter records, or of
-        its tangent in the linear program.
-      inside: number of a tracer -> what it holds that has no number: a number that was handed over, a zero.
+      arrays: number -> the array. Use ``array``, which returns None for values that were not kept.
+      variables: number of a tracer -> its variable, in the jaxpr that its interpreter records, or its tangent's
+        variable in the linear program.
+      inside: number of a tracer -> its unnumbered contents: an inline number or a symbolic zero.
       runs: event of a bind -> the operation that runs a program.
-      programs: event -> the jaxpr that was finished then, and by what ('staged', ...).
-      left_out: how many values had no room.
-      programs_left_out: how many programs, and operations that run one, had none.
-      bytes: what is kept takes, the constants of programs included.
+      programs: event -> how a jaxpr was made ('staged', ...), and the jaxpr finished at that event.
+      left_out: the number of values dropped at the memory limit.
+      programs_left_out: the number of dropped programs and operations that run one.
+      bytes: the memory of all kept values, including constants of programs.
     """
 
     def __init__(self) -> None:
@@ -89,14 +89,13 @@ class Values:
         self.left_out = 0
         self.programs_left_out = 0
         self.bytes = 0
-        # ids of the programs that are kept, and of what holds the values of their constants and of large arrays: these
-        # count once
+        # ids of kept programs, of the memory of their constants, and of the memory of large arrays: each counts once
         self._counted: set[int] = set()
 
     def keep(self, number: int, x: Array) -> None:
-        """Keep the value of ``x``, whose wrapper is the user's and dies when it would."""
+        """Keep the value of ``x`` without keeping the user's ``Array`` object alive."""
         aval = x.aval
-        # an array's own size is right for all but keys and packed integers, which take no more; most are scalars
+        # this is an upper bound for keys and packed integers, and exact otherwise; most values are scalars
         taken = 100 if not aval.shape or aval.size == 1 else 100 + aval.size * aval.dtype.itemsize
         if taken > _LARGE:
             taken = sum(self._new((x,)).values())
@@ -139,7 +138,7 @@ class Values:
             self.programs_left_out += 1
 
     def _has_room(self, programs: Sequence[ClosedJaxpr]) -> bool:
-        """Whether the constants of programs have room, or have it already: then they are counted."""
+        """Whether the constants of programs fit within the limit or are counted already; if so, count them."""
         counted = self._counted
         new: dict[int, int] = {}
         for each in programs:
@@ -154,23 +153,23 @@ class Values:
         return True
 
     def _new(self, arrays: Iterable[Any]) -> dict[int, int]:
-        """What those of the arrays take that are not counted yet, by what holds their values."""
+        """The sizes of those arrays that are not counted yet, by the id of their memory."""
         found = {_held(x): 100 + getattr(x, "nbytes", 0) for x in arrays}
         return {key: size for key, size in found.items() if key not in self._counted}
 
     def array(self, number: int) -> Array | None:
-        """The array of this number; None if it is a tracer's or was not kept."""
+        """The array with this number; None for a tracer or if it was not kept."""
         return self.arrays.get(number)
 
 
 def _held(x: Any) -> int:
-    """The id of what has the values of an array, which several arrays may have together."""
+    """The id of an array's memory, which several arrays can share."""
     value = getattr(x, "_np", None)
     return id(getattr(x, "_buffer", x) if value is None else value)
 
 
 def _programs(values: Iterable[Any]) -> Iterator[ClosedJaxpr]:
-    """The programs among the values of parameters."""
+    """The programs in the values of parameters."""
     for value in values:
         if type(value) is tuple:
             yield from _programs(value)
@@ -179,12 +178,12 @@ def _programs(values: Iterable[Any]) -> Iterator[ClosedJaxpr]:
 
 
 def _traced(closed: ClosedJaxpr) -> bool:
-    """Whether a program has tracers among its constants, which are not kept alive."""
+    """Whether a program has tracers among its constants; such programs are not kept."""
     return any([isinstance(each, Tracer) for each in closed.consts])
 
 
 def holds_program(value: Any) -> bool:
-    """Whether a parameter is a program, or several."""
+    """Whether a parameter is a program or a tuple with programs."""
     if type(value) is tuple:
         return any(isinstance(each, (ClosedJaxpr, Jaxpr)) for each in value)
     return isinstance(value, (ClosedJaxpr, Jaxpr))

@@ -1,4 +1,4 @@
-"""What the variables of jaxprs are called in the user's program, for programs that were staged while recording."""
+"""The user's names of jaxpr variables, for programs staged during a recording."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 
 def legal(name: str) -> str:
-    """A name as one word: ``params.w`` for ``params['w']``; '' for what has no letters."""
+    """A name as one word: ``params.w`` for ``params['w']``; '' if it does not begin with a letter or ``_``."""
     return re.sub(r"[^\w.]+", ".", name).strip(".") if name[:1].isalpha() or name[:1] == "_" else ""
 
 
 def variable_name(naming: Naming, number: int) -> str:
-    """What a variable is called that a tracer stands for: ``h`` for the primal of ``h``, or a batch of them, ``h_dot``
-    for its tangent; '' if no variable of the user's held it.
+    """The name of a tracer's variable: ``h`` for the primal of ``h`` or a batch of it, ``h_dot`` for its tangent; '' if
+    no variable of the user held it.
     """
     dots = ""
     for role, each in naming.path(number):
@@ -36,16 +36,14 @@ def variable_name(naming: Naming, number: int) -> str:
 
 
 def variable_names(recording: Recording) -> dict[Var, str]:
-    """The variables of programs that were staged while ``recording``, with the names of the user's that they have; they
-    are looked for once.
-    """
+    """The user's names of variables in programs that were staged during ``recording``; the result is cached."""
     kept = recording.__dict__.get("_variable_names")
     if kept is not None:
         return dict(kept)
     naming = naming_of(recording)
     out: dict[Var, str] = {}
     for number, var in recording.kept.variables.items():
-        # of a tracer of linearize, the variable is its tangent's
+        # a tracer of linearize has its tangent's variable
         life = naming.life(number)
         tangent = life is not None and any(key == "tangent" for key, _ in life.tracer.fields[1:])
         name = variable_name(naming, number)
@@ -56,7 +54,7 @@ def variable_names(recording: Recording) -> dict[Var, str]:
 
 
 def letter_names(recording: Recording, scope: int) -> dict[str, str]:
-    """The letters of what an interpreter records, with the names of the user's that their variables have, each once."""
+    """The letters in an interpreter's program, with the unique user names of their variables."""
     naming = naming_of(recording)
     out: dict[str, str] = {}
     count: dict[str, int] = {}
@@ -72,14 +70,12 @@ def letter_names(recording: Recording, scope: int) -> dict[str, str]:
     return out
 
 
-# Words of literals, which are like letters.
+# Words of literals that look like letters.
 _LITERALS = frozenset(("nan", "inf", "True", "False"))
 
 
 def with_names(text: str, primitive: str, names: Mapping[str, str]) -> str:
-    """The text of an equation with names in place of letters. A letter that is somebody's name, and stands for another
-    variable, gets a prime.
-    """
+    """The text of an equation with names in place of letters. A letter that equals a name gets a prime."""
     head, equals, rest = text.partition(f" = {primitive}")
     if not equals:
         return text
@@ -98,7 +94,7 @@ def with_names(text: str, primitive: str, names: Mapping[str, str]) -> str:
 
 
 def variable_labels(recording: Recording) -> dict[Var, str]:
-    """As ``variable_names``, with the expressions of what no variable held, ``d / p``, and as the user writes them."""
+    """As ``variable_names``, but as the user writes them, with expressions (``d / p``) for unnamed values."""
     naming = naming_of(recording)
     out: dict[Var, str] = {}
     for number, var in recording.kept.variables.items():
@@ -116,7 +112,7 @@ def variable_labels(recording: Recording) -> dict[Var, str]:
 
 
 def recorded_names(call: Callable[[], T]) -> tuple[T, dict[Var, str]]:
-    """What ``call`` gives, and the names of the variables of what it stages."""
+    """The result of ``call``, and the variable names of programs that it stages."""
     __tracebackhide__ = True
     recorder = Recorder("full", retrace=True)
     with recorder:
@@ -125,7 +121,7 @@ def recorded_names(call: Callable[[], T]) -> tuple[T, dict[Var, str]]:
 
 
 def names_within(jaxpr: Jaxpr | ClosedJaxpr, known: Mapping[Var, str]) -> dict[Var, str]:
-    """The names of a program's variables, each of them once: the first is ``z``, others that are called so ``z.1``."""
+    """Unique names of a program's variables: the first is ``z``, later ones with the same name ``z.1``."""
     out: dict[Var, str] = {}
     taken: set[str] = set()
     count: dict[str, int] = {}
@@ -143,7 +139,7 @@ def names_within(jaxpr: Jaxpr | ClosedJaxpr, known: Mapping[Var, str]) -> dict[V
 
 
 def _variables(root: Jaxpr) -> Iterator[Var]:
-    """All variables of a program, those of the programs inside it at the place of their equations."""
+    """All variables of a program, including inner programs."""
     done: set[int] = set()
     todo: list[Jaxpr] = [root]
     while todo:
