@@ -74,8 +74,8 @@ def _kept(first: int, everything: bool, nothing: str) -> Document:
 
 
 def _of_jax(session: Session, asked: bool) -> Document:
-    """JAX's cache misses in the last line. If there are none, minijax was not ``asked`` either and the user's names
-    include JAX, a note that JAX traced nothing.
+    """JAX's cache misses in the last line. If JAX had none, the line ``asked`` no cache of minijax, and the user's
+    names include JAX, a note that JAX traced nothing.
     """
     entries = jax_misses.since(session.jax.first)
     if entries or asked:
@@ -255,8 +255,8 @@ def _leak_rows(leak: Leak) -> Iterator[Block]:
 
 
 def _searched(session: Session, command: str, text: str) -> targets.Target:
-    """The target of a search: the whole expression. If JAX would trace all of it at once, only its call, because JAX
-    would replace the arrays of models that are not arguments, such as Flax NNX models.
+    """The target of a search: the whole expression. If JAX would trace the expression as one program, only its call:
+    JAX would replace the arrays of models that are not arguments, such as Flax NNX models.
     """
     __tracebackhide__ = True
     whole = _whole(session, command, text)

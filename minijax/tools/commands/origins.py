@@ -235,7 +235,7 @@ def _asked(text: str) -> tuple[Condition, str]:
 
 
 def _known_names(known: Ledger, wanted: Condition, expression: str) -> None:
-    """UsageError for a variable that does not exist."""
+    """Raise UsageError for a variable that does not exist."""
     __tracebackhide__ = True
     from minijax.tools.values.table import named_values
 

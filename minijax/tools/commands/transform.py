@@ -160,7 +160,7 @@ def run_grad(session: Session, args: Arguments) -> Result:
 
 
 def _check_argnums(target: Target, argnums: int | tuple[int, ...]) -> None:
-    """UsageError for an argument that does not exist or is not differentiable."""
+    """Raise UsageError for an argument that does not exist or is not differentiable."""
     __tracebackhide__ = True
     count = len(target.args)
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
@@ -425,7 +425,7 @@ def run_vmap(session: Session, args: Arguments) -> Result:
 
 
 def _check_axis(name: str, x: Any, axis: Any) -> None:
-    """UsageError for an axis that is not an integer or does not exist. vmap itself checks trees of axes."""
+    """Raise UsageError for an axis that is not an integer or does not exist. vmap itself checks trees of axes."""
     __tracebackhide__ = True
     if axis is None or isinstance(axis, (tuple, list, dict)):
         return

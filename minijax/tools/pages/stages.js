@@ -1,7 +1,7 @@
 // A program on its way to machine code: the user's lines, and the chosen stage beside them. A chosen line marks the
 // lines for the same user lines in all stages. stages_page.py has computed the content of the stages.
 
-// The changes that turn the list `a` into `b`: ["-", i], ["+", j] and [" ", i, j], in order. Algorithm: Myers, "An O(ND)
+// The changes that turn the list `a` into `b`: ["-", i], ["+", j] and [" ", i, j], in order. Source: Myers, "An O(ND)
 // difference algorithm and its variations", 1986. Beyond MOST_CHANGES, everything is removed and added.
 const MOST_CHANGES = 800;
 function changes(a, b) {

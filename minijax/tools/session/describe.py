@@ -128,7 +128,7 @@ def _indent(said: str) -> int:
     return len(said) - len(said.lstrip())
 
 
-# The author laid out lines that begin with one of these or have gaps: they are not joined with others.
+# Lines that begin with one of these, or have gaps, keep the author's layout: they are not joined with others.
 _OWN_LINE = re.compile(r"\s*(>>>|\.\.\.|[-*|#=+]|\d+[.)] |$)|.*\S {2,}\S")
 # An item of an argument list, ``name: its meaning``: its continuation lines are indented further.
 _ITEM = re.compile(r"\s*\*{0,2}\w[\w*, .\[\]()]*: \S")

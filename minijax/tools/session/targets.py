@@ -176,7 +176,7 @@ def computation(session: Session, command: str, text: str) -> ast.expr:
 
 
 def refuse_local(session: Session, command: str, text: str) -> None:
-    """UsageError for a name that only a recording knows: a local variable of a recorded function."""
+    """Raise UsageError for a name that only a recording knows: a local variable of a recorded function."""
     __tracebackhide__ = True
     calls = [node.func for node in ast.walk(ast.parse(text.strip(), mode="eval")) if isinstance(node, ast.Call)]
     called = {each.id for each in calls if isinstance(each, ast.Name)}
@@ -198,7 +198,7 @@ _NO_ARRAYS = {str: "a text", bytes: "bytes", type(None): "None", GeneratorType: 
 
 
 def _refuse_no_array(session: Session, command: str, node: ast.expr) -> None:
-    """UsageError for a text, None and the like, written out or in a variable: there is nothing to compute."""
+    """Raise UsageError for a text, None and the like, written out or in a variable: there is nothing to compute."""
     __tracebackhide__ = True
     kind: type = type(None)
     if isinstance(node, ast.GeneratorExp):
@@ -216,7 +216,7 @@ def _refuse_no_array(session: Session, command: str, node: ast.expr) -> None:
 
 
 def _refuse_function(session: Session, node: ast.expr) -> None:
-    """UsageError for a function without a call: ``f``, ``jnp.sin``, ``lambda x: x``."""
+    """Raise UsageError for a function without a call: ``f``, ``jnp.sin``, ``lambda x: x``."""
     __tracebackhide__ = True
     is_path = isinstance(node, (ast.Name, ast.Attribute))
     if isinstance(node, ast.Lambda) or (is_path and _is_function(session, node)):

@@ -1,5 +1,5 @@
-"""The backward pass at a moment: the linear program, which runs from the bottom up, under the user's lines of its
-equations. Each variable has its cotangent with the sum so far.
+"""The backward pass at a moment: the equations of the linear program under the user's lines. The pass runs from the
+last equation up. Each variable has the sum of its cotangents so far.
 
 A cotangent is named after its forward value: ``ct of h``.
 """
@@ -34,10 +34,11 @@ from minijax.tools.values.table import loop_text
 _COUNTS = re.compile(r"(num_consts|num_carry)=(\d+)")
 # A variable's name, with the path to a leaf of it.
 _PATH = re.compile(r"[^\W\d]\w*(\.\w+|\[[^][]*\])*")
-# Backward passes with more steps are not drawn. In a loaded file, the lists of equations are built on demand.
+# Maximum number of steps of a drawn backward pass. It is lower for loaded files, which list their equations on demand.
 MOST_STEPS = 20_000
 MOST_STEPS_LOADED = 4_000
-# Maximum number of equations around the current one, of characters of an equation (worded or not) and of a name.
+# Maximum number of equations shown around the current one, then of characters: of an equation with letters, of one
+# with names, and of a name.
 MOST_ROWS = 120
 MOST_EQUATION = 22
 MOST_WORDED = 36
@@ -142,7 +143,7 @@ class BackwardPass:
 
     @cached_property
     def names(self) -> dict[int, str]:
-        """The names of the forward values of these cotangents, by variable; only values with a name."""
+        """Variable -> the name of its forward value; variables without one are left out."""
         record, naming = self.recorded, self.naming
         first = record.constants + record.inputs
         out: dict[int, str] = {}
@@ -168,7 +169,7 @@ class BackwardPass:
         return {variable: shortened(name, MOST_NAME) for variable, name in out.items()}
 
     def _last_of_lines(self) -> Iterator[tuple[int, tuple[str, str]]]:
-        """The variable of the last equation of each expression: the tangent of the expression's value."""
+        """For each expression, the variable of its last equation: the tangent of the expression's value."""
         record = self.record
         heres = list(zip(record.places, record.expressions, strict=True))
         # if a line appears again, the later equations may be its backward pass, which has no name in the line
@@ -181,7 +182,7 @@ class BackwardPass:
                 told.add(heres[index])
 
     def _held_name(self, number: int) -> str:
-        """The caller's name of an input: the name of the value that its tracer holds."""
+        """The name of an input at its caller: the name of the value that its tracer holds."""
         naming = self.naming
         life = naming.lives.get(number)
         return naming.variable(life.tracer.holds[0]) if life is not None and life.tracer.holds else ""
@@ -226,8 +227,8 @@ class BackwardPass:
 
     @cached_property
     def _words(self) -> list[str]:
-        """``h_dot`` for the tangent of ``h``, ``h`` for a residual, each once. Variables without a name keep the
-        letter.
+        """``h_dot`` for the tangent of ``h``, ``h`` for a residual, each once; the letter for a variable without
+        name.
         """
         count: Counter[str] = Counter()
         out = []

@@ -131,7 +131,7 @@ def _blocks(shown: DevicesShown, width: int, chosen: bool = True) -> tuple[Block
 
 
 def all_lines(shown: DevicesShown, width: int, chosen: bool) -> Iterator[Line]:
-    """The whole pane as lines of this width; if ``chosen``, with the chosen device."""
+    """The whole pane as lines of this width. ``chosen`` says whether to mark the chosen device."""
     for block in _blocks(shown, width, chosen):
         yield from lay_out(document(block), width)
 
@@ -231,8 +231,8 @@ class _Table:
         return [whole, *[cell(each, self.room) for each in found[1:]]]
 
     def _rows(self, met: Sequence[str]) -> tuple[list[tuple[int, ...]], int, int]:
-        """The devices of each row, with the devices of a collective below each other. Also returns how many rows before
-        and after them are not shown.
+        """The devices of each row, and how many rows before and after are hidden. A collective's devices are
+        neighbours.
         """
         ids = np.arange(math.prod(self.sizes)).reshape(self.sizes)
         places = range(len(self.names))

@@ -34,8 +34,8 @@ RUN_AS_CALLED = line(("muted", "operations are run as they are called: no progra
 
 
 def _near(cursor: Cursor, wanted: Callable[[Moment], bool]) -> tuple[str, Moment | None]:
-    """'last' and the nearest earlier moment that satisfies ``wanted``, else 'next' and the nearest later; or '',
-    None.
+    """Search a ``wanted`` moment: 'last' and the nearest earlier one, else 'next' and the nearest later one, else
+    ''.
     """
     moments, here = cursor.moments, cursor.position
     for position in range(here - 1, max(here - MOST_LOOKED, 0) - 1, -1):
@@ -48,7 +48,7 @@ def _near(cursor: Cursor, wanted: Callable[[Moment], bool]) -> tuple[str, Moment
 
 
 def near_place(cursor: Cursor) -> tuple[str, str]:
-    """'' and the user line of the moment; else 'last' or 'next' with the nearest user line."""
+    """'' and the moment's user line; without one, 'last' or 'next' and the nearest user line."""
     place = cursor.state().place
     if place_parts(place)[0]:
         return "", place
@@ -57,7 +57,7 @@ def near_place(cursor: Cursor) -> tuple[str, str]:
 
 
 def near_operation(cursor: Cursor) -> tuple[str, Moment | None, bool]:
-    """'last' or 'next', the moment of that operation, and whether it is done."""
+    """'last' or 'next', the moment of that operation, and whether the operation is done."""
     said, moment = _near(cursor, lambda moment: isinstance(moment.node, BindRecord))
     return said, moment, moment is not None and moment.kind == LEAVE and said == "last"
 

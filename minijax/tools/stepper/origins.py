@@ -73,7 +73,7 @@ def birth(cursor: Cursor, number: int) -> OriginChoice:
 
 
 def called(naming: Naming, number: int) -> str:
-    """The name of a value; a primal has the name of its tracer."""
+    """The name of a value, without "primal of"."""
     name = naming.name(number)
     while name.startswith(_PRIMAL):
         name = name.removeprefix(_PRIMAL)

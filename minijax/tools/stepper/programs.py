@@ -44,7 +44,9 @@ def recorded_programs(recording: Recording) -> LinkedPrograms | None:
 
 
 def at_moment(programs: LinkedPrograms, cursor: Cursor) -> Selection:
-    """The equations of the user line at the cursor's moment; only those with the primitive of its operation, if any."""
+    """The equations of the user line at the cursor's moment. If some have the primitive of its operation, only
+    those.
+    """
     state = cursor.state()
     file, number, _ = place_parts(state.place)
     if not file:

@@ -1,6 +1,4 @@
-"""The tree of a recording as lines. Computes only the rows around the cursor, so that its cost is that of the
-window.
-"""
+"""The tree of a recording as lines. Only rows around the cursor are computed, however long the recording is."""
 
 from __future__ import annotations
 
