@@ -108,9 +108,7 @@ def _source(subject: Any) -> list[Block]:
 
 
 def _paragraphs(said: str, width: int) -> Iterator[Block]:
-    """The lines of a docstring. If a line is wider than the page, each paragraph is wrapped again and keeps its
-    indent.
-    """
+    """The lines of a docstring. If one is wider than the page, wrap each paragraph again with its own indent."""
     lines = said.split("\n")
     if max(map(len, lines)) <= width:
         yield Text(tuple(line(each) for each in lines), wrap=False)

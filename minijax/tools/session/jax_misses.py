@@ -1,8 +1,8 @@
-"""Why real JAX traced a function: what it says of each miss of its tracing cache, kept as it happens.
+"""Why real JAX traced a function: JAX's explanation of each miss of its tracing cache, recorded as it happens.
 
-JAX explains its misses in its log when ``jax_explain_cache_misses`` is on. ``Watching`` has that on for one input of
-the user's, on its thread, and takes the explanations out of the log again, unless the user wanted them there. What JAX
-finds in its caches it tells nobody.
+JAX logs explanations of its misses if ``jax_explain_cache_misses`` is on. ``Watching`` turns the option on for one
+input, on its thread. It removes the explanations from the log, unless the user had turned the option on. JAX does not
+report cache hits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from logging import LogRecord
 
 MOST_KEPT = 1000
-# Where JAX logs what the option is about: the first is what is kept.
+# The loggers of the option's messages. Only the messages of the first are recorded.
 _TRACING = "jax._src.interpreters.partial_eval"
 _LOGGERS = (_TRACING, "jax._src.compiler", "jax._src.compilation_cache")
 _HEAD = "TRACING CACHE MISS at "
@@ -29,15 +29,15 @@ _REDEFINED = "Define the function once, outside of what is run again: each new o
 
 
 class JaxMiss(NamedTuple):
-    """JAX traced a function.
+    """A miss of JAX's tracing cache.
 
     Attributes:
-      number: its place among all that were kept, from 0.
-      name: the function's.
-      defined: ``file.py:12``, where it was defined.
-      place: ``file.py:14 (g)``, the user's line that called it.
-      reason: what differed from the nearest earlier call, parts separated by semicolons.
-      advice: what to change, empty if nothing is known.
+      number: its index among all misses seen, from 0.
+      name: the name of the function.
+      defined: the place of the function's definition, ``file.py:12``.
+      place: the user line with the call, ``file.py:14 (g)``.
+      reason: the differences from the nearest earlier call, separated by semicolons.
+      advice: what to change, or ''.
     """
 
     number: int
@@ -53,28 +53,28 @@ _total = 0
 
 
 def total() -> int:
-    """How many misses were seen, which is the number of the next one."""
+    """The number of misses seen; also the number of the next one."""
     return _total
 
 
 def since(number: int = 0) -> tuple[JaxMiss, ...]:
-    """The misses from ``number`` on that are kept, the earliest first."""
+    """The recorded misses from ``number`` on, the earliest first."""
     return tuple(each for each in list(_kept) if each.number >= number)
 
 
 def is_first(miss: JaxMiss) -> bool:
-    """Whether JAX had not traced the function before: it was new."""
+    """Whether JAX had never traced the function before."""
     return miss.reason.startswith(_FIRST)
 
 
 def is_jitted(fun: Any) -> bool:
-    """Whether ``fun`` is what ``jax.jit`` of the real JAX made."""
+    """Whether ``fun`` is a result of the real ``jax.jit``."""
     return type(fun).__module__ == "jaxlib._jax" and hasattr(fun, "__wrapped__")
 
 
 def jitted_within(fun: Any) -> Any:
-    """What ``jax.jit`` made, if ``fun`` is that, or what a library's own jit (of Equinox, of Flax NNX) made around it;
-    else None."""
+    """The result of ``jax.jit`` that ``fun`` is, or that ``fun`` contains if a library's own jit (of Equinox, of Flax
+    NNX) made it; else None."""
     if is_jitted(fun):
         return fun
     held = getattr(fun, "__dict__", None) if callable(fun) and not isinstance(fun, (type, FunctionType)) else None
@@ -82,51 +82,51 @@ def jitted_within(fun: Any) -> Any:
 
 
 def of(fun: Any) -> tuple[JaxMiss, ...]:
-    """The misses of a function that ``jitted_within`` tells."""
+    """The misses of a function that is, or contains, a result of ``jax.jit``."""
     inside = jitted_within(fun).__wrapped__
     code = getattr(inspect.unwrap(inside), "__code__", None)
     if code is None:
         return ()
     defined = f"{code.co_filename}:{code.co_firstlineno}"
-    name = getattr(fun, "__name__", "")  # all functions of a library's jit may be one function of the library's
+    name = getattr(fun, "__name__", "")  # a library's jit may wrap all functions in the same function of its own
     return tuple(each for each in since() if each.defined == defined and each.name == name)
 
 
 class Watching:
-    """Keeps JAX's misses between ``begin`` and ``end``; a context manager too.
+    """Records JAX's misses between ``begin`` and ``end``; also a context manager.
 
     Attributes:
-      seen: whether JAX was there to be watched when the last input began.
-      first: the number of the first miss that the last input could have made.
+      seen: whether JAX was imported, and so watched, when the last input began.
+      first: the number of the first miss that belongs to the last input.
     """
 
     def __init__(self) -> None:
         self.seen = False
         self.first = 0
-        # JAX's option while it is on, with the value that it had before on this thread
+        # JAX's option while it is on, and its earlier value on this thread
         self._undo: tuple[Any, Any] | None = None
 
     def begin(self) -> None:
-        """An input begins."""
+        """Begin to watch an input."""
         self.end()
         self.first = total()
         jax = sys.modules.get("jax")
         self.seen = hasattr(jax, "explain_cache_misses")  # jax may be half imported
         if jax is not None and self.seen:
             _filter.wanted = bool(jax.config.jax_explain_cache_misses)
-            import logging  # which JAX has imported; without JAX nobody needs it
+            import logging  # JAX has imported it; without JAX nobody needs it
 
             for name in _LOGGERS:
-                logging.getLogger(name).addFilter(_filter)  # once: a filter is not added twice
+                logging.getLogger(name).addFilter(_filter)  # adding a filter again has no effect
             option = jax.explain_cache_misses
-            # Ctrl-C can come between any two of these lines: end() undoes all of them, done or not. JAX's own context
-            # manager does not stand that, for it forgets the value from before when it is interrupted as it begins.
+            # Ctrl-C can interrupt between any two of these lines: end() undoes all of them, done or not. JAX's own
+            # context manager cannot: an interrupt at its beginning makes it lose the earlier value.
             self._undo = option, option.get_local()
             _filter.watching.add(self)
             option.set_local(True)
 
     def end(self) -> None:
-        """It has ended."""
+        """Stop watching, and restore JAX's option."""
         if self._undo is not None:
             option, before = self._undo
             option.set_local(before)
@@ -134,7 +134,7 @@ class Watching:
             self._undo = None
 
     def skip(self) -> None:
-        """What was kept so far is of no input that is asked about."""
+        """Leave the misses so far out of the last input."""
         self.first = total()
 
     def __enter__(self) -> Watching:
@@ -150,7 +150,7 @@ class Watching:
 
 
 class _Filter:
-    """Takes the explanations out of the log, and keeps those of tracing: a filter of ``logging``."""
+    """A filter for ``logging``: removes the explanations from the log, and records those about tracing."""
 
     wanted = False
 
@@ -173,7 +173,7 @@ _filter = _Filter()
 
 
 def _keep(said: str) -> None:
-    """Keep what JAX ``said`` of a miss."""
+    """Record a miss from JAX's message ``said``."""
     global _total
     head, *lines = said.split("\n")
     place = re.sub(r":(\d+):\d+ ", r":\1 ", head.removeprefix(_HEAD).rstrip(":"))
@@ -192,7 +192,7 @@ def _keep(said: str) -> None:
 
 
 def _difference(said: str) -> str:
-    """``at x, now f32[4] and before f32[3]``, as ours are said: ``x: f32[3] became f32[4]``."""
+    """``at x, now f32[4] and before f32[3]`` in minijax's wording: ``x: f32[3] became f32[4]``."""
     said = re.sub(r"\(\{\}\)|https?://\S+|\{weak_type=False\}", "", said).replace("{weak_type=True}", " weak")
     match = re.fullmatch(r"(?:at (?:input path )?)?(\S+?)(?: differs:|,) now (.+) and before (.+?)(, so .+)?", said)
     if match is None:

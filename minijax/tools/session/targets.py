@@ -115,7 +115,7 @@ def holds_itself(x: Any) -> bool:
     """Whether a container contains itself, as ``Out`` does once it has been shown. Such a container is not a tree."""
     around: set[int] = set()
     walked: set[int] = set()
-    # the objects to visit; an ``_End`` follows the items of each container
+    # the objects to visit, last first; an ``_End`` marks where the items of a container end
     todo: list[Any] = [x]
     while todo:
         each = todo.pop()

@@ -1,7 +1,7 @@
-"""A call of a program that computes with JAX, as one of minijax, which can watch it.
+"""Convert a call of a JAX program to minijax, which can watch it.
 
-The user's functions are carried over; what cannot be is imported by ``from_jax``, equation by equation. What the status
-says is what happened.
+The user's functions are converted one by one. ``from_jax`` imports all others, equation by equation. The status says
+what was done.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from minijax.interop.libraries import JAX, MINIJAX, Unmapped
 from minijax.interop.values import jax_module
 from minijax.pytree import tree_map
 
-# The carrier of the last program, if nothing of it can change unseen.
+# The converter of the last program, if none of its parts can change unnoticed.
 _last: deque[Carrier] = deque(maxlen=1)
-# Names of functions that a status lists.
+# Maximum number of function names in a status.
 _MOST_NAMES = 3
 
 
 class Unwatched(Exception):
-    """A program that computes with JAX and that cannot be watched; the text says why."""
+    """The JAX program cannot be watched; the text says why."""
 
 
 class Watched(NamedTuple):
-    """A call on minijax: the function, its arguments, and how it came about.
+    """A call on minijax: the function, its arguments, and the way of conversion.
 
-    ``kept`` is filled while the program runs: names of functions that are kept whole, and why, if that is known.
-    ``settle`` is called after it, and writes what the program wrote into the user's own objects and names.
+    ``kept`` fills up while the program runs: the names of functions imported as a whole, with the reason if it is
+    known. Call ``settle`` afterwards: it copies the program's changes back to the user's objects and names.
     """
 
     fun: Callable[..., Any]
@@ -48,7 +48,7 @@ class Watched(NamedTuple):
 
     @property
     def status(self) -> str:
-        """In one line, what is watched."""
+        """How the call is watched, in one line."""
         if self.reason:
             return f"imported from JAX, equation by equation: {self.reason}"
         if not self.kept:
@@ -61,7 +61,7 @@ class Watched(NamedTuple):
 
 
 def watched(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watched:
-    """The call, which computes with JAX, on minijax. Unwatched if that would differ, or is impossible."""
+    """Convert a call of a JAX program to minijax. Raises Unwatched if its results would differ, or if it cannot."""
     wide = bool(jax_module().config.jax_enable_x64)
     if wide != x64_enabled():
         has, lacks = ("JAX", "minijax") if wide else ("minijax", "JAX")
@@ -97,11 +97,11 @@ def _brought_over(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 
 def _carrier() -> Carrier:
-    """The last one, as long as the functions that it carried are what they were: then their copies, and what was traced
-    of these, are those of the last command. Arguments do not count.
+    """The last converter, if none of the functions that it converted has changed. Then the next command uses the same
+    copies and their traces again. Arguments may differ.
     """
     last = _last.pop() if _last else None
-    if last is not None and last.holds and not last.kept:  # a trace that is cached calls none of what is kept whole
+    if last is not None and last.holds and not last.kept:  # a cached trace would not call functions imported as a whole
         return last
     return Carrier(JAX, MINIJAX)
 
@@ -112,8 +112,8 @@ def _settle(carry: Carrier) -> None:
 
 
 class _ArraysOnly:
-    """A function whose result may have leaves that are no arrays, such as a model's activation: without them when it is
-    staged, since no program returns such."""
+    """A function whose result may have leaves that are not arrays, such as a model's activation. If it is staged, the
+    result leaves them out, because a program returns only arrays."""
 
     def __init__(self, fun: Callable[..., Any], is_staged: Callable[[Any], bool], tree_map: Callable[..., Any]) -> None:
         functools.update_wrapper(self, fun, updated=())
@@ -128,9 +128,11 @@ class _ArraysOnly:
 
 
 def _returning_arrays(fun: Any, original: Any, kept: dict[str, str]) -> Any:
-    """``fun``, made of ``original``, as one that can be staged although what is kept whole returns other things."""
+    """``fun``, converted from ``original``, so that it can be staged even if imported functions return other
+    objects.
+    """
     if not isinstance(fun, FunctionType) or fun not in originals:
-        return fun  # a transformation's, which sees to it itself
+        return fun  # the function of a transformation, which leaves such objects out itself
     tree_util = jax_module().tree_util
     theirs = _ArraysOnly(original, lambda out: any(map(JAX.is_tracer, tree_util.tree_leaves(out))), tree_util.tree_map)
     ours = _ArraysOnly(fun, lambda _: bool(kept) and bool(state.dynamic.level), tree_map)
@@ -145,12 +147,12 @@ def _returning_arrays(fun: Any, original: Any, kept: dict[str, str]) -> Any:
 
 
 def is_model(x: Any) -> bool:
-    """Whether ``x`` is a pytree of a class that a third party, which builds on JAX, made or is a base of."""
+    """Whether ``x`` is a pytree whose class, or a base of it, comes from a third-party library that builds on JAX."""
     return x is not None and JAX.node(type(x)) is not None and is_third_partys(type(x))
 
 
 def counterpart(x: Any) -> Any:
-    """What minijax has in place of something of JAX's, such as a primitive; ``x`` itself where it has nothing."""
+    """The minijax equivalent of a JAX object, such as a primitive; ``x`` itself if there is none."""
     try:
         return Carrier(JAX, MINIJAX)(x)
     except Unmapped:
@@ -158,11 +160,11 @@ def counterpart(x: Any) -> Any:
 
 
 def primitive(name: str) -> Any:
-    """``counterpart`` of the primitive of JAX's that is called ``cholesky`` or ``cholesky_p``; None if it has none."""
+    """The minijax equivalent of the JAX primitive called ``cholesky`` or ``cholesky_p``, or None."""
     found = getattr(jax_module("extend.core.primitives"), name.removesuffix("_p") + "_p", None)
     return None if found is None else counterpart(found)
 
 
 def at_home(x: Any) -> Any:
-    """A result of a watched call as a program of JAX's has it: arrays, and what is made of arrays, are JAX's."""
+    """The result of a watched call as the JAX program would return it: its arrays and containers are JAX's."""
     return Carrier(MINIJAX, JAX, home=True)(x)

@@ -227,9 +227,7 @@ class BackwardPass:
 
     @cached_property
     def _words(self) -> list[str]:
-        """``h_dot`` for the tangent of ``h``, ``h`` for a residual, each once; the letter for a variable without
-        name.
-        """
+        """``h_dot`` for the tangent of ``h``, ``h`` for a residual, each once. Nameless variables keep the letter."""
         count: Counter[str] = Counter()
         out = []
         for variable, letter in enumerate(self._letters):

@@ -34,9 +34,7 @@ RUN_AS_CALLED = line(("muted", "operations are run as they are called: no progra
 
 
 def _near(cursor: Cursor, wanted: Callable[[Moment], bool]) -> tuple[str, Moment | None]:
-    """Search a ``wanted`` moment: 'last' and the nearest earlier one, else 'next' and the nearest later one, else
-    ''.
-    """
+    """Search a ``wanted`` moment: 'last' and the nearest earlier one, or 'next' and the nearest later one."""
     moments, here = cursor.moments, cursor.position
     for position in range(here - 1, max(here - MOST_LOOKED, 0) - 1, -1):
         if wanted(moments[position]):

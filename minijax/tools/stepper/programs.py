@@ -44,9 +44,7 @@ def recorded_programs(recording: Recording) -> LinkedPrograms | None:
 
 
 def at_moment(programs: LinkedPrograms, cursor: Cursor) -> Selection:
-    """The equations of the user line at the cursor's moment. If some have the primitive of its operation, only
-    those.
-    """
+    """The equations of the user line at the cursor's moment, those with the moment's primitive if there are any."""
     state = cursor.state()
     file, number, _ = place_parts(state.place)
     if not file:
