@@ -26,7 +26,7 @@ from minijax.tools.programs.hlo import folded
 from minijax.tools.session.result import NOTHING, Browse, Result
 
 if TYPE_CHECKING:
-    from minijax.core.missed import Missed
+    from minijax.core.miss_log import Missed
     from minijax.tools.session.jax_misses import JaxMiss
     from minijax.tools.session.session import Session
 

@@ -11,7 +11,7 @@ from IPython.core.error import UsageError
 
 from minijax import errors
 from minijax.api import callbacks
-from minijax.core import missed
+from minijax.core import miss_log
 from minijax.ipython_ext.completion import matcher
 from minijax.ipython_ext.display import (
     EXPORTED,
@@ -75,7 +75,7 @@ class Extension:
         errors.set_machinery(_MACHINERY)
         callbacks.set_front_end(self.at_breakpoint)
         # the misses of the caches before the cell that runs
-        self.first_miss = missed.total()
+        self.first_miss = miss_log.total()
         self.clears = shell.display_pub.clear_output
         shell.display_pub.clear_output = self.clear_output
         shell.events.register("pre_run_cell", self.before_cell)
@@ -148,7 +148,7 @@ class Extension:
         """Begin to watch, if the user wants that."""
         self._stop()
         self.magics.shown = []
-        self.first_miss = missed.total()
+        self.first_miss = miss_log.total()
         known = sharing(self.shell)
         known.on = self.magics.share
         known.stepper = self.magics.stepper
@@ -156,7 +156,7 @@ class Extension:
         if (info.raw_cell or "").lstrip().startswith("%"):
             return
         self.magics.session.unwatched = not self.magics.watch
-        self.magics.session.first_miss = missed.total()
+        self.magics.session.first_miss = miss_log.total()
         self.magics.session.jax.begin()
         if self.magics.watch:
             self.recorder = Recorder("summary", info.raw_cell or "")
@@ -236,10 +236,10 @@ class Extension:
         if in_terminal or not self.magics.badge or self.magics.watch or own & {each.lstrip("%") for each in words}:
             return
         of_jax = jax_misses.since(self.magics.session.jax.first) if not code.lstrip().startswith("%") else ()
-        count = missed.total() - self.first_miss
+        count = miss_log.total() - self.first_miss
         if not count and not of_jax:
             return
-        entries = missed.since(self.first_miss)
+        entries = miss_log.since(self.first_miss)
         shown = recompiled(self.shell, entries, of_jax, count - len(entries))
         if shown:
             self.shell.display_pub.publish(shown)

@@ -99,10 +99,10 @@ from minijax.config import (
 )
 from minijax.core.array import get_aval as typeof
 from minijax.core.avals import AnyArray as Array
-from minijax.core.late import defined_later as _defined_later
-from minijax.core.late import set_higher_modules as _set_higher_modules
+from minijax.core.lazy import defined_later as _defined_later
+from minijax.core.lazy import set_higher_modules as _set_higher_modules
 from minijax.core.names import named_call, named_scope
-from minijax.core.stand_ins import ShapeDtypeStruct
+from minijax.core.shape_structs import ShapeDtypeStruct
 from minijax.core.trace import ensure_compile_time_eval
 from minijax.lax import stop_gradient
 from minijax.version import __version__ as __version__
@@ -254,7 +254,7 @@ _defined_later(
     "minijax.ops.meshes.reshard",
     "minijax.ops.random.bits",
 )
-# The modules that lower ones need, by their roles: see ``core.late``.
+# The modules that lower ones need, by their roles: see ``core.lazy``.
 _set_higher_modules(
     {
         "api_util": "minijax.api_util",

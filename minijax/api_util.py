@@ -7,7 +7,7 @@ from typing import Any
 
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
-from minijax.core.lacking import borrow
+from minijax.core.borrowing import borrow
 from minijax.core.lists import safe_map as safe_map
 from minijax.pytree import PyTreeDef, tree_flatten, tree_structure, tree_unflatten
 from minijax.pytree.prefix import prefix_leaves

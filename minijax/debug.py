@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from minijax.api.callbacks import debug_callback as callback
 from minijax.api.callbacks import debug_log as log
 from minijax.api.callbacks import debug_print as print  # noqa: A001  (JAX's name)
-from minijax.core.late import public
+from minijax.core.lazy import public
 
 if TYPE_CHECKING:
     from minijax.api.breakpoints import debug_breakpoint as breakpoint  # noqa: A001  (JAX's name)

@@ -10,7 +10,7 @@ import numpy as np
 
 from minijax import lax
 from minijax import numpy as jnp
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.pytree import PyTreeDef, tree_flatten, tree_unflatten
 
 __all__ = ["ravel_pytree"]

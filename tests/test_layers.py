@@ -7,7 +7,7 @@ The order (lowest first) is the design's::
 
 Every import counts: at the head of a file, inside a function, for a type checker alone, and a string that names a
 module, by which it may be imported. A module that needs a higher one says in which role (``HigherModule`` in
-``minijax/core/late.py``), and ``minijax/__init__.py`` says which module has it.
+``minijax/core/lazy.py``), and ``minijax/__init__.py`` says which module has it.
 
 Also held here: which files may know jax and the front-end libraries, that no import hides inside a function,
 that every third-party import is a declared dependency, that ``packages`` in pyproject.toml is the tree, that no class
@@ -29,7 +29,7 @@ from pathlib import Path
 
 import pytest
 
-from minijax.core import late
+from minijax.core import lazy
 from tests.quick import QUICK
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -136,7 +136,7 @@ LAZY_ALLOWED = {
 # Strings that name a module and import nothing.
 NAMED_ONLY = {
     ("minijax.core.primitive", "minijax.ops"): "frames of these modules are passed over",
-    ("minijax.core.quiet", "minijax.ops.callback"): "warnings of this module are the user's",
+    ("minijax.core.numpy_warnings", "minijax.ops.callback"): "warnings of this module are the user's",
     ("minijax.interop.uses", "minijax.interop"): "functions of these modules run on minijax",
     ("minijax.numpy.*", "minijax.numpy"): "the module that their functions say",
     ("minijax.ops.nary", "minijax.lax"): "the module that its functions say",
@@ -511,6 +511,6 @@ def roles():
 
 
 def test_every_role_is_needed_and_had():
-    assert late._higher.keys() == roles().keys()
-    named = [(role, name) for role, had in late._higher.items() for name in had]
+    assert lazy._higher.keys() == roles().keys()
+    named = [(role, name) for role, had in lazy._higher.items() for name in had]
     report([f"{role}: {name} does not exist" for role, name in named if name not in MODULES])

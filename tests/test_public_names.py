@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from minijax.core.lacking import names_of
-from minijax.core.late import late_modules
+from minijax.core.borrowing import names_of
+from minijax.core.lazy import late_modules
 from minijax.ops import elementwise
 from tests.test_layers import MODULES
 
@@ -67,7 +67,7 @@ def test_every_primitive_is_known_when_all_are_asked_for():
         if re.search(r"[= ]Primitive\(", path.read_text(encoding="utf-8"))
         and not name.startswith(("minijax.interop", "minijax.tools"))  # those of a user: JAX's, and of exercises
     ]
-    code = f"import sys; from minijax.core import late; late.load_all(); print({{*{defining}}} - {{*sys.modules}})"
+    code = f"import sys; from minijax.core import lazy; lazy.load_all(); print({{*{defining}}} - {{*sys.modules}})"
     assert len(defining) > 10
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
 

@@ -26,7 +26,7 @@ from minijax.api.flat import (
 )
 from minijax.config import direct_linearize_enabled
 from minijax.core import avals as types
-from minijax.core import dtypes, late, observe
+from minijax.core import dtypes, lazy, observe
 from minijax.core.array import Array, LiteralArray, as_array, get_aval, is_array_like, is_foreign, retyped
 from minijax.core.avals import (
     AnyArray,
@@ -39,7 +39,7 @@ from minijax.core.avals import (
     sharded_to,
 )
 from minijax.core.lists import split_list
-from minijax.core.stand_ins import stood_in
+from minijax.core.shape_structs import stood_in
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of, zeros
 from minijax.core.trace import under
 from minijax.core.varying import pvary
@@ -186,7 +186,7 @@ def linearize_flat(
 @functools.cache
 def _linearize_on_tape() -> Callable[..., tuple[list[Any], Tape]]:
     """Import the single-pass interpreter on first use."""
-    found: Callable[..., tuple[list[Any], Tape]] = late.public("minijax.interpreters.linearize", "linearize")
+    found: Callable[..., tuple[list[Any], Tape]] = lazy.public("minijax.interpreters.linearize", "linearize")
     return found
 
 
@@ -337,7 +337,7 @@ def linear_function(program: LinearProgram | Tape, *about: Any) -> Linearized:
 def one_like(aval: ShapedArray) -> Any:
     """The cotangent 1 of a scalar of type ``aval``; ValueError inside ``shard_map`` for a (un)reduced type."""
     if aval.unreduced or aval.reduced:
-        if late.public("minijax.core.explicit", "mesh_of_type")(aval) is None:
+        if lazy.public("minijax.core.explicit", "mesh_of_type")(aval) is None:
             raise _other_type(aval, ShapedArray((), aval.dtype))
         return sharded_to(LiteralArray(_one(aval.dtype), aval.update(sharding=None)), cotangent_type(aval))
     if aval.vma:
@@ -464,7 +464,7 @@ def _other_type(aval: ShapedArray, found: ShapedArray) -> ValueError:
     """The error for a cotangent of type ``found`` for a result of type ``aval``."""
     action = ""
     if aval.reduced:
-        explicit = late.public("minijax.core.explicit", "mesh_of_type")(aval) is not None
+        explicit = lazy.public("minijax.core.explicit", "mesh_of_type")(aval) is not None
         cast = "sharding.reshard(y, P(...))" if explicit else "lax.pcast(y, axes, to='varying')"
         action = f" Return what is not reduced from the function: {cast}."
     return ValueError(

@@ -13,7 +13,7 @@ from minijax.api.flat import FlatFun, check_callable, describe
 from minijax.config import trace_key
 from minijax.core import observe
 from minijax.core.avals import ShapedArray
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.trace import Tracer, state
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from minijax.api import callbacks
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.trace import Tracer, state
 from minijax.errors import is_user_file
 from minijax.pytree import tree_flatten, tree_unflatten

@@ -13,7 +13,7 @@ from minijax.api.autodiff import linearize_flat
 from minijax.api.bodies import stage_body
 from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, describe, leaf_names, named_like
 from minijax.core.avals import ShapedArray
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Literal
 from minijax.ops.checkpoint import name_p, nothing_saveable, remat_p

@@ -17,7 +17,7 @@ import weakref
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.errors import is_user_file
 
 # The maximum number of values recorded for one function and its callees.

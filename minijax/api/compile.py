@@ -34,15 +34,15 @@ from minijax.config import (
     while_on,
     x64_enabled,
 )
-from minijax.core import late, observe
+from minijax.core import lazy, observe
 from minijax.core.array import Array, common_device, get_aval, is_array_like, numpy_aval
 from minijax.core.avals import ShapedArray
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.lists import partition
 from minijax.core.meshes import context
 from minijax.core.observe import observers
 from minijax.core.refs import AbstractRef, Ref, is_ref
-from minijax.core.stand_ins import stood_in
+from minijax.core.shape_structs import stood_in
 from minijax.core.structural import UNSPECIFIED
 from minijax.core.trace import Tracer, reaching, state
 from minijax.interpreters.evaluate import key_checks
@@ -83,7 +83,7 @@ def _misses() -> Any:
 
 def _report(name: str, on: bool) -> None:
     """Start or stop the log of the setting ``name``."""
-    late.public("minijax.api.reports", "report")(name, on)
+    lazy.public("minijax.api.reports", "report")(name, on)
 
 
 for _name in ("log_compiles", "explain_cache_misses"):
@@ -569,7 +569,7 @@ def _signature(key: tuple[Any, ...], in_tree: Any = None) -> CallSignature:
     args_tree, kwargs_tree, avals, static, settings, axes = key
     if in_tree is None:
         in_tree = treedef_tuple((args_tree, tree_structure({}) if kwargs_tree is None else kwargs_tree))
-    signature = late.public("minijax.api.differences", "CallSignature")
+    signature = lazy.public("minijax.api.differences", "CallSignature")
     return signature(in_tree, avals, (*static[0], *static[1]) if static else (), settings, axes)
 
 

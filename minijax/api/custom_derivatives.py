@@ -17,8 +17,8 @@ from minijax.api.flat import avals_of, check_args, check_callable, describe, fun
 from minijax.core import dtypes, observe
 from minijax.core.array import Array, as_value, get_aval
 from minijax.core.avals import HasAval, ShapedArray, same_sharding
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.records import NamedTuple
 from minijax.core.structural import zeros
 from minijax.core.trace import state
 from minijax.ops.custom_derivatives import About, Written

@@ -10,7 +10,7 @@ from minijax.api.flat import avals_of, check_callable, describe, fun_name, to_va
 from minijax.core import dtypes
 from minijax.core.array import as_value, get_aval
 from minijax.core.avals import ShapedArray, same_sharding
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.trace import Tracer, state
 from minijax.errors import UnexpectedTracerError
 from minijax.ops.custom_vjp import custom_vjp_call_p

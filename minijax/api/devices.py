@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from minijax.backend import fastcall, pjrt
-from minijax.core import dtypes, late
+from minijax.core import dtypes, lazy
 from minijax.core.array import Array, MeshArray, as_array, get_aval
 from minijax.core.guards import asked_for, check_transfer, transfer_guards
 from minijax.core.keys import is_key
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.trace import Tracer
 from minijax.ops.call import default_place, to_buffer
 from minijax.ops.sharded import PlacedArray, placed, there
@@ -39,7 +39,7 @@ def device_put(x: Any, device: Any = None) -> Any:
             if hasattr(device, "mesh"):
                 if device.mesh.are_all_axes_explicit:
                     return _reshard.reshard(leaf, device)
-                return late.public("minijax.ops.meshes.constraint", "with_sharding_constraint")(leaf, device)
+                return lazy.public("minijax.ops.meshes.constraint", "with_sharding_constraint")(leaf, device)
             return placed(leaf, device)
         if device is not None:
             return placed(leaf, device)

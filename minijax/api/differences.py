@@ -17,7 +17,7 @@ from minijax.api.flat import describe, leaf_names, parameters_of
 from minijax.config import TraceKey
 from minijax.core import dtypes
 from minijax.core.avals import ShapedArray, dtype_name
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.pytree import keystr, tree_diff, tree_unflatten
 
 MOST_DIFFERENCES = 6

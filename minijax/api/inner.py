@@ -8,7 +8,7 @@ from typing import Any
 
 from minijax.api.compile import jit
 from minijax.config import context_mesh, jit_disabled
-from minijax.core import late, observe
+from minijax.core import lazy, observe
 from minijax.core.primitive import evaluation_watched
 from minijax.core.trace import state
 from minijax.ir.jaxpr import ClosedJaxpr, all_eqns
@@ -41,7 +41,7 @@ def inner_jit(
                 return fun(*args, **kwargs)
             if not jitted:
                 jitted.append(jit(fun, static_argnames=static_argnames))
-            return late.public("minijax.ops.meshes.eager", "called")(jitted[0], fun, args, kwargs)
+            return lazy.public("minijax.ops.meshes.eager", "called")(jitted[0], fun, args, kwargs)
         if not jitted:
             jitted.append(jit(fun, static_argnames=static_argnames))
         if compiled and state.dynamic.level == 0:

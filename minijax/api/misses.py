@@ -1,7 +1,7 @@
 """Explain cache misses of staged functions.
 
 At a miss of ``jit``, ``pmap`` or a control flow body, ``api.differences`` compares the call with the nearest earlier
-signature. The reason goes to ``core.missed``, observers and guards. This module remembers the definition sites of
+signature. The reason goes to ``core.miss_log``, observers and guards. This module remembers the definition sites of
 staged functions, and why signatures left their caches.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from minijax.api import closed_over
 from minijax.api.differences import ADVICE, CallSignature, Difference, Miss, advice_about, differences, nearest
 from minijax.api.flat import describe, fun_name
-from minijax.core import missed, observe
+from minijax.core import miss_log, observe
 from minijax.core.guards import check, guards
 from minijax.ir.jaxpr import ClosedJaxpr
 
@@ -151,9 +151,9 @@ def _nothing() -> None:
 # ``explain(key, reprs)`` returns the reason for a miss: see ``explain`` below.
 Explain = Callable[[Any, bool], Miss]
 
-# A miss whose function is about to be traced: its entry in ``core.missed``, if any, and the values that the function
+# A miss whose function is about to be traced: its entry in ``core.miss_log``, if any, and the values that the function
 # reads besides its arguments.
-Begun = tuple[missed.Missed | None, closed_over.Noted]
+Begun = tuple[miss_log.Missed | None, closed_over.Noted]
 
 
 def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain: Explain) -> Begun | None:
@@ -175,7 +175,7 @@ def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain:
         observe.emit(observe.on_cache, cache, fun_name(fun), False, key, reason)
     if guards:
         check("traced", fun_name(fun), lambda: reason)
-    entry = missed.add(cache, fun_name(fun), subject, reason) if shown and reason is not RETRACED else None
+    entry = miss_log.add(cache, fun_name(fun), subject, reason) if shown and reason is not RETRACED else None
     return entry, closed_over.note(fun)
 
 

@@ -18,7 +18,7 @@ from minijax.api.stages import StagedCall
 from minijax.backend import pjrt
 from minijax.core.array import get_aval
 from minijax.core.meshes import AxisType, Mesh, context
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.refs import AbstractRef, Ref
 from minijax.core.shardings import NamedSharding, PartitionSpec
 from minijax.core.trace import state

@@ -11,7 +11,7 @@ import numpy as np
 
 from minijax.api.compile import jit
 from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name, leaf_names
-from minijax.core import late
+from minijax.core import lazy
 from minijax.core.array import get_aval, uncommitted
 from minijax.core.explicit import spec_of, whole_spec
 from minijax.core.lists import merge, partition
@@ -34,7 +34,7 @@ from minijax.ops.shape import expand_dims
 from minijax.ops.subjaxprs import hoist_consts
 from minijax.pytree import prefix_leaves, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-_of_primitive = functools.partial(late.public, "minijax.ops.meshes.shard_map")
+_of_primitive = functools.partial(lazy.public, "minijax.ops.meshes.shard_map")
 
 
 def shard_map(
@@ -380,7 +380,7 @@ class ShardMapped:
         if not self.check_vma:
             return out
         if missing := ordered(spec.unreduced.intersection(aval.vma)):
-            out = late.public("minijax.ops.meshes.sums", "vary_unreduced_cast_p").bind(out, axes=missing)
+            out = lazy.public("minijax.ops.meshes.sums", "vary_unreduced_cast_p").bind(out, axes=missing)
             aval = get_aval(out)
         for word in ("unreduced", "reduced"):
             if getattr(spec, word) != getattr(aval, word):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from minijax.api.repeated import Repeat
 from minijax.backend import pjrt
 from minijax.core.array import CommittedArray, device_array, get_aval
-from minijax.core.late import HigherModule
-from minijax.core.stand_ins import ShapeDtypeStruct
+from minijax.core.lazy import HigherModule
+from minijax.core.shape_structs import ShapeDtypeStruct
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.call import Compiled, compiled, lowered, lowered_places

@@ -16,7 +16,7 @@ from minijax.api.flat import (
     named_like,
     positions,
 )
-from minijax.core.stand_ins import ShapeDtypeStruct, stood_in
+from minijax.core.shape_structs import ShapeDtypeStruct, stood_in
 from minijax.interpreters.named_axes import bound_axes
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr

@@ -14,7 +14,7 @@ import sys
 from typing import Any, NoReturn
 
 from minijax.backend import client
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 
 
 class Membership(NamedTuple):

@@ -20,7 +20,7 @@ import numpy as np
 from minijax.backend.client import Runtime, jax_is_imported, runtime
 from minijax.backend.pjrt import put
 from minijax.core.array import Array, LiteralArray, get_aval
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.pytree.core import Node, follow_registrations, tree_leaves
 
 __all__ = ["FastPath", "fast_path", "flatten", "host_call", "is_status", "leaves", "x64_agrees"]

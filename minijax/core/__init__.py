@@ -7,7 +7,7 @@ from typing import Any
 
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.primitive import Primitive
 from minijax.core.trace import Trace, Tracer, TraceTag, eval_context, set_current_trace, take_current_trace
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.keys import WORD, KeyType
-from minijax.core.late import HigherModule
-from minijax.core.named import Immutable, NamedTuple
+from minijax.core.lazy import HigherModule
+from minijax.core.records import Immutable, NamedTuple
 
 # Few programs need types with shardings, and resharding.
 _explicit = HigherModule("explicit_types")

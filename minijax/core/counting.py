@@ -14,7 +14,7 @@ import numpy as np
 
 from minijax.core import observe
 from minijax.core.array import Array
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.trace import Trace, Tracer
 
 

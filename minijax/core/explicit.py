@@ -21,7 +21,7 @@ from typing import Any
 
 from minijax.core import avals
 from minijax.core.avals import ShapedArray
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.meshes import AbstractMesh, context
 from minijax.core.primitive import Primitive, abstract_hooks, infer_type
 from minijax.core.refs import AbstractRef

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core.named import Immutable
+from minijax.core.records import Immutable
 
 WORD = np.dtype(np.uint32)
 

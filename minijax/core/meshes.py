@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from minijax.config import set_context_mesh
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.errors import did_you_mean
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minijax import errors
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.trace import MainTrace, state
 
 # The elements of a name stack, outermost first: ``(name, is_transformation)``.

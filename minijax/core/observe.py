@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from minijax.core.missed import Missed
+from minijax.core.miss_log import Missed
 
 Hook = list[Callable[..., None]]
 

@@ -18,8 +18,8 @@ import numpy as np
 from minijax import errors
 from minijax.core.array import Array, LiteralArray
 from minijax.core.keys import is_key
+from minijax.core.numpy_warnings import QUIET, quiet_numpy
 from minijax.core.observe import bind_watched, emit, on_bind_enter, on_bind_exit, on_bind_raise, on_rule
-from minijax.core.quiet import QUIET, quiet_numpy
 from minijax.core.refs import AbstractRef
 from minijax.core.rules import Rule, RuleTable, bad_result
 from minijax.core.trace import Trace, Tracer, raise_dead, reaching, set_current_trace, state

@@ -13,8 +13,8 @@ import weakref
 from typing import Any, NoReturn
 
 from minijax.core.avals import HasAval, ShapedArray
-from minijax.core.late import HigherModule
-from minijax.core.named import Frozen, Immutable, NamedTuple
+from minijax.core.lazy import HigherModule
+from minijax.core.records import Frozen, Immutable, NamedTuple
 
 _references = HigherModule("references")
 

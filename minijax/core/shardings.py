@@ -23,7 +23,7 @@ from minijax.core.meshes import (
     context,
     simulated_devices,
 )
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.structural import UNSPECIFIED
 from minijax.pytree import tree_leaves
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from minijax.core.array import get_aval
 from minijax.core.avals import ManualAxisType, ShapedArray
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.primitive import Primitive, abstract_hooks, bind_hooks, infer_type
 from minijax.core.refs import AbstractRef
 

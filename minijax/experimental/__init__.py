@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 from minijax.api.callbacks import io_callback
-from minijax.core.lacking import make_modules_below
+from minijax.core.borrowing import make_modules_below
 
 __all__ = ["io_callback"]
 

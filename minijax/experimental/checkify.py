@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from minijax.core.lacking import borrow, borrowing
+from minijax.core.borrowing import borrow, borrowing
 from minijax.errors import source_info
 from minijax.interop.borrowed_functions import borrowed_function
 from minijax.interop.lines import jax_traceback

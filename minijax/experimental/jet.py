@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.api import jvp
+from minijax.core.borrowing import borrow
 from minijax.core.dtypes import float0
-from minijax.core.lacking import borrow
 from minijax.numpy import zeros_like
 from minijax.pytree import tree_map
 

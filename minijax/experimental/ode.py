@@ -1,6 +1,6 @@
 """``minijax.experimental.ode``: ``odeint``, which integrates ordinary differential equations, borrowed from JAX."""
 
-from minijax.core.lacking import borrow
+from minijax.core.borrowing import borrow
 
 __all__ = ["odeint"]
 

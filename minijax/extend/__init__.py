@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from minijax.core.lacking import make_modules_below
+from minijax.core.borrowing import make_modules_below
 from minijax.extend import core
 
 __all__ = ["core", "linear_util"]  # noqa: F822  (see __getattr__)

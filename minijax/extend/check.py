@@ -25,8 +25,8 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name, physical_aval
 from minijax.core.keys import is_key
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, abstract_eval
+from minijax.core.records import NamedTuple
 from minijax.core.structural import random_unwrap_p, random_wrap_p
 from minijax.core.trace import pop_main, state
 from minijax.extend.differences import (

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from minijax.core.avals import dtype_name
-from minijax.core.named import Frozen
 from minijax.core.primitive import Primitive
+from minijax.core.records import Frozen
 from minijax.core.rules import DerivedRule, Rule, shown_rule
 from minijax.lowering.foreign import AuthorsRule
 

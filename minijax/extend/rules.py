@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from minijax.core.late import load_all
-from minijax.core.named import NamedTuple
+from minijax.core.lazy import load_all
 from minijax.core.primitive import Primitive
+from minijax.core.records import NamedTuple
 from minijax.core.rules import DerivedRule, Rule, RuleTable
 
 # Tables of which one entry is enough: the interpreter takes either.

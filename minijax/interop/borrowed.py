@@ -21,7 +21,7 @@ from typing import Any
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.lists import partition, with_items
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
 from minijax.core.rules import DerivedRule, Rule

@@ -22,8 +22,8 @@ from minijax.core.array import Array, as_array
 from minijax.core.avals import AnyArray
 from minijax.core.keys import is_key
 from minijax.core.lists import with_items
+from minijax.core.shape_structs import ShapeDtypeStruct
 from minijax.core.shardings import PartitionSpec, Sharding
-from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer, state
 from minijax.interop.exported import ReadsTracers, reading, to_jax
 from minijax.interop.functions import imported_function, is_array

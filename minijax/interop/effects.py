@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.core.named import Frozen
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
+from minijax.core.records import Frozen
 from minijax.interop.borrowed import borrow_eqn, borrowed
 from minijax.interop.programs import ImportRule, Site, import_rules
 from minijax.interop.reports import at_users_line

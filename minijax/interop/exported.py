@@ -22,11 +22,11 @@ from minijax.config import enable_x64, x64_enabled
 from minijax.core.array import Array, get_aval
 from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.explicit import mesh_of_type
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.lists import with_items
 from minijax.core.meshes import AbstractMesh
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.records import NamedTuple
 from minijax.core.trace import Tracer
 from minijax.interop.borrowed import BorrowedPrimitive, params_of_jax
 from minijax.interop.carrier import Carrier

@@ -11,7 +11,7 @@ from typing import Any
 
 from minijax.core import dtypes
 from minijax.core.lists import split_list
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.core.shardings import Sharding
 from minijax.core.varying import current_mesh, is_checked, manual_axes
 from minijax.errors import UnexpectedTracerError

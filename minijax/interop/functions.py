@@ -22,7 +22,7 @@ from minijax.core import observe
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import AnyArray
 from minijax.core.lists import with_items
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.interop.programs import import_closed
 from minijax.interop.reports import Warned, caught_warnings, unknown_value_errors, warn, without_frames_of_jax
 from minijax.interop.traces import Static, traces_of

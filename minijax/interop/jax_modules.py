@@ -26,7 +26,7 @@ import numpy as np
 from minijax import errors
 from minijax.core import dtypes
 from minijax.core.array import LiteralArray
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.lists import safe_map, safe_zip
 from minijax.ir.evaluate import eval_jaxpr
 from minijax.pytree import core as pytree_core

@@ -20,8 +20,8 @@ from minijax.api.compile import JitFunction
 from minijax.api.shard_map import ShardMapped
 from minijax.core.array import Array
 from minijax.core.meshes import AbstractMesh
-from minijax.core.named import Frozen
 from minijax.core.primitive import Primitive
+from minijax.core.records import Frozen
 from minijax.core.shardings import PartitionSpec, Sharding
 from minijax.core.structural import UNSPECIFIED
 from minijax.core.trace import Tracer

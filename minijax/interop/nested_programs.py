@@ -18,7 +18,7 @@ from minijax.backend import pjrt
 from minijax.core import dtypes
 from minijax.core.lists import with_items
 from minijax.core.meshes import NO_MESH
-from minijax.core.named import Frozen, NamedTuple
+from minijax.core.records import Frozen, NamedTuple
 from minijax.core.shardings import PartitionSpec
 from minijax.core.structural import UNSPECIFIED, instantiate_zeros, zero_of
 from minijax.core.trace import state

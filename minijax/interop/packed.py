@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.interop.values import jax_module
 from minijax.pytree import FlattenedIndexKey, GetAttrKey, PyTreeDef, is_tree_node, register_pytree_node, tree_flatten
 

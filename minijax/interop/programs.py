@@ -18,7 +18,7 @@ import numpy as np
 
 from minijax import errors
 from minijax.core.array import get_aval
-from minijax.core.late import HigherModule, load_all
+from minijax.core.lazy import HigherModule, load_all
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules, impl_rules
 from minijax.interop.lines import source_of
 from minijax.interop.params import translated

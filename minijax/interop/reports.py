@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from minijax import errors
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.interop.lines import rank_of_file
 from minijax.interop.values import jax_module
 

@@ -1,7 +1,7 @@
 """The linearization of a primitive, derived from its jvp rule by partial evaluation.
 
 In: a jvp rule and a signature (the operands' types, which have a tangent, the parameters). Out: three programs, already
-batched under vmaps (``interpreters.bottom``). The *known* one computes the result and the residuals, the *linear* one
+batched under vmaps (``interpreters.physical``). The *known* one computes the result and the residuals, the *linear* one
 the result's tangent from residuals and tangents, the *backward* one is its transpose.
 """
 
@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core import observe
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.records import NamedTuple
 from minijax.core.trace import state
-from minijax.interpreters.bottom import Type, logical, stage_on, staged_on
+from minijax.interpreters.cached_programs import CachedProgram
 from minijax.interpreters.jvp_rules import staged_rule
-from minijax.interpreters.kept import KeptProgram
 from minijax.interpreters.partial_eval import partial_eval_jaxpr
+from minijax.interpreters.physical import Type, logical, stage_on, staged_on
 from minijax.interpreters.program import backward_function, forward_function, linear_function
 from minijax.interpreters.transpose import Arrivals, transpose_eqn
 from minijax.ir.evaluate import eval_closed
@@ -36,7 +36,7 @@ class BackwardProgram(NamedTuple):
     function: Callable[..., Any]
     slots: tuple[int, ...]
     types: tuple[Type, ...]
-    program: KeptProgram
+    program: CachedProgram
     arrivals: tuple[int, ...]
     binds: dict[Any, Any]
 
@@ -97,7 +97,7 @@ class Derived:
         return eqns
 
     @functools.cached_property
-    def distinct(self) -> tuple[KeptProgram | None, list[int]]:
+    def distinct(self) -> tuple[CachedProgram | None, list[int]]:
         """The known program, of results that are no operands and differ; and each result's number among operands and
         these.
         """
@@ -107,7 +107,7 @@ class Derived:
         distinct = [*number][len(jaxpr.invars) :]
         if not distinct:
             return None, numbers
-        return KeptProgram(ClosedJaxpr(jaxpr.replace(outvars=distinct), self.known.consts)), numbers
+        return CachedProgram(ClosedJaxpr(jaxpr.replace(outvars=distinct), self.known.consts)), numbers
 
     def run(self, values: Sequence[Any]) -> list[Any]:
         """The result and the residuals, on any values."""
@@ -121,7 +121,7 @@ class Derived:
         """
         closed, slots, types, arrivals = self._transposed(ct_type)
         function = backward_function(closed, self.n_res)
-        made = BackwardProgram(function, tuple(slots), tuple(types), KeptProgram(closed), tuple(arrivals), {})
+        made = BackwardProgram(function, tuple(slots), tuple(types), CachedProgram(closed), tuple(arrivals), {})
         self.backward[ct_type] = made
         return made
 

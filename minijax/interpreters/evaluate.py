@@ -33,7 +33,8 @@ from minijax.core.array import (
     uncommitted,
 )
 from minijax.core.keys import is_key
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
+from minijax.core.numpy_warnings import quiet_numpy
 from minijax.core.primitive import (
     MAX_SIGNATURES,
     Primitive,
@@ -42,7 +43,6 @@ from minijax.core.primitive import (
     impl_rules,
     without_errors,
 )
-from minijax.core.quiet import quiet_numpy
 from minijax.core.rules import ReplaceableRules, Rule
 from minijax.core.trace import Trace, check_alive, set_base_trace, state
 from minijax.errors import source_info, summarize

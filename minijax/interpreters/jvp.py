@@ -12,16 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.config import evaluated_singly
-from minijax.core import late, observe
+from minijax.core import lazy, observe
 from minijax.core.array import get_aval
+from minijax.core.numpy_warnings import quiet_numpy
 from minijax.core.primitive import Primitive, evaluation_watched
-from minijax.core.quiet import quiet_numpy
 from minijax.core.rules import bad_result
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import Trace, Tracer, records_below, state, under
 from minijax.errors import source_info
-from minijax.interpreters.bottom import Bottom, Type, bottom
 from minijax.interpreters.jvp_rules import jvp_rules, pushforward
+from minijax.interpreters.physical import Bottom, Type, bottom
 from minijax.interpreters.stage import stage
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
@@ -36,7 +36,7 @@ def tally_of(trace: Any, bottom: Bottom) -> Any:
     if not observe.only_counted():
         return None
     if not hasattr(trace, "tally"):
-        tally = late.public("minijax.core.counting", "Tally")
+        tally = lazy.public("minijax.core.counting", "Tally")
         trace.tally = tally((trace.level, *[axis.level for axis in bottom.axes]), trace.level)
     return trace.tally
 

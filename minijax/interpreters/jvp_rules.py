@@ -11,14 +11,14 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.core import late, observe
+from minijax.core import lazy, observe
 from minijax.core.avals import ShapedArray
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import MAX_SIGNATURES, Primitive
+from minijax.core.records import NamedTuple
 from minijax.core.rules import ReplaceableRules
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import state
-from minijax.interpreters.bottom import Type, logical, staged_on
+from minijax.interpreters.physical import Type, logical, staged_on
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, is_effectful
 
@@ -155,7 +155,7 @@ def pushforward(
             return None
         given = [*types, *[t for t in tangent_types if t is not None]]
         closed, out_types = staged_on(staged.closed, given, primitive.name)
-        function = late.public("minijax.interpreters.program", "forward_function")(closed)
+        function = lazy.public("minijax.interpreters.program", "forward_function")(closed)
         out_type, tangent_type = out_types
         return Pushforward(function, staged.closed.out_avals[0], out_type, tangent_type, {})
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.lists import partition
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.records import NamedTuple
 from minijax.core.rules import Rule
 from minijax.core.structural import Zero, instantiate_zeros
 from minijax.core.trace import Tracer

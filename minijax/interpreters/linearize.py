@@ -18,13 +18,12 @@ from minijax.config import evaluated_singly
 from minijax.core import dtypes, observe
 from minijax.core.array import Array, LiteralArray, as_array, get_aval
 from minijax.core.avals import AnyArray, ShapedArray
+from minijax.core.numpy_warnings import quiet_numpy
 from minijax.core.primitive import Primitive, evaluation_watched
-from minijax.core.quiet import quiet_numpy
 from minijax.core.rules import Rule, bad_result
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import HALF_LEVEL, Trace, Tracer, reaching, state, under
 from minijax.errors import source_info
-from minijax.interpreters.bottom import Type, bottom
 from minijax.interpreters.derived import PASSED_ON, Derived, derive
 from minijax.interpreters.jvp import DualTracer, tally_of
 from minijax.interpreters.jvp_rules import derived_once, jvp_rules, table_of
@@ -34,6 +33,7 @@ from minijax.interpreters.partial_eval import (
     PartialEvalTracer,
     Residual,
 )
+from minijax.interpreters.physical import Type, bottom
 from minijax.interpreters.tape import Tape
 from minijax.interpreters.vmap import BatchTracer
 from minijax.ir.jaxpr import Var

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core.lists import partition
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.records import NamedTuple
 from minijax.core.rules import RuleTable
 from minijax.interpreters.partial_eval import dce_jaxpr, partial_eval_jaxpr_rules
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effectful, matters

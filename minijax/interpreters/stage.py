@@ -18,7 +18,7 @@ from minijax.core.collector import collecting_new_objects
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules
 from minijax.core.refs import AbstractRef, Ref
 from minijax.core.rules import Rule, RuleTable
-from minijax.core.stand_ins import ShapeDtypeStruct
+from minijax.core.shape_structs import ShapeDtypeStruct
 from minijax.core.trace import Trace, Tracer, check_alive, state, under
 from minijax.errors import source_info, summarize
 from minijax.ir.evaluate import bind_eqn
@@ -209,7 +209,9 @@ class JaxprTrace(Trace):
         return result
 
     def run_program(self, program: Any, args: Sequence[Any]) -> list[Any]:
-        """The results of an ``interpreters.kept`` program: its equations are appended, with new variables."""
+        """The results of an ``interpreters.cached_programs`` program: its equations are appended, with new
+        variables.
+        """
         closed = program.closed
         if closed.consts or observe.on_equation:
             return program.evaluate(args)  # type: ignore[no-any-return]

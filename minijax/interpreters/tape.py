@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 
 from minijax.config import evaluated_singly
-from minijax.core import late, observe
+from minijax.core import lazy, observe
 from minijax.core.array import CommittedArray, LiteralArray, get_aval
 from minijax.core.avals import ShapedArray
-from minijax.core.named import NamedTuple
 from minijax.core.names import transposed
+from minijax.core.numpy_warnings import quiet_numpy
 from minijax.core.primitive import evaluation_watched
-from minijax.core.quiet import quiet_numpy
+from minijax.core.records import NamedTuple
 from minijax.core.structural import Zero, add_any_p, zero_of
 from minijax.core.trace import state
-from minijax.interpreters.bottom import Bottom, Type, bottom
 from minijax.interpreters.derived import BackwardProgram, Derived, names_all
 from minijax.interpreters.partial_eval import LinearProgram, Residual, dce_eqns, dce_rules
+from minijax.interpreters.physical import Bottom, Type, bottom
 from minijax.interpreters.transpose import Arrivals, evaluate_known, transpose_eqn, transpose_program
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
@@ -356,7 +356,7 @@ class _BackwardRun(_Run):
         tape, cts, types = self.tape, self.values, self.types
         if observe.observers and self.bottom is not None:
             levels = tuple([axis.level for axis in self.bottom.axes])
-            self.tally = late.public("minijax.core.counting", "Tally")(levels)
+            self.tally = lazy.public("minijax.core.counting", "Tally")(levels)
         entries, arrive = tape.entries, self.arrive
         runs = None if self.tally is None else self.tally.runs
         for place, seed in zip(tape.out_places, seeds, strict=True):

@@ -13,8 +13,8 @@ from typing import Any
 from minijax.core import observe
 from minijax.core.avals import cotangent_type
 from minijax.core.lists import partition
-from minijax.core.named import NamedTuple
 from minijax.core.names import transposed
+from minijax.core.records import NamedTuple
 from minijax.core.rules import ReplaceableRules, bad_result
 from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, zero_of
 from minijax.core.trace import state

@@ -12,8 +12,8 @@ from typing import Any
 from minijax.core import structural
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, sharding_along_axis, stacked_type
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.records import NamedTuple
 from minijax.core.refs import AbstractRef
 from minijax.core.rules import Rule, RuleTable, bad_result
 from minijax.core.trace import Trace, Tracer, records_below, state, under
@@ -130,7 +130,7 @@ class BatchTrace(Trace):
         return out if out_dims is None else BatchTracer(self, out, out_dims)
 
     def run_program(self, program: Any, args: Sequence[Any]) -> list[Any]:
-        """The results of an ``interpreters.kept`` program."""
+        """The results of an ``interpreters.cached_programs`` program."""
         values, dims = zip(*map(self.unbox, args), strict=True)
         mapped, out_dims = program.mapped(self.axis, dims)
         if mapped.closed.consts and state.dynamic.level:  # rules that are run make them anew

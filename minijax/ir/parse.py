@@ -20,12 +20,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from minijax.core import dtypes, late
+from minijax.core import dtypes, lazy
 from minijax.core.array import as_array
 from minijax.core.avals import ShapedArray
+from minijax.core.borrowing import borrowed_primitive
 from minijax.core.keys import is_key
-from minijax.core.lacking import borrowed_primitive
-from minijax.core.late import load_all
+from minijax.core.lazy import load_all
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules
 from minijax.core.refs import AbstractRef, expect_refs
 from minijax.errors import is_user_file
@@ -374,7 +374,7 @@ class _Parser:
             aval = ShapedArray(tuple(int(size) for size, _ in dimensions), dtype)
             axes = [names for _, names in dimensions]
             if any(axes) or found[3]:
-                read = late.public("minijax.ir.parse_meshes", "typed")
+                read = lazy.public("minijax.ir.parse_meshes", "typed")
                 aval = read(self.scan, aval, axes, found[3] or "", at)
             if not (found[3] and ("U:" in found[3] or "R:" in found[3])):  # inside shard_map it means another type
                 self.avals[found[0]] = aval

@@ -12,7 +12,7 @@ from typing import Any
 
 from minijax.core.avals import ShapedArray
 from minijax.core.explicit import NO_SUMS, sharded_type
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.meshes import AbstractMesh, AxisType, Mesh, context
 from minijax.core.shardings import NamedSharding, PartitionSpec, SingleDeviceSharding
 from minijax.core.varying import summed, varying

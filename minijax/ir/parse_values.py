@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from minijax import pytree
-from minijax.core import dtypes, late
+from minijax.core import dtypes, lazy
 from minijax.core.avals import ShapedArray
 from minijax.core.structural import UNSPECIFIED
 from minijax.ir.parse_tokens import Scanner
@@ -42,7 +42,7 @@ _WORDS: dict[str, Any] = {"None": None, "True": True, "False": False, "Unspecifi
 # what ``ir.parse_meshes``, which few programs need, knows how to read
 _MESH_WORDS = ("Auto", "Explicit", "Manual", "UNCONSTRAINED")
 _MESH_CONSTRUCTORS = ("P", "PartitionSpec", "NamedSharding", "SingleDeviceSharding")
-_of_meshes = functools.partial(late.public, "minijax.ir.parse_meshes")
+_of_meshes = functools.partial(lazy.public, "minijax.ir.parse_meshes")
 _DTYPE_KEY = re.compile(r"(?:.*_)?dtype$|preferred_element_type$")
 
 

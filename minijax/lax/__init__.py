@@ -4,7 +4,7 @@ Each module says in its ``__all__`` what it gives. The late ones, those used mos
 until one has the name that is asked for.
 """
 
-from minijax.core.lacking import borrowing as _borrowing
+from minijax.core.borrowing import borrowing as _borrowing
 from minijax.lax.general import *
 from minijax.ops.clamp import *
 from minijax.ops.convert import *

@@ -1,5 +1,5 @@
 """``minijax.lax.linalg``: decompositions of matrices and triangular solves, borrowed from JAX name by name."""
 
-from minijax.core.lacking import borrowing
+from minijax.core.borrowing import borrowing
 
 __getattr__, __dir__ = borrowing(globals())

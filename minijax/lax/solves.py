@@ -13,7 +13,7 @@ from minijax.api.flat import avals_of, check_callable, to_value
 from minijax.core import dtypes
 from minijax.core.array import get_aval, is_array_like
 from minijax.core.lists import split_list
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.structural import instantiate_zeros, zero_of, zeros
 from minijax.interpreters.jvp import jvp as jvp_flat
 from minijax.ir.evaluate import eval_closed

@@ -19,8 +19,8 @@ from minijax.backend.client import runtime
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
-from minijax.core.named import Frozen
 from minijax.core.primitive import Primitive
+from minijax.core.records import Frozen
 from minijax.core.rules import Params, Rule, Values
 from minijax.errors import source_line
 from minijax.interpreters.stage import stage

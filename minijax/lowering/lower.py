@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minijax.core import avals, late
+from minijax.core import avals, lazy
 from minijax.core.avals import physical_aval
 from minijax.core.collector import collecting_new_objects
 from minijax.core.keys import is_key
@@ -102,7 +102,7 @@ class ModuleWriter:
     def meshes(self) -> Any:
         """The module's ``lowering.shardings.MeshTable``."""
         if self._meshes is None:
-            self._meshes = late.public("minijax.lowering.shardings", "MeshTable")()
+            self._meshes = lazy.public("minijax.lowering.shardings", "MeshTable")()
         return self._meshes
 
     def function(self, closed: ClosedJaxpr, name: str, ins: Values | None = None, outs: Values | None = None) -> str:
@@ -138,7 +138,7 @@ def _constrained(writer: FunctionWriter, names: list[str], avals: Values, shardi
     """The names of the values, constrained to ``shardings`` where these are given."""
     if not shardings:
         return names
-    constrained = late.public("minijax.lowering.shardings", "constrained")
+    constrained = lazy.public("minijax.lowering.shardings", "constrained")
     return [constrained(writer, *each) for each in zip(names, avals, shardings, strict=True)]
 
 
@@ -146,7 +146,7 @@ def _attributes(module: ModuleWriter, shardings: Values | None, avals: Values) -
     """The sharding attributes of the arguments or the results of ``@main``, one text for each."""
     if not shardings:
         return [""] * len(avals)
-    attribute = late.public("minijax.lowering.shardings", "sharding_attribute")
+    attribute = lazy.public("minijax.lowering.shardings", "sharding_attribute")
     return [attribute(module.meshes, *each) for each in zip(shardings, avals, strict=True)]
 
 
@@ -197,7 +197,7 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Names, args: Names) ->
     env.update(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
     places, keyed = ctx.module.places, avals.keys_made
-    divided = ctx.module.divided and avals.sharded_types_made and late.public("minijax.lowering.shardings", "as_typed")
+    divided = ctx.module.divided and avals.sharded_types_made and lazy.public("minijax.lowering.shardings", "as_typed")
     for eqn in jaxpr.eqns if places is None else places.each(ctx, jaxpr):
         primitive = eqn.primitive
         rule = lowering_rules.get(primitive)
@@ -307,6 +307,6 @@ def lower_closed(
 
 def lower_places(closed: ClosedJaxpr, name: str, donated: Flags = (), **options: Any) -> ModulePlaces:
     """The text that ``lower_closed`` gives for the same arguments, and the equation of each of its lines."""
-    places = late.public("minijax.lowering.places", "Places")(name)
-    module_places = late.public("minijax.lowering.places", "ModulePlaces")
+    places = lazy.public("minijax.lowering.places", "Places")(name)
+    module_places = lazy.public("minijax.lowering.places", "ModulePlaces")
     return module_places(lower_closed(closed, name, donated, places=places, **options), places)

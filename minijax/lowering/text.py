@@ -14,7 +14,7 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.avals import Avals, ShapedArray, physical_aval
 from minijax.core.keys import is_key, words_of
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.rules import Ints, Names, Shape
 
 _shardings = HigherModule("sharding_texts")

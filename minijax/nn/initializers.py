@@ -1,5 +1,5 @@
 """``minijax.nn.initializers``: the first parameters of a network, borrowed from JAX."""
 
-from minijax.core.lacking import borrowing
+from minijax.core.borrowing import borrowing
 
 __getattr__, __dir__ = borrowing(globals())

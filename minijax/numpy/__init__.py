@@ -32,7 +32,7 @@ from numpy import (
 )
 from numpy.exceptions import ComplexWarning
 
-from minijax.core.lacking import borrowing as _borrowing
+from minijax.core.borrowing import borrowing as _borrowing
 from minijax.numpy import operators as _operators
 from minijax.numpy import types
 from minijax.numpy.creation import *

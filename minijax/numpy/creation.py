@@ -12,11 +12,11 @@ import numpy as np
 from minijax import errors, lax
 from minijax.api.inner import inner_jit
 from minijax.config import context_mesh, promotes_strictly, x64_enabled
-from minijax.core import dtypes, late
+from minijax.core import dtypes, lazy
 from minijax.core.array import Array, CommittedArray, LiteralArray, MeshArray, as_array, is_foreign
 from minijax.core.avals import sharded_as, sharding_of_type
 from minijax.core.keys import is_key
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.primitive import evaluation_watched
 from minijax.core.trace import Tracer
 from minijax.core.varying import varying_like
@@ -215,7 +215,7 @@ def _sharding_of(device: Any, out_sharding: Any, name: str) -> Any:
 
 def _over_set_mesh(out: Any) -> Any:
     """The new array ``out`` over the current mesh, if a mesh is set and nothing is staged."""
-    return late.public("minijax.ops.meshes.eager", "made")(out) if context_mesh() is not None else out
+    return lazy.public("minijax.ops.meshes.eager", "made")(out) if context_mesh() is not None else out
 
 
 def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any, out_sharding: Any) -> Any:

@@ -1,5 +1,5 @@
 """``minijax.numpy.fft``: discrete Fourier transforms, borrowed from JAX."""
 
-from minijax.core.lacking import borrowing
+from minijax.core.borrowing import borrowing
 
 __getattr__, __dir__ = borrowing(globals())

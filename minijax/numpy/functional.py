@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from minijax.api.batching import vmap
-from minijax.core.lacking import borrow
+from minijax.core.borrowing import borrow
 from minijax.numpy import creation, manipulation
 from minijax.numpy.promotion import check_array_like
 from minijax.pytree import tree_map

@@ -10,7 +10,7 @@ import numpy as np
 
 from minijax import lax
 from minijax.api.inner import inner_jit
-from minijax.core import dtypes, late
+from minijax.core import dtypes, lazy
 from minijax.core.array import Array, MeshArray
 from minijax.core.avals import dtype_name
 from minijax.core.trace import Tracer
@@ -152,7 +152,7 @@ def _over_mesh(name: str, out_sharding: Any, run: Callable[..., Any], array: Any
             full[place] = item
         return run(array, tuple(full) if isinstance(index, tuple) else full[0], *rest[: len(values)])
 
-    within = late.public("minijax.api.explicit", "left_to_compiler")
+    within = lazy.public("minijax.api.explicit", "left_to_compiler")
     return within(name, out_sharding, whole, array, *values, *(items[i] for i in places))
 
 

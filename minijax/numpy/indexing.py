@@ -22,7 +22,7 @@ from minijax.core import avals as types
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array, check_int, get_aval, is_foreign, numpy_aval
 from minijax.core.avals import ShapedArray, dtype_name, sharded_part, sharding_of_parts
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.structural import full
 from minijax.core.trace import Tracer
 from minijax.lax import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers

@@ -6,7 +6,7 @@ import numpy as np
 
 from minijax import lax
 from minijax.api.inner import inner_jit
-from minijax.core.lacking import borrow, borrowing
+from minijax.core.borrowing import borrow, borrowing
 from minijax.numpy import reductions
 from minijax.numpy.promotion import promote
 from minijax.numpy.ufuncs import INEXACT, conj, real, sqrt

@@ -11,7 +11,7 @@ import numpy as np
 from minijax import lax
 from minijax.api.inner import inner_jit
 from minijax.core import dtypes
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.trace import Tracer
 from minijax.numpy.promotion import (
     BOOL,

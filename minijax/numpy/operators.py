@@ -14,8 +14,8 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, MeshArray, is_foreign
 from minijax.core.avals import AnyArray, ShapedArray
-from minijax.core.lacking import borrow
-from minijax.core.late import HigherModule
+from minijax.core.borrowing import borrow
+from minijax.core.lazy import HigherModule
 from minijax.core.operands import levels_text
 from minijax.core.trace import Tracer
 from minijax.numpy import creation, manipulation, mathematics, products, reductions, ufuncs

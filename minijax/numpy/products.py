@@ -11,7 +11,7 @@ import numpy as np
 
 from minijax import lax
 from minijax.config import matmul_precision, promotes_strictly, x64_enabled
-from minijax.core import dtypes, late
+from minijax.core import dtypes, lazy
 from minijax.numpy.promotion import (
     canonical_axis,
     check_array_like,
@@ -267,7 +267,7 @@ def einsum(
     sharding = None if out_sharding is None else meant_sharding(out_sharding, "einsum")
     run = functools.partial(_contracted, inputs, output, path, precision, wanted, _dot_general)
     if sharding is not None and len(path) > 1:
-        return late.public("minijax.api.explicit", "left_to_compiler")("einsum", sharding, run, None, *arrays)
+        return lazy.public("minijax.api.explicit", "left_to_compiler")("einsum", sharding, run, None, *arrays)
     return run(sharding, *arrays)
 
 
@@ -405,7 +405,7 @@ def _sum_repeated(x: Any, names: str, keep: str, dtype: np.dtype, sharding: Any 
         if count == 1:
             continue
         axes = [i for i, n in enumerate(names) if n == name]
-        late.public("minijax.core.explicit", "check_unsharded")("einsum", x.aval, range(len(names)))
+        lazy.public("minijax.core.explicit", "check_unsharded")("einsum", x.aval, range(len(names)))
         x = lax.select(_diagonal_mask(x.aval.shape, axes), x, lax.full_like(x, 0))
         if name in keep:
             x = _summed(x, axes[:-1], dtype, sharding)

@@ -17,7 +17,7 @@ from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.avals import ShapedArray, sharding_of_type
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.trace import Tracer
 from minijax.numpy.promotion import (
     BOOL,

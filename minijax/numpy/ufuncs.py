@@ -18,8 +18,8 @@ from minijax.config import promotes_strictly, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import LiteralArray, as_array, check_int, scalar_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.borrowing import borrow
 from minijax.core.keys import is_key
-from minijax.core.lacking import borrow
 from minijax.numpy.promotion import (
     BOOL,
     SCALARS,

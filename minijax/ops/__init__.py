@@ -3,6 +3,6 @@
 It also answers for JAX's module ``ops``: ``segment_sum`` and its like are borrowed from JAX.
 """
 
-from minijax.core.lacking import borrowing as _borrowing
+from minijax.core.borrowing import borrowing as _borrowing
 
 __getattr__, __dir__ = _borrowing(globals())

@@ -17,14 +17,14 @@ import numpy as np
 
 from minijax.backend import pjrt
 from minijax.config import context_mesh, preferred_device, while_on
-from minijax.core import dtypes, missed, observe
+from minijax.core import dtypes, miss_log, observe
 from minijax.core.array import Array, CommittedArray, as_array, common_device, device_array, get_aval, uncommitted
 from minijax.core.guards import check, check_transfer, guards, transfer_guards
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.lists import chosen, partition, safe_zip, split_list, spread
 from minijax.core.meshes import context
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.records import NamedTuple
 from minijax.core.rules import Dims, Flags, Params, Rule, Values
 from minijax.core.structural import UNSPECIFIED, Unspecified, batched_sharding
 from minijax.core.trace import check_alive
@@ -433,7 +433,7 @@ def announce(closed: ClosedJaxpr, name: str, key: Any, again: str = "") -> None:
     if reason:
         if observe.on_cache:
             observe.emit(observe.on_cache, "compilation", name, False, key, reason)
-        closed.memo["missed"] = missed.add("compilation", name, name, reason)
+        closed.memo["missed"] = miss_log.add("compilation", name, name, reason)
 
 
 @jit_p.def_impl

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from minijax.config import x64_enabled
-from minijax.core import dtypes, late
+from minijax.core import dtypes, lazy
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import Avals, ShapedArray
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.lists import safe_zip
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Dims, Flags, Params, Rule, Values
@@ -133,7 +133,7 @@ def _emit(
         attributes += ", has_side_effect = true"
     divided = ctx.module.divided
     if divided:
-        attributes += late.public("minijax.lowering.shardings", "on_one")(ctx.module.meshes, max(len(outs), 1))
+        attributes += lazy.public("minijax.lowering.shardings", "on_one")(ctx.module.meshes, max(len(outs), 1))
     results: list[str] = ctx.emit_many(
         f"stablehlo.custom_call @xla_ffi_python_{ctx.module.callback_device()}_callback({', '.join(operands)}) "
         f"{{{attributes}}} : ({', '.join(ins)}) -> ({', '.join(outs)})",
@@ -142,7 +142,7 @@ def _emit(
     if ordered:
         ctx.token = results.pop(0)
     if divided:  # what one device was given, all are
-        everywhere = late.public("minijax.lowering.shardings", "constrained")
+        everywhere = lazy.public("minijax.lowering.shardings", "constrained")
         there = ctx.module.placement.everywhere
         return [everywhere(ctx, result, aval, there) for result, aval in safe_zip(results, out_avals)]
     return results

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minijax.core import avals as types
-from minijax.core import dtypes, late
+from minijax.core import dtypes, lazy
 from minijax.core.array import as_value, get_aval
 from minijax.core.lists import chosen, merge, partition, safe_zip
 from minijax.core.primitive import Primitive
@@ -284,7 +284,7 @@ def remat_lower(
         behind = _barrier_lower(ctx, chosen(guarded, avals), None, *chosen(guarded, names))
         operands = merge(guarded, partition(guarded, names)[0], behind)
         if types.sharded_types_made and ctx.module.divided:  # XLA forgets which are sums over devices
-            operands = late.public("minijax.lowering.shardings", "sums_constrained")(ctx, avals, operands)
+            operands = lazy.public("minijax.lowering.shardings", "sums_constrained")(ctx, avals, operands)
     return lower_eqns(ctx, jaxpr.jaxpr, [], operands)
 
 

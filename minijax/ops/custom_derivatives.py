@@ -20,8 +20,8 @@ from typing import Any
 from minijax.core import dtypes, observe
 from minijax.core.array import as_value, get_aval
 from minijax.core.lists import chosen, safe_zip
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, bind_at
+from minijax.core.records import NamedTuple
 from minijax.core.rules import Flags, Rule, Values
 from minijax.core.structural import Zero, instantiate_zeros
 from minijax.core.trace import (

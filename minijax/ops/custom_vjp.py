@@ -21,8 +21,8 @@ from typing import Any
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.lists import partition, safe_zip, spread
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.records import NamedTuple
 from minijax.core.rules import Flags, Values
 from minijax.core.structural import Zero, zero_of
 from minijax.interpreters.jvp import jvp_rules

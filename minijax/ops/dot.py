@@ -14,8 +14,8 @@ from minijax.config import matmul_precision, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name, sharded_part, sharding_of_type
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.records import NamedTuple
 from minijax.core.rules import Axes, Dims, Ints, Rule, Values
 from minijax.core.structural import batched_sharding
 from minijax.interpreters.evaluate import by_type

@@ -19,7 +19,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import WORD, is_key
 from minijax.core.lists import safe_zip
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.rules import Axes, Dims, Ints, Params, Shape
 from minijax.core.structural import moveaxis
 from minijax.ir.pretty import readable

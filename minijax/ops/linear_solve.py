@@ -13,7 +13,7 @@ from typing import Any
 from minijax.core.array import as_array
 from minijax.core.avals import AnyArray
 from minijax.core.lists import safe_zip, split_list
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.rules import Dims, Flags, Params, Values
 from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, zero_of
 from minijax.interpreters.jvp import jvp

@@ -20,7 +20,7 @@ from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import Avals, ShapedArray, cotangent_type
 from minijax.core.keys import storage
 from minijax.core.lists import chosen, merge, partition, safe_zip, split_list, spread
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.rules import Dims, Params, Rule, Values
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast, instantiate_zeros, moveaxis, zero_of, zeros
 from minijax.core.trace import check_alive

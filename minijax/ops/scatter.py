@@ -17,8 +17,8 @@ from minijax.core import dtypes
 from minijax.core.array import as_array, get_aval
 from minijax.core.avals import ShapedArray, sharding_of_type
 from minijax.core.lists import safe_zip
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, abstract_eval
+from minijax.core.records import NamedTuple
 from minijax.core.rules import Axes, Dims, Ints, Params, Rule, Shape, Values
 from minijax.core.structural import UndefinedPrimal, Zero, full, instantiate_zeros, zero_tangent
 from minijax.interpreters.stage import stage

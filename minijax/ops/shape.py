@@ -13,7 +13,7 @@ import numpy as np
 
 from minijax.config import x64_enabled
 from minijax.core import avals as types
-from minijax.core import dtypes, late
+from minijax.core import dtypes, lazy
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name, sharded_part, sharding_of_type
 from minijax.core.keys import is_key
@@ -86,7 +86,7 @@ def shape_of(x: Any) -> Shape:
 
 def meant_sharding(said: Any, function: str) -> Any:
     """What ``said``, the ``out_sharding`` of ``function``, means: see ``core.explicit``, which few programs load."""
-    return late.public("minijax.core.explicit", "meant_sharding")(said, function)
+    return lazy.public("minijax.core.explicit", "meant_sharding")(said, function)
 
 
 def _without(sequence: Ints, positions: Iterable[int]) -> Axes:

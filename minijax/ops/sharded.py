@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from minijax.backend import pjrt
-from minijax.core import late
+from minijax.core import lazy
 from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, device_array
 from minijax.core.avals import ShapedArray
-from minijax.core.late import HigherModule
+from minijax.core.lazy import HigherModule
 from minijax.core.trace import Tracer
 from minijax.ops.call import default_place, to_buffer
 
@@ -110,8 +110,8 @@ def placed(x: Any, place: Any) -> Any:
         return x
     array = as_array(x)
     if not hasattr(place, "platform"):
-        sharding = late.public("minijax.core.shardings", "concrete")(place)
-        if not isinstance(sharding, late.public("minijax.core.shardings", "SingleDeviceSharding")):
+        sharding = lazy.public("minijax.core.shardings", "concrete")(place)
+        if not isinstance(sharding, lazy.public("minijax.core.shardings", "SingleDeviceSharding")):
             return over_mesh(array, sharding)
         (place,) = sharding.assignment
     if type(array) is MeshArray:
@@ -140,14 +140,14 @@ def over_mesh(x: Array, sharding: Any) -> MeshArray:
         if not x.device.is_fully_addressable:
             return _partitioned.moved(x, sharding)  # type: ignore[no-any-return]
     value = x._value()
-    return mesh_array(late.public("minijax.backend.spmd", "put_over")(value, sharding, x.aval), x.aval, sharding)
+    return mesh_array(lazy.public("minijax.backend.spmd", "put_over")(value, sharding, x.aval), x.aval, sharding)
 
 
 def sharding_of(x: Array) -> Any:
     """The sharding of ``x``; an array on the host counts as lying on the device it would be put on."""
     if type(x) is MeshArray:
         return x.device
-    return late.public("minijax.core.shardings", "SingleDeviceSharding")(device_of(x))
+    return lazy.public("minijax.core.shardings", "SingleDeviceSharding")(device_of(x))
 
 
 def addressable_shards(x: Array) -> list[Shard]:
@@ -162,9 +162,9 @@ def global_shards(x: Array) -> list[Shard]:
     if type(x) is not MeshArray:
         return addressable_shards(x)
     sharding, shape = x.device, x.aval.shape
-    plain = late.public("minijax.core.explicit", "plain_type")(x.aval)  # a part on one device is not sharded
+    plain = lazy.public("minijax.core.explicit", "plain_type")(x.aval)  # a part on one device is not sharded
     inner = plain.update(shape=sharding.shard_shape(shape))
-    buffers = late.public("minijax.backend.spmd", "parts")(x._buffer, inner)
+    buffers = lazy.public("minijax.backend.spmd", "parts")(x._buffer, inner)
     held = {
         device: CommittedArray(buffer, inner, device)
         for device, buffer in zip(sharding.local_devices, buffers, strict=True)

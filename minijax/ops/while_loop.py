@@ -17,7 +17,7 @@ from minijax.core import dtypes
 from minijax.core.array import Array, as_array
 from minijax.core.avals import Avals, ShapedArray, physical_aval
 from minijax.core.lists import chosen, merge, partition, safe_zip, split_list
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.rules import Dims, Flags, Names, Params, Rule, Values
 from minijax.core.structural import instantiate_zeros
 from minijax.core.trace import check_alive, state

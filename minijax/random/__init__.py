@@ -4,7 +4,7 @@ Use a key once: make several with ``split`` or ``fold_in``. Every value is JAX's
 stages JAX's program. Other names are borrowed from JAX when they are used.
 """
 
-from minijax.core.lacking import borrowing as _borrowing
+from minijax.core.borrowing import borrowing as _borrowing
 
 # loaded late: every session imports this module, and few draw samples
 __getattr__, __dir__ = _borrowing(

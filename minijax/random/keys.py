@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from minijax.config import default_prng, x64_enabled
-from minijax.core import dtypes, late
+from minijax.core import dtypes, lazy
 from minijax.core.array import is_foreign
 from minijax.core.avals import AnyArray
+from minijax.core.borrowing import borrow
 from minijax.core.keys import THREEFRY, KeyType, PRNGImpl, is_key
-from minijax.core.lacking import borrow
 from minijax.numpy.creation import asarray
 from minijax.numpy.promotion import OPERANDS
 from minijax.ops.random.bits import (
@@ -55,7 +55,7 @@ def sampler(fun: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arrays: Any) -> Any:
             return fun(**dict(zip(given, arrays, strict=True)), **known)
 
-        within = late.public("minijax.api.explicit", "left_to_compiler")
+        within = lazy.public("minijax.api.explicit", "left_to_compiler")
         return within(name, out_sharding, run, *given.values())
 
     keyword = inspect.Parameter("out_sharding", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")

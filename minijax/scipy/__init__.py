@@ -1,6 +1,6 @@
 """``minijax.scipy``: SciPy's functions with JAX's names; each is borrowed from JAX when it is used."""
 
-from minijax.core.lacking import borrowing, make_modules_below
+from minijax.core.borrowing import borrowing, make_modules_below
 
 __getattr__, __dir__ = borrowing(globals())
 

@@ -1,6 +1,6 @@
 """``minijax.scipy.special``: special functions; those that are not here are borrowed from JAX when they are used."""
 
-from minijax.core.lacking import borrowing
+from minijax.core.borrowing import borrowing
 from minijax.nn.functions import logsumexp
 
 __all__ = ["logsumexp"]

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.repl.keyed import Question
 from minijax.tools.documents.words import plural
 from minijax.tools.metal.stages import Stage, StageLine, Stages

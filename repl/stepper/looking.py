@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.tools.documents.document import Document, Line, Segment, Text, document
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.cursor import Cursor

@@ -15,7 +15,7 @@ from minijax import enable_x64, grad, jit, lax, vmap
 from minijax.api import compile as api_compile
 from minijax.api.differences import CallSignature, Miss, nearest, type_advice
 from minijax.config import trace_key
-from minijax.core import dtypes, missed, observe
+from minijax.core import dtypes, miss_log, observe
 from minijax.core.avals import ShapedArray
 from tests.threads import at_once
 
@@ -329,13 +329,13 @@ def test_misses_are_kept_though_nobody_watches():
     def f(x, n):
         return x * x
 
-    g, began = jit(f, static_argnums=1), missed.total()
+    g, began = jit(f, static_argnums=1), miss_log.total()
     g(jnp.ones(3), Plain())
     g(jnp.ones(4), 2), g(jnp.ones(4), 2)
     lax.scan(lambda c, x: (c, x), 0.0, jnp.ones(3))
     grad(g)(1.0, 2)
-    kept = missed.since(began)
-    assert missed.total() - began == len(kept)
+    kept = miss_log.since(began)
+    assert miss_log.total() - began == len(kept)
     line = f.__code__.co_firstlineno + 4
     assert [(each.cache, each.name, str(each.reason)) for each in kept[:3]] == [
         ("staging", "f", "first call"),
@@ -351,7 +351,7 @@ def test_misses_are_kept_though_nobody_watches():
     made = [str(each.reason) for each in kept if each.cache == "compilation"]
     assert made[:1] == ["the known part of f is compiled for the first time"]
     assert repr(kept[0]).startswith(f"f at {__file__}:{line - 4} was traced at {__file__}:{line} (test_")
-    assert missed.counts()[kept[0].subject] == 3
+    assert miss_log.counts()[kept[0].subject] == 3
 
 
 def test_a_comparison_that_raises_does_not_stop_a_call():
@@ -364,25 +364,25 @@ def test_a_comparison_that_raises_does_not_stop_a_call():
 
         __repr__ = __eq__
 
-    f, began = static(), missed.total()
+    f, began = static(), miss_log.total()
     assert [float(f(1.0, Odd())), float(f(1.0, Odd()))] == [1.0, 1.0]
-    assert missed.since(began)[1].reason == "not known: comparing with earlier calls raised RuntimeError"
+    assert miss_log.since(began)[1].reason == "not known: comparing with earlier calls raised RuntimeError"
 
 
 def test_kept_misses_are_bounded_counted_and_safe_among_threads(monkeypatch):
-    monkeypatch.setattr(missed, "_kept", collections.deque(maxlen=50))
-    monkeypatch.setattr(missed, "MOST_NAMES", 3)
-    monkeypatch.setattr(missed, "_by_subject", {})
-    began = missed.total()
+    monkeypatch.setattr(miss_log, "_kept", collections.deque(maxlen=50))
+    monkeypatch.setattr(miss_log, "MOST_NAMES", 3)
+    monkeypatch.setattr(miss_log, "_by_subject", {})
+    began = miss_log.total()
 
     def work(name):
         for _ in range(300):
-            missed.add("staging", name, name, "first call")
+            miss_log.add("staging", name, name, "first call")
 
     at_once(*[functools.partial(work, f"f{i}") for i in range(4)], turn=1e-6)
-    assert missed.total() - began == 1200
-    assert [each.number - began for each in missed.since(began)] == list(range(1150, 1200))
-    assert len(missed.counts()) == 3 and set(missed.counts().values()) == {300}
+    assert miss_log.total() - began == 1200
+    assert [each.number - began for each in miss_log.since(began)] == list(range(1150, 1200))
+    assert len(miss_log.counts()) == 3 and set(miss_log.counts().values()) == {300}
 
 
 def test_a_kept_miss_keeps_nothing_of_the_users_alive():
@@ -397,10 +397,10 @@ def test_a_kept_miss_keeps_nothing_of_the_users_alive():
         lax.scan(lambda c, x: (c, x * big[0]), 0.0, jnp.ones(3))
         return [weakref.ref(each) for each in (big, config, weights, f, f.fun, g, g.fun)]
 
-    began = missed.total()
+    began = miss_log.total()
     refs = run()
     gc.collect()
-    assert len(missed.since(began)) > 4 and [ref() for ref in refs] == [None] * len(refs)
+    assert len(miss_log.since(began)) > 4 and [ref() for ref in refs] == [None] * len(refs)
 
 
 # --- what a cached program closes over ----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minijax.core.named import Frozen, NamedTuple
+from minijax.core.records import Frozen, NamedTuple
 
 
 class Cheap(NamedTuple):

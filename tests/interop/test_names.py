@@ -18,7 +18,7 @@ import pytest
 
 import minijax as mj
 from minijax import numpy as jnp
-from minijax.core.lacking import public_names as known_names
+from minijax.core.borrowing import public_names as known_names
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 

@@ -9,8 +9,8 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
+from minijax.core.numpy_warnings import QUIET
 from minijax.core.primitive import Primitive
-from minijax.core.quiet import QUIET
 from minijax.interpreters import evaluate
 
 OPERATIONS = {

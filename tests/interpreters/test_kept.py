@@ -9,7 +9,7 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax.errors import UnexpectedTracerError
-from minijax.interpreters.kept import KeptProgram
+from minijax.interpreters.cached_programs import CachedProgram
 
 X = jnp.asarray(0.7)
 ON_DEVICE = minijax.jit(lambda x: x * 1.5)(X)
@@ -54,7 +54,7 @@ FUNCTIONS = [
 def test_kept_programs_give_what_binding_gives(f, times, monkeypatch):
     derivative = nested(f, times)
     found = [derivative(X) for _ in range(7)]
-    monkeypatch.setattr(KeptProgram, "run", KeptProgram.evaluate)
+    monkeypatch.setattr(CachedProgram, "run", CachedProgram.evaluate)
     bound = derivative(X)
     assert {x.aval for x in found} == {bound.aval}
     assert {float(x) for x in found} == {float(bound)}

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core.lacking import public_names
+from minijax.core.borrowing import public_names
 from minijax.core.primitive import Primitive
 from tests.ops.table import expressions
 

@@ -34,7 +34,7 @@ import jax
 import numpy as np
 
 import minijax
-from minijax.core.lacking import public_names
+from minijax.core.borrowing import public_names
 from minijax.core.trace import stack_depth
 from tests.oracle.random_reasons import UNKNOWN, reason
 from tests.oracle.subject import QUICKLY, assert_same

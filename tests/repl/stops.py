@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from minijax import errors
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.repl import batch
 from minijax.repl.drawing import width_of
 from minijax.repl.stepper.model import Stepper

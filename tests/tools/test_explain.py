@@ -9,7 +9,7 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import grad, jit, lax
-from minijax.core import missed
+from minijax.core import miss_log
 from minijax.core.guards import guards
 from minijax.core.trace import stack_depth
 from minijax.errors import RecompilationError
@@ -42,13 +42,13 @@ F(X, 2.0)
 def test_what_a_transformation_makes_of_a_program_is_no_recompilation_the_first_time():
     square = jit(lambda x: x**2)
     square(1.0)
-    first = missed.total()
+    first = miss_log.total()
     grad(square)(1.0)
-    entries = missed.since(first)
+    entries = miss_log.since(first)
     assert [each.cache for each in entries] == ["compilation"] * 2
     assert recompiles(entries) is None
     grad(square)(jnp.ones(3).sum())
-    found = recompiles(missed.since(first))
+    found = recompiles(miss_log.since(first))
     assert found is not None and found.title.startswith("1 recompile, ")
     assert float(found.title.split()[2]) > 1.0 and found.title.endswith(" ms")  # what was compiled, not only the trace
     assert len(found.reasons) == 1 and "weak_type" in found.reasons[0]
@@ -216,9 +216,9 @@ def test_unobserved_misses_are_shown(session):
     text = shown(fresh, "1 + 1", "%why --history")
     assert "f was traced" in text
     text = shown(fresh, "%why --history --all")
-    made, kept = missed.total(), len(missed.since(0))
+    made, kept = miss_log.total(), len(miss_log.since(0))
     assert ("earlier misses were counted" in text) == (made > kept)
-    entries = missed.since(0)[-3:]
+    entries = miss_log.since(0)[-3:]
     text = plain(kept_document(entries, 10), 100)
     assert "7 earlier misses were counted: the engine keeps the latest 1,000" in text
 

@@ -4,8 +4,8 @@ Those of JAX's that are not ours are borrowed when one of them is asked for.
 """
 
 from minijax import lax
-from minijax.core.lacking import borrowing, names_of
-from minijax.core.late import load_all
+from minijax.core.borrowing import borrowing, names_of
+from minijax.core.lazy import load_all
 from minijax.core.structural import add_any_p as add_jaxvals_p
 from minijax.extend.core.calls import call_p, closed_call_p
 from minijax.ops.call import jit_p

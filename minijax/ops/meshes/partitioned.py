@@ -35,8 +35,8 @@ from minijax.core.lists import safe_zip
 from minijax.core.meshes import Mesh, context, simulated_devices
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Flags, Names, Params, Rule, Values
+from minijax.core.shape_structs import ShapeDtypeStruct
 from minijax.core.shardings import NamedSharding, PartitionSpec, Placement, Sharding, SingleDeviceSharding, mesh_of
-from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import check_alive
 from minijax.interpreters.partial_eval import dce_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var

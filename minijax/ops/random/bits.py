@@ -19,8 +19,8 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import RBG, THREEFRY, WORD, KeyType, PRNGImpl, is_key, keys_of, words_of
 from minijax.core.lists import safe_zip
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.records import NamedTuple
 from minijax.core.rules import Rule, Shape
 from minijax.core.structural import full
 from minijax.interpreters.evaluate import by_type

@@ -15,7 +15,7 @@ import numpy as np
 
 from minijax.core.array import get_aval
 from minijax.core.lists import safe_zip
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.refs import Index, Slice
 from minijax.core.rules import Dims, Rule, Shape, Values
 from minijax.ops.convert import convert

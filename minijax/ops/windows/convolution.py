@@ -21,8 +21,8 @@ from minijax.core import dtypes
 from minijax.core.array import Array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
 from minijax.core.lists import safe_zip
-from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.records import NamedTuple
 from minijax.core.rules import Axes, Dims, Ints, Params, Rule, Values
 from minijax.core.structural import zero_of
 from minijax.interpreters.evaluate import by_type

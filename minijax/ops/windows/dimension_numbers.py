@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minijax.core.lists import safe_zip
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.rules import Axes, Ints
 from minijax.ir.pretty import readable
 

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.rules import Params
 
 __all__ = ["padtype_to_pads", "reduce_window_shape_tuple"]

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.errors import did_you_mean
 from minijax.tools.usage import UsageError
 

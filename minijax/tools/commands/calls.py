@@ -10,7 +10,7 @@ import re
 import types
 from typing import Any
 
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.tools.session.static import UNKNOWN, static_value
 
 _BEFORE_CALL = re.compile(r"([^\W\d]\w*(?:\.\w+)*)\s*$")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.commands.arguments import Arguments, Param, parse, usage
 from minijax.tools.session.result import Result
 

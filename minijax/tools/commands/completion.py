@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from minijax.core.lacking import names_of
-from minijax.core.named import NamedTuple
+from minijax.core.borrowing import names_of
+from minijax.core.records import NamedTuple
 from minijax.tools.commands import calls
 from minijax.tools.commands.completion_words import FILES, WORDS, file_words, spec_words
 from minijax.tools.commands.imports import IMPORTING, importable

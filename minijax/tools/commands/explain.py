@@ -6,7 +6,7 @@ import ast
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from minijax.core import missed
+from minijax.core import miss_log
 from minijax.core.trace import Tracer
 from minijax.interop.uses import jax_use
 from minijax.pytree import tree_leaves
@@ -53,7 +53,7 @@ def run_why(session: Session, args: Arguments) -> Result:
     if session.unwatched or session.recording is None:
         notice = (_UNWATCHED, "warning") if session.unwatched else ("nothing has been recorded yet", "muted")
         shown = document(text(notice[0], role=notice[1])) + _kept(session.first_miss, everything, f"{_NO_MISS}. {_ASK}")
-        return Result(shown + _of_jax(session, missed.total() > session.first_miss))
+        return Result(shown + _of_jax(session, miss_log.total() > session.first_miss))
     jax = _of_jax(session, bool(session.recording.caches))
     if jax and not session.recording.caches:
         return Result(jax)  # the line may have called a function that JAX jitted
@@ -65,7 +65,7 @@ _ASK = "%why f(3.0) tells what a call would find now"
 
 def _kept(first: int, everything: bool, nothing: str) -> Document:
     """The cache misses that the engine recorded, from number ``first`` on."""
-    entries, made = missed.since(first), missed.total() - first
+    entries, made = miss_log.since(first), miss_log.total() - first
     shown = kept_document(entries, made, everything)
     if not made and nothing:
         shown = document(text(nothing, role="muted"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minijax.core.array import Array
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.documents.document import Block, Document, Text, document, line, text
 from minijax.tools.recording import preview
 from minijax.tools.session.lent import LentNames, names_in

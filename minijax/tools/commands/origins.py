@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minijax.core.array import Array, LiteralArray, as_array
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.errors import did_you_mean
 from minijax.interop.uses import is_jax_array

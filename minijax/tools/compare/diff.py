@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from minijax import errors
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.ir import doc as pp
 from minijax.ir.doc import Doc
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var

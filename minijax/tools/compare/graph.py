@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minijax import errors
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.ir import doc as pp
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.ir.pretty import Printer

@@ -14,7 +14,7 @@ import html
 import zlib
 from collections.abc import Iterable, Sequence
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.compare.graph import Graph, GraphNode
 from minijax.tools.documents.html import SAYS_DARK, SAYS_LIGHT
 from minijax.tools.documents.theme import STYLES, visible

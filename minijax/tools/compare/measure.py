@@ -19,7 +19,7 @@ from minijax.api import block_until_ready, jit, make_jaxpr
 from minijax.config import config
 from minijax.core.array import is_array_like
 from minijax.core.keys import is_key
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.extend.core import JaxprSyntaxError, parse_jaxpr
 from minijax.interop.carrier import Carrier
 from minijax.interop.libraries import JAX, MINIJAX, Unmapped

@@ -15,7 +15,7 @@ from minijax.api import jit, jvp, make_jaxpr, vjp, vmap
 from minijax.core import dtypes
 from minijax.core.array import LiteralArray, get_aval
 from minijax.core.avals import ShapedArray
-from minijax.core.stand_ins import ShapeDtypeStruct
+from minijax.core.shape_structs import ShapeDtypeStruct
 from minijax.core.trace import state
 from minijax.interpreters.jvp import DualTracer
 from minijax.interpreters.stage import JaxprTrace, JaxprTracer

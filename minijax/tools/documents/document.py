@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.ir import doc as pp
 
 Segment = tuple[str, str]  # (role, text)

@@ -13,8 +13,8 @@ import numpy as np
 from minijax import lax
 from minijax import numpy as jnp
 from minijax.api import grad, jit, make_jaxpr
-from minijax.core import missed
-from minijax.core.stand_ins import ShapeDtypeStruct
+from minijax.core import miss_log
+from minijax.core.shape_structs import ShapeDtypeStruct
 from minijax.ir.jaxpr import Jaxpr, subjaxprs
 from minijax.tools.documents.document import Block, Row, line
 from minijax.tools.documents.words import bytes_text
@@ -39,9 +39,9 @@ def _check_once(answer: Answer) -> Passed:
     train = answer.function("train")
     _forget_traces(answer)
     w = np.linspace(0.2, 1.0, next(_lengths), dtype=np.float32)
-    first = missed.total()
+    first = miss_log.total()
     result = train(jnp.asarray(w))
-    misses = [each for each in missed.since(first) if each.cache == "staging"]
+    misses = [each for each in miss_log.since(first) if each.cache == "staging"]
     _forget_traces(answer)  # else %why would compare the user's next call with this one
     compiled = [each for each in misses if "compile" in each.costs]
     if not isinstance(result, tuple) or len(result) != 2:
@@ -80,7 +80,7 @@ def _judge_training(result: tuple[Any, Any], w: Any) -> None:
     ])
 
 
-def _why(misses: list[missed.Missed]) -> Iterator[Block]:
+def _why(misses: list[miss_log.Missed]) -> Iterator[Block]:
     """The reason for each compilation, in %why's words; the first one of a function needs none."""
     for number, each in enumerate(misses[:6]):
         # the checker itself cleared the caches

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.documents.document import Block
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from minijax.api.differences import Difference
 from minijax.api.flat import describe
-from minijax.core import missed
+from minijax.core import miss_log
 from minijax.core.guards import Guard, guards
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.errors import RecompilationError
 from minijax.tools.documents.document import Block, Document, Line, Row, Section, document, line, text
 from minijax.tools.documents.words import seconds_text
@@ -134,14 +134,14 @@ def explain_cache_miss(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Ca
     return CacheAnswer(False, name, str(miss), miss.differences, miss.advice, miss.earlier, miss.known)
 
 
-def explain_misses(fun: Callable[..., Any] | None = None) -> tuple[missed.Missed, ...]:
+def explain_misses(fun: Callable[..., Any] | None = None) -> tuple[miss_log.Missed, ...]:
     """The latest cache misses of jitted functions, pmapped functions and loop bodies; the newest is last.
 
     The engine always keeps the latest ``missed.MOST_KEPT``, each with ``reason``, ``place`` (the user's line),
     ``costs`` (phase -> seconds) and ``number``, its index among all misses of this process. With ``fun``, only the
     misses of functions with its name and place of definition.
     """
-    entries = missed.since(0)
+    entries = miss_log.since(0)
     if fun is None:
         return entries
     subject = describe(getattr(fun, "__wrapped__", fun))
@@ -229,8 +229,8 @@ def stale_section(name: str, reason: str, often: str = "") -> Block:
     return Section(title, (*rows, Row("advice", (line(STALE_ADVICE),))))
 
 
-def kept_document(entries: Sequence[missed.Missed], made: int, everything: bool = False) -> Document:
-    """Misses that the engine kept (``core.missed``): ``entries`` are the latest of ``made`` misses."""
+def kept_document(entries: Sequence[miss_log.Missed], made: int, everything: bool = False) -> Document:
+    """Misses that the engine kept (``core.miss_log``): ``entries`` are the latest of ``made`` misses."""
     misses = []
     own = own_tracing(entries)
     for each in entries:
@@ -239,16 +239,16 @@ def kept_document(entries: Sequence[missed.Missed], made: int, everything: bool 
         misses.append((record, [PhaseRecord(each.number, name, each.name, t, mine) for name, t, mine in costs]))
     blocks = [*miss_sections(misses, everything)]
     if made > len(entries):
-        kept = f"the engine keeps the latest {missed.MOST_KEPT:,}"
+        kept = f"the engine keeps the latest {miss_log.MOST_KEPT:,}"
         said = f"{made - len(entries):,} earlier misses were counted: {kept}"
         blocks.append(text(said, role="warning"))
     return Document(tuple(blocks))
 
 
-def own_tracing(entries: Sequence[missed.Missed]) -> dict[int, float]:
+def own_tracing(entries: Sequence[miss_log.Missed]) -> dict[int, float]:
     """The own tracing time of each of the ``entries``, by number, without misses inside it."""
     own: dict[int, float] = {}
-    around: list[missed.Missed] = []
+    around: list[miss_log.Missed] = []
     for each in entries:
         own[each.number] = each.costs.get("trace", 0.0)
         while around and around[-1].began + around[-1].costs.get("trace", 0.0) <= each.began:

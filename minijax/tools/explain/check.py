@@ -20,7 +20,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive, abstract_eval
-from minijax.core.stand_ins import ShapeDtypeStruct
+from minijax.core.shape_structs import ShapeDtypeStruct
 from minijax.core.structural import random_wrap_p
 from minijax.core.trace import Tracer
 from minijax.extend.check import check_custom_rules, check_rules

@@ -18,7 +18,7 @@ from minijax.api.flat import FlatFun, avals_of, check_args, describe
 from minijax.core import observe
 from minijax.core.array import as_array, get_aval
 from minijax.core.keys import THREEFRY, WORD, is_key
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import JaxprEqn, Literal
 from minijax.pytree import tree_flatten

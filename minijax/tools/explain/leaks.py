@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from minijax import errors
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.interop import jax_tracers
 

@@ -22,7 +22,7 @@ from minijax.api.flat import FlatFun, avals_of, check_args, describe
 from minijax.core import dtypes, observe
 from minijax.core.array import as_array, get_aval
 from minijax.core.keys import is_key
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.interpreters import transpose
 from minijax.interpreters.stage import JaxprTracer, stage

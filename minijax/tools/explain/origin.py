@@ -8,7 +8,7 @@ from typing import Any
 
 from minijax import errors
 from minijax.core.array import Array
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Literal, Var
 from minijax.ir.pretty import Printer
 from minijax.tools.compare.graph import Graph, GraphNode, Value

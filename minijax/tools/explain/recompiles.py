@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from minijax.api.differences import Miss
-from minijax.core.missed import Missed
-from minijax.core.named import Frozen
+from minijax.core.miss_log import Missed
+from minijax.core.records import Frozen
 from minijax.tools.documents.document import Block, Document, Line, Row, Section, Text, document, line
 from minijax.tools.documents.words import plural, seconds_text, shortened
 from minijax.tools.explain.caches import own_tracing

@@ -33,7 +33,7 @@ from minijax.config import direct_linearize_enabled
 from minijax.core import dtypes, observe
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
-from minijax.core.stand_ins import ShapeDtypeStruct
+from minijax.core.shape_structs import ShapeDtypeStruct
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import Tracer, push_main, state
 from minijax.interpreters.jvp import DualTracer, JVPTrace, JVPTracer

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.tools.documents.document import Block, Row, Segment, Table, line, text
 from minijax.tools.documents.words import bytes_text, plural

@@ -15,7 +15,7 @@ import threading
 from typing import Any
 
 from minijax.core import observe
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 
 _PROGRAM = r"module_(\d+)\..*?\.before_optimizations\.txt"
 _STEP = r"(\d{4,})\.(.+?)\.after_(.+?)(?:\.before_(.+))?\.txt"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 
 _EXECUTABLE = 0x4
 _FUNCTION = 2

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 
 _ALLOCATION = r"allocation (\d+): size (\d+)(?:, (.*?))?:"
 _VALUE = r" value: <\d+ (\S+?)(\{[\d,]*\})?(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)"

@@ -12,7 +12,7 @@ from typing import Any
 
 from minijax.backend.profiling import PassRun, ProfilerBusy, compiled_passes
 from minijax.core import observe
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.lowering.places import ModulePlaces, text_lines
 from minijax.tools.documents.words import brief_seconds

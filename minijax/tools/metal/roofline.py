@@ -20,8 +20,8 @@ from minijax import lax
 from minijax.api import block_until_ready, jit
 from minijax.backend import pjrt
 from minijax.backend.profiling import InstructionRun, profiled
-from minijax.core import missed, observe
-from minijax.core.named import Frozen
+from minijax.core import miss_log, observe
+from minijax.core.records import Frozen
 from minijax.tools.programs import hlo, links
 from minijax.tools.usage import UsageError
 
@@ -261,5 +261,5 @@ def limits() -> Limits:
         return min(times)
 
     # hide these programs from the user's recordings
-    with observe.unobserved(), missed.unkept():
+    with observe.unobserved(), miss_log.unkept():
         return Limits(2.0 * _SIDE**3 / best(product, side), 2.0 * many.nbytes * _PASSES / best(copies, many))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.documents.words import plural
 from minijax.tools.metal import machine
 from minijax.tools.metal.dumps import Kernel

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from minijax.backend.profiling import InstructionRun, Interval, TracedCall, traced_calls
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.metal.roofline import Nesting, of_one
 from minijax.tools.programs import hlo, links
 

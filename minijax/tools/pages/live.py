@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core import missed, observe
+from minijax.core import miss_log, observe
 from minijax.core.array import Array
 from minijax.core.trace import Tracer
 from minijax.interop.uses import is_jax_array
@@ -143,7 +143,7 @@ def changed(leaf: Any, index: tuple[int, ...], value: float) -> Any:
         made[index] = value
         return made if isinstance(leaf, np.ndarray) else made[()]
     # the user did not ask for this trace: keep it out of recordings and cache misses
-    with missed.unkept(), observe.unobserved():
+    with miss_log.unkept(), observe.unobserved():
         return leaf.at[index].set(int(value) if _kind(leaf) in "iu" else value)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.tools.documents.document import Line
 from minijax.tools.recording.cursor import ENTER, Cursor
 from minijax.tools.stepper.tree import FOLD, TreeWalk, taken

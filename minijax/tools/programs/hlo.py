@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.documents.words import plural
 
 # Strings, compiled by ``re`` at their first use: this keeps the start of a session short.

@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Any
 
 from minijax.api.compile import JitFunction, jit
-from minijax.core.named import Frozen
 from minijax.core.names import names_of
+from minijax.core.records import Frozen
 from minijax.ir import doc as pp
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, is_effectful
 from minijax.ir.pretty import Printer

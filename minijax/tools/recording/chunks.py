@@ -28,7 +28,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.recording.doc_table import read_table
 from minijax.tools.recording.lazily import LikeTuple
 from minijax.tools.recording.naming import naming_of

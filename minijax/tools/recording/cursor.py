@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.panels import jaxpr_title
 from minijax.tools.recording.records import (

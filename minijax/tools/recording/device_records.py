@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 
 
 class Meeting(Frozen):

@@ -14,7 +14,7 @@ from typing import Any
 
 from minijax import errors
 from minijax.core.array import get_aval
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.trace import Tracer, state
 from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Literal
 from minijax.tools.documents.words import shortened

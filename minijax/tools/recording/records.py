@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.ir.doc import Doc, cut_rows
 from minijax.ir.jaxpr import Jaxpr
 from minijax.ir.pretty import jaxpr_document

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Sequence
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.recording.records import (
     BindRecord,
     CacheRecord,

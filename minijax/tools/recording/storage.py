@@ -21,7 +21,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools import files
 from minijax.tools.recording import chunks
 from minijax.tools.recording.doc_table import read_table

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools.programs.links import Equation, LinkedPrograms, Pane
 from minijax.tools.recording import device_records

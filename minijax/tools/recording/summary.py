@@ -18,7 +18,7 @@ from typing import Any
 
 from minijax import errors
 from minijax.core import observe
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.core.trace import Tracer, state
 from minijax.ir.jaxpr import DropVar, Jaxpr, Literal
 from minijax.ir.pretty import jaxpr_document

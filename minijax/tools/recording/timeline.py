@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.tools.recording.records import (
     BindRecord,
     EquationRecord,

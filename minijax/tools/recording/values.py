@@ -14,7 +14,7 @@ from typing import Any
 
 from minijax.core.array import Array, MeshArray
 from minijax.core.avals import ShapedArray
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
 

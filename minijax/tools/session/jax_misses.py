@@ -14,7 +14,7 @@ from collections import deque
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 
 if TYPE_CHECKING:
     from logging import LogRecord

@@ -15,8 +15,8 @@ import numpy as np
 
 from minijax import lax
 from minijax import numpy as jnp
-from minijax.core.lacking import names_of
-from minijax.core.late import HigherModule
+from minijax.core.borrowing import names_of
+from minijax.core.lazy import HigherModule
 
 _public = HigherModule("public_names")
 _WORD = re.compile(r"[^\W\d]\w*")

@@ -11,7 +11,7 @@ import numpy as np
 
 from minijax.core.avals import AnyArray
 from minijax.core.primitive import Primitive
-from minijax.core.stand_ins import ShapeDtypeStruct
+from minijax.core.shape_structs import ShapeDtypeStruct
 from minijax.pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from minijax.tools.documents.document import document, text
 from minijax.tools.session.result import NOTHING, Result

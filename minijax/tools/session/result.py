@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.documents.document import Document
 from minijax.tools.recording.records import Recording
 

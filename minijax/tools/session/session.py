@@ -13,8 +13,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from minijax.core import missed
-from minijax.core.named import Frozen
+from minijax.core import miss_log
+from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ir.pretty import jaxpr_document
@@ -169,8 +169,8 @@ class Session:
         self.recordings: list[Recording] = []
         # whether code has run unwatched since ``recording`` (IPython cells are unwatched by default)
         self.unwatched = False
-        # number of the first cache miss that belongs to the last input (see ``core.missed``)
-        self.first_miss = missed.total()
+        # number of the first cache miss that belongs to the last input (see ``core.miss_log``)
+        self.first_miss = miss_log.total()
         # the cache misses of real JAX, which are recorded only while JAX is watched
         self.jax = Watching()
         # the last input that an exception ended, until something is recorded
@@ -427,7 +427,7 @@ class Session:
         statements, expression = source.compiled(code, filename, self._flags)
         # ``from __future__ import`` applies to the rest of the session, as at Python's own prompt
         self._flags |= source.future_flags(statements)
-        self.first_miss = missed.total()
+        self.first_miss = miss_log.total()
         with self.jax, recorder:
             if statements is not None:
                 exec(statements, self.namespace)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.errors import did_you_mean
 from minijax.tools.recording.panels import PANELS
 

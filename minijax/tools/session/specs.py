@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from minijax.core import dtypes, keys
-from minijax.core.stand_ins import ShapeDtypeStruct
+from minijax.core.shape_structs import ShapeDtypeStruct
 from minijax.tools.usage import UsageError
 
 DTYPES = (

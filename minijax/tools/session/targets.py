@@ -24,8 +24,8 @@ import numpy as np
 from minijax.api import jit, make_jaxpr
 from minijax.api.compile import JitFunction
 from minijax.core.array import Array, is_array_like
-from minijax.core.named import Frozen
-from minijax.core.stand_ins import ShapeDtypeStruct
+from minijax.core.records import Frozen
+from minijax.core.shape_structs import ShapeDtypeStruct
 from minijax.core.trace import Tracer
 from minijax.interop.uses import is_jax_array
 from minijax.ir.jaxpr import ClosedJaxpr

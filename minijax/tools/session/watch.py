@@ -14,7 +14,7 @@ from typing import Any
 
 from minijax.config import x64_enabled
 from minijax.core.array import is_array_like
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.trace import state
 from minijax.interop.carrier import Carrier, is_third_partys
 from minijax.interop.functions import originals

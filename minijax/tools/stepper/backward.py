@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.tools.documents.document import MARK, Line, Segment, line
 from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording.backward import brief, listed

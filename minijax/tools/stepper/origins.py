@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.ir.jaxpr import ClosedJaxpr, Var, subjaxprs
 from minijax.tools.recording.cursor import LEAVE, Cursor
 from minijax.tools.recording.naming import Naming, naming_of

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from minijax import errors
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.ir.jaxpr import Var
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools.documents.document import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.documents.document import MARK, Block, Code, Document, Line, Segment, document, line, text
 from minijax.tools.programs import hlo
 from minijax.tools.programs.link_views import equations_text, held_text, mark_text, names_text, places_text

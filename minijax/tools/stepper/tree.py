@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.documents.document import MARK, Line, Segment, line
 from minijax.tools.recording.cursor import BEGIN, END, ENTER, EVENT, LEAVE, Cursor, Moment
 from minijax.tools.recording.log import MOST_INDENT, left_line, record_line, repeated_line

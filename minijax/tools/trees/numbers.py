@@ -9,7 +9,7 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import Array
 from minijax.core.keys import is_key
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.recording.preview import host_value
 
 # Budget of elements for one tree; arrays beyond it are sampled with ``SAMPLE`` elements.

@@ -14,7 +14,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import Array
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.tools.documents.document import Block, Fitted, Foldable, Line, Section, Segment, Text, length, line, text
 from minijax.tools.documents.words import bytes_text

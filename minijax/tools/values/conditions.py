@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording.cursor import SearchProgress
 from minijax.tools.values.brief import numpy_of

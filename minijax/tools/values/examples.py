@@ -29,7 +29,7 @@ from minijax.core import observe
 from minijax.core.array import Array, as_array
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import storage
-from minijax.core.named import Frozen, NamedTuple
+from minijax.core.records import Frozen, NamedTuple
 from minijax.core.structural import moveaxis
 from minijax.core.trace import check_alive, state
 from minijax.interpreters.program import program

@@ -14,7 +14,7 @@ import numpy as np
 
 import minijax.numpy as jnp
 from minijax.core.array import Array, as_array
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.errors import did_you_mean
 from minijax.tools.documents.document import Line
 from minijax.tools.documents.words import shortened

@@ -6,7 +6,7 @@ from html import escape
 
 import numpy as np
 
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.tools.documents.document import Line, Segment
 from minijax.tools.trees.numbers import Budget, numbers
 from minijax.tools.values.brief import number_text

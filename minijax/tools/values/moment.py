@@ -17,7 +17,7 @@ import numpy as np
 
 from minijax.core.array import Array, as_array
 from minijax.core.avals import ShapedArray
-from minijax.core.named import Frozen, NamedTuple
+from minijax.core.records import Frozen, NamedTuple
 from minijax.core.shardings import PartitionSpec
 from minijax.core.structural import Zero
 from minijax.core.varying import pvary_p

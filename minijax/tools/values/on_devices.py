@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.array import Array
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.core.shardings import PartitionSpec, axes_of_part, axes_of_spec
 from minijax.ir.jaxpr import JaxprEqn
 from minijax.tools.documents.document import Line

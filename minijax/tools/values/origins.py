@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Var, subjaxprs
 from minijax.tools.recording.records import BindRecord, LifeRecord, Node, Recording, ScopeRecord
 from minijax.tools.recording.values import RunRecord

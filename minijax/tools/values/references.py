@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minijax.core import late
+from minijax.core import lazy
 from minijax.core.refs import AbstractRef
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from minijax.ops.call import jit_p
@@ -27,7 +27,7 @@ def without_references(closed: ClosedJaxpr) -> ClosedJaxpr:
     if not AbstractRef.made or any(map(is_reference, closed.jaxpr.invars)) or not _uses(closed.jaxpr):
         return closed
     copy = ClosedJaxpr(closed.jaxpr, closed.consts)
-    found: ClosedJaxpr = late.public(DISCHARGE, "discharge")(copy)
+    found: ClosedJaxpr = lazy.public(DISCHARGE, "discharge")(copy)
     return found
 
 
@@ -63,7 +63,7 @@ def _on_copies(eqn: JaxprEqn, holds: dict[Any, Any]) -> JaxprEqn:
     alone = eqn.replace(invars=[own.get(v, v) if type(v) is not Literal else v for v in eqn.invars], outvars=outs)
     program = ClosedJaxpr(Jaxpr([], [own[v] for v in operands], outs, [alone], eqn.primitive.name))
     places = [i for i, v in enumerate(operands) if is_reference(v)]
-    closed = late.public(DISCHARGE, "discharge")(program, places)
+    closed = lazy.public(DISCHARGE, "discharge")(program, places)
     given = [holds[v] if is_reference(v) else v for v in operands]
     after = [Var(closed.jaxpr.invars[i].aval) for i in places]
     holds.update((operands[i], v) for i, v in zip(places, after, strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.array import as_array
-from minijax.core.named import Frozen
+from minijax.core.records import Frozen
 from minijax.tools.recording.preview import MOST_ELEMENTS, aval_text, value_text
 from minijax.tools.trees.numbers import MOST_SCANNED, Budget, Numbers, fetched, numbers
 from minijax.tools.values.examples import Unknown

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.array import Array
-from minijax.core.named import NamedTuple
+from minijax.core.records import NamedTuple
 from minijax.tools.documents.document import MARK, Document, Line, Segment, Text, document, line
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.cursor import Cursor

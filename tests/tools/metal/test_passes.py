@@ -13,7 +13,7 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
-from minijax.core import missed
+from minijax.core import miss_log
 from minijax.interop import from_jax
 from minijax.tools.documents.document import Document, lay_out, plain
 from minijax.tools.documents.theme import line_role
@@ -232,7 +232,7 @@ def test_work_is_what_xla_counts_and_times_are_of_the_call(name):
 def test_what_cannot_be_counted_is_not_told():
     # a small loop is one piece of machine code, which XLA's analysis goes through once and this goes through often
     jitted = minijax.jit(lambda x: lax.fori_loop(0, 100, lambda i, c: c * 1.5 + 2.0, x))
-    counted = missed.total()
+    counted = miss_log.total()
     roofline.limits.cache_clear()
     found = roofline.measure(jitted.lower(1.0), lambda: jitted(1.0))
     loops = [each for each in found.rows if each.opcode in roofline.CONTAINERS]
@@ -241,7 +241,7 @@ def test_what_cannot_be_counted_is_not_told():
     shown = plain(Document(tuple(roofline_view.blocks(found, 5))), 100)
     assert "a loop's body counted once" in shown and re.search(rf"{loops[0].name} +\d.* – +– +–", shown)
     # measuring the machine is nothing of the user's
-    kept = missed.since(counted)
+    kept = miss_log.since(counted)
     assert kept and all(__file__ in each.subject for each in kept)
 
 

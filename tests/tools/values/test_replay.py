@@ -7,7 +7,7 @@ import pytest
 import minijax
 from minijax import lax
 from minijax import numpy as jnp
-from minijax.core import missed
+from minijax.core import miss_log
 from minijax.core.keys import is_key
 from minijax.interop import from_jax
 from minijax.tools.recording.recorder import Recorder
@@ -328,12 +328,12 @@ def test_observers_see_no_replay_and_caches_stay():
     called = closed.eqns[0].params["jaxpr"]
     loop = next(e for e in called.eqns if e.primitive.name == "scan")
     programs = (closed, called, loop.params["jaxpr"])
-    before = [set(p.memo) for p in programs], f._cache_size(), missed.total()
+    before = [set(p.memo) for p in programs], f._cache_size(), miss_log.total()
     with Recorder("full") as recorder:
         frame = replay(closed, args, _tangents(args), _ones(closed))
         assert len(_everything(frame)) > 50
     assert not recorder.recording.events
-    assert ([set(p.memo) for p in programs], f._cache_size(), missed.total()) == before
+    assert ([set(p.memo) for p in programs], f._cache_size(), miss_log.total()) == before
 
 
 @pytest.mark.parametrize("imported", [False, True])

@@ -1,6 +1,6 @@
 """Short programs that run very often, each as one operation: the parts of a derivative (``interpreters.derived``).
 
-On NumPy values ``KeptProgram.run`` calls a generated function. On tracers it calls ``run_program`` of their
+On NumPy values ``CachedProgram.run`` calls a generated function. On tracers it calls ``run_program`` of their
 interpreter: vmap runs the batched program, staging appends the equations. Invariant: the results are those of binding
 the equations.
 """
@@ -22,13 +22,13 @@ from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
 
 
-class KeptProgram:
+class CachedProgram:
     """``closed``, with what interpreters have derived of it."""
 
     def __init__(self, closed: ClosedJaxpr) -> None:
         self.closed = closed
         self.out_avals = closed.out_avals
-        self._mapped: dict[Any, tuple[KeptProgram, list[int | None]]] = {}
+        self._mapped: dict[Any, tuple[CachedProgram, list[int | None]]] = {}
 
     def run(self, args: Sequence[Any]) -> list[Any]:
         """The results on ``args``: arrays and tracers."""
@@ -69,11 +69,11 @@ class KeptProgram:
         """The program as a function of NumPy values."""
         return program(self.closed).function
 
-    def mapped(self, axis: AxisData, dims: tuple[int | None, ...]) -> tuple[KeptProgram, list[int | None]]:
+    def mapped(self, axis: AxisData, dims: tuple[int | None, ...]) -> tuple[CachedProgram, list[int | None]]:
         """The program that vmap makes of it, and which axis of each result is mapped."""
         found = self._mapped.get((axis, dims))
         if found is None:
             with observe.unobserved():
                 closed, out_dims = vmap_jaxpr(self.closed, axis, dims)
-            found = self._mapped[axis, dims] = KeptProgram(closed), out_dims
+            found = self._mapped[axis, dims] = CachedProgram(closed), out_dims
         return found

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from minijax.core import late
-from minijax.core.late import HigherModule
+from minijax.core import lazy
+from minijax.core.lazy import HigherModule
 
 _interop = HigherModule("borrowing")
 
@@ -31,15 +31,15 @@ def borrowing(namespace: dict[str, Any], *late_modules: str) -> tuple[Callable[[
     an AttributeError with the nearest names.
     """
     module = namespace["__name__"]
-    late.later(module, *late_modules)
+    lazy.later(module, *late_modules)
 
     def module_getattr(name: str) -> Any:
         if f"{module}.{name}" in late_modules:  # ``from minijax.numpy import padding``
             return importlib.import_module(f"{module}.{name}")
         if names_of(f"{module}.{name}"):
             return _module(f"{module}.{name}")
-        if late.is_late(module) and (name == "__all__" or not name.startswith("_")):
-            late.load(module, namespace, None if name == "__all__" else name)
+        if lazy.is_late(module) and (name == "__all__" or not name.startswith("_")):
+            lazy.load(module, namespace, None if name == "__all__" else name)
             if name in namespace:
                 return namespace[name]
         if late_modules and name == "__all__":  # import * asks for it
@@ -59,8 +59,8 @@ def borrowing(namespace: dict[str, Any], *late_modules: str) -> tuple[Callable[[
         return namespace[name]
 
     def module_dir() -> list[str]:
-        if late.is_late(module):
-            late.load(module, namespace)
+        if lazy.is_late(module):
+            lazy.load(module, namespace)
         public = set(names_of(module))
         return sorted(public | {name for name, x in namespace.items() if type(x) is not ModuleType})
 
