@@ -1,1 +1,1 @@
-"""The interpreters: one loop and one empty rule table each; the rules stand in ``minijax.ops``."""
+"""The interpreters: one loop and one empty rule table each. ``minijax.ops`` fills the tables with rules."""

@@ -3,8 +3,8 @@
 ``primitive_jvps[p] = rule`` with ``rule(primals, tangents, **params) -> (primal_out, tangent_out)``; a tangent may be a
 symbolic ``Zero``. ``primitive_transposes[p] = rule`` with ``rule(ct, *args, **params)``, where a linear argument is an
 ``UndefinedPrimal``; it returns one cotangent per argument, None for the others. ``primitive_linearizations[p] = rule``
-takes the place of the jvp rule in reverse mode. The ``def...`` functions make such rules of shorter ones. A rule that
-is marked with ``depends_on_types`` is run once per signature, others at every call.
+replaces the jvp rule in reverse mode. The ``def...`` functions build such rules from shorter ones. A rule marked with
+``depends_on_types`` runs once per signature, other rules at every call.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ def get_primitive_transpose(p: Primitive) -> Rule:
 
 
 def defjvp(primitive: Primitive, *rules: Callable[..., Any] | None) -> None:
-    """Differentiate ``primitive`` by one ``rule(g, *primals, **params)`` per operand, the tangent it contributes; None
-    for zero.
-    """
+    """Set the jvp rule of ``primitive`` from one ``rule(g, *primals, **params)`` per operand; None gives zero."""
 
     def without_answer(rule: Callable[..., Any]) -> Callable[..., Any]:
         return lambda g, ans, *primals, **params: rule(g, *primals, **params)
@@ -76,12 +74,12 @@ def defjvp(primitive: Primitive, *rules: Callable[..., Any] | None) -> None:
 
 
 def defjvp2(primitive: Primitive, *rules: Callable[..., Any] | None) -> None:
-    """``defjvp`` with rules that are given the result too: ``rule(g, ans, *primals, **params)``."""
+    """``defjvp`` whose rules also take the result: ``rule(g, ans, *primals, **params)``."""
     _differentiate(primitive, rules, rules)
 
 
 def _differentiate(primitive: Primitive, rules: Sequence[Any], written: Sequence[Any]) -> None:
-    """The jvp rule made of ``rules``; what shows it shows the first that the author has ``written``."""
+    """Set the jvp rule made of ``rules``. Views show the first function in ``written``, the author's rules."""
     made: Any = nary.nary_jvp(primitive, rules)
     made.__wrapped__ = next(filter(None, written), None)
     by_types = all([rule is None or _depends_on_types(rule) for rule in written])

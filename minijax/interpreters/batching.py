@@ -58,7 +58,7 @@ __all__ = [
 
 
 def defvectorized(prim: Primitive) -> None:
-    """``prim`` treats every axis alike: its operands are batched along one axis, and so is its result."""
+    """Batch ``prim``, which treats all axes alike: its operands and result are batched along one axis."""
 
     def vectorized_batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
         if any(d != dims[0] for d in dims):
@@ -72,12 +72,12 @@ def defvectorized(prim: Primitive) -> None:
 
 
 def defbroadcasting(prim: Primitive) -> None:
-    """``prim`` is elementwise, and repeats scalars and dimensions of size 1."""
+    """Batch ``prim``, which is elementwise and repeats scalars and dimensions of size 1."""
     batching_rules[prim] = nary_batching(prim)
 
 
 def defreducer(prim: Primitive) -> None:
-    """``prim`` reduces its one operand over the dimensions of its parameter ``axes``."""
+    """Batch ``prim``, which reduces its one operand over the dimensions in its parameter ``axes``."""
 
     def reducer_batch(args: Sequence[Any], dims: Sequence[Any], *, axes: Sequence[int], **params: Any) -> Any:
         (x,), (dim,) = args, dims

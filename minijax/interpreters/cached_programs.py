@@ -1,8 +1,8 @@
 """Short programs that run very often, each as one operation: the parts of a derivative (``interpreters.derived``).
 
 On NumPy values ``CachedProgram.run`` calls a generated function. On tracers it calls ``run_program`` of their
-interpreter: vmap runs the batched program, staging appends the equations. Invariant: the results are those of binding
-the equations.
+interpreter: vmap runs the batched program, staging appends the equations. Invariant: binding the equations would give
+the same results.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minijax.ir.jaxpr import ClosedJaxpr, Literal
 
 
 class CachedProgram:
-    """``closed``, with what interpreters have derived of it."""
+    """``closed``, with the programs that interpreters have derived from it."""
 
     def __init__(self, closed: ClosedJaxpr) -> None:
         self.closed = closed
@@ -47,12 +47,12 @@ class CachedProgram:
         return self.evaluate(args)
 
     def evaluate(self, args: Sequence[Any]) -> list[Any]:
-        """The results on ``args``, its equations bound one by one."""
+        """The results on ``args``; binds the equations one by one."""
         jaxpr = self.closed.jaxpr
         return [*self.parts(args, [len(jaxpr.eqns)] * len(jaxpr.outvars))]
 
     def parts(self, args: Sequence[Any], arrivals: Sequence[int]) -> Iterator[Any]:
-        """The results on ``args``; the ``i``-th is yielded when the first ``arrivals[i]`` equations have been bound."""
+        """The results on ``args``; result ``i`` is yielded once the first ``arrivals[i]`` equations are bound."""
         jaxpr = self.closed.jaxpr
         env: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*self.closed.consts, *args], strict=True))
         done = 0
@@ -70,7 +70,7 @@ class CachedProgram:
         return program(self.closed).function
 
     def mapped(self, axis: AxisData, dims: tuple[int | None, ...]) -> tuple[CachedProgram, list[int | None]]:
-        """The program that vmap makes of it, and which axis of each result is mapped."""
+        """The batched program, and the batch axis of each result."""
         found = self._mapped.get((axis, dims))
         if found is None:
             with observe.unobserved():

@@ -28,9 +28,9 @@ from minijax.ir.jaxpr import ClosedJaxpr, Literal
 class BackwardProgram(NamedTuple):
     """A transposed linear program.
 
-    ``function(*cts, residuals packed)`` gives the cotangents that arrive at the active operands ``slots``, of
-    ``types``, on NumPy values: one as it is, several as a tuple. ``program(*residuals, *cts)`` does it on any values;
-    each cotangent arrives after as many equations as ``arrivals`` says. ``binds``: see ``core.counting``.
+    ``function(*cts, packed residuals)`` runs on NumPy values. It gives the cotangents of the active operands ``slots``,
+    of ``types``: one alone, or a tuple. ``program(*residuals, *cts)`` runs on any values; cotangent ``i`` arrives after
+    ``arrivals[i]`` equations. ``binds``: see ``core.counting``.
     """
 
     function: Callable[..., Any]
@@ -41,50 +41,48 @@ class BackwardProgram(NamedTuple):
     binds: dict[Any, Any]
 
 
-# What ``Derived.forward`` gives in place of residuals where the result's tangent is an operand's own.
+# ``Derived.forward`` gives this in place of residuals where the tangent of the result is the tangent of an operand.
 PASSED_ON = object()
 
 
 class Derived:
-    """How a primitive is linearized at one signature: the known program, the linear one, transposes.
+    """How a primitive is linearized at one signature: the known program, the linear program and its transposes.
 
-    ``types`` are the operands' physical types. ``forward(*values)`` gives the result and the packed residuals of NumPy
-    values.
+    ``types`` are the operands' physical types. ``forward(*NumPy values)`` gives the result and the packed residuals.
     """
 
     def __init__(self, name: str, known: ClosedJaxpr, linear: ClosedJaxpr, types: Sequence[Type]) -> None:
         self.name = name
-        # residuals and tangents -> the tangent, as operations see them
+        # (residuals, tangents) -> tangent, on logical values
         self.linear = linear
         (self.tangent,) = linear.jaxpr.outvars
         self.out_aval, *residuals = known.out_avals
         self.n_res = len(residuals)
-        # the known program at the bottom
+        # the known program on physical values
         self.known, (self.out_type, *self.residual_types) = staged_on(known, types, name)
-        # for each type of cotangent, the program on NumPy values
+        # type of the cotangent -> the backward program on NumPy values
         self.backward: dict[Any, BackwardProgram] = {}
-        # what is known of the operations that the rule binds: see ``core.counting``
+        # counts of the operations that the rule binds: see ``core.counting``
         self.binds: dict[Any, Any] = {}
-        # whether its equations, written into a jaxpr, are what running the rule writes there
+        # whether its equations in a jaxpr equal the equations that the rule would record
         self.stageable = False
-        # which active operand's tangent the result's is, if it is one of these
+        # the active operand whose tangent is the tangent of the result, if any
         operands = linear.jaxpr.invars[self.n_res :]
         self.passes_on = operands.index(self.tangent) if self.tangent in operands else None
         self.forward = forward_function(self.known, None if self.passes_on is None else PASSED_ON)
-        # the tangent's type, or types, as a tuple -> the linear program on NumPy values, and the result's type
+        # type or types of the tangents -> (linear program on NumPy values, type of its result)
         self.pushes: dict[Any, tuple[Callable[..., Any], Type]] = {}
 
     @functools.cached_property
     def typed_alike(self) -> bool:
-        """Whether the tangent has the type of the result, weakness included: what rules bind for it depends on it."""
+        """Whether the tangent has the result's type, weakness included: the operations of rules depend on that."""
         return bool(self.tangent.aval == self.out_aval.to_tangent_aval())
 
     @functools.cached_property
     def numbered(self) -> list[tuple[Primitive, dict[str, Any], list[Any], list[Any]]]:
-        """The linear equations: primitive, parameters, operands (literals or numbers), results' types (None for the
-        tangent).
+        """The linear equations: (primitive, parameters, operands, results' types, None for the tangent's).
 
-        Constants, residuals, tangents and earlier results are numbered together.
+        Operands are literals or numbers. Constants, residuals, tangents and earlier results are numbered together.
         """
         jaxpr = self.linear.jaxpr
         number = {v: i for i, v in enumerate([*jaxpr.constvars, *jaxpr.invars])}
@@ -98,9 +96,7 @@ class Derived:
 
     @functools.cached_property
     def distinct(self) -> tuple[CachedProgram | None, list[int]]:
-        """The known program, of results that are no operands and differ; and each result's number among operands and
-        these.
-        """
+        """The known program with each result once and no operands; and the number of each result: see ``run``."""
         jaxpr = self.known.jaxpr
         number: dict[Any, int] = {v: i for i, v in enumerate(jaxpr.invars)}
         numbers = [number.setdefault(v, len(number)) for v in jaxpr.outvars]
@@ -116,9 +112,7 @@ class Derived:
         return [found[i] for i in numbers]
 
     def transposed(self, ct_type: Type) -> BackwardProgram:
-        """The backward program for a cotangent of this type, which may differ from the result's in weakness and mapped
-        axes.
-        """
+        """The backward program for this cotangent type, which may differ from the result's in weakness and axes."""
         closed, slots, types, arrivals = self._transposed(ct_type)
         function = backward_function(closed, self.n_res)
         made = BackwardProgram(function, tuple(slots), tuple(types), CachedProgram(closed), tuple(arrivals), {})
@@ -155,9 +149,7 @@ class Derived:
         return closed, slots, types, arrivals
 
     def push(self, key: Any) -> tuple[Callable[..., Any], Type]:
-        """``function(residuals packed, *tangents)`` and its result's type, for tangents of type ``key``, or of several
-        types.
-        """
+        """``function(packed residuals, *tangents)`` and its result's type; ``key`` is the type or types of tangents."""
         tangent_types = key if type(key) is tuple else (key,)
         with observe.unobserved():
             closed, (out_type,) = stage_on(
@@ -175,7 +167,7 @@ def derive(
 ) -> Derived | None:
     """The linearization of ``primitive`` on operands of these physical types.
 
-    None where the result's tangent is zero or constant, and where the rule depends on more than the signature.
+    None if the result's tangent is zero or constant, or if the rule depends on more than the signature.
     """
     avals = [*map(logical, types)]
     n = len(avals)
@@ -191,11 +183,11 @@ def derive(
     if type(tangent_out) is Literal or tangent_out not in computed:
         return None
     made = Derived(primitive.name, known, linear, types)
-    # constants that the rule makes are residuals where it is run
+    # when the rule itself runs, constants that it makes become residuals
     made.stageable = not staged.stages_values and names_all(known) and names_all(linear)
     return made
 
 
 def names_all(closed: ClosedJaxpr) -> bool:
-    """Whether a program has no constants, and no result that is a literal."""
+    """Whether a program has neither constants nor literals as results."""
     return not closed.consts and not any(type(v) is Literal for v in closed.jaxpr.outvars)

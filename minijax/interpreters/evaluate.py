@@ -1,10 +1,10 @@
 """Evaluation: the interpreter at level 0.
 
-In: arrays, NumPy values, Python scalars. Out: ``Array``s. Invariant: an output's type is what abstract evaluation says,
-so evaluating checks as much as staging does.
+In: arrays, NumPy values, Python scalars. Out: ``Array``s. Invariant: abstract evaluation gives an output's type, so
+evaluation checks as much as staging does.
 
-A primitive is evaluated by its NumPy implementation (``numpy_rules``: from NumPy values to NumPy values), or by
-``def_impl`` (``impl_rules``: from whatever was bound to the result itself).
+A primitive has a NumPy implementation (``numpy_rules``, from NumPy values to NumPy values) or a ``def_impl`` rule
+(``impl_rules``, from the bound arguments to the result).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from minijax.core.trace import Trace, check_alive, set_base_trace, state
 from minijax.errors import source_info, summarize
 from minijax.ir.evaluate import eval_closed
 
-# What few programs need: programs, operations and arrays over several devices.
+# Few programs need these: programs, operations and arrays over several devices.
 _partitioned = HigherModule("partitioned_programs")
 _eager = HigherModule("eager_over_meshes")
 _sharded = HigherModule("sharded_arrays")
@@ -68,33 +68,29 @@ numpy_rules = _NumPyRules(
     "give its value with: primitive.def_impl(rule)   # rule(*arrays, **params) -> array",
 )
 
-
-# Primitives with an evaluation rule that sees itself to where the results are.
+# Primitives whose evaluation rule itself places the results on devices.
 commits_itself: set[Primitive] = set()
 
-
-# Primitives that hold programs and are compiled, with them, where an operand lies over a mesh of devices.
+# Primitives that hold programs. Where an operand is over a mesh of devices, they are compiled.
 compiled_over_meshes: set[Primitive] = set()
-# The primitives that name a mesh themselves, once there are any: then programs are looked through for them.
+# The primitives that name a mesh. If there are any, programs are searched for them.
 constraints: list[Primitive] = []
 
 
 def _names_mesh(params: dict[str, Any]) -> bool:
-    """Whether a program among ``params`` says of a value how it is to be divided."""
+    """Whether a program among ``params`` constrains the sharding of a value."""
     return bool(constraints) and _partitioned.names_any(params)
 
 
 def _on(device: Any, out: Any) -> Any:
-    """The result or results of an operation, on ``device``; over a mesh they are where the operation left them."""
+    """``out``, one result or several, on ``device``. Results over a mesh (a tuple of devices) stay as they are."""
     if type(device) is tuple:
         return out
     return [committed(x, device) for x in out] if isinstance(out, (list, tuple)) else committed(out, device)
 
 
 def by_type(choose: Callable[..., Callable[..., Any]]) -> Rule:
-    """The NumPy rule that calls ``choose(*operands, **params)(*operands)``. ``choose`` reads only types: once per
-    signature.
-    """
+    """The NumPy rule ``choose(*operands, **params)(*operands)``; ``choose`` reads only types, once per signature."""
 
     @functools.wraps(choose)
     def rule(*values: Any, **params: Any) -> Any:
@@ -105,7 +101,7 @@ def by_type(choose: Callable[..., Callable[..., Any]]) -> Rule:
 
 
 def numpy_function(primitive: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> Callable[..., Any] | None:
-    """The function of NumPy values of these types that evaluates ``primitive`` with ``params``, if it has a rule."""
+    """The function of NumPy values of types ``avals`` that evaluates ``primitive``; None without a NumPy rule."""
     rule = numpy_rules.get(primitive)
     if rule is None:
         return None
@@ -115,7 +111,7 @@ def numpy_function(primitive: Primitive, avals: Sequence[Any], params: dict[str,
     return functools.partial(rule, **params) if params else rule
 
 
-# On scalars, Python's operators reach NumPy's scalar arithmetic, which takes a third of a ufunc's time or less.
+# On scalars, Python's operators use NumPy's scalar arithmetic, which takes at most a third of a ufunc's time.
 SCALAR_RULES: dict[Any, Callable[..., Any]] = {
     np.add: operator.add,
     np.subtract: operator.sub,
@@ -130,10 +126,10 @@ SCALAR_RULES: dict[Any, Callable[..., Any]] = {
 
 
 def _evaluation(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any]) -> tuple[Callable[..., Any], Any]:
-    """The function of NumPy values and the output type(s) for a signature, which are kept in ``evaluations``."""
+    """The function of NumPy values and the output type(s) for a signature, cached in ``evaluations``."""
     out_aval = abstract_eval(primitive, avals, params)
     function = numpy_function(primitive, avals, params)
-    # integers wrap in ufuncs without a word, in scalar arithmetic with a warning that nobody sees and that takes long
+    # floats only: where integers wrap, scalar arithmetic gives a slow, hidden warning and ufuncs give none
     if all([aval.dtype.kind == "f" and not aval.shape for aval in avals]):
         function = SCALAR_RULES.get(function, function)
     found: Any = function, out_aval
@@ -141,13 +137,13 @@ def _evaluation(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, 
     if primitive.keeps_signatures:
         if len(known) >= MAX_SIGNATURES:
             known.clear()
-        with contextlib.suppress(TypeError):  # a parameter has no hash
+        with contextlib.suppress(TypeError):  # a parameter is not hashable
             known[(avals, *params.items()) if params else avals] = found
     return found
 
 
 class EvalTrace(Trace):
-    """Evaluation, on NumPy: of what ``bind`` has not evaluated itself, as it does where all is as usual."""
+    """Evaluation on NumPy, for all operations that ``bind`` does not evaluate on its inlined path."""
 
     __slots__ = ()
     rules = numpy_rules
@@ -175,7 +171,7 @@ class EvalTrace(Trace):
         except AttributeError:
             values = None
         if values is None:  # one is on the device
-            if avals.sharded_types_made:  # types may be at odds, which comes before where arrays are
+            if avals.sharded_types_made:  # a type error comes before a device error
                 abstract_eval(primitive, tuple([x.aval for x in args]), params)
             device = common_device(args, primitive.name)
             if type(device) is tuple:
@@ -210,7 +206,7 @@ _evaluate = EvalTrace.process_primitive
 
 
 def _checked(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """``EvalTrace.process_primitive`` while some thread has set a mesh, or checks results or uses of keys."""
+    """``EvalTrace.process_primitive`` while a thread has a mesh set, or checks results or uses of keys."""
     if key_checks and not _within.noted:
         out = _noted(self, primitive, args, params)
     else:
@@ -223,18 +219,18 @@ def _checked(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params:
     return out
 
 
-# The settings, and the functions that find what they forbid.
+# The settings, and the functions that find the values that they forbid.
 _SOUGHT: tuple[tuple[Setting, Any], ...] = ((debug_nans, np.isnan), (debug_infs, np.isinf))
 
 
 def _evaluated(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    if context_mesh() is not None:  # the results lie over it
+    if context_mesh() is not None:  # the results are over the mesh
         return _eager.evaluate(_evaluate, self, primitive, args, params)
     return _evaluate(self, primitive, args, params)
 
 
 class _Within(threading.local):
-    """Whether a thread evaluates a primitive that ``key_checks`` were told of, with all that it holds."""
+    """Whether this thread is inside a primitive that ``key_checks`` have seen: inner ones are not checked again."""
 
     noted = False
 
@@ -252,12 +248,12 @@ def _noted(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: d
         _within.noted = False
 
 
-# What is told of each primitive before it is evaluated, while ``debug_key_reuse`` is on in some thread.
+# Called for each primitive before it is evaluated, while ``debug_key_reuse`` is on in some thread.
 key_checks: list[Callable[[Primitive, Sequence[Any], dict[str, Any]], None]] = []
 
 
 def look_at_each(name: str, on: bool) -> None:
-    """Evaluate on all threads by ``_checked`` from now on, or no longer for the reason ``name``."""
+    """Turn the reason ``name`` for checked evaluation (``_checked``, on all threads) on or off."""
     (evaluation_watched.append if on else evaluation_watched.remove)(name)
     EvalTrace.process_primitive = _checked if evaluation_watched else _evaluate  # type: ignore[method-assign]
 
@@ -269,14 +265,14 @@ for _name in ("debug_nans", "debug_infs", "context_mesh"):
 def _has(found: Any, x: Any) -> bool:
     if not dtypes.is_inexact(get_aval(x).dtype):
         return False
-    if type(x) is MeshArray and (x.aval.unreduced or not x.device.is_fully_addressable):  # it is no value as a whole
+    if type(x) is MeshArray and (x.aval.unreduced or not x.device.is_fully_addressable):  # not one value
         return any([_has(found, part.data) for part in _sharded.addressable_shards(x)])
     value = np.asarray(x._value() if isinstance(x, Array) else x)
     return bool(found(value).any())
 
 
 def _nan_error(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], found: str) -> FloatingPointError:
-    """The error for ``primitive``, whose result has a 'nan' or 'inf'; a compiled call is repeated step by step."""
+    """The error for ``primitive``, whose result has a 'nan' or 'inf'; a compiled call runs again step by step."""
     closed = params.get("jaxpr")
     if primitive.name == "jit" and closed is not None and not any(params.get("donated_invars", ())):
         try:
@@ -292,13 +288,13 @@ def _nan_error(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
 
 
 def _extremes(x: Any) -> str:
-    """``f32[3]: from -1.0 to 1.0``; the type alone of what can no longer be read."""
+    """``f32[3]: from -1.0 to 1.0``; only the type of an array that cannot be read any more."""
     kind = get_aval(x).str_short()
     if is_key(get_aval(x).dtype):
         return kind
     try:
         value = np.asarray(as_array(x)._value())
-    except RuntimeError:  # it was donated
+    except RuntimeError:  # its buffer was donated
         return kind
     if not value.size:
         return kind

@@ -1,8 +1,8 @@
 """Forward mode: push (primal, tangent) pairs through a function.
 
 In: primals and tangents. Out: the same. Invariant: a tangent has the tangent type of its primal; a result with a zero
-tangent is no tracer. On NumPy values a function kept for the signature is called (``interpreters.jvp_rules``);
-otherwise, or if observers watch, the rule is run.
+tangent is no tracer. On NumPy values a cached function for the signature runs (``interpreters.jvp_rules``). On other
+values, or if observers watch, the rule runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _new = object.__new__
 
 
 def tally_of(trace: Any, bottom: Bottom) -> Any:
-    """The ``Tally`` of ``trace``, the vmaps of ``bottom`` and evaluation; None where rules must run for observers."""
+    """The ``Tally`` of ``trace``, the vmaps of ``bottom`` and evaluation; None if observers need the rules to run."""
     if not observe.only_counted():
         return None
     if not hasattr(trace, "tally"):
@@ -42,7 +42,7 @@ def tally_of(trace: Any, bottom: Bottom) -> Any:
 
 
 class DualTracer(Tracer):
-    """A primal value with its tangent: what forward mode and linearization have in common."""
+    """A primal value with its tangent: the base of the tracers of forward mode and linearization."""
 
     __slots__ = ()
     primal: Any
@@ -61,7 +61,7 @@ class DualTracer(Tracer):
 
 
 class JVPTracer(DualTracer):
-    """A primal value with its tangent; ``raw`` and ``moved`` are their physical values, where they are known."""
+    """A primal value with its tangent; ``raw`` and ``moved`` are their physical values, if known."""
 
     __slots__ = ("raw", "raw_type", "moved", "moved_type", "aval", "primal", "tangent")
 
@@ -81,19 +81,18 @@ class JVPTracer(DualTracer):
             self.aval = get_aval(primal)
 
     def __getattr__(self, name: str) -> Any:
-        """The primal and the tangent, where an operation has left them at the bottom."""
+        """Make ``primal`` or ``tangent`` from the physical value that an operation left."""
         trace: Any = self._trace
         if name == "primal":
             self.primal = found = trace.bottom.up(self.raw, self.raw_type)
         elif name == "tangent":
             self.tangent = found = trace.bottom.up(self.moved, self.moved_type)
         else:
-            return self.__getattribute__(name)  # which says that there is none
+            return self.__getattribute__(name)  # raises AttributeError
         return found
 
     def _birth(self) -> Any:
-        # no line is noted here, which every operation would pay for; in a gradient the tangent is a variable, and its
-        # equation knows the line
+        # Noting a line slows every operation. In a gradient the tangent is a variable whose equation has the line.
         return self.tangent._birth() if isinstance(self.tangent, Tracer) else None
 
     def __repr__(self) -> str:
@@ -155,10 +154,10 @@ class JVPTrace(Trace):
 
 
 class NumPyJVPTrace(JVPTrace):
-    """Calls functions kept for jvp rules: nothing is staged, and inputs are under vmaps only."""
+    """Calls cached functions of jvp rules: nothing is staged, and inputs are under vmaps only."""
 
     __slots__ = ("bottom", "tally", "counted")
-    tally: Any  # made where somebody counts
+    tally: Any  # made if an observer counts
 
     def __init__(self, main: Any) -> None:
         super().__init__(main)
@@ -167,7 +166,7 @@ class NumPyJVPTrace(JVPTrace):
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if not _followers and not (evaluation_watched and evaluated_singly()):
-            # The hottest path of forward mode: whatever is out of the ordinary raises, and is left to ``on_values``.
+            # The hottest path of forward mode: every other case raises and goes to ``on_values``.
             try:
                 known: Any = primitive.pushforwards
                 if len(args) == 1:
@@ -213,7 +212,7 @@ class NumPyJVPTrace(JVPTrace):
         return JVPTrace.process_primitive(self, primitive, args, params)
 
     def on_values(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> JVPTracer | None:
-        """The result, where all is on NumPy values and a pushforward is kept or worth making; else None."""
+        """The result if all operands are NumPy values and a pushforward is cached or worth deriving; else None."""
         operands = self.operands(args)
         if operands is None:
             return None
@@ -243,9 +242,9 @@ class NumPyJVPTrace(JVPTrace):
         return tracer
 
     def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Type], list[Type | None]] | None:
-        """The physical values of ``args`` and of nonzero tangents, and their types; None if one has none."""
+        """Physical values of ``args`` and of nonzero tangents, and their types; None if a value has none."""
         values: list[Any] = []
-        moved: list[Any] = []  # the tangents' values, without those that are zero
+        moved: list[Any] = []  # the values of the nonzero tangents
         types: list[Type] = []
         tangent_types: list[Type | None] = []
         for x in args:
@@ -265,7 +264,7 @@ class NumPyJVPTrace(JVPTrace):
         return values, moved, types, tangent_types
 
     def bring_down(self, x: JVPTracer, fetch: bool = True) -> bool:
-        """Note on ``x`` what its primal and its tangent come down to, if they do; without ``fetch``, on the host."""
+        """Set the physical values of ``x``; False if it has none, or if one is on a device and not ``fetch``."""
         if type(x.tangent) is Zero:
             return False
         primal, tangent = self.bottom.down(x.primal, fetch), self.bottom.down(x.tangent, fetch)
@@ -278,7 +277,7 @@ class NumPyJVPTrace(JVPTrace):
 def jvp(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any], name: str = ""
 ) -> tuple[list[Any], list[Any]]:
-    """Primals and tangents of flat ``fun``'s outputs; tangents may be symbolic zeros, in and out."""
+    """Primals and tangents of the outputs of flat ``fun``; input and output tangents may be symbolic zeros."""
 
     def push_forward(main: Any) -> list[tuple[Any, Any]]:
         trace = main.trace
@@ -300,7 +299,7 @@ def jvp(
 
 
 def with_zeros(outs: Sequence[Any], nonzero: Sequence[bool]) -> tuple[list[Any], list[Any]]:
-    """Primals and tangents of results ``outs`` of a ``jvp_jaxpr``: a zero for each tangent that is not among them."""
+    """Primals and tangents of ``outs``, the results of a ``jvp_jaxpr``; missing tangents become symbolic zeros."""
     n = len(nonzero)
     primals, found = list(outs[:n]), iter(outs[n:])
     return primals, [next(found) if nz else zero_of(get_aval(x)) for x, nz in zip(primals, nonzero, strict=True)]
@@ -309,10 +308,9 @@ def with_zeros(outs: Sequence[Any], nonzero: Sequence[bool]) -> tuple[list[Any],
 def jvp_jaxpr(
     closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """The jvp of a jaxpr: (primals, nonzero tangents) -> (primals out, nonzero tangents out); and which of these are
-    nonzero.
+    """The jvp of a jaxpr: (primals, nonzero tangents) -> (outputs, nonzero tangents); and which outputs have one.
 
-    ``instantiate`` makes real zeros of the others. Kept with ``closed``.
+    ``instantiate`` makes real zeros of the other tangents. Kept with ``closed``.
     """
     forced = [instantiate] * len(closed.out_avals) if isinstance(instantiate, bool) else list(instantiate)
     key = ("jvp", tuple(nonzero), tuple(forced))

@@ -1,8 +1,9 @@
 """The jvp rules, and functions that are derived from a rule once per signature.
 
 In: a jvp rule, the types of operands and tangents, the parameters. Out: the rule's jaxpr (``staged_rule``), from which
-``interpreters.derived`` starts, or a function of NumPy values (``Pushforward``). Only for rules that read types alone:
-those in ``ops`` and those that an author marked (``core.rules.depends_on_types``). Others are run at every call.
+``interpreters.derived`` starts, or a function of NumPy values (``Pushforward``). Only for rules that depend on types
+alone: the rules in ``ops``, and rules that their author marked (``core.rules.depends_on_types``). Other rules run at
+every call.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ jvp_rules = ReplaceableRules(
     "   # rule(primals, tangents, **params) -> (primal_out, tangent_out)",
 )
 
-# Deriving takes as long as running a rule some dozens of times: a signature is met so often before that is done.
+# Deriving takes as long as some dozens of runs of a rule, so a signature must be seen this often first.
 WORTH_DERIVING = 4
 
 
 def derives(primitive: Primitive) -> bool:
-    """Whether the jvp rule of ``primitive`` is run once per signature, and what is derived of it is kept."""
+    """Whether the jvp rule of ``primitive`` runs once per signature, and its derived functions are cached."""
     return (
         getattr(jvp_rules.get(primitive), "depends_on_types", False)
         and not primitive.multiple_results
@@ -43,14 +44,12 @@ def derives(primitive: Primitive) -> bool:
     )
 
 
-# The primitives that have a table of what is derived.
+# The primitives that have a table of derived functions.
 _have_tables: list[Primitive] = []
 
 
 def table_of(primitive: Primitive, name: str) -> dict[Any, Any] | None:
-    """The table ``pushforwards`` or ``linearizations`` of ``primitive``, made at first use; None if its rule runs at
-    each call.
-    """
+    """The table ``name`` of ``primitive``, made at first use; None if its jvp rule runs at each call."""
     table: dict[Any, Any] | None = getattr(primitive, name)
     if table is None and derives(primitive):
         table = {}
@@ -60,28 +59,26 @@ def table_of(primitive: Primitive, name: str) -> dict[Any, Any] | None:
 
 
 def derived_once(table: dict[Any, Any], key: Any, derive: Callable[[], Any], worth: int | None = None) -> Any:
-    """The entry of ``table`` for ``key``, made by ``derive()`` when it was asked for ``worth`` times; None before, and
-    if it fails.
-    """
+    """``table[key]``, made by ``derive()`` after ``worth`` requests. None before that, and if ``derive`` fails."""
     try:
         found = table.get(key, 0)
-    except TypeError:  # a parameter has no hash
+    except TypeError:  # a parameter is not hashable
         return None
     if type(found) is not int:
         return found
-    if found < (WORTH_DERIVING if worth is None else worth):  # it has been met so often
+    if found < (WORTH_DERIVING if worth is None else worth):  # ``found`` counts requests
         table[key] = found + 1
         return None
     if len(table) >= MAX_SIGNATURES:
         table.clear()
     table[key] = None
-    with contextlib.suppress(Exception):  # the operands do not fit
+    with contextlib.suppress(Exception):  # the rule rejects the operands
         table[key] = derive()
     return table[key]
 
 
 class StagedRule(NamedTuple):
-    """A jvp rule's jaxpr, and whether the rule makes values of its own, which are staged as constants."""
+    """A jvp rule's jaxpr, and whether the rule makes values itself, which are staged as constants."""
 
     closed: ClosedJaxpr
     stages_values: bool
@@ -95,7 +92,7 @@ def staged_rule(
 ) -> StagedRule | None:
     """The jvp rule as a jaxpr: from operands and nonzero tangents to result and tangent.
 
-    None where the result has no tangent, and where the rule depends on more than the signature.
+    None if the result has no tangent, or if the rule depends on more than the signature.
     """
     n = len(avals)
     has_tangent = stages_values = False
@@ -120,7 +117,7 @@ def staged_rule(
             closed = stage(rule, [*avals, *given_avals], primitive.name, "rule")
     finally:
         state.source = outer_source
-    # the types of integers that a rule makes by itself depend on whether 64-bit types are enabled
+    # the types of integers that a rule makes itself depend on whether 64-bit types are enabled
     makes_integers = any(v.aval.dtype.kind in "iu" for eqn in closed.eqns for v in eqn.outvars)
     if not has_tangent or makes_integers or any(map(is_effectful, closed.eqns)):
         return None
@@ -128,9 +125,7 @@ def staged_rule(
 
 
 class Pushforward(NamedTuple):
-    """A jvp rule at one signature: ``function(*primals, *tangents)`` gives result and tangent. ``binds``: see
-    ``core.counting``.
-    """
+    """``function(*primals, *tangents) -> (result, tangent)`` at one signature. ``binds``: see ``core.counting``."""
 
     function: Callable[..., Any]
     out_aval: ShapedArray
@@ -142,7 +137,7 @@ class Pushforward(NamedTuple):
 def pushforward(
     primitive: Primitive, types: Sequence[Type], tangent_types: Sequence[Type | None], params: dict[str, Any]
 ) -> Pushforward | None:
-    """The pushforward of ``primitive`` for these physical types (None for a zero tangent), if it is kept; else None."""
+    """The cached pushforward of ``primitive`` for these physical types (None: a zero tangent); None without one."""
     table = table_of(primitive, "pushforwards")
     if table is None:
         return None
@@ -163,7 +158,7 @@ def pushforward(
 
 
 def _forget() -> None:
-    """Drop everything derived: a rule has been replaced."""
+    """Drop all derived functions: a rule has been replaced."""
     for primitive in _have_tables:
         primitive.pushforwards = primitive.linearizations = None
     _have_tables.clear()

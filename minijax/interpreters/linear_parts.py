@@ -1,5 +1,4 @@
-"""The linearization of jaxprs: a known and a linear part, as from ``partial_eval_jaxpr``, for calls, branches and
-loops.
+"""The linearization of jaxprs into a known and a linear part, for calls, branches and loops.
 
 The interpreter ``linearize`` is imported at first use.
 """
@@ -24,7 +23,7 @@ from minijax.ir.jaxpr import ClosedJaxpr
 _linearization = HigherModule("linearization")
 
 # rule(is_vjp, nonzero, *primals, **params) -> (out, nonzero out, residuals, linear), where linear(residuals, *tangents)
-# gives the tangent; with several results, lists of them. For a primitive without one it is derived from the jvp rule.
+# gives the tangent, or a list of tangents. Primitives without such a rule use their jvp rule.
 linearize_rules: dict[Primitive, Rule] = {}
 
 
@@ -44,9 +43,7 @@ class LinearizedJaxpr(NamedTuple):
 def linearize_jaxpr(
     closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> LinearizedJaxpr:
-    """The derivative of a jaxpr in the ``nonzero`` inputs, as two jaxprs, kept with it; ``instantiate`` makes real
-    zeros.
-    """
+    """The derivative of a jaxpr in its ``nonzero`` inputs, as two jaxprs; ``instantiate`` makes zeros real."""
     forced = [instantiate] * len(closed.out_avals) if isinstance(instantiate, bool) else list(instantiate)
     key = ("linearize", tuple(nonzero), tuple(forced))
     found: LinearizedJaxpr | None = closed.memo.get(key)
@@ -75,7 +72,7 @@ def _linearize_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], forced: Seque
     linear, nonzero_out = made
     pruned, _ = dce_jaxpr(known.jaxpr, [True] * len(known.out_avals), keep_inputs=True)
     known = ClosedJaxpr(pruned, known.consts)
-    # the staging has ended, and what it computes comes in as operands
+    # the tracers are dead now, so the linear part takes the residuals as inputs
     jaxpr = linear.jaxpr
     is_residual = [isinstance(x, Tracer) for x in linear.consts]
     const_vars, res_vars = partition(is_residual, jaxpr.constvars)

@@ -1,11 +1,11 @@
 """Linearization: compute a function's value, and record the linear program of its derivative.
 
-In: primals, and which have a tangent. Out: the outputs and a ``Tape``. It computes what jvp over partial evaluation
-does: a ``LinearizeTracer`` is a known primal with the place of its tangent on the tape.
+In: primals, and a flag for each that has a tangent. Out: the outputs and a ``Tape``. The results are those of jvp over
+partial evaluation: a ``LinearizeTracer`` is a known primal with the place of its tangent on the tape.
 
-On NumPy values that nobody watches, a program derived for the signature is called (``interpreters.derived``). Otherwise
-the rule is run on primals and unknown tangents, whose operations a ``TangentTrace`` half a level below records, so that
-a rule that lets a tangent into a primal is found out. Invariant: both ways write the same equations.
+Without observers, a program derived for the signature runs on NumPy values (``interpreters.derived``). Otherwise the
+rule runs on primals and unknown tangents. A ``TangentTrace`` half a level below records the operations on tangents; it
+detects a rule that lets a tangent into a primal. Invariant: both ways write the same equations.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _new = object.__new__
 
 
 class LinearizeTracer(DualTracer):
-    """A primal value and the place of its tangent on the tape; ``raw`` is its physical value, where it is known."""
+    """A primal value and the place of its tangent on the tape; ``raw`` is its physical value, if known."""
 
     __slots__ = ("raw", "raw_type", "aval", "place", "_primal")
 
@@ -76,7 +76,7 @@ class LinearizeTracer(DualTracer):
 
     @property
     def tangent(self) -> PartialEvalTracer:
-        """Its tangent, as jvp rules are given it: unknown."""
+        """Its tangent for jvp rules: an unknown value."""
         return PartialEvalTracer(self._trace.tangents, self.variable)  # type: ignore[attr-defined]
 
     def _birth(self) -> Any:
@@ -87,7 +87,7 @@ class LinearizeTracer(DualTracer):
 
 
 class TangentTrace(PartialEvalTrace):
-    """Records what rules compute of tangents, for the ``LinearizeTrace`` of the same main."""
+    """Records the operations of rules on tangents, for the ``LinearizeTrace`` of the same main."""
 
     __slots__ = ("linear", "mixed")
 
@@ -95,9 +95,9 @@ class TangentTrace(PartialEvalTrace):
         Trace.__init__(self, main)
         self.level = main.level - HALF_LEVEL
         self.eqns = []
-        # whether the linear part of a linearization rule is running: then all is recorded
+        # whether the linear part of a linearization rule is running; it is recorded whole
         self.linear = False
-        # whether some of that has no linear operand
+        # whether some recorded operation of it has no linear operand
         self.mixed = False
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -108,7 +108,7 @@ class TangentTrace(PartialEvalTrace):
 
     @property
     def stack(self) -> Any:  # type: ignore[override]
-        """It stands on the stack as long as the trace above it does."""
+        """It is on the stack as long as the trace above it."""
         return self.main.trace.stack
 
     @stack.setter
@@ -117,46 +117,45 @@ class TangentTrace(PartialEvalTrace):
 
 
 class LinearizeTrace(Trace):
-    """Applies what is derived from jvp rules, or these, and writes the tape that its main shares."""
+    """Runs the derived programs of jvp rules, or the rules themselves, and writes the tape of its main."""
 
     __slots__ = ("tape", "_tangents", "on_numpy", "notes_lines", "bottom", "tally", "counted")
-    tally: Any  # made where somebody counts
+    tally: Any  # made if an observer counts
     reaches_all = False
     resumes = False
     rules = jvp_rules
     records = True
 
     def __init__(self, main: Any) -> None:
-        self.main = main  # what ``Trace.__init__`` does
+        self.main = main  # as in ``Trace.__init__``
         self.level = main.level
         self.stack = None
         self.counted = False
         self.tape: Tape
         self.on_numpy: bool
         self.notes_lines: bool
-        # Whether values come down to NumPy's, for all that is known now: nothing is staged, and no input is a tracer of
-        # another interpreter than vmap.
+        # Whether values have NumPy values below them: nothing is staged, and all input tracers are of vmaps.
         self.tape, self.on_numpy, self.notes_lines = main.global_data
         self._tangents: TangentTrace | None = None
-        # what values come down to, where that is NumPy's
+        # the bottom of these NumPy values, else None
         self.bottom: Any = self.tape.bottom
-        if self.bottom is None:  # what a derivative below notes is what this one does
+        if self.bottom is None:  # notes lines if a derivative below does
             for below in reversed(state.stack):
                 if type(below.trace) is LinearizeTrace:
                     self.notes_lines = self.notes_lines or below.trace.notes_lines
-                    if self.notes_lines or below.trace.bottom is None:  # it knows of those below it
+                    if self.notes_lines or below.trace.bottom is None:  # its flag covers the traces below it
                         break
 
     @property
     def tangents(self) -> TangentTrace:
-        """Records what rules compute of tangents; made when the first one is run."""
+        """Records the operations on tangents; made when the first rule runs."""
         if self._tangents is None:
             self._tangents = TangentTrace(self.main)
         return self._tangents
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if self.on_numpy and not _followers and not (evaluation_watched and evaluated_singly()):
-            # The hottest path of reverse mode: whatever is out of the ordinary raises, and is left to ``on_values``.
+            # The hottest path of reverse mode: every other case raises and goes to ``by_program``.
             try:
                 table: Any = primitive.linearizations
                 source = None
@@ -166,7 +165,7 @@ class LinearizeTrace(Trace):
                     out, residuals = derived.forward(x.raw)
                     places = x.place
                     if _observers:
-                        self.tally.runs[derived] += 1  # ``Tally.add``, written out
+                        self.tally.runs[derived] += 1  # ``Tally.add``, inlined
                         self.counted = True
                         source = state.source or source_info(4)
                     elif self.notes_lines:
@@ -191,13 +190,13 @@ class LinearizeTrace(Trace):
                         if _observers:
                             if kind == 3:
                                 self.tally.runs[derived] += 1
-                            elif type(x) is LiteralArray:  # a bit is set for one that is inline
+                            elif type(x) is LiteralArray:  # the key has the bit of the inline operand
                                 self.tally.runs[derived, 3 - kind] += 1
                             else:
                                 self.tally.add(derived, args)
                             self.counted = True
                         if kind < 3 and isinstance(x, Array):
-                            self.tape.arrays[id(a), s] = a, x  # ``Tape.know``, written out
+                            self.tape.arrays[id(a), s] = a, x  # ``Tape.know``, inlined
                         source = state.source or source_info(4 if _observers else 3)
                 entries = self.tape.entries
                 tracer = _new(LinearizeTracer)
@@ -217,7 +216,7 @@ class LinearizeTrace(Trace):
         return self.by_rule(primitive, args, params) if result is None else result
 
     def by_program(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
-        """The result by what is derived for the signature, or is worth deriving; None where the rule is to be run."""
+        """The result by a derived program, cached or worth deriving; None if the rule must run."""
         on_numpy = self.on_numpy
         if _followers or evaluation_watched and evaluated_singly() or self.tape.eqns is not None:
             return None
@@ -265,9 +264,7 @@ class LinearizeTrace(Trace):
     def apply(
         self, derived: Derived, values: Sequence[Any], places: Sequence[int], source: Any
     ) -> LinearizeTracer | None:
-        """The result of a derived program, written on the tape. None where NumPy raises: then the rule says what is
-        wrong.
-        """
+        """Run a derived program and put it on the tape. None if NumPy raises: then the rule reports the error."""
         tracer = _new(LinearizeTracer)
         tracer._trace, tracer.aval = self, derived.out_aval
         residuals: Any
@@ -289,11 +286,10 @@ class LinearizeTrace(Trace):
         return tracer
 
     def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
-        """Values for programs, their types, the places of tangents, and a number with a bit set for each active
-        operand.
+        """Values for programs, their types, the places of tangents, and ``kind`` with a bit for each active operand.
 
-        None if one is no array, or not NumPy's below the vmaps. While staging, a NumPy array gives None: a jaxpr names
-        each of the user's arrays once.
+        None if an operand is no array, or not NumPy's below the vmaps. While staging, a NumPy array gives None: a jaxpr
+        names each of the user's arrays once.
         """
         values: list[Any] = []
         types: list[Type] = []
@@ -328,24 +324,20 @@ class LinearizeTrace(Trace):
                     try:
                         x = as_array(x)
                     except (TypeError, ValueError, OverflowError):
-                        return None  # the rule will say it
+                        return None  # the rule reports the error
                 values.append(x)
                 types.append(x.aval)
         return values, types, places, kind
 
     def typed_alike(self, x: LinearizeTracer) -> bool:
-        """Whether the tangent of ``x`` is a variable of its type; otherwise rules bind other operations than those
-        counted.
-        """
+        """Whether the tangent of ``x`` is a variable of its type; if not, rules bind other operations than counted."""
         var = self.tape.variable(x.place)
         return type(var) is Var and var.aval is x.aval.to_tangent_aval()
 
     def derived_for(
         self, primitive: Primitive, table: dict[Any, Any], types: list[Type], kind: int, params: dict[str, Any]
     ) -> Derived | None:
-        """The derived programs for a signature, if there are any or they are worth it; ``kind`` has the active
-        operands' bits.
-        """
+        """The derived programs for a signature, if cached or worth deriving; ``kind`` has the active operands' bits."""
         if len(types) > 1:
             key: Any = (*types, kind, *params.items())
         else:
@@ -360,7 +352,7 @@ class LinearizeTrace(Trace):
         return derived_once(table, key, lambda: derive(primitive, types, active, params))  # type: ignore[no-any-return]
 
     def by_rule(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Run the rule: its primals are computed as they are, and what it does with tangents is recorded."""
+        """Run the rule on the primals, and record its operations on tangents."""
         tangents, tape = self.tangents, self.tape
         primals: list[Any] = []
         given: list[Any] = []
@@ -372,7 +364,7 @@ class LinearizeTrace(Trace):
                 if type(var) is Var:
                     given.append(PartialEvalTracer(tangents, var))
                     place_of[var] = x.place
-                else:  # a rule gave a constant for the tangent; or it is what holds that of a reference
+                else:  # a constant from a rule, or the tangent of a reference
                     given.append(var.val if type(var) is Residual else var)
             else:
                 primals.append(x)
@@ -396,7 +388,7 @@ class LinearizeTrace(Trace):
         return [self.join(x, next(places)) if a else x for x, a in zip(out, active, strict=True)]
 
     def recorded(self, first: int, place_of: dict[Var, int], out_vars: list[Var]) -> list[int]:
-        """Where on the tape ``out_vars`` are, the tangents of results that a rule has recorded from ``first`` on."""
+        """The places of ``out_vars``, the tangents of results that a rule recorded from equation ``first`` on."""
         if self.tape.eqns is not None:
             return self.tape.add_variables(out_vars)
         eqns = self.tangents.eqns
@@ -405,33 +397,33 @@ class LinearizeTrace(Trace):
         return self.tape.add(recorded, place_of, out_vars)
 
     def join(self, primal: Any, place: int) -> LinearizeTracer:
-        """The tracer of a result that a rule gave."""
+        """The tracer of a rule's result."""
         if self.notes_lines and type(primal) is Array and primal.on_host:
             self.tape.know(primal._np, primal.aval, primal)
         return LinearizeTracer(self, primal, place)
 
     def record_all(self) -> None:
-        """From now on record every operation as equations: what a reference holds may be read by any of them."""
+        """Record all further operations as equations, since any of them may read the reference."""
         if self.tape.eqns is None:
             self.on_numpy = False
             self.tangents.eqns = self.tape.record_all()
 
     def tangent_of(self, x: Any) -> Any:
-        """The tangent of ``x`` as rules are given it: a symbolic zero of a constant."""
+        """The tangent of ``x`` for rules; a symbolic zero for a constant."""
         if type(x) is not LinearizeTracer or x._trace is not self:
             return zero_of(get_aval(x))
         var = self.tape.variable(x.place)
         return var.val if type(var) is Residual else x.tangent
 
     def holding(self, ref: Any, tangent: Any) -> LinearizeTracer:
-        """The tracer of a reference, ``tangent`` what holds the tangent of what it holds."""
+        """The tracer of the reference ``ref``; ``tangent`` is the reference to its tangent."""
         (place,) = self.tape.add_variables([tangent])
         return LinearizeTracer(self, ref, place)
 
     def applied(
         self, primitive: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]
     ) -> tuple[Any, Any]:
-        """What the primitive's rule gives: the result or results, and their tangents."""
+        """The results of the primitive's rule, and their tangents."""
         own = linearize_rules.get(primitive)
         if own is not None:
             nonzero = [type(t) is not Zero for t in tangents]
@@ -472,7 +464,7 @@ class LinearizeTrace(Trace):
 
 
 def _is_staged(x: Any) -> bool:
-    """Whether ``x`` is what is being staged, under any number of vmaps."""
+    """Whether ``x``, under any number of vmaps, belongs to the function that is being staged."""
     while type(x) is BatchTracer:
         x = x.val
     return not isinstance(x, Tracer) or x._trace is state.dynamic
@@ -481,9 +473,7 @@ def _is_staged(x: Any) -> bool:
 def linearize(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = "", lines: bool = True
 ) -> tuple[list[Any], Tape]:
-    """Outputs of flat ``fun``, and the tape of its derivative in the inexact inputs that ``wrt`` selects; ``lines``:
-    with user lines.
-    """
+    """Outputs of flat ``fun``, and the tape of its derivative in the inexact inputs ``wrt``; ``lines``: note lines."""
     tape = Tape(name)
 
     def run(main: Any) -> list[Any]:
@@ -497,7 +487,7 @@ def linearize(
                 found = tape.bottom.down(x) if tape.bottom is not None and type(aval) is ShapedArray else None
                 if found is not None:
                     tracer.raw, tracer.raw_type = found
-                    if on_numpy and lines:  # otherwise nobody sees which residual is which
+                    if on_numpy and lines:  # only a program with lines shows which array a residual is
                         tape.know(tracer.raw, tracer.raw_type, x)
                 ins.append(tracer)
             else:
@@ -517,8 +507,7 @@ def linearize(
         tape.finish(places, avals, trace._tangents is not None and trace._tangents.mixed)
         return outs
 
-    # Where somebody watches, rules are run, and equations are all that there is to write; but for those who only count,
-    # and are given the program, with its lines.
+    # If observers watch, rules run and record equations. Observers that only count get the program, with its lines.
     now = None if _observers and not observe.only_counted() else bottom()
     lines = lines or bool(_observers and now is not None)
     if now is not None and now.carries(primals):

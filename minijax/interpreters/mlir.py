@@ -64,36 +64,32 @@ def register_lowering(
 ) -> None:
     """Set how ``prim`` is compiled, on ``platform`` ('cpu', 'cuda', 'rocm', 'tpu', 'gpu'), or where it has no own rule.
 
-    ``rule(ctx, *values, **params)`` gives the list of results' MLIR values; or it is a result of ``lower_fun``.
+    ``rule(ctx, *values, **params)`` gives the list of results' MLIR values; or ``rule`` is a result of ``lower_fun``.
     ``inline`` and ``cacheable`` are accepted for JAX's sake. NotImplementedError for an unknown platform.
     """
     foreign.register(prim, rule, platform)
 
 
 def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> LoweringRule:
-    """The lowering rule of ``fun(*arrays, **params)``, written with ``minijax.numpy`` or ``lax``, with a sequence of
-    results.
-    """
+    """The lowering rule of ``fun(*arrays, **params)``, which uses ``minijax.numpy`` and returns a sequence."""
     return foreign.LoweredFun(fun, multiple_results)
 
 
 def core_call_lowering(
     ctx: LoweringRuleContext, *args: Any, name: str, backend: Any = None, call_jaxpr: ClosedJaxpr | Jaxpr
 ) -> list[Any]:
-    """The lowering rule of a primitive that calls ``call_jaxpr``, a function ``name`` of the module; ``backend`` is
-    JAX's.
-    """
+    """The lowering rule of a primitive that calls ``call_jaxpr`` as the module's function ``name``."""
     closed = call_jaxpr if isinstance(call_jaxpr, ClosedJaxpr) else ClosedJaxpr(call_jaxpr)
     return foreign.called(ctx, closed, name, args)
 
 
 def aval_to_ir_types(*args: Any) -> tuple[Any, ...]:
-    """The MLIR types of an aval, of which there is one."""
+    """The MLIR types of an aval: a tuple of one."""
     return (aval_to_ir_type(*args),)
 
 
 def ir_constants(val: Any, *, aval: Any = None) -> tuple[Any, ...]:
-    """The MLIR values of a constant, of which there is one."""
+    """The MLIR values of a constant: a tuple of one."""
     return (ir_constant(val, aval=aval),)
 
 

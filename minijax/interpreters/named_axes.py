@@ -1,7 +1,7 @@
 """Named axes: which primitives concern an enclosing ``vmap(axis_name=)``, and how their ``bind`` finds it.
 
 In: a primitive's parameters. Out: the axis names that it, or a jaxpr in it, leaves free. Invariant: a primitive with a
-free name goes to the innermost vmap of that name, though no operand is batched.
+free name goes to the innermost vmap of that name, even if no operand is batched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NONE: frozenset[Any] = frozenset()
 
 @contextmanager
 def bound_axes(axes: Sequence[tuple[Any, int]]) -> Iterator[None]:
-    """While a jaxpr of one instance is staged: collectives may name the axes, given with their sizes."""
+    """Within the block, collectives in a staged function may name these axes (pairs of name and size)."""
     previous = state.axis_env
     state.axis_env = (*previous, *axes)
     try:
@@ -72,9 +72,9 @@ class AxisPrimitive(Primitive):
     """A collective, or a primitive with subjaxprs: its ``bind`` considers named axes."""
 
     def bind(self, *args: Any, **params: Any) -> Any:
-        """Apply the primitive to ``args``, at the innermost vmap of a name that it leaves free if there is one."""
+        """Apply the primitive to ``args``, at the innermost vmap whose axis name it leaves free, if there is one."""
         top = find_top_trace(args)
-        # a function being staged records the equation, names and all
+        # a function being staged records the equation with its names
         if state.axis_env and len(state.stack) > top.level + 1:
             names = axes_of(self, params)
             if names:

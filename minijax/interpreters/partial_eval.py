@@ -1,8 +1,8 @@
 """Partial evaluation: run what is known now, record what is not as a jaxpr.
 
 ``PartialEvalTrace`` gives a function's known results, and equations that compute the others from unknown inputs and
-residuals. ``partial_eval_jaxpr`` splits a jaxpr in two. Invariant: only an equation with an unknown input is recorded,
-and what it takes from the known side is a ``Residual``, a variable with its value.
+residuals. ``partial_eval_jaxpr`` splits a jaxpr in two. Invariant: only an equation with an unknown input is recorded;
+its known operands are ``Residual``s, variables with values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minijax.interpreters.stage import JaxprTracer, stage
 from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, inlined, is_effectful
 
-# rule(trace, *args, **params) -> result(s): for primitives with subjaxprs, which know more than "all or nothing"
+# rule(trace, *args, **params) -> result(s): for primitives with subjaxprs, of which a part may be known
 partial_eval_rules = RuleTable(
     "partial_eval", "Partial evaluation rule for '{name}' not implemented", "most primitives need none"
 )
@@ -31,14 +31,14 @@ partial_eval_rules = RuleTable(
 partial_eval_jaxpr_rules = RuleTable(
     "partial_eval_jaxpr", "Partial evaluation rule for '{name}' not implemented", "most primitives need none"
 )
-# Primitives that call a function with a derivative rule of its own -> the parameter that holds its jaxpr.
+# Primitives that call a function with a custom derivative rule -> the parameter that holds its jaxpr.
 custom_rule_calls: dict[Primitive, str] = {}
-# rule(eqn, used_outputs) -> eqn without what is unused (or None)
+# rule(eqn, used_outputs) -> eqn without its unused parts (or None)
 dce_rules = RuleTable("dce", "Dead-code rule for '{name}' not implemented", "most primitives need none")
 
 
 class Residual(Var):
-    """A variable of the unknown side that carries a value of the known side."""
+    """A variable of the unknown side with a value of the known side."""
 
     __slots__ = ("val",)
 
@@ -67,7 +67,7 @@ class PartialEvalTracer(Tracer):
         return next((eqn.source for eqn in defining), None)
 
     def __repr__(self) -> str:
-        # the name of JAX's interpreter: what is printed is JAX's too
+        # JAX prints this name of its interpreter
         return f"Traced<{self.aval}:JaxprTrace>"
 
 
@@ -154,9 +154,7 @@ def split_now(primitive: Primitive) -> Rule:
 
 
 class LinearProgram:
-    """``outs`` from ``in_vars`` by ``eqns``, with residual values inside. An output is a variable or a symbolic
-    ``Zero``.
-    """
+    """A program: ``eqns`` compute ``outs`` (variables or symbolic zeros) from ``in_vars`` and residual values."""
 
     __slots__ = ("in_vars", "eqns", "recorded", "outs", "name", "mixed", "known", "_closed")
 
@@ -169,21 +167,20 @@ class LinearProgram:
         mixed: bool = False,
     ) -> None:
         self.in_vars = list(in_vars)
-        # with those that nobody needs
+        # all equations, unused ones too
         self.recorded = eqns
-        # Equations that nobody needs are skipped on the way back, but a loop that carries the tangent of something
-        # unused along would be run backwards for it too.
+        # The backward pass skips unused equations, but a loop would run also for unused tangents that it carries.
         self.eqns = dce_eqns(eqns, outs)[0] if any(e.primitive in dce_rules for e in eqns) else eqns
         self.outs = list(outs)
         self.name = name
         # whether some equations have no linear operand
         self.mixed = mixed
-        # the values of variables that are neither inputs nor computed, where those are not residuals
+        # values of further variables: neither inputs, nor results, nor residuals
         self.known: dict[Var, Any] = {}
         self._closed: ClosedJaxpr | None = None
 
     def with_residuals(self, values: Sequence[Any]) -> LinearProgram:
-        """The same program on other residuals, given in the order of the constants of ``closed()``, of any kind."""
+        """The same program with other residuals, in the order of the constants of ``closed()``."""
         jaxpr = self.closed().jaxpr
         found = iter(jaxpr.outvars)
         outs = [next(found) if isinstance(v, (Var, Literal)) else v for v in self.outs]
@@ -193,7 +190,7 @@ class LinearProgram:
         return other
 
     def closed(self) -> ClosedJaxpr:
-        """The program as a closed jaxpr: dead equations dropped, residuals its constants, zeros left out."""
+        """The program as a closed jaxpr without dead equations and zeros; residuals are its constants."""
         if self._closed is None:
             self._closed = _close(self, [v for v in self.outs if isinstance(v, Var)])
         return self._closed
@@ -225,7 +222,7 @@ def _close(program: LinearProgram, outs: list[Var]) -> ClosedJaxpr:
     ]
     out_atoms = [constant(v) if type(v) is Residual else v for v in outs]
     if len(consts) > 1 and len(kept) < len(program.recorded):
-        # as in JAX, residuals come in the order in which they were met first, also by what nobody needs
+        # as in JAX, residuals are in the order of their first use, also by unused equations
         met = dict.fromkeys(id(v.val) for eqn in program.recorded for v in eqn.invars if type(v) is Residual)
         consts = {key: consts[key] for key in [*[key for key in met if key in consts], *consts]}
     const_vars = [var for var, _ in consts.values()]
@@ -239,15 +236,13 @@ def live_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> list[JaxprEqn]:
     for eqn in reversed(eqns):
         if not needed.isdisjoint(eqn.outvars) or is_effectful(eqn):
             kept.append(eqn)
-            needed.update(eqn.invars)  # literals with them, which no equation computes
+            needed.update(eqn.invars)  # literals too, which no equation defines
     kept.reverse()
     return kept
 
 
 def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], keep_inputs: bool = False) -> tuple[Jaxpr, list[bool]]:
-    """``jaxpr`` with the used outputs and the equations they need; and which inputs are used: the others are removed,
-    unless ``keep_inputs``.
-    """
+    """``jaxpr`` reduced to the used outputs; and which inputs are used. ``keep_inputs`` keeps unused inputs."""
     outs = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
     kept, needed = dce_eqns(jaxpr.eqns, outs)
     used_in = [True if keep_inputs else v in needed for v in jaxpr.invars]
@@ -258,12 +253,12 @@ def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], keep_inputs: bool = Fa
 
 
 def dce_closed(closed: ClosedJaxpr, used_outputs: Sequence[bool]) -> tuple[ClosedJaxpr, list[bool]]:
-    """``dce_jaxpr`` of a closed jaxpr, found once and kept with it; ``closed`` itself where nothing is unused."""
+    """``dce_jaxpr`` of a closed jaxpr, cached with it; ``closed`` itself if nothing is unused."""
     key = ("dce", tuple(used_outputs))
     found = closed.memo.get(key)
     if found is None:
         pruned, used_in = dce_jaxpr(closed.jaxpr, used_outputs)
-        # a jaxpr that held itself would not die with its last user
+        # a reference cycle would keep ``closed`` alive
         found = None if pruned is closed.jaxpr else ClosedJaxpr(pruned, closed.consts), used_in
         closed.memo[key] = found
     return found[0] or closed, found[1]
@@ -272,9 +267,9 @@ def dce_closed(closed: ClosedJaxpr, used_outputs: Sequence[bool]) -> tuple[Close
 def dce_call(
     eqn: JaxprEqn, used: Sequence[bool], operands: Sequence[str] = (), results: Sequence[str] = (), param: str = "jaxpr"
 ) -> JaxprEqn:
-    """The call ``eqn`` of the jaxpr ``param`` without unused results; itself where all are used.
+    """The call ``eqn`` of the jaxpr ``param`` without unused results; ``eqn`` itself if all are used.
 
-    Parameters among ``operands`` and ``results`` that are tuples have an element for each operand or result.
+    Tuples among the parameters ``operands`` and ``results`` have an element for each operand or result.
     """
     pruned, used_in = dce_closed(eqn.params[param], used)
     if pruned is eqn.params[param]:
@@ -288,13 +283,12 @@ def dce_call(
 
 
 def dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprEqn], set[Any]]:
-    """The equations that ``outs`` need, also inside of equations; and the variables and literals that these read.
+    """The equations that ``outs`` need, pruned inside too; and all variables and literals that they read.
 
-    Lowering does this for every program, so an equation that stays as it is is not copied.
+    Lowering does this for every program, so unchanged equations are not copied.
     """
     needed = {v for v in outs if isinstance(v, Var)}
-    # Most programs have nothing unused: where all results are read, the last equation's are by what is returned, and
-    # so on up. That is seen without a step of Python's for each equation.
+    # Fast path: if every result is read, no equation is unused (the last one feeds an output, and so on upwards).
     read = needed.union(*[eqn.invars for eqn in eqns])
     if read.issuperset(chain.from_iterable([eqn.outvars for eqn in eqns])):
         if dce_rules.keys().isdisjoint([eqn.primitive for eqn in eqns]):
@@ -317,7 +311,7 @@ def dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprE
 
 
 def _without_unread(eqn: JaxprEqn, needed: set[Any]) -> JaxprEqn:
-    """``eqn`` with its results that are not ``needed`` dropped; itself if there are none."""
+    """``eqn`` without the results that are not ``needed``; ``eqn`` itself if all are."""
     if all(v in needed or type(v) is DropVar for v in eqn.outvars):
         return eqn
     return eqn.replace(outvars=[v if v in needed else DropVar(v.aval) for v in eqn.outvars])
@@ -352,7 +346,7 @@ def partial_eval_jaxpr(
     later_eqns = live_eqns(unknown_eqns, unknown_outs)
     needed = [v for e in later_eqns for v in e.invars] + unknown_outs
     residuals = dict.fromkeys(v for v in needed if type(v) is not Literal and v not in unknown)  # an ordered set
-    # constants are known: each side keeps those it uses
+    # each side gets the constants that it uses
     const_of = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     res_vars = [v for v in residuals if v not in const_of]
     known_ins, unknown_ins = partition(unknown_in, jaxpr.invars)
@@ -362,7 +356,7 @@ def partial_eval_jaxpr(
 
 
 def without_custom_rules(jaxpr: Jaxpr) -> Jaxpr:
-    """``jaxpr`` with each function that has a derivative rule of its own in place of the call."""
+    """``jaxpr`` with calls of functions with custom derivative rules inlined."""
     if not any(e.primitive in custom_rule_calls for e in jaxpr.eqns):
         return jaxpr
     same_as: dict[Any, Any] = {}  # results of inlined calls
@@ -399,23 +393,23 @@ DynamicJaxprTracer = JaxprTracer
 
 
 class PartialVal(tuple[Any, Any]):
-    """A value that is known, ``(None, value)``, or one of which only the type is, ``(aval, None)``. Flax uses it."""
+    """A known value, ``(None, value)``, or an unknown one by its type, ``(aval, None)``. For Flax."""
 
     @classmethod
     def known(cls, const: Any) -> PartialVal:
-        """The value ``const``."""
+        """The known value ``const``."""
         return cls((None, const))
 
     @classmethod
     def unknown(cls, aval: ShapedArray) -> PartialVal:
-        """Some value of type ``aval``."""
+        """An unknown value of type ``aval``."""
         return cls((aval, None))
 
     def is_known(self) -> bool:
         return self[0] is None
 
     def get_known(self) -> Any:
-        """The value, None if it is not known."""
+        """The value; None if it is unknown."""
         return self[1]
 
     def get_aval(self) -> ShapedArray:
@@ -426,9 +420,7 @@ class PartialVal(tuple[Any, Any]):
 def trace_to_jaxpr_dynamic(
     fun: Any, in_avals: Sequence[ShapedArray], *, keep_inputs: Sequence[bool] | None = None, **options: Any
 ) -> tuple[Jaxpr, list[ShapedArray], list[Any]]:
-    """Stage ``fun``, a ``WrappedFun``, at the inputs that ``keep_inputs`` selects: its jaxpr, result types, constants.
-    For Flax.
-    """
+    """Stage ``fun``, a ``WrappedFun``: its jaxpr on the inputs ``keep_inputs``, result types, constants. For Flax."""
     closed = stage(fun.call_wrapped, in_avals, fun.__name__, label="trace_to_jaxpr_dynamic")
     jaxpr = closed.jaxpr
     if keep_inputs is not None:

@@ -23,9 +23,9 @@ _interned: weakref.WeakValueDictionary[Any, BatchedAval] = weakref.WeakValueDict
 
 
 class BatchedAval:
-    """The type of a mapped value: ``physical``, and the axis that each vmap maps, None for none, the outermost first.
+    """An interned type of a mapped value: ``physical`` is its NumPy type, ``aval`` the type without mapped axes.
 
-    ``dims`` ends with one that maps an axis; ``aval`` is the type without these axes. Interned.
+    ``dims`` has the axis that each vmap maps or None, the outermost vmap first. Its last element is an axis.
     """
 
     __slots__ = ("physical", "dims", "aval", "__weakref__")
@@ -38,12 +38,12 @@ class BatchedAval:
         return f"BatchedAval({self.physical}, {self.dims})"
 
 
-# The type of a value at the bottom.
+# The type of a physical value below all vmaps.
 Type = ShapedArray | BatchedAval
 
 
 def typed(physical: ShapedArray, dims: Sequence[int | None]) -> Type:
-    """The type of a physical value whose axes ``dims`` are mapped by the vmaps, the outermost first."""
+    """The type of a physical value whose axes ``dims`` are mapped by the vmaps, the outermost vmap first."""
     end = len(dims)
     while end and dims[end - 1] is None:
         end -= 1
@@ -64,17 +64,17 @@ def typed(physical: ShapedArray, dims: Sequence[int | None]) -> Type:
 
 
 def logical(type_: Type) -> ShapedArray:
-    """The type that operations see."""
+    """The logical type: the type that operations see."""
     return type_.aval if type(type_) is BatchedAval else type_  # type: ignore[return-value]
 
 
 def physical(type_: Type) -> ShapedArray:
-    """The type of the value itself."""
+    """The type of the physical value."""
     return type_.physical if type(type_) is BatchedAval else type_  # type: ignore[return-value]
 
 
 class Bottom:
-    """Where values come down to under the vmaps ``axes``, the outermost first."""
+    """The level below the vmaps ``axes``, the outermost first. Values there are physical."""
 
     __slots__ = ("axes",)
 
@@ -82,9 +82,7 @@ class Bottom:
         self.axes = axes
 
     def down(self, x: Any, fetch: bool = True) -> tuple[Any, Type] | None:
-        """The NumPy value below the vmaps that ``x`` has, and its type. None under another interpreter, or if it must
-        be fetched.
-        """
+        """``(NumPy value, type)`` below the vmaps. None under another interpreter, or on a device without ``fetch``."""
         dims: list[int | None] | None = None
         if type(x) is BatchTracer:
             axes, at = self.axes, len(self.axes)
@@ -103,17 +101,17 @@ class Bottom:
             try:
                 x = as_array(x)
             except (TypeError, ValueError, OverflowError):
-                return None  # a rule will say it
+                return None  # the rule raises the error
         try:
             value = x._np
-        except AttributeError:  # it is on the device
+        except AttributeError:  # the value is on the device
             if not fetch:
                 return None
             value = x._value()
         return value, x.aval if dims is None else typed(x.aval, dims)
 
     def up(self, value: Any, type_: Type) -> Any:
-        """A value at the bottom as operations see it."""
+        """The physical ``value`` as operations see it, inside the vmaps."""
         if type(type_) is not BatchedAval:
             return Array(value, type_)  # type: ignore[arg-type]
         x: Any = Array(value, type_.physical)
@@ -123,14 +121,14 @@ class Bottom:
         return x
 
     def carries(self, xs: Sequence[Any]) -> bool:
-        """Whether those of ``xs`` that are tracers come down to here."""
+        """Whether ``down`` gives a value for each tracer among ``xs``."""
         for x in xs:
             if isinstance(x, Tracer) and self.down(x) is None:
                 return False
         return True
 
     def within(self, other: Bottom | None) -> bool:
-        """Whether values under the vmaps here are under the same ones in ``other``, which may have more."""
+        """Whether these vmaps are the outermost vmaps of ``other``."""
         if other is None or other is self:
             return other is self
         return self.axes == other.axes[: len(self.axes)]
@@ -141,7 +139,7 @@ EVALUATION = Bottom(())
 
 
 def bottom() -> Bottom | None:
-    """The bottom as it is now; None while a function is staged."""
+    """The current bottom; None while a function is staged."""
     if state.dynamic.level:
         return None
     axes: tuple[Any, ...] = ()
@@ -152,7 +150,7 @@ def bottom() -> Bottom | None:
 
 
 def staged_on(closed: ClosedJaxpr, types: Sequence[Type], name: str) -> tuple[ClosedJaxpr, Sequence[Type]]:
-    """``closed``, which is on what operations see, on values at the bottom; and the types of its results."""
+    """Rewrite ``closed``, a program on logical values, for physical values; also returns its results' types."""
     if not any([type(t) is BatchedAval for t in types]):
         return closed, closed.out_avals
     with observe.unobserved():
@@ -162,7 +160,7 @@ def staged_on(closed: ClosedJaxpr, types: Sequence[Type], name: str) -> tuple[Cl
 def stage_on(
     fun: Callable[..., Sequence[Any]], types: Sequence[Type], name: str, kind: str
 ) -> tuple[ClosedJaxpr, list[Type]]:
-    """The jaxpr of ``fun``, run under the vmaps, on physical values of these ``types``, and its results' types."""
+    """Stage ``fun``, run under the vmaps, on physical values of ``types``; also returns its results' types."""
     depth = max([len(t.dims) for t in types if type(t) is BatchedAval], default=0)
     if not depth:
         closed = stage(fun, types, name, kind)  # type: ignore[arg-type]

@@ -1,10 +1,10 @@
 """Jaxprs as Python functions of NumPy values: ``v1 = f1(x0)``, ``v2 = f2(v1, c1)``, ...
 
 No ``Array``, type or trace is made, so a call costs little more than its NumPy calls. Loops outside ``jit`` and
-derivative rules (``interpreters.derived``) run them. Invariant: values have exactly the types that the jaxpr says.
+derivative rules (``interpreters.derived``) run them. Invariant: values have exactly the types of the jaxpr.
 
-Calls (``jit``) are written into the function; loops and branches have ``program_makers``; primitives without NumPy rule
-are bound.
+Calls (``jit``) are inlined into the function; loops and branches have ``program_makers``; primitives without a NumPy
+rule are bound.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from minijax.interpreters.evaluate import SCALAR_RULES, numpy_function, numpy_ru
 from minijax.interpreters.partial_eval import live_eqns
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-# primitive -> maker(**params), giving (function of NumPy values to a list of NumPy values, what a call weighs)
+# primitive -> maker(**params), giving (function from NumPy values to a list of NumPy values, weight of a call)
 program_makers: dict[Primitive, Callable[..., tuple[Callable[..., list[Any]], int]]] = {}
-# primitive -> the parameter with the ClosedJaxpr that an equation of it calls on its operands
+# primitive that calls a ClosedJaxpr on its operands -> the parameter with that jaxpr
 called_jaxprs: dict[Primitive, str] = {}
 
-# Elements that NumPy works off in the time of one call: a step on small arrays weighs 1.
+# NumPy processes this many elements in the time of one call: a step on small arrays weighs 1.
 ELEMENTS_PER_CALL = 1000
 
-# Work is counted in NumPy calls. Compiling a ``while`` takes as long as this many of them (about 30 ms).
+# Work is counted in NumPy calls. Compiling a ``while`` takes as long as this many calls (about 30 ms).
 WHILE_WORTH_COMPILING = 50_000
-# Compiling a ``scan`` takes as long as this many (about 50 ms): one that weighs more is compiled at once.
+# Compiling a ``scan`` takes as long as this many calls (about 50 ms). A heavier one is compiled at once.
 SCAN_WORTH_COMPILING = 100_000
-# A loop that is run again is compiled if all of its runs take more than so many together.
+# A loop that runs again is compiled if all its runs together weigh more than this.
 AGAIN_WORTH_COMPILING = 1_000
-# How many rounds a ``while`` inside another loop is taken to have, where the work ahead is estimated.
+# Estimates of work assume this many iterations of a ``while`` inside another loop.
 ASSUMED_ROUNDS = 10
 
-# What Python writes as operators: on scalars and arrays alike, a statement of its own costs less than a call.
+# Written as Python operators: a statement costs less than a call, on scalars and on arrays.
 _OPERATORS = {
     np.add: "{} + {}",
     np.subtract: "{} - {}",
@@ -58,10 +58,10 @@ class _Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.weight = 0
-        # NumPy ascribes its warnings to the module that calls it: see ``interpreters.evaluate``
+        # NumPy attributes its warnings to the calling module: see ``interpreters.evaluate``
         self.names: dict[str, Any] = {"__name__": __name__}
         self.variables = 0
-        # the variables whose values nobody reads any more: they are written to again, and big values are let go of
+        # variables whose values are dead: reusing them frees big values
         self.free: list[str] = []
 
     def name(self, value: Any) -> str:
@@ -78,9 +78,7 @@ class _Writer:
         return f"v{self.variables}"
 
     def program(self, closed: ClosedJaxpr, inputs: Sequence[str]) -> list[str]:
-        """Write ``closed``, without dead and repeated equations, on the variables ``inputs``; returns its results'
-        variables.
-        """
+        """Write ``closed`` without dead and repeated equations on the variables ``inputs``; gives result variables."""
         jaxpr = without_repetition(closed.jaxpr)
         called = dict(zip(jaxpr.invars, inputs, strict=True))
         for var, const in zip(jaxpr.constvars, closed.consts, strict=True):
@@ -98,7 +96,7 @@ class _Writer:
             operands = [atom(v) for v in eqn.invars]
             inner = called_jaxprs.get(eqn.primitive)
             if inner is not None:
-                made.difference_update(eqn.invars)  # a result may be an operand, in the same variable
+                made.difference_update(eqn.invars)  # a result may share the variable of an operand
                 called.update(zip(eqn.outvars, self.program(eqn.params[inner], operands), strict=True))
                 continue
             for v in eqn.invars:
@@ -110,7 +108,7 @@ class _Writer:
         return [atom(v) for v in jaxpr.outvars]
 
     def equation(self, eqn: JaxprEqn, operands: list[str]) -> list[str]:
-        """Write ``eqn``; what its results are called."""
+        """Write ``eqn``; returns the variables of its results."""
         function, weight = numpy_call(eqn)
         self.weight += weight
         results = [self.variable() for _ in eqn.outvars]
@@ -123,7 +121,7 @@ class _Writer:
         return results
 
     def function(self, parameters: Sequence[str], result: str) -> Callable[..., Any]:
-        """The function of ``parameters`` that runs what was written and returns ``result``."""
+        """Compile a function of ``parameters`` that runs the statements and returns ``result``."""
         body = "".join(f"    {line}\n" for line in [*self.lines, f"return {result}"])
         code = compile(f"def program({', '.join(parameters)}):\n{body}", f"<{__name__}>", "exec")
         exec(code, self.names)
@@ -132,7 +130,7 @@ class _Writer:
 
 
 def packed(names: Sequence[str]) -> str:
-    """Several values as one: None, the value itself, or a tuple."""
+    """Several values as one expression: None, the value itself, or a tuple."""
     return "None" if not names else names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
@@ -144,7 +142,7 @@ def _written(closed: ClosedJaxpr) -> tuple[_Writer, list[str], list[str]]:
 
 
 def forward_function(closed: ClosedJaxpr, instead: Any = None) -> Callable[..., Any]:
-    """``(*values) -> (first result, the others packed)``; if there are no others, ``instead``."""
+    """``(*values) -> (first result, the others packed)``; ``instead`` if there are no others."""
     writer, parameters, (first, *others) = _written(closed)
     return writer.function(parameters, f"{first}, {packed(others) if others else writer.name(instead)}")
 
@@ -173,7 +171,7 @@ def linear_function(closed: ClosedJaxpr, n_packed: int) -> Callable[..., Any]:
 
 
 class NumPyProgram:
-    """A ``ClosedJaxpr`` as a function of NumPy values, and the ``weight`` of a run of it: its work in NumPy calls."""
+    """A ``ClosedJaxpr`` as a function of NumPy values; ``weight`` is the work of a run in NumPy calls."""
 
     def __init__(self, closed: ClosedJaxpr) -> None:
         self._writer, self._parameters, self._results = _written(closed)
@@ -186,7 +184,7 @@ class NumPyProgram:
 
 
 def program(closed: ClosedJaxpr) -> NumPyProgram:
-    """``closed`` as a ``NumPyProgram``, made once and kept with it."""
+    """``closed`` as a ``NumPyProgram``, cached with it."""
     found: NumPyProgram | None = closed.memo.get("program")
     if found is None:
         found = closed.memo["program"] = NumPyProgram(closed)
@@ -194,7 +192,7 @@ def program(closed: ClosedJaxpr) -> NumPyProgram:
 
 
 def without_repetition(jaxpr: Jaxpr) -> Jaxpr:
-    """``jaxpr`` without the equations that compute on NumPy what an earlier one has computed."""
+    """``jaxpr`` without equations that repeat a NumPy computation of an earlier equation."""
     instead: dict[Any, Any] = {}
     known: dict[Any, Var] = {}
     eqns = []
@@ -211,20 +209,20 @@ def without_repetition(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _computation(eqn: JaxprEqn, operands: Sequence[Any]) -> Any:
-    """What two equations have in common that give one and the same value; None if that is not known."""
+    """A key that equations of equal value share; None if there is no such key."""
     if eqn.primitive.multiple_results or eqn.primitive not in numpy_rules:
         return None
     atoms = [(number(v).tobytes(), v.aval) if type(v) is Literal else v for v in operands]
     key = (eqn.primitive, *atoms, *eqn.params.items())
     try:
         hash(key)
-    except TypeError:  # a parameter has no hash
+    except TypeError:  # a parameter is not hashable
         return None
     return key
 
 
 def number(literal: Literal) -> Any:
-    """The NumPy scalar that ``literal`` stands for."""
+    """The NumPy scalar of ``literal``."""
     return np.asarray(literal.val, literal.aval.dtype)[()]
 
 

@@ -1,9 +1,9 @@
-"""Partial evaluation under a policy: what the unknown side needs is saved, or computed a second time.
+"""Partial evaluation under a policy: values that the unknown side needs are saved or recomputed.
 
-In: a jaxpr, which inputs are unknown, and a policy that says of each known equation whether its results may be saved.
-Out: two jaxprs, as from ``partial_eval_jaxpr``, but the unknown one computes again what the policy does not save.
-Invariant: the inputs, known ones too, are available to the unknown side, and what is saved is the result of an
-equation that the policy allows (or that acts on the world, which happens once).
+In: a jaxpr, which inputs are unknown, and a policy that decides for each known equation whether its results may be
+saved. Out: two jaxprs, as from ``partial_eval_jaxpr``, but the unknown one recomputes values that the policy does not
+save. Invariant: all inputs are available to the unknown side, and each saved value is the result of an equation that
+the policy allows (or that has a side effect, which happens once).
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effe
 Policy = Callable[..., Any]
 
 # rule(eqn, unknown_in, policy) -> (known equations, staged equations). An outvar of eqn that only staged equations
-# define is unknown, one that only known equations define is saved, and one that both define is computed again.
+# define is unknown, one that only known equations define is saved, and one that both define is recomputed.
 recompute_rules = RuleTable(
     "recompute", "Rule under a checkpoint policy for '{name}' not implemented", "most primitives need none"
 )
 
 
 class Saveable:
-    """What a policy may return in place of True."""
+    """A policy may return it in place of True."""
 
 
 class Recompute:
-    """What a policy may return in place of False."""
+    """A policy may return it in place of False."""
 
 
 class Offloadable(NamedTuple):
-    """What a policy returns to move a value to another memory: understood, but refused here."""
+    """A policy's answer to move a value to another memory: understood, but refused here."""
 
     src: str
     dst: str
@@ -59,7 +59,7 @@ class Split(NamedTuple):
 
 
 def allows(policy: Policy, eqn: JaxprEqn) -> bool:
-    """Whether ``policy`` saves the results of ``eqn``. TypeError for other answers; offloading is not implemented."""
+    """Whether ``policy`` saves the results of ``eqn``. TypeError for other answers; no offloading."""
     answer = policy(eqn.primitive, *[v.aval for v in eqn.invars], **eqn.params)
     if isinstance(answer, bool):
         return answer
@@ -86,7 +86,7 @@ def split_by_policy(
     force_unknown: Sequence[bool] = (),
     force_staged: Sequence[bool] = (),
 ) -> Split:
-    """Split ``closed`` by which inputs are unknown and by what ``policy`` saves; kept with it.
+    """Split ``closed`` by its unknown inputs and by the values that ``policy`` saves; kept with it.
 
     ``recompute_outputs``: the staged part also computes known outputs that are not saved. ``force_unknown`` and
     ``force_staged`` select outputs to treat as unknown, or to stage even if they are saved.
@@ -96,7 +96,7 @@ def split_by_policy(
     key = ("recompute", tuple(unknown_in), policy, recompute_outputs, forced)
     try:
         found = closed.memo.get(key)
-    except TypeError:  # a policy without a hash is asked each time
+    except TypeError:  # a policy that is not hashable is asked each time
         return _split(closed, unknown_in, policy, recompute_outputs, *forced)
     if found is None:
         found = closed.memo[key] = _split(closed, unknown_in, policy, recompute_outputs, *forced)
@@ -115,7 +115,7 @@ def _split(
     unknown: set[Any] = {v for v, u in zip(jaxpr.invars, unknown_in, strict=True) if u}
     known_eqns: list[JaxprEqn] = []
     staged_eqns: list[JaxprEqn] = []
-    known: set[Any] = set()  # what known equations define
+    known: set[Any] = set()  # results of known equations
     for eqn in jaxpr.eqns:
         now, later = _split_eqn(eqn, [type(v) is not Literal and v in unknown for v in eqn.invars], policy)
         known_eqns.extend(now)
@@ -162,7 +162,7 @@ def call_recompute(primitive: Primitive, known_params: Any, staged_params: Any, 
         known_in = partition(split.known_used, partition(unknown_in, eqn.invars)[0])[1]
         known_out = partition(split.unknown_out, eqn.outvars)[0]
         residuals = [Var(a) for a in split.known.out_avals[len(known_out) :]]
-        # an output that is saved must not be bound twice: the enclosing split takes it from the known side
+        # a saved output must not be bound twice: the enclosing split takes it from the known side
         staged_out = partition(split.staged_out, eqn.outvars)[1]
         staged_in = [*residuals, *partition(split.staged_used, eqn.invars)[1]]
         now = JaxprEqn(primitive, known_in, known_params(eqn, unknown_in, split), [*known_out, *residuals], eqn.source)
@@ -175,7 +175,7 @@ def call_recompute(primitive: Primitive, known_params: Any, staged_params: Any, 
 def _live(
     closed: ClosedJaxpr, leading: Sequence[Var], ins: Sequence[Var], outs: Sequence[Any], eqns: Sequence[JaxprEqn]
 ) -> tuple[ClosedJaxpr, list[bool], list[bool]]:
-    """The program from ``leading`` and ``ins`` to ``outs``, what nobody needs left out; which of them it reads."""
+    """The program from ``leading`` and ``ins`` to ``outs`` without dead equations; and which of these it reads."""
     jaxpr = closed.jaxpr
     whole = Jaxpr([], [*jaxpr.constvars, *leading, *ins], outs, eqns, jaxpr.debug_name)
     pruned, used = dce_jaxpr(whole, [True] * len(outs))

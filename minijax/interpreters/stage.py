@@ -26,7 +26,7 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 _new = object.__new__
 
-# primitive -> rule(trace, *args, **params), for those that stage themselves; the others record one equation
+# primitive -> rule(trace, *args, **params) for primitives that stage themselves; the others record one equation
 staging_rules = RuleTable("stage", "Staging rule for '{name}' not implemented", "most primitives need none")
 
 
@@ -86,7 +86,7 @@ class JaxprTracer(Tracer):
 
 
 def _literal(x: LiteralArray) -> Literal:
-    """``x`` as programs have it: one object, however many equations read it."""
+    """The literal of ``x`` in programs: one object for all equations that read it."""
     atom: Literal | None = getattr(x, "atom", None)
     if atom is None:
         atom = x.atom = Literal(x.literal(), x.aval)
@@ -98,16 +98,16 @@ class JaxprBuilder:
 
     def __init__(self) -> None:
         self.eqns: list[JaxprEqn] = []
-        # what is known of the user's lines: see ``errors.source_info``
+        # cache of the user's lines: see ``errors.source_info``
         self.sources: dict[int, Any] = {}
-        # whether constants have been made its own: see ``JaxprTrace.stage_value``
+        # whether ``JaxprTrace.stage_value`` has made tracers of constants
         self.stages_values = False
         self.in_vars: list[Var] = []
         # gives the names of the inputs, for errors
         self.name_inputs: Callable[[], Sequence[str]] | None = None
-        # gives the text of what a tracer is, where the values of the inputs are known all the same
+        # gives the text of a tracer, if the values of the inputs are known
         self.show_value: Callable[[JaxprTracer], str] | None = None
-        # id of a constant -> its variable, its value, and itself
+        # id of a constant -> its variable, its value, and the constant itself, so that its id is not used again
         self.consts: dict[int, tuple[Var, Any, Any]] = {}
 
     def atom_of_constant(self, x: Any) -> Any:
@@ -119,12 +119,11 @@ class JaxprBuilder:
             value = x if isinstance(x, (AnyArray, ShapeDtypeStruct, Ref)) else as_array(x)
             if isinstance(value, LiteralArray):
                 return _literal(value)
-            # ``x`` itself is kept too, so that its id stays its own
             entry = self.consts[id(x)] = (Var(check_alive(value).aval), value, x)
         return entry[0]
 
     def arguments_behind(self, var: Var) -> list[str]:
-        """The names of the inputs that ``var`` depends on; none if nobody knows their names."""
+        """The names of the inputs that ``var`` depends on; empty if the names are unknown."""
         if self.name_inputs is None:
             return []
         wanted = {var}
@@ -134,7 +133,7 @@ class JaxprBuilder:
         return [name for v, name in zip(self.in_vars, self.name_inputs(), strict=False) if v in wanted]
 
     def so_far(self, var: Var) -> ClosedJaxpr:
-        """The jaxpr of what ``var`` is, made of the equations recorded until now."""
+        """The jaxpr that computes ``var``, from the equations recorded so far."""
         wanted: set[Any] = {var}
         eqns = []
         for eqn in reversed(self.eqns):
@@ -169,7 +168,7 @@ class JaxprTrace(Trace):
     def process_primitive(
         self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any], by_rule: bool = True
     ) -> Any:
-        """Append one equation, or do what the primitive's own rule says; returns the tracer(s) of its result(s)."""
+        """Append one equation, or apply the primitive's own staging rule; returns the tracer(s) of its result(s)."""
         if by_rule:
             own = staging_rules.get(primitive)
             if own is not None:
@@ -188,9 +187,9 @@ class JaxprTrace(Trace):
             out = abstract_eval(primitive, tuple(avals), params)
         if primitive.multiple_results:
             out_vars = [*map(Var, out)]
-            result: Any = [*map(JaxprTracer, repeat(self), out, out_vars)]  # no closure over self, which others pay for
+            result: Any = [*map(JaxprTracer, repeat(self), out, out_vars)]  # a closure over self slows others
         else:
-            var = _new(Var)  # what calling the classes does, in half the time
+            var = _new(Var)  # as calling the classes, in half the time
             var.aval = out
             out_vars = [var]
             result = _new(JaxprTracer)
@@ -221,14 +220,14 @@ class JaxprTrace(Trace):
         source = state.source or source_info(4, self.builder.sources)
         for eqn in jaxpr.eqns:
             if eqn.primitive in staging_rules and type(values.get(eqn.invars[0])) is LiteralArray:
-                bind_eqn(eqn, values)  # of a number that is written inline it may make another
+                bind_eqn(eqn, values)  # the rule may make another inline number
                 continue
             operands = []
             for v in eqn.invars:
                 if type(v) is Literal:
                     operands.append(v)
                     continue
-                if v not in atoms:  # constants are met in the order of the equations that read them
+                if v not in atoms:  # constants enter in the order of the equations
                     atoms[v] = self.atom(values[v])
                 operands.append(atoms[v])
             out_vars = []
@@ -243,7 +242,7 @@ class JaxprTrace(Trace):
         ]
 
     def stage_value(self, x: Any) -> JaxprTracer:
-        """A tracer of this trace for the constant ``x``: who is interested in it is not to see what it is."""
+        """A tracer of this trace for the constant ``x``, so that the caller does not see its value."""
         self.builder.stages_values = True
         atom: Any = self.builder.atom_of_constant(x)
         return JaxprTracer(self, atom.aval, atom)
@@ -273,7 +272,7 @@ def stage(
 ) -> ClosedJaxpr:
     """The jaxpr of ``fun`` (from flat values to a flat sequence of values) on inputs of ``in_avals``.
 
-    ``kind`` tells observers what made it; ``label`` and ``name`` name the transformation and the function in errors.
+    ``kind`` names its maker for observers; ``label`` and ``name`` name the transformation and the function in errors.
     """
     if tracing_forbidden():
         raise RuntimeError(
@@ -306,7 +305,7 @@ def stage(
 
 
 def _check_no_refs(outs: Sequence[Any], builder: JaxprBuilder, name: str, label: str) -> None:
-    """ValueError if a user's function returns a reference: whoever calls it would have two names for one place."""
+    """ValueError if a user's function returns a reference: its caller would have two names for one array."""
     for v in outs:
         if type(v.aval) is AbstractRef:
             names = builder.name_inputs() if builder.name_inputs is not None else ()

@@ -2,7 +2,7 @@
 
 Each tangent has a *place*, a number: inputs first, then results in program order. An entry computes the tangent at its
 place (and the following ones) from earlier ones. It is a ``Recorded``, the equations of a jvp rule that was run, or a
-tuple ``(derived, residuals, places of active operands, source)``, which is all that an operation on NumPy values costs.
+tuple ``(derived, residuals, places of active operands, source)``: an operation on NumPy values stores nothing else.
 
 In: a tape and cotangents. Out: cotangents of inputs (``transpose``), or the tape as a ``LinearProgram`` (``program``).
 """
@@ -33,7 +33,7 @@ from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 
 
 class Recorded(NamedTuple):
-    """What a jvp rule recorded: the places of its operands' variables, its results' variables, the first's place."""
+    """Equations that a jvp rule recorded. ``place_of``: its operands' variables; ``first``: place of the results."""
 
     eqns: list[JaxprEqn]
     place_of: dict[Var, int]
@@ -42,7 +42,7 @@ class Recorded(NamedTuple):
 
 
 class Tape:
-    """A linearized function: the entries, and where the tangents of its outputs are (None for a zero)."""
+    """A linearized function: the entries, and the places of its outputs' tangents (None for a zero)."""
 
     __slots__ = (
         *("entries", "variables", "arrays", "eqns", "mixed", "bottom", "by_rules"),
@@ -51,11 +51,11 @@ class Tape:
 
     def __init__(self, name: str = "") -> None:
         self.entries: list[Any] = []
-        # place -> the variable of the tangent, where somebody has asked for it
+        # place -> the variable of the tangent, made at first use
         self.variables: dict[int, Var] = {}
-        # id of a NumPy value that may be a residual, and its type -> the value, and the array that it is the value of
+        # (id of a NumPy value that may be a residual, its type) -> the value, and the array that has it
         self.arrays: dict[tuple[int, Type], tuple[Any, Any]] = {}
-        # the equations, where all are recorded and none are in entries
+        # all equations, once every operation is recorded; then there are no entries
         self.eqns: list[JaxprEqn] | None = None
         self.n_in = 0
         self.out_places: list[int | None] = []
@@ -63,9 +63,9 @@ class Tape:
         self.name = name
         # whether some recorded equations have no linear operand
         self.mixed = False
-        # where the NumPy values that entries keep are; None where they keep values as operations see them
+        # the bottom of NumPy values in entries; None if entries hold arrays and tracers
         self.bottom: Bottom | None = None
-        # whether the rules are run, whatever is derived of them
+        # whether rules run even where a program is derived
         self.by_rules = False
         self._program: LinearProgram | None = None
         self._needed: list[int] | None = None
@@ -81,7 +81,7 @@ class Tape:
         return place
 
     def add(self, eqns: list[JaxprEqn], place_of: dict[Var, int], out_vars: Sequence[Var]) -> list[int]:
-        """Write down what a rule recorded; the places of the tangents ``out_vars``, each once or an operand's own."""
+        """Add the equations of a rule; the places of the tangents ``out_vars``: new ones, or an operand's place."""
         known = dict(place_of)
         new: list[Var] = []
         first = len(self.entries)
@@ -96,7 +96,7 @@ class Tape:
         return [known[v] for v in out_vars]
 
     def record_all(self) -> list[JaxprEqn]:
-        """Turn all entries into equations, to which whoever writes the tape adds from now on."""
+        """Turn all entries into equations. From now on the writer of the tape appends to them."""
         for place in range(len(self.entries)):
             self.variable(place)
         self.eqns = self.equations()
@@ -104,31 +104,29 @@ class Tape:
         return self.eqns
 
     def add_variables(self, out_vars: Sequence[Var]) -> list[int]:
-        """The places of the tangents ``out_vars``, whose equations are among ``eqns``."""
+        """Places for the tangents ``out_vars``, which equations in ``eqns`` compute."""
         first = len(self.variables)
         self.variables.update(enumerate(out_vars, first))
         return [*range(first, first + len(out_vars))]
 
     def finish(self, out_places: list[int | None], out_avals: list[ShapedArray], mixed: bool) -> None:
-        """The function has returned outputs whose tangents are at ``out_places``; ``mixed``: some equations have no
-        linear operand.
-        """
+        """End the tape: output tangents are at ``out_places``. ``mixed``: some equations have no linear operand."""
         self.mixed = mixed
         self.out_places = out_places
         self.out_avals = out_avals
-        if self.arrays:  # what is no residual is let go of
+        if self.arrays:  # drop arrays that are not residuals
             packed = [entry[1] for entry in self.entries if type(entry) is tuple]
             kept = {id(value) for values in packed for value in (values if type(values) is tuple else (values,))}
             self.arrays = {key: found for key, found in self.arrays.items() if key[0] in kept}
 
     def know(self, value: Any, type_: Type, x: Any) -> None:
-        """Where ``value`` is a residual, the program is to hold ``x``, whose value it is: so a literal stays one."""
+        """If ``value`` is a residual, the program holds ``x``, the array of that value: a literal stays a literal."""
         self.arrays[id(value), type_] = value, x
 
     def residual(self, value: Any, type_: Type) -> Any:
-        """The array whose NumPy value ``value`` is, as operations see it: one for all entries that keep it."""
+        """The array of the NumPy value ``value``; all entries with that value share it."""
         assert self.bottom is not None
-        if type(value) is np.bool_:  # NumPy has only two
+        if type(value) is np.bool_:  # NumPy has only two such objects
             return self.bottom.up(value, type_)
         key = id(value), type_
         found = self.arrays.get(key)
@@ -137,7 +135,7 @@ class Tape:
         return found[1]
 
     def residuals(self, derived: Derived, packed: Any) -> list[Any]:
-        """The residuals of an entry, as operations see them."""
+        """The residuals of an entry as arrays and tracers."""
         types = derived.residual_types
         values = (packed,) if len(types) == 1 else packed or ()
         if self.bottom is None:
@@ -148,12 +146,12 @@ class Tape:
         """The variable of the tangent at ``place``."""
         var = self.variables.get(place)
         if var is None:
-            derived, *_ = self.entries[place]  # the variables of recorded equations are known
+            derived, *_ = self.entries[place]  # recorded equations have their variables
             var = self.variables[place] = Var(derived.tangent.aval)
         return var
 
     def source(self, place: int) -> Any:
-        """The line that the tangent at ``place`` comes from, if that is known."""
+        """The user's line that made the tangent at ``place``, if known."""
         if self.eqns is not None:
             var = self.variables[place]
             return next((eqn.source for eqn in reversed(self.eqns) if any(v is var for v in eqn.outvars)), None)
@@ -208,7 +206,7 @@ class Tape:
     # --- forwards
 
     def push_forward(self, tangents: Sequence[Any]) -> list[Any] | None:
-        """The tangents of the outputs (None for a zero) by NumPy; None where the program must be evaluated instead."""
+        """The tangents of the outputs (None for a zero) by NumPy; None if the program must be evaluated instead."""
         now = self.bottom_now()
         if now is None or not now.carries(tangents):
             return None
@@ -222,16 +220,14 @@ class Tape:
                 return _ForwardRun(self, now).run(tangents)
 
     def bottom_now(self, counted: bool = False) -> Bottom | None:
-        """Where a run over the entries takes place; None where equations are run instead. ``counted``: the run can be
-        counted.
-        """
+        """The bottom for a run over the entries; None if equations must run. ``counted``: the run can be counted."""
         if self.eqns is not None or (watched() if not counted else followed()):
             return None
         now = bottom()
         return now if self.bottom is not None and self.bottom.within(now) else None
 
     def needed(self) -> list[int]:
-        """The places of the entries that the outputs need, found once."""
+        """The places of the entries that the outputs need, computed once."""
         if self._needed is None:
             read = {place for place in self.out_places if place is not None}
             needed = []
@@ -267,19 +263,19 @@ class Tape:
 
 
 def watched() -> bool:
-    """Whether somebody is to see every operation, or its result."""
+    """Whether an observer or a check sees every operation."""
     return bool(observe.observers) or bool(evaluation_watched and evaluated_singly())
 
 
 def followed() -> bool:
-    """``watched``, but not by those who only count operations."""
+    """``watched``, apart from observers that only count operations."""
     if observe.observers and (observe.followers or not observe.only_counted()):
         return True
     return bool(evaluation_watched and evaluated_singly())
 
 
 class _Run:
-    """One run over a tape: ``values[place]`` is NumPy's, of type ``types[place]``, or any other where that is None."""
+    """One run over a tape: ``values[place]`` is a NumPy value of type ``types[place]``, any value if that is None."""
 
     def __init__(self, tape: Tape, bottom: Bottom | None) -> None:
         self.tape = tape
@@ -288,7 +284,7 @@ class _Run:
         self.types: list[Type | None] = [None] * len(tape.entries)
 
     def value(self, place: int) -> Any:
-        """The tangent or cotangent at ``place``, as operations take it."""
+        """The tangent or cotangent at ``place``, as an array or a tracer."""
         type_ = self.types[place]
         return self.values[place] if type_ is None else self.bottom.up(self.values[place], type_)
 
@@ -327,11 +323,11 @@ class _ForwardRun(_Run):
         return [None if place is None else self.value(place) for place in tape.out_places]
 
     def put(self, place: int, t: Any) -> None:
-        """The tangent at ``place`` is ``t``."""
+        """Set the tangent at ``place`` to ``t``."""
         self.values[place], self.types[place] = self.bottom.down(t, fetch=False) or (t, None)
 
     def recorded(self, entry: Recorded) -> None:
-        """Evaluate what a rule recorded."""
+        """Evaluate the equations that a rule recorded."""
         env: dict[Any, Any] = {v: self.value(place) for v, place in entry.place_of.items()}
         for eqn in entry.eqns:
             args = [v.val if type(v) is Literal or type(v) is Residual else env[v] for v in eqn.invars]
@@ -342,13 +338,9 @@ class _ForwardRun(_Run):
 
 
 class _BackwardRun(_Run):
-    """One run backwards, on NumPy values unless ``bottom`` is None.
+    """One run backwards, on NumPy values unless ``bottom`` is None. ``values`` has the cotangents so far, or None."""
 
-    ``cts[place]`` is a NumPy value of type ``types[place]``, or any other value where that is None; None if none has
-    arrived.
-    """
-
-    # what counts the operations that programs stand for, while somebody does
+    # counts the operations that programs replace, if an observer counts
     tally: Any = None
 
     def run(self, seeds: Sequence[Any]) -> list[Any]:
@@ -368,7 +360,7 @@ class _BackwardRun(_Run):
                     and self.bottom is not None
                     and hasattr(seed, "_np")
                 ):
-                    cts[place], types[place] = seed._np, seed.aval  # a gradient's one
+                    cts[place], types[place] = seed._np, seed.aval  # the 1 that starts a gradient
                 else:
                     arrive(place, seed)
         for at in range(len(entries) - 1, tape.n_in - 1, -1):
@@ -400,7 +392,7 @@ class _BackwardRun(_Run):
             given = function(ct, residuals)
             if len(slots) == 1:
                 given = (given,)
-            # one operand is the usual case, and its cotangent the first that arrives there: no call for that
+            # ``arrive`` inlined for the usual case: one operand, and the first cotangent for it
             for slot, new, new_type in zip(slots, given or (), new_types, strict=True):
                 place = places if type(places) is int else places[slot]
                 old = cts[place]
@@ -425,14 +417,14 @@ class _BackwardRun(_Run):
         return made
 
     def count(self, program: BackwardProgram) -> bool:
-        """Count a run of ``program`` for who watches; False where its rules are to be run."""
+        """Count a run of ``program`` for the observers; False if its rules must run."""
         if not self.tally.knows(program.function, (), program.binds):
             return False
         self.tally.add(program.function, ())
         return True
 
     def by_measured_rules(self, program: BackwardProgram, ct: Any, *entry: Any) -> None:
-        """Go back over an entry by the rules, and note how many operations they bind if that is not known."""
+        """Transpose an entry by rules, and measure how many operations they bind if that is unknown."""
         arrived: list[tuple[int, Any]] = []
 
         def run() -> None:
@@ -442,27 +434,27 @@ class _BackwardRun(_Run):
             self.tally.measured(program.function, (), program.binds, run)
         else:
             run()
-        for place, each in arrived:  # sums depend on what else arrives
+        for place, each in arrived:  # sums depend on other cotangents
             self.arrive(place, each)
 
     def arrive(self, place: int, ct: Any) -> None:
         """Add ``ct`` to the cotangent at ``place``."""
         if self.values[place] is not None:
             ct = add_any_p.bind(self.value(place), ct)
-        # rules may convert a number that is written inline without an operation
+        # rules may convert an inline number without an operation
         if self.bottom is None or observe.observers and type(ct) is LiteralArray:
             self.values[place], self.types[place] = ct, None
         else:
             self.values[place], self.types[place] = self.bottom.down(ct, fetch=False) or (ct, None)
 
     def take(self, place: int) -> Any:
-        """The cotangent at ``place``, which is done with; None if none has arrived."""
+        """Remove and return the cotangent at ``place``; None if there is none."""
         ct = None if self.values[place] is None else self.value(place)
         self.values[place] = None
         return ct
 
     def on_values(self, ct: Any, derived: Derived, residuals: Any, places: Any, source: Any) -> None:
-        """Go back over an entry, from the cotangent ``ct``, which is not a NumPy value."""
+        """Transpose an entry from the cotangent ``ct``, which is not a NumPy value."""
         if self.bottom is not None:
             self.by_rules(ct, derived, residuals, places, source)
             return
@@ -474,7 +466,7 @@ class _BackwardRun(_Run):
         if staging and not (derived.stageable and names_all(found.program.closed)):
             self.by_rules(ct, derived, residuals, places, source)
             return
-        # a sum is written into a jaxpr where rules write it: among the equations of the program
+        # in a jaxpr, rules write a sum among the equations of the program: do the same
         summed = len(at) > len({*at}) or any([self.values[place] is not None for place in at])
         outer_source = state.source
         if source is not None:
@@ -499,7 +491,7 @@ class _BackwardRun(_Run):
         *,
         arrive: Callable[[int, Any], None] | None = None,
     ) -> None:
-        """Transpose an entry by rules, from a cotangent ``ct`` that is not NumPy's, to ``arrive``."""
+        """Transpose an entry by rules; ``arrive`` gets the cotangents."""
         jaxpr = derived.linear.jaxpr
         known = dict(zip(jaxpr.constvars, derived.linear.consts, strict=True))
         known.update(zip(jaxpr.invars, self.tape.residuals(derived, residuals), strict=False))
@@ -508,13 +500,13 @@ class _BackwardRun(_Run):
         self.transpose(jaxpr.eqns, known, place_of, {derived.tangent: ct}, source, arrive)
 
     def recorded(self, entry: Recorded) -> None:
-        """Go back over what a rule recorded."""
+        """Transpose the equations that a rule recorded."""
         cts = {v: self.take(entry.first + i) for i, v in enumerate(entry.out_vars)}
         cts = {v: ct for v, ct in cts.items() if ct is not None}
         if not cts:
             return
         eqns = entry.eqns
-        # a loop would be run backwards also for results that no cotangent has come to
+        # a loop would also run backwards for results without a cotangent
         if any(eqn.primitive in dce_rules for eqn in eqns):
             eqns, _ = dce_eqns(eqns, list(cts))
         known: dict[Var, Any] = {}
@@ -530,7 +522,7 @@ class _BackwardRun(_Run):
         source: Any = None,
         arrive: Callable[[int, Any], None] | None = None,
     ) -> None:
-        """Go back over ``eqns``, given the cotangents of their results."""
+        """Transpose ``eqns``, given the cotangents of their results."""
         ct_of = Arrivals(place_of, arrive or self.arrive)
         for v, ct in cts.items():
             ct_of[v] = ct

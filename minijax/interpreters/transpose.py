@@ -53,7 +53,7 @@ def backward_pass(
     outer_source = state.source
     try:
         for eqn in reversed(eqns):
-            # what the rule records is ascribed to the line that made the forward equation
+            # equations of the rule get the source line of the forward equation
             state.source = transposed(eqn.source, eqn.primitive.name, named)
             transpose_eqn(eqn, known, ct_of)
     finally:
@@ -64,9 +64,7 @@ def backward_pass(
 
 
 def evaluate_known(eqns: Sequence[JaxprEqn], known: dict[Var, Any]) -> Sequence[JaxprEqn]:
-    """Evaluate the equations without linear operands into ``known``; returns the others. Linearization rules make such
-    equations.
-    """
+    """Evaluate the equations without linear operands (from linearization rules) into ``known``; gives the others."""
     linear: list[JaxprEqn] = []
     for eqn in eqns:
         for v in eqn.invars:
@@ -123,7 +121,7 @@ def transpose_eqn(eqn: JaxprEqn, known: dict[Var, Any], ct_of: dict[Var, Any]) -
 
 
 class Arrivals(dict):  # type: ignore[type-arg]
-    """The cotangents of variables; those of ``places`` are given to ``arrive(place, ct)`` one by one and not summed."""
+    """Cotangents of variables. One for a variable in ``places`` goes to ``arrive(place, ct)`` and is not summed."""
 
     def __init__(self, places: Mapping[Var, Any], arrive: Callable[[Any, Any], None]) -> None:
         super().__init__()
@@ -161,24 +159,24 @@ def backward_pass_closed(closed: ClosedJaxpr, args: Sequence[Any], cts: Sequence
 
 
 class CallOperands(NamedTuple):
-    """What the transpose rule of a call is given, taken apart."""
+    """The arguments of a call's transpose rule, taken apart."""
 
     linear: list[bool]
     nonzero: list[bool]
-    # the operands that are not linear, and the cotangents that are not zero: the operands of the transposed call
+    # the operands of the transposed call: operands that are not linear, and nonzero cotangents
     known: list[Any]
     given: list[Any]
 
 
 def call_operands(cts: Sequence[Any], args: Sequence[Any]) -> CallOperands:
-    """Which operands are linear and which cotangents nonzero, and those that have a value."""
+    """Which operands are linear and which cotangents nonzero; the known operands and the nonzero cotangents."""
     linear = [type(x) is UndefinedPrimal for x in args]
     nonzero = [type(ct) is not Zero for ct in cts]
     return CallOperands(linear, nonzero, partition(linear, args)[0], partition(nonzero, cts)[1])
 
 
 def operand_cotangents(args: Sequence[Any], arrives: Sequence[bool], found: Iterable[Any]) -> list[Any]:
-    """A call's cotangents: None for what is known, and those ``found`` for the linear operands at which one arrives."""
+    """A call's cotangents: None for known operands, ``found`` for the linear operands that ``arrives`` selects."""
     at, values = iter(arrives), iter(found)
     return [None if type(x) is not UndefinedPrimal else next(values) if next(at) else zero_of(x.aval) for x in args]
 
@@ -186,9 +184,7 @@ def operand_cotangents(args: Sequence[Any], arrives: Sequence[bool], found: Iter
 def transpose_jaxpr(
     closed: ClosedJaxpr, linear: Sequence[bool], nonzero_cts: Sequence[bool], ct_avals: Sequence[Any]
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """The transpose of a jaxpr: (known inputs, nonzero cotangents) -> nonzero cotangents of linear inputs; and which
-    are nonzero.
-    """
+    """The transpose of a jaxpr, (known inputs, nonzero cts) -> nonzero cts of linear inputs; and which are nonzero."""
     key = ("transpose", tuple(linear), tuple(nonzero_cts), tuple(ct_avals))
     if key not in closed.memo:
         nonzero_out: list[bool] = []

@@ -1,4 +1,4 @@
-"""Batching: one run of a function stands for many, side by side along a batch axis.
+"""Batching: one run of a function replaces many runs, side by side along a batch axis.
 
 In: values with a batch axis each (or none). Out: the same. Invariant: a tracer's ``aval`` is the logical type,
 without the batch axis; ``val`` is the physical value, with it; a value without a batch axis is no tracer at all.
@@ -30,7 +30,7 @@ batching_rules = RuleTable(
     "add: minijax.interpreters.batching.primitive_batchers[primitive] = rule"
     "   # rule(args, dims, **params) -> (out, out_dim)",
 )
-# rule(axis_data, args, dims, **params), for the primitives that must know the mapped axis
+# rule(axis_data, args, dims, **params), for primitives that need the mapped axis
 axis_rules = RuleTable(
     "vmap (axis)",
     "Batching rule for '{name}' not implemented",
@@ -39,9 +39,7 @@ axis_rules = RuleTable(
 
 
 class AxisData(NamedTuple):
-    """The axis that a vmap maps: its name (or None), size, mesh axes ``spmd``, and ``division``, its sharding in the
-    types.
-    """
+    """The mapped axis of a vmap: name (or None), size, mesh axes ``spmd``, and ``division``, its sharding in types."""
 
     name: Any
     size: int
@@ -50,7 +48,7 @@ class AxisData(NamedTuple):
 
 
 class BatchTracer(Tracer):
-    """``val`` with its batch axis ``batch_dim``. ``aval`` is made when it is first asked for."""
+    """``val`` with its batch axis ``batch_dim``. ``aval`` is made at first use."""
 
     __slots__ = ("val", "batch_dim", "aval")
 
@@ -63,12 +61,12 @@ class BatchTracer(Tracer):
 
     def __getattr__(self, name: str) -> Any:
         if name != "aval":
-            return self.__getattribute__(name)  # which says that there is none
+            return self.__getattribute__(name)  # raises AttributeError
         aval = get_aval(self.val)
         d = self.batch_dim
         if type(aval) is not AbstractRef:
             found = aval.part(d)
-        else:  # its type is made alike
+        else:  # the type of a reference
             found = type(aval)(aval.shape[:d] + aval.shape[d + 1 :], aval.dtype, aval.weak_type)
         self.aval = found
         return found
@@ -133,7 +131,7 @@ class BatchTrace(Trace):
         """The results of an ``interpreters.cached_programs`` program."""
         values, dims = zip(*map(self.unbox, args), strict=True)
         mapped, out_dims = program.mapped(self.axis, dims)
-        if mapped.closed.consts and state.dynamic.level:  # rules that are run make them anew
+        if mapped.closed.consts and state.dynamic.level:  # the rules make new constants
             return program.evaluate(args)  # type: ignore[no-any-return]
         return [*map(self.box, mapped.run(values), out_dims)]
 
@@ -175,14 +173,14 @@ def batch(
 
 
 def match_axis(value: Any, dim: int | None, size: int, dst: int, division: Any = None) -> Any:
-    """``value`` with its batch axis at ``dst``; if it has none, broadcast along a new one, divided as ``division``."""
+    """``value`` with its batch axis at ``dst``. If it has none, it is broadcast with the sharding ``division``."""
     if dim is None:
         return structural.broadcast(value, size, dst, division)
     return structural.moveaxis(value, dim, dst)
 
 
 def mapped_axis(args: Sequence[Any], dims: Sequence[int | None]) -> tuple[int, Any]:
-    """The size of the axis that is mapped, of one of ``args`` that has it, and how its type says that it is divided."""
+    """The size of the mapped axis, and its sharding in the type of the first mapped argument."""
     aval, dim = next((get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None)
     return aval.shape[dim], sharding_along_axis(aval, dim)
 
@@ -201,7 +199,7 @@ def vmap_jaxpr(
 ) -> tuple[ClosedJaxpr, list[int | None]]:
     """The batched jaxpr, on physical types, and the batch axes of its outputs. Kept with ``closed``.
 
-    Outputs that ``out_front`` selects are batched along axis ``at``, even those that would not be.
+    Outputs that ``out_front`` selects get a batch axis at ``at`` in any case.
     """
     forced = [out_front] * len(closed.out_avals) if isinstance(out_front, bool) else list(out_front)
     key = ("vmap", axis, tuple(dims), tuple(forced), at)

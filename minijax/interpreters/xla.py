@@ -21,7 +21,7 @@ def apply_primitive(prim: Primitive, *args: Any, **params: Any) -> Any:
     key = tuple(params.items())
     try:
         program = of_primitive.get(key)
-    except TypeError:  # a parameter without a hash
+    except TypeError:  # a parameter is not hashable
         return _program(weakref.ref(prim), params)(*args)
     if program is None:
         program = of_primitive[key] = _program(weakref.ref(prim), params)
