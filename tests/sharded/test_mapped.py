@@ -77,6 +77,27 @@ def test_the_first_value_of_all_that_comes_to_vary_has_a_type_that_says_so() -> 
         abstract_hooks[:] = before
 
 
+def test_specs_are_those_of_the_arguments_types() -> None:
+    mesh, over = sharding.make_mesh((1,), ("x",), devices=mj.devices()[:1]), sharding.PartitionSpec
+    whole = jnp.ones(4)
+
+    def doubled(x: Any, **options: Any) -> Any:
+        return mj.shard_map(lambda a: a * 2, mesh=mesh, **options)(x)
+
+    with sharding.set_mesh(mesh):
+        divided = mj.device_put(whole, over("x"))
+        assert doubled(divided, out_specs=over("x")).tolist() == [2.0] * 4
+        for x, spec in [(whole, over("x")), (divided, over())]:
+            with pytest.raises(ValueError, match="does not match the specs of the input"):
+                doubled(x, in_specs=spec, out_specs=spec)
+        assert mj.shard_map(lambda a: None, in_specs=over("x"), out_specs=None)(divided) is None
+    with pytest.raises(ValueError, match="which the mesh does not have. Did you mean row"):
+        rows = sharding.Mesh(np.array(mj.devices()[:1]), ("row",))
+        mj.shard_map(lambda a: a, mesh=rows, in_specs=over("rwo"), out_specs=over())(whole)
+    with pytest.raises(TypeError, match="Did you mean `in_specs=P"):
+        mj.shard_map(lambda a: a, mesh=rows, in_specs=None, out_specs=over())(whole)
+
+
 def test_programs_of_derivatives_are_not_kept_for_ever() -> None:
     mj.grad(lambda x: on_one_device(jnp.sin)(x).sum())(jnp.ones(2))
     kept = {primitive.name for primitive, *_ in partitioned._equations}

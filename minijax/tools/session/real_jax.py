@@ -34,7 +34,7 @@ def carried(command: str, title: str, fun: Any, args: tuple[Any, ...], kwargs: d
 
     if not jax_use(fun, args, kwargs):
         return None
-    from minijax.interop import watch
+    from minijax.tools.session import watch
 
     try:
         return watch.watched(fun, args, kwargs)
@@ -50,14 +50,14 @@ def counterpart(x: Any) -> Any:
 
     if not jax_use(x):
         return x
-    from minijax.interop import watch
+    from minijax.tools.session import watch
 
     return watch.counterpart(x)
 
 
 def primitive_of(name: str) -> Primitive | None:
     """The minijax primitive for the JAX primitive called ``cholesky`` or ``cholesky_p``, or None."""
-    from minijax.interop import watch
+    from minijax.tools.session import watch
 
     found = watch.primitive(name)
     return found if isinstance(found, Primitive) else None
@@ -109,7 +109,7 @@ def _is_array(x: Any) -> bool:
 
 def answer(result: Result, programs: list[Watched]) -> Result:
     """A command's result for JAX programs: adds a line on how they were watched, and converts the value to JAX."""
-    from minijax.interop import watch
+    from minijax.tools.session import watch
 
     status = "; ".join(dict.fromkeys(each.status for each in programs))
     value = result.value if result.value is NOTHING else watch.at_home(result.value)
