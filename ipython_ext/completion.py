@@ -1,4 +1,4 @@
-"""Completion after a minijax magic: its options and what they take, and the user's names."""
+"""Completion after a minijax magic: its options and their values, and the user's names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BY_MAGIC = {magic_name(command): command.name for command in MAGICS}
 
 
 def matcher(session: Session) -> Callable[[CompletionContext], SimpleMatcherResult]:
-    """A matcher of IPython's, for lines that begin with one of our magics and stand at its arguments."""
+    """An IPython matcher for the arguments of our magics."""
 
     @context_matcher(identifier="minijax_matcher")
     def minijax_matcher(context: CompletionContext) -> SimpleMatcherResult:
@@ -32,7 +32,7 @@ def matcher(session: Session) -> Callable[[CompletionContext], SimpleMatcherResu
             return {"completions": []}
         completions = [SimpleCompletion(each.text, type=each.kind) for each in found]
         fragment = before[len(before) - found[0].length :]
-        # IPython would offer its own magics and files here, which an argument of ours never is
+        # suppress IPython's own magics and files, which are no arguments of our magics
         return {"completions": completions, "matched_fragment": fragment, "suppress": True}
 
     return minijax_matcher

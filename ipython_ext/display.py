@@ -1,6 +1,6 @@
-"""What magics return, and how objects of the engine and of the tools are displayed.
+"""The results of magics, and the display of objects of minijax and its tools.
 
-Text is always there, whatever the front end; HTML only where no terminal shows it.
+Every front end gets text; HTML is added unless the shell is a terminal.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from minijax.tools.session.jax_misses import JaxMiss
     from minijax.tools.session.session import Session
 
-# Notebooks have no width that the kernel knows.
+# Columns of a page; the kernel does not know a notebook's width.
 _PAGE = 100
-# Jaxprs with more equations than this are displayed cut; str(jaxpr) is never cut.
+# Jaxprs with more equations are cut in the display; str(jaxpr) is never cut.
 MOST_EQUATIONS = 500
-# The records of a recording that are shown as text.
+# Show at most this many records of a recording as text.
 _MOST_LOGGED = 40
-# How to see what a notebook's output has no room for.
+# How to see the part that a notebook's output leaves out.
 _PRINTED = "(print(_) shows them)"
 EXPORTED = "(%export FILE.json writes them)"
 
 
 def in_terminal(shell: Any) -> bool:
-    """Whether this shell writes to a terminal in colour."""
+    """Whether this shell writes to a terminal with colour."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     colours = getattr(shell, "colors", "nocolor").lower()
@@ -51,21 +51,21 @@ def in_terminal(shell: Any) -> bool:
 
 
 class Shown:
-    """What a magic gives: it displays itself; ``value`` is what the command computed (None if nothing), which can be
-    unpacked and indexed from here: ``y, dy = %grad f(3.0)``.
+    """A magic's result, which displays itself; ``value`` is the command's value (None if it has none). Unpacking and
+    indexing use ``value``: ``y, dy = %grad f(3.0)``.
 
-    ``document`` is what is shown, ``recording`` what the engine did meanwhile, for the functions of ``minijax.tools``.
+    ``document`` is the displayed text; ``recording`` is what minijax did, for the functions of ``minijax.tools``.
     """
 
     def __init__(self, shell: Any, result: Result, ended: Callable[[], None] | None = None) -> None:
         self._shell = shell
-        # called when a live stepper has run the call again
+        # called after a live stepper has run the call again
         self._ended = ended
         self.document = result.document
         self._step = None if isinstance(result.step, Browse) else result.step
         self.value: Any = None if result.value is NOTHING else result.value
         self.recording = result.recording
-        # set while the cell runs that has shown it: where the cell displays it once more, its value alone is said
+        # set after the first display, until the cell ends: a second display shows only the value
         self.quiet = False
         self._widget: Any = None
 
@@ -89,18 +89,18 @@ class Shown:
         return {"text/plain": plain, "text/html": rename(_widget(self._shell, step.recording, step.position, rename))}
 
     def _ipython_display_(self) -> None:
-        """Show a live stepper, which takes two outputs; of all else IPython asks for the bundle then."""
+        """Display a live stepper, which takes two outputs; for anything else IPython then asks for the bundle."""
         if not self._is_live():
             raise NotImplementedError
         for each in self.bundles():
             self._shell.display_pub.publish(each)
 
     def bundles(self) -> list[dict[str, Any]]:
-        """What is shown, output by output."""
+        """The outputs to display."""
         step = self._step
         if step is None or not self._is_live():
             return [self._repr_mimebundle_()]
-        # imported here: anywidget may not be there, and only a notebook that steps needs it
+        # imported here: anywidget is optional, and only a live stepper needs it
         from minijax.ipython_ext.live import LiveStepper
         from minijax.tools.pages.live import static_html
 
@@ -113,7 +113,7 @@ class Shown:
         return [kept, self._widget.bundle]
 
     def _is_live(self) -> bool:
-        """Whether a stepper is shown for which the kernel answers."""
+        """Whether this displays a stepper that asks the kernel for its data."""
         stepping = self._step is not None and not self.quiet and not in_terminal(self._shell)
         return stepping and sharing(self._shell).steps_live()
 
@@ -124,9 +124,9 @@ def page() -> int:
 
 
 def bundle(shell: Any, doc: Document, rest: str = _PRINTED) -> dict[str, str]:
-    """``doc`` for every kind of front end: plain text always, HTML where no terminal shows it.
+    """``doc`` for any front end: always plain text, and HTML outside of terminals.
 
-    What is too long for a notebook is cut; ``rest`` says how to see all of it.
+    Documents too long for a notebook are cut; ``rest`` says how to see all of it.
     """
     rename = renamer(shell)
     if in_terminal(shell):
@@ -134,21 +134,21 @@ def bundle(shell: Any, doc: Document, rest: str = _PRINTED) -> dict[str, str]:
     plain = rename(brief_text(doc, page(), rest))
     for block in doc.blocks:
         if isinstance(block, Picture) and block.alone is not None:
-            # alone: what shows HTML takes it before a picture, and static viewers take the drawings out of HTML
+            # no HTML: front ends prefer it to a picture, and static viewers remove drawings from HTML
             return {"text/plain": plain, "image/svg+xml": rename(block.alone())}
     return {"text/plain": plain, "text/html": rename(_html(shell, doc, rest))}
 
 
 def recompiled(shell: Any, entries: Sequence[Missed], of_jax: Sequence[JaxMiss], lost: int = 0) -> dict[str, str]:
-    """What to show of the misses of a cell, ours and real JAX's; empty if nothing was compiled again."""
-    # imported here: most cells compile nothing again
+    """The output about a cell's cache misses, minijax's and JAX's; {} if nothing was compiled again."""
+    # imported here: most cells have no cache miss
     from minijax.tools.explain.recompiles import recompiles
 
     found = recompiles(entries, of_jax, lost)
     if found is None:
         return {}
     shown = bundle(shell, found.shown)
-    # the reasons are read where the pointer rests on it, too
+    # the reasons also appear as a tooltip
     reasons = html.escape(renamer(shell)("\n".join(found.reasons)))
     shown["text/html"] = shown["text/html"].replace("<summary>", f'<summary title="{reasons}">', 1)
     return shown | {"text/plain": bundle(shell, found.told)["text/plain"]}
@@ -159,12 +159,12 @@ def _html(shell: Any, doc: Document, rest: str) -> str:
 
 
 def _shared(shell: Any, made: str) -> str:
-    """HTML without the style and the script that an earlier output of the notebook has."""
+    """``made`` without the style and the script, if an earlier output of the notebook has them."""
     known = sharing(shell)
     if f"<style>{stylesheet()}</style>" in made and known.has("style"):
         made = uncoloured(made)
     if "<script" in made:
-        # imported here, as below
+        # imported here, see ``_widget``
         from minijax.tools.pages.page import has_script, lent
 
         if has_script(made) and known.has("stepper"):
@@ -173,7 +173,7 @@ def _shared(shell: Any, made: str) -> str:
 
 
 def _widget(shell: Any, recording: Any, start: int = 0, rename: Callable[[str], str] | None = None) -> str:
-    # imported here: the widget reads its script from a file, and only a notebook that steps needs it
+    # imported here: the widget reads its script from a file, and only a stepper in a notebook needs it
     from minijax.tools.pages.widget import widget_html
 
     return _shared(shell, widget_html(recording, highlight, start=start, rename=rename))
@@ -184,7 +184,7 @@ def _widget(shell: Any, recording: Any, start: int = 0, rename: Callable[[str], 
 
 
 def _jaxpr(jaxpr: Any) -> Document:
-    """A jaxpr, cut where it would flood the page."""
+    """A jaxpr, cut if it would flood the page."""
     return document(Printout(jaxpr_document(jaxpr, max_eqns=MOST_EQUATIONS)))
 
 
@@ -205,7 +205,7 @@ def _compiled(compiled: Any) -> Document:
 
 
 def _recording(recording: Any) -> Document:
-    # imported here: loading the extension must not cost what only recordings need
+    # imported here: only recordings need it, and it would delay the extension's loading
     from minijax.tools.recording.log import log_document
     from minijax.tools.recording.panels import summary
 
@@ -218,26 +218,26 @@ def _recording_html(shell: Any, recording: Any) -> str:
 
 
 def _matrix(matrix: Any) -> Document:
-    # imported here, as above
+    # imported here, see ``_recording``
     from minijax.tools.explain.rules import matrix as matrix_document
 
     return matrix_document(matrix.rows)
 
 
 def _repr(value: Any) -> Document:
-    """What says in its repr where it was made: in a cell, perhaps."""
+    """The repr, in which the front end can rename cells."""
     return document(text(repr(value), wrap=False))
 
 
 def _programs_html(shell: Any, programs: Any) -> str:
-    # imported here, as above
+    # imported here, see ``_recording``
     from minijax.tools.pages.links import programs_html
 
     return _shared(shell, programs_html(programs, highlight))
 
 
 def _programs(programs: Any) -> Document:
-    # imported here, as above
+    # imported here, see ``_recording``
     from minijax.tools.programs.link_views import annotated, missing_rows
 
     blocks: list[Block] = []
@@ -252,12 +252,11 @@ def _as_html(make: Callable[[Any], Document]) -> Callable[[Any, Any], str]:
 
 
 def _rest(value: Any) -> str:
-    """How to see all of an object that is cut."""
+    """How to see all of an object whose display is cut."""
     return "(print(_.as_text()) shows them)" if hasattr(value, "as_text") else _PRINTED
 
 
-# Objects that display themselves, by the name of their class (they are looked up only when one is displayed): as a
-# document, and as HTML where that is more than the document.
+# Display functions by class name, as a document and as HTML. With names, registering them imports no module.
 OBJECTS: dict[str, tuple[Callable[[Any], Document], Callable[[Any, Any], str]]] = {
     "minijax.ir.jaxpr.ClosedJaxpr": (_jaxpr, _as_html(_jaxpr)),
     "minijax.ir.jaxpr.Jaxpr": (_jaxpr, _as_html(_jaxpr)),
@@ -272,16 +271,16 @@ OBJECTS: dict[str, tuple[Callable[[Any], Document], Callable[[Any, Any], str]]] 
 }
 
 
-# Containers for which IPython has printers of its own, which come before what is shown of any object.
+# Containers with printers in IPython, which take precedence over the printer of ``object``.
 CONTAINERS = (dict, list, tuple)
 
 
 class Trees:
-    """Containers of arrays as key trees, where they are all that is displayed and take many lines.
+    """Displays containers of arrays as key trees, if they are the whole output and take many lines.
 
     Args:
       shell: the shell that displays them.
-      session: whose settings count.
+      session: its settings apply.
     """
 
     def __init__(self, shell: Any, session: Session) -> None:
@@ -292,14 +291,14 @@ class Trees:
         self.before: dict[type, Any] = {}
 
     def install(self) -> None:
-        """Display them so from now on."""
+        """Start to display them as trees."""
         self.known = self.bundles.pop(object, None)
         self.bundles.for_type(object, self._bundle)
         for cls in CONTAINERS:
             self._print(cls)
 
     def remove(self) -> None:
-        """Display containers as before."""
+        """Restore IPython's display of containers."""
         self.bundles.pop(object, None)
         if self.known is not None:
             self.bundles.for_type(object, self.known)
@@ -310,14 +309,14 @@ class Trees:
         self.before.clear()
 
     def _document(self, value: Any) -> Document | None:
-        """A container as a tree; None if it is not to be one."""
-        if not self.plain.pprint:  # the user wants what Python prints
+        """A container as a tree; None if it should not be one."""
+        if not self.plain.pprint:  # the user turned pretty-printing off
             return None
         tree = self.session.value_tree(value, "", page())
         return None if tree is None else document(tree)
 
     def _bundle(self, value: Any) -> Any:
-        """What to display of any object, in IPython's calling convention."""
+        """The MIME bundle of any object, in IPython's calling convention."""
         own = get_real_method(value, "_repr_mimebundle_")
         if own is not None:
             return own(include=None, exclude=None)
@@ -328,11 +327,11 @@ class Trees:
             return None
         cls = type(value)
         if cls not in self.before and isinstance(value, CONTAINERS):
-            self._print(cls)  # a named tuple, say: the printer of tuples would be asked
+            self._print(cls)  # a named tuple, say: IPython would use the printer of tuples
         return bundle(self.shell, shown)
 
     def _print(self, cls: type) -> None:
-        """Print trees as text where ``cls`` is displayed."""
+        """Make trees the text display of ``cls``."""
         before = self.before[cls] = self.plain.type_printers.get(cls)
 
         def show(value: Any, printer: Any, cycle: bool) -> None:
@@ -364,7 +363,7 @@ def text_formatter(shell: Any, make: Callable[[Any], Document]) -> Callable[[Any
     """The text formatter of a kind of object, in IPython's calling convention."""
 
     def show(value: Any, printer: Any, cycle: bool) -> None:
-        # inside a container colour codes would spoil IPython's counting of columns
+        # inside a container, colour codes would break IPython's count of columns
         outermost = len(printer.stack) <= 1
         if outermost:
             coloured = in_terminal(shell)

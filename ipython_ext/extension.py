@@ -1,4 +1,4 @@
-"""Everything that is registered with one shell, remembered so that it can be taken away."""
+"""Registers everything with one shell, and remembers it for removal."""
 
 from __future__ import annotations
 
@@ -38,20 +38,19 @@ from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.session.session import RECORDED, Entry, FailedInput, Session, replay_text
 from minijax.tools.session.tracebacks import passed_engine
 
-# The packages that run a cell: a line of theirs is no line of the user's.
+# Packages that run cells: their lines are not user code.
 _MACHINERY = (*IPython.__path__, *traitlets.__path__)
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
-# Of the text of one value no more than this is kept for ``%export``.
+# For ``%export``, keep at most this many characters of a value's text.
 _LONGEST = 20_000
 
 
 class Extension:
     """minijax in one IPython shell.
 
-    Registered are: the magics with their configurable, a completion matcher, formatters for the engine's and the
-    tools' objects, a handler of exceptions that hides the engine's frames, and two events: one that watches a cell if
-    the user wants that, and one that shows what was seen and cleans up after errors. Outputs that are cleared are
-    noted.
+    It registers the magics with their configurable, a completion matcher, formatters for minijax's objects, and an
+    exception handler that hides minijax's frames. One event starts to record a cell if ``watch`` is set; another shows
+    the recording and cleans up after errors. It also observes when outputs are cleared.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -74,13 +73,13 @@ class Extension:
         self.magics.session.runs_again = self.run_again
         errors.set_machinery(_MACHINERY)
         callbacks.set_front_end(self.at_breakpoint)
-        # the misses of the caches before the cell that runs
+        # the number of cache misses before the running cell
         self.first_miss = miss_log.total()
         self.clears = shell.display_pub.clear_output
         shell.display_pub.clear_output = self.clear_output
         shell.events.register("pre_run_cell", self.before_cell)
         shell.events.register("post_run_cell", self.after_cell)
-        keep_typed(shell)  # the cell that loads the extension may define what is stepped through
+        keep_typed(shell)  # the cell that loads the extension may also define functions to step through
 
     def _add_magics(self) -> None:
         present = self.shell.magics_manager.magics
@@ -103,7 +102,7 @@ class Extension:
                 self.formatters.append((known[mime], name, before))
 
     def at_breakpoint(self, code: str, names: dict[str, Any]) -> None:
-        """Run a line that was typed at ``debug.breakpoint``, in the names of a frame of the program that it stopped."""
+        """Run a line typed at ``debug.breakpoint``, with the names of a frame of the stopped program."""
         inner = Session(find, names, self.magics.session.settings)
         inner.highlight = self.magics.session.highlight
         outcome = inner.run_line(code)
@@ -114,7 +113,7 @@ class Extension:
             self.shell.display_pub.publish(Shown(self.shell, result)._repr_mimebundle_())
 
     def remove(self) -> None:
-        """Take everything away, and put back what was replaced."""
+        """Remove everything, and restore what was replaced."""
         shell = self.shell
         shell.events.unregister("pre_run_cell", self.before_cell)
         shell.events.unregister("post_run_cell", self.after_cell)
@@ -145,7 +144,7 @@ class Extension:
     # --------------------------------------------------------------------------------------------------
 
     def before_cell(self, info: Any) -> None:
-        """Begin to watch, if the user wants that."""
+        """Start to record the cell if ``watch`` is set."""
         self._stop()
         self.magics.shown = []
         self.first_miss = miss_log.total()
@@ -163,7 +162,7 @@ class Extension:
             self.recorder.__enter__()
 
     def after_cell(self, result: Any) -> None:
-        """Show what was seen; bring the interpreter stack back to the pushed levels, or to evaluation."""
+        """Show the recording; restore the interpreter stack to the pushed levels, or to evaluation."""
         self.magics.session.restore()
         recorder = self._stop()
         self._note_failure(result, recorder)
@@ -181,8 +180,8 @@ class Extension:
         self.clears(wait)
 
     def _note_failure(self, result: Any, recorder: Recorder | None) -> None:
-        """Let the session know of a cell that failed, for a bare %step."""
-        # a program that IPython's own %run runs has its exception shown, and the cell goes on
+        """Tell the session about a failed cell, for a bare %step."""
+        # IPython's %run shows its program's exception, and the cell continues
         error, self.tracebacks.shown = result.error_in_exec or self.tracebacks.shown, None
         code = getattr(getattr(result, "info", None), "raw_cell", None) or ""
         if error is None or isinstance(error, UsageError):
@@ -194,16 +193,16 @@ class Extension:
         session.note_failure(result.execution_count or self.shell.execution_count, code, error, recording)
 
     def _hint(self, error: BaseException) -> str:
-        """What is said below an exception: how to step to it."""
+        """The text below an exception: how to step to it."""
         session = self.magics.session
         if error is session.recorded_error:
-            return "" if session.unfinished is None else RECORDED  # without it the magic has shown what it recorded
+            return "" if session.unfinished is None else RECORDED  # without this, the magic has shown its recording
         if not passed_engine(error):
             return ""
         return replay_text(isinstance(error, KeyboardInterrupt))
 
     def run_again(self, failed: FailedInput) -> Any:
-        """Run a cell once more, as it was transformed, in its file; nothing is shown."""
+        """Run a cell again, after IPython's transformation, in its file, without showing anything."""
         session, shell = self.magics.session, self.shell
         word = failed.source.split(None, 1)[0].lstrip("%") if source.is_command(failed.source) else ""
         own = {session.command_name(name): name for name in COMMANDS}
@@ -217,7 +216,7 @@ class Extension:
         return NOTHING if expression is None else eval(expression, shell.user_global_ns, shell.user_ns)
 
     def _show_panels(self, recorder: Recorder) -> Document:
-        """Show what a watched cell did."""
+        """Show what a watched cell did, as panels."""
         self.magics.apply_traits()
         session = self.magics.session
         session.remember(recorder.recording)
@@ -228,7 +227,7 @@ class Extension:
         return shown
 
     def _show_recompiles(self, result: Any) -> None:
-        """Below a cell of a notebook, say what was compiled again. Panels and commands say it themselves."""
+        """Below a notebook cell, say what was compiled again, unless panels or a command say it."""
         code = getattr(getattr(result, "info", None), "raw_cell", None) or ""
         words = code.split(None, 1)[:1]
         own = {magic_name(command) for command in MAGICS}
@@ -245,7 +244,7 @@ class Extension:
             self.shell.display_pub.publish(shown)
 
     def _keep(self, result: Any, panels: Document, recorder: Recorder | None) -> None:
-        """Keep what the cell showed, for ``%export``."""
+        """Keep the cell's output for ``%export``."""
         session, value = self.magics.session, result.result
         info = getattr(result, "info", None)
         number = result.execution_count or self.shell.execution_count
@@ -257,7 +256,7 @@ class Extension:
             known = self.shell.history_manager.output_hist_reprs.get(result.execution_count, "")
             shown = Document() if value is None else document(text(_COLOUR.sub("", known)[:_LONGEST], wrap=False))
         if isinstance(error, UsageError):
-            # as IPython says it: without the frames of its own that raised it
+            # as IPython shows it: without its own frames
             shown = document(text(f"UsageError: {error}", role="error", wrap=False))
         elif error is not None:
             shown = session.error_document(error)
@@ -266,7 +265,7 @@ class Extension:
         session.keep(Entry(number, getattr(info, "raw_cell", None) or "", shown, panels, error is not None, recording))
 
     def _show_levels(self, result: Any) -> None:
-        """What a cell of Python did to the levels that %push opened: the tracer it assigned, programs that grew."""
+        """Show what a Python cell did to the levels of %push: a tracer that it assigned, programs that grew."""
         session = self.magics.session
         code = getattr(getattr(result, "info", None), "raw_cell", None) or ""
         if not session.levels or code.lstrip().startswith("%") or not result.success:

@@ -1,7 +1,7 @@
-"""The stepper where a kernel answers: an anywidget whose messages go to a ``LivePage``.
+"""The stepper with a kernel: an anywidget that exchanges messages with a ``LivePage``.
 
-Only what finds the script on the page is in the widget's state, which a notebook may save with each output; script and
-style come by message, once for a page, and of a recording what the reader comes to.
+The widget's state, which a notebook may save with each output, only locates the script on the page. Script and style
+come by message, once per page; parts of a recording come when the reader reaches them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from minijax.tools.pages.live import LivePage
 from minijax.tools.pages.page import loader
 from minijax.tools.session.result import Step
 
-# What shows a view where there is a kernel.
+# The MIME type of a widget view.
 MIME = "application/vnd.jupyter.widget-view+json"
 
 _GONE = "the kernel has let this recording go, many were stepped through since: run the cell again"
 
 
 class LiveStepper(anywidget.AnyWidget):  # type: ignore[misc]
-    """Steps through ``step``. ``ended`` is called when code of the user's was run."""
+    """Steps through ``step``. It calls ``ended`` after user code has run."""
 
     _esm = loader()
 
@@ -33,19 +33,19 @@ class LiveStepper(anywidget.AnyWidget):  # type: ignore[misc]
         self.on_msg(self.answer)
 
     def answer(self, _: Any, asked: dict[str, Any], buffers: Any = None) -> None:
-        """Send what the script asked for."""
+        """Answer a request of the script."""
         page = self.page
         told = {"kind": "failed", "said": _GONE} if page is None else page.answer(asked)
         self.send({**told, "view": asked.get("view")})
 
     def let_go(self) -> None:
-        """Answer no more: what was recorded is not kept for it any longer."""
+        """Drop the recording and answer no more requests."""
         self.page = None
 
     @property
     def bundle(self) -> dict[str, Any]:
-        """An output that shows it; nothing where there are no widgets. What is read without a kernel is an output of
-        its own: JupyterLab has a message for a view without its model, whatever else the bundle has.
+        """The output with the widget; empty without a kernel. The static version is a separate output, since JupyterLab
+        shows an error for a view without a model, even if the bundle has other formats.
         """
         view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
         return {"text/plain": "", "text/html": '<div class="minijax"></div>', MIME: view}

@@ -1,4 +1,4 @@
-"""One magic for each row of the command table, on a class whose traits ``%config MinijaxMagics`` shows."""
+"""One magic per command of the table, on a class with the traits of ``%config MinijaxMagics``."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from minijax.tools.session.result import NOTHING
 from minijax.tools.session.session import Session
 from minijax.tools.usage import UsageError
 
-# Commands that IPython has under the same name get this in front.
+# The prefix of commands whose names are taken.
 PREFIX = "minijax_"
-# These would change IPython's own meaning of a word, or name what IPython's own magic does.
+# These are also names of IPython's own magics.
 TAKEN = ("config", "debug", "history", "time")
-# The commands that are magics here.
+# The commands that become magics.
 MAGICS = [command for command in COMMANDS.values() if not command.prompt]
-# IPython's own magics that a command is another form of: it is meant where this option stands first.
+# Commands that extend an IPython magic of the same name: they run only if this option comes first.
 OWN = {"run": "--as-jax"}
-# The settings that have no effect here: IPython has its own colours, keys and history.
+# Settings without effect here: IPython has its own colours, keys and history.
 WITHOUT = ("color", "keys", "history", "warm")
-# The methods' names begin so: a trait may be called like a command.
+# The prefix of methods, since a trait and a command may share a name.
 _METHOD = "magic_"
 
 
@@ -57,10 +57,10 @@ def _magic(command: Command) -> Callable[..., Any]:
         __tracebackhide__ = True
         if command.name in OWN and not line.lstrip().startswith(OWN[command.name]):
             own = self.pythons_own(command.name)
-            return self.showing_errors(own, self.shell.var_expand(line))  # as IPython does for its own
+            return self.showing_errors(own, self.shell.var_expand(line))  # as IPython does for its own magics
         self.apply_traits()
         keep_typed(self.shell)
-        # IPython silences the output for a semicolon, and leaves it in the line
+        # a final semicolon silences IPython's output, but stays in the line
         silent = line.rstrip().endswith(";")
         line = line.rstrip().rstrip(";")
         try:
@@ -71,7 +71,7 @@ def _magic(command: Command) -> Callable[..., Any]:
         if result.step is not None and has_screen(self.shell):
             result = stepped(self.session, result)
         if command.name == "panels" and line and not line.startswith("--"):
-            # whoever chooses panels wants to see them
+            # a user who chooses panels wants to see them
             self.watch = bool(self.session.settings.panels)
         empty = result.value is None or result.value is NOTHING
         if result.next_input:
@@ -80,7 +80,7 @@ def _magic(command: Command) -> Callable[..., Any]:
                 return None
         shown = Shown(self.shell, result, self.session.restore) if result.document or not empty else None
         if result.error is not None:
-            # the user's own exception, after what there is to show in spite of it
+            # show the result first, then raise the user's exception
             if shown is not None:
                 self.show(shown)
             raise result.error
@@ -102,7 +102,7 @@ def _magic(command: Command) -> Callable[..., Any]:
 
 
 class _Traits(Magics):
-    """The settings, and the session behind the magics."""
+    """The traits, and the session behind the magics."""
 
     watch = Bool(False, help="Show what minijax did after every cell that traced or compiled something.").tag(
         config=True
@@ -121,11 +121,11 @@ class _Traits(Magics):
     )
 
     def __init__(self, shell: Any) -> None:
-        # IPython's magics of the names in ``OWN``
+        # IPython's magics with the names in ``OWN``
         self.pythons: dict[str, Callable[..., Any]] = {}
-        # calls a magic of IPython's, whose program's exceptions are to be shown as a cell's are
+        # calls an IPython magic and displays its program's exceptions like those of a cell
         self.showing_errors: Callable[..., Any] = lambda own, line: own(line)
-        # what the magics of the running cell have shown themselves
+        # the outputs that the running cell's magics have displayed themselves
         self.shown: list[Shown] = []
         self.session = Session(find, shell.user_ns)
         self.session.own_prompt = False
@@ -134,22 +134,22 @@ class _Traits(Magics):
         self.session.settings.without = WITHOUT
         self.session.unwrapped = lambda value: value.value if isinstance(value, Shown) else value
         self.session.origin = lambda: origin(shell)
-        # IPython keeps its own inputs: %minijax_history shows those
+        # %minijax_history shows IPython's inputs
         self.session.inputs = shell.history_manager.input_hist_raw
         known = list(shell.configurables)
         try:
             super().__init__(shell)
         except TraitError as error:
-            # one wrong word in the configuration must not keep the extension from being loaded, now and ever after
+            # a wrong word in the configuration must not stop the extension from loading
             warnings.warn(f"{error} The configuration of MinijaxMagics is not used.", stacklevel=2)
             shell.configurables[:] = known
             shell.config.pop("MinijaxMagics", None)
             super().__init__(shell)
 
     def pythons_own(self, name: str) -> Callable[..., Any]:
-        """IPython's own magic called ``name``."""
+        """IPython's own magic with this ``name``."""
         if type(self.pythons[name]).__name__ == "LazyMagic":
-            # what stands for a magic that is not loaded yet looks in the table in which ours is now
+            # a LazyMagic would look itself up in the table, which now holds ours
             shell: Any = self.shell
             self.pythons[name] = getattr(shell.magics_manager.registry["ExecutionMagics"], name)
         return self.pythons[name]
@@ -163,7 +163,7 @@ class _Traits(Magics):
         return " ".join(words)
 
     def show(self, shown: Shown) -> None:
-        """Show at once what a magic gives."""
+        """Display a magic's result now."""
         shell: Any = self.shell
         for each in shown.bundles():
             shell.display_pub.publish(each)
@@ -171,19 +171,18 @@ class _Traits(Magics):
         self.shown.append(shown)
 
     def apply_traits(self) -> None:
-        """Give the session the values of the traits."""
+        """Copy the traits to the session's settings."""
         settings = self.session.settings
         settings.panels = tuple(name for name in PANELS if name in self.panels.replace(",", " ").split())
         settings.style = self.style
 
     def take_settings(self) -> None:
-        """Give the traits the values of the session, which a command may have changed."""
+        """Copy the session's settings, which a command may have changed, to the traits."""
         self.panels = " ".join(self.session.settings.panels)
         self.style = self.session.settings.style
 
 
-# The decorators put what they mark into a table that ``magics_class`` then empties: so all of it happens
-# here, at once.
+# The decorators collect the methods in a table, which ``magics_class`` then empties: do both at once.
 MinijaxMagics: Any = magics_class(
     type(
         "MinijaxMagics",

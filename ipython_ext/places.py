@@ -1,4 +1,4 @@
-"""Cells by the names that people know: ``Cell In[3], line 2`` for a line of the file that IPython made of a cell."""
+"""Names cells as users know them: ``Cell In[3], line 2`` for a line in IPython's file for a cell."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ from typing import Any
 
 from minijax.tools.recording.sources import as_typed
 
-# Cells whose text is kept.
+# Keep the text of at most this many cells.
 _MOST_TYPED = 100
-# The names that IPython gives to cells (``<ipython-input-3-0123>``) and ipykernel (``/tmp/ipykernel_9/123.py``, or what
-# is left of it without the folder), as they stand in plain text, in HTML, and in JSON within HTML; after them the line,
-# and perhaps the column.
+# IPython's file names for cells (``<ipython-input-3-0123>``) and ipykernel's (``/tmp/ipykernel_9/123.py``, also without
+# the folder), in plain text, in HTML, and in JSON within HTML; followed by the line, and sometimes the column.
 _FILE = re.compile(
     r"(?:(?:<|&lt;|\\u003c)ipython-input-[\w-]+(?:>|&gt;|\\u003e)"
     r"|(?<![\w/.~+-])(?:[\w/.~+-]*/ipykernel_\d+/)?\d+\.py)"
     r"(?::(\d+)(?::\d+)?)?"
 )
-# The names that a session gives to the sources of magics, with their ``origin``; IPython says that they are files.
+# A session's names for the sources of magics, with their ``origin``; IPython adds that they are files.
 _MAGIC = re.compile(
     r"(?:File ((?:\x1b\[[\d;]*m)*))?(?:<|&lt;|\\u003c)minijax-cell-\d+-of-(\d+)-at-(\d+)(?:>|&gt;|\\u003e)"
     r"(?::(\d+)(?::\d+)?)?"
 )
-# A folder that is said after such a name.
+# A folder mentioned after such a name.
 _FOLDER = re.compile(r"(?<=\S)  [\w/.~+-]*/ipykernel_\d+/(?!\d+\.py)")
 _ESCAPES = {"&lt;": "<", "&gt;": ">", "\\u003c": "<", "\\u003e": ">"}
 
 
 def renamer(shell: Any) -> Callable[[str], str]:
-    """A function that calls the cells of ``shell`` in a text (plain, HTML or JSON) as IPython's tracebacks do."""
+    """A function that replaces cell files by the names of IPython's tracebacks, in plain text, HTML or JSON."""
     folder = os.path.dirname(shell.compile.get_code_name("", "", 0))
 
     def rename(match: re.Match[str]) -> str:
@@ -51,13 +50,13 @@ def renamer(shell: Any) -> Callable[[str], str]:
 
 
 def _magic(match: re.Match[str]) -> str:
-    """The line of a cell that a line of a magic is."""
+    """The cell and line for a line of a magic."""
     colour, cell, first, line = match.groups()
     return f"{colour or ''}Cell In[{cell}]" + (f", line {int(first) + int(line) - 1}" if line else "")
 
 
 def origin(shell: Any) -> str:
-    """``-of-3-at-2``: a magic that runs stands in line 2 of cell 3; '' if no cell of ``shell`` runs it."""
+    """``-of-3-at-2``: the running magic is in line 2 of cell 3; '' if no cell of ``shell`` runs it."""
     frame = _cell_frame(shell)
     if frame is None:
         return ""
@@ -66,7 +65,7 @@ def origin(shell: Any) -> str:
 
 
 def keep_typed(shell: Any) -> None:
-    """Let recordings show the running cell as it was typed, its magics too, where that has the same lines."""
+    """Show the running cell in recordings as the user typed it, with magics, if that has the same lines."""
     frame = _cell_frame(shell)
     if frame is None:
         return
@@ -81,9 +80,9 @@ def keep_typed(shell: Any) -> None:
 
 
 def shows_itself(shell: Any) -> bool:
-    """Whether what the running magic gives has to be shown by the magic: in a loop or a function, before the cell's
-    last line, or where it is assigned. IPython shows it where it is all of the last line; where no cell runs the magic,
-    its caller has it.
+    """Whether the running magic must display its result itself: in a loop or a function, before the cell's last line,
+    or in an assignment. IPython displays it if the magic is the whole last line. If no cell runs the magic, its caller
+    has the result.
     """
     frame = _cell_frame(shell)
     if frame is None:
@@ -103,7 +102,7 @@ def shows_itself(shell: Any) -> bool:
 
 
 def _timed(cell: FrameType) -> bool:
-    """Whether ``%%time`` runs what runs now, and not as the last line, whose value it gives back."""
+    """Whether ``%%time`` runs this code, and not as the last line, whose value it returns."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame is not cell:
         if frame.f_code.co_filename == "<timed exec>":

@@ -1,4 +1,4 @@
-"""The full-screen stepper, where IPython has a terminal to show it in."""
+"""The full-screen stepper in a terminal IPython."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ if TYPE_CHECKING:
 
 
 def has_screen(shell: Any) -> bool:
-    """Whether this shell has a terminal, for keys as well as for output."""
+    """Whether this shell has a terminal for both keys and output."""
     if type(shell).__name__ != "TerminalInteractiveShell" or os.environ.get("TERM") in ("", "dumb", None):
         return False
-    # a simple prompt is what one asks for where a terminal can do no more
+    # users choose simple_prompt for terminals without cursor control
     return not shell.simple_prompt and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def stepped(session: Session, result: Result) -> Result:
-    """Open the stepper on ``result.step``, or the browser of stages; once it has been left, what is to be shown: the
-    call's value, or its exception.
-    """
+    """Open the stepper on ``result.step``, or the browser of stages; return the call's value or exception to show."""
     # imported here: only %step in a terminal needs the REPL's stepper
     from prompt_toolkit.output import ColorDepth
 

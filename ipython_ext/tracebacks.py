@@ -1,8 +1,8 @@
-"""Exceptions in a cell: the user's frames as IPython shows them, the engine's counted.
+"""Exceptions in a cell: show the user's frames in IPython's style, and count minijax's own.
 
-IPython shows a frame of every function that an exception passed, with lines around it; a transformation puts a dozen
-frames of the engine between two of the user's. ``%tb`` still shows them all; ``%debug`` goes through the user's frames,
-and begins in the innermost of them.
+IPython shows every frame that an exception passed, with surrounding lines; a transformation adds a dozen minijax frames
+between two user frames. ``%tb`` still shows them all. ``%debug`` visits only the user's frames and starts in the
+innermost.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from minijax.tools.session.tracebacks import chain, is_internal, without_engine
 
 
 class Tracebacks:
-    """The handler of exceptions in ``shell``: between ``install`` and ``remove``, for every exception in a cell.
+    """The exception handler of ``shell``, for every exception in a cell between ``install`` and ``remove``.
 
     Args:
-      all_frames: whether the user has asked for the engine's frames too.
-      rename: gives a text with cells called by their names.
-      hint: what to say below an exception; '' for nothing.
+      all_frames: whether the user wants minijax's frames too.
+      rename: replaces cell files by cell names in a text.
+      hint: the text below an exception; '' for none.
     """
 
     def __init__(
@@ -37,24 +37,24 @@ class Tracebacks:
         hint: Callable[[BaseException], str],
     ) -> None:
         self.hint = hint
-        # the exception that was shown last
+        # the exception shown last
         self.shown: BaseException | None = None
         self.shell = shell
         self.all_frames = all_frames
         self.rename = rename
-        # IPython has room for one handler: the user's own goes on being asked first
+        # IPython has only one handler: an earlier one of the user's still runs first
         self.before = (shell.custom_exceptions, shell.CustomTB)
         self.kinds = (Exception, KeyboardInterrupt)
 
     def install(self) -> None:
-        """Handle exceptions from now on."""
+        """Start to handle exceptions."""
         self.shell.set_custom_exc(self.kinds, self.handle)
         self.mine = self.shell.CustomTB
-        # %debug and %pdb begin here
+        # %debug and %pdb call this
         self.shell.InteractiveTB.debugger = self.debug
 
     def remove(self) -> None:
-        """Put back what was there, unless the user has put another handler in this one's place."""
+        """Restore the earlier handler, unless the user has installed another one."""
         if self.shell.CustomTB is self.mine:
             self.shell.custom_exceptions, self.shell.CustomTB = self.before
         if vars(self.shell.InteractiveTB).get("debugger") == self.debug:
@@ -64,7 +64,7 @@ class Tracebacks:
         return self.all_frames() or config.read("traceback_filtering") == "off"
 
     def debug(self, force: bool = False) -> None:
-        """Open IPython's debugger on the last exception; until it is left, the exception has the user's frames only."""
+        """Open IPython's debugger on the last exception; during the session its traceback has only user frames."""
         tracebacks = self.shell.InteractiveTB
         error = getattr(sys, "last_value", None)
         debugger = type(tracebacks).debugger
@@ -75,10 +75,10 @@ class Tracebacks:
             debugger(tracebacks, force)
 
     def around(self, magic: Callable[[str], Any], line: str) -> Any:
-        """What ``magic(line)`` gives; an exception that it shows by itself is shown as a cell's is."""
+        """Call ``magic(line)``; an exception that it displays itself looks like one in a cell."""
 
         def show(exc_tuple: Any = None, filename: Any = None, tb_offset: Any = None, *rest: Any, **named: Any) -> None:
-            del self.shell.showtraceback  # for exceptions that are IPython's business
+            del self.shell.showtraceback  # restore it, for exceptions that IPython should display
             raised: Any = exc_tuple or sys.exc_info()
             kind, error, tb = raised
             self.handle(self.shell, kind, error, tb, tb_offset)
@@ -104,17 +104,17 @@ class Tracebacks:
             shown: list[str] | None = handler(kind, error, tb, tb_offset=tb_offset)
             return shown
         if issubclass(kind, SyntaxError) and _unparsed(tb):
-            # of the cell itself, which has not run: IPython shows it without a traceback
+            # a syntax error in the cell, which did not run: IPython shows no traceback
             shell.showsyntaxerror()
             return None
         causes = list(chain(error))
         asked = self._all_asked() or shell.call_pdb
         if issubclass(kind, SyntaxError) and not asked and _passed(error):
-            # the file and line that matter are the error's own: of a magic's cell, say
+            # the error has its own file and line, such as a magic's
             shown_error = shell.SyntaxTB.structured_traceback(kind, error, [])
             shell._showtraceback(kind, error, [self.rename(each) for each in shown_error])
             return None
-        # IPython has ways of its own with these
+        # IPython formats these itself
         special = issubclass(kind, SyntaxError | UsageError) or any(isinstance(e, BaseExceptionGroup) for e in causes)
         if asked or special or not any(map(_passed, causes)):
             shell.showtraceback((kind, error, tb), tb_offset=tb_offset, running_compiled_code=True)
@@ -124,7 +124,7 @@ class Tracebacks:
 
     def _show(self, kind: type[BaseException], error: BaseException, tb: TracebackType, tb_offset: int | None) -> None:
         shell = self.shell
-        # for %tb and %debug, which show everything
+        # %tb and %debug use these and show all frames
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
         if sys.version_info >= (3, 12):
             sys.last_exc = error
@@ -139,7 +139,7 @@ class Tracebacks:
 
 
 def _unparsed(tb: TracebackType | None) -> bool:
-    """Whether no frame but IPython's own saw the exception."""
+    """Whether only IPython's frames are in the traceback."""
     while tb is not None:
         if not tb.tb_frame.f_globals.get("__name__", "").startswith(("IPython.", "ipykernel.")):
             return False
@@ -148,7 +148,7 @@ def _unparsed(tb: TracebackType | None) -> bool:
 
 
 def _passed(error: BaseException) -> bool:
-    """Whether an exception passed code of the engine's."""
+    """Whether an exception passed through minijax's code."""
     tb = error.__traceback__
     while tb is not None:
         if errors.is_own_file(tb.tb_frame.f_code.co_filename):
@@ -159,9 +159,9 @@ def _passed(error: BaseException) -> bool:
 
 @contextmanager
 def _users_only(error: BaseException) -> Iterator[int]:
-    """For a while ``error`` and its causes have the user's frames only; gives the number of those left out.
+    """A context in which ``error`` and its causes have only user frames; yields the number of hidden frames.
 
-    The engine's own look-ups that failed on the way are no causes that anybody would want to read of.
+    Failed look-ups inside minijax are also hidden from the chain of causes.
     """
     changed: list[tuple[BaseException, TracebackType | None, bool]] = []
     hidden = 0

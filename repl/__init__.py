@@ -1,5 +1,4 @@
 """The terminal front end: an inline prompt over ``minijax.tools``. ``minijax.repl.__main__.main`` starts it.
 
-Without a terminal (``-c``, a file, piped input) ``batch`` runs the same session and nothing of prompt_toolkit
-is imported.
+Without a terminal (``-c``, a file, piped input) ``batch`` runs the same session, and prompt_toolkit is not imported.
 """

@@ -1,4 +1,4 @@
-"""``minijax-repl`` and ``python -m minijax``: options, then a prompt or a batch."""
+"""``minijax-repl`` and ``python -m minijax``: parse options, then run a prompt or a batch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Options win over them; NO_COLOR and TERM=dumb turn colours off.
 
 
 class Invocation:
-    """What the command line says; as it is without options."""
+    """The command line's options, with their defaults."""
 
     file: str | None = None
     code: str | None = None
@@ -50,8 +50,8 @@ class Invocation:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The options."""
-    import argparse  # with what it imports and looks up 10 ms, which the two commonest command lines do without
+    """The parser of the options."""
+    import argparse  # its import takes 10 ms, which the two commonest command lines do not need
 
     parser = argparse.ArgumentParser(
         prog="minijax-repl",
@@ -82,7 +82,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run; returns the exit code."""
+    """Run; return the exit code."""
     given = sys.argv[1:] if argv is None else list(argv)
     options = Invocation()
     if len(given) == 2 and given[0] == "-c":
@@ -109,10 +109,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.code = f"%run --as-jax {shlex.join(options.as_jax)}"
     try:
         return _main(options)
-    except BrokenPipeError:  # whoever read our output has left
+    except BrokenPipeError:  # the reader of our output closed the pipe
         _give_up(sys.stdout)
         return 1
-    except OSError as error:  # the user's code closed a stream below us, or the disk is full
+    except OSError as error:  # user code closed a file descriptor, or the disk is full
         with contextlib.suppress(OSError, ValueError, AttributeError):
             batch.write(sys.stderr, f"minijax-repl: cannot write: {visible(error.strerror or str(error))}\n")
         _give_up(sys.stdout)
@@ -121,8 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _give_up(stream: TextIO | None) -> None:
-    """Send what a stream still holds nowhere: Python would complain once more when it closes the stream."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be None, closed, or no file
+    """Discard a stream's buffer: Python would report the error again when it closes the stream."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be None, closed, or not a file
         stream.flush()  # type: ignore[union-attr]
         return
     with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -130,7 +130,7 @@ def _give_up(stream: TextIO | None) -> None:
 
 
 def settings_from(options: Invocation) -> tuple[Settings, list[str]]:
-    """The settings file's, then the options'; with what is wrong in the file."""
+    """The settings from the file, overridden by the options; and the problems in the file."""
     settings = Settings()
     problems = [] if options.no_config else load(settings, settings_path())
     given = {"panels": options.panels, "color": options.color, "theme": options.theme}
@@ -146,7 +146,7 @@ def settings_from(options: Invocation) -> tuple[Settings, list[str]]:
 
 
 def show_warnings_as_text() -> None:
-    """Have control characters in warnings written out: what a library warns of can hold the text of a file."""
+    """Escape control characters in warnings: a library's warning may contain text from a file."""
     formatted = warnings.formatwarning
 
     def visible_warning(*args: Any, **kwargs: Any) -> str:
@@ -163,8 +163,8 @@ def _main(options: Invocation) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     prompt = _prompt_module(options)
-    # What has been imported stays; looking for garbage in it costs 30 ms, most of it when the program ends. Nothing of
-    # the user's exists yet: %leaks does not see what is frozen.
+    # Freeze the imported modules: collecting them takes 30 ms, mostly at exit. No user code has run, so %leaks still
+    # sees all of the user's objects.
     gc.freeze()
     gc.enable()
     settings, problems = settings_from(options)
@@ -172,9 +172,9 @@ def _main(options: Invocation) -> int:
         batch.write(sys.stderr, f"minijax-repl: {visible(problem)}\n")
     show_warnings_as_text()
     user_folder.keep_out()
-    # The script that started this program is no line of the user's
+    # The script that started this program is not user code.
     errors.set_machinery([sys.argv[0]])
-    # The user's names are those of __main__, so that pickle and inspect find them.
+    # The user's names live in __main__, so that pickle and inspect find them.
     user_module = types.ModuleType("__main__")
     user_module.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = user_module
@@ -188,7 +188,7 @@ def _main(options: Invocation) -> int:
         except (OSError, UnicodeDecodeError) as error:
             batch.write(sys.stderr, f"minijax-repl: cannot read {options.file}: {error}\n")
             return 2
-        sys.path.append(os.path.dirname(os.path.abspath(options.file)))  # a script's neighbours, as for Python
+        sys.path.append(os.path.dirname(os.path.abspath(options.file)))  # a script imports its neighbours, as in Python
     if code is not None:
         done = _batch(session, code, page, options.json, stop=True)
         if not options.inspect:
@@ -199,7 +199,7 @@ def _main(options: Invocation) -> int:
 
 
 def _prompt_module(options: Invocation) -> Any:
-    """The module of the prompt if there will be one, or None: it brings prompt_toolkit, which only a terminal needs."""
+    """The prompt's module, or None if there will be no prompt: it imports prompt_toolkit, which needs a terminal."""
     if options.json or not options.inspect and (options.code is not None or options.file is not None):
         return None
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
@@ -214,7 +214,7 @@ def _prompt_module(options: Invocation) -> Any:
 def _batch(session: Session, code: str, page: batch.Page, as_json: bool, stop: bool) -> int:
     if not as_json:
         return batch.run(session, code, page, stop)
-    from minijax.repl import json_lines  # only for this option
+    from minijax.repl import json_lines  # imported here: only this option needs it
 
     return json_lines.run(session, code, stop)
 

@@ -1,4 +1,4 @@
-"""The prompt in a terminal: reads an input, runs it in a session, prints what it gave below it."""
+"""The prompt in a terminal: reads an input, runs it in a session, and prints the result below it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SessionCompleter(Completer):
         self.session = session
 
     def get_completions(self, document: Typed, complete_event: CompleteEvent) -> Iterable[Completion]:
-        # imported here: brings the table of commands, which the first prompt must not wait for
+        # imported here: the table of commands would delay the first prompt
         from minijax.tools.commands.completion import complete
 
         for found in complete(self.session, document.text_before_cursor):
@@ -56,8 +56,8 @@ class SessionCompleter(Completer):
 
 
 def signature_of(session: Session, before: str, columns: int) -> list[tuple[str, bool]]:
-    """The signature of the call around the cursor; nothing until the table of commands is there."""
-    if "minijax.tools.commands.table" not in sys.modules:  # it is loaded while the user looks at the first prompt
+    """The signature of the call around the cursor; empty until the table of commands is loaded."""
+    if "minijax.tools.commands.table" not in sys.modules:  # it loads in the background at the first prompt
         return []
     from minijax.tools.commands.completion import signature
 
@@ -65,7 +65,7 @@ def signature_of(session: Session, before: str, columns: int) -> list[tuple[str,
 
 
 class SyntaxValidator(Validator):
-    """Refuses what cannot be repaired by typing on, and puts the cursor where Python stumbled."""
+    """Refuses input that more typing cannot repair, and says where the syntax error is."""
 
     def validate(self, document: Typed) -> None:
         if source.status(document.text) != "invalid":
@@ -73,7 +73,7 @@ class SyntaxValidator(Validator):
         error = source.syntax_error(document.text)
         if error is None:
             return
-        # The cursor goes to the end: at the place of the error, what is typed next would land inside the old text.
+        # The cursor goes to the end: at the error's position, further typing would land inside the old text.
         place = f" (line {error.lineno or 1}, column {max(error.offset or 1, 1)})"
         raise ValidationError(len(document.text), f"{error.msg or 'invalid syntax'}{place}: not run")
 
@@ -82,11 +82,11 @@ class App:
     """One interactive session.
 
     Args:
-      session: what runs the inputs; its settings say which keys and colours.
-      colour: whether to colour at all; None to let the settings and the environment say.
+      session: runs the inputs; its settings choose keys and colours.
+      colour: whether to use colour; None to use the settings and the environment.
       vi: vi keys, whatever the settings say.
       history: None for the user's history file.
-      input, output: prompt_toolkit's, for tests; the terminal if None.
+      input, output: prompt_toolkit's, for tests; None for the terminal.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class App:
         self._running = threading.Event()
         self._at_a_terminal = input is None
         self._chosen_panels = self.settings.panels or PANELS
-        # the panel last looked at in full, and at which input
+        # the panel last shown in full, and the number of inputs then
         self._looked = ("", 0)
         self.style = DynamicStyle(lambda: style_for(resolved(self.settings.theme, os.environ)))
         self.prompt: PromptSession[str] = PromptSession(
@@ -148,11 +148,11 @@ class App:
         self.prompt.color_depth = self.depth()
 
     def colour(self) -> bool:
-        """Whether to colour: the setting, then NO_COLOR and TERM."""
+        """Whether to use colour: the setting, else NO_COLOR and TERM."""
         return batch.wants_colour(self.settings.color, True)
 
     def depth(self) -> ColorDepth:
-        """How many colours there are now."""
+        """The current number of colours."""
         if not self.colour():
             return ColorDepth.DEPTH_1_BIT
         return ColorDepth.from_env() or self.output.get_default_color_depth()
@@ -180,11 +180,11 @@ class App:
         )
 
     def columns(self) -> int:
-        """The terminal's width now."""
+        """The terminal's current width."""
         return self.output.get_size().columns
 
     def show_outcome(self, outcome: Outcome) -> None:
-        """The value behind its number (below it, if it takes several lines), then the panels."""
+        """Show the value after its number (below it, if it takes several lines), then the panels."""
         if outcome.step is not None:
             self.show(self.stepped(outcome, outcome.step))
             return
@@ -196,7 +196,7 @@ class App:
         if outcome.error is not None:
             batch.remember_error(outcome.error)
         if isinstance(outcome.error, KeyboardInterrupt):
-            self.write([("", "\n")])  # the terminal has written ^C
+            self.write([("", "\n")])  # the terminal has echoed ^C
         if outcome.shown:
             pieces = fragments(outcome.shown, self.columns())
             if not outcome.command and outcome.error is None:
@@ -210,7 +210,7 @@ class App:
             self._say(hint)
 
     def at_breakpoint(self, code: str, names: dict[str, Any]) -> None:
-        """Run a line that was typed at ``debug.breakpoint``, in the names of a frame of the program that it stopped."""
+        """Run a line typed at ``debug.breakpoint``, with the names of a frame of the stopped program."""
         inner = Session(find, names, self.settings)
         inner.highlight = batch.highlighted
         outer, self.session = self.session, inner
@@ -220,17 +220,15 @@ class App:
             self.session = outer
 
     def stepped(self, outcome: Outcome, step: Step | Browse) -> Document:
-        """Open the stepper, or the browser of stages; what to show when it has been left: the call's value, or its
-        exception.
-        """
+        """Open the stepper or the browser of stages; afterwards, return the call's value or exception to show."""
         if isinstance(step, Browse):
-            # imported here: only %passes --open needs it, and a prompt must not wait for it
+            # imported here: only %passes --open needs it, and it would delay the prompt
             from minijax.repl.browser.app import browse
 
             with restored():
                 browse(step, self.style, self.depth(), self.prompt.input, self.output)
             return Document()
-        # imported here: only %step needs it, and a prompt must not wait for it
+        # imported here: only %step needs it, and it would delay the prompt
         from minijax.repl.stepper.app import run as run_stepper
 
         with restored():
@@ -241,7 +239,7 @@ class App:
         error = error or outcome.error
         if error is not None:
             return self.session.error_document(error)
-        if outcome.value is NOTHING or not outcome.shown:  # nothing, or silenced
+        if outcome.value is NOTHING or not outcome.shown:  # no value, or silenced
             return Document()
         return self.session.value_document(outcome.value)
 
@@ -256,7 +254,7 @@ class App:
         return parts
 
     def _show_signature(self, buffer: Buffer) -> None:
-        """Below the input, the signature of the call that is being typed."""
+        """Show the signature of the call being typed below the input."""
         before = buffer.document.text_before_cursor
         parts = signature_of(self.session, before, self.columns()) if "(" in before else []
         shown: StyleAndTextTuples = [("class:mj-heading" if at else "class:mj-muted", piece) for piece, at in parts]
@@ -282,7 +280,7 @@ class App:
             self._say(f"panels on: {', '.join(self.settings.panels)}")
 
     def _turn_panel(self, name: str) -> None:
-        """Show a panel of the last line in full; fold it away at the second press, and back at the next."""
+        """Show a panel of the last line in full; the second press hides the panel, the next shows it again."""
         settings, key = self.settings, keys.PANEL_KEYS[name]
         looked, self._looked = self._looked, (name, len(self.session.inputs))
         if name not in settings.panels:
@@ -324,19 +322,19 @@ class App:
     def _run(self) -> int:
         while True:
             try:
-                while True:  # in here, for Ctrl-C can come where a loop begins anew
+                while True:  # an inner loop: Ctrl-C can arrive at the start of an iteration
                     left = self._turn()
                     if left is not None:
                         return left
             except KeyboardInterrupt:
-                # while printing, while an error was being put into words, or between two inputs
+                # Ctrl-C while printing, while formatting an error, or between two inputs
                 with contextlib.suppress(KeyboardInterrupt):
                     self.show(document(text("", line(("error", "interrupted")))))
 
     def _turn(self) -> int | None:
-        """Read and run one input; the exit code if it was the last."""
+        """Read and run one input; return the exit code if it was the last."""
         self._apply_settings()
-        self.prompt.bottom_toolbar = None  # of what Ctrl-C cleared
+        self.prompt.bottom_toolbar = None  # clear what Ctrl-C may have left
         try:
             with restored():
                 code = self.prompt.prompt(pre_run=self._warm_up, default=self._take_next_input())
@@ -367,21 +365,21 @@ class App:
         return None
 
     def _take_next_input(self) -> str:
-        """What a command has left to be changed at the prompt, once."""
+        """The text that a command put at the prompt for editing; returned once."""
         text, self._next_input = self._next_input, ""
         return text
 
     def _taken_back(self) -> bool:
-        """Whether Ctrl-C was pressed right after Enter, when the terminal still made a key of it and not a signal."""
+        """Whether Ctrl-C came right after Enter, while the terminal still sent it as a key instead of a signal."""
         if not self._at_a_terminal:
-            return False  # a pipe makes no signals: there it only ever clears a line
+            return False  # in a pipe Ctrl-C is always a key, which only clears a line
         ahead = get_typeahead(self.prompt.input)
         interrupts = [place for place, press in enumerate(ahead) if press.key == Keys.ControlC]
         store_typeahead(self.prompt.input, ahead[interrupts[-1] + 1 :] if interrupts else ahead)
         return bool(interrupts)
 
     def _warm_up(self) -> None:
-        """At the first prompt: begin to load in the background what will be needed."""
+        """At the first prompt: start the background imports."""
         if self.warmer is None and self.settings.warm and self._at_a_terminal:
             self.warmer = Warmer((*STEPS, self.session.complete_names))
             self.prompt.default_buffer.on_text_changed += lambda _: self.warmer and self.warmer.busy()
@@ -393,10 +391,10 @@ def _continuation(width: int, line_number: int, wrap_count: int) -> StyleAndText
 
 
 def run(session: Session) -> int:
-    """The interactive program."""
+    """Run the interactive program; return the exit code."""
     code = App(session).run()
     if interruptible.abandoned():
-        # threads inside XLA do not survive the interpreter's orderly end
+        # XLA's threads crash in the interpreter's regular shutdown
         interruptible.flush()
         os._exit(code)
     return code

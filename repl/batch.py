@@ -1,4 +1,4 @@
-"""Sessions from the command line, a file or a pipe; and a prompt for terminals that can do nothing."""
+"""Sessions from the command line, a file or a pipe; and a prompt for terminals without cursor control."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def versions() -> str:
 
 
 def jax_version() -> str:
-    """The version of the installed jax, read from its file: importing jax costs most of a second."""
+    """The version of the installed jax, read from its file, since importing jax takes most of a second."""
     found = importlib.util.find_spec("jax")
     if found is None or not found.submodule_search_locations:
         return "missing"
@@ -47,7 +47,7 @@ def jax_version() -> str:
 def new_session(
     namespace: dict[str, Any], x64: bool = False, settings: Settings | None = None, late: bool = False
 ) -> Session:
-    """A session with the names a prompt begins with; with ``late``, those that need an import come at first use."""
+    """A session with the prompt's initial names; with ``late``, names that need an import are loaded at first use."""
     if x64:
         config.update("jax_enable_x64", True)
     given = initial_names(imported_only=late)
@@ -67,7 +67,7 @@ def write(stream: TextIO, text: str) -> None:
 
 
 def width() -> int:
-    """The columns of the page."""
+    """The width of the page in columns."""
     asked = os.environ.get("COLUMNS", "")
     if asked.isdecimal() and int(asked):
         return int(asked)
@@ -78,9 +78,9 @@ def width() -> int:
 
 
 class Page:
-    """Where a session writes: whether in colour, in which, how wide, and whether somebody's terminal is at the end.
+    """The output format of a session: colour, theme, width, and folding for a terminal.
 
-    What goes to a file or a pipe is not folded: programs read lines.
+    Output to a file or a pipe is not folded, since programs read lines.
     """
 
     def __init__(self, colour: bool = False, settings: Settings | None = None) -> None:
@@ -88,7 +88,7 @@ class Page:
         self.settings = settings or Settings()
 
     def text(self, doc: Document, columns: int, fold: bool = False) -> str:
-        """``doc`` as text, its last line ended; nothing for nothing."""
+        """``doc`` as text with a final newline; '' for an empty one."""
         if not doc:
             return ""
         theme = resolved(self.settings.theme, os.environ)
@@ -96,7 +96,7 @@ class Page:
         return to_text(doc, columns, self.colour, highlighted, theme, bits, fold) + "\n"
 
     def shown(self, outcome: Outcome, columns: int, fold: bool = False) -> str:
-        """What an outcome has to say: the value behind its number, then the panels."""
+        """An outcome as text: the value after its number, then the panels."""
         text = ""
         if outcome.shown:
             prefix = "" if outcome.command or outcome.error is not None else f"out[{outcome.number}]:"
@@ -113,25 +113,25 @@ class Page:
 
 
 def fits(doc: Document, columns: int, fold: bool) -> bool:
-    """Whether the first line of ``doc`` can stand behind its number."""
+    """Whether ``doc`` fits on one line after its number."""
     return not fold or "\n" not in to_text(doc, columns, fold=True)
 
 
 def highlighted(text: str, language: str) -> Iterable[tuple[str, str]]:
-    """``lexer.highlight``, which brings Pygments: imported when the first program is shown or the first key typed."""
+    """``lexer.highlight``; Pygments is imported at the first program shown or the first key typed."""
     from minijax.tools.documents.lexer import highlight
 
     return highlight(text, language)
 
 
 def run(session: Session, code: str, page: Page, stop: bool) -> int:
-    """Run every input of ``code``; 1 if one raised. ``stop`` says whether the first error ends it."""
+    """Run every input of ``code``; return 1 if one raised. With ``stop``, the first error ends it."""
 
     def step(each: str) -> BaseException | None:
         outcome = session.run_line(each)
         if isinstance(outcome.error, BrokenPipeError):
             raise outcome.error
-        if not isinstance(outcome.error, SystemExit):  # of that the exit code tells
+        if not isinstance(outcome.error, SystemExit):  # the exit code reports that
             _show(outcome, page)
         return outcome.error
 
@@ -139,9 +139,9 @@ def run(session: Session, code: str, page: Page, stop: bool) -> int:
 
 
 def each_input(code: str, step: Callable[[str], BaseException | None], stop: bool) -> int:
-    """``step(input)``, which runs it and returns its error, for every input of ``code``; the exit code.
+    """Call ``step(input)``, which runs it and returns its error, for every input of ``code``; return the exit code.
 
-    ``stop`` says whether the first error ends it.
+    With ``stop``, the first error ends it.
     """
     failed = False
     for each in source.inputs(code):
@@ -149,7 +149,7 @@ def each_input(code: str, step: Callable[[str], BaseException | None], stop: boo
             error = step(each)
         except SystemExit as leaving:
             return exit_code(leaving)
-        if isinstance(error, SystemExit):  # a program's that was run
+        if isinstance(error, SystemExit):  # raised by a program that the input ran
             return exit_code(error)
         if isinstance(error, KeyboardInterrupt):
             return 130
@@ -161,7 +161,7 @@ def each_input(code: str, step: Callable[[str], BaseException | None], stop: boo
 
 def _show(outcome: Outcome, page: Page) -> None:
     """Write an outcome; an error goes to standard error."""
-    # the user's code may have closed them, or set them to None, as Python does where there are none
+    # user code may have closed the streams or set them to None; Python does so if there are none
     out, stream = sys.stdout, sys.stdout if outcome.error is None else sys.stderr
     if stream is None or getattr(stream, "closed", False):
         return
@@ -173,7 +173,7 @@ def _show(outcome: Outcome, page: Page) -> None:
 
 
 def exit_code(leaving: SystemExit) -> int:
-    """The exit code that a SystemExit stands for; a text is printed, as Python does."""
+    """The exit code of a SystemExit; a text is printed, as Python does."""
     if leaving.code is None:
         return 0
     if isinstance(leaving.code, int):
@@ -183,7 +183,7 @@ def exit_code(leaving: SystemExit) -> int:
 
 
 def plain_prompt(session: Session, page: Page) -> int:
-    """A prompt by ``input()``, for terminals without cursor control and for output that goes elsewhere."""
+    """A prompt with ``input()``, for terminals without cursor control and for redirected output."""
     lines: list[str] = []
     while True:
         number = len(session.inputs)
@@ -221,8 +221,8 @@ def plain_prompt(session: Session, page: Page) -> int:
 
 
 def debug(tb: TracebackType) -> None:
-    """Python's debugger in the innermost frame of ``tb``, until the user leaves it."""
-    import pdb  # here: it brings a dozen modules, and a prompt must not wait for them
+    """Run Python's debugger in the innermost frame of ``tb`` until the user leaves it."""
+    import pdb  # imported here: a dozen modules that would delay the prompt
 
     debugger = pdb.Pdb()
     debugger.reset()
@@ -230,7 +230,7 @@ def debug(tb: TracebackType) -> None:
 
 
 def remember_error(error: BaseException) -> None:
-    """Let debuggers that begin where the last error was (``pdb.pm()``, ``pudb.pm()``) find the user's frames."""
+    """Let post-mortem debuggers (``pdb.pm()``, ``pudb.pm()``) find the user's frames."""
     tb, _ = without_engine(error.__traceback__)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, tb
     if sys.version_info >= (3, 12):
@@ -238,20 +238,20 @@ def remember_error(error: BaseException) -> None:
 
 
 def prompt_parts(session: Session, number: int) -> tuple[str, str, str]:
-    """``in [5]: ``, or ``in [5] ``, ``jvp:1``, `` › `` while an interpreter is kept open."""
+    """``in [5]: ``, or ``in [5] ``, ``jvp:1``, `` › `` while an interpreter is pushed."""
     label = session.prompt_label()
     return (f"in [{number}] ", label, " › ") if label else (f"in [{number}]: ", "", "")
 
 
 def wants_colour(choice: str, is_terminal: bool) -> bool:
-    """Whether to write in colour: the choice, then NO_COLOR, TERM=dumb and whether it is a terminal."""
+    """Whether to use colour: ``choice``, else NO_COLOR, TERM=dumb and whether it is a terminal."""
     if choice != "auto":
         return choice == "always"
     return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def devices() -> str:
-    """``cpu ×2``, as far as it is known without starting anything; else nothing."""
+    """``cpu ×2``, if known without starting a client; else ''."""
     running = client.started()
     if running is not None:
         kind, count = running.default_device.platform, len(running.devices)
@@ -265,7 +265,7 @@ def devices() -> str:
 
 
 def banner(columns: int) -> Document:
-    """The line that greets: versions on the left, keys on the right where there is room."""
+    """The greeting: versions on the left, keys on the right if there is room."""
     parts = [versions(), devices(), f"x64 {'on' if config.jax_enable_x64 else 'off'}"]
     left = " · ".join(filter(None, parts))
     right = "%help  %tour  F2 panels  Ctrl-D leaves"

@@ -1,4 +1,4 @@
-"""What full screens are drawn of: lines of text with roles, cut and filled to columns. No terminal is needed."""
+"""Building blocks of full screens: lines of text with roles, cut and padded to columns. Needs no terminal."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Shown = TypeVar("Shown")
 
 
 def place_role(name: str, row: str = "") -> str:
-    """The role of an empty segment before what belongs to a pane, by which a place on the screen is found."""
+    """The role of an empty segment that marks where a pane's row begins on the screen, for the mouse."""
     return f"@{name}:{row}"
 
 
 def target_at(lines: list[Line], column: int, row: int) -> tuple[str, str]:
-    """The pane at a place on the screen, and the moment that its row is of ('' for another row); ('', '') outside."""
+    """The pane at a screen position, and its row's moment ('' if it has none); ('', '') outside of panes."""
     found = ("", "")
     at = 0
     for role, piece in lines[row] if 0 <= row < len(lines) else ():
@@ -40,7 +40,7 @@ def framed(
     body: Callable[[Shown, int, int], list[Line]],
     foot: Callable[[Shown, int, int], list[Line]],
 ) -> list[Line]:
-    """A screen of ``rows`` lines: a head where there is room for it, a foot of a third at most, ``body`` between."""
+    """A screen of ``rows`` lines: a head from 8 rows on, a foot of at most a third, ``body`` between."""
     columns, rows = max(columns, 1), max(rows, 1)
     below = foot(shown, columns, max(rows // 3, 1))[: max(rows - 1, 0)]
     above = [head(shown, columns)] if rows >= 8 else []
@@ -49,7 +49,7 @@ def framed(
 
 
 def ruled(name: str, columns: int, focused: bool) -> Line:
-    """The line above a pane: its name, and a rule that is heavier where the pane has the focus."""
+    """The line above a pane: its name, and a rule, which is heavier for the focused pane."""
     rule = "━" if focused else "─"
     said = f"{rule} {name} "
     role = "heading" if focused else "muted"
@@ -57,7 +57,7 @@ def ruled(name: str, columns: int, focused: bool) -> Line:
 
 
 def message_lines(role: str, said: str, columns: int, most: int) -> list[Line]:
-    """A message on as many lines as it takes, up to ``most``; what is not shown is counted."""
+    """A message, folded to at most ``most`` lines; the hidden characters are counted."""
     lines: list[str] = []
     for each in wrapped(((role, shown_text(said)),), max(columns, 1)):
         rest = "".join(piece for _, piece in each)
@@ -82,28 +82,28 @@ def beside(left: list[Line], columns: int, right: list[Line]) -> list[Line]:
 
 
 def bar(each: Line, columns: int, right: int = 0) -> Line:
-    """The current line: one bar across the pane; its first ``right`` columns are scrolled away."""
+    """The current line as a bar across the pane, without its first ``right`` columns."""
     text = "".join(piece for _, piece in fitted(cut(each, right), columns, fill=True))
     return (("stepper-bar", text),)
 
 
 def padded(lines: list[Line], rows: int) -> list[Line]:
-    """Exactly so many lines."""
+    """``lines`` cut or padded to ``rows`` lines."""
     return [*lines, *[()] * rows][:rows]
 
 
 def width_of(segments: Iterable[Segment]) -> int:
-    """The columns that segments take, characters of two columns counted twice."""
+    """The columns of segments; wide characters count twice."""
     return sum(get_cwidth(piece) for _, piece in segments)
 
 
 def shown_text(piece: str) -> str:
-    """A piece as it is written to the screen: tabs as spaces, control characters visible."""
+    """A piece as displayed: tabs as spaces, control characters visible."""
     return visible(piece.replace("\t", "    ")).replace("\n", " ")
 
 
 def cut(segments: Line, columns: int) -> Line:
-    """``segments`` without their first ``columns`` columns; the mark at the left stays."""
+    """``segments`` without their first ``columns`` columns; a mark at the left stays."""
     if columns <= 0:
         return segments
     out: list[Segment] = []
@@ -117,7 +117,7 @@ def cut(segments: Line, columns: int) -> Line:
 
 
 def fitted(segments: Line, columns: int, fill: bool = False) -> Line:
-    """``segments`` cut to ``columns`` columns, with an ellipsis where something is missing; ``fill`` adds spaces."""
+    """``segments`` cut to ``columns`` columns, with an ellipsis if something is cut; ``fill`` pads with spaces."""
     segments = tuple((role, shown_text(piece)) for role, piece in segments)
     length = width_of(segments)
     if length <= columns:
@@ -134,7 +134,7 @@ def fitted(segments: Line, columns: int, fill: bool = False) -> Line:
 
 
 def beginning(piece: str, columns: int) -> str:
-    """The beginning of a text that takes no more than so many columns."""
+    """The beginning of a text, at most ``columns`` columns wide."""
     if len(piece) * 2 <= columns:
         return piece
     used = 0

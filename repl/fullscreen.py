@@ -1,7 +1,6 @@
-"""A full-screen program in a terminal: a prompt_toolkit application around lines that somebody composes.
+"""A full-screen program in a terminal: a prompt_toolkit application that draws the lines of a ``compose`` function.
 
-The application draws on the terminal's alternate screen, so that what was printed before is there again when it ends,
-however it ends.
+The application uses the terminal's alternate screen, so earlier output is visible again after any kind of exit.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from minijax.repl.drawing import target_at
 from minijax.repl.keyed import Key, Question
 from minijax.tools.documents.document import Line
 
-# Without colours the bar still differs from everything else.
+# Without colours, the bar needs another style.
 STYLE = Style.from_dict({"mj-stepper-bar": "reverse bold"})
-# After Esc the terminal may be sending a longer key: so long is waited for the rest, in seconds.
+# Seconds to wait after Esc: the terminal may be sending a longer key sequence.
 _ESCAPE_WAIT = 0.05
-# How many lines a turn of the wheel scrolls.
+# Lines to scroll per step of the mouse wheel.
 _WHEEL = {MouseEventType.SCROLL_UP: -3, MouseEventType.SCROLL_DOWN: 3}
 
 
 class Keyed(Protocol):
-    """What a full screen shows: its keys are functions of it.
+    """The model of a full screen; its keys call its methods.
 
     Attributes:
-      question: what is being asked, or None.
-      help: whether the help is shown.
-      result: why it ended: '' while it has not.
+      question: the open question, or None.
+      help: the help is shown.
+      result: why it ended; '' while it runs.
     """
 
     question: Question | None
@@ -66,7 +65,7 @@ class Keyed(Protocol):
 
 
 class _Screen(UIControl):
-    """Everything but the line that asks."""
+    """Everything except the question's line."""
 
     def __init__(
         self,
@@ -88,7 +87,7 @@ class _Screen(UIControl):
         return True
 
     def mouse_handler(self, mouse_event: MouseEvent) -> object:
-        """A click gives a pane the focus, or goes to a row of it; the wheel scrolls what is below it."""
+        """A click focuses a pane or goes to its row; the wheel scrolls the pane under it."""
         if self.model.question is not None:
             return NotImplemented
         place = mouse_event.position
@@ -102,20 +101,20 @@ class _Screen(UIControl):
 
 
 def styled(each: Line) -> StyleAndTextTuples:
-    """A line of the screen as prompt_toolkit draws it; its text has no control characters any more."""
+    """A line of the screen in prompt_toolkit's form; its text has no control characters."""
     return [(f"class:mj-{role}" if role else "", piece) for role, piece in each if piece]
 
 
 class FullScreen:
-    """One model on one terminal.
+    """A model on a terminal.
 
     Args:
-      model: what is shown.
-      compose: draws it in so many columns and rows.
+      model: the state to show.
+      compose: draws it for a number of columns and rows.
       keys: the keys, under headings.
-      style: of the roles.
-      depth: how many colours there are; None for what the terminal says.
-      input, output: prompt_toolkit's; the terminal if None.
+      style: the style of the roles.
+      depth: the number of colours; None to ask the terminal.
+      input, output: prompt_toolkit's; None for the terminal.
     """
 
     def __init__(
@@ -150,7 +149,7 @@ class FullScreen:
         self.application.timeoutlen = _ESCAPE_WAIT
 
     def run(self) -> str:
-        """Until the user leaves, or the model says why it ends otherwise."""
+        """Run until the user leaves or the model ends it; return why."""
         self.application.run()
         return self.model.result or "leave"
 
@@ -200,7 +199,7 @@ class FullScreen:
         return keys
 
     def _press(self, action: Callable[[Any], None]) -> None:
-        """Do what a key stands for, and go to what it asks or ends."""
+        """Do a key's action, then show the question that it asked, or exit."""
         model = self.model
         model.before_key()
         was_asked = model.question
@@ -219,7 +218,7 @@ class FullScreen:
             self.application.exit()
 
     def _scrolls(self, action: Callable[[Any], None]) -> bool:
-        """Whether a key scrolls, which it does in the help too."""
+        """Whether a key scrolls; such keys also work in the help."""
         scrolling = ("j", "k", "pagedown", "pageup")
         return any(key.action is action and {*key.keys} & {*scrolling} for _, group in self.keys for key in group)
 
@@ -233,7 +232,7 @@ class FullScreen:
         return False
 
     def _typed(self, buffer: Buffer) -> None:
-        """One character answers a question for one."""
+        """Answer a question that takes one character."""
         question = self.model.question
         if question is not None and question.single and buffer.text:
             text = buffer.text[-1]

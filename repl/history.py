@@ -1,7 +1,7 @@
 """The history file: bounded, private, and safe with several sessions at once.
 
-One input a line, as a JSON string. Each session appends whole lines under a lock and reads the file once,
-when it starts; when the file has grown by half it is cut back to its bound, in place of itself.
+Each line holds one input as a JSON string. A session reads the file once, at its start, and appends whole lines under
+a lock. A file that exceeds its bound by half is cut back to it, in place.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from prompt_toolkit.history import History
 
 try:
     import fcntl
-except ImportError:  # no such locks on this system: appending is still atomic for short inputs
+except ImportError:  # no file locks on this system: an append of a short input is still atomic
     fcntl = None  # type: ignore[assignment]
 
 MOST_ENTRIES = 10_000
 
 
 def history_path() -> Path:
-    """Where the history lies: ``$XDG_STATE_HOME/minijax/history``, by default under ``~/.local/state``."""
+    """The history file: ``$XDG_STATE_HOME/minijax/history``, by default under ``~/.local/state``."""
     base = os.environ.get("XDG_STATE_HOME")
     folder = Path(base) if base and os.path.isabs(base) else Path.home() / ".local" / "state"
     return folder / "minijax" / "history"
 
 
 class BoundedHistory(History):
-    """prompt_toolkit's history over a file; where that cannot be written, of this session only."""
+    """prompt_toolkit's history in a file; if that is not writable, for this session only."""
 
     def __init__(self, path: Path, most: int = MOST_ENTRIES) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class BoundedHistory(History):
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
-        """The file, open and locked; nobody but the user may read it."""
+        """The file, open and locked, readable by the user only."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             os.fchmod(descriptor, 0o600)
@@ -57,7 +57,7 @@ class BoundedHistory(History):
             os.close(descriptor)
 
     def load_history_strings(self) -> Iterable[str]:
-        """The entries, the latest first."""
+        """The entries, latest first."""
         if self.problem:
             return []
         try:
@@ -73,7 +73,7 @@ class BoundedHistory(History):
         return reversed(entries[-self.most :])
 
     def store_string(self, string: str) -> None:
-        """Append an entry; one that begins with a space is the user's secret."""
+        """Append an entry, unless it begins with a space, which keeps it secret."""
         if self.problem or string.startswith(" ") or not string.strip():
             return
         try:
@@ -100,6 +100,6 @@ def _entries(text: str) -> Iterator[str]:
         try:
             entry = json.loads(each)
         except ValueError:
-            continue  # a line that a crash cut short
+            continue  # a line cut short by a crash
         if isinstance(entry, str):
             yield entry

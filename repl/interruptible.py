@@ -1,13 +1,13 @@
-"""Ctrl-C where Python alone would not hear it.
+"""Makes Ctrl-C work where Python alone would miss it.
 
-XLA does not look at signals, and Python handles none until XLA returns. So the prompt lets another thread call XLA and
-waits for it, which a signal can interrupt. XLA then finishes in the background what nobody waits for any more.
+XLA ignores signals, and Python handles none until XLA returns. So another thread calls XLA, and the prompt waits for it
+in a way that a signal can interrupt. XLA then finishes in the background, and its result is dropped.
 
-Python handles a signal before the next line of Python that runs. While the garbage collector is at work that is often
-a line of some object's finalizer, where an exception is reported and dropped. An interrupt that is lost so is repeated.
+Python handles a signal before the next line of Python that runs. During garbage collection that is often a line of a
+finalizer, where Python reports the exception and drops it. Such an interrupt is repeated.
 
-CPython can also overlook a signal that has come: with 3.11, one in a hundred that come right after something was
-printed. It looks again when another thread has had the interpreter's lock; so one takes it now and then.
+CPython can also overlook a signal: 3.11 misses one in a hundred that arrive right after a print. It checks again after
+another thread has held the interpreter's lock, so a thread takes the lock every 0.1 seconds.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from typing import Any
 
 from minijax.backend import pjrt
 
-# Seconds after which an interrupt that was dropped is repeated, and one that was overlooked is seen.
+# Seconds until a dropped interrupt is repeated, and until an overlooked one is seen.
 AGAIN = 0.1
 
 _working: set[threading.Thread] = set()
 
 
 def elsewhere(work: Callable[[], Any]) -> Any:
-    """What ``work()`` returns or raises; it runs on a thread of its own, and an interrupt leaves it there."""
+    """Run ``work()`` on another thread; return or raise what it does. An interrupt leaves it running there."""
     if threading.current_thread() is not threading.main_thread():
-        return work()  # only the main thread is interrupted by signals
+        return work()  # signals interrupt only the main thread
     results: list[Any] = []
     errors: list[BaseException] = []
     done = threading.Event()
@@ -48,12 +48,12 @@ def elsewhere(work: Callable[[], Any]) -> Any:
     thread = threading.Thread(target=run, name="minijax-compile", daemon=True)
     _working.add(thread)
     try:
-        thread.start()  # waits until the thread runs, which may be when XLA has read the program
-        # A signal that came while XLA held the interpreter's lock wakes nobody: the main thread looks by itself.
+        thread.start()  # waits until the thread runs, which may be after XLA has read the program
+        # A signal that arrives while XLA holds the interpreter's lock wakes no thread, so the main thread polls.
         while not done.wait(AGAIN):
             pass
     except KeyboardInterrupt:
-        # raised anew: the traceback leads to the user's line, and not into this machinery
+        # a new exception: its traceback leads to the user's line, not into this module
         raise KeyboardInterrupt from None
     if errors:
         raise errors[0]
@@ -61,7 +61,7 @@ def elsewhere(work: Callable[[], Any]) -> Any:
 
 
 def abandoned() -> bool:
-    """Whether XLA is still at work on something that was interrupted: Python cannot then end in its usual way."""
+    """Whether XLA still works on an interrupted call: Python then cannot shut down normally."""
     return bool(_working)
 
 
@@ -85,14 +85,14 @@ class _Nudge(threading.Thread):
 
 @contextlib.contextmanager
 def session() -> Iterator[threading.Event]:
-    """While this lasts, compilations can be interrupted, and no interrupt is lost while the event it gives is set."""
+    """A context in which compilations can be interrupted; while the yielded event is set, no interrupt is lost."""
     before, pjrt.run_elsewhere = pjrt.run_elsewhere, elsewhere
     hook = sys.unraisablehook
     nudge = _Nudge()
 
     def unraisable(dropped: Any) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
-            # not at once: that would be in here, and dropped again; as a signal, for it ends a sleep too
+            # later, since here it would be dropped again; as a signal, since that also ends a sleep
             main = threading.main_thread().ident
             assert main is not None
             again = threading.Timer(AGAIN, signal.pthread_kill, (main, signal.SIGINT))
@@ -112,7 +112,7 @@ def session() -> Iterator[threading.Event]:
 
 
 def flush() -> None:
-    """Write out what is buffered."""
+    """Flush the standard streams."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

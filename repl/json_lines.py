@@ -1,15 +1,15 @@
-"""``--json``: one JSON object on a line of its own for every input, for programs that drive a session.
+"""``--json``: one line with a JSON object for every input, for programs that drive a session.
 
 The fields:
 
-- ``format``: 1, the version of this list. Fields may be added to it; none will change its meaning.
-- ``number``, ``input``: the input, and its number.
-- ``value``: the repr of what the last expression was worth; null if there was none.
+- ``format``: 1, the version of this list. Fields may be added; existing ones keep their meaning.
+- ``number``, ``input``: the input's number and text.
+- ``value``: the repr of the last expression's value; null if there was none.
 - ``shown``: what a prompt would show above the panels, as plain text.
-- ``printed``: what the input wrote to standard output (its beginning, if that is long: ``printed_cut`` is then true).
-- ``error``: null, or an object with ``type``, ``message``, ``place`` (``file:line``, the user's innermost, or null).
-- ``data``: what a command showed, as data, of those that give some: ``%values`` gives a list of rows.
-- ``panels``: null for an input that traced nothing, or what ``tools.recording.panel_data`` describes.
+- ``printed``: the input's standard output; a long one is cut, and ``printed_cut`` is then true.
+- ``error``: null, or an object with ``type``, ``message``, ``place`` (``file:line``, innermost in user code, or null).
+- ``data``: a command's output as data, if it has any: ``%values`` gives a list of rows.
+- ``panels``: null for an input that traced nothing, else as ``tools.recording.panel_data`` describes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_PRINTED = 1_000_000
 
 
 class CapturedPrint(io.TextIOBase):
-    """What an input prints: kept up to a bound, so that a program that prints for ever does not fill the memory."""
+    """Keeps what an input prints, up to a bound, so that a program that prints forever does not fill the memory."""
 
     encoding = "utf-8"
 
@@ -60,7 +60,7 @@ class CapturedPrint(io.TextIOBase):
 
 
 def run(session: Session, code: str, stop: bool) -> int:
-    """Run every input of ``code``; 1 if one raised. ``stop`` says whether the first error ends it."""
+    """Run every input of ``code``; return 1 if one raised. With ``stop``, the first error ends it."""
     with _own_output() as out:
 
         def step(each: str) -> BaseException | None:
@@ -80,12 +80,12 @@ def run(session: Session, code: str, stop: bool) -> int:
 
 @contextlib.contextmanager
 def _own_output() -> Iterator[TextIO]:
-    """Standard output for the objects alone: what others write to its descriptor goes to standard error."""
+    """Reserve standard output for the objects: other writes to its descriptor go to standard error."""
     sys.stdout.flush()
     try:
         ours = os.dup(1)
         os.dup2(2, 1)
-    except OSError:  # there is no such descriptor
+    except OSError:  # the descriptor does not exist
         yield sys.stdout
         return
     with open(ours, "w", encoding="ascii") as out:
@@ -97,7 +97,7 @@ def _own_output() -> Iterator[TextIO]:
 
 
 def _write(out: TextIO, data: dict[str, Any]) -> None:
-    # ASCII with escapes: half of a surrogate pair, which UTF-8 cannot write, is no problem
+    # ASCII with escapes: UTF-8 cannot encode half of a surrogate pair
     out.write(json.dumps(data, allow_nan=False) + "\n")
     out.flush()
 
@@ -109,7 +109,7 @@ def _head(number: int, code: str, printed: CapturedPrint) -> dict[str, Any]:
 
 
 def as_data(session: Session, code: str, outcome: Outcome, printed: CapturedPrint) -> dict[str, Any]:
-    """An outcome as the object that is written."""
+    """An outcome as the JSON object."""
     data = _head(outcome.number, code, printed)
     if outcome.value is not NOTHING and outcome.value is not None:
         data["value"] = _repr(outcome.value)
@@ -130,7 +130,7 @@ def as_data(session: Session, code: str, outcome: Outcome, printed: CapturedPrin
 def _repr(value: Any) -> str:
     try:
         return repr(value)
-    except Exception as error:  # of the user's class
+    except Exception as error:  # raised by the user's class
         return f"<repr raised {type(error).__name__}>"
 
 

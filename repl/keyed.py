@@ -1,4 +1,4 @@
-"""What a full screen asks and which keys it has: tables from which the bindings and the help are made."""
+"""The questions and the keys of a full screen: the bindings and the help come from these tables."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import Any
 from minijax.core.records import Frozen
 from minijax.tools.documents.document import Line, line
 
-# so many columns are kept for an answer
+# columns reserved for an answer
 _ANSWER = 16
 
 
 class Question:
-    """Something asked for on the last line.
+    """A question on the last line.
 
     Args:
-      label: what is asked, with an example in brackets that is left out where there is no room for it; or a word,
-        two spaces and choices.
-      answer: what is done with the answer.
-      single: whether one character is the whole answer.
-      text: what stands there already.
+      label: the question; an example in brackets is dropped if there is no room; or a word, two spaces and choices.
+      answer: called with the answer.
+      single: the answer is one character.
+      text: the initial text.
     """
 
     def __init__(self, label: str, answer: Callable[[str], None], single: bool = False, text: str = "") -> None:
@@ -30,18 +29,18 @@ class Question:
         self.text = text
 
     def fits(self, columns: int) -> bool:
-        """Whether there is room for an answer beside the whole label."""
+        """Whether an answer fits beside the whole label."""
         return len(self.label) + _ANSWER <= columns
 
     def fitting(self, columns: int) -> str:
-        """The label, so short that there is room for an answer beside it. Choices then stand above it."""
+        """The label, shortened so that an answer fits beside it. Choices are then shown above it."""
         if self.fits(columns):
             return self.label
         return self.label.partition("  " if "  " in self.label else " (")[0]
 
 
 class Key(Frozen):
-    """Keys as prompt_toolkit calls them, what they do, and how the help says it: the keys, and the deed."""
+    """Keys in prompt_toolkit's names, their action, and their line of help: the shown keys and a description."""
 
     keys: tuple[str, ...]
     action: Callable[[Any], None]
@@ -50,7 +49,7 @@ class Key(Frozen):
 
 
 def group_lines(heading: str, keys: tuple[Key, ...], room: int) -> Iterator[Line]:
-    """A group of keys as the help lists them, what they do after ``room`` columns."""
+    """A group of keys in the help, with descriptions from column ``room`` on."""
     yield line(("heading", f" {heading}"))
     for key in keys:
         if key.shown:

@@ -1,4 +1,4 @@
-"""Keys of the prompt: Enter that knows when an input is complete, and the panels on function keys."""
+"""The prompt's keys: Enter runs an input if it is complete, and function keys show the panels."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from minijax.tools.session import source
 
-# The key of each panel: it shows the panel in full, then folds it away, then shows it short again.
+# The key of each panel: it shows the panel in full, then hides it, then shows it short again.
 PANEL_KEYS = {"tracers": "F3", "jaxpr": "F4", "hlo": "F5", "cache": "F6", "time": "F7", "stack": "F8"}
 ALL_PANELS = "F2"
-# function key -> the command line it stands for
+# function key -> its command line
 COMMAND_KEYS = {"F1": "%help keys", "F9": "%panels --all"}
 
 
 @Condition
 def _typing() -> bool:
-    """Whether the input line has the focus and no completion is being chosen."""
+    """Whether the input line has the focus and no completion menu is open."""
     app = get_app()
     state = app.current_buffer.complete_state
     return has_focus("DEFAULT_BUFFER")() and (state is None or state.current_completion is None)
@@ -29,15 +29,15 @@ def _typing() -> bool:
 def bindings(
     command: Callable[[str], None], toggle_panels: Callable[[], None], turn_panel: Callable[[str], None]
 ) -> KeyBindings:
-    """The bindings. ``command`` runs a command line and prints what it says, above the prompt.
+    """The key bindings. ``command`` runs a command line and prints its output above the prompt.
 
-    ``toggle_panels`` is for F2, ``turn_panel(name)`` for the key of a panel.
+    ``toggle_panels`` is for F2, ``turn_panel(name)`` for a panel's key.
     """
     keys = KeyBindings()
 
     @keys.add("enter", filter=_typing)
     def enter(event: KeyPressEvent) -> None:
-        """Run a complete input, go on with an incomplete one."""
+        """Run a complete input; continue an incomplete one on a new line."""
         buffer = event.current_buffer
         text = buffer.text
         at_end = not buffer.document.text_after_cursor.strip()
@@ -48,12 +48,12 @@ def bindings(
 
     @keys.add("escape", "enter")
     def new_line(event: KeyPressEvent) -> None:
-        """A line break, whatever the input."""
+        """Insert a line break, even in a complete input."""
         event.current_buffer.insert_text("\n")
 
     @keys.add("tab", filter=_typing)
     def tab(event: KeyPressEvent) -> None:
-        """Indentation at the beginning of a line, completion elsewhere."""
+        """Indent at the beginning of a line, complete elsewhere."""
         buffer = event.current_buffer
         if buffer.document.current_line_before_cursor.strip():
             buffer.start_completion(insert_common_part=True)
@@ -62,7 +62,7 @@ def bindings(
 
     @keys.add("backspace", filter=_typing)
     def backspace(event: KeyPressEvent) -> None:
-        """The last step of the indentation, or the last character."""
+        """Delete one step of indentation, else one character."""
         buffer = event.current_buffer
         before = buffer.document.current_line_before_cursor
         step = (len(before) - 1) % len(source.INDENT) + 1 if before and not before.strip(" ") else 1

@@ -1,4 +1,4 @@
-"""Roles as prompt_toolkit styles, documents as formatted text, and colours for what is being typed."""
+"""Roles as prompt_toolkit styles, documents as formatted text, and colours for typed code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minijax.tools.documents.fold import folded
 from minijax.tools.documents.theme import STYLES, shown_line, terminal_style
 from minijax.tools.session.source import is_command
 
-# Those of prompt_toolkit's own parts that have a role here: what is suggested, offered and refused.
+# prompt_toolkit's own elements that have a role here: suggestions, completions and validation errors.
 _PARTS = {
     "auto-suggestion": "muted",
     "validation-toolbar": "error",
@@ -26,7 +26,7 @@ _PARTS = {
 
 @functools.cache
 def style_for(theme: str) -> Style:
-    """The styles of a theme that ``theme.resolved`` gave: 'terminal', 'light', 'dark' or 'none'."""
+    """The styles of a theme from ``theme.resolved``: 'terminal', 'light', 'dark' or 'none'."""
     known = {f"mj-{role}": terminal_style(style, theme) for role, style in STYLES.items()}
     known["bottom-toolbar"] = "noreverse"
     known |= {part: terminal_style(STYLES[role], theme) for part, role in _PARTS.items()}
@@ -37,7 +37,7 @@ STYLE = style_for("terminal")
 
 
 def fragments(doc: Document, columns: int) -> StyleAndTextTuples:
-    """``doc`` laid out, as prompt_toolkit prints it; every line is ended, and none wider than the terminal."""
+    """``doc`` laid out for prompt_toolkit; every line ends with a newline, and none is wider than the terminal."""
     out: StyleAndTextTuples = []
     for each in lay_out(doc, columns, highlighted):
         for line in folded(shown_line(each), columns):
@@ -47,7 +47,7 @@ def fragments(doc: Document, columns: int) -> StyleAndTextTuples:
 
 
 class InputLexer(Lexer):
-    """Colours Python as it is typed. Pygments is imported at the first character."""
+    """Highlights Python while it is typed. Pygments is imported at the first character."""
 
     def lex_document(self, document: Typed) -> Callable[[int], StyleAndTextTuples]:
         text = document.text

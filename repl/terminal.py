@@ -1,7 +1,7 @@
-"""The terminal is given back as it was found, also when a signal ends the program while a prompt is shown.
+"""Restores the terminal, even if a signal ends the program at a prompt.
 
-At a prompt the terminal is in raw mode, and a full screen hides the scrollback. prompt_toolkit undoes that when it
-is left in an orderly way; a SIGTERM is not orderly.
+A prompt puts the terminal in raw mode, and a full screen hides the scrollback. prompt_toolkit undoes both on a regular
+exit, but not after a SIGTERM.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 try:
     import termios
-except ImportError:  # no such terminals on this system
+except ImportError:  # this system has no such terminals
     termios = None  # type: ignore[assignment]
 
-# What a prompt may have turned on: the alternate screen, bracketed paste, mouse reports, application cursor keys,
-# styles; and what it may have turned off: the cursor, wrapping.
+# Resets the modes that a prompt may have set: the alternate screen, bracketed paste, mouse reports, application cursor
+# keys, styles, a hidden cursor, no wrapping.
 _ORDERLY = "\x1b[?1049l\x1b[?2004l\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1015l\x1b[?1l\x1b>\x1b[0m\x1b[?25h\x1b[?7h"
 _SIGNALS = tuple(
     number for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if (number := getattr(signal, name, None)) is not None
@@ -29,7 +29,7 @@ _SIGNALS = tuple(
 
 
 def attributes() -> Any:
-    """How the terminal is set, or None if standard input is none."""
+    """The terminal's attributes, or None if standard input is no terminal."""
     if termios is None:
         return None
     try:
@@ -39,9 +39,9 @@ def attributes() -> Any:
 
 
 def restore(before: Any) -> None:
-    """Set the terminal as ``before``, which ``attributes`` gave, and undo what escape codes did."""
+    """Restore the attributes ``before`` from ``attributes()``, and undo modes set by escape codes."""
     with contextlib.suppress(OSError, ValueError):
-        # Not through sys.stdout: the signal may have come while that was writing.
+        # Not through sys.stdout: the signal may have interrupted a write to it.
         os.write(sys.stdout.fileno(), _ORDERLY.encode())
     if termios is not None and before is not None:
         with contextlib.suppress(termios.error, OSError, ValueError):
@@ -50,10 +50,10 @@ def restore(before: Any) -> None:
 
 @contextlib.contextmanager
 def restored() -> Iterator[None]:
-    """While this lasts, a signal that ends the program restores the terminal first.
+    """A context in which a signal that ends the program restores the terminal first.
 
-    Only signals that nobody handles yet are taken, only on the main thread, and they end the program as they always
-    do: whoever started it sees which signal it was.
+    It handles only signals without a handler, only on the main thread. The signal still ends the program as usual, so
+    the parent process sees which one it was.
     """
     before = attributes()
     if before is None or threading.current_thread() is not threading.main_thread():
@@ -77,9 +77,9 @@ def restored() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interruptible_screen() -> Iterator[None]:
-    """While this lasts, Ctrl-C interrupts what the main thread does, although a full screen takes it for a key.
+    """A context in which Ctrl-C interrupts the main thread, although a full screen treats it as a key.
 
-    Whoever else waits for the signal does not hear of it.
+    Other handlers of the signal do not receive it meanwhile.
     """
     before = attributes()
     if before is None or threading.current_thread() is not threading.main_thread():

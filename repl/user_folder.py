@@ -1,8 +1,8 @@
-"""The user's own modules in the current folder: found by what the user writes, and by nothing else.
+"""Finds the user's own modules in the current folder, but only for imports in the user's code.
 
-With the current folder on ``sys.path`` a file called ``tomllib.py`` or ``pygments.py`` that lies there is run by a
-program that merely wants the real one. So it is not on the path. Where an ``import`` that the user wrote finds nothing,
-this finder looks there, and does the same for the modules found so.
+With the current folder on ``sys.path``, a library that imports ``tomllib`` or ``pygments`` would run a file of that
+name in it. So the folder is not on the path. If an ``import`` in user code finds nothing, this finder searches the
+folder; the same holds for imports in the modules it found.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ class UserFolder:
     """A finder for ``sys.meta_path``, after all others."""
 
     def __init__(self) -> None:
-        # the top-level modules found here: their imports are the user's too
+        # the top-level modules found here: their imports count as the user's
         self.found: set[str] = set()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module ``name`` of the current folder, if the user asks for it."""
+        """The module ``name`` in the current folder, if user code imports it."""
         if path is not None or not self._users(sys._getframe(1)):
             return None
         try:
             here = os.getcwd()
-        except OSError:  # the folder is gone
+        except OSError:  # the folder no longer exists
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, [here], target)
-        # a bare folder is a package to Python, but what a user imports has a file
+        # Python treats a bare folder as a package; only accept modules with a file
         if spec is None or spec.loader is None or not spec.has_location:
             return None
         self.found.add(name)
         return spec
 
     def _users(self, frame: FrameType | None) -> bool:
-        """Whether the import is one of the user's."""
+        """Whether user code runs the import."""
         while frame is not None and (
             frame.f_code.co_filename in _MACHINERY or frame.f_code.co_filename == importlib.__file__
         ):
@@ -55,10 +55,10 @@ class UserFolder:
 
 
 def keep_out() -> None:
-    """Take the current folder off the path, where ``python -m`` puts it, and install the finder instead."""
+    """Remove the current folder, which ``python -m`` adds, from the path, and install the finder instead."""
     try:
         here = os.getcwd()
-    except OSError:  # the folder is gone
+    except OSError:  # the folder no longer exists
         here = ""
     if sys.path and not sys.flags.safe_path and sys.path[0] in ("", here):
         del sys.path[0]

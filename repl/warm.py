@@ -1,8 +1,7 @@
-"""Loads in the background what the first compilation and the first coloured output need, while the user thinks.
+"""Imports the modules for the first compilation and the first coloured output in the background, while the user thinks.
 
-Only modules are imported; no client is made and nothing is compiled, so that the user can still choose platforms and
-join other processes. It waits for the user to have been quiet for a while, works in steps, and can be stopped between
-them.
+It only imports: it creates no client and compiles nothing, so the user can still choose platforms and join other
+processes. It starts after a pause in typing, works in steps, and can be stopped between them.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ import importlib
 import threading
 from collections.abc import Callable
 
-# Seconds after the prompt has come, and without a key pressed.
+# Seconds without a key after the prompt appeared.
 QUIET = 0.4
 
 
 def _colours() -> None:
-    from minijax.tools.documents.lexer import highlight  # brings Pygments
+    from minijax.tools.documents.lexer import highlight  # imports Pygments
 
     list(highlight("x = 1", "python"))
     list(highlight("x = 1", "stablehlo"))
@@ -34,7 +33,7 @@ STEPS: tuple[Callable[[], None], ...] = (_colours, _commands, _compiler)
 
 
 class Warmer:
-    """The background thread. ``busy()`` puts off the next step; ``stop()`` waits for the step at work, no longer."""
+    """The background thread. ``busy()`` postpones the next step; ``stop()`` waits only for the current step."""
 
     def __init__(self, steps: tuple[Callable[[], None], ...] = STEPS, quiet: float = QUIET) -> None:
         self.steps = steps
@@ -45,23 +44,23 @@ class Warmer:
         self._thread = threading.Thread(target=self._run, name="minijax-warm", daemon=True)
 
     def start(self) -> None:
-        """Begin to wait for a quiet moment."""
+        """Start to wait for a pause."""
         self._thread.start()
 
     def busy(self) -> None:
-        """The user has pressed a key, or something runs."""
+        """A key was pressed, or an input runs: postpone the next step."""
         self._touched.set()
 
     def stop(self, seconds: float = 2.0) -> None:
-        """Begin no further step, and wait for the one at work."""
+        """Start no further step, and wait for the current one."""
         self._stopped.set()
         self._touched.set()
         if self._thread.is_alive():
-            # an extension module that is being loaded when the interpreter shuts down could take it down
+            # the interpreter may crash if it shuts down while an extension module loads
             self._thread.join(seconds)
 
     def _run(self) -> None:
-        # Not at a lower priority: the scheduler would take the processor from whoever holds the interpreter's lock.
+        # Not at a lower priority: the thread could lose the processor while it holds the interpreter's lock.
         for step in self.steps:
             while self._touched.wait(self.quiet) and not self._stopped.is_set():
                 self._touched.clear()
@@ -70,5 +69,5 @@ class Warmer:
             try:
                 step()
             except Exception:
-                return  # whoever needs it will see the error
+                return  # the next user of the module will see the error
             self.done += 1

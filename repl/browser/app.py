@@ -17,7 +17,7 @@ from minijax.tools.session.result import Browse
 
 
 class BrowserApp(FullScreen):
-    """One browser of stages on one terminal; the arguments are those of ``FullScreen``."""
+    """A browser of stages on a terminal; the arguments are those of ``FullScreen``."""
 
     def __init__(
         self,
@@ -41,8 +41,7 @@ def browse(
     output: Output | None = None,
     rename: Callable[[str], str] | None = None,
 ) -> None:
-    """Browse the stages of a call until the user leaves; ``rename`` gives a text with the front end's names for places.
-    """
+    """Browse the stages of a call until the user leaves; ``rename`` applies the front end's names for places."""
     browser = StageBrowser(step.stages, step.title, step.chosen, rename)
     if step.note:
         browser.say(step.note, "muted")

@@ -1,6 +1,4 @@
-"""The keys of the browser of stages: one table, from which the bindings and the help are made. Those that move are the
-stepper's.
-"""
+"""The keys of the browser of stages: one table for the bindings and the help. Moves have the stepper's keys."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ def _page(browser: StageBrowser) -> int:
     return max(browser.page - 1, 1)
 
 
-# Groups of keys under their headings, as the help lists them. A key that shows nothing is told of by another.
+# Groups of keys under their headings in the help. A key without a shown name is described with another key.
 KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     (
         "Lines",
@@ -69,7 +67,7 @@ _MARKS = (
 
 
 def help_lines(columns: int) -> Iterator[Line]:
-    """The help, for a page of so many columns."""
+    """The help, for a page of ``columns`` columns."""
     narrow = columns < 60
     for heading, keys in KEYS:
         for each in group_lines(heading, keys, 0 if narrow else 18):

@@ -1,4 +1,4 @@
-"""The state of a browser of stages and everything that its keys do, without a terminal."""
+"""The state of a browser of stages and the actions of its keys, without a terminal."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from minijax.tools.metal.stages import Stage, StageLine, Stages
 from minijax.tools.programs.user_lines import Spot
 
 PANES = ("python", "stage", "stages")
-# Lines that are alike are shown so far from one that is not, where a pass is compared with what was before it.
+# In the diff of a pass, show this many unchanged lines around a changed one.
 _AROUND = 2
 _MARKS = {"delete": "-", "insert": "+"}
 
 
 class ShownLine(Frozen):
-    """A row of a pane: a line of a stage, or a word in place of some (``line`` is None then).
+    """A row of a pane: a line of a stage, or a note in place of hidden lines (``line`` is None then).
 
-    ``mark`` is '-' of what a pass took away, '+' of what it put in. ``index`` is the line's place in its stage.
+    ``mark`` is '-' if the pass removed the line, '+' if it added it. ``index`` is the line's index in its stage.
     """
 
     line: StageLine | None
@@ -31,21 +31,21 @@ class ShownLine(Frozen):
 
 
 class StageBrowser:
-    """Where a browser of stages stands, and what it shows.
+    """The state of a browser of stages: its position and what it displays.
 
     Attributes:
-      stages: what is looked at.
-      rename: how a front end calls the places in a text.
-      programs: the stages but for the files of Python, which have a pane of their own.
-      at: which of the programs is shown.
-      focus: the pane that has the keys: one of ``PANES``.
-      chosen: the user's lines that are highlighted everywhere.
-      rows: pane -> the row of it at which the cursor stands.
-      diff: whether a pass is shown as what it changed.
-      zoomed: whether the focused pane has all the room.
-      help: whether the help is shown, from the line ``help_top`` on.
-      message: (role, text) of what the last key had to say.
-      question: what is being asked, or None.
+      stages: the stages.
+      rename: the front end's names for places in a text.
+      programs: the stages without the Python files, which have their own pane.
+      at: the index of the program shown.
+      focus: the pane that receives the keys: one of ``PANES``.
+      chosen: the source lines highlighted in all panes.
+      rows: pane -> its cursor's row.
+      diff: a pass is shown as a diff.
+      zoomed: the focused pane fills the screen.
+      help: the help is shown, from line ``help_top`` on.
+      message: (role, text), the response to the last key.
+      question: the open question, or None.
       result: 'leave' once it has ended.
     """
 
@@ -71,11 +71,11 @@ class StageBrowser:
         self.message: tuple[str, str] = ("", "")
         self.question: Question | None = None
         self.result = ""
-        # pane -> (lines, columns) by which it is scrolled away from where the cursor is in sight
+        # pane -> (lines, columns) scrolled away from the position that shows the cursor
         self.scrolled: dict[str, tuple[int, int]] = {}
-        # the lines that fit into a pane, as drawn last: what a page is
+        # the number of lines in a pane in the last drawing: one page
         self.page = 10
-        # where links were followed from
+        # the states before each followed link
         self._followed: list[tuple[int, str, dict[str, int], tuple[Spot, ...]]] = []
         self._words = ""
         self._shown: dict[tuple[int, bool], tuple[ShownLine, ...]] = {}
@@ -89,22 +89,22 @@ class StageBrowser:
 
     @property
     def stage(self) -> Stage:
-        """The stage that is shown."""
+        """The stage shown."""
         return self.programs[self.at]
 
     def _first(self) -> int:
-        """The optimised program: what runs is what one comes for."""
+        """The index of the optimised program, which is shown first."""
         return next(i for i, each in enumerate(self.programs) if each.kind == "final")
 
     def _begin(self) -> None:
-        """Stand at the first instruction that runs, and that is for a line of the user's."""
+        """Go to the first instruction of the entry computation that has a source line."""
         rows = self.shown("stage")
         entry = next((i for i, row in enumerate(rows) if row.text.startswith("ENTRY ")), 0)
         found = (i for i in range(entry, len(rows)) if (line := rows[i].line) is not None and line.places)
         self._to_row(next(found, 0))
 
     def _python(self) -> Iterator[ShownLine]:
-        """The user's files one after the other, with what is between their parts left out."""
+        """The source files one after the other, with a mark for each gap between the parts used."""
         files = [each for each in self.stages.all if each.kind == "python"]
         texts = [each.text for stage in files for each in stage.lines if each.text.strip()]
         margin = min((len(each) - len(each.lstrip()) for each in texts), default=0)
@@ -119,7 +119,7 @@ class StageBrowser:
                 yield ShownLine(each, each.text[margin:], index=i)
 
     def shown(self, pane: str) -> tuple[ShownLine, ...]:
-        """The rows of a pane of text."""
+        """The rows of a text pane."""
         if pane == "python":
             return self.python
         key = self.at, self.diff
@@ -133,7 +133,7 @@ class StageBrowser:
         return found
 
     def _compared(self) -> Iterator[ShownLine]:
-        """The stage against the one before: what is gone, what is new, and some of what is around them."""
+        """The diff of the stage against the previous one, with a few unchanged lines around each change."""
         before, after = self.stages.all[self.stage.previous].lines, self.stage.lines
         texts = [each.text for each in before], [each.text for each in after]
         begun = False
@@ -154,21 +154,21 @@ class StageBrowser:
             yield from (ShownLine(after[at], after[at].text, index=at) for at in range(to_j - tail, to_j))
 
     def current(self) -> StageLine | None:
-        """The line at which the cursor stands in the focused pane; in the list of stages, that of the stage."""
+        """The line at the cursor of the focused pane; in the list of stages, the one at the stage's cursor."""
         pane = "stage" if self.focus == "stages" else self.focus
         rows = self.shown(pane)
         return rows[self.rows[pane]].line if self.rows[pane] < len(rows) else None
 
     def linked(self, row: ShownLine) -> bool:
-        """Whether a row is for one of the chosen lines."""
+        """Whether a row comes from one of the chosen lines."""
         return row.line is not None and not set(self.chosen).isdisjoint(row.line.places)
 
     def linked_rows(self, pane: str) -> list[int]:
-        """The rows of a pane that are for one of the chosen lines."""
+        """The rows of a pane that come from one of the chosen lines."""
         return [i for i, row in enumerate(self.shown(pane)) if self.linked(row)]
 
     def touched(self, stage: Stage) -> bool:
-        """Whether a pass changed something of the chosen lines."""
+        """Whether a pass changed instructions of the chosen lines."""
         return not set(self.chosen).isdisjoint(self.stages.touched(stage))
 
     # --- what a full screen asks for
@@ -179,21 +179,21 @@ class StageBrowser:
         self.message = (role, text)
 
     def before_key(self) -> None:
-        """Forget what the last key said."""
+        """Clear the response to the last key."""
         self.message = ("", "")
 
     def take_key(self, action: Callable[[Any], None]) -> bool:
-        """No key means anything else anywhere."""
+        """No key has another meaning in some mode here."""
         return False
 
     def answer(self, text: str) -> None:
-        """The answer to the question; an empty one answers nothing."""
+        """Answer the question; an empty text cancels it."""
         question, self.question = self.question, None
         if question is not None and text.strip():
             question.answer(text.strip())
 
     def leave(self) -> None:
-        """Leave the question, then the help, then the browser."""
+        """Close the innermost of question, help and browser."""
         if self.question is not None:
             self.question = None
         elif self.help:
@@ -206,14 +206,14 @@ class StageBrowser:
         self.help_top = 0
 
     def click(self, pane: str, row: str) -> None:
-        """A pane has the focus; the cursor goes to a row of it."""
+        """Focus a pane and move its cursor to a row."""
         if pane in PANES and not self.help:
             self.focus = pane
             if row:
                 self._to_row(int(row))
 
     def wheel(self, pane: str, lines: int) -> None:
-        """The pane under the mouse scrolls; the cursor stays where it is."""
+        """Scroll the pane under the mouse; its cursor stays."""
         if self.help:
             self.scroll(lines)
         elif pane in PANES:
@@ -236,7 +236,7 @@ class StageBrowser:
         self.scrolled[self.focus] = (down, max(right + columns, 0))
 
     def _to_row(self, row: int) -> None:
-        """Stand at a row of the focused pane; what it is for is highlighted in all of them."""
+        """Move the focused pane's cursor to a row; highlight its source lines in all panes."""
         if self.focus == "stages":
             self.go(min(max(row, 0), len(self.programs) - 1))
             return
@@ -246,7 +246,7 @@ class StageBrowser:
         self.choose()
 
     def choose(self) -> None:
-        """Highlight what is for the same lines of the user's as the line at the cursor."""
+        """Highlight everything from the same source lines as the line at the cursor."""
         line = self.current()
         self.chosen = () if line is None else line.places
         for pane in ("python", "stage"):
@@ -254,21 +254,21 @@ class StageBrowser:
                 self._into_sight(pane)
 
     def _into_sight(self, pane: str) -> None:
-        """The cursor of a pane that has not the focus stands at the first row that is highlighted, if one is."""
+        """Move the cursor of an unfocused pane to its first highlighted row, if it has one."""
         found = self.linked_rows(pane)
         if found and self.rows[pane] not in found:
             self.rows[pane] = found[0]
         self.scrolled.pop(pane, None)
 
     def show(self, at: int) -> None:
-        """Show the program of this number, with what is highlighted in sight."""
+        """Show the program with this index, scrolled to a highlighted row."""
         self.at = at
         self.rows["stage"] = next(iter(self.linked_rows("stage")), 0)
         self.scrolled.pop("stage", None)
         self.scrolled.pop("stages", None)
 
     def go(self, at: int) -> None:
-        """Show another program; say so if it has nothing of what is highlighted."""
+        """Show another program; say so if none of its rows is highlighted."""
         if at != self.at:
             self.show(at)
         if self.chosen and not self.linked_rows("stage"):
@@ -279,7 +279,7 @@ class StageBrowser:
         return self.stages.mark(StageLine("", 0, self.chosen))
 
     def why_not(self) -> str:
-        """Why the shown program has nothing of the chosen lines, if the program tells."""
+        """Why the program shown has no row from the chosen lines, if known."""
         field = {"stablehlo": "stablehlo_note", "final": "hlo_note"}.get(self.stage.kind, "")
         numbers = [number for number, spot in self.stages.of_equation.items() if spot in self.chosen]
         notes = {getattr(self.stages.linked.equation(number), field) for number in numbers} if field else set()
@@ -295,7 +295,7 @@ class StageBrowser:
         self.next_stage(-1)
 
     def next_change(self, step: int = 1) -> None:
-        """The next pass that changed something of the chosen lines."""
+        """Go to the next pass that changed instructions of the chosen lines."""
         at = self.at + step
         while 0 <= at < len(self.programs):
             if self.touched(self.programs[at]):
@@ -309,7 +309,7 @@ class StageBrowser:
         self.next_change(-1)
 
     def next_linked(self, step: int = 1) -> None:
-        """The next row of the focused pane that is highlighted; what is highlighted stays."""
+        """Go to the next highlighted row of the focused pane; the highlighting stays."""
         if self.focus == "stages":
             self.next_change(step)
             return
@@ -331,11 +331,11 @@ class StageBrowser:
         self._to_row(10**9)
 
     def focus_on(self, index: int) -> None:
-        """The pane of this number, from 0, has the keys."""
+        """Focus the pane with this number, from 0."""
         self.focus = PANES[index]
 
     def next_pane(self, step: int = 1) -> None:
-        """The next pane has the keys; its cursor stands at what belongs to the line that one comes from."""
+        """Focus the next pane; its cursor is at a row linked to the current line."""
         self.focus = PANES[(PANES.index(self.focus) + step) % len(PANES)]
 
     def previous_pane(self) -> None:
@@ -345,7 +345,7 @@ class StageBrowser:
     # ------------------------------------------------------------------------------------------------------
 
     def follow(self) -> None:
-        """To the same line in the next stage that has it; after the last one, in the user's Python."""
+        """Go to the same line in the next stage that has it; after the last stage, to its Python line."""
         if not self.chosen:
             self.say("no line of yours belongs to this one", "muted")
             return
@@ -371,7 +371,7 @@ class StageBrowser:
         self._followed.append(before)
 
     def _kernel(self) -> int:
-        """The kernel of the instruction at the cursor, its machine code after its LLVM IR; -1 if there is none."""
+        """The index of the kernel for the instruction at the cursor: LLVM IR first, then machine code; -1 if none."""
         line = self.current()
         if self.focus != "stage" or line is None:
             return -1
@@ -381,7 +381,7 @@ class StageBrowser:
         return next(found, -1)
 
     def return_(self) -> None:
-        """Back to where Enter went from."""
+        """Go back to where Enter started."""
         if not self._followed:
             self.say("Enter has followed no link yet", "muted")
             return
@@ -414,7 +414,7 @@ class StageBrowser:
         self.question = Question("search (in this stage, then in the others)", find)
 
     def again(self, backwards: bool = False) -> None:
-        """The last search again: on from the cursor, then in the other stages."""
+        """Repeat the last search: from the cursor on, then in the other stages."""
         if not self._words:
             self.say("nothing has been searched for yet: / searches for words", "muted")
             return
@@ -436,7 +436,7 @@ class StageBrowser:
         self.say(f"no {self._words!r} in any stage")
 
     def _found(self, at: int, index: int) -> None:
-        """Stand at a line that a search has found; the stage is shown whole if it is alike before and after."""
+        """Go to a line that a search found; leave the diff if it hides the line."""
         self.focus = "stage"
         if at != self.at:
             self.show(at)

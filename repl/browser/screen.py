@@ -1,7 +1,7 @@
-"""The screen of the browser of stages as lines of text with roles, for any size of terminal.
+"""The screen of the browser of stages as lines of text with roles, for any size; needs no terminal.
 
-From 110 columns on the user's Python and the list of stages stand left of the stage's text; below that they stand above
-it; on a small screen there is one pane.
+From 110 columns on the Python pane and the list of stages are left of the stage's text; below that they are above it;
+on a small screen there is one pane.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from minijax.tools.documents.words import plural
 from minijax.tools.metal.stages import Stage
 from minijax.tools.metal.views import line_mark
 
-# The screens on which there are panes beside each other, or above: (columns, lines) at least.
+# The least (columns, lines) for panes beside each other, and for panes above one another.
 _WIDE, _STACKED = (110, 12), (60, 14)
-# The line of a pane that is kept in sight stands so far down it.
+# The current line stands at 1/3 of a pane's height.
 _ABOVE = 3
-# Languages in which what begins on one line may end on another.
+# Languages in which a token can span several lines.
 _SPANNING = ("python", "jaxpr")
 _KEYS = "? keys  q leaves"
 _BAR = "▌"
@@ -62,7 +62,7 @@ def _head(browser: StageBrowser, columns: int) -> Line:
 
 
 def _foot(browser: StageBrowser, columns: int, most: int) -> list[Line]:
-    """What the line at the cursor holds; below it what the last key said, or the line of Python."""
+    """The contents of the line at the cursor; below it the message, or the line of Python."""
     line = browser.current()
     said = "" if line is None else browser.stages.told(line)
     mark = "" if line is None else browser.stages.mark(line)
@@ -139,12 +139,12 @@ def _name(stage: Stage) -> str:
 
 
 def _window(browser: StageBrowser, name: str, row: int, count: int, rows: int) -> int:
-    """The first row of a pane that is shown, its cursor in sight."""
+    """The first visible row of a pane, so that its cursor is visible."""
     down, right = browser.scrolled.get(name, (0, 0))
     most = max(count - rows, 0)
     natural = min(max(row - rows // _ABOVE, 0), most)
     top = min(max(natural + down, 0), most)
-    # scrolling past an end is forgotten, so that the way back begins at once
+    # forget scrolling past the end, so that the next key scrolls back at once
     browser.scrolled[name] = (top - natural, right)
     return top
 
@@ -154,12 +154,12 @@ def _window(browser: StageBrowser, name: str, row: int, count: int, rows: int) -
 
 
 def _text_rows(browser: StageBrowser, name: str, columns: int, rows: int) -> tuple[int, list[Line]]:
-    """The rows of Python or of a stage that fit: a bar in the colour of the user's line, the text, whose line it is."""
+    """The visible rows of Python or of a stage: a bar in the source line's colour, the text, and the source line."""
     shown = browser.shown(name)
     top = _window(browser, name, browser.rows[name], len(shown), rows)
     right = browser.scrolled[name][1]
     language = "python" if name == "python" else browser.stage.language
-    # of Python and of jaxprs something may go on over several lines; elsewhere those in sight are enough
+    # highlight all of Python and of jaxprs, where tokens span lines; elsewhere only the visible rows
     whole = _coloured(tuple(row.text for row in shown), language) if language in _SPANNING else ()
     digits = len(str(max((row.line.number for row in shown if row.line is not None), default=0)))
     out = []
@@ -187,13 +187,13 @@ def _text_rows(browser: StageBrowser, name: str, columns: int, rows: int) -> tup
 
 
 def _end(browser: StageBrowser, row: ShownLine, columns: int) -> Line:
-    """``tanh, mul L4``: whose line it is, and of a fusion the equations that it holds."""
+    """``tanh, mul L4``: the row's source lines; for a fusion, also its equations."""
     assert row.line is not None
     return line_mark(browser.stages, row.line.places, row.line, columns // 4)
 
 
 def _stage_rows(browser: StageBrowser, name: str, columns: int, rows: int) -> tuple[int, list[Line]]:
-    """The list of stages: those of XLA's passes with how many instructions there were before and after."""
+    """The list of stages; for a pass, with the number of instructions before and after."""
     top = _window(browser, name, browser.at, len(browser.programs), rows)
     shorts = [_short(each) for each in browser.programs]
     digits = len(str(len(shorts)))
@@ -212,7 +212,7 @@ def _stage_rows(browser: StageBrowser, name: str, columns: int, rows: int) -> tu
 
 
 def _short(stage: Stage) -> str:
-    """What a stage is called in the list."""
+    """A stage's name in the list."""
     if stage.kind == "pass":
         return stage.title.rpartition(" · ")[2]
     said = _SHORT.get(stage.kind, stage.title)
@@ -221,8 +221,8 @@ def _short(stage: Stage) -> str:
 
 @functools.lru_cache(maxsize=512)
 def _coloured(texts: Sequence[str], language: str) -> list[Line]:
-    """Lines of a program in the colours of its language."""
+    """Highlighted lines of a program."""
     lines = list(split_lines(highlighted("\n".join(texts), language))) if language else []
-    if len(lines) != len(texts):  # of a language that is not known
+    if len(lines) != len(texts):  # an unknown language
         return [(("", shown_text(each)),) for each in texts]
     return lines

@@ -1,6 +1,6 @@
 """The stepper in a terminal: a full-screen prompt_toolkit application around ``screen.compose``.
 
-``run`` is what the prompt calls.
+The prompt calls ``run``.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from minijax.tools.recording.records import Recording
 from minijax.tools.session.result import Browse, Step
 from minijax.tools.stepper import panes
 
-# During a search the keyboard is asked every so many seconds, and after so many the screen says how far it has come.
+# During a search: read the keyboard at this interval in seconds, and show progress after this time.
 _ASK_EVERY = 0.1
 _TOLD_AFTER = 0.5
 
 
 class StepperApp(FullScreen):
-    """One stepper on one terminal.
+    """A stepper on a terminal.
 
     Args:
-      stepper: what is stepped through.
-      style: of the roles.
-      depth: how many colours there are; None for what the terminal says.
-      input, output: prompt_toolkit's; the terminal if None.
+      stepper: the model to show.
+      style: the style of the roles.
+      depth: the number of colours; None to ask the terminal.
+      input, output: prompt_toolkit's; None for the terminal.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class StepperApp(FullScreen):
         super().__init__(stepper, drawn, KEYS, style, depth, input, output)
         self.stepper = stepper
         stepper.searching, stepper.waiting = self._searching, self._waiting
-        # when a search began and when the keyboard was asked last, and what was typed meanwhile
+        # the start of the search, the last read of the keyboard, and the keys typed meanwhile
         self._began = self._asked = 0.0
         self._ahead: list[KeyPress] = []
 
     def run(self) -> str:
-        """Until the user leaves ('leave'), or something is to be done without the screen ('retrace', 'programs')."""
+        """Run until the user leaves; return ``Stepper.result``: 'leave', or an action for the plain terminal."""
         return super().run()
 
     # --- a search that takes long
@@ -70,7 +70,7 @@ class StepperApp(FullScreen):
 
     @contextmanager
     def _searching(self) -> Iterator[None]:
-        """A search: Ctrl-C and Esc end it, and other keys wait for its end."""
+        """A context for a search: Ctrl-C and Esc end it, and other keys wait until it ends."""
         self._began = self._asked = time.monotonic()
         try:
             with interruptible_screen():
@@ -80,7 +80,7 @@ class StepperApp(FullScreen):
             self._ahead = []
 
     def _waiting(self) -> None:
-        """Ask the keyboard now and then: KeyboardInterrupt if the search is to end. Of a long one the screen tells."""
+        """Read the keyboard from time to time; KeyboardInterrupt to end the search. A long one shows progress."""
         now = time.monotonic()
         if now - self._asked < _ASK_EVERY:
             return
@@ -103,16 +103,16 @@ def run(
     output: Output | None = None,
     rename: Callable[[str], str] | None = None,
 ) -> tuple[Recording, BaseException | None]:
-    """Step through ``step`` until the user leaves; ``rename`` gives a text with the front end's names for places.
+    """Step through ``step`` until the user leaves; ``rename`` applies the front end's names for places to a text.
 
-    What the user was stepping through at the end, and the exception that ended that recording if it was made meanwhile.
+    Returns the last recording, and the exception that ended it if it was recorded here.
     """
     error = None
     stepper = Stepper(step, rename)
     while True:
         wanted = StepperApp(stepper, style, depth, input, output).run()
         stepper.result = ""
-        # What runs the user's code runs in the terminal as it was before: there it can print and be interrupted.
+        # User code runs on the plain terminal, where it can print and be interrupted.
         try:
             if wanted == "retrace" and step.retrace is not None:
                 recording, error = step.retrace()
@@ -139,7 +139,7 @@ def run(
 def _browse(
     stepper: Stepper, style: BaseStyle, depth: ColorDepth | None, input: Input | None, output: Output | None
 ) -> None:
-    """Browse the stages of the compiled call at the stepper's moment, or of the whole call, from the moment's line."""
+    """Browse the stages of the compiled call at the moment, or of the whole call; start at the moment's line."""
     run_there = moments.compiled_call(stepper.cursor)
     if run_there is not None:
         found = moments.call_stages(run_there, naming_of(stepper.recording))

@@ -1,7 +1,7 @@
-"""The keys of the stepper: one table, from which the bindings and the help are made.
+"""The keys of the stepper: one table, the source of the bindings and of the help.
 
-The letters are those of pdb and pudb where they have one (s, n, u, /, . and ,), the arrows move in the tree (right: in,
-left: back, down and up: past a whole call), vi's keys scroll, and Enter follows a value to its origin.
+Keys follow pdb and pudb where these have one (s, n, u, /, . and ,). The arrows move in the tree (right: in, left: back,
+down and up: past a whole call), vi's keys scroll, and Enter follows a value to its origin.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _digit(number: int) -> Key:
     return Key((str(number),), lambda s: s.digit(number), "", "")
 
 
-# Groups of keys under their headings, as the help lists them. A key that shows nothing is told of by another.
+# Groups of keys under their headings in the help. A key without a shown name is described with another key.
 KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     (
         "Step",
@@ -110,7 +110,7 @@ KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
 
 
 def help_lines(columns: int) -> Iterator[Line]:
-    """The help, in two columns of groups where there is room."""
+    """The help, in two columns if there is room."""
     narrow = columns < 60
     lines = [list(group_lines(heading, keys, 0 if narrow else 18)) for heading, keys in KEYS]
     if columns < 110:

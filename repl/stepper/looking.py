@@ -1,4 +1,4 @@
-"""What a stepper looks at of a moment's values: the selected one, its elements, iterations, examples, watches."""
+"""The values pane of a stepper: the selected value, its elements, loop iterations, vmap examples, watches."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from minijax.tools.values.expressions import Evaluated, evaluate
 from minijax.tools.values.moment import Ledger, LoopShown, Unknown, Worth, ledger
 from minijax.tools.values.table import COLUMNS, Named, loop_text, named_until, row_until, value_row, values_pane
 
-# Rows looked back over for a loop, or for a vmap.
+# Search this many rows back for a loop or a vmap.
 _BACK = 200
-# Characters of an expression that is watched.
+# Characters of a watched expression.
 _LABEL = 24
 # Characters of an expression's value.
 _ANSWER = 200
 
 
 class LookedFrom(Protocol):
-    """What a stepper is to those who look."""
+    """The part of a stepper that ``Looking`` needs."""
 
     cursor: Cursor
     focus: str
@@ -46,7 +46,7 @@ class LookedFrom(Protocol):
 
 
 class Viewer(NamedTuple):
-    """The elements of a value: whose, which column of the table, and the part that is looked at."""
+    """The viewer of a value's elements: the value, the column of the table, and the visible part."""
 
     named: Named
     column: str
@@ -54,13 +54,12 @@ class Viewer(NamedTuple):
 
 
 class Looking:
-    """The values of a stepper.
+    """The values pane of a stepper.
 
     Attributes:
-      selected: the row that is selected, by its place among all that have a name; -1: the one at which something
-        happened last.
-      viewer: the elements that are shown in place of the panes, or None.
-      watches: the expressions that are shown at every moment.
+      selected: the index of the selected row among all named values; -1 follows the latest change.
+      viewer: the elements shown instead of the panes, or None.
+      watches: the expressions shown at every moment.
     """
 
     def __init__(self, stepper: LookedFrom) -> None:
@@ -68,7 +67,7 @@ class Looking:
         self.selected = -1
         self.viewer: Viewer | None = None
         self.watches: list[str] = []
-        # the digits typed last, and the pane that had the focus before them
+        # the digits typed last, and the pane that had the focus before
         self._digits = ""
         self._focus_before = ""
         self._keep_digits = False
@@ -84,7 +83,7 @@ class Looking:
         return self.stepper.cursor.moment.at
 
     def moved(self) -> None:
-        """The cursor stands elsewhere: the row is selected at which something happened last."""
+        """After a move: select the row of the latest change."""
         self.selected = -1
 
     # --- the pane
@@ -109,7 +108,7 @@ class Looking:
         return (("linked", mark[1]), ("label", label), ("muted", " = "), *said)
 
     def _changed(self, expression: str, now: Evaluated) -> bool:
-        """Whether a watch is worth something else than at the moment before."""
+        """Whether a watch changed since the moment before."""
         cursor = self.stepper.cursor
         if not cursor.position:
             return False
@@ -127,11 +126,11 @@ class Looking:
         return every[self._row()] if every else None
 
     def _row(self) -> int:
-        """The place of the selected row."""
+        """The index of the selected row."""
         return self.selected if self.selected >= 0 else row_until(self.known, self.at)
 
     def select(self, lines: int) -> None:
-        """Select the row so many below."""
+        """Move the selection this many rows down."""
         count = len(named_until(self.known, self.at))
         if count:
             self.selected = min(max(self._row() + lines, 0), count - 1)
@@ -155,7 +154,7 @@ class Looking:
         return row.known[self.viewer.column]
 
     def scroll(self, lines: int, columns: int = 0) -> None:
-        """Look at another part of the elements."""
+        """Scroll the elements."""
         found = None if self.viewer is None else self._viewed()
         if self.viewer is None or not isinstance(found, Worth):
             return
@@ -165,7 +164,7 @@ class Looking:
         self.viewer = self.viewer._replace(place=grid.within(numpy_of(found.array), moved))
 
     def next_slice(self, step: int) -> None:
-        """Look at another slice of an array of more than two axes."""
+        """Show another slice of an array with more than two axes."""
         found = None if self.viewer is None else self._viewed()
         if self.viewer is None or not isinstance(found, Worth):
             return
@@ -176,7 +175,7 @@ class Looking:
             self.stepper.say("it has no more than two axes: there is one slice", "muted")
 
     def next_column(self, step: int = 1) -> None:
-        """The tangent, the cotangent, the primal: those that are known."""
+        """Show the next of primal, tangent and cotangent that is known."""
         assert self.viewer is not None
         row = value_row(self.known, self.viewer.named, self.at, self.at)
         there = [column for column in COLUMNS if isinstance(row.known[column], Worth)]
@@ -187,7 +186,7 @@ class Looking:
         self.viewer = self.viewer._replace(column=there[(here + step) % len(there)])
 
     def viewer_lines(self, columns: int, rows: int) -> list[Line]:
-        """The elements: a title, what they come to, and the part that fits."""
+        """The elements: a title, a summary, and the part that fits."""
         assert self.viewer is not None
         found = self._viewed()
         named, column, place = self.viewer
@@ -207,25 +206,25 @@ class Looking:
     # ------------------------------------------------------------------------------------------
 
     def typed_digit(self, number: int) -> None:
-        """A digit, which may belong to the number of an iteration."""
+        """Keep a digit: it may belong to the number of an iteration."""
         if not self._digits:
             self._focus_before = self.stepper.focus
         self._digits += str(number)
         self._keep_digits = True
 
     def before_key(self) -> None:
-        """Digits are forgotten once a key other than a digit or a bracket follows."""
+        """Before a key: drop the digits, unless the previous key was one."""
         if not self._keep_digits:
             self._digits = ""
         self._keep_digits = False
 
     def iterate(self, step: int) -> None:
-        """The next iteration of the loop that the selected value is in; after digits, the one with that number."""
+        """The next iteration of the selected value's loop; after digits, the iteration with that number."""
         if self.viewer is not None and not self._digits:
             self.next_slice(step)
             return
         if len(self._digits) == 1 and self._focus_before != self.stepper.focus == "values":
-            self._digits = ""  # the digit has just brought the pane to which the bracket is meant
+            self._digits = ""  # the digit chose this pane: it is no iteration
         number = int(self._digits) if self._digits else None
         if number is not None:
             self.stepper.focus, self._digits = self._focus_before, ""
@@ -249,13 +248,13 @@ class Looking:
         return None
 
     def _near(self) -> Iterator[Named]:
-        """The selected value and those before it; if nobody has selected one, then those that were made last."""
+        """The selected value and those before it; without a selection, then the latest values."""
         every = named_until(self.known, self.at)
         for here in dict.fromkeys([self._row(), *([len(every) - 1] if self.selected < 0 else [])]):
             yield from (every[place] for place in range(here, max(here - _BACK, -1), -1))
 
     def next_example(self, step: int) -> None:
-        """One example of the innermost vmap of the selected value: the next; before the first, all."""
+        """The next example of the selected value's innermost vmap; going back from the first shows all."""
         found = self._vmap()
         if found is None:
             self.stepper.say("no value here is mapped", "muted")
@@ -295,7 +294,7 @@ class Looking:
         self.stepper.ask("= (an expression in the names of this moment)", say)
 
     def _first(self, found: Evaluated) -> str:
-        """Where a name gets the value that it has not yet, which a key then goes to."""
+        """If a name has no value yet, say where it gets one, and make a key go there."""
         if found.later is None:
             return ""
         position = moment_of(self.stepper.cursor, found.later.life.born)
@@ -328,5 +327,5 @@ class Looking:
 def _same(a: object, b: object) -> bool:
     try:
         return bool(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True))
-    except Exception:  # what cannot be compared is taken for changed
+    except Exception:  # values that cannot be compared count as changed
         return False

@@ -1,4 +1,4 @@
-"""The state of a stepper and everything that its keys do, without a terminal."""
+"""The state of a stepper and the actions of its keys, without a terminal."""
 
 from __future__ import annotations
 
@@ -23,33 +23,32 @@ from minijax.tools.stepper.programs import PROGRAM_PANES, Selection
 from minijax.tools.stepper.tree import FOLD, past_repeated
 from minijax.tools.values.conditions import ConditionError
 
-# The panes of the two views: what happens at a moment, and what the programs of the call became.
+# The panes of the two views: the moment, and the programs of the call.
 MOMENT_PANES = tuple(stepping.PANES)
-# A share of the screen, in twentieths, that the first pane takes where two are above one another.
+# The first pane's share of the height, in twentieths, if two are above one another.
 SHARE, LEAST_SHARE, MOST_SHARE = 10, 4, 16
 DEEPEST_FOLD = 99
 
 class Stepper:
-    """Where a stepper stands, and what it shows.
+    """The state of a stepper: its position and what it displays.
 
     Attributes:
-      rename: how a front end calls the places in a text, where it has names of its own for them.
-      cursor: the place in the recording.
-      moment_panes: the panes that show a moment; that of devices where a program of this recording has several.
-      linked: the programs of the call, once they are known.
-      programs: whether they are shown, in place of the moment's panes.
-      selection: which equations are marked in them.
-      focus: the pane that scrolls, and that is shown where there is room for one only.
-      zoomed: whether the focused pane has all the room.
+      rename: the front end's names for places in a text, if it has its own.
+      cursor: the position in the recording.
+      moment_panes: the panes of a moment; 'devices' only if a program of this recording has several.
+      linked: the programs of the call, if known.
+      programs: they are shown instead of the moment's panes.
+      selection: the equations marked in them.
+      focus: the pane that scrolls; on a small screen, the only one shown.
+      zoomed: the focused pane fills the screen.
       fold: how deep the tree is unfolded.
       share: the first pane's share of the height, in twentieths.
-      message: (role, text) of what the last key had to say.
-      question: what is being asked, or None.
-      values: what is looked at of the moment's values.
-      walk: the walk from values to where they came from.
-      help: whether the help is shown, from which line on.
-      result: why it ended: '' while it has not, then 'leave', 'retrace', or 'programs' or 'stages', which are to be
-        made.
+      message: (role, text), the response to the last key.
+      question: the open question, or None.
+      values: the state of the values pane.
+      walk: the walk from values to their origins.
+      help: the help is shown, from line ``help_top`` on.
+      result: '' while it runs; then 'leave', or an action to do without the screen: 'retrace', 'programs', 'stages'.
     """
 
     def __init__(self, step: Step, rename: Callable[[str], str] | None = None) -> None:
@@ -70,17 +69,17 @@ class Stepper:
         self.help = False
         self.help_top = 0
         self.result = ""
-        # the panes that had the focus, the last first: what is shown where several share a place
+        # the panes that had the focus, latest first: panes that share a place show the latest
         self.seen: list[str] = []
-        # pane -> (lines, columns) by which it is scrolled away from where the current line is in sight
+        # pane -> (lines, columns) scrolled away from the position that shows the current line
         self.scrolled: dict[str, tuple[int, int]] = {}
-        # the moments of the tree's rows, as drawn last
+        # the moments of the tree's rows in the last drawing
         self.tree_shown: tuple[int, ...] = ()
-        # the lines that fit into a pane, as drawn last: what a page is
+        # the number of lines in a pane in the last drawing: one page
         self.page = 10
         self.values = Looking(self)
         self.walk = Walking(self, self.values.named)
-        # what lasts as long as a search, and what is asked while it goes on: a terminal can be interrupted there
+        # a context around each search, and a check during it: a terminal can interrupt it there
         self.searching: Callable[[], AbstractContextManager[object]] = nullcontext
         self.waiting: Callable[[], None] = lambda: None
         self.looked = SearchProgress()
@@ -95,12 +94,12 @@ class Stepper:
 
     @property
     def recording(self) -> Recording:
-        """What is stepped through."""
+        """The recording."""
         return self.step.recording
 
     @property
     def panes(self) -> tuple[str, ...]:
-        """The panes of the present view."""
+        """The panes of the current view."""
         return PROGRAM_PANES if self.programs else self.moment_panes
 
     def say(self, text: str, role: str = "warning") -> None:
@@ -108,7 +107,7 @@ class Stepper:
         self.message = (role, text)
 
     def before_key(self) -> None:
-        """Forget what the last key said."""
+        """Clear the response to the last key."""
         self.message = ("", "")
         self.values.before_key()
 
@@ -116,7 +115,7 @@ class Stepper:
     # ------------------------------------------------------------------------------------------------------
 
     def move(self, moved: bool, otherwise: str) -> None:
-        """After a move: panes show the current line again, or ``otherwise`` says why nothing moved."""
+        """After a move: scroll the panes to the current line; if nothing moved, say ``otherwise``."""
         if moved:
             self.scrolled.clear()
             self.values.moved()
@@ -126,7 +125,7 @@ class Stepper:
             self.say(otherwise, "muted")
 
     def note_cached(self) -> None:
-        """Say so where a trace came from a cache: there is no Python to step through."""
+        """If a trace came from a cache, say that no Python ran."""
         node = self.cursor.moment.node
         if isinstance(node, BindRecord) and node.cached or isinstance(node, CacheRecord) and node.hit:
             again = "; R traces it anew" if self.step.retrace is not None else ""
@@ -134,7 +133,7 @@ class Stepper:
 
     @property
     def ended(self) -> str:
-        """What to say where there is no further moment."""
+        """The message if there is no further moment."""
         return f"{self.cursor.cut or 'this is the end'}; b goes back"
 
     def into(self) -> None:
@@ -166,14 +165,15 @@ class Stepper:
     # ----------------------------------------------------------------------------------------------------
 
     def find(self, said: str, finder: Callable[[bool], bool | str]) -> None:
-        """Go to the next place that ``finder`` finds (its argument: backwards), and remember it for ``again``. It gives
-        whether it did, or what is to be known where it did not.
+        """Go to the next place that ``finder`` finds (its argument: backwards), and remember it for ``again``.
+
+        It returns whether it moved, or a text that says what it could not search.
         """
         self._last_find = (said, finder)
         self.again()
 
     def offer(self, said: str, position: int) -> None:
-        """Have the keys for the last search go to this moment."""
+        """Make the keys for the last search go to this moment."""
 
         def go(backwards: bool) -> bool:
             here = self.cursor.position
@@ -182,7 +182,7 @@ class Stepper:
         self._last_find = said, go
 
     def again(self, backwards: bool = False) -> None:
-        """The last search again."""
+        """Repeat the last search."""
         if self._last_find is None:
             self.say("nothing has been searched for yet: / searches for words", "muted")
             return
@@ -205,7 +205,7 @@ class Stepper:
             self.move(moved, f"no {said} {there} this moment; {key}")
 
     def heed(self, done: int, total: int) -> None:
-        """A search has looked at so many: it goes on unless what waits for keys raises KeyboardInterrupt."""
+        """Called during a search: update the progress; ``waiting`` raises KeyboardInterrupt to stop the search."""
         self.looked.told(done, total)
         self.waiting()
 
@@ -276,25 +276,25 @@ class Stepper:
     # ------------------------------------------------------------------------------------------------------
 
     def digit(self, number: int) -> None:
-        """The pane with this number; of several digits the last, unless a ``]`` follows, whose number they are."""
+        """Focus the pane with this number; keep the digits in case a ``]`` follows and they are an iteration."""
         self.values.typed_digit(number)
         if number:
             self.focus_on(number - 1)
 
     def focus_on(self, index: int) -> None:
-        """The pane with this number, from 0, scrolls."""
+        """Focus the pane with this number, from 0."""
         if index < len(self.panes):
             self.focus = self.panes[index]
 
     def click(self, pane: str, moment: str) -> None:
-        """A pane has the focus; a row of the tree is gone to."""
+        """Focus a pane; if the row is one of the tree, go to its moment."""
         if pane in self.panes and not self.help and self.values.viewer is None:
             self.focus = pane
             if moment:
                 self.move(self.cursor.go(int(moment)), "this is the current moment")
 
     def wheel(self, pane: str, lines: int) -> None:
-        """The pane under the mouse scrolls, and has the focus from then on."""
+        """Focus and scroll the pane under the mouse."""
         if pane in self.panes and not self.help and self.values.viewer is None:
             self.focus = pane
         self.scroll(lines)
@@ -328,14 +328,14 @@ class Stepper:
             self.result = "programs"
 
     def browse(self) -> None:
-        """Ask for the stages of the compiled call at the moment, or of the whole call."""
+        """Request the stages of the compiled call at the moment, or of the whole call."""
         if self.step.stages is None and compiled_call(self.cursor) is None:
             self.say("no compiled program is called here: go into a call of one, such as jit")
         else:
             self.result = "stages"
 
     def show_programs(self, shown: bool) -> None:
-        """Show the programs, or the moment."""
+        """Show the programs or the moment."""
         self.programs = shown
         self.focus = self.panes[0]
         self.scrolled.clear()
@@ -345,17 +345,17 @@ class Stepper:
     # ---------------------------------------------------------------------------------------------------
 
     def select_moment(self) -> None:
-        """Mark what belongs to the cursor's moment."""
+        """Mark the equations of the cursor's moment."""
         if self.programs and self.linked is not None:
             self.selection = programs.at_moment(self.linked, self.cursor)
 
     def program_index(self, name: str) -> int:
-        """Which of the programs the pane ``name`` shows."""
+        """The index of the program in the pane ``name``."""
         assert self.linked is not None
         return programs.pane_index(self.linked, name, self.selection, self.cursor.state().place)
 
     def select_line(self, lines: int) -> None:
-        """Select a line of the focused program, so many below the one that is selected in it now."""
+        """In the focused program, move the selection this many lines down."""
         assert self.linked is not None
         pane = self.program_index(self.focus)
         if pane < 0:
@@ -378,14 +378,14 @@ class Stepper:
         self.say(f"the tree is unfolded {self.fold} levels deep, and around the cursor", "muted")
 
     def take_key(self, action: Callable[[Stepper], None]) -> bool:
-        """Whether the elements of a value, where they are shown, have a use of their own for a key."""
+        """With the viewer of elements open, do the key's action there if it has one; return whether it had."""
         move = VIEWER_MOVES.get(action) if self.values.viewer is not None else None
         if move is not None:
             move(self.values)
         return move is not None
 
     def scroll(self, lines: int = 0, columns: int = 0) -> None:
-        """Scroll the focused pane, or the help; in the values, select the row so many below."""
+        """Scroll the focused pane or the help; in the values, move the selection this many rows down."""
         if self.help:
             self.help_top = max(self.help_top + lines, 0)
             return
@@ -405,17 +405,17 @@ class Stepper:
     # ---------------------------------------------------------------------------------------------------
 
     def ask(self, label: str, answer: Callable[[str], None], single: bool = False, text: str = "") -> None:
-        """Ask for something on the last line."""
+        """Ask a question on the last line."""
         self.question = Question(label, answer, single, text)
 
     def answer(self, text: str) -> None:
-        """The answer to the question; an empty one answers nothing."""
+        """Answer the question; an empty text cancels it."""
         question, self.question = self.question, None
         if question is not None and text.strip():
             question.answer(text if question.single else text.strip())
 
     def cancel(self) -> None:
-        """Leave the question unanswered."""
+        """Cancel the question."""
         self.question = None
 
     def save(self) -> None:
@@ -440,7 +440,7 @@ class Stepper:
             self.result = "retrace"
 
     def toggle_names(self) -> None:
-        """Show jaxprs with the user's names, or with JAX's letters."""
+        """Switch jaxprs between the user's names and JAX's letters."""
         self.cursor.named = not self.cursor.named
         self.say("jaxprs with your names" if self.cursor.named else "jaxprs with JAX's letters", "muted")
 
@@ -449,7 +449,7 @@ class Stepper:
         self.help_top = 0
 
     def leave(self) -> None:
-        """Leave the question, then the help, the elements of a value, then the stepper."""
+        """Close the innermost of question, help, viewer of elements, and stepper."""
         if self.question is not None:
             self.cancel()
         elif self.help:
@@ -460,7 +460,7 @@ class Stepper:
             self.result = "leave"
 
 
-# What keys do where the elements of a value are shown.
+# The actions of keys while the viewer of elements is open.
 VIEWER_MOVES: dict[Callable[[Stepper], None], Callable[[Looking], None]] = {
     Stepper.into: lambda values: values.scroll(0, 1),
     Stepper.back: lambda values: values.scroll(0, -1),

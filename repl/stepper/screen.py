@@ -1,7 +1,7 @@
-"""The stepper's screen as lines of text with roles, for any size of terminal: nothing here needs one.
+"""The stepper's screen as lines of text with roles, for any size; needs no terminal.
 
-From 150 columns on there are three columns of panes, from 110 on two; below that two panes stand above one another, and
-on a small screen there is one. The panes that have no place of their own share one, under tabs.
+From 150 columns on there are three columns of panes, from 110 on two; below that two panes, one above the other; on a
+small screen one pane. Panes without a place of their own share one, under tabs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from minijax.tools.stepper.backward import at_cursor
 from minijax.tools.stepper.devices import devices_shown
 from minijax.tools.stepper.tree import tree_rows
 
-# The screens on which there are three columns, two, or one with two panes: (columns, lines) at least.
+# The least (columns, lines) for three columns of panes, for two, and for two panes above one another.
 THREE, TWO, STACKED = (150, 16), (110, 12), (60, 14)
-# The panes that share a place with the stack where there are three columns.
+# With three columns, the panes that share a place with the stack.
 BESIDE_STACK = ("stack", "values", "devices")
-# The line of a pane that is kept in sight stands so far down it.
+# The current line stands at 1/3 of a pane's height.
 _ABOVE = 3
 _KEYS = "? keys  q leaves"
 
@@ -50,7 +50,7 @@ def _head(stepper: Stepper, columns: int) -> Line:
 
 
 def _foot(stepper: Stepper, columns: int, most: int) -> list[Line]:
-    """What the moment is; below it, on up to ``most`` lines, what the last key said, or the times and the error."""
+    """The status of the moment; below it, on up to ``most`` lines, the message, or the times and the error."""
     lines = _renamed(stepper, lay_out(stepping.status(stepper.cursor), columns - 1))
     if stepper.programs and stepper.linked is not None:
         selected = programs.selection_line(stepper.linked, stepper.selection)
@@ -76,9 +76,7 @@ def _help(stepper: Stepper, columns: int, rows: int) -> list[Line]:
 
 
 def _tabs(stepper: Stepper, names: tuple[str, ...], shown: str, columns: int) -> Line:
-    """``━ [2 source] 3 stack 4 jaxpr ━━━``: the names of the panes that share a place; where there is no room, their
-    numbers.
-    """
+    """``━ [2 source] 3 stack 4 jaxpr ━━━``: tabs of the panes that share a place; only numbers if there is no room."""
     panes = stepper.panes
     focused = stepper.focus == shown
     rule = "━" if focused else "─"
@@ -134,14 +132,14 @@ def _fits(size: tuple[int, int], columns: int, rows: int) -> bool:
 
 
 def _above(stepper: Stepper, first: str, others: tuple[str, ...], columns: int, rows: int) -> list[Line]:
-    """A pane above others that share the place below it."""
+    """A pane above the place that the other panes share."""
     upper = max(min(rows * stepper.share // 20, rows - 3), 3)
     return _pane(stepper, first, columns, upper) + _shared(stepper, others, columns, rows - upper)
 
 
 def _shared(stepper: Stepper, names: tuple[str, ...], columns: int, rows: int) -> list[Line]:
-    """One place for several panes: the focused one, or the last that was."""
-    # while cotangents are computed, how they are is what there is to see
+    """Panes that share a place: show the focused one, else the one that was focused last."""
+    # the default is the jaxpr during a backward pass, which shows its cotangents
     first = "jaxpr" if "jaxpr" in names and at_cursor(stepper.cursor) is not None else names[0]
     if "devices" in names and devices_shown(stepper.cursor) is not None:
         first = "devices"
@@ -163,7 +161,7 @@ def _pane(stepper: Stepper, name: str, columns: int, rows: int, title: Line | No
     if focused:
         stepper.page = rows - 1
     content = _content(stepper, name, columns, rows - 1)
-    # what a mouse finds there: the title, or a row; of the tree, the moment
+    # targets for the mouse: the title, or a row; a row of the tree has its moment
     places = [str(each) for each in stepper.tree_shown] if name == "tree" else [""] * len(content)
     placed = zip(content, [*places, *[""] * rows], strict=False)
     rows_ = [((place_role(name, place), ""), *each) for each, place in placed]
@@ -175,7 +173,7 @@ def _pane(stepper: Stepper, name: str, columns: int, rows: int, title: Line | No
 
 
 def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]:
-    """``rows`` lines of a pane, scrolled so that its current line is in sight."""
+    """``rows`` lines of a pane, scrolled so that the current line is visible."""
     if rows <= 0:
         return []
     down, right = stepper.scrolled.get(name, (0, 0))
@@ -189,16 +187,16 @@ def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]
         anchor = next((i for i, each in enumerate(lines) if _has(each, "current")), -1)
         if anchor < 0:
             anchor = next((i for i, each in enumerate(lines) if _has(each, "linked")), 0)
-        # the place stays above the source, and what is gone back over above its equations
+        # keep the heading above the source, and the one above the equations in a backward pass
         headed = name == "source" or name == "jaxpr" and at_cursor(stepper.cursor) is not None
         kept = 1 if headed and len(lines) > rows > 4 else 0
         if name == "values" and len(lines) > rows > 4:
-            # the watches, and what the columns are
+            # keep the watches and the column titles
             kept = min(len(stepper.values.watches) + 1, rows // _ABOVE)
     most = max(len(lines) - rows, 0)
     natural = min(max(anchor - rows // _ABOVE, 0), most)
     top = min(max(natural + down, 0), most)
-    # scrolling past an end is forgotten, so that the way back begins at once
+    # forget scrolling past the end, so that the next key scrolls back at once
     stepper.scrolled[name] = (top - natural, right)
     if name == "tree":
         stepper.tree_shown = positions[top : top + rows]
@@ -218,7 +216,7 @@ def _document(stepper: Stepper, name: str, columns: int) -> Document:
 
 
 def _renamed(stepper: Stepper, lines: Iterable[Line]) -> list[Line]:
-    """``lines`` with the places as the front end calls them."""
+    """``lines`` with the front end's names for places."""
     rename = stepper.rename
     if rename is None:
         return list(lines)

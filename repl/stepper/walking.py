@@ -1,5 +1,5 @@
-"""From a value to its birth, to an operand of that, and back: what Enter, Backspace and t do; and c, which goes to the
-next moment at which a condition holds.
+"""Moves along the data flow, for Enter, Backspace and t: from a value to its birth, to an operand of that, and back.
+The key c goes to the next moment that satisfies a condition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST = 24
 
 
 class WalkedFrom(Protocol):
-    """What a stepper is to who walks."""
+    """The part of a stepper that ``Walking`` needs."""
 
     cursor: Cursor
     focus: str
@@ -41,10 +41,10 @@ class WalkedFrom(Protocol):
 
 
 class Walking:
-    """The walk along the data flow.
+    """Moves along the data flow.
 
     Attributes:
-      back: the moments that it went on from, the last of them last.
+      back: the moments where the moves started, latest last.
     """
 
     def __init__(self, stepper: WalkedFrom, selected: Callable[[], Named | None]) -> None:
@@ -53,7 +53,7 @@ class Walking:
         self.back: list[int] = []
 
     def to_origin(self) -> None:
-        """To the birth of the selected value, or to an operand of the current operation."""
+        """Go to the birth of the selected value, or to an operand of the current operation."""
         named = self._selected()
         cursor = self.stepper.cursor
         if named is not None:
@@ -64,7 +64,7 @@ class Walking:
             self._pick("from", origins.sources(cursor), "its operands are numbers written in the program")
 
     def to_use(self) -> None:
-        """To an operation that is given the selected value, or a result of the current operation."""
+        """Go to an operation that uses the selected value, or a result of the current operation."""
         named = self._selected()
         numbers = origins.results(self.stepper.cursor, 0 if named is None else named.number)
         if numbers:
@@ -73,7 +73,7 @@ class Walking:
             self.stepper.say("no operation with a result is under way here", "muted")
 
     def return_(self) -> None:
-        """To where the last of these steps went on from."""
+        """Go back to where the last of these moves started."""
         if self.back:
             position = self.back.pop()
             self.stepper.move(self.stepper.cursor.go(position), "this is where it went on from")
@@ -107,7 +107,7 @@ class Walking:
         self.stepper.find(f"moment where {said}", finder)
 
     def _to_hit(self, search: ConditionSearch, backwards: bool) -> bool | str:
-        """To the nearest moment at which a value was made with which it holds; if there is none, what is not known."""
+        """Go to the nearest moment at which a new value satisfies the condition; else return the unknown, or False."""
         cursor = self.stepper.cursor
         before: tuple[int, Hit] | None = None
         for hit in search.hits():

@@ -25,9 +25,7 @@ MOST_EQUATIONS = 300
 
 
 class _Row(Frozen):
-    """A line of a printed jaxpr: ``key`` pairs it with a line of the other; ``eqn`` is the equation that begins
-    here.
-    """
+    """A line of a printed jaxpr: ``key`` pairs it with a line of the other; ``eqn`` is the equation that begins."""
 
     segments: Line
     key: tuple[Any, ...]
@@ -183,9 +181,7 @@ def _common(left: Sequence[_Row], right: Sequence[_Row]) -> dict[int, int]:
 
 
 def _first(row: _Row, right: Sequence[_Row], places: Sequence[int], begin: int, names: Renaming) -> int | None:
-    """The first of ``places`` from ``begin`` on whose row reads the same, else simply the first; None if none is
-    left.
-    """
+    """The first of ``places`` from ``begin`` on whose row reads the same, else the first of them; None without any."""
     open_places = [j for j in places if j >= begin]
     for j in open_places:
         if names.alike(row.segments, right[j].segments, learn=False):
@@ -202,9 +198,7 @@ def side_by_side(
     derived: bool = True,
     names: tuple[Mapping[Var, str], Mapping[Var, str]] = ({}, {}),
 ) -> Columns:
-    """Both jaxprs as a block; ``passes`` colours the second; ``derived`` is as for ``pairs``; ``names`` of
-    variables.
-    """
+    """Both jaxprs as a block; ``passes`` colours the second; ``derived`` as for ``pairs``; ``names`` of variables."""
     left, right = Printed(before, most, names[0]), Printed(after, most, names[1])
     residuals = set() if passes is None else {right.names.get(var, "") for var in passes.residuals}
 

@@ -1,6 +1,4 @@
-"""A user's way through the exercises: the open exercise, the progress, and the user's own names, set aside
-meanwhile.
-"""
+"""A user's way through the exercises: the open one, the progress, and the user's own names, set aside meanwhile."""
 
 from __future__ import annotations
 

@@ -148,9 +148,7 @@ class _Collected:
         return [shown(each.primitive), self.files.get(each.file, -1), each.line]
 
     def _stage(self, stage: Stage) -> list[Any]:
-        """A stage's heading, title, kind, detail, previous stage, cut lines, and the source lines that a pass
-        changed.
-        """
+        """A stage's heading, title, kind, detail, previous stage, cut lines, and source lines that a pass changed."""
         took = self.stages.descent.passes[stage.number - 1].time if stage.kind == "pass" else ""
         detail = " · ".join(filter(None, (stage.detail, took)))
         pipeline, _, name = stage.title.partition(" · ")

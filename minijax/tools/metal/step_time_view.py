@@ -212,9 +212,7 @@ def _drawn(step: StepTime, tracks: Sequence[_Track], width: int) -> Iterator[Lin
 
 
 def lane(when: Iterable[tuple[float, float]], whole: float, columns: int) -> str:
-    """``  ▊██▏   ``: the intervals in a call of ``whole`` seconds; they fill each column by the part that they
-    cover.
-    """
+    """``  ▊██▏   ``: the intervals in a call of ``whole`` seconds; each column is filled by its covered part."""
     filled = [0.0] * columns
     scale = columns / max(whole, 1e-12)
     for begin, end in when:
