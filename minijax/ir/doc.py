@@ -1,15 +1,15 @@
-"""Documents: text with roles whose line breaks are chosen when the width of the page is known.
+"""Documents: text with roles. Line breaks are chosen when the width of the page is known.
 
-A group is laid out on one line if it fits there, with all its breaks otherwise (Wadler, "A prettier printer", 1998;
+A group is printed on one line if it fits, else all its breaks become line breaks (Wadler, "A prettier printer", 1998;
 Lindig, "Strictly pretty", 2000). Each piece of text has a *role* ('var', 'type', ...), which front ends map to colours.
-Each node keeps its width on one line, so layout takes linear time; its own stack lets documents be deep.
+Each node stores its width on one line, so layout takes linear time. Layout has its own stack, so documents may be deep.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-# Every role a segment can have. '' is white space and whatever has no role.
+# Every role of a segment. White space and plain text have ''.
 ROLES = (
     "",
     "keyword",
@@ -26,7 +26,7 @@ ROLES = (
 
 
 class Doc:
-    """A document. ``width`` is its length on one line; ``noted`` tells whether it holds a ``note``."""
+    """A document. ``width`` is its length on one line; ``noted``: it contains a ``note``."""
 
     __slots__ = ("width", "noted")
     width: int
@@ -72,7 +72,7 @@ class _Concat(Doc):
 
 
 class _Rows(_Concat):
-    """Items that may be cut short: ``children`` alternates items and separators, and ends by what is left out."""
+    """Items that may be cut short: ``children`` alternates items and separators, then the number left out."""
 
     __slots__ = ("left_out",)
 
@@ -82,7 +82,7 @@ class _Rows(_Concat):
 
     @property
     def count(self) -> int:
-        """The items that are not left out."""
+        """The number of items that are shown."""
         return (len(self.children) + (self.left_out == 0)) // 2
 
 
@@ -111,12 +111,12 @@ def text(string: str, role: str = "") -> Doc:
 
 
 def brk(flat: str = " ", role: str = "") -> Doc:
-    """A place to break the line; ``flat`` is printed instead, in ``role``, if the enclosing group fits on one line."""
+    """A place to break the line; ``flat`` is printed there, in ``role``, if the enclosing group fits on one line."""
     return _Break(flat, role)
 
 
 def note(string: str) -> Doc:
-    """A comment at the end of its line; all of a document are aligned. A group that contains a note is broken."""
+    """A comment at the end of its line. All notes of a document are aligned. A group with a note breaks its lines."""
     return _Note(string)
 
 
@@ -126,22 +126,22 @@ def concat(docs: Iterable[Doc]) -> Doc:
 
 
 def nest(indent: int, child: Doc) -> Doc:
-    """``child`` with the lines that begin inside it indented by ``indent`` more columns."""
+    """``child``; lines that begin inside it are indented by ``indent`` more columns."""
     return _Nest(indent, child)
 
 
 def align(child: Doc) -> Doc:
-    """``child`` with the lines that begin inside it indented to the column at which it begins."""
+    """``child``; lines that begin inside it are indented to the column where it begins."""
     return _Nest(None, child)
 
 
 def group(child: Doc) -> Doc:
-    """``child`` on one line if it fits there, else with line breaks at all breaks not in inner groups."""
+    """``child`` on one line if it fits, else with line breaks at all its breaks outside inner groups."""
     return _Group(child)
 
 
 def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
-    """The documents with ``separator`` between each two of them."""
+    """The documents with ``separator`` between neighbours."""
     pieces: list[Doc] = []
     for doc in docs:
         if pieces:
@@ -151,9 +151,7 @@ def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
 
 
 def rows(separator: Doc, docs: Iterable[Doc], left_out: int = 0) -> Doc:
-    """The equations of a jaxpr with ``separator`` between them, then how many were ``left_out``; ``cut_rows`` leaves
-    out more.
-    """
+    """The equations of a jaxpr with ``separator`` between, then the number ``left_out``. ``cut_rows`` cuts more."""
     pieces: list[Doc] = []
     for doc in docs:
         pieces += [doc, separator]
@@ -165,7 +163,7 @@ def rows(separator: Doc, docs: Iterable[Doc], left_out: int = 0) -> Doc:
 
 
 def cut_rows(doc: Doc, most: int) -> Doc:
-    """``doc`` with at most the first ``most`` of each ``rows`` in it."""
+    """``doc`` with only the first ``most`` items of each ``rows`` in it."""
     cut: dict[int, Doc] = {}
     todo = [(doc, False)]
     while todo:
@@ -184,7 +182,7 @@ def cut_rows(doc: Doc, most: int) -> Doc:
 
 
 def _cut_node(node: Doc, most: int, cut: dict[int, Doc]) -> Doc:
-    """``node`` of what its children have become in ``cut``."""
+    """``node`` with its children replaced by their versions in ``cut``."""
     below = _children(node)
     if type(node) is _Rows and node.count > most:
         kept = [cut[id(child)] for child in below[: 2 * most : 2]]
@@ -216,9 +214,9 @@ def to_string(doc: Doc, width: int = 80) -> str:
 
 
 def _layout(doc: Doc, width: int) -> Iterator[tuple[str, str]]:
-    """Segments without notes, which are yielded as ``('note', text)`` where they stand."""
+    """Segments without notes; a note is yielded in place as ``('note', text)``."""
     column = 0
-    # (columns to indent by, whether breaks are flat, what to print)
+    # (indentation, whether breaks are flat, node to print)
     stack: list[tuple[int, bool, Doc]] = [(0, False, doc)]
     while stack:
         indent, flat, node = stack.pop()
@@ -236,7 +234,7 @@ def _layout(doc: Doc, width: int) -> Iterator[tuple[str, str]]:
                 column = indent
                 yield "", "\n" + " " * indent
         elif isinstance(node, _Group):
-            # The group alone must fit, not what follows it on the line: so does JAX.
+            # As in JAX, the group alone must fit, without the rest of its line.
             fits = flat or (not node.noted and node.width <= width - column)
             stack.append((indent, fits, node.child))
         elif isinstance(node, _Nest):
@@ -247,7 +245,7 @@ def _layout(doc: Doc, width: int) -> Iterator[tuple[str, str]]:
 
 
 def _with_notes(doc: Doc, width: int) -> Iterator[tuple[str, str]]:
-    """Segments with each line's notes moved to its end. Needs all lines to know the column of the notes."""
+    """Segments with each line's notes at its end. The notes' column depends on all lines."""
     lines: list[list[tuple[str, str]]] = [[]]
     notes: list[list[str]] = [[]]
     for role, piece in _layout(doc, width):
@@ -259,7 +257,7 @@ def _with_notes(doc: Doc, width: int) -> Iterator[tuple[str, str]]:
             notes.append([])
         lines[-1].append((role, piece))
     lengths = [sum(len(piece.lstrip("\n")) for _, piece in line) for line in lines]
-    column = max(lengths)  # of all lines, as in JAX, with comments or without
+    column = max(lengths)  # as in JAX, of all lines, with or without notes
     for line, length, noted in zip(lines, lengths, notes, strict=True):
         yield from line
         if noted:

@@ -1,4 +1,4 @@
-"""Evaluate a jaxpr: bind its equations one after the other under whatever interpreters are on the stack."""
+"""Evaluate a jaxpr: bind its equations one after the other under the interpreters on the stack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 
 def bind_eqn(eqn: JaxprEqn, env: dict[Var, Any]) -> None:
-    """Bind one equation's primitive on the values in ``env`` and put its results there."""
+    """Bind one equation's primitive on the values in ``env``, and store its results there."""
     args = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
     out = eqn.primitive.bind(*args, **eqn.params)
     if eqn.primitive.multiple_results:
@@ -37,8 +37,8 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
         tell(jaxpr.invars, args)
     try:
         for eqn in jaxpr.eqns:
-            # what a transformation records for this equation is ascribed to the line that made it; the equations of
-            # a rule have none, and get the line of the operation whose rule it is
+            # Equations recorded here get the source line of ``eqn``. Equations of a rule have no line: they get the
+            # line of the operation that uses the rule.
             source = eqn.source
             state.source = outer_source if source is None else source
             bind_eqn(eqn, env)
@@ -54,7 +54,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
 
 
 def eval_by(run_eqn: Callable[[JaxprEqn, dict[Var, Any]], None], closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-    """The outputs of ``closed`` on ``args``, where ``run_eqn`` does with each equation what else ``bind_eqn`` does."""
+    """The outputs of ``closed`` on ``args``; each equation is run by ``run_eqn`` in place of ``bind_eqn``."""
     jaxpr = closed.jaxpr
     env: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))

@@ -4,7 +4,7 @@
     eqn    ::= outvars = primitive [ params ] atoms
     atom   ::= Var | Literal
 
-Variables are identities (no names): the printer allots names. Subjaxprs live in ``params``.
+Variables are identities without names: the printer assigns names. Subjaxprs are in ``params``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Atom = Var | Literal
 
 
 class JaxprEqn:
-    """``outvars = primitive[params] invars``, with ``source`` (see ``errors.source_info``) of the user's line."""
+    """``outvars = primitive[params] invars``; ``source`` is the user's line (see ``errors.source_info``)."""
 
     __slots__ = ("primitive", "invars", "params", "outvars", "source")
 
@@ -78,12 +78,12 @@ class JaxprEqn:
 
     @property
     def source_info(self) -> SourceInfo:
-        """The line of the user's program and the named scopes that it was recorded under."""
+        """The user's line and the named scopes that it was recorded under."""
         return source_info_of(self.source)
 
     @property
     def effects(self) -> frozenset[Any]:
-        """What it does to the world: see ``Jaxpr.effects``."""
+        """Its side effects: see ``Jaxpr.effects``."""
         return frozenset(_eqn_effects(self))
 
     def __repr__(self) -> str:
@@ -92,7 +92,7 @@ class JaxprEqn:
 
 
 class _PrettyPrinted:
-    """What is printed by ``ir.pretty``."""
+    """The base of objects that ``ir.pretty`` prints."""
 
     __slots__ = ()
 
@@ -144,9 +144,7 @@ class Jaxpr(_PrettyPrinted):
 
     @property
     def effects(self) -> frozenset[Any]:
-        """What running it does: the effects on references that it takes (``core.refs``), and primitives that act on the
-        world.
-        """
+        """Its side effects: effects on its own references (``core.refs``), and effectful primitives."""
         taken = {*self.invars, *self.constvars}
         found = {effect for eqn in self.eqns for effect in _eqn_effects(eqn)}
         return frozenset(e for e in found if not hasattr(e, "variable") or e.variable in taken)
@@ -163,9 +161,9 @@ class ClosedJaxpr(_PrettyPrinted):
     def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()) -> None:
         assert len(jaxpr.constvars) == len(consts)
         self.jaxpr = jaxpr
-        self.serial = next(_serials)  # which of two is the younger
+        self.serial = next(_serials)  # higher for younger jaxprs
         self.consts = list(consts)
-        # What was derived from this jaxpr (its jvp, its executable, ...) lives and dies with it.
+        # Programs derived from this jaxpr (its jvp, its executable, ...) are freed with it.
         self.memo: dict[Any, Any] = {}
 
     @property
@@ -190,7 +188,7 @@ class ClosedJaxpr(_PrettyPrinted):
 
 
 def keep_together(closeds: Sequence[ClosedJaxpr], key: Any, make: Callable[[], Any]) -> Any:
-    """The result of ``make``, derived from several jaxprs, kept with the youngest, which is likely to die first."""
+    """The result of ``make``, derived from several jaxprs, kept with the youngest: it is likely to be freed first."""
     youngest = max(closeds, key=lambda closed: closed.serial)
     full_key = ("together", key, tuple([None if c is youngest else c for c in closeds]))
     if full_key not in youngest.memo:
@@ -199,7 +197,7 @@ def keep_together(closeds: Sequence[ClosedJaxpr], key: Any, make: Callable[[], A
 
 
 def subjaxprs(params: dict[str, Any]) -> Iterator[Jaxpr]:
-    """The jaxprs found directly in an equation's ``params``, in order, closed ones opened."""
+    """The jaxprs directly in an equation's ``params``, in order; closed ones are opened."""
     for value in params.values():
         for item in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(item, ClosedJaxpr):
@@ -217,7 +215,7 @@ def all_eqns(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
 
 
 def inlined(jaxpr: Jaxpr, atoms: Sequence[Any]) -> tuple[list[JaxprEqn], list[Any]]:
-    """The equations of ``jaxpr``, which has no constvars, on ``atoms`` with fresh variables; and its outputs' atoms."""
+    """The equations of ``jaxpr`` (without constvars) on ``atoms`` with fresh variables; and its outputs' atoms."""
     env: dict[Var, Any] = dict(zip(jaxpr.invars, atoms, strict=True))
 
     def read(v: Any) -> Any:
@@ -232,7 +230,7 @@ def inlined(jaxpr: Jaxpr, atoms: Sequence[Any]) -> tuple[list[JaxprEqn], list[An
 
 
 def count_eqns(jaxpr: Jaxpr) -> int:
-    """Equations of ``jaxpr`` and, recursively, of its subjaxprs."""
+    """The number of equations of ``jaxpr`` and, recursively, of its subjaxprs."""
     return sum(1 + sum(map(count_eqns, subjaxprs(e.params))) for e in jaxpr.eqns)
 
 
@@ -254,17 +252,17 @@ def _eqn_effects(eqn: JaxprEqn) -> Iterator[Any]:
 
 
 def _operands_of(eqn: JaxprEqn, sub: Jaxpr) -> Sequence[Any]:
-    """The operands of ``eqn`` that are the inputs of its subjaxpr ``sub``, which may be one of several."""
+    """The operands of ``eqn`` for the inputs of ``sub``, one of its subjaxprs."""
     params, args = eqn.params, eqn.invars
     if "cond_nconsts" in params:
         n, m = params["cond_nconsts"], params["body_nconsts"]
         consts = args[:n] if sub is params["cond_jaxpr"].jaxpr else args[n : n + m]
         return [*consts, *args[n + m :]]
-    return args[len(args) - len(sub.invars) :]  # behind the index of a branch
+    return args[len(args) - len(sub.invars) :]  # after the index of a branch
 
 
 def is_effectful(eqn: JaxprEqn) -> bool:
-    """Whether ``eqn``, or something in its subjaxprs, acts on the world and must not be dropped as unused."""
+    """Whether ``eqn``, or an equation in its subjaxprs, has a side effect, so that it must not be dropped."""
     primitive = eqn.primitive
     if primitive.effectful or primitive.keeps_signatures:
         return primitive.effectful
@@ -272,7 +270,7 @@ def is_effectful(eqn: JaxprEqn) -> bool:
 
 
 def matters(eqn: JaxprEqn) -> bool:
-    """Whether ``eqn`` defines something or acts on the world: one that does neither is left out."""
+    """Whether ``eqn`` defines a variable or has a side effect; other equations are dropped."""
     return bool(eqn.outvars) or is_effectful(eqn)
 
 
@@ -284,6 +282,6 @@ pretty_printer = _unprinted
 
 
 def set_pretty_printer(printer: Any) -> None:
-    """Install the function behind ``str(jaxpr)``: that of ``ir.pretty``, which is written in terms of this module."""
+    """Install the function behind ``str(jaxpr)``: ``ir.pretty`` imports this module and calls it."""
     global pretty_printer
     pretty_printer = printer

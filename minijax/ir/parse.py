@@ -1,12 +1,12 @@
 """Reads printed jaxprs back: ``parse_jaxpr`` is the inverse of ``str``, for style 'jax' at any width.
 
-Printing what was parsed gives the same text again, and the result can be evaluated, transformed and compiled.
-What a page does not hold is supplied or stood in for:
+Printing the result gives the same text again. The result can be evaluated, transformed and compiled.
+Parts that the text does not contain are added:
 
-* parameters that it hides come from the types, by the primitive's entry in ``pretty.parse_rules``;
-* constants are handed over (``consts``), or are stand-ins that refuse to be computed with;
-* functions among the parameters are stand-ins that refuse to be called (``pretty.Unread``);
-* weak types of results follow from those of the operands; arguments and literals are taken to be strong.
+* hidden parameters follow from the types, by the primitive's rule in ``pretty.parse_rules``;
+* constants are given as ``consts``; otherwise stand-ins raise an error when they are used in a computation;
+* functions among the parameters are stand-ins that raise an error when they are called (``pretty.Unread``);
+* weak types of results follow from the operands; arguments and literals are assumed to be strong.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from minijax.ir.pretty import Unread, parse_rules, shared_jaxprs
 
 __all__ = ["JaxprSyntaxError", "MissingConstant", "Unread", "page_consts", "parse_jaxpr"]
 
-# With dots in the names that a program gave: params.w.0
+# Names that a program chose may have dots: params.w.0
 _VAR = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _BINDER = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*):")
-# a dimension, with the axes of a mesh that divide it: 8, 8@x, 8@(x,y); then, how devices differ: {V:x, U:(y,z)}
+# a dimension with the mesh axes that shard it: 8, 8@x, 8@(x,y); then varying and summed axes: {V:x, U:(y,z)}
 _SIZE = r"\d+(?:@\w+|@\([\w,]+\))?"
 _ALONG = r"[VUR]:(?:\w+|\([\w,]+\))"
 _TYPE = re.compile(
@@ -59,22 +59,22 @@ _PRIMITIVE = re.compile(r"[^\s\[\](){};=,]+")
 _LET_NAME = re.compile(r"[^\s=]+")
 _LAMBDA = re.compile(r"lambda\b")
 _LET = re.compile(r"let\b")
-# 'in' before the results; a variable may be called so too, but then no bracket follows, or that of a complex number
+# 'in' before the results. A variable named 'in' is followed by no bracket, or by the bracket of a complex number.
 _END = re.compile(r"in\b\s*\((?![^\s()]*j\):)")
 _LITERAL = re.compile(rf"(?:{COMPLEX.pattern}|{NUMBER.pattern}|True|False|\[\.\.\.\]|\(b'',\))(?=:[a-z])")
 _CUT = re.compile(r"\.\.\. \(\d+ more equations\)")
 _KEY = re.compile(r"([A-Za-z_]\w*)=")
 _NEXT_KEY = re.compile(r"\s+(?:[A-Za-z_]\w*=|# )")
-# Parameters that are jaxprs: there, a bare name is that of a shared jaxpr.
+# Parameters with jaxprs: there, a bare name is the name of a shared jaxpr.
 _JAXPR_KEY = re.compile(r"(?:.*_)?jaxprs?$|branches$")
-# The kinds of types (see ``dtypes.kind``) that a literal can have, by what its text says.
+# Python type of a literal's text -> the kinds of types (see ``dtypes.kind``) that the literal can have.
 _KINDS: dict[type, str] = {bool: "b", int: "iufc", float: "fc", complex: "c"}
-# Parameters that are any text, quoted by nothing.
+# Parameters that are any text without quotes.
 _RAW = ("name", "fmt")
 
 
 class MissingConstant:
-    """Stands for the value of a constvar, which the text of a jaxpr does not hold."""
+    """A stand-in for the value of a constvar: the text of a jaxpr has no values."""
 
     def __init__(self, aval: ShapedArray, name: str) -> None:
         self.aval = aval
@@ -99,12 +99,12 @@ def parse_jaxpr(
 
     Args:
       text: a jaxpr in style 'jax', of any width, with or without source notes.
-      consts: the values of all constvars, in the order in which the page shows them (``page_consts`` gives them
-        for a jaxpr at hand). By default they are stand-ins: such a jaxpr can be printed and typechecked.
-      primitives: primitives by name, in addition to all that are defined (or in place of some). Of several with one
-        name, minijax's own is taken, else the one defined last.
+      consts: the values of all constvars, in the order of the page; ``page_consts`` gives them for an existing jaxpr.
+          By default they are stand-ins: then the jaxpr can only be printed and typechecked.
+      primitives: primitives by name, in addition to the defined ones (or in place of some). If several have one
+          name, minijax's own is used, else the one defined last.
 
-    Raises ``JaxprSyntaxError`` (a ValueError), with line and column, for text that is no jaxpr; ValueError or
+    Raises ``JaxprSyntaxError`` (a ValueError), with line and column, for text that is not a jaxpr; ValueError or
     TypeError for constants that do not fit. Types are not checked: ``typecheck_jaxpr`` does that.
     """
     if not isinstance(text, str):
@@ -115,7 +115,7 @@ def parse_jaxpr(
 
 
 def page_consts(closed: ClosedJaxpr) -> list[Any]:
-    """The constants of ``closed`` and of all jaxprs in it, in the order in which the page shows their constvars."""
+    """The constants of ``closed`` and of all jaxprs in it, in the order of their constvars on the page."""
     shared = shared_jaxprs(closed.jaxpr)
     holders: dict[Jaxpr, ClosedJaxpr] = {}
 
@@ -149,7 +149,7 @@ def page_consts(closed: ClosedJaxpr) -> list[Any]:
 
 
 def _primitives_by_name() -> dict[str, Primitive]:
-    """All primitives that are defined: where several have one name, minijax's own, else the one defined last."""
+    """All defined primitives by name. If several have one name: minijax's own, else the one defined last."""
     load_all()
     known: dict[str, Primitive] = {}
     for primitive in abstract_rules:
@@ -159,12 +159,12 @@ def _primitives_by_name() -> dict[str, Primitive]:
     return known
 
 
-# A variable that an equation binds: its name, its type, and where it stands.
+# A variable that an equation binds: its name, its type, and its position in the text.
 _Binder = tuple[str, ShapedArray, int]
 
 
 class _Scope:
-    """One jaxpr being read: its variables by name, and its variables called ``_``."""
+    """The scope of one jaxpr: its variables by name, and its variables called ``_``."""
 
     def __init__(self) -> None:
         self.names: dict[str, Var] = {}
@@ -182,14 +182,14 @@ class _Parser:
         self.primitives = _primitives_by_name() | dict(primitives)
         self.shared: dict[str, ClosedJaxpr] = {}
         self.scopes: list[_Scope] = []
-        # Two jaxprs that have a variable in common show it under one name: the same variable again, so that names
-        # are allotted alike when the result is printed.
+        # Jaxprs that share a variable print it under one name. So they get the same variable here, and printing the
+        # result assigns the same names.
         self.variables: dict[str, list[Var]] = {}
         self.avals: dict[str, ShapedArray] = {}
-        # where the text of a shared jaxpr begins -> itself, and where it ends; and the names of those being read
+        # position of a shared jaxpr in the text -> the jaxpr, and where it ends; and the names of those being read
         self.bindings: dict[int, tuple[ClosedJaxpr, int]] = {}
         self.reading: list[str] = []
-        # the jaxprs that are parameters; and all jaxprs, with their place and the names of their constvars
+        # the jaxprs that are parameters; and all jaxprs, with their position and the names of their constvars
         self.closed: list[ClosedJaxpr] = []
         self.opened: list[tuple[int, Jaxpr, list[str]]] = []
 
@@ -221,7 +221,7 @@ class _Parser:
         return jaxpr
 
     def binding(self) -> ClosedJaxpr:
-        """``f = { ... }``, which may have been read already, because something above it mentions ``f``."""
+        """``f = { ... }``. It may be read already, if text above it mentions ``f``."""
         scan = self.scan
         start = scan.at
         if start not in self.bindings:
@@ -252,7 +252,7 @@ class _Parser:
         return closed
 
     def jaxpr(self, bound_to: Sequence[_Binder] | None) -> Jaxpr:
-        """``{ lambda ... }``; its results are ``bound_to`` these variables, if that is known."""
+        """``{ lambda ... }``; ``bound_to``: the variables that its results are bound to, if known."""
         scan = self.scan
         scan.expect_text("{", "a jaxpr")
         scan.expect(_LAMBDA, "'lambda'")
@@ -294,8 +294,8 @@ class _Parser:
                 if len(outs) >= len(bound_to):
                     scan.fail("this jaxpr has more results than the equation binds", at)
                 name, wanted, _ = bound_to[len(outs)]
-                # A variable is called as the first result that it is. So one that is met here for the first time is
-                # dropped by the caller, and any of the right type will do; a result that is kept was one before.
+                # A variable is named after the first result that it is. So a variable that is new here is dropped by
+                # the caller, and any one of the right type will do; a result that is not dropped was an earlier result.
                 assigned = [v for v in outs if v in scope.unnamed]
                 fitting = [v for v in (*(unnamed if name == "_" else ()), *assigned) if _same(v.aval, wanted)]
                 if not fitting:
@@ -318,7 +318,7 @@ class _Parser:
         return True
 
     def close(self, jaxpr: Jaxpr) -> ClosedJaxpr:
-        """``jaxpr`` as a parameter; its constants are filled in at the end of the page."""
+        """``jaxpr`` as a parameter; ``give_consts`` fills in its constants."""
         closed = ClosedJaxpr(jaxpr, [None] * len(jaxpr.constvars))
         self.closed.append(closed)
         return closed
@@ -346,7 +346,7 @@ class _Parser:
             return var
         if name in scope.names:
             self.scan.fail(f"the variable '{name}' is bound already", at)
-        # A name of an enclosing jaxpr marks the inner copy of the outer variable; it is another variable.
+        # If an enclosing jaxpr has the same name, this is an inner copy: another variable.
         outer = any(name in other.names for other in self.scopes if other is not scope)
         known = [] if outer else self.variables.setdefault(name, [])
         var = next((v for v in known if _same(v.aval, aval)), None)  # type: ignore[assignment]
@@ -376,12 +376,12 @@ class _Parser:
             if any(axes) or found[3]:
                 read = lazy.public("minijax.ir.parse_meshes", "typed")
                 aval = read(self.scan, aval, axes, found[3] or "", at)
-            if not (found[3] and ("U:" in found[3] or "R:" in found[3])):  # inside shard_map it means another type
+            if not (found[3] and ("U:" in found[3] or "R:" in found[3])):  # it differs inside shard_map
                 self.avals[found[0]] = aval
         return aval
 
     def atom(self, scope: _Scope) -> Any:
-        """A variable or literal where it is read."""
+        """A variable or literal that is read."""
         scan = self.scan
         at = scan.at
         if found := scan.peek(_LITERAL):
@@ -413,7 +413,7 @@ class _Parser:
             self.scan.fail(f"{text} is no value of type {aval.str_short()}", at)
         if str(scalar.item()) == text:
             return Literal(scalar, aval)
-        # A Python number, which prints with more digits than its type has; those are weakly typed.
+        # Only a Python number prints with more digits than its type has. It is weakly typed.
         return Literal(value, aval.update(weak_type=True))
 
     # ---- equations
@@ -437,7 +437,7 @@ class _Parser:
         at = scan.at
         primitive = self.primitive(named=bool(binders))
         out_avals = [aval for _, aval, _ in binders]
-        # While parameters are read, the names of the results count as those of an enclosing jaxpr.
+        # While parameters are read, the results' names count as names of an enclosing jaxpr.
         pending = _Scope()
         pending.names = {name: Var(aval) for name, aval, _ in binders}
         self.scopes.append(pending)
@@ -473,7 +473,7 @@ class _Parser:
         return primitive
 
     def operands(self, scope: _Scope, start: int) -> list[Any]:
-        """Atoms up to the next equation: behind ';', or on a line that begins where this one, at ``start``, does."""
+        """Atoms up to ';' or the next equation, whose line begins in the same column as this one, at ``start``."""
         scan = self.scan
         scan.skip()
         atoms = []
@@ -495,7 +495,7 @@ class _Parser:
     def parameters(self, binders: Sequence[_Binder], primitive: Primitive) -> dict[str, Any]:
         """``[key=value key=value]``, or nothing."""
         scan = self.scan
-        # a text of before our primitives had this parameter lacks it
+        # older texts lack this parameter
         params: dict[str, Any] = {primitive.sharding_param: None} if primitive.sharding_param else {}
         given = set()
         if not scan.text.startswith("[", scan.at):
@@ -529,7 +529,7 @@ class _Parser:
         return as_dtype_param(value) if holds_dtype(key) else value
 
     def jaxprs(self, bound_to: Sequence[_Binder] | None) -> Any:
-        """A jaxpr, the name of a shared one, or several in parentheses; None if something else stands here."""
+        """A jaxpr, the name of a shared one, or several in parentheses; None for other text."""
         scan = self.scan
         if scan.text.startswith("{", scan.at):
             return self.close(self.jaxpr(bound_to))
@@ -556,19 +556,19 @@ class _Parser:
         return tuple(several)
 
     def embedded_jaxpr(self) -> ClosedJaxpr:
-        """A jaxpr inside another value, such as a named tuple: ``str`` of it, with names of its own."""
+        """A jaxpr inside another value, such as a named tuple. It is printed by ``str``, with its own names."""
         outer = self.scopes, self.variables
         self.scopes, self.variables = [], {}
         try:
             closed = self.close(self.shared_and_jaxpr(None))
-        finally:  # a value that is none is read again, as text
+        finally:  # text that is not a value is read again, as a string
             self.scopes, self.variables = outer
-        # Such a value mentions no shared jaxpr by name: it is printed again in full, and ahead of the program too.
+        # Such a jaxpr is printed in full, even if it is shared and printed ahead of the program too.
         text = str(closed)
         return next((shared for shared in self.shared.values() if str(shared) == text), closed)
 
     def raw_value(self, key: str, start: int) -> Any:
-        """The text up to the next parameter or the closing bracket, as what it is: a string, or a stand-in."""
+        """The text up to the next parameter or the closing bracket, as a string or a stand-in."""
         text = self.scan.text
         depth = 0
         at = start
@@ -594,7 +594,7 @@ class _Parser:
     # ---- constants
 
     def give_consts(self, consts: Sequence[Any] | None) -> dict[Jaxpr, list[Any]]:
-        """The constants of each jaxpr, given to those that are parameters."""
+        """The constants of each jaxpr; also sets the constants of those that are parameters."""
         self.opened.sort(key=operator.itemgetter(0))
         wanted = [
             (name, var.aval)
@@ -616,7 +616,7 @@ class _Parser:
 
 
 def _constant(const: Any, aval: ShapedArray, name: str) -> Any:
-    """``const`` as the constant of a constvar of type ``aval``; raises TypeError if it is of another type."""
+    """``const`` as the value of a constvar of type ``aval``. TypeError if it has another type."""
     if not hasattr(const, "aval"):
         array = np.asarray(const)
         if array.dtype != aval.dtype and not is_key(aval.dtype) and np.can_cast(array.dtype, aval.dtype, "same_kind"):
@@ -634,7 +634,7 @@ def _same(a: ShapedArray, b: ShapedArray) -> bool:
 def _weak_results(
     primitive: Primitive, in_avals: Sequence[ShapedArray], params: dict[str, Any], out_avals: Sequence[ShapedArray]
 ) -> list[bool]:
-    """Which results are of weak type: the page does not say so, abstract evaluation does."""
+    """Which results are weakly typed, by abstract evaluation: the page does not show it."""
     strong = [False] * len(out_avals)
     if not any(aval.weak_type for aval in in_avals) and not params:
         return strong
@@ -642,7 +642,7 @@ def _weak_results(
         return strong
     try:
         found = abstract_eval(primitive, tuple(in_avals), params)
-    except Exception:  # wrongly typed, or with an unreadable parameter: typechecking tells, with more to show
+    except Exception:  # a type error or an unreadable parameter: typechecking reports it with more context
         return strong
     found = found if primitive.multiple_results else [found]
     return [aval.weak_type for aval in found] if len(found) == len(out_avals) else strong

@@ -1,7 +1,7 @@
-"""Reading meshes, shardings and the types that name them back from printed jaxprs.
+"""Reads meshes, shardings and the types that name them from printed jaxprs.
 
-``f32[8@x,4@(y,z)]`` is sharded over explicit axes, ``f32[2,4]{V:x}`` varies along ``x``. A type does not say the sizes
-of its axes: they are those of the mesh that is set, or of a mesh that is printed in the text.
+``f32[8@x,4@(y,z)]`` is sharded over explicit axes, ``f32[2,4]{V:x}`` varies along ``x``. A type does not give the
+sizes of its axes: they come from the mesh that is set, or from a mesh printed in the text.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def _of_devices(abstract: AbstractMesh) -> AbstractMesh:
         return now
     try:
         return _sharding.make_mesh(abstract.axis_sizes, abstract.axis_names, abstract.axis_types)
-    except ValueError:  # there are not as many devices
+    except ValueError:  # there are too few devices
         return abstract
 
 
 def mesh_on_page(text: str) -> AbstractMesh | None:
-    """The first mesh printed in ``text``, or the one that is set if it has these axes; None if there is none."""
+    """The first mesh printed in ``text``, or the mesh that is set if it has the same axes; None if there is none."""
     found = _MESH.search(text)
     now = context.mesh
     if found is None:
@@ -84,7 +84,7 @@ def mesh_on_page(text: str) -> AbstractMesh | None:
 
 
 def typed(scan: Scanner, plain: ShapedArray, axes: Sequence[str], along: str, at: int) -> ShapedArray:
-    """The type ``plain`` with mesh ``axes`` for each dimension ('x', '(x,y)' or ''), and those in braces, ``along``."""
+    """The type ``plain`` with mesh ``axes`` per dimension ('x', '(x,y)' or ''), and ``along``, the axes in braces."""
     spec = [_names(each) for each in axes]
     said = {kind: _names(names) for kind, names in _ALONG.findall(along)}
     unreduced, reduced = frozenset(said.get("U", ())), frozenset(said.get("R", ()))
@@ -109,7 +109,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _inside_shard_map(before: str) -> bool:
-    """Whether the position behind the text ``before`` is inside the program of a ``shard_map``."""
+    """Whether the position after the text ``before`` is inside the program of a ``shard_map``."""
     depth = 0
     for found in reversed([*_BRACKETS.finditer(before)]):
         depth += 1 if found[0] == "]" else -1
@@ -126,7 +126,7 @@ def _explicit(mesh: AbstractMesh, spec: Sequence[Sequence[str]]) -> AbstractMesh
 
 
 def read_resharded(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
-    """The parameters of ``reshard``, which are not printed: the types say them."""
+    """The parameters of ``reshard``, which are not printed, from the types."""
     (x,), (out,) = in_avals, out_avals
     sharding = NamedSharding(_mesh_of(out, x), out.sharding.spec)
     return {"dst_sharding": sharding, "concrete_mesh": None, "operand_mesh": None}

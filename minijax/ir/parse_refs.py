@@ -1,4 +1,4 @@
-"""Reads lines that work on references: ``a:f32[] <- r[i]``, ``r[i] <- x``, ``a:f32[], r[i] <- r[i], x``, ``r[i] += x``.
+"""Reads equations with references: ``a:f32[] <- r[i]``, ``r[i] <- x``, ``a:f32[], r[i] <- r[i], x``, ``r[i] += x``.
 
 The step of a slice is not printed: it is read as 1.
 """
@@ -57,7 +57,7 @@ def ref_equation(parser: Any, scope: Any, binders: Any) -> JaxprEqn:
 
 
 def _results(parser: Any, scope: Any, name: str, in_avals: Any, index: Any, binders: Any) -> list[Any]:
-    """The variables of the results. Abstract evaluation gives the type of one that is not printed."""
+    """The variables of the results. Abstract evaluation gives the type of a result that is not printed."""
     if not _COUNT[name]:
         return []
     if binders:

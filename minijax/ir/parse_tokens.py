@@ -7,7 +7,7 @@ from typing import NoReturn
 
 
 class JaxprSyntaxError(ValueError):
-    """Text that is not a jaxpr. ``line`` and ``column`` count from 1 and tell where it stops being one."""
+    """Text that is not a jaxpr. ``line`` and ``column`` count from 1 and give the place of the error."""
 
     def __init__(self, message: str, line: int, column: int) -> None:
         super().__init__(message)
@@ -17,7 +17,7 @@ class JaxprSyntaxError(ValueError):
 
 _BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
 _FOUND = re.compile(r"\w+|\S")
-# How much of the offending line an error shows on either side of the place.
+# An error shows this many characters of the line on either side of the place.
 _SNIPPET = 60
 
 
@@ -27,7 +27,7 @@ class Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        # whether only white space and comments stand before this on its line
+        # whether only white space and comments precede this position on its line
         self.fresh_line = True
         self.skip()
 
@@ -51,7 +51,7 @@ class Scanner:
         return found
 
     def take_text(self, text: str) -> bool:
-        """Whether ``text`` stands here; if so it is passed over, with the white space after it."""
+        """Whether ``text`` is here; if so, the scanner moves past it and the white space after it."""
         if not self.text.startswith(text, self.at):
             return False
         self.at += len(text)
@@ -72,7 +72,7 @@ class Scanner:
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing is left."""
+        """Whether the scanner is at the end of the text."""
         return self.at >= len(self.text)
 
     def column_of(self, at: int) -> int:
@@ -80,7 +80,7 @@ class Scanner:
         return at - self.text.rfind("\n", 0, at) - 1
 
     def fail_expecting(self, what: str) -> NoReturn:
-        """Raise the error that ``what`` was expected here, naming what was found instead."""
+        """Raise the error that ``what`` was expected here; the error names the text found instead."""
         found = self.peek(_FOUND)
         self.fail(f"expected {what}, found {'the end of the text' if found is None else repr(found[0])}")
 

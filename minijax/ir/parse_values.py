@@ -1,6 +1,6 @@
-"""Reads parameters back from the text that ``str`` made of them.
+"""Reads the values of parameters from the text that ``str`` made of them.
 
-Classes in ``pretty.param_types`` (enums, named tuples) are read too. Text of anything else raises ``NotAValue``.
+Classes in ``pretty.param_types`` (enums, named tuples) are read too. ``NotAValue`` is raised for other text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minijax.ir.pretty import param_types
 
 
 class NotAValue(Exception):
-    """The text at the scanner is not a value that can be read back."""
+    """The text at the scanner is not a readable value."""
 
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
@@ -39,7 +39,7 @@ _KEY_TYPE = re.compile(r"key<\w+>")
 _KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=\s*")
 _LAMBDA = re.compile(r"\{\s*lambda\b|let\s+\S+\s*=\s*\{")
 _WORDS: dict[str, Any] = {"None": None, "True": True, "False": False, "UnspecifiedValue": UNSPECIFIED}
-# what ``ir.parse_meshes``, which few programs need, knows how to read
+# few programs need ``ir.parse_meshes``, which reads these
 _MESH_WORDS = ("Auto", "Explicit", "Manual", "UNCONSTRAINED")
 _MESH_CONSTRUCTORS = ("P", "PartitionSpec", "NamedSharding", "SingleDeviceSharding")
 _of_meshes = functools.partial(lazy.public, "minijax.ir.parse_meshes")
@@ -54,26 +54,24 @@ def number(text: str) -> Any:
 
 
 def holds_dtype(key: str) -> bool:
-    """Whether the parameter called ``key`` is a dtype, so that its text is a dtype's name."""
+    """Whether the parameter called ``key`` is a dtype, so that its text is the name of a dtype."""
     return _DTYPE_KEY.match(key) is not None
 
 
 def as_dtype_param(value: Any) -> Any:
-    """The dtype that a parameter's text stands for, if it stands for one, else ``value`` itself."""
+    """The dtype that the text of a parameter names, if it names one, else ``value``."""
     if isinstance(value, str):
         try:
             return dtypes.from_short_name(value)
         except ValueError:
             return value
-    if isinstance(value, list):  # float0 prints as the list that makes it
+    if isinstance(value, list):  # float0 prints as a list
         return np.dtype(value)
     return value
 
 
 def read_value(scan: Scanner, read_jaxpr: Callable[[], Any]) -> Any:
-    """The value at the scanner, which moves behind it. ``read_jaxpr`` reads a jaxpr inside. ``NotAValue`` if there is
-    none.
-    """
+    """The value at the scanner, which moves past it; else ``NotAValue``. ``read_jaxpr`` reads a jaxpr inside."""
     if scan.peek(_LAMBDA):
         return read_jaxpr()
     if found := scan.take(COMPLEX) or scan.take(NUMBER):
@@ -98,7 +96,7 @@ def read_value(scan: Scanner, read_jaxpr: Callable[[], Any]) -> Any:
 
 
 def _items(scan: Scanner, closing: str, read_jaxpr: Callable[[], Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Values up to ``closing``, separated by commas; those with names apart."""
+    """Values up to ``closing``, separated by commas; those with names separately."""
     items: list[Any] = []
     named: dict[str, Any] = {}
     while not scan.take_text(closing):
@@ -128,7 +126,7 @@ def _dictionary_or_set(scan: Scanner, read_jaxpr: Callable[[], Any]) -> Any:
 
 
 def _named(scan: Scanner, name: str, read_jaxpr: Callable[[], Any]) -> Any:
-    """What begins with ``name``: a constructor with its arguments, an enum's member, a word, a bare string."""
+    """A value that begins with ``name``: a constructor with its arguments, an enum member, a word, a bare string."""
     if scan.take_text("("):
         if name == "ShapedArray":
             return _aval(scan)
@@ -164,7 +162,7 @@ def _constructor(name: str) -> Callable[..., Any] | None:
 
 
 def _aval(scan: Scanner) -> ShapedArray:
-    """``float32[8])``, what a type's repr says after ``ShapedArray(``."""
+    """``float32[8])``: the rest of a type's repr after ``ShapedArray(``."""
     found = scan.take(_AVAL)
     if found is None:
         raise NotAValue

@@ -1,8 +1,8 @@
 """Prints jaxprs: as JAX prints them, or in the plainer style of the tutorial "Autodidax".
 
 ``format_jaxpr`` gives a string, ``jaxpr_document`` a document with roles (see ``ir.doc``). The text in style 'jax' is
-what jax 0.10 prints, to the character, but that integers of NumPy's among parameters are Python's here. How one
-primitive's parameters are shown can be chosen beside its declaration, with an entry in ``pp_rules``.
+exactly the text of jax 0.10, except that NumPy integers among parameters are printed as Python's. An entry in
+``pp_rules``, beside a primitive's declaration, chooses how its parameters are shown.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ Params = Iterable[tuple[str, Any]]
 # rule(eqn, printer) -> the parameters to show, in order. Primitives without a rule show all, sorted by name.
 pp_rules: dict[Primitive, Callable[[JaxprEqn, Printer], Params]] = {}
 
-# rule(eqn, printer) -> the whole line, for equations that read and write places: it takes the place of the above.
+# rule(eqn, printer) -> the whole line, for equations that read and write references. It replaces ``pp_rules``.
 eqn_rules: dict[Primitive, Callable[[JaxprEqn, Printer], Doc]] = {}
 
-# The way back, for ``ir.parse``, which is loaded only when somebody parses.
-# rule(params, in_avals, out_avals) -> params: what the page does not show is supplied, from the types or by
-# default. Entered beside the rule that hides it.
+# For ``ir.parse``, which is imported when the first text is read.
+# rule(params, in_avals, out_avals) -> params: adds hidden parameters, from the types or by default. Registered beside
+# the rule that hides them.
 ParseRule = Callable[[dict[str, Any], Sequence[Any], Sequence[Any]], dict[str, Any]]
 parse_rules: dict[Primitive, ParseRule] = {}
-# The classes of parameters that print as ``Class(...)`` or ``Class.MEMBER``, by name.
+# Name -> class of parameters that print as ``Class(...)`` or ``Class.MEMBER``.
 param_types: dict[str, type] = {}
 
-# Parameters of ``jit`` that tell something only when they are true, or have a true element.
+# Parameters of ``jit`` that are shown only if they, or one of their elements, are true.
 _JIT_TRIVIAL = ("donated_invars", "keep_unused")
 
 
@@ -63,7 +63,7 @@ def hide(*names: str, trivial: Sequence[str] = ()) -> Callable[[JaxprEqn, Printe
 
 
 class Unread:
-    """A parameter that could not be read back from its text: equal to others of the same text, and of no use."""
+    """A parameter that cannot be read back from its text: equal to others of the same text, unusable otherwise."""
 
     __slots__ = ("text", "__weakref__")
 
@@ -89,14 +89,12 @@ class Unread:
         raise TypeError(self._explain())
 
     def __getattr__(self, name: str) -> NoReturn:
-        # the text itself is missing only while a copy is being made
+        # ``text`` is missing only during copying
         raise AttributeError(name if name.startswith("_") or name == "text" else self._explain())
 
 
 def unread_functions(**names: str) -> ParseRule:
-    """A rule for ``parse_rules`` of a call with derivative rules, functions that print as ``names``; the name is
-    ``call_jaxpr``'s.
-    """
+    """A rule for ``parse_rules`` of a call with derivative rules: functions that print as ``names`` are ``Unread``."""
 
     def rule(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
         params = {"num_consts": 0, **params}
@@ -114,7 +112,7 @@ def readable(*classes: type) -> None:
 
 
 def opened(param: str) -> ParseRule:
-    """A rule for ``parse_rules``: the jaxpr in ``param`` is an open one; those that are read are closed."""
+    """A rule for ``parse_rules``: opens the jaxpr in ``param``, since the parser gives closed ones."""
 
     def rule(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
         jaxpr = params.get(param)
@@ -124,7 +122,7 @@ def opened(param: str) -> ParseRule:
 
 
 def jit_params(eqn: JaxprEqn, printer: Printer) -> Params:
-    """The rule for ``jit``: the name first; inner variables are named as the outer ones they stand for."""
+    """The rule for ``jit``: the name first; inner variables are named like the outer variables they stand for."""
     params = dict(eqn.params)
     params.pop("inline", None)
     for key in _JIT_TRIVIAL:
@@ -139,7 +137,7 @@ def jit_params(eqn: JaxprEqn, printer: Printer) -> Params:
 
 
 def jit_read(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
-    """The rule for ``parse_rules`` of ``jit``: what it cannot be printed without must be there."""
+    """The rule for ``parse_rules`` of ``jit``: KeyError unless its jaxpr and name are there."""
     if not isinstance(params["jaxpr"], ClosedJaxpr):
         raise KeyError("jaxpr")
     return {**params, "name": params["name"]}
@@ -152,7 +150,7 @@ def format_jaxpr(
     width: int = 80,
     **options: Any,
 ) -> str:
-    """``jaxpr`` as text; the other options are those of ``jaxpr_document``, ``width`` is in columns."""
+    """``jaxpr`` as text, ``width`` columns wide; the other options are those of ``jaxpr_document``."""
     document = jaxpr_document(jaxpr, style=style, **options)
     return pp.to_string(document, width)
 
@@ -170,12 +168,12 @@ def jaxpr_document(
     """``jaxpr`` as a document.
 
     Args:
-      style: 'jax', or 'tutorial' (long type names, constants among the arguments, each subjaxpr named anew).
-      source_info: end each equation with a comment saying where in the user's program it comes from.
-      name_stack: likewise the named scopes and transformations that it was recorded under, ``[jvp(f)/g]``.
-      max_eqns: print at most so many equations of each jaxpr, then how many were left out.
-      print_shapes: in style 'jax', whether variables are given with their types.
-      names: in style 'jax', what variables are called, each otherwise; the others have letters.
+      style: 'jax', or 'tutorial' (long type names, constants among the arguments, fresh names in each subjaxpr).
+      source_info: end each equation with a comment that gives its place in the user's program.
+      name_stack: likewise its named scopes and transformations, ``[jvp(f)/g]``.
+      max_eqns: print at most this many equations of each jaxpr, then the number left out.
+      print_shapes: in style 'jax', whether variables have their types.
+      names: in style 'jax', distinct names of variables; the others are named by letters.
     """
     if style == "jax":
         return Printer(_open(jaxpr), source_info, max_eqns, name_stack, print_shapes, names).document()
@@ -210,7 +208,7 @@ _NUMPY_INTEGER = re.compile(r"np\.u?int\d+\((-?\d+)\)")
 
 
 def _notes(source_info: bool, name_stack: bool) -> list[Callable[[Any], str]]:
-    """What makes the comments of an equation of its ``source``."""
+    """The functions that make an equation's comments from its ``source``."""
     return [errors.summarize] * source_info + [_bracketed_names] * name_stack
 
 
@@ -223,7 +221,7 @@ def _literal_text(literal: Literal) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """A parameter as text: addresses are masked, NumPy's integers are printed as Python's."""
+    """A parameter as text: addresses are masked, NumPy integers are printed as Python's."""
     if isinstance(value, frozenset):
         return f"frozenset({{{', '.join(repr(item) for item in sorted(value))}}})"
     text = re.sub(r" at 0x([0-9a-fA-F]+)", lambda match: " at 0x" + "X" * len(match[1]), str(value))
@@ -231,9 +229,7 @@ def _value_text(value: Any) -> str:
 
 
 class Printer:
-    """One printing in style 'jax'. Names are allotted where they are first printed, so pieces are made in the order of
-    the page.
-    """
+    """One printing in style 'jax'. Names are assigned at first use, so pieces are made in the order of the page."""
 
     def __init__(
         self,
@@ -248,7 +244,7 @@ class Printer:
         self.notes = _notes(source_info, name_stack)
         self.binder = self._typed if print_shapes else self.atom
         self.max_eqns = max_eqns
-        # jaxpr -> the name it is bound to by a ``let`` ahead of the program
+        # jaxpr -> the name that a ``let`` ahead of the program gives it
         self.shared = shared_jaxprs(root)
         taken = {*self.shared.values(), *(names or {}).values()}
         self._fresh_names = (name for name in _alphabetic_names() if name not in taken)
@@ -266,14 +262,14 @@ class Printer:
         return pp.concat((*pages, self.jaxpr(self.root)))
 
     def name(self, var: Var) -> str:
-        """The name of ``var``, allotted now if it has none."""
+        """The name of ``var``, assigned now if it has none."""
         name = self.names.get(var)
         if name is None:
             name = self.names[var] = "_" if isinstance(var, DropVar) else next(self._fresh_names)
         return name
 
     def suggest_names(self, inner: Sequence[Any], outer: Sequence[Any]) -> None:
-        """Let the variables of ``inner`` that have no name be called like those of ``outer``, one to one."""
+        """Name the variables of ``inner`` that have no name like those of ``outer``, one to one."""
         if len(inner) != len(outer):
             return
         used = set()
@@ -291,7 +287,7 @@ class Printer:
         return doc
 
     def atom(self, atom: Any) -> Doc:
-        """A variable or literal where it is read; literals with their type."""
+        """A variable or literal that is read; literals have their type."""
         if type(atom) is Literal:
             return pp.text(_literal_text(atom), "literal") + self.type(atom.aval)
         name = self.name(atom)
@@ -337,7 +333,7 @@ class Printer:
         if own is not None:
             return own(eqn, self)
         rule = pp_rules.get(eqn.primitive)
-        # The rule comes first: that of jit has a say in the names of the results.
+        # The rule comes first: the rule of ``jit`` suggests names for the results.
         params = sorted(eqn.params.items()) if rule is None else list(rule(eqn, self))
         pieces: list[Doc] = []
         if eqn.outvars:
@@ -359,7 +355,7 @@ class Printer:
             shown = self.jaxpr(_open(value))
         elif type(value) is tuple and all(isinstance(item, (Jaxpr, ClosedJaxpr)) for item in value):
             jaxprs = pp.join(_BREAK, [self.jaxpr(_open(item)) for item in value])
-            # an empty tuple is none of jaxprs, but its line breaks are theirs
+            # an empty tuple has no jaxprs, but breaks lines like a tuple of jaxprs
             role = "punctuation" if value else "param-value"
             inner = pp.nest(2, pp.concat((pp.text("(", role), _EMPTY_BREAK, jaxprs)))
             shown = pp.group(pp.concat((inner, _EMPTY_BREAK, pp.text(")", role))))
@@ -374,7 +370,7 @@ def _rows(separator: Doc, eqns: Sequence[JaxprEqn], most: int | None, show: Call
 
 
 def _alphabetic_names() -> Iterator[str]:
-    """a, b, ..., z, ba, bb, ...: numbers in base 26 with the letters as digits."""
+    """a, b, ..., z, ba, bb, ...: numbers in base 26 with letters as digits."""
     number = 0
     while True:
         rest, name = number, ""
@@ -386,19 +382,19 @@ def _alphabetic_names() -> Iterator[str]:
 
 
 def _unread_outputs(jaxpr: Jaxpr) -> Iterator[Var]:
-    """The results of equations of ``jaxpr`` itself that nothing reads afterwards."""
+    """The results of equations of ``jaxpr`` itself that no later equation or output reads."""
     read = {atom for atom in jaxpr.outvars if type(atom) is not Literal}
     for eqn in reversed(jaxpr.eqns):
         yield from [var for var in eqn.outvars if var not in read]
         read.update(atom for atom in eqn.invars if type(atom) is not Literal)
 
 
-# Longer subjaxprs than this are moved ahead of the program even if they occur only once.
+# Subjaxprs with more equations are printed ahead of the program even if they occur only once.
 _LONG = 10
 
 
 def shared_jaxprs(root: Jaxpr) -> dict[Jaxpr, str]:
-    """The jaxprs to print ahead of ``root``, with their names: those that occur twice, and the long ones."""
+    """The jaxprs to print ahead of ``root``, with their names: repeated ones and long ones."""
     children: dict[Jaxpr, list[Jaxpr]] = {}
     names: dict[Jaxpr, str] = {}
     twice: set[Jaxpr] = set()
@@ -413,7 +409,7 @@ def shared_jaxprs(root: Jaxpr) -> dict[Jaxpr, str]:
             for sub in subjaxprs(eqn.params):
                 below.append(sub)
                 if isinstance(name, str):
-                    names.setdefault(sub, name.strip("<>"))  # <lambda> reads better as lambda
+                    names.setdefault(sub, name.strip("<>"))  # <lambda> is shown as lambda
                 if sub in seen:
                     twice.add(sub)
                 else:
@@ -448,7 +444,7 @@ class _TutorialPrinter:
         self.max_eqns = max_eqns
 
     def jaxpr(self, jaxpr: Jaxpr) -> Doc:
-        """``{ lambda a:float64[] . let ... in ( b ) }`` with the variables named from ``a`` on."""
+        """``{ lambda a:float64[] . let ... in ( b ) }``; the names of the variables start at ``a``."""
         names: dict[Var, str] = {}
         fresh = _tutorial_names()
 

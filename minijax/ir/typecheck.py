@@ -1,8 +1,8 @@
 """Checks that a jaxpr is well formed and well typed.
 
 In: a jaxpr. Out: nothing, or a ``JaxprTypeError`` with the equation and the user's line. Checked: each variable is
-bound once, before it is read; literals and constants have their types; results have the types that abstract evaluation
-gives, weakness aside. Each subjaxpr is checked once.
+bound once, before it is read; literals and constants have their types; results have the types of abstract evaluation,
+weakness aside. Each subjaxpr is checked once.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from minijax.ir import doc as pp
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.ir.pretty import Printer
 
-# rule(in_avals, params) -> output avals, for primitives whose abstract evaluation is too lenient: it trusts,
-# say, that the arguments fit the subjaxpr. Raises TypeError. Registered beside the primitive.
+# rule(in_avals, params) -> output avals. Raises TypeError. For primitives whose abstract evaluation is too lenient:
+# it may assume, for example, that the arguments fit the subjaxpr. Registered beside the primitive.
 typecheck_rules: dict[Primitive, Callable[[tuple[ShapedArray, ...], dict[str, Any]], Sequence[ShapedArray]]] = {}
 
 
@@ -48,7 +48,7 @@ def typecheck_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
 def call_rule(
     param: str = "jaxpr",
 ) -> Callable[[tuple[ShapedArray, ...], dict[str, Any]], Sequence[ShapedArray]]:
-    """A rule for ``typecheck_rules``: operands and results are those of the ``ClosedJaxpr`` in ``param``."""
+    """A rule for ``typecheck_rules``: operands and results must fit the ``ClosedJaxpr`` in ``param``."""
 
     def rule(in_avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Sequence[ShapedArray]:
         inner = params[param]
@@ -64,12 +64,12 @@ def call_rule(
 
 
 def same_type(a: ShapedArray, b: ShapedArray) -> bool:
-    """Whether two avals are equal but for weakness."""
+    """Whether two avals are equal, weakness aside."""
     return a is b or (a.shape == b.shape and a.dtype == b.dtype and a.vma == b.vma and same_sharding(a, b))
 
 
 def _jaxprs(params: dict[str, Any]) -> Iterator[Jaxpr | ClosedJaxpr]:
-    """Like ``ir.jaxpr.subjaxprs``, with closed jaxprs as they are: their constants are checked too."""
+    """Like ``ir.jaxpr.subjaxprs``, but closed jaxprs stay closed, so that their constants are checked too."""
     for value in params.values():
         for item in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(item, (Jaxpr, ClosedJaxpr)):
@@ -86,9 +86,7 @@ def _check_consts(closed: ClosedJaxpr) -> None:
 
 
 def _check_body(jaxpr: Jaxpr, root: Jaxpr, user: JaxprEqn | None) -> list[JaxprEqn]:
-    """Check ``jaxpr`` but not what is inside its equations; returns those with jaxprs. Errors show ``root`` and
-    ``user``.
-    """
+    """Check ``jaxpr`` without its subjaxprs; returns equations that have some. Errors show ``root`` and ``user``."""
     bound: set[Var] = set()
     holders: list[JaxprEqn] = []
     eqn: JaxprEqn | None = user
@@ -109,13 +107,13 @@ def _check_body(jaxpr: Jaxpr, root: Jaxpr, user: JaxprEqn | None) -> list[JaxprE
             _read(atom, bound)
     except _Mistake as mistake:
         raise _located(mistake, root, eqn) from None
-    except (TypeError, NotImplementedError) as error:  # a rule refused: its own traceback helps
+    except (TypeError, NotImplementedError) as error:  # the rule's own traceback helps
         raise _located(error, root, eqn) from error
     return holders
 
 
 class _Mistake(Exception):
-    """What is wrong, with ``{}`` for the names of ``variables``: known only once the program is printed."""
+    """An error text with ``{}`` for the names of ``variables``, which are known once the program is printed."""
 
     def __init__(self, text: str, *variables: Var) -> None:
         super().__init__(text)
@@ -127,7 +125,7 @@ def _bind(var: Any, aval: ShapedArray, bound: set[Var]) -> None:
         raise _Mistake(f"Only variables can be bound, found {type(var).__name__}")
     if var in bound:
         raise _Mistake("Variable '{}' already bound", var)
-    # along which axes of a mesh it varies is known only where the axes are bound, and not compared
+    # not compared: the mesh axes along which it varies, which are known only where axes are bound
     if not (var.aval is aval or (var.aval.shape, var.aval.dtype) == (aval.shape, aval.dtype)):
         raise _Mistake(
             f"Value for variable '{{}}' inconsistently typed as {aval.str_short()} "
@@ -141,7 +139,7 @@ def _bind(var: Any, aval: ShapedArray, bound: set[Var]) -> None:
 def _read(atom: Any, bound: set[Var]) -> ShapedArray:
     if type(atom) is Literal:
         dtype = getattr(atom.val, "dtype", None)
-        # A Python scalar has the width that its annotation says.
+        # A Python scalar has the width of its annotation.
         fits = np.can_cast(type(atom.val), atom.aval.dtype, "same_kind") if dtype is None else dtype == atom.aval.dtype
         if np.shape(atom.val) != atom.aval.shape or not fits:
             raise _Mistake(f"Literal value {atom.val} does not match its type annotation {atom.aval.str_short()}")
@@ -153,7 +151,7 @@ def _read(atom: Any, bound: set[Var]) -> ShapedArray:
 
 
 def _infer(eqn: JaxprEqn, in_avals: tuple[ShapedArray, ...]) -> Sequence[ShapedArray]:
-    """The types of the results of ``eqn``, whatever its binders say."""
+    """The types of the results of ``eqn``, inferred without its binders."""
     rule = typecheck_rules.get(eqn.primitive)
     if rule is not None:
         return rule(in_avals, eqn.params)
@@ -163,9 +161,9 @@ def _infer(eqn: JaxprEqn, in_avals: tuple[ShapedArray, ...]) -> Sequence[ShapedA
 
 def _located(error: Exception, root: Jaxpr, eqn: JaxprEqn | None) -> JaxprTypeError:
     printer = Printer(root)
-    # The page calls results that nothing reads "_"; in a broken program each had better have its own name.
+    # The page calls unread results "_". In a broken program each gets its own name.
     printer.names.clear()
-    printer.document()  # allots the names, in the order of the page
+    printer.document()  # assigns names in the order of the page
     text = str(error)
     if isinstance(error, _Mistake):
         text = text.format(*map(printer.name, error.variables))
