@@ -1,8 +1,8 @@
-"""Between minijax and the real JAX: programs of one on the other.
+"""Programs across minijax and the real JAX.
 
-``from_jax`` makes a function that was written for JAX one of minijax, ``to_jax`` one of minijax a function that JAX can
-transform. jax is imported when the first such is called.
-``replacing_jax`` is a block in which packages are imported that were written for JAX, to run here as they stand.
+``from_jax`` turns a function written for JAX into one of minijax; ``to_jax`` turns a function of minijax into one that
+JAX can transform. The first call of such a function imports jax. ``replacing_jax`` opens a block in which packages
+written for JAX are imported to run on minijax, unchanged.
 """
 
 import importlib
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # see _MODULES
 
 __all__ = ["from_jax", "replacing_jax", "to_jax"]
 
-# What gives each name, imported when it is asked for: every session has this package, few programs are JAX's.
+# The module of each public name, imported on first use: few programs need them.
 _MODULES = {"from_jax": "functions", "replacing_jax": "replaced", "to_jax": "exported"}
 
 

@@ -1,9 +1,9 @@
 """Borrowed primitives: primitives of JAX, or of a third party, that minijax lacks.
 
-In: a primitive of JAX. Out: a primitive of minijax with the same name and params. All its rules are derived from JAX's,
-once for each signature. Evaluation and lowering are JAX's lowering, spliced into our text. Every other rule is a
+In: a primitive of JAX. Out: a minijax primitive with the same name and params. All its rules are derived from JAX's,
+once for each signature. Evaluation and lowering splice JAX's lowering into minijax's text. Every other rule is a
 program that JAX traces and minijax imports. Invariant: a derived program has no source lines; its equations get the
-line of the equation whose rule it is.
+line of the equation that uses the rule.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ from minijax.ops.call import compiled, jit_p
 
 
 def jvp_rule(primitive: Any) -> Any:
-    """JAX's rule of forward mode."""
+    """JAX's forward-mode rule."""
     return telling(jax_module("interpreters.ad").primitive_jvps.get(primitive))
 
 
 def transpose_rule(primitive: Any) -> Any:
-    """JAX's rule of reverse mode."""
+    """JAX's reverse-mode rule."""
     ad = jax_module("interpreters.ad")
     fancy = getattr(sys.modules.get("jax._src.interpreters.ad"), "fancy_transposes", {})
     return telling(ad.primitive_transposes.get(primitive) or fancy.get(primitive))
 
 
 def batching_rule(primitive: Any) -> Any:
-    """JAX's rule of ``vmap``."""
+    """JAX's ``vmap`` rule."""
     return telling(jax_module("interpreters.batching").fancy_primitive_batchers.get(primitive))
 
 
 def abstract_rule(primitive: Any) -> Any:
-    """JAX's rule of the types."""
+    """JAX's typing rule."""
     return telling(getattr(primitive, "abstract_eval", None))
 
 
 def lowering_rule(primitive: Any) -> Any:
-    """JAX's rule of compilation: that of the CPU's, else one for all platforms, else any."""
+    """JAX's lowering rule: for the CPU, else for all platforms, else for any."""
     mlir = sys.modules.get("jax._src.interpreters.mlir")
     platforms = getattr(mlir, "_platform_specific_lowerings", {})
     tables = [platforms.get("cpu", {}), getattr(mlir, "_lowerings", {}), *platforms.values()]
@@ -80,12 +80,12 @@ def lowering_rule(primitive: Any) -> Any:
 
 @functools.lru_cache(1024)
 def made_at(primitive: Any) -> str:
-    """``file.py:12``, where a module binds a name to ``primitive``; that of one of its rules if none does."""
+    """``file.py:12``: where a module binds a name to ``primitive``, or else where one of its rules is."""
     finders = (abstract_rule, lowering_rule, batching_rule, jvp_rule)
     rules = [rule for rule in (find(primitive) for find in finders) if rule is not None]
     attribute, modules = f"{primitive.name}_p", [*sys.modules.items()]
     usual = [name for name, module in modules if getattr(module, "__dict__", {}).get(attribute) is primitive]
-    # what is typed at a prompt may be of no module
+    # rules typed at a prompt may have no module
     for module in dict.fromkeys([*usual, *[rule.__module__ for rule in rules if rule.__module__ in sys.modules]]):
         names = [name for name, value in vars(sys.modules[module]).items() if value is primitive]
         file = getattr(sys.modules[module], "__file__", None)
@@ -97,13 +97,13 @@ def made_at(primitive: Any) -> str:
 
 
 def telling(rule: Any) -> Any:
-    """The function in ``rule`` that was written for one primitive: the last that is met, going inwards."""
+    """The innermost function in ``rule``: the one written for a single primitive."""
     found = list(functions_in(rule))
     return found[-1] if found else None
 
 
 def functions_in(rule: Any, depth: int = 0) -> Iterator[FunctionType]:
-    """``rule``, what it is a partial application of, and the first function that it is applied to or closes over."""
+    """List the functions in ``rule``: itself, its partial's function, and the first one in its arguments or closure."""
     if depth > 6 or rule is None:
         return
     if isinstance(rule, functools.partial):
@@ -124,17 +124,17 @@ def functions_in(rule: Any, depth: int = 0) -> Iterator[FunctionType]:
 
 _exported = HigherModule("exported_programs")
 
-# Beyond this many signatures of one primitive, everything that was derived for them is forgotten.
+# Beyond this many signatures of one primitive, all derived programs of the primitive are dropped.
 MAX_SIGNATURES = 1024
-# The same for signatures with a function among the params, which the call keeps alive.
+# The same limit for signatures with a function among the params, which the call keeps alive.
 MAX_HOLDING = 32
 
 
 class BorrowedPrimitive(AxisPrimitive):
-    """A primitive of JAX's among ours; ``theirs`` is JAX's own."""
+    """A minijax primitive for ``theirs``, a primitive of JAX."""
 
     borrowed_from = "JAX"
-    # types depend on the precision that JAX computes with, and params may hold programs: see ``calls``
+    # types depend on JAX's precision, and params may hold programs: see ``calls``
     keeps_signatures = False
 
     def __init__(self, theirs: Any) -> None:
@@ -145,22 +145,22 @@ class BorrowedPrimitive(AxisPrimitive):
 
     @property
     def defined_at(self) -> str:
-        """Where JAX, or the third party, made it."""
+        """The source location where JAX, or the third party, defines it."""
         return made_at(self.theirs) or super().defined_at
 
     def call(self, avals: Sequence[Any], params: dict[str, Any]) -> JaxCall:
-        """The call on operands of types ``avals``, with all that was derived for it; the same for the same types."""
+        """The cached call on operands of types ``avals``, with everything derived for it."""
         axes = self.axes(avals, params) if state.axis_env else ()
         partitionable = jax_module().config.jax_threefry_partitionable
         key: Any = (*avals, x64_enabled(), partitionable, axes, *params.items())
         try:
             found = self.calls.get(key)
-        except TypeError:  # a param has no hash: JAX refuses it, and says which
+        except TypeError:  # an unhashable param: JAX refuses it, and names it
             return primitive_call(self.theirs, params_of_jax(params), avals, axes)
         return self._new(key, avals, params, axes) if found is None else found
 
     def _new(self, key: Any, avals: Sequence[Any], params: dict[str, Any], axes: Axes) -> JaxCall:
-        # what holds a program dies with it, not with a table
+        # an object that holds a program keeps the call alive, not a global table
         programs = [x for x in params.values() if type(x) is ClosedJaxpr]
         home = programs[0].memo if programs else self.calls if all(map(_is_plain, params.values())) else self.holding
         key = (self, *key) if programs else key
@@ -172,15 +172,15 @@ class BorrowedPrimitive(AxisPrimitive):
         return found
 
     def called(self, args: Sequence[Any], params: dict[str, Any]) -> JaxCall:
-        """The call on ``args``: arrays, or the unknown inputs of a linear function."""
+        """The call on ``args``: arrays, or unknown inputs of a linear function."""
         return self.call([a.aval if type(a) is UndefinedPrimal else get_aval(a) for a in args], params)
 
     def given(self, outs: list[Any]) -> Any:
-        """The results as a rule gives them: those of a primitive with one are no list."""
+        """Results in a rule's form: a list, or the single result."""
         return outs if self.multiple_results else outs[0]
 
     def axes(self, avals: Sequence[Any], params: dict[str, Any]) -> Axes:
-        """The mapped axes here that a call names, or along which its operands vary, with their sizes."""
+        """The current mapped axes, with sizes, that a call names or along which its operands vary."""
         names = self.names_axes(params).union(*[a.vma for a in avals if type(a) is VaryingArray])
         return tuple([axis for axis in state.axis_env if axis[0] in names])
 
@@ -197,17 +197,17 @@ def _is_plain(x: Any) -> bool:
 
 
 def params_of_jax(params: dict[str, Any]) -> dict[str, Any]:
-    """The params of an equation of a borrowed primitive as JAX knows them: with its own programs."""
+    """Convert a borrowed equation's params to JAX's form: programs become JAX's."""
 
     def theirs(closed: ClosedJaxpr) -> Any:
-        # JAX's own where it was imported from JAX; else it is made for JAX
+        # the original program if it was imported from JAX; else a converted one
         return closed.memo.get("theirs") or _exported.jax_closed(closed)
 
     return values_for_jax(params, theirs)
 
 
 def params_of_ours(params: dict[str, Any]) -> dict[str, Any]:
-    """The params of an equation of JAX's as those of a borrowed primitive: with programs of ours."""
+    """Convert a JAX equation's params to a borrowed primitive's: programs become minijax's."""
 
     def ours(value: Any) -> Any:
         kind = type(value)
@@ -221,7 +221,7 @@ def params_of_ours(params: dict[str, Any]) -> dict[str, Any]:
 
 
 class BorrowedRule(DerivedRule):
-    """A rule of a borrowed primitive's: ``derive`` applied to it. ``find`` finds JAX's rule for JAX's primitive."""
+    """A rule of a borrowed primitive, computed by ``derive``. ``find`` finds JAX's rule."""
 
     def __init__(self, primitive: BorrowedPrimitive, derive: Rule, find: Callable[[Any], Any]) -> None:
         super().__init__(primitive.borrowed_from, functools.partial(find, primitive.theirs))
@@ -237,14 +237,14 @@ class BorrowedRule(DerivedRule):
 
 
 def explain(error: Exception, primitive: BorrowedPrimitive, rule: Any) -> None:
-    """Add to ``error`` the rule of JAX's that raised it, and drop what JAX adds about its own stack."""
+    """Add JAX's failing rule to ``error``, and drop JAX's notes about its own stack."""
     notes = getattr(error, "__notes__", [])
     if any("is borrowed from JAX" in note for note in notes) or failed_check(error) is not None:
         return
     code = getattr(rule, "__code__", None)
     where = f"; the rule is {code.co_qualname} at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
     where = "; JAX has no such rule for it" if rule is None else where
-    # JAX's notes are of its own stack, which is not shown
+    # JAX's notes describe its own stack, which is not shown
     error.__notes__ = [note for note in notes if "JAX_TRACEBACK" not in note and note.strip("-")]
     error.add_note(f"{primitive.name} is borrowed from JAX (defined at {primitive.defined_at}){where}")
     error.__cause__, error.__suppress_context__ = None, True
@@ -254,7 +254,7 @@ _borrowed: dict[Any, BorrowedPrimitive] = {}
 
 
 def borrowed(theirs: Any) -> BorrowedPrimitive:
-    """The primitive that stands for ``theirs`` among ours, with all its rules."""
+    """The minijax primitive for ``theirs``, with all its rules."""
     found = _borrowed.get(theirs)
     if found is None:
         found = _borrowed[theirs] = BorrowedPrimitive(theirs)
@@ -279,7 +279,7 @@ def borrowed(theirs: Any) -> BorrowedPrimitive:
 
 @functools.cache
 def make_readable() -> None:
-    """Let programs be read back whose params are of JAX's classes; ours come first where both have one."""
+    """Let the parser read params of JAX's classes; minijax's class comes first where both have one."""
     for module in ("lax", "lax.linalg"):
         for name, kind in vars(jax_module(module)).items():
             if isinstance(kind, type) and (issubclass(kind, enum.Enum) or is_record(kind)):
@@ -293,7 +293,7 @@ def is_record(kind: type) -> bool:
 def read_params(
     native: Primitive, hidden: dict[str, Any], params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]
 ) -> dict[str, Any]:
-    """The rule for ``parse_rules``, by that of our primitive of this name; ``hidden`` params are not printed."""
+    """The ``parse_rules`` rule: that of minijax's primitive ``native``, plus the unprinted ``hidden`` params."""
     lax = jax_module("lax")
 
     def read(name: str, value: Any) -> Any:
@@ -309,12 +309,12 @@ def read_params(
 
 
 def shown_params(eqn: JaxprEqn, printer: Printer) -> Any:
-    """The rule for ``pp_rules`` where JAX has one, which does not show what is None."""
+    """The ``pp_rules`` rule: like JAX's, it omits params that are None."""
     return [(name, value) for name, value in sorted(eqn.params.items()) if value is not None]
 
 
 def borrow_eqn(eqn: Any, invars: list[Any], outvars: list[Var], source: Any) -> JaxprEqn:
-    """Our equation for one of JAX's whose primitive is not ours."""
+    """Convert an equation of a JAX primitive that minijax lacks."""
     return JaxprEqn(borrowed(eqn.primitive), invars, params_of_ours(eqn.params), outvars, source)
 
 
@@ -332,20 +332,20 @@ def borrowed_impl(p: BorrowedPrimitive, /, *args: Any, **params: Any) -> Any:
 
 
 def _program(p: BorrowedPrimitive, call: JaxCall, params: dict[str, Any]) -> tuple[Any, ClosedJaxpr]:
-    """The compiled program of a call, and what it was compiled from."""
+    """Compile a call: the executable and its program."""
     ins, outs = list(map(Var, map(aval_of, call.specs))), list(map(Var, call.out_avals))
     closed = ClosedJaxpr(Jaxpr([], ins, outs, [JaxprEqn(p, ins, params, outs)], p.name))
     return compiled(closed, p.name), closed
 
 
 def _rule_program(call: JaxCall, key: Any, fun: Callable[..., Any], specs: list[Any], axes: Axes = ()) -> ClosedJaxpr:
-    """The program of a rule of JAX's: ``fun`` applies it to arguments of types ``specs``."""
+    """Import the program of a JAX rule: ``fun`` applies it to arguments of types ``specs``."""
     name = f"{key[0]}_of_{call.name}"
     return call.derived(key, lambda: without_sources(import_closed(call.traced(fun, specs, axes), name)))
 
 
 def without_sources(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """A program that is a rule, without source lines: its equations get the line of the equation they stand for."""
+    """Remove the source lines of a rule's program: its equations get the line of the equation that uses the rule."""
 
     def bare(value: Any) -> Any:
         if isinstance(value, tuple):
@@ -370,7 +370,7 @@ def without_sources(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def jvp_program(call: JaxCall, perturbed: tuple[bool, ...]) -> ClosedJaxpr:
-    """Primals, then the tangents of the perturbed ones, to the results, then the tangents of the inexact ones."""
+    """Map primals and the tangents of perturbed ones to results and the tangents of inexact ones."""
     positions = [i for i, p in enumerate(perturbed) if p]
 
     def jvp_rule_of_jax(*values: Any) -> list[Any]:
@@ -427,7 +427,7 @@ def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, /
         a if d is None else a.update(shape=a.shape[:d] + a.shape[d + 1 :]) for a, d in zip(avals, dims, strict=True)
     ]
     call = p.call(each, params)
-    # a name that the call does not use makes no other program
+    # omit an axis name that the call does not use: it would give another program
     named = {"axis_name": axis.name} if axis.name in p.names_axes(params) else {}
 
     def mapped(out_axes: Any, seen: list[int | None]) -> Callable[..., list[Any]]:
@@ -442,7 +442,7 @@ def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, /
         jax_module().eval_shape(mapped(0, batched), *values)
         return mapped(list(batched), [])(*values)
 
-    # where JAX's rule leaves the batch axis of each result
+    # the batch axis of each result under JAX's rule
     batched: list[int | None] = []
     key = ("vmap", tuple(dims), axis.size, *named.values())
     program = _rule_program(call, key, batching_rule_of_jax, specs_of(avals))
@@ -453,7 +453,7 @@ def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, /
 def borrowed_lower(
     p: BorrowedPrimitive, ctx: FunctionWriter, avals: Any, out_avals: Any, /, *names: str, **params: Any
 ) -> Any:
-    # what a type says of the devices of a mesh is no part of the program that each of them runs
+    # every device of a mesh runs the same program, so drop mesh information from the types
     call = p.call(list(map(bare, avals)), params)
     if _lowered(call, lowering_platform(ctx.module)) is None:
         within = {"jaxpr": inside(call), "name": p.name, "donated_invars": (False,) * len(names)}
@@ -463,7 +463,7 @@ def borrowed_lower(
 
 
 def inside(call: JaxCall) -> ClosedJaxpr:
-    """What is lowered where JAX's lowering calls Python: the program of the primitive's evaluation, traced by JAX."""
+    """The program for lowering where JAX's lowering calls Python: the primitive's evaluation, traced by JAX."""
 
     def trace() -> ClosedJaxpr:
         try:
@@ -480,7 +480,7 @@ def inside(call: JaxCall) -> ClosedJaxpr:
 
 
 def _function(module: ModuleWriter, call: JaxCall) -> str:
-    """The symbol of the private function that JAX's lowering of ``call`` is in ``module``; written at the first use."""
+    """The symbol of ``call``'s private function in ``module``, spliced from JAX's lowering on first use."""
     known = module.authored.get(call)
     if known is None:
         functions = _lowered(call, lowering_platform(module)) or []
@@ -491,9 +491,9 @@ def _function(module: ModuleWriter, call: JaxCall) -> str:
     return known
 
 
-# What stands for a function's symbol until it is spliced into a module.
+# A placeholder for a function's symbol until it is spliced into a module.
 _MARK = r"\bborrowed_\d+_function\b"
-# Custom calls into Python: the function is not in the text.
+# Custom calls into Python: their function is not in the text.
 _INTO_PYTHON = re.compile(r"xla\w*_python\w*_callback")
 
 
@@ -501,7 +501,7 @@ def _lowered(call: JaxCall, platform: str) -> list[tuple[str, str, str]] | None:
     """JAX's lowering: (mark, name, text) of each function, the called one first. None if it calls Python."""
 
     def lower() -> list[tuple[str, str, str]] | None:
-        # unused operands would vanish from the signature otherwise
+        # without keep_unused, unused operands vanish from the signature
         traced = jax_module().jit(call.fun, keep_unused=True).trace(*call.specs)
         module = traced.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
         text = module.operation.get_asm(enable_debug_info=False)
@@ -511,7 +511,7 @@ def _lowered(call: JaxCall, platform: str) -> list[tuple[str, str, str]] | None:
 
 
 def _without_shardings(module: Any) -> None:
-    """Take out what says where values are on several devices; ``sdy.sharding_rule`` says how an operation divides."""
+    """Remove shardings over devices; keep ``sdy.sharding_rule``, which describes how an operation divides."""
     ir = bindings.ir()
     found: list[Any] = []
 
@@ -544,7 +544,7 @@ def _functions(name: str, text: str) -> list[tuple[str, str, str]]:
                 if attributes in op.attributes:
                     del op.attributes[attributes]
             found.append((mark, symbol, op.operation))
-        # the text comes after all renaming: each may call any other
+        # print after all renaming, since functions may call each other
         texts = [(mark, symbol, op.get_asm(use_local_scope=True)) for mark, symbol, op in found]
     indented = [(mark, symbol, "\n".join(f"  {line}" for line in asm.splitlines())) for mark, symbol, asm in texts]
     indented.sort(key=lambda each: each[1] != "main")

@@ -2,7 +2,7 @@
 
 JAX traces the function at the types of the arguments, and minijax runs the program, so it can be transformed and
 watched. A function that needs values (``unique``, ``nonzero`` without a size) runs on JAX, if the values are known.
-Functions among the arguments are staged by minijax and exported to JAX, which calls them.
+Minijax stages functions among the arguments and exports them to JAX.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ from minijax.interop.values import (
 from minijax.numpy.types import ScalarMeta
 from minijax.pytree import Partial
 
-# JAX reads the values of the arguments of these functions, so their results have no derivatives.
+# JAX reads the argument values of these functions, so their results have no derivatives.
 _OF_VALUES = frozenset(
     "intersect1d setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse unique_values".split()
 )
 
 
 def is_value(x: Any) -> bool:
-    """Whether ``x`` is an array of minijax or a tracer."""
+    """Whether ``x`` is a minijax array or tracer."""
     return isinstance(x, AnyArray)
 
 
 def on_known_values(theirs: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Any:
-    """``theirs(*args, **kwargs)``, traced by JAX with the values of all arrays that are known."""
+    """Trace ``theirs(*args, **kwargs)`` by JAX with the values of all known arrays."""
     jax = jax_module()
     ids = args[1] if len(args) > 1 else kwargs.get("segment_ids")
     if name.startswith("segment_") and len(args) < 3 and isinstance(ids, Array):
-        # JAX counts the segments by an operation, which is staged here even if the segments are known.
+        # JAX counts the segments with an operation, which is staged here even for known segments
         kwargs = {"num_segments": int(np.max(ids, initial=-1)) + 1, **kwargs}
     leaves, tree = jax.tree_util.tree_flatten((args, kwargs), is_leaf=is_value)
     known = [to_jax_value(x) if isinstance(x, Array) else x for x in leaves]
@@ -83,7 +83,7 @@ def on_known_values(theirs: Callable[..., Any], name: str, args: Any, kwargs: An
 
 
 def with_out_sharding(function: Callable[..., Any], name: str, out_sharding: Any, args: Any, kwargs: Any) -> Any:
-    """``function(*args, **kwargs)`` with the results sharded as ``out_sharding`` says; the compiler shards the rest."""
+    """Call ``function`` with results sharded as ``out_sharding``; the compiler shards the rest."""
     tree_util = jax_module("tree_util")
     leaves, tree = tree_util.tree_flatten((args, kwargs), is_leaf=is_value)
     places = [i for i, x in enumerate(leaves) if is_array(x) and not isinstance(x, np.ndarray)]
@@ -101,22 +101,22 @@ PACKAGE, THEIRS = "minijax", "jax"
 _ON_VALUES = frozenset(
     "load save savez fromfile frombuffer from_dlpack array_repr array_str fromiter fromstring einsum_path".split()
 )
-# These ask whether a check failed: they run on JAX where the values are known.
+# These test whether a check failed: they run on JAX if the values are known.
 _OF_CHECKS = frozenset("check debug_check check_error Error.get Error.get_exception Error.throw".split())
-# Arguments of these types are given to JAX as they are.
+# Arguments of these types go to JAX unchanged.
 _PLAIN = frozenset((Array, bool, int, float, complex, str, bytes, type(None), np.ndarray, *np.sctypeDict.values()))
 
 
 def jax_name(module: str) -> str:
-    """The name of JAX's module that is called as ``module`` of ours is: ``jax.numpy`` for ``minijax.numpy``."""
+    """The name of JAX's counterpart of ``module``: ``jax.numpy`` for ``minijax.numpy``."""
     return THEIRS + module.removeprefix(PACKAGE)
 
 
 def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Callable[..., Any]:
-    """JAX's function ``theirs`` as a function of minijax, called ``module.name``."""
+    """Borrow JAX's function ``theirs`` as a minijax function called ``module.name``."""
     opened = _with_instances(theirs)
     imported = imported_function(opened)
-    # (number of arguments, keywords) of calls for which JAX needs values
+    # (number of arguments, keywords) of calls that need values
     on_values: set[Any] = set()
 
     @functools.wraps(theirs, updated=())
@@ -156,7 +156,7 @@ def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Cal
 
 
 def _with_instances(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """JAX's function with packed arguments and results; it gets and gives instances of JAX's classes."""
+    """Wrap JAX's function for packed arguments and results; inside it sees instances of JAX's classes."""
 
     @functools.wraps(theirs, updated=())
     def opened(*args: Any, **kwargs: Any) -> Any:
@@ -167,10 +167,10 @@ def _with_instances(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_functions(opened: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``opened`` called with functions among the arguments, which may close over tracers of minijax.
+    """Call ``opened`` with functions among the arguments, which may close over minijax tracers.
 
-    These tracers are passed to JAX as one more argument; ``ReadsTracers`` says which. The program is traced at each
-    call, because the functions may close over other values then.
+    ``ReadsTracers`` lists these tracers, which become one more argument for JAX. Each call is traced again, because the
+    functions may close over other values then.
     """
     tracers: list[Tracer] = []
 
@@ -188,7 +188,7 @@ def _with_functions(opened: Callable[..., Any], *args: Any, **kwargs: Any) -> An
 
 
 def _was_in_jax(error: Exception) -> bool:
-    """Whether JAX was tracing or running its function when the error was raised."""
+    """Whether the error was raised while JAX traced or ran its function."""
     tb = error.__traceback__
     while tb is not None:
         if tb.tb_frame.f_code in (make_jaxpr.__code__, _on_values.__code__):
@@ -216,7 +216,7 @@ def _are_values(args: Any, kwargs: Any) -> bool:
 
 
 def _on_values(theirs: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """``theirs``, run by JAX on the arrays themselves."""
+    """Run ``theirs`` on the arrays by JAX."""
     tree_map = jax_module("tree_util").tree_map
     args, kwargs = tree_map(lambda x: to_jax_value(x) if isinstance(x, Array) else x, (args, kwargs), is_leaf=is_value)
     with circumstances(), caught_warnings() as found:
@@ -226,7 +226,7 @@ def _on_values(theirs: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 class _ForJax:
-    """Turns arguments into JAX's: dtypes, shapes, shardings, enums and records of ``lax``, functions. Arrays stay."""
+    """Converts arguments to JAX's: dtypes, shapes, shardings, enums, ``lax`` records, functions. Arrays stay."""
 
     def __init__(self) -> None:
         self.has_functions = False
@@ -260,7 +260,7 @@ class _ForJax:
         return self.function(x) if callable(x) and not isinstance(x, type) else x
 
     def function(self, fun: Callable[..., Any]) -> Any:
-        """JAX's function for a public function of minijax (``lax.add``); any other function exported to JAX."""
+        """JAX's function for a public minijax function (``lax.add``); other functions are exported to JAX."""
         if isinstance(fun, jax_module("tree_util").Partial):
             self.has_functions = True
             return fun
@@ -274,7 +274,7 @@ class _ForJax:
 
 
 def _exported(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """``fun`` as a function of JAX's arrays. Its arguments are unpacked for ``fun``, and its results packed for JAX."""
+    """Export ``fun`` to JAX's arrays: unpack its arguments, pack its results."""
 
     def opened(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = unpack((args, kwargs))
@@ -292,7 +292,7 @@ def _exported(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _made_here(out: Any, module: str) -> Any:
-    """A result with instances of our classes; a function (``nn.initializers.normal()``) is borrowed too."""
+    """Convert a result's instances to minijax's classes; borrow a function (``nn.initializers.normal()``) too."""
     if type(out) is Array or isinstance(out, Tracer):
         return out
     if isinstance(out, types.FunctionType):
@@ -305,7 +305,7 @@ def _made_here(out: Any, module: str) -> Any:
 def _made_of_functions(
     theirs: Callable[..., Any], made: Callable[..., Any], module: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Callable[..., Any]:
-    """The function ``made`` that JAX's ``theirs`` made of functions (``checkify(f)``), and makes again at each call."""
+    """Wrap ``made``, which JAX's ``theirs`` made of functions (``checkify(f)``); each call makes it again."""
 
     def call(args: Any, kwargs: Any, rest: Any, options: Any) -> Any:
         return theirs(*args, **kwargs)(*rest, **options)

@@ -1,12 +1,12 @@
-"""A user's program carried from one library to the other: copies of its functions, bound to the other's names.
+"""Carry a user's program from one library to the other: copy its functions, bound to the other library's names.
 
-A function is copied with other globals and another closure, recursively. Its code, and so every line of it, stays the
-same. Arrays are converted. A jitted or differentiated function is transformed again, by the other library's
-transformation of that name; a primitive keeps the rules that its author registered. The user's objects do not change.
-From JAX to minijax, functions of third parties that compute with JAX are not copied: ``from_jax`` imports their
-programs when they are called. ``Unmapped`` names what can be neither copied nor imported.
+A copy has other globals and another closure, recursively; its code and lines stay the same. Arrays are converted.
+A jitted or differentiated function is transformed again, by the other library's transformation with that name. A
+primitive keeps the rules that its author registered. The user's objects do not change. From JAX to minijax, functions
+of third parties that compute with JAX are not copied: ``from_jax`` imports their programs when they are called.
+``Unmapped`` names objects that can be neither copied nor imported.
 
-The same code carries in both directions; ``libraries`` holds what differs between the two.
+The same code carries in both directions; ``libraries`` holds the differences between the two libraries.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from minijax.lowering.foreign import AuthorsRule
 from minijax.lowering.lower import lowering_rules
 from minijax.pytree import nodes as pytree_nodes
 
-# What a copied class has of its own from the beginning.
+# The attributes that a new class already has.
 _KEPT = ("__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "_abc_impl")
 _PLAIN = (bool, int, float, complex, str, bytes, np.ndarray, np.generic, np.dtype)
 _NOTHING = object()
 
 
 def is_third_partys(cls: type) -> bool:
-    """Whether a class, or what it is derived from, is a third party's that computes with JAX."""
+    """Whether a third party's class that computes with JAX is among the class's bases or its metaclass."""
     return any(
         computes_with_jax(base.__module__) and not JAX.owns(base.__module__)
         for base in (*cls.__mro__, type(cls))
@@ -66,7 +66,7 @@ def is_third_partys(cls: type) -> bool:
 
 
 class _Copy:
-    """The one copy of a pytree class, which the other library knows for good, and how it is taken apart now."""
+    """The single copy of a pytree class, registered for good with the other library; its flattening may change."""
 
     flatten: Callable[[Any], Any]
     unflatten: Callable[[Any, Any], Any]
@@ -75,17 +75,17 @@ class _Copy:
         self.original, self.cls = original, cls
 
     def flattened_with_keys(self, x: Any) -> Any:
-        """Children, each with its key, which JAX knows of the original, and auxiliary data."""
+        """Flatten to children, each with JAX's key, and auxiliary data."""
         children, aux = self.flatten(x)
         pairs, _ = jax_module().tree_util.default_registry.flatten_one_level_with_keys(_as_instance(x, self.original))
         return tuple([(key, child) for (key, _), child in zip(pairs, children, strict=True)]), aux
 
     def flattened(self, x: Any) -> Any:
-        """Children and auxiliary data."""
+        """Flatten to children and auxiliary data."""
         return self.flatten(x)
 
     def unflattened(self, aux: Any, children: Any) -> Any:
-        """The instance."""
+        """Rebuild the instance."""
         return self.unflatten(aux, children)
 
 
@@ -96,7 +96,7 @@ def _is_users(filename: str) -> bool:
 
 
 def computes_with_jax(module: str | None) -> bool:
-    """Whether a module of an installed package belongs to one that is built on JAX."""
+    """Whether a module belongs to an installed package built on JAX."""
     top = (module or "").partition(".")[0]
     if not top or top in NEUTRAL or top in sys.stdlib_module_names or MINIJAX.owns(top) or "jax" not in sys.modules:
         return False
@@ -111,7 +111,7 @@ def computes_with_jax(module: str | None) -> bool:
 
 @functools.lru_cache(256)
 def _names_jax(top: str, count: int) -> bool:
-    """Whether some module of the package ``top``, of which ``count`` are loaded, names a module of JAX's."""
+    """Whether a module of package ``top`` names a module of JAX; ``count`` of its modules are loaded."""
     loaded = [module for name, module in list(sys.modules.items()) if name == top or name.startswith(top + ".")]
     return any(
         isinstance(value, types.ModuleType) and JAX.owns(getattr(value, "__name__", ""))
@@ -122,7 +122,7 @@ def _names_jax(top: str, count: int) -> bool:
 
 
 def called(x: Any) -> str:
-    """``optax.adam``: what something is called, and whose it is."""
+    """The name of ``x`` with its package: ``optax.adam``."""
     public = JAX.name_of(x)
     if public:
         return public
@@ -137,20 +137,20 @@ def called(x: Any) -> str:
 
 
 class Carrier:
-    """Carries values from one library to the other. One instance keeps what is one object one object.
+    """Carries values from one library to the other; an instance carries each object once.
 
     Args:
       source, target: the libraries.
-      helpers: files of ours whose functions hold for the target too, such as those that a command puts around the
-        user's; functions that flatten pytree classes always do.
-      whole: take the user's functions through ``from_jax`` too, those that transformations are of.
-      home: what came from the target is what it was there, and what has no counterpart is left as it is.
+      helpers: minijax files whose functions work for both libraries, such as wrappers that a command adds; functions
+        that flatten pytree classes always do.
+      whole: pass the user's functions that are transformed through ``from_jax`` too.
+      home: restore originals that came from the target, and leave objects without a counterpart unchanged.
       values: carry arrays too.
 
     Attributes:
-      failed: names that a copied function lacks, and why.
-      kept: what was kept whole when it was called: its name -> why; empty for library code.
-      fixed: whether nothing was copied that the user can change in place.
+      failed: names that a copied function lacks -> the reason.
+      kept: names of called functions that were imported whole -> the reason; '' for library code.
+      fixed: whether no copied object can be mutated by the user.
     """
 
     def __init__(
@@ -167,26 +167,26 @@ class Carrier:
         self.failed: dict[str, str] = {}
         self.kept: dict[str, str] = {}
         self.fixed = True
-        # what the copied functions read: globals with a name, or a cell, and what was there
+        # the names and cells that copied functions read: (globals or cell, name, value)
         self._read: list[tuple[Any, str, Any]] = []
-        # containers and objects that were copied: the copy, the original, the parts of both by place
+        # copied containers and objects: the copy, the original, (old, new) parts by key
         self._copies: list[tuple[Any, Any, dict[Any, tuple[Any, Any]]]] = []
-        # names that copied functions assign: their globals, the user's, the name, and what was there
+        # global names that copied functions assign: the copy's globals, the user's, the name, the old value
         self._stored: list[tuple[dict[str, Any], dict[str, Any], str, Any]] = []
         self._helpers = {pytree_nodes.__file__, *helpers}
         self._root = importlib.import_module(target.package)
-        # id -> (what it stands for, the original, which keeps the id its own)
+        # id -> (the copy, the original, kept alive so that its id stays unique)
         self._done: dict[int, tuple[Any, Any]] = {}
         self._globals: dict[int, dict[str, Any]] = {}
         self._public = source.public()
 
     @property
     def imports(self) -> bool:
-        """Whether functions of third parties can be kept whole: in the direction of minijax."""
+        """Whether functions of third parties can be imported whole: only towards minijax."""
         return self.target is MINIJAX
 
     def __call__(self, x: Any) -> Any:
-        """``x`` for the target. Raises Unmapped."""
+        """Carry ``x`` to the target. Raises Unmapped."""
         if x is None or isinstance(x, _PLAIN):
             return x
         if id(x) not in self._done:
@@ -201,18 +201,18 @@ class Carrier:
 
     @property
     def holds(self) -> bool:
-        """Whether functions that are carried over again are what they were: all that they read is."""
+        """Whether the carried functions are still valid: all values that they read are unchanged."""
         return self.fixed and all(_at(place, name) is value for place, name, value in self._read)
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Both carried over; what may change in them concerns no function."""
+        """Carry arguments; their mutability does not affect functions."""
         fixed = self.fixed
         given: tuple[tuple[Any, ...], dict[str, Any]] = self(args), self(kwargs)
         self.fixed = fixed
         return given
 
     def forget_values(self) -> None:
-        """Forget all copies but those of functions and modules."""
+        """Drop all copies except functions and modules."""
         kept = (types.FunctionType, types.ModuleType)
         self._done = {
             key: pair for key, pair in self._done.items() if isinstance(pair[1], kept) or hasattr(pair[1], "_jit_info")
@@ -220,7 +220,7 @@ class Carrier:
         self._copies = []
 
     def settle(self) -> None:
-        """Write what the program wrote into copies, tracers excepted, into the user's own objects and names."""
+        """Write the program's changes to copies, except tracers, back to the user's objects and names."""
         home = Carrier(self.target, self.source, self._helpers, home=True)
         for scope, names, name, was in self._stored:
             if scope.get(name, was) is not was and not self.target.is_tracer(scope[name]):
@@ -240,13 +240,13 @@ class Carrier:
                     original[name] = home(now)
 
     def _note_copy(self, made: Any, original: Any, parts: dict[Any, tuple[Any, Any]]) -> Any:
-        """``made`` stands for something that the user can change."""
+        """Record ``made`` as the copy of a mutable object."""
         self.fixed = False
         self._copies.append((made, original, parts))
         return made
 
     def function(self, fun: Callable[..., Any]) -> Callable[..., Any]:
-        """``fun``, which is to be called: an object of a third party's class is kept whole."""
+        """Carry ``fun``, which will be called; an object of a third party's class is imported whole."""
         if self.imports and self.whole and is_third_partys(type(fun)):
             return self.whole_function(fun)
         return self(fun)  # type: ignore[no-any-return]
@@ -317,7 +317,7 @@ class Carrier:
     def _module(self, module: types.ModuleType) -> Any:
         name = module.__name__
         if self.source.owns(name):
-            # parts of the library that users do not import, such as what it is made of, have no counterpart
+            # the library's internal modules have no counterpart
             return _CarriedModule(module, self)
         file = getattr(module, "__file__", None)
         if file is None:
@@ -327,7 +327,7 @@ class Carrier:
         return module
 
     def _made(self, x: Any, part: LibraryPart) -> Any:
-        """What the target makes of a part."""
+        """Build the target's object for a part."""
         if isinstance(part, ValuePart):
             return part.value
         if isinstance(part, CallPart):
@@ -336,7 +336,7 @@ class Carrier:
         return self._custom(x, part)
 
     def _call(self, x: Any, part: CallPart) -> Any:
-        """What a public function returned for a function: the same of the target's, of the function inside."""
+        """Repeat a public function's call with the target's function of that name, on the carried inner function."""
         if self.imports and not self._is_program(part.fun):
             return self.whole_function(x)
         make = operator.attrgetter(part.name)
@@ -355,7 +355,7 @@ class Carrier:
         return made(self.function(part.fun), **options)
 
     def _is_program(self, fun: Any) -> bool:
-        """Whether a function that JAX made holds a function of the user's program; if not, it is kept whole."""
+        """Whether a function that JAX made holds a function of the user's program; if not, it is imported whole."""
         while isinstance(fun, functools.partial):
             fun = fun.func
         if isinstance(fun, types.MethodType):
@@ -375,13 +375,13 @@ class Carrier:
             return self.whole_function(x)
         transformation = getattr(self._root, part.name)
         made = self._keep(x, transformation(self.function(part.fun), nondiff_argnums=part.nondiff_argnums))
-        self.fixed = False  # its rules can be defined anew
+        self.fixed = False  # its rules may be redefined
         if part.define:
             getattr(made, part.define)(*map(self, part.rules), **part.options)
         return made
 
     def _primitive(self, p: Primitive) -> Any:
-        """An author's primitive of minijax with its rules, whose conventions are the same in both libraries."""
+        """Carry an author's primitive of minijax with its rules; both libraries use the same conventions."""
         check_authors(p)
 
         def module(name: str) -> Any:
@@ -406,7 +406,7 @@ class Carrier:
         return made
 
     def whole_function(self, x: Callable[..., Any], why: str = "", imported: Any = None) -> Callable[..., Any]:
-        """A function of JAX's, a third party's or the user's, ``imported`` when it is called."""
+        """Import a function of JAX, a third party or the user at its calls; ``imported``: its minijax version."""
         imported = from_jax(x) if imported is None else imported
 
         def borrowed(*args: Any, **kwargs: Any) -> Any:
@@ -421,7 +421,7 @@ class Carrier:
 
     @functools.cached_property
     def _results(self) -> Carrier:
-        """What takes results of JAX's functions: functions among them are kept whole too."""
+        """The carrier for results of JAX's functions: it imports functions among them whole too."""
         if self.whole:
             return self
         made = Carrier(self.source, self.target, self._helpers, whole=True)
@@ -430,7 +430,7 @@ class Carrier:
 
     @functools.cached_property
     def _back(self) -> Carrier:
-        """What gives functions of JAX's the user's own functions and objects again, and leaves arrays as they are."""
+        """The carrier that restores the user's own functions and objects for JAX's functions; arrays stay."""
         return Carrier(self.target, self.source, self._helpers, home=True, values=False)
 
     def _sequence(self, x: Any) -> Any:
@@ -479,7 +479,7 @@ class Carrier:
                 return self._node(x, cls)
         carried = self(cls)
         if carried is cls and not self.imports and JAX.node(cls) is not None and is_third_partys(cls):
-            return self._node(x, cls)  # its arrays may lie in objects that only the class itself looks into
+            return self._node(x, cls)  # its arrays may be in objects that only the class itself can open
         if not hasattr(x, "__dict__"):
             return x
         self.fixed = False
@@ -488,13 +488,13 @@ class Carrier:
             return x
         try:
             made = object.__new__(carried)
-        except TypeError:  # made in C, such as NumPy's functions, which take JAX's arrays
+        except TypeError:  # an object from C, such as NumPy's functions, which accept JAX's arrays
             return x
         made.__dict__.update(values)
         return self._note_copy(made, x, {name: (vars(x)[name], value) for name, value in values.items()})
 
     def _node(self, x: Any, cls: type) -> Any:
-        """An instance of a third party's pytree class with the arrays in it carried over."""
+        """Carry the arrays in an instance of a third party's pytree class."""
         children, structure = jax_flatten(x)
         return jax_unflatten(structure, [self(child) for child in children])
 
@@ -520,7 +520,7 @@ class Carrier:
             return self.whole_function(fun)
         if not _is_users(code.co_filename) or (self.home and not _is_carried_scope(fun.__globals__)):
             return fun
-        if self.imports and not jax_use(fun) and "__class__" not in code.co_freevars:  # super() is of a copied class
+        if self.imports and not jax_use(fun) and "__class__" not in code.co_freevars:  # super() needs the copied class
             return fun
         return self._copied(fun)
 
@@ -565,7 +565,7 @@ class Carrier:
         return made
 
     def _unmapped_path(self, fun: types.FunctionType) -> str:
-        """Why something that ``fun`` names as part of a module (``diffrax.ODETerm``) cannot be carried over, if so."""
+        """The reason why a module member that ``fun`` names (``diffrax.ODETerm``) cannot be carried, or ''."""
         for first, *attributes in _paths(fun.__code__):
             value = fun.__globals__.get(first)
             for attribute in attributes:
@@ -579,7 +579,7 @@ class Carrier:
         return ""
 
     def _scope(self, fun: types.FunctionType) -> dict[str, Any]:
-        """The globals of a function's copy, one dict for all functions of one module."""
+        """The globals of a function's copy: one dict for all functions of a module."""
         key = id(fun.__globals__)
         if key not in self._globals:
             own = {name: fun.__globals__.get(name) for name in ("__name__", "__file__", "__package__", "__spec__")}
@@ -590,7 +590,7 @@ class Carrier:
     def _import(
         self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
     ) -> Any:  # the signature of __import__
-        """``import`` inside a copied function: the module that is imported, carried over."""
+        """``import`` inside a copied function: carry the imported module."""
         return self(builtins.__import__(name, globals, locals, fromlist, level))
 
     def _class(self, cls: type) -> Any:
@@ -598,12 +598,12 @@ class Carrier:
             return cls
         if self.source.owns(cls.__module__):
             if self.imports and hasattr(cls, "_fields"):
-                return cls  # a tuple of results with names
+                return cls  # a named tuple of results
             raise Unmapped(
                 f"{cls.__qualname__}: a class of {self.source.package}'s own that {self.target.package} has none like"
             )
         if not self.imports and (self.home or self.target.node(cls) is not None):
-            return cls  # the target's own, also where it was used as it is
+            return cls  # the target's own class
         if not _is_users_class(cls):
             if self.imports and computes_with_jax(cls.__module__) and not hasattr(cls, "_fields"):
                 raise Unmapped(f"{called(cls)} is kept whole")
@@ -626,7 +626,7 @@ class Carrier:
         known = self.target.copies.get(cls)
         made = self._keep(cls, _empty(cls, bases) if known is None else known.cls)
         originals[made] = cls
-        if known is not None:  # the copy of an earlier program, with what its names meant then
+        if known is not None:  # reuse the copy from an earlier program, with its names refreshed
             if made.__bases__ != bases:
                 made.__bases__ = bases
             for name in [name for name in vars(made) if name not in _KEPT]:
@@ -644,7 +644,7 @@ class Carrier:
         return made
 
     def _taken_apart(self, cls: type, made: type, node: Node) -> tuple[Any, Any]:
-        """The functions of a pytree class for its copy."""
+        """The flattening functions for the copy of a pytree class."""
         if self.source is not JAX:
             return self(node[0]), self(node[1])
         if hasattr(made, "tree_flatten") and hasattr(made, "tree_unflatten"):
@@ -660,7 +660,7 @@ class Carrier:
 
 
 def _empty(cls: type, bases: tuple[type, ...]) -> Any:
-    """A class of the same name and bases, and nothing in it yet."""
+    """An empty class with the same name and bases."""
     body = {"__slots__": ()} if hasattr(cls, "_fields") else {}
     return type(cls)(cls.__name__, bases, {**body, "__module__": cls.__module__})
 
@@ -673,7 +673,7 @@ def _as_instance(x: Any, cls: type) -> Any:
 
 
 def _is_users_class(cls: type) -> bool:
-    """Whether a class is the user's: what is typed at a prompt has no file."""
+    """Whether a class is the user's; a class typed at a prompt has no file."""
     module = sys.modules.get(cls.__module__)
     file = getattr(module, "__file__", None)
     if not is_of_a_statement(cls):
@@ -682,13 +682,13 @@ def _is_users_class(cls: type) -> bool:
 
 
 def _is_carried_scope(scope: dict[str, Any]) -> bool:
-    """Whether these are the globals of a copied function, and of what is made in it."""
+    """Whether these are the globals of a copied function, or of an object made in it."""
     names = scope.get("__builtins__")
     return isinstance(names, dict) and isinstance(getattr(names.get("__import__"), "__self__", None), Carrier)
 
 
 class Foreign:
-    """An object of a third party's class that computes with JAX: its methods are imported when they are called."""
+    """Stands for an object of a third party's class that computes with JAX: calls of its methods are imported."""
 
     def __init__(self, original: Any, carry: Carrier) -> None:
         self.__dict__["carried from"] = original, carry
@@ -706,7 +706,7 @@ class Foreign:
 
 
 class _CarriedModule(types.ModuleType):
-    """A module whose attributes are carried over when they are read."""
+    """A module that carries its attributes when they are read."""
 
     def __init__(self, module: types.ModuleType, carry: Carrier) -> None:
         super().__init__(module.__name__, module.__doc__)
@@ -719,7 +719,7 @@ class _CarriedModule(types.ModuleType):
 
 
 def _paths(code: types.CodeType) -> list[tuple[str, ...]]:
-    """The global names that a function and the functions in it read attributes of, each with the attributes."""
+    """The global names whose attributes a function and its nested functions read, each with the attributes."""
     out: list[list[str]] = []
     is_open = False
     for instruction in dis.get_instructions(code):
@@ -738,17 +738,17 @@ def _paths(code: types.CodeType) -> list[tuple[str, ...]]:
 
 
 def _at(place: Any, name: str) -> Any:
-    """What stands under a name, or in a cell."""
+    """The value of a name, or in a cell."""
     if isinstance(place, dict):
         return place.get(name, _NOTHING)
     try:
         return place.cell_contents
-    except ValueError:  # it has been emptied
+    except ValueError:  # the cell has been emptied
         return _NOTHING
 
 
 def _names(code: types.CodeType, *does: str) -> list[str]:
-    """The global names that a function and the functions in it read, or what else instructions of these kinds do."""
+    """The global names in a function's instructions of these kinds (by default, reads), nested functions included."""
     kinds_of = does or ("LOAD_GLOBAL", "LOAD_NAME")
     out = [i.argval for i in dis.get_instructions(code) if i.opname in kinds_of]
     for const in code.co_consts:

@@ -1,8 +1,8 @@
-"""How equations of JAX's with effects are imported: those that call Python back, and ``check_p`` of ``checkify.check``.
+"""Import JAX's equations with effects: callbacks to Python, and ``check_p`` of ``checkify.check``.
 
-Callbacks become ours, which call the same functions: JAX's lowering of one refers to a table of functions that only
-JAX's own compilation fills. ``check_p`` is borrowed and kept for its effect: a failed check raises when the equation is
-evaluated, ``checkify`` makes the check a result instead, and such an equation cannot be compiled.
+Callbacks become minijax callbacks to the same functions: JAX's lowering refers to a function table that only JAX's own
+compiler fills. ``check_p`` is borrowed and stays in the program for its effect: evaluation raises for a failed check,
+``checkify`` turns the check into a result, and compilation is impossible.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from minijax.pytree import tree_structure
 
 
 class JaxCallback(Frozen):
-    """A flat callback of a program of JAX's, called with JAX's arrays; equal for equal callbacks."""
+    """A flat callback of a JAX program, called with JAX's arrays; equal for equal callbacks."""
 
     theirs: Callable[..., Sequence[Any]]
 
@@ -79,7 +79,7 @@ def import_check(eqn: Any, site: Site) -> list[JaxprEqn]:
 
 @functools.cache
 def make_effectful(theirs: Any) -> None:
-    """Give the borrowed ``check_p`` the rules that say what it does."""
+    """Define the rules of the borrowed ``check_p``."""
     p = borrowed(theirs)
     p.effectful = True
     pp_rules[p] = hide("err_tree")
@@ -104,5 +104,5 @@ def refuse_to_compile(ctx: Any, avals: Any, out_avals: Any, *names: str, err_tre
 
 
 import_rules["check"] = import_check
-# It keeps a value alive that a loop's condition checks.
+# This equation keeps a value alive that a loop's condition checks.
 import_rules["dce_sink"] = lambda eqn, site: []

@@ -1,9 +1,10 @@
-"""``to_jax``: a function of minijax, as one that JAX can trace, jit, differentiate and batch.
+"""``to_jax``: turn a function of minijax into one that JAX can trace, jit, differentiate and batch.
 
-In: a function of minijax, or a ``ClosedJaxpr``. Out: the same for JAX. The function is staged here, and its program
-evaluated by JAX, equation by equation: each primitive by JAX's of the same name, or as what it was borrowed from, or,
-if a user made it, as a new primitive of JAX's with the rules that were registered for it here. Control flow, calls and
-custom rules are written by JAX's own functions (``export_rules``). It is the inverse of ``interop.programs``.
+In: a function of minijax, or a ``ClosedJaxpr``. Out: the same for JAX. Minijax stages the function, and JAX evaluates
+    its
+program equation by equation: each primitive by JAX's primitive with that name, or by the one it was borrowed from. A
+user's primitive becomes a new JAX primitive with the rules registered here. JAX's own functions write control flow,
+calls and custom rules (``export_rules``). This module is the inverse of ``interop.programs``.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from minijax.ops.meshes.reshard import reshard_p
 
 _rules = HigherModule("export_rules")
 
-# rule(eqn, operands of JAX's) -> list of results of JAX's. ``all_export_rules`` has those of the modules that fill it.
+# rule(eqn, JAX's operands) -> list of JAX's results. ``all_export_rules`` adds those of the modules that fill it.
 ExportRule = Callable[[JaxprEqn, list[Any]], list[Any]]
 export_rules: dict[str, ExportRule] = {}
 
@@ -56,7 +57,7 @@ def all_export_rules() -> dict[str, ExportRule]:
 
 
 class StagedForJax(NamedTuple):
-    """What staging gave: the program, and how its results are put together; as ``functions.TracedByJax``."""
+    """The result of staging: the program, and how to assemble its results; like ``functions.TracedByJax``."""
 
     program: ClosedJaxpr
     out_tree: Any
@@ -64,16 +65,15 @@ class StagedForJax(NamedTuple):
 
 
 def to_jax(fun: Any) -> Any:
-    """``fun``, written for minijax, as a function of JAX's arrays that JAX can transform.
+    """Turn ``fun``, written for minijax, into a function of JAX's arrays that JAX can transform.
 
     Args:
-      fun: a function of minijax, also one that a transformation made; a ``ClosedJaxpr``. Its arguments and results are
-        pytrees in JAX's sense, leaves that are no arrays are given to it as they are, numbers as by ``from_jax``.
+      fun: a function of minijax, possibly transformed; or a ``ClosedJaxpr``. Its arguments and results are pytrees in
+        JAX's sense. Non-array leaves pass unchanged, numbers as by ``from_jax``.
 
     Returns:
       A function with the same arguments, whose results are JAX's arrays in the same trees. JAX differentiates it by its
-      own rules, but for the custom rules of ``fun``, and primitives that a user made, which keep theirs. Of a
-      ``ClosedJaxpr``: JAX's.
+      own rules; only custom rules of ``fun`` and user-defined primitives keep theirs. For a ``ClosedJaxpr``: JAX's.
 
     Raises (when it is called):
       NotImplementedError: the program has a primitive that JAX lacks.
@@ -102,7 +102,7 @@ def to_jax(fun: Any) -> Any:
 
 
 def _precision_of_jax() -> Any:
-    """Staging makes what JAX is asked for."""
+    """A context in which minijax stages with JAX's number of bits."""
     wide = bool(jax_module().config.jax_enable_x64)
     return contextlib.nullcontext() if wide == x64_enabled() else enable_x64(wide)
 
@@ -130,7 +130,7 @@ def _stage(fun: Callable[..., Any], leaves: list[Any], tree: Any, taken: list[in
 
 
 def eval_by_jax(closed: ClosedJaxpr, *args: Any) -> list[Any]:
-    """The outputs of ``closed`` on JAX's ``args``: each equation bound by JAX, whatever it is doing."""
+    """Evaluate ``closed`` on JAX's ``args``: JAX binds each equation, whatever transformation is active."""
     jaxpr = closed.jaxpr
     env: dict[Any, Any] = dict(zip(jaxpr.constvars, _consts(closed), strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
@@ -144,11 +144,7 @@ def eval_by_jax(closed: ClosedJaxpr, *args: Any) -> list[Any]:
 
 
 def _meshes(closed: ClosedJaxpr) -> dict[int, AbstractMesh]:
-    """Where ``reshard`` goes over to a mesh with other types of axes: the mesh of each equation, by its id.
-
-    JAX's types name one even where nothing divides a value, so there it wants to be told. What no type says follows
-    from the equations before and behind.
-    """
+    """Map equation ids to meshes where ``reshard`` changes axis types: JAX's types always name a mesh."""
     if "meshes" in closed.memo:
         return closed.memo["meshes"]  # type: ignore[no-any-return]
     jaxpr, found = closed.jaxpr, dict[int, AbstractMesh]()
@@ -172,7 +168,7 @@ def _meshes(closed: ClosedJaxpr) -> dict[int, AbstractMesh]:
 
 
 def _mesh_set(mesh: AbstractMesh | None) -> Any:
-    """While it is open, JAX writes equations for ``mesh``, if one is given."""
+    """A context in which JAX writes equations for ``mesh``, if any."""
     around = jax_module("sharding").get_abstract_mesh()
     wanted = around if mesh is None or around.manual_axes else abstract_for_jax(mesh)
     same = wanted == around
@@ -180,7 +176,7 @@ def _mesh_set(mesh: AbstractMesh | None) -> Any:
 
 
 class ReadsTracers(Exception):
-    """A function that JAX calls reads these tracers, for which JAX has no values."""
+    """A function called by JAX reads these tracers, for which JAX has no values."""
 
     def __init__(self, tracers: list[Tracer]) -> None:
         super().__init__("a function reads tracers")
@@ -188,7 +184,7 @@ class ReadsTracers(Exception):
 
 
 class _Known(threading.local):
-    """JAX's values for tracers that exported functions read, by their ids; None: nobody would give them."""
+    """JAX's values for tracers that exported functions read, by their ids; None outside of ``reading``."""
 
     values: dict[int, Any] | None = None
 
@@ -198,7 +194,7 @@ _known = _Known()
 
 @contextlib.contextmanager
 def reading(tracers: Sequence[Tracer], values: Sequence[Any]) -> Iterator[None]:
-    """While it is open, exported functions that read ``tracers`` get ``values``; others raise ``ReadsTracers``."""
+    """A context in which exported functions that read ``tracers`` get ``values``; others raise ``ReadsTracers``."""
     before = _known.values
     _known.values = {**(before or {}), **dict(zip(map(id, tracers), values, strict=True))}
     try:
@@ -208,7 +204,7 @@ def reading(tracers: Sequence[Tracer], values: Sequence[Any]) -> Iterator[None]:
 
 
 def _consts(closed: ClosedJaxpr) -> list[Any]:
-    """The constants as JAX's arrays: the same ones each time, so that JAX knows its own programs again."""
+    """The constants as JAX's arrays, cached so that JAX recognizes its own programs."""
     known = _known.values
     if known is not None and any(isinstance(x, Tracer) for x in closed.consts):
         unknown = [x for x in closed.consts if isinstance(x, Tracer) and id(x) not in known]
@@ -216,7 +212,7 @@ def _consts(closed: ClosedJaxpr) -> list[Any]:
             raise ReadsTracers(unknown)
         return [known[id(x)] if isinstance(x, Tracer) else to_jax_value(x) for x in closed.consts]
     if "consts of jax" not in closed.memo:
-        # made now, also while JAX is tracing
+        # convert immediately, also while JAX is tracing
         with jax_module().ensure_compile_time_eval():
             closed.memo["consts of jax"] = [to_jax_value(x) for x in closed.consts]
     found: list[Any] = closed.memo["consts of jax"]
@@ -229,7 +225,7 @@ def _literal(v: Literal) -> Any:
 
 @contextlib.contextmanager
 def _written_at(source: Any) -> Iterator[None]:
-    """While it is open, JAX's equations have the line and the named scopes of ``source``."""
+    """A context in which JAX's equations get the line and the named scopes of ``source``."""
     names = source[2] if source is not None and len(source) > 2 else ()
     with contextlib.ExitStack() as stack:
         if source is not None:
@@ -241,7 +237,7 @@ def _written_at(source: Any) -> Iterator[None]:
 
 
 def _bound(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
-    """The results of one equation of ours."""
+    """The results of one minijax equation."""
     primitive = eqn.primitive
     if isinstance(primitive, BorrowedPrimitive):
         theirs, params = primitive.theirs, params_of_jax(eqn.params)
@@ -257,7 +253,7 @@ def _bound(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
 
 @functools.cache
 def _counterpart(primitive: Primitive) -> Any:
-    """JAX's primitive for one of ours, or of a user's."""
+    """JAX's primitive for a minijax primitive or a user's."""
     if not errors.is_user_file(primitive.defined_at.rpartition(":")[0]):
         found = jax_primitive(primitive)
         if found is None:
@@ -267,7 +263,7 @@ def _counterpart(primitive: Primitive) -> Any:
 
 
 def jax_closed(closed: ClosedJaxpr) -> Any:
-    """JAX's ``ClosedJaxpr`` for one of ours, the same object each time."""
+    """JAX's ``ClosedJaxpr`` for a minijax one, the same object each time."""
     key = ("closed of jax", settings())
     if key not in closed.memo:
         fun = named(functools.partial(eval_by_jax, closed), closed.jaxpr.debug_name)
@@ -276,7 +272,7 @@ def jax_closed(closed: ClosedJaxpr) -> Any:
 
 
 def named(fun: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """``fun``, called ``name`` in what JAX makes of it."""
+    """``fun``, called ``name`` in JAX's programs."""
 
     def called(*args: Any) -> Any:
         return fun(*args)

@@ -1,4 +1,4 @@
-"""Export rules for equations that hold programs or functions: JAX's own functions write them.
+"""Export rules for equations that hold programs or functions; JAX's own functions write the equations.
 
 The inverse of ``interop.nested_programs`` and ``interop.effects``: each rule is ``rule(eqn, operands) -> results``.
 """
@@ -65,7 +65,7 @@ def export_sharding_constraint(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
 
 
 def _with_programs(*names: str) -> Any:
-    """The rule for a primitive whose params ``names`` are programs, and which JAX has with the same params."""
+    """The rule for a primitive that JAX has with the same params; the params ``names`` are programs."""
 
     def rule(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
         params = dict(eqn.params)
@@ -118,7 +118,7 @@ def _opened(closed: ClosedJaxpr) -> Any:
 
 
 def policy_for_jax(policy: Any) -> Any:
-    """JAX's checkpoint policy for one of ours."""
+    """JAX's checkpoint policy for a minijax policy."""
     if policy is None:
         return None
     if isinstance(policy, ImportedPolicy):
@@ -135,24 +135,24 @@ def policy_for_jax(policy: Any) -> Any:
 
 
 class ExportedPolicy(Frozen):
-    """A checkpoint policy of a user of minijax: it is asked about our primitives and types."""
+    """A minijax user's checkpoint policy; it sees minijax primitives and types."""
 
     ours: Callable[..., Any]
 
     def __call__(self, primitive: Any, *avals: Any, **params: Any) -> Any:
-        """The answer in JAX's classes."""
+        """Convert the answer to JAX's classes."""
         answer = self.ours(our_primitives().get(primitive.name, primitive), *map(aval_of, avals), **params)
         kind: Any = answer if isinstance(answer, type) else type(answer)
         return {recompute.Saveable: True, recompute.Recompute: False}.get(kind, answer)
 
 
 def _evaluated(staged: Closed, values: Sequence[Any]) -> list[Any]:
-    """The results of a rule of ours that was staged, on JAX's values."""
+    """Evaluate a staged minijax rule on JAX's values."""
     return eval_by_jax(staged.jaxpr, *map(to_jax_value, staged.consts), *values)
 
 
 def _zeros(tangents: Sequence[Any]) -> tuple[bool, ...]:
-    """Which (co)tangents JAX says are zero: symbolically, or because they are an integer's."""
+    """Mark the (co)tangents that are zero for JAX: symbolic zeros, and those of integers."""
     symbolic = jax_module("custom_derivatives").SymbolicZero
     return tuple([isinstance(t, symbolic) or t.dtype == dtypes.float0 for t in tangents])
 
@@ -162,10 +162,7 @@ def _nonzero(tangents: Sequence[Any], zeros: Sequence[bool]) -> list[Any]:
 
 
 def _closed_over(eqn: JaxprEqn, perturbed: Sequence[bool], kind: str) -> int:
-    """How many operands are closed over, for which there is no rule. UnexpectedTracerError if one is differentiated.
-
-    They are arguments of JAX's call: its rules may run when what they would close over is gone.
-    """
+    """Count the closed-over operands. UnexpectedTracerError if one is differentiated: it has no rule."""
     n: int = eqn.params["num_consts"]
     if any(perturbed[:n]):
         raise UnexpectedTracerError(closed_over_message(eqn.params["call_jaxpr"].jaxpr.debug_name, kind))
@@ -173,7 +170,7 @@ def _closed_over(eqn: JaxprEqn, perturbed: Sequence[bool], kind: str) -> int:
 
 
 def _there(rule: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """``rule`` under ``name``, which JAX calls later, for the devices that the call is written for now."""
+    """Name ``rule``, which JAX calls later, and bind it to the current devices."""
     mesh, axes = current_mesh(), manual_axes()
     checked = is_checked(axes)
 
@@ -236,17 +233,17 @@ def export_custom_vjp(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
 
 
 class _Side:
-    """What a forward pass says on the side: the static part of its residuals."""
+    """The static part of a forward pass's residuals."""
 
     def __init__(self, side: Any) -> None:
         self.side = side
 
     def __call__(self) -> None:
-        """Of a ``Partial`` the function, which nobody calls."""
+        """A placeholder for a ``Partial``'s function; nothing calls it."""
 
 
 def _callback(ours: Any) -> tuple[Callable[..., Any], Any]:
-    """The function that JAX is to call back, and JAX's tree of its arguments, or None if it takes leaves."""
+    """The function that JAX calls back, and JAX's tree of its arguments, or None if it takes leaves."""
     if isinstance(ours, JaxCallback):
         theirs = ours.theirs
         return getattr(theirs, "callback_func", theirs), getattr(theirs, "in_tree", None)
@@ -294,7 +291,7 @@ def export_shard_map(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     params = eqn.params
     mesh = mesh_for_jax(params["mesh"])
     if mesh == jax_module("sharding").get_abstract_mesh() or current_mesh() is not None:
-        mesh = None  # that one is taken anyway; inside another shard_map it is that one's
+        mesh = None  # JAX takes the current mesh by default; inside another shard_map that is the outer one's
 
     def of_part(*args: Any) -> tuple[Any, ...]:
         with on_each_device(params["mesh"], params["newly_manual_axes"], params["check_vma"]):

@@ -1,4 +1,4 @@
-"""``from_jax``: a function that was written for JAX, as a function of minijax.
+"""``from_jax``: turn a function written for JAX into a function of minijax.
 
 JAX traces the function on the types of its arguments, minijax imports the program and evaluates it. So the function can
 be differentiated, batched, staged and watched, equation by equation, with the lines of its source. It is traced once
@@ -33,7 +33,7 @@ from minijax.pytree import tree_structure
 
 
 class Slot:
-    """Where the value number ``index`` was."""
+    """The position of value number ``index``."""
 
     __slots__ = ("index",)
 
@@ -42,7 +42,7 @@ class Slot:
 
 
 def hoisted(x: Any, is_wanted: Callable[[Any], bool]) -> tuple[Any, list[Any]]:
-    """``x`` with slots for the wanted values that its functions close over, and these values."""
+    """Replace the wanted values that functions in ``x`` close over by slots; return the copy and the values."""
     values: list[Any] = []
     slots: dict[int, Slot] = {}
 
@@ -58,12 +58,12 @@ def hoisted(x: Any, is_wanted: Callable[[Any], bool]) -> tuple[Any, list[Any]]:
 
 
 def filled(x: Any, values: Sequence[Any]) -> Any:
-    """What ``hoisted`` gave, with ``values`` in the slots."""
+    """Put ``values`` into the slots of a result of ``hoisted``."""
     return _Copying(lambda y: type(y) is Slot, lambda y: values[y.index] if type(y) is Slot else y)(x)
 
 
 class _Copying:
-    """Copies of functions, and of the trees that they are in, with other values; what holds none stays what it is."""
+    """Copies functions and their trees with other values; objects without wanted values stay."""
 
     def __init__(self, is_wanted: Callable[[Any], bool], other: Callable[[Any], Any]) -> None:
         self.is_wanted, self.other = is_wanted, other
@@ -71,14 +71,14 @@ class _Copying:
         self._copies: dict[int, Any] = {}
 
     def holds(self, x: Any) -> bool:
-        """Whether there is a wanted value in ``x``; of a function that holds itself, its other values decide."""
+        """Whether ``x`` holds a wanted value; a recursive function is decided by its other values."""
         if self.is_wanted(x):
             return True
         if id(x) not in self._holds:
             inside = _inside(x)
             if not inside:
                 return False
-            self._holds[id(x)] = True  # met again below: a copy of the outer one needs one of this
+            self._holds[id(x)] = True  # for a recursive function: a copy of the outer one needs a copy here
             self._holds[id(x)] = any([self.holds(y) for y in inside])
         return self._holds[id(x)]
 
@@ -93,7 +93,7 @@ class _Copying:
     def _function(self, fun: FunctionType) -> FunctionType:
         cells = tuple([CellType() for _ in fun.__closure__ or ()])
         copy = FunctionType(fun.__code__, fun.__globals__, fun.__name__, None, cells)
-        self._copies[id(fun)] = copy  # before what is inside, where it may occur itself
+        self._copies[id(fun)] = copy  # register first: the function may contain itself
         functools.update_wrapper(copy, fun, ("__module__", "__name__", "__qualname__", "__doc__"))
         copy.__dict__.pop("__wrapped__")
         copy.__defaults__, copy.__kwdefaults__ = self(fun.__defaults__), self(fun.__kwdefaults__)
@@ -145,11 +145,10 @@ def _is_set(cell: CellType) -> bool:
 
 
 class TracedByJax(NamedTuple):
-    """What JAX's tracing of a function gave: the program, and how its results are put together.
+    """The result of JAX's tracing: the program, and how to assemble the function's results.
 
-    ``statics`` has for each leaf of the result None if the program computes it, a ``ClosesOver`` for a function that
-    closes over what it computes, or a tuple of the leaf itself. ``warnings`` are those of the function, which each call
-    gives again.
+    ``statics``, for each leaf of the result: None if the program computes it, a ``ClosesOver`` for a function that
+    closes over traced values, or a 1-tuple of the leaf. ``warnings``: the function's, given again by each call.
     """
 
     program: ClosedJaxpr
@@ -158,25 +157,25 @@ class TracedByJax(NamedTuple):
     warnings: Sequence[Warned]
 
 
-# copy of a user's function, class or module with other names in it, or what was imported -> the user's own
+# a copy of a user's function, class or module with other names, or an imported object -> the user's original
 originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def from_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """``fun``, written for JAX, as a function of minijax arrays, tracers, JAX's arrays and NumPy's.
+    """Turn ``fun``, written for JAX, into a function of minijax arrays, tracers, JAX's arrays and NumPy's.
 
     Args:
-      fun: a function that JAX can trace, or one that a transformation of JAX's made; a ``ClosedJaxpr`` of JAX's. Its
-        arguments and results are pytrees in JAX's sense. Leaves that are no arrays, Python's numbers among them, are
-        given to it as they are; a number that keeps changing from call to call is traced, unless that fails.
+      fun: a function that JAX can trace, possibly transformed by JAX; or a ``ClosedJaxpr`` of JAX. Its arguments and
+        results are pytrees in JAX's sense. Non-array leaves, Python numbers included, pass unchanged; a number that
+        keeps changing from call to call is traced, unless tracing fails.
 
     Returns:
-      A function with the same arguments, whose results are minijax arrays in the same trees. It can be transformed by
-      minijax, and what it does is recorded with the lines of ``fun``'s source. Of a ``ClosedJaxpr``: ours.
+      A function with the same arguments, whose results are minijax arrays in the same trees. Minijax can transform it
+      and records its operations with the lines of ``fun``'s source. For a ``ClosedJaxpr``: minijax's.
 
     Raises (when it is called):
-      NotImplementedError: the function does what minijax cannot show, such as dividing a program among devices.
-      jax.errors.ConcretizationTypeError, and its like: the function needs the value of an array.
+      NotImplementedError: minijax lacks a feature of the function, such as dividing a program among devices.
+      jax.errors.ConcretizationTypeError, and similar: the function needs the value of an array.
     """
     if isinstance(fun, types.FunctionType):
         fun = originals.get(fun, fun)
@@ -190,7 +189,7 @@ def from_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
 def imported_function(
     fun: Callable[..., Any], reported: Callable[[Exception], Exception] = lambda error: error
 ) -> Callable[..., Any]:
-    """``from_jax(fun)``; an error that tracing raises is raised as ``reported`` gives it."""
+    """Apply ``from_jax``; ``reported`` converts errors from tracing."""
     known = traces_of(fun, "from_jax")
 
     @functools.wraps(fun)
@@ -219,8 +218,8 @@ def imported_function(
 
 
 def _announced(program: ClosedJaxpr, values: list[Any], names: list[str], positions: Sequence[int]) -> list[Any]:
-    """What ``program`` gives, for those who watch: they are told what its arguments are called, and when it ends."""
-    # a tree that JAX knows and minijax does not is one leaf here: then there are no names
+    """Evaluate ``program``, and tell observers the names of its arguments and when it ends."""
+    # a tree that only JAX knows is one leaf here, without names
     known = [names[i] for i in positions] if len(names) > max(positions, default=-1) else []
     observe.emit(observe.on_imported, known, values)
     try:
@@ -231,7 +230,7 @@ def _announced(program: ClosedJaxpr, values: list[Any], names: list[str], positi
 
 
 def is_array(x: Any) -> bool:
-    """Whether a leaf is an array, ours, JAX's or NumPy's, or stands for one."""
+    """Whether a leaf is an array (minijax's, JAX's or NumPy's) or a tracer."""
     if isinstance(x, AnyArray):
         return True
     if isinstance(x, np.ndarray):
@@ -246,7 +245,7 @@ def _value(x: Any) -> Any:
 
 
 def _result(outs: Iterator[Any], static: Any) -> Any:
-    """The next result: of the program, or kept. NumPy's arrays can be written to, so each caller gets his own."""
+    """The next result, computed or static. NumPy arrays are mutable, so each caller gets a copy."""
     if static is None:
         x = next(outs)
         return x if isinstance(x, AnyArray) else as_array(x)
@@ -257,7 +256,7 @@ def _result(outs: Iterator[Any], static: Any) -> Any:
 
 
 def kind_of(x: Any) -> Any:
-    """What a leaf is in a signature: the type of an array, or a ``Static``."""
+    """A leaf in a signature: the type of an array, or a ``Static``."""
     if isinstance(x, (AnyArray, np.ndarray)):
         return get_aval(x) if is_array(x) else Static(x)
     return aval_of(jax_module().typeof(x)) if isinstance(x, jax_module().Array) else Static(x)
@@ -287,7 +286,7 @@ def _trace(fun: Any, leaves: list[Any], tree: Any, traced: list[int]) -> TracedB
 
 
 class ClosesOver:
-    """A function that another one returned while it was traced: what of that it closes over are results, too."""
+    """A function returned by a traced function; the traced values that it closes over become further results."""
 
     def __init__(self, skeleton: Any, count: int) -> None:
         self.count = count
@@ -299,12 +298,12 @@ class ClosesOver:
         self._call = call
 
     def of(self, values: list[Any]) -> Callable[..., Any]:
-        """The function, closing over ``values``."""
+        """Bind the function to ``values``."""
         return functools.partial(self._call, values)
 
 
 def _static(x: Any) -> tuple[Any, list[Any]]:
-    """How a result that is no array is kept, and what is traced in it."""
+    """Keep a result that is no array, and list the traced values in it."""
     if not callable(x):
         return (x,), []
     skeleton, values = hoisted(x, lambda y: isinstance(y, jax_module("core").Tracer))
@@ -312,7 +311,7 @@ def _static(x: Any) -> tuple[Any, list[Any]]:
 
 
 def _reworded(error: Any, fun: Any, tree: Any, traced: list[int]) -> Any:
-    """JAX's error for a value that was needed while tracing, in terms of the user's call."""
+    """JAX's error for a value needed during tracing, in terms of the user's call."""
     subject = describe(fun)
     args = jax_module("tree_util").tree_unflatten(tree, list(range(tree.num_leaves)))
     names = leaf_names(fun, tree_structure(args))

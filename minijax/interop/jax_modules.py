@@ -1,7 +1,7 @@
-"""``jax`` and its modules as a package sees them that runs on minijax: minijax's names, under JAX's.
+"""``jax`` and its modules as seen by a package that runs on minijax: minijax's names under JAX's.
 
-A name that minijax lacks and JAX has can be imported; whatever is done with it raises an ImportError that names it. A
-name that JAX lacks too is refused as JAX refuses it, since packages ask so which JAX they have before them.
+A name that minijax lacks and JAX has can be imported; using it raises an ImportError that names it. A name that JAX
+lacks too is refused as JAX refuses it, since packages test for JAX versions this way.
 """
 
 from __future__ import annotations
@@ -32,36 +32,33 @@ from minijax.ir.evaluate import eval_jaxpr
 from minijax.pytree import core as pytree_core
 
 JAX = ("jax", "jaxlib")
-# What packages on JAX register names in, once: the second copy of such a package has a second copy of it.
+# Packages on JAX register names in these packages; a second copy of the former gets a second copy of the latter.
 _REGISTRIES = ("absl",)
-# minijax itself, and what says nothing of JAX's but is large: not worth reading.
+# minijax itself, and large packages that do not use JAX: not worth reading.
 _NEVER = frozenset({"minijax", "numpy", "scipy", "pytest", "_pytest", "IPython", "__main__"} | sys.stdlib_module_names)
 _NAMES_JAX = re.compile(rb"^[ \t]*(?:import|from)[ \t]+jax(?:lib)?\b|^[ \t]*import[ \t].*,[ \t]*jax\b", re.MULTILINE)
-# Statements that do not stand in a function: what is imported there, the package cannot do without.
+# Statements outside of functions: a package needs the modules that they import.
 _OUTER = re.compile(rb"^(?:from|import)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _known: dict[str, bool] = {}
 
 
 def spec_of(name: str) -> ModuleSpec | None:
-    """How the top-level module ``name`` would be imported."""
+    """The import spec of the top-level module ``name``."""
     try:
         return importlib.util.find_spec(name)
-    except (ImportError, ValueError):  # what is imported already may have no spec
+    except (ImportError, ValueError):  # a loaded module may have no spec
         return PathFinder.find_spec(name)
 
 
 def written_on_jax(name: str) -> bool:
-    """Whether the top-level module or package ``name`` is JAX, or Python that imports JAX or another such package.
-
-    A package with extension modules is not: those cannot be loaded twice, and hold on to what they were built for.
-    """
+    """Whether the module or package ``name`` is JAX, or pure Python that imports JAX, directly or not."""
     if name not in _known:
         _known[name] = name in (*JAX, *_REGISTRIES) or _found(name, frozenset())
     return _known[name]
 
 
 def also(names: tuple[str, ...]) -> None:
-    """Take these packages for written on JAX, whatever their files say."""
+    """Treat these packages as written on JAX."""
     _known.update(dict.fromkeys(names, True))
 
 
@@ -88,7 +85,7 @@ def _found(name: str, asking: frozenset[str]) -> bool:
 
 
 def _sources(spec: ModuleSpec) -> Iterator[str]:
-    """The files of a module or package, but for its tests."""
+    """The files of a module or package, except tests."""
     if spec.submodule_search_locations is None:
         if spec.has_location and spec.origin:
             yield spec.origin
@@ -102,7 +99,7 @@ def _sources(spec: ModuleSpec) -> Iterator[str]:
 
 
 def _imports_jax(text: bytes) -> bool:
-    """Whether a statement does, rather than an example in a docstring."""
+    """Whether a statement imports JAX (an example in a docstring does not count)."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -118,7 +115,7 @@ def _imports_jax(text: bytes) -> bool:
 
 
 _root = HigherModule("public_names")
-# Packages of minijax's own that are called like none or another of JAX's.
+# minijax packages without a JAX package of that name, or with an unrelated one.
 _INTERNAL = frozenset(
     {"api", "backend", "interop", "ipython_ext", "ir", "jacobians", "lowering", "pytree", "repl", "tools"}
 )
@@ -127,14 +124,14 @@ _PUBLIC = re.compile(
 )
 
 
-# Stands for no value where None is one (``jax.numpy.newaxis``).
+# A marker for no value where None is a value (``jax.numpy.newaxis``).
 _NOTHING = object()
 
 
 class Missing:
     """A name of JAX that minijax lacks: using it raises an ImportError that names it.
 
-    A module that is being imported may name it in an annotation, decorate with it and call it. The result is another
+    A module may name it in an annotation, decorate with it and call it while it is imported. The result is another
     ``Missing``, so that the rest of the module can be used.
     """
 
@@ -161,7 +158,7 @@ class Missing:
         return self._used_by(sys._getframe(1))
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        """A class on one that is missing can be defined; it has no instances."""
+        """Allow subclasses of a missing class; they have no instances."""
 
         def new(cls: type, *args: Any, **kwargs: Any) -> Any:
             return self._used_by(sys._getframe(1))
@@ -175,7 +172,7 @@ class Missing:
         self._refuse()
 
     def __instancecheck__(self, x: Any) -> bool:
-        return False  # nothing of minijax's is what minijax does not have
+        return False  # no minijax object is an instance of a missing class
 
     def __subclasscheck__(self, cls: type) -> bool:
         return False
@@ -184,7 +181,7 @@ class Missing:
         return self
 
     def __or__(self, other: Any) -> Any:
-        return typing.Union[self, other]  # noqa: UP007  (only Union takes what is no type)
+        return typing.Union[self, other]  # noqa: UP007  (only Union accepts a non-type)
 
     def __ror__(self, other: Any) -> Any:
         return typing.Union[other, self]  # noqa: UP007
@@ -194,7 +191,7 @@ class Missing:
 
 
 class JaxModule(ModuleType):
-    """A module of JAX's, ``name``, with what minijax has of it; ``fullname`` is its name in ``sys.modules``."""
+    """JAX's module ``name`` with minijax's contents; ``fullname`` is its name in ``sys.modules``."""
 
     def __init__(self, fullname: str, name: str) -> None:
         super().__init__(fullname, f"minijax in the place of {name}.")
@@ -235,7 +232,7 @@ class JaxModule(ModuleType):
 
 
 def check_names(module: JaxModule, names: Iterable[str]) -> None:
-    """Raise what ``from jax import names`` raises for a name that ``module`` has not."""
+    """Raise the error of ``from jax import names`` for a name that ``module`` lacks."""
     for name in names:
         if name != "*" and not hasattr(module, name):
             said = f"cannot import name {name!r} from {module._name!r}.{near(module._name, name)}"
@@ -247,13 +244,13 @@ def _public(module: ModuleType | None) -> list[str]:
 
 
 def near(module: str, name: str) -> str:
-    """`` Did you mean jax.numpy.sin?`` for a name like one that there is, or nothing."""
+    """`` Did you mean jax.numpy.sin?`` for a name similar to a known one, or ''."""
     close = difflib.get_close_matches(name, _public(twin(module)), 1)
     return f" Did you mean {module}.{close[0]}?" if close else ""
 
 
 def no_module(name: str) -> str:
-    """What to say of a module that is not found."""
+    """The error message for a missing module."""
     if name.partition(".")[0] != "jax":
         return f"No module named {name!r}"
     return f"No module named {name!r}: JAX or minijax has none"
@@ -280,13 +277,13 @@ def twin(name: str) -> ModuleType | None:
 
 
 def exists(name: str) -> bool:
-    """Whether ``name`` is a module of JAX's. Of its private ones there is what ``_VALUES`` has, the rest is missing."""
+    """Whether JAX has a module ``name``. Private modules exist as far as ``_VALUES`` lists their names."""
     return bool(file_of(name))
 
 
 @functools.cache
 def file_of(name: str) -> str:
-    """The file of a module of JAX's, or nothing."""
+    """The file of a JAX module, or ''."""
     top, *rest = name.split(".")
     spec = spec_of(top)
     for folder in (spec.submodule_search_locations if spec else None) or ():
@@ -299,7 +296,7 @@ def file_of(name: str) -> str:
 
 @functools.cache
 def jax_names(module: str) -> frozenset[str]:
-    """The public names of a module of JAX's, read from its file: importing jax costs most of a second."""
+    """A JAX module's public names, read from its file: importing jax costs most of a second."""
     file = file_of(module)
     if not file:
         return frozenset()
@@ -309,7 +306,7 @@ def jax_names(module: str) -> frozenset[str]:
 
 
 def _version() -> str:
-    """The version of JAX whose conventions minijax follows: the installed one's."""
+    """The version of JAX that minijax follows: the installed one."""
     file = file_of("jax.version")
     with open(file, encoding="utf-8") as opened:
         return re.findall(r'^_version = "([^"]+)"', opened.read(), re.MULTILINE)[0]
@@ -321,17 +318,17 @@ def _version_info() -> tuple[int, ...]:
 
 @functools.cache
 def registry(name: str) -> dict[type, Any]:
-    """A table into which packages put classes of theirs, and of which minijax knows nothing: it refuses such values."""
+    """A table in which packages register classes; minijax does not use it, and refuses such values."""
     return {np.ndarray: None}
 
 
 def api_boundary(fun: Any, **options: Any) -> Any:
-    """``fun``: what is above it in a traceback is not hidden here."""
+    """Return ``fun``; minijax does not hide the frames above it."""
     return fun
 
 
 def register_exclusion(path: str) -> None:
-    """Nothing: no file is left out of tracebacks here."""
+    """Do nothing: minijax omits no file from tracebacks here."""
 
 
 def include_frame(frame: FrameType) -> bool:
@@ -340,13 +337,13 @@ def include_frame(frame: FrameType) -> bool:
 
 
 def unzip2(pairs: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The first and the second of each pair."""
+    """Split pairs into first and second elements."""
     found = list(pairs)
     return tuple(first for first, _ in found), tuple(second for _, second in found)
 
 
 def infer_argnums_and_argnames(signature: inspect.Signature, argnums: Any, argnames: Any) -> Any:
-    """Positions and names of arguments of which one or the other is given: those that belong together."""
+    """Complete matching positions and names of arguments from one another."""
     positional = [name for name, p in signature.parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
     numbers = () if argnums is None else (argnums,) if isinstance(argnums, int) else tuple(argnums)
     names = () if argnames is None else (argnames,) if isinstance(argnames, str) else tuple(argnames)
@@ -357,7 +354,7 @@ def infer_argnums_and_argnames(signature: inspect.Signature, argnums: Any, argna
     return numbers, names
 
 
-# What minijax has in another module, or only as a package sees it. Of JAX's private names those that packages import.
+# Names that minijax has in another module, or only for packages; of JAX's private names those that packages import.
 _VALUES: dict[str, Callable[[], Any]] = {
     "jax.__version__": _version,
     "jax.__version_info__": _version_info,

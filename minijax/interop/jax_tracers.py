@@ -1,4 +1,4 @@
-"""Tracers of real JAX's that outlived their transformation: which they are, and what JAX knows of them."""
+"""Leaked tracers of the real JAX: which tracers leaked, and JAX's information on them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from minijax.interop.lines import place_of
 from minijax.interop.values import aval_of
 
-# The classes of JAX's traces that do not say whose they are.
+# JAX's trace classes that do not name their transformation.
 _LEVELS = {"LinearizeTrace": "linearize", "JVPTrace": "jvp", "BatchTrace": "vmap"}
 
 
 class Ended:
-    """Tells the tracers of JAX's transformations that have ended from those that are at work in this thread."""
+    """Tells leaked JAX tracers from those of transformations active in this thread."""
 
     def __init__(self) -> None:
         core: Any = sys.modules.get("jax._src.core")
@@ -29,7 +29,7 @@ class Ended:
 
 
 def facts(tracer: Any) -> tuple[str, str, str, Any]:
-    """A tracer's type, transformation, function, and where it was made: ``(code, offset)`` or None."""
+    """A tracer's type, transformation, function, and creation site: ``(code, offset)`` or None."""
     trace = tracer._trace
     told = getattr(getattr(trace, "frame", None), "debug_info", None)
     level = getattr(told, "traced_for", "") or _LEVELS.get(type(trace).__name__, type(trace).__name__)
@@ -39,7 +39,7 @@ def facts(tracer: Any) -> tuple[str, str, str, Any]:
 
 
 def inside(tracer: Any) -> list[Any]:
-    """The tracers of JAX's that a tracer keeps, being made of them."""
+    """The JAX tracers that a tracer holds."""
     return list(getattr(getattr(tracer, "parent", None), "in_tracers", ()))
 
 

@@ -1,8 +1,8 @@
-"""JAX and minijax as two libraries of the same names: what a value of the one is in words that both have.
+"""JAX and minijax as two libraries with the same names: describe each one's values in common terms.
 
-In: an object of a library's. Out: a ``LibraryPart``: arrays as the other's, and jitted, differentiated and batched
-functions, custom rules and authors' primitives taken apart, so that the other can make them anew by the transformation
-of the same name. jax is imported when its library is first asked.
+In: an object of a library. Out: a ``LibraryPart``: arrays converted to the other library; jitted, differentiated and
+batched functions, custom rules and authors' primitives taken apart, so that the other library can rebuild them with its
+transformation of the same name. The first use of JAX's library imports jax.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ from minijax.interop.values import (
 )
 from minijax.pytree.core import kinds
 
-# What a transformed function remembers under another name than its transformation's parameter.
+# Attributes in which a transformed function stores parameters of its transformation under other names.
 _REMEMBERED = {"static_argnums": ("numbers", "static"), "fun": ("pyfunc",)}
 _JIT_OPTIONS = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
 
 
 class Unmapped(Exception):
-    """Something of the program has no counterpart in the other library; the text names it and says why."""
+    """An object of the program has no counterpart in the other library; the message names it and the reason."""
 
 
-# How a pytree class is taken apart, and put together.
+# How to flatten and unflatten a pytree class.
 Node = tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]
 
 
 class LibraryPart(Frozen):
-    """What something of a library's is, in words that both libraries have."""
+    """An object of a library, in terms that both libraries share."""
 
 
 class ValuePart(LibraryPart):
-    """An array, a type or a primitive, as the other library's."""
+    """An array, a type or a primitive, already converted to the other library."""
 
     value: Any
 
 
 class CallPart(LibraryPart):
-    """What the public function ``name`` returned for ``fun`` and ``options``: ``grad``, ``jit``, a custom rule's."""
+    """The result of public function ``name`` for ``fun`` and ``options``: ``grad``, ``jit``, a custom rule."""
 
     name: str
     fun: Any
@@ -70,7 +70,7 @@ class CallPart(LibraryPart):
 
 
 class CustomPart(LibraryPart):
-    """A function with derivatives of its author's: ``define`` is the method that takes them, and what it takes."""
+    """A function with custom derivatives: ``define`` is the method that sets ``rules``."""
 
     name: str
     fun: Any
@@ -81,12 +81,12 @@ class CustomPart(LibraryPart):
 
 
 class Library:
-    """One of the two: what is its own, and how to take it apart.
+    """One of the two libraries: which objects it owns, and how to take them apart.
 
     Attributes:
       package: the name under which users import it.
-      own: the packages that its code is in.
-      internal: below these modules nothing is public, or nothing is the other's.
+      own: the packages with its code.
+      internal: modules below these names have no public names, or none that the other library shares.
     """
 
     package: str
@@ -94,16 +94,16 @@ class Library:
     internal: tuple[str, ...] = ()
 
     def __init__(self) -> None:
-        # class of the other's program -> the one copy of it, which this library knows for good
+        # class in the other library's program -> its single copy, registered with this library for good
         self.copies: weakref.WeakKeyDictionary[type, Any] = weakref.WeakKeyDictionary()
         self._public: tuple[int, dict[int, list[tuple[str, str]]]] = (0, {})
 
     def owns(self, module: str | None) -> bool:
-        """Whether a module of this name is the library's."""
+        """Whether the library owns a module of this name."""
         return (module or "").partition(".")[0] in self.own
 
     def public(self) -> dict[int, list[tuple[str, str]]]:
-        """id -> [(module without the package, name)] of everything public, the shortest module first."""
+        """id -> [(module without the package, name)] of all public objects, the shortest module first."""
         modules = [name for name in sys.modules if name == self.package or name.startswith(self.package + ".")]
         count, found = self._public
         if count != len(modules):
@@ -130,7 +130,7 @@ class Library:
         return found
 
     def name_of(self, x: Any) -> str:
-        """``jax.numpy.sin``: the public name of something of the library's, empty if it has none."""
+        """The public name of a library object, such as ``jax.numpy.sin``, or ''."""
         module, name = self.public().get(id(x), [("", "")])[0]
         return f"{self.package}{module}.{name}" if name else ""
 
@@ -139,20 +139,20 @@ class Library:
         raise NotImplementedError
 
     def is_tracer(self, x: Any) -> bool:
-        """Whether ``x`` stands for an array in a transformation that is under way."""
+        """Whether ``x`` is a tracer of an active transformation."""
         raise NotImplementedError
 
     def part(self, x: Any) -> LibraryPart | None:
-        """What ``x`` is, None if it is nothing of this library's that can be told."""
+        """Describe ``x``; None if it is no recognized object of this library."""
         raise NotImplementedError
 
     def node(self, cls: type) -> Node | None:
-        """How a class that is registered with this library as a pytree is taken apart."""
+        """How to flatten a class that is registered as a pytree with this library."""
         raise NotImplementedError
 
 
 def _remembered(transformation: Any, held: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The function and the options that a transformed function closes over, by the transformation's parameters."""
+    """The function and options that a transformed function closes over, by the transformation's parameters."""
     first, *parameters = inspect.signature(transformation).parameters
     given = {}
     for parameter in (first, *parameters):
@@ -163,7 +163,7 @@ def _remembered(transformation: Any, held: Mapping[str, Any]) -> tuple[Any, dict
 
 
 def _custom(x: Any, kind: str) -> CustomPart:
-    """A ``custom_jvp`` or ``custom_vjp`` function, which both libraries keep in attributes of the same names."""
+    """Describe a ``custom_jvp`` or ``custom_vjp`` function; both libraries use the same attribute names."""
     options = {"symbolic_zeros": bool(getattr(x, "symbolic_zeros", False))}
     define: str = ""
     rules: tuple[Any, ...] = ()
@@ -216,7 +216,7 @@ class Minijax(Library):
         return None
 
     def _transformed(self, fun: types.FunctionType) -> LibraryPart | None:
-        # a transformed function calls itself by its function's name and module; the code tells whose it is
+        # a transformed function has its function's name and module; the code shows the real module
         name = fun.__code__.co_qualname.split(".")[0]
         public = getattr(sys.modules[self.package], name, None)
         if not callable(public):
@@ -235,7 +235,7 @@ class Minijax(Library):
 
 
 def _place_for_jax(x: Sharding | AbstractMesh | PartitionSpec) -> Any:
-    """Where something lies, in JAX's words, over its devices of the same numbers."""
+    """Convert a placement to JAX's, over devices with the same numbers."""
     if isinstance(x, PartitionSpec):
         return spec_for_jax(x)
     try:
@@ -251,16 +251,16 @@ def _shard_mapped(x: ShardMapped) -> CallPart:
 
 
 def check_authors(p: Primitive) -> None:
-    """Unmapped unless a user made ``p``."""
+    """Unmapped unless ``p`` is a user's primitive."""
     if p.borrowed_from:
         raise Unmapped(f"{p.name}: a primitive that is borrowed from {p.borrowed_from}")
     if not errors.is_user_file(p.defined_at.rpartition(":")[0]):
         raise Unmapped(f"{p.name}: a primitive of minijax's own")
 
 
-# Classes that both libraries take for pytrees without being told.
+# Classes that both libraries treat as pytrees without registration.
 _BUILTIN_NODES = (list, tuple, dict, type(None), collections.OrderedDict, collections.defaultdict, collections.deque)
-# What JAX makes of every function of its interface, so that all transformed functions look alike.
+# The wrapper that JAX puts around all its public functions, so that all transformed functions look alike.
 _BOUNDARY = "api_boundary.<locals>.reraise_with_filtered_traceback"
 
 
@@ -290,7 +290,7 @@ class Jax(Library):
             return ValuePart(sys.modules["minijax"].ShapeDtypeStruct(x.shape, dtype, weak_type=weak))  # type: ignore[attr-defined]
         if isinstance(x, jax_module("extend.core").Primitive):
             return ValuePart(borrowed(x))
-        # functools.wraps copies what a jitted function remembers onto functions made of it
+        # functools.wraps copies a jitted function's attributes to its wrappers
         if type(x).__module__ == "jaxlib._jax" and hasattr(x, "__wrapped__") and hasattr(x, "_jit_info"):
             return self._jitted(x)
         for kind in ("custom_jvp", "custom_vjp"):
@@ -301,7 +301,7 @@ class Jax(Library):
         return None
 
     def _of_custom_gradient(self, x: Any) -> CallPart | None:
-        """``custom_gradient`` of a function, which JAX makes a ``custom_vjp`` with rules of its own."""
+        """Describe a ``custom_gradient`` function, which JAX makes a ``custom_vjp`` with rules of its own."""
         if not getattr(x.fun, "__qualname__", "").startswith("custom_gradient.<locals>"):
             return None
         return CallPart("custom_gradient", inspect.getclosurevars(x.fun).nonlocals["fun"], {})
@@ -319,7 +319,7 @@ class Jax(Library):
         if not fun.__closure__:
             return None
         held = inspect.getclosurevars(fun).nonlocals
-        if name == "grad" and "value_and_grad_f" in held:  # the gradient of it, of which it is a part
+        if name == "grad" and "value_and_grad_f" in held:  # its gradient function, which contains it
             held = inspect.getclosurevars(_within(held["value_and_grad_f"])).nonlocals
         place = "numpy." if fun.__globals__.get("__name__", "").startswith("jax._src.numpy") else ""
         public = getattr(jax_module("numpy") if place else jax_module(), name, None)
@@ -340,28 +340,28 @@ class Jax(Library):
 
 
 def _within(fun: types.FunctionType) -> types.FunctionType:
-    """The function inside of what JAX puts around every function of its interface."""
+    """Unwrap JAX's wrapper around its public functions."""
     while fun.__code__.co_qualname == _BOUNDARY:
         fun = inspect.getclosurevars(fun).nonlocals["fun"]
     return fun
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    """Whether an option says nothing: it is the default, or what JAX has for an axis without a name."""
+    """Whether an option has its default, or JAX's value for an unnamed axis."""
     if value is default or type(value) is object:
         return True
     return type(value) is type(default) and isinstance(value, (bool, int, str, tuple, frozenset)) and value == default
 
 
 def jax_flatten(x: Any) -> tuple[Any, Any]:
-    """The children of an instance of a class that is registered with JAX, and what puts it together."""
+    """Flatten an instance of a class registered with JAX: the children, and the structure."""
     tree_util = jax_module().tree_util
     children, _ = tree_util.default_registry.flatten_one_level(x)
     return children, tree_util.tree_structure(x, is_leaf=lambda each: each is not x)
 
 
 def jax_unflatten(structure: Any, children: Any) -> Any:
-    """The instance that ``jax_flatten`` has taken apart, with other children."""
+    """Rebuild an instance from ``jax_flatten``'s structure with other children."""
     return structure.unflatten(children)
 
 

@@ -1,7 +1,7 @@
-"""Where the user asked for an equation of JAX's: the line, and the names of the scopes around it.
+"""The user's line for an equation of JAX, and the names of the scopes around it.
 
-In: an equation of a jaxpr of JAX's. Out: what ours say of theirs, ``(code, offset)``, ``(code, offset, names)`` or, of
-what was transposed, one more (see ``core.names.transposed``).
+In: an equation of a JAX jaxpr. Out: a source in minijax's form: ``(code, offset)``, ``(code, offset, names)``, or for a
+transposed equation one more entry (see ``core.names.transposed``).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from minijax import errors
 from minijax.core.names import NameStack
 from minijax.interop.values import jax_module
 
-# A name stack of JAX's is asked for its text first: nearly all of them are empty.
+# The text of a JAX name stack is read first: nearly all are empty.
 _NO_NAMES: NameStack = ()
 
 
 class TransformedSource(tuple[Any, ...]):
-    """The source of an equation that a transformation of JAX's made: a tangent, a cotangent, or that of a batch."""
+    """The source of an equation that a JAX transformation made: a tangent, a cotangent, or a batched one."""
 
     __slots__ = ()
 
 
 @functools.cache
 def foreign_folders() -> tuple[str, ...]:
-    """The folders of Python's own library and of installed packages: nobody's program."""
+    """The folders of Python's library and of installed packages: no user code."""
     folders = {*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()}
     return tuple(sorted(folder.rstrip(os.sep) + os.sep for folder in folders if folder and folder != sys.prefix))
 
@@ -46,16 +46,16 @@ def _jax_folders() -> tuple[str, ...]:
 
 @functools.lru_cache(4096)
 def rank_of_file(filename: str) -> int:
-    """Whose file it is: 0 the user's, 1 a library's, 2 JAX's own or ours."""
+    """Rank a file: 0 the user's, 1 a library's, 2 JAX's own or minijax's."""
     if not errors.is_user_file(filename) or filename.startswith(_jax_folders()):
         return 2
     return 1 if filename.startswith(foreign_folders()) else 0
 
 
 def source_of(eqn: Any) -> Any:
-    """Where the user asked for an equation of JAX's, as our equations say it; None if JAX does not know.
+    """The source of a JAX equation in minijax's form; None if unknown.
 
-    It is the innermost line of the user's files, or else of a library that is neither JAX nor minijax. JAX keeps only
+    It is the innermost line in the user's files, or else in a library that is neither JAX nor minijax. JAX keeps only
     the frames inside the function that it traced.
     """
     traceback = eqn.source_info.traceback
@@ -67,13 +67,13 @@ def source_of(eqn: Any) -> Any:
     made = [each.name for each in stack.stack if type(each).__name__ == "Transform"]
     if not made:
         return (*place, names) if names else place
-    # what a transformation of JAX's made of a line is not what the line asks for
+    # the line does not ask for an equation that a JAX transformation made
     unknown = ("",) * made.count("transpose")
     return TransformedSource((*place, names, unknown) if unknown else (*place, names) if names else place)
 
 
 def jax_traceback(source: Any) -> Any:
-    """JAX's traceback for the source of an equation of ours, made by a call at that place; None for no source."""
+    """JAX's traceback for the source of a minijax equation, from a call at that place; None for no source."""
     if source is None:
         return None
     get = sys.modules["jaxlib"]._jax.Traceback.get_traceback
@@ -82,7 +82,7 @@ def jax_traceback(source: Any) -> Any:
 
 @functools.lru_cache(4096)
 def _calling_at(code: CodeType, offset: int) -> CodeType:
-    """The code of ``get()``, written at the place where ``code`` is at ``offset``."""
+    """Compile ``get()`` at the source position of ``code`` at ``offset``."""
     call = ast.parse("get()", mode="eval")
     line, end_line, column, end_column = next(itertools.islice(code.co_positions(), offset // 2, None))
     node: Any
@@ -93,7 +93,7 @@ def _calling_at(code: CodeType, offset: int) -> CodeType:
 
 
 def place_of(traceback: Any) -> Any:
-    """The line in a traceback of JAX's that the user asked for, as ``(code, offset)``; None if there is none."""
+    """The user's line in a JAX traceback, as ``(code, offset)``, or None."""
     library = None
     for code, offset in zip(*traceback.raw_frames(), strict=True):
         rank = rank_of_file(code.co_filename)
@@ -105,7 +105,7 @@ def place_of(traceback: Any) -> Any:
 
 
 def _names(stack: Any) -> NameStack:
-    """Our name stack for one of JAX's; as here, transformations without a named scope say nothing."""
+    """Convert JAX's name stack; as in minijax, transformations without a named scope are dropped."""
     elements = stack.stack
     if not any(type(each).__name__ == "Scope" for each in elements):
         return _NO_NAMES

@@ -1,6 +1,6 @@
-"""Borrowed names: what JAX's public modules have and ours lack, run by JAX's own code on minijax values.
+"""Borrowed names: public names of JAX that minijax lacks, run by JAX's code on minijax values.
 
-A function is made by ``borrowed_functions``. A class whose instances hold arrays becomes a subclass of JAX's class: its
+``borrowed_functions`` makes functions. A class whose instances hold arrays becomes a subclass of JAX's class: its
 instances hold minijax arrays, and its methods are borrowed functions. A class that computes nothing (an enum, a record,
 an error) is JAX's own.
 """
@@ -24,11 +24,11 @@ from minijax.interop.programs import jax_primitive_named
 from minijax.interop.values import jax_module
 from minijax.pytree import register_pytree_node_class
 
-# Indexed rather than called, to make arrays; ``s_`` and ``index_exp`` are NumPy's own.
+# Objects that are indexed, not called, to make arrays; ``s_`` and ``index_exp`` are NumPy's own.
 _INDEXERS = frozenset(("mgrid", "ogrid", "r_", "c_"))
-# Functions of these modules take and give no arrays: they are JAX's own.
+# Functions of these modules handle no arrays: they are JAX's own.
 _AS_THEY_ARE = ("extend.linear_util", "api_util")
-# Methods that JAX's class keeps: they make and describe instances, and compute nothing.
+# Methods that stay JAX's: they make and describe instances, and compute nothing.
 _KEPT = frozenset(
     "__new__ __init__ __init_subclass__ __class_getitem__ __getnewargs__ __repr__ __eq__ __hash__ __setattr__ "
     "__delattr__ __getattribute__ __replace__ tree_flatten tree_unflatten".split()
@@ -36,7 +36,7 @@ _KEPT = frozenset(
 
 
 def borrowed_name(module: str, name: str) -> Any:
-    """What ``module`` gives under ``name``, made of JAX's of that name. AttributeError if JAX has none."""
+    """Borrow ``name`` of ``module`` from JAX. AttributeError if JAX lacks it."""
     if name == "geqrf_p":  # JAX has no public name for it
         return borrowed_primitive("geqrf")
     home = jax_module(module.removeprefix(f"{PACKAGE}."))
@@ -49,7 +49,7 @@ def borrowed_name(module: str, name: str) -> Any:
     if isinstance(theirs, type):
         if not _holds_arrays(theirs):
             return theirs
-        # a method of one class may give an instance of another
+        # a method of one class may return an instance of another
         for other, cls in list(vars(home).items()):
             if isinstance(cls, type) and _holds_arrays(cls):
                 borrowed_class(cls, module, other)
@@ -68,7 +68,7 @@ def borrowed_primitive(name: str) -> Any:
 
 
 def _holds_arrays(theirs: type) -> bool:
-    """Whether a class has methods of its own that compute."""
+    """Whether a class has computing methods of its own."""
     if issubclass(theirs, (enum.Enum, BaseException, np.generic, jax_module("core").Tracer)):
         return False
     if getattr(theirs, "_is_protocol", False) or isinstance(getattr(theirs, "dtype", None), np.dtype):
@@ -89,7 +89,7 @@ def _members(theirs: type) -> dict[str, Any]:
 
 
 def borrowed_class(theirs: type, module: str, name: str) -> type:
-    """The subclass of JAX's class whose methods run here; the same one each time."""
+    """The subclass of JAX's class whose methods run here; the same class each time."""
     if theirs in classes:
         return classes[theirs]
 
@@ -115,7 +115,7 @@ def borrowed_class(theirs: type, module: str, name: str) -> type:
 
 
 def _is_plain_record(theirs: Any) -> bool:
-    """Whether the constructor only sets the attributes."""
+    """Whether the constructor only sets attributes."""
     record = getattr(theirs, "__dataclass_params__", None)
     return record is not None and record.init and not hasattr(theirs, "__post_init__")
 
@@ -136,7 +136,7 @@ def _constructor(theirs: type, module: str, name: str) -> Callable[..., None]:
 
 
 class BorrowedIndexer:
-    """What is indexed rather than called: ``mgrid``, ``ogrid``, ``r_``, ``c_``."""
+    """Wrap an object that is indexed, not called: ``mgrid``, ``ogrid``, ``r_``, ``c_``."""
 
     def __init__(self, theirs: Any, module: str, name: str) -> None:
         self._get = borrowed_function(lambda key: theirs[key], module, name)

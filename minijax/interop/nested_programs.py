@@ -1,4 +1,4 @@
-"""Import rules for equations of JAX that hold programs: calls, control flow, checkpoint, custom rules.
+"""Import rules for JAX equations that hold programs: calls, control flow, checkpoint, custom rules.
 
 Each rule is ``rule(eqn, site) -> equations``. The constants of a body become leading operands.
 """
@@ -43,7 +43,7 @@ Equations = list[JaxprEqn] | None
 
 
 def import_jit(eqn: Any, site: Site) -> Equations:
-    """A call of ``jit``. Nothing is donated: the operands may share the memory of JAX's arrays."""
+    """A call of ``jit``, without donation: the operands may share memory with JAX's arrays."""
     name = eqn.params["name"]
     closed = import_once(eqn.params["jaxpr"], name)
     params = {"jaxpr": closed, "name": name, "donated_invars": (False,) * len(site.invars)}
@@ -59,7 +59,7 @@ def import_jit(eqn: Any, site: Site) -> Equations:
 
 
 def import_sharding_constraint(eqn: Any, site: Site) -> Equations:
-    """A sharding constraint; borrowed where our shardings cannot express JAX's."""
+    """A sharding constraint; borrowed if minijax's shardings cannot express JAX's."""
     sharding = sharding_of_jax(eqn.params["sharding"])
     if sharding is None:
         return None
@@ -72,7 +72,7 @@ def import_sharding_constraint(eqn: Any, site: Site) -> Equations:
 
 
 def import_reshard(eqn: Any, site: Site) -> Equations:
-    """A move, and over which mesh the operand lies, which JAX's types say of whole arrays too."""
+    """A reshard with the operand's mesh, which JAX's types name even for replicated arrays."""
     sharding = sharding_of_jax(eqn.params["dst_sharding"])
     if sharding is None:
         return None
@@ -86,7 +86,7 @@ def import_reshard(eqn: Any, site: Site) -> Equations:
 
 
 def import_call(eqn: Any, site: Site) -> Equations:
-    """``closed_call`` and its like: a call that means nothing but what is inside."""
+    """``closed_call`` and similar: inline the call's body."""
     params = {"call_jaxpr": import_once(eqn.params["call_jaxpr"])}
     if "name" in eqn.params:
         params["name"] = eqn.params["name"]
@@ -110,7 +110,7 @@ def import_while(eqn: Any, site: Site) -> Equations:
         "body_jaxpr": body,
         "body_nconsts": eqn.params["body_nconsts"] + len(body_consts),
     }
-    # the constants of the body come after the operands of the condition
+    # the body's constants follow the condition's operands
     site.invars[n:n] = map(site.program.constant, body_consts)
     return site.equation(our_primitives()["while"], params, cond_consts)
 
@@ -153,7 +153,7 @@ def import_checkpoint(eqn: Any, site: Site) -> Equations:
 
 
 def policy_of(theirs: Any) -> Any:
-    """Our checkpoint policy for one of JAX's: of the same name if it is JAX's own, else one that asks the user's."""
+    """Convert JAX's checkpoint policy: by name if it is JAX's own, else as a wrapper of the user's."""
     if theirs is None:
         return None
     ours = getattr(ad_checkpoint, type(theirs).__name__, None)
@@ -166,12 +166,12 @@ def policy_of(theirs: Any) -> Any:
 
 
 class ImportedPolicy(Frozen):
-    """A checkpoint policy of a user of JAX's: it is asked about JAX's primitives and types."""
+    """A JAX user's checkpoint policy; it sees JAX's primitives and types."""
 
     theirs: Callable[..., Any]
 
     def __call__(self, primitive: Any, *avals: Any, **params: Any) -> Any:
-        """The answer in our classes."""
+        """Convert the answer to minijax's classes."""
         core = jax_module("core")
         types = [core.ShapedArray(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
         answer = self.theirs(jax_primitive(primitive), *types, **params)
@@ -182,7 +182,7 @@ class ImportedPolicy(Frozen):
 
 
 def import_shard_map(eqn: Any, site: Site) -> Equations:
-    """A program that each device of a mesh runs; what JAX makes of ``pmap`` is one too."""
+    """A program that each device of a mesh runs; JAX's ``pmap`` makes one too."""
     params = eqn.params
     mesh, axes, checked = mesh_of_jax(params["mesh"]), frozenset(params["newly_manual_axes"]), params["check_vma"]
     with on_each_device(mesh, axes, checked):
@@ -199,7 +199,7 @@ def import_shard_map(eqn: Any, site: Site) -> Equations:
 
 
 def import_all_to_all(eqn: Any, site: Site) -> Equations:
-    """Ours has the number of instances among its parameters."""
+    """Minijax's primitive has the number of instances among its parameters."""
     names = eqn.params["axis_name"]
     groups = eqn.params["axis_index_groups"]
     return site.equation(all_to_all_p, {**eqn.params, "axis_size": group_size(names, groups)})
@@ -215,23 +215,23 @@ def _refusing(why: str) -> Any:
 _NO_REFERENCES = "{} makes a mutable reference in a way that minijax lacks. Make it of an array, by new_ref."
 
 
-# Files of JAX's functions whose rules call no function of a user.
+# Files of JAX functions whose rules call no user function.
 _JAXS_OWN = re.compile(r"[/\\]jax[/\\]_src[/\\](nn|numpy|image|scipy[/\\]special|lax[/\\]other\.py)")
 
 
 def _is_jaxs(eqn: Any) -> bool:
-    """Whether the function with rules that ``eqn`` calls is one of JAX's own."""
+    """Whether the function with rules that ``eqn`` calls is JAX's own."""
     info = getattr(eqn.params["call_jaxpr"].jaxpr, "debug_info", None)
     return bool(_JAXS_OWN.search(getattr(info, "func_filename", None) or ""))
 
 
 class ImportedRule(Function):
-    """A derivative rule of a function of JAX's, the param ``param`` of ``eqn``.
+    """A derivative rule of a JAX function, the param ``param`` of ``eqn``.
 
     Attributes:
-      num_consts: the first operands, which are closed over.
-      num_own: the first of these, constants of the program that JAX's call does not take.
-      of_library: whether the rule calls no function of a user.
+      num_consts: the number of leading operands that are closed over.
+      num_own: the number of constants of the program among these; JAX's call does not take them.
+      of_library: whether the rule calls no user function.
     """
 
     kind: str
@@ -246,7 +246,7 @@ class ImportedRule(Function):
 
 
 class ImportedJvpRule(ImportedRule):
-    """The derivative rule of a ``custom_jvp`` function of JAX's."""
+    """The derivative rule of JAX's ``custom_jvp`` function."""
 
     kind = "custom_jvp rule"
 
@@ -278,7 +278,7 @@ class ImportedPasses(NamedTuple):
 
 
 def passes_of(call: JaxCall, perturbed: tuple[bool, ...]) -> ImportedPasses:
-    """What JAX's vjp of ``call`` is made of: its residuals are the leaves of the function that ``jax.vjp`` returns."""
+    """Run JAX's vjp of ``call``; the residuals are the leaves of the function that ``jax.vjp`` returns."""
 
     def make() -> ImportedPasses:
         jax = jax_module()
@@ -322,7 +322,7 @@ def passes_of(call: JaxCall, perturbed: tuple[bool, ...]) -> ImportedPasses:
 
 
 class ImportedForward(ImportedRule):
-    """The forward pass of a ``custom_vjp`` function of JAX's."""
+    """The forward pass of JAX's ``custom_vjp`` function."""
 
     kind = "custom_vjp fwd"
 
@@ -334,7 +334,7 @@ class ImportedForward(ImportedRule):
 
 
 class ImportedBackward(ImportedRule):
-    """The backward pass of a ``custom_vjp`` function of JAX's."""
+    """The backward pass of JAX's ``custom_vjp`` function."""
 
     kind = "custom_vjp bwd"
 

@@ -1,8 +1,8 @@
-"""Pytree nodes that only one of the two libraries knows, packed as a node that both know.
+"""Pytree nodes known to only one of the two libraries, packed as a node that both know.
 
-In: the arguments or results of a function of JAX that minijax calls, or of a function of minijax that JAX calls. Out:
-the same with a ``Packed`` in place of each instance of a borrowed class, and of each node that is registered with
-minijax alone. JAX's code sees instances of JAX's class; minijax sees instances of our subclass of it.
+In: the arguments or results of a JAX function that minijax calls, or of a minijax function that JAX calls. Out: the
+same with a ``Packed`` for each instance of a borrowed class, and for each node registered only with minijax.
+JAX's code sees instances of JAX's class; minijax sees instances of minijax's subclass of it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from minijax.core.records import NamedTuple
 from minijax.interop.values import jax_module
 from minijax.pytree import FlattenedIndexKey, GetAttrKey, PyTreeDef, is_tree_node, register_pytree_node, tree_flatten
 
-# JAX's class -> ours; and the other way
+# JAX's class -> minijax's, and the reverse
 classes: dict[type, type] = {}
 originals: dict[type, type] = {}
 
 
 class Fields(NamedTuple):
-    """How to rebuild an instance of a borrowed class: JAX's class, and the names of the attributes."""
+    """How to rebuild an instance of a borrowed class: JAX's class and the attribute names."""
 
     theirs: type
     names: Sequence[str]
 
 
 class Packed:
-    """A packed node: its children, and how to rebuild it: ``Fields``, or the tree definition of the one node."""
+    """A packed node: its children, and its ``Fields`` or the tree definition of the one node."""
 
     __slots__ = ("children", "home")
 
@@ -42,7 +42,7 @@ def _flatten(x: Packed) -> tuple[Sequence[Any], Any]:
 
 @functools.cache
 def _tree_map() -> Callable[..., Any]:
-    """JAX's ``tree_map``, once JAX knows ``Packed``."""
+    """JAX's ``tree_map``, with ``Packed`` registered."""
     tree_util = jax_module("tree_util")
     tree_util.register_pytree_node(Packed, _flatten, lambda home, children: Packed(children, home))
     return tree_util.tree_map  # type: ignore[no-any-return]
@@ -61,13 +61,13 @@ def fields_of(x: Any) -> dict[str, Any]:
     """The attributes of an instance of a borrowed class, by name."""
     if isinstance(x, tuple):
         names: Sequence[str] = x._fields  # type: ignore[attr-defined]
-        return dict(zip(names, tuple.__iter__(x), strict=True))  # its length may be borrowed
+        return dict(zip(names, tuple.__iter__(x), strict=True))  # ``len`` may be borrowed
     slots = [name for cls in type(x).__mro__ for name in vars(cls).get("__slots__", ()) if hasattr(x, name)]
     return {name: getattr(x, name) for name in slots} | getattr(x, "__dict__", {})
 
 
 def made(cls: type, fields: dict[str, Any]) -> Any:
-    """The instance of ``cls`` with these attributes."""
+    """Make an instance of ``cls`` with these attributes."""
     if issubclass(cls, tuple):
         return tuple.__new__(cls, fields.values())
     x = object.__new__(cls)
@@ -76,19 +76,19 @@ def made(cls: type, fields: dict[str, Any]) -> Any:
 
 
 def set_fields(x: Any, fields: dict[str, Any]) -> None:
-    """Give an instance these attributes, also one that is frozen."""
+    """Set these attributes, also on a frozen instance."""
     for name, value in fields.items():
         object.__setattr__(x, name, value)
 
 
 def packed_instance(x: Any, pack: Callable[[Any], Any]) -> Packed:
-    """An instance of a borrowed class, ours or JAX's, whose attributes are packed by ``pack``."""
+    """Pack an instance of a borrowed class (minijax's or JAX's); ``pack`` packs its attributes."""
     fields = fields_of(x)
     return Packed(list(map(pack, fields.values())), Fields(originals.get(type(x), type(x)), tuple(fields)))
 
 
 def packed_node(x: Any, pack: Callable[[Any], Any]) -> Packed | None:
-    """``x`` packed if it is a node that is registered with minijax and not with JAX; else None."""
+    """Pack ``x`` if its node is registered with minijax but not with JAX; else None."""
     if isinstance(x, tuple) or not is_tree_node(type(x)) or jax_module("tree_util").is_tree_node(type(x)):
         return None
     children, home = tree_flatten(x, is_leaf=lambda y: y is not x)
@@ -97,7 +97,7 @@ def packed_node(x: Any, pack: Callable[[Any], Any]) -> Packed | None:
 
 
 def pack(tree: Any) -> Any:
-    """``tree``, of JAX's nodes and borrowed instances, with everything packed that JAX does not know."""
+    """Pack every node in ``tree`` that JAX does not know."""
 
     def packed(x: Any) -> Any:
         if is_instance(x):
@@ -108,17 +108,17 @@ def pack(tree: Any) -> Any:
 
 
 def is_instance(x: Any) -> bool:
-    """Whether ``x`` is an instance of a borrowed class, ours or JAX's."""
+    """Whether ``x`` is an instance of a borrowed class, minijax's or JAX's."""
     return type(x) in classes or type(x) in originals
 
 
 def unpack_for_jax(tree: Any) -> Any:
-    """``tree`` with instances of JAX's classes; nodes that JAX does not know stay packed."""
+    """Unpack ``tree`` to instances of JAX's classes; nodes that JAX does not know stay packed."""
     return _unpacked(tree, lambda theirs: theirs, lambda children, home: Packed(children, home))
 
 
 def unpack(tree: Any) -> Any:
-    """``tree`` with instances of our classes, and with the nodes that are registered with minijax."""
+    """Unpack ``tree`` to instances of minijax's classes and nodes registered with minijax."""
     return _unpacked(tree, lambda theirs: classes[theirs], lambda children, home: home.unflatten(children))
 
 

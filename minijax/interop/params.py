@@ -1,7 +1,7 @@
-"""Parameters of JAX's equations in our classes, and of ours in JAX's.
+"""Convert equation params between JAX's classes and minijax's.
 
-In: the params of an equation of JAX's, and our primitive of that name. Out: the same in our classes, without those that
-say nothing; None if one of them says something that our primitive does not know: then the equation is none of ours.
+In: the params of a JAX equation, and minijax's primitive of that name. Out: the same in minijax's classes, without
+defaults; None if the primitive does not know one of them: then the equation is borrowed.
 """
 
 from __future__ import annotations
@@ -36,20 +36,17 @@ _TABLES: tuple[Any, ...] = (
     *(abstract_rules, impl_rules, lowering_rules),
     *(jvp_rules, transpose_rules, batching_rules, axis_rules),
 )
-# Classes of JAX's that ours are called like, and that are values as they stand.
+# JAX's plain-value classes with a namesake in minijax.
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
 class _Unknown(Exception):
-    """A value of JAX's that has no counterpart here."""
+    """A JAX value without a counterpart in minijax."""
 
 
 @functools.cache
 def known_params(primitive: Primitive) -> frozenset[str]:
-    """The params that a rule of ``primitive`` asks for by name.
-
-    A rule that takes whatever comes (``**params``) knows none of it: a param that no rule asks for would pass silently.
-    """
+    """The params that a rule of ``primitive`` names; ``**params`` does not count: it would hide unused params."""
     names: set[str] = set()
     for table in _TABLES:
         rule = table.get(primitive)
@@ -63,8 +60,8 @@ def known_params(primitive: Primitive) -> frozenset[str]:
 def translated(
     primitive: Primitive, params: dict[str, Any], import_jaxpr: Callable[[Any], Any]
 ) -> dict[str, Any] | None:
-    """``params`` of JAX's equation for our ``primitive``; None if they say what it does not know."""
-    if params.get("out_dtype", ...) is None:  # of a product, which ours then has not
+    """Convert a JAX equation's ``params`` for minijax's ``primitive``; None if it does not know one."""
+    if params.get("out_dtype", ...) is None:  # a product's params that minijax's lacks
         params = {name: value for name, value in params.items() if name != "out_dtype"}
     known = known_params(primitive)
     if any(name not in known and not _says_nothing(value) for name, value in params.items()):
@@ -81,11 +78,11 @@ def translated(
 
 
 def _says_nothing(value: Any) -> bool:
-    if value is None or str(value) == "MemorySpace.Device":  # the one memory that a device has here
+    if value is None or str(value) == "MemorySpace.Device":  # a device has one kind of memory here
         return True
     if type(value).__name__ != "NamedSharding":
         return False
-    # within what each device runs there is nothing to divide
+    # inside a per-device program nothing is sharded
     return all(each.name == "Manual" for each in value.mesh.axis_types)
 
 
@@ -126,7 +123,7 @@ def _param(value: Any, import_jaxpr: Callable[[Any], Any]) -> Any:
 
 
 _OF_ACCURACY = "cbrt cos exp exp2 expm1 log log1p logistic rsqrt sin sqrt tan tanh".split()
-# What JAX's primitives take besides, by name, saying nothing.
+# Further params of JAX's primitives, by name, that have no effect.
 JAX_ONLY: dict[str, dict[str, Any]] = {
     **{name: {"accuracy": None} for name in _OF_ACCURACY},
     "mul": {"out_dtype": None},
@@ -134,7 +131,7 @@ JAX_ONLY: dict[str, dict[str, Any]] = {
 
 
 def params_for_jax(primitive: Primitive, params: dict[str, Any], export_closed: Callable[[Any], Any]) -> dict[str, Any]:
-    """The params of an equation of ours in JAX's classes, for JAX's primitive of the same name."""
+    """Convert a minijax equation's params for JAX's primitive of the same name."""
     made = {**JAX_ONLY.get(primitive.name, {}), **values_for_jax(params, export_closed)}
     if primitive.name == "all_to_all":
         del made["axis_size"]
@@ -146,7 +143,7 @@ def params_for_jax(primitive: Primitive, params: dict[str, Any], export_closed: 
 
 
 def values_for_jax(params: dict[str, Any], export_closed: Callable[[Any], Any]) -> dict[str, Any]:
-    """``params`` in JAX's classes; ``export_closed`` makes JAX's programs of ours."""
+    """Convert ``params`` to JAX's classes; ``export_closed`` converts programs."""
 
     def theirs(value: Any) -> Any:
         kind = type(value)

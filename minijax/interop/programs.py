@@ -1,10 +1,10 @@
-"""Programs of JAX's as programs of ours: each equation becomes one of the primitive of the same name.
+"""Import JAX's programs: each equation becomes one of minijax's primitive with the same name.
 
-In: a ``ClosedJaxpr`` of JAX's. Out: one of ours with the same types, equation by equation, each with the line of the
-user's program. Invariant: an equation is ours only if our primitive takes all its params and gives its types.
+In: JAX's ``ClosedJaxpr``. Out: minijax's with the same types, equation by equation, each with the user's line.
+Invariant: an equation uses a minijax primitive only if the primitive accepts all params and gives the same types.
 
-A primitive that is not ours is *borrowed* (``interop.borrowed``): one of the same name and params, with rules that are
-derived from JAX's.
+Primitives that minijax lacks are *borrowed* (``interop.borrowed``): same name and params, with rules derived from
+JAX's.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _borrowing = HigherModule("borrowed_primitives")
 
 
 class Site:
-    """Where one equation of JAX's is imported to: its operands and results here, the user's line, the program around.
+    """The target of importing one JAX equation: operands, results, the user's line, the enclosing program.
 
     Attributes:
-      invars: our atoms for the operands.
-      outvars: our variables for the results.
-      source: where the user asked for it.
+      invars: minijax's atoms for the operands.
+      outvars: minijax's variables for the results.
+      source: the user's line.
     """
 
     def __init__(self, program: Importing, invars: list[Any], outvars: list[Var], source: Any) -> None:
@@ -46,18 +46,18 @@ class Site:
         self.source = source
 
     def equation(self, primitive: Primitive, params: dict[str, Any], consts: Sequence[Any] = ()) -> list[JaxprEqn]:
-        """One equation of ours, with ``consts`` as leading operands."""
+        """One minijax equation, with ``consts`` as leading operands."""
         invars = [*map(self.program.constant, consts), *self.invars]
         return [JaxprEqn(primitive, invars, params, self.outvars, self.source)]
 
     def refusal(self, what: str) -> NotImplementedError:
-        """The error for what cannot be taken over: ``what`` says it and why."""
+        """The error for a feature that cannot be imported; ``what`` names it and the reason."""
         where = "" if self.source is None else f" It happened at {errors.summarize(self.source)}."
         return NotImplementedError(f"{what}{where}")
 
 
-# rule(eqn, site) -> equations, for primitives of JAX's whose equations are no calls of ours with the same params; None:
-# the equation is like any other. ``all_import_rules`` has those of the modules that fill it.
+# rule(eqn, site) -> equations, for JAX primitives that need conversion beyond their params; None: use the general
+# path. ``all_import_rules`` adds those of the modules that fill it.
 ImportRule = Callable[[Any, Site], "list[JaxprEqn] | None"]
 import_rules: dict[str, ImportRule] = {}
 
@@ -70,7 +70,7 @@ def all_import_rules() -> dict[str, ImportRule]:
 
 
 class Importing:
-    """A program of ours that is being made of one of JAX's: its variables by JAX's, its constants so far."""
+    """A program under construction from a JAX program: its variables by JAX's, its constants so far."""
 
     def __init__(self) -> None:
         self.variables: dict[Any, Var] = {}
@@ -78,7 +78,7 @@ class Importing:
         self.consts: list[Any] = []
 
     def variable(self, v: Any) -> Var:
-        """Our variable for one of JAX's."""
+        """The variable for JAX's variable ``v``."""
         found = self.variables.get(v)
         if found is None:
             kind = DropVar if type(v).__name__ == "DropVar" else Var
@@ -86,30 +86,30 @@ class Importing:
         return found
 
     def constant(self, value: Any) -> Var:
-        """A new constvar for ``value``, an array of ours."""
+        """A new constvar for ``value``, a minijax array."""
         var = Var(get_aval(value))
         self.constvars.append(var)
         self.consts.append(value)
         return var
 
     def atom(self, v: Any) -> Var | Literal:
-        """Our variable or literal for one of JAX's; a literal that is no scalar is a constant here."""
+        """The variable or literal for JAX's; a non-scalar literal becomes a constant."""
         if not hasattr(v, "val"):
             return self.variable(v)
         aval = aval_of(v.aval)
         if aval.shape:
             return self.constant(from_jax_value(v.val))
-        # a weak literal is a Python number, of which the type is read again wherever it is bound
+        # a weak literal is a Python number: each bind derives its type again
         return Literal(np.asarray(v.val).item() if aval.weak_type else np.asarray(v.val, aval.dtype)[()], aval)
 
     def equations(self, eqn: Any) -> list[JaxprEqn]:
-        """Our equations for one of JAX's."""
+        """Import one JAX equation."""
         site = Site(self, list(map(self.atom, eqn.invars)), list(map(self.variable, eqn.outvars)), source_of(eqn))
         return import_eqn(eqn, site)
 
 
 def import_closed(theirs: Any, name: str = "") -> ClosedJaxpr:
-    """Our program for a jaxpr of JAX's, called ``name`` or as JAX does; the constants of an open one are inputs."""
+    """Import JAX's jaxpr under ``name`` (or JAX's name); an open jaxpr's constants become inputs."""
     program = Importing()
     if hasattr(theirs, "consts"):
         opened = theirs.jaxpr
@@ -126,14 +126,14 @@ def import_closed(theirs: Any, name: str = "") -> ClosedJaxpr:
 
 
 def import_eqn(eqn: Any, site: Site) -> list[JaxprEqn]:
-    """Our equations for one of JAX's: of our primitive of that name if it takes the params, else of a borrowed one."""
+    """Import an equation: with minijax's primitive of that name if it takes the params, else a borrowed one."""
     name = eqn.primitive.name
     _jax_primitives.setdefault(name, eqn.primitive)
     rule = all_import_rules().get(name)
     found = rule(eqn, site) if rule is not None else None
     if found is not None:
         return found
-    # that it uses a named axis is an effect for JAX; here its params say so
+    # use of a named axis is an effect in JAX; here the params show it
     effects = [str(effect) for effect in eqn.effects if type(effect).__name__ != "NamedAxisEffect"]
     if effects:
         raise site.refusal(
@@ -141,7 +141,7 @@ def import_eqn(eqn: Any, site: Site) -> list[JaxprEqn]:
         )
     ours = our_primitives().get(name)
     if name in _PARTITIONABLE and not jax_module().config.jax_threefry_partitionable:
-        ours = None  # ours make the bits that JAX makes by default
+        ours = None  # minijax generates JAX's default bits
     if ours is not None:
         params = translated(ours, eqn.params, _opened)
         if params is not None and _fits(ours, params, site):
@@ -154,14 +154,14 @@ _PARTITIONABLE = ("random_bits", "random_split")
 
 
 def _opened(theirs: Any) -> ClosedJaxpr | Jaxpr:
-    """A jaxpr among the params of JAX's, as ours has it there: open or closed as JAX's is."""
+    """Import a jaxpr among JAX's params; it stays open or closed."""
     ours = import_once(theirs)
     return ours if hasattr(theirs, "consts") else ours.jaxpr
 
 
 @functools.cache
 def our_primitives() -> dict[str, Primitive]:
-    """Our own primitives by name, neither borrowed nor a user's: those that can be evaluated or compiled."""
+    """Minijax's primitives by name, without borrowed and user-defined ones: those with evaluation or lowering rules."""
     load_all()
     known = [p for p in abstract_rules if p in lowering_rules or p in impl_rules]
     ours = [p for p in known if not p.borrowed_from and errors.is_own_file(p.defined_at.rpartition(":")[0])]
@@ -169,7 +169,7 @@ def our_primitives() -> dict[str, Primitive]:
 
 
 def _fits(ours: Primitive, params: dict[str, Any], site: Site) -> bool:
-    """Whether our primitive takes the params and gives results of JAX's types."""
+    """Whether minijax's primitive takes the params and gives results of JAX's types."""
     try:
         found = abstract_eval(ours, tuple([v.aval for v in site.invars]), params)
     except (TypeError, ValueError, KeyError, AttributeError, NotImplementedError):
@@ -178,12 +178,12 @@ def _fits(ours: Primitive, params: dict[str, Any], site: Site) -> bool:
 
 
 def jax_primitive(ours: Primitive) -> Any:
-    """JAX's primitive for one that came of it, or of its name; None if JAX has none."""
+    """The JAX primitive that ``p`` was imported from, or its namesake; None if JAX has none."""
     return getattr(ours, "theirs", None) or jax_primitive_named(ours.name)
 
 
 def jax_primitive_named(name: str) -> Any:
-    """JAX's primitive called ``name``: one met in a program, or one of a module of JAX's; None if there is none."""
+    """JAX's primitive called ``name``, from a program or one of JAX's modules; None if there is none."""
     if name in _jax_primitives:
         return _jax_primitives[name]
     attribute = _OTHER_ATTRIBUTES.get(name, f"{name.replace('-', '_').removesuffix('_p')}_p")
@@ -193,23 +193,23 @@ def jax_primitive_named(name: str) -> Any:
     return None
 
 
-# What JAX calls primitives where that is not their name.
+# Names that JAX uses for primitives with another name.
 _OTHER_ATTRIBUTES = {"add_any": "add_jaxvals_p", "remat2": "remat_p"}
-# Where JAX keeps its primitives; those that it exports nowhere come last.
+# JAX's modules with primitives; private ones come last.
 _HOMES = (
     *("extend.core.primitives", "lax", "lax.linalg"),
     *("_src.lax.linalg", "_src.lax.parallel", "_src.core", "_src.random.prng"),
 )
-# JAX's primitives met so far, by name
+# JAX's primitives seen so far, by name
 _jax_primitives: dict[str, Any] = {}
 
 
-# id of one of JAX's -> our program for it, which keeps it alive, and so its id its own
+# id of a JAX program -> its import, which keeps the original alive so that the id stays unique
 _imported: weakref.WeakValueDictionary[int, ClosedJaxpr] = weakref.WeakValueDictionary()
 
 
 def import_once(theirs: Any, name: str = "") -> ClosedJaxpr:
-    """Our program for one of JAX's, the same object as long as it lives: what is derived from it is kept with it."""
+    """Import a JAX program once: derived data is kept with the single result."""
     found = _imported.get(id(theirs))
     if found is None:
         found = import_closed(theirs, name)

@@ -1,8 +1,8 @@
 """Import and export of equations on mutable array references.
 
-In JAX the index of an equation is a tree parameter whose leaves are operands. Here it is static, with the same operands
-in the same order (``ops.refs.index``). A program may make references and pass them to the programs inside it. A program
-that closes over a reference of JAX is refused.
+In JAX an equation's index is a tree parameter whose leaves are operands. Here it is static, with the same operands in
+the same order (``ops.refs.index``). A program may make references and pass them to inner programs. A program
+that closes over a JAX reference is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minijax.ops.refs.primitives import addupdate_p, free_ref_p, freeze_p, get_p
 
 
 def _import_index(tree: Any, site: Site) -> Index:
-    """The index in JAX's ``tree``; refused if it is not one by integers and slices."""
+    """Convert the index in JAX's ``tree``; only integers and slices are accepted."""
     transforms = jax_module("tree_util").tree_unflatten(tree, [_OPERAND] * tree.num_leaves)
     if not transforms:
         return None
@@ -54,7 +54,7 @@ def _import_access(primitive: Any) -> Any:
 
 
 def _import_broadcast(eqn: Any, site: Site) -> list[JaxprEqn]:
-    """JAX broadcasts the integers of an index to one shape."""
+    """Broadcast the integers of an index to one shape, as JAX does."""
     shape, (x,) = eqn.params["shape"], site.invars
     dims = tuple(range(len(shape) - len(x.aval.shape), len(shape)))
     return site.equation(broadcast_in_dim_p, {"shape": shape, "broadcast_dimensions": dims, "sharding": None})
@@ -74,7 +74,7 @@ import_rules.update(
 
 
 def _index_for_jax(eqn: JaxprEqn, operands: list[Any]) -> Any:
-    """The index in JAX's notation."""
+    """Convert the index to JAX's notation."""
     index: Index = eqn.params["index"]
     if index is None:
         return ...

@@ -1,10 +1,10 @@
-"""``replacing_jax``, and the packages that it has loaded: ``minijax.interop.replaced.optax`` is Optax on minijax.
+"""``replacing_jax``, and the packages that it loaded: ``minijax.interop.replaced.optax`` is Optax on minijax.
 
-Below this name Python's own import system finds what is written on JAX, in the files that it is installed in, and
-``jax`` itself (``jax_modules``). So reloading, pickling by module name and circular imports are Python's, and
-``sys.modules["optax"]`` is not touched. A module gets builtins of its own, in which ``__import__`` takes ``jax`` and
-``optax`` for what stands below this name: that goes for every import statement of it, whenever it runs. Its code is
-compiled from its file as it stands, so tracebacks and ``inspect`` have nothing to be told.
+Below this name Python's own import system finds packages written on JAX, in their installed files, and ``jax`` itself
+(``jax_modules``). So Python handles reloading, pickling by module name and circular imports, and
+``sys.modules["optax"]`` does not change. Each module gets its own builtins, in which ``__import__`` maps ``jax`` and
+``optax`` to the modules below this name, for every import statement, whenever it runs. The code is compiled from
+the original file, so tracebacks and ``inspect`` work.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from minijax.interop import jax_modules
 from minijax.interop.jax_modules import JAX, also, spec_of, written_on_jax
 
 PREFIX = __name__ + "."
-# The import system asks the finder that ``sys.path_importer_cache`` has for an entry of a ``__path__``. These entries
-# name no folder, so that nobody else finds a module of ours there and loads it with the real JAX.
+# The import system looks up a finder for each ``__path__`` entry in ``sys.path_importer_cache``. These entries name no
+# folder, so no other finder loads these modules with the real JAX.
 _MARK = "<minijax>"
 
 
 class _Loader(SourceFileLoader):
-    """Runs a module with builtins whose ``__import__`` is ours."""
+    """Runs a module with builtins whose ``__import__`` is minijax's."""
 
     def exec_module(self, module: ModuleType) -> None:
         module.__dict__["__builtins__"] = own_builtins()
         super().exec_module(module)
 
     def get_code(self, fullname: str) -> CodeType | None:
-        """As Python's own; the module's name, where its code says it, is the one that it has here."""
+        """Python's own code object, with the module's name replaced by its name here."""
         code, name = super().get_code(fullname), fullname.removeprefix(PREFIX)
         return code if code is None or "." not in name else _renamed(code, name, fullname)
 
 
 def _renamed(code: CodeType, name: str, fullname: str) -> CodeType:
-    """``code`` with the string ``fullname`` in the place of ``name``: packages ask whose a class is."""
+    """Replace the constant ``name`` in ``code`` by ``fullname``: packages test which module owns a class."""
     constants = tuple(
         fullname
         if each == name and type(each) is str
@@ -65,21 +65,21 @@ def _renamed(code: CodeType, name: str, fullname: str) -> CodeType:
 
 
 class _Folder(FileFinder):
-    """What is in a folder of a package."""
+    """Finds the contents of a package's folder."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_Loader, SOURCE_SUFFIXES))
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
-        """As Python's own, with places of ours for what is below a package."""
+        """Like Python's own, with minijax's path entries for subpackages."""
         return _placed(super().find_spec(fullname, target))
 
 
 class _Top:
-    """The packages themselves."""
+    """Finds the top-level packages."""
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The package of this name, if it is written on JAX."""
+        """Find the package of this name, if it is written on JAX."""
         name = fullname.removeprefix(PREFIX)
         if name in JAX:
             return _Jax().find_spec(fullname)
@@ -99,14 +99,14 @@ class _Top:
         return _placed(spec)
 
     def invalidate_caches(self) -> None:
-        """Nothing is kept here."""
+        """Do nothing: there is no cache."""
 
 
 class _Jax:
-    """JAX's modules, as ``jax_modules`` makes them."""
+    """Finds JAX's modules, made by ``jax_modules``."""
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The module of this name, if JAX has it."""
+        """Find the module of this name, if JAX has it."""
         name = fullname.removeprefix(PREFIX)
         if not jax_modules.exists(name):
             return None
@@ -115,14 +115,14 @@ class _Jax:
         return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The stand-in."""
+        """Make the stand-in module."""
         return jax_modules.JaxModule(spec.name, spec.name.removeprefix(PREFIX))
 
     def exec_module(self, module: ModuleType) -> None:
-        """It has no code."""
+        """Do nothing: the module has no code."""
 
     def invalidate_caches(self) -> None:
-        """Nothing is kept here."""
+        """Do nothing: there is no cache."""
 
 
 def _entry(folder: str, finder: Any) -> str:
@@ -132,7 +132,7 @@ def _entry(folder: str, finder: Any) -> str:
 
 
 def place_of(folder: str) -> str:
-    """An entry of a package's ``__path__``: what is in ``folder``, run with minijax for JAX."""
+    """A ``__path__`` entry: the contents of ``folder`` run with minijax for JAX."""
     return _entry(folder, _Folder(folder))
 
 
@@ -147,9 +147,6 @@ __path__ = [_entry(os.path.splitext(os.path.abspath(__file__))[0], _Top())]
 _JAX_PLACE = _entry(os.path.join(os.path.dirname(os.path.abspath(__file__)), "jax"), _Jax())
 
 
-# --- import statements
-
-
 def replaced_import(
     name: str,
     globals: Mapping[str, object] | None = None,
@@ -158,11 +155,11 @@ def replaced_import(
     level: int = 0,
     python: Any = None,
 ) -> Any:
-    """``builtins.__import__`` with minijax for JAX; ``python`` is what imports everything else."""
+    """``builtins.__import__`` with minijax for JAX; ``python`` imports everything else."""
     python = python or builtins.__import__
     top = name.partition(".")[0]
     if not level and top == "importlib":
-        module = python(name, globals, locals, fromlist, 0)  # and what it is asked for of modules below it
+        module = python(name, globals, locals, fromlist, 0)  # also for modules below it
         return module if fromlist and name != top else _importlib
     if level or not written_on_jax(top):
         return python(name, globals, locals, fromlist, level)
@@ -178,7 +175,7 @@ def replaced_import(
 
 
 def _not_found(error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """The error that says which module is missing by the name that was asked for."""
+    """The error for a missing module, under its original name."""
     name = error.name or ""
     if not name.startswith(PREFIX):
         return error
@@ -187,7 +184,7 @@ def _not_found(error: ModuleNotFoundError) -> ModuleNotFoundError:
 
 
 def replaced_module(name: str, package: str | None = None, python: Any = None) -> ModuleType:
-    """``importlib.import_module`` with minijax for JAX; ``python`` is what imports everything else."""
+    """``importlib.import_module`` with minijax for JAX; ``python`` imports everything else."""
     python = python or importlib.import_module
     if name.startswith(".") or not written_on_jax(name.partition(".")[0]):
         module: ModuleType = python(name, package)
@@ -200,7 +197,7 @@ def replaced_module(name: str, package: str | None = None, python: Any = None) -
 
 
 class _Importlib(ModuleType):
-    """``importlib`` for a module that imports others by their names."""
+    """``importlib`` for a module that imports others by name."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib, name)
@@ -212,23 +209,21 @@ _own_builtins: dict[str, Any] = {}
 
 
 def own_builtins() -> dict[str, Any]:
-    """Python's builtins, with an ``__import__`` that takes ``jax`` for minijax."""
+    """Python's builtins, with an ``__import__`` that maps ``jax`` to minijax."""
     _own_builtins.update(vars(builtins), __import__=replaced_import)
     return _own_builtins
 
 
 _lock = threading.Lock()
-# The names of the modules that opened the blocks that are open here, as their global names. Of this thread and task.
+# The global names of the modules with open blocks, per thread and task.
 _open: ContextVar[tuple[dict[str, Any], ...]] = ContextVar("minijax_replacing", default=())
-# How many blocks are open on all threads, and the import functions that stand in for others while there are any.
+# The number of open blocks on all threads, and the import functions replaced meanwhile.
 _count = 0
 _hooks: list[_Hook] = []
 
 
 class _Hook:
-    """A function of a module's with another in its place. It may stay under one that somebody puts over it, so it has
-    its own original, to which it leads when no block is open.
-    """
+    """A replaced function of a module; it keeps the original and, if another wrapper covers it, defers to that."""
 
     def __init__(self, module: Any, name: str, made: Callable[[Any], Any]) -> None:
         self._module, self._name, self._original = module, name, getattr(module, name)
@@ -236,26 +231,26 @@ class _Hook:
         setattr(module, name, self._function)
 
     def remove(self) -> None:
-        """Put the original back, unless somebody else has replaced the function meanwhile."""
+        """Put the original back, unless the function was replaced again meanwhile."""
         if getattr(self._module, self._name) is self._function:
             setattr(self._module, self._name, self._original)
 
 
 class replacing_jax:
-    """A block whose import statements mean minijax where they say ``jax``, also in the packages that they import::
+    """A block whose import statements load minijax for ``jax``, also in the packages that they import::
 
         with minijax.interop.replacing_jax():
             import jax.numpy as jnp
             import optax  # runs on minijax from now on, and so does what it imports, now and later
 
-    What is replaced is JAX and every package or module that imports it, at whatever depth, if it is pure Python.
-    It is another copy of the package: ``sys.modules["optax"]`` and code that holds the real one stay as they are, and
-    its own module name is ``minijax.interop.replaced.optax``, by which its classes are pickled. Import statements
-    (and calls of ``importlib.import_module``) count that stand in the file, or at the prompt, that opens the block, or
-    in code that belongs to no module, on the same thread.
+    The block replaces JAX and every pure-Python package or module that imports it, directly or not. The result is
+    another copy of the package: ``sys.modules["optax"]`` and code that holds the real one do not change. The copy's
+    module name is ``minijax.interop.replaced.optax``, by which its classes are pickled. The block affects import
+    statements (and calls of ``importlib.import_module``) in the file or prompt that opens it, or in code that belongs
+    to no module, on the same thread.
 
     Args:
-      packages: further packages to replace, which do not import JAX but take what it gives.
+    packages: further packages to replace, which do not import JAX but take its objects.
     """
 
     def __init__(self, *packages: str) -> None:
@@ -288,13 +283,13 @@ class replacing_jax:
 
 
 def _is_of_a_block(names: Any) -> bool:
-    """Whether code with these global names stands in a block that is open here."""
+    """Whether code with these global names is inside an open block."""
     blocks = _open.get()
     return bool(blocks) and (names.get("__spec__") is None or any(each is names for each in blocks))
 
 
 def _importing(original: Any) -> Any:
-    """``builtins.__import__`` while a block is open: the blocks' imports are replaced, others are for ``original``."""
+    """``builtins.__import__`` while a block is open: replace the blocks' imports, pass others to ``original``."""
 
     def __import__(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
         if _is_of_a_block(sys._getframe(1).f_globals if globals is None else globals):
@@ -316,5 +311,5 @@ def _by_name(original: Any) -> Any:
 
 
 def run_as_jax(namespace: dict[str, Any]) -> None:
-    """Have the import statements of code that runs in ``namespace`` mean minijax, from now on."""
+    """Make import statements in ``namespace`` load minijax from now on."""
     namespace["__builtins__"] = own_builtins()

@@ -1,7 +1,7 @@
 """Warnings and errors from JAX's code, reported at the user's line.
 
-In: a warning or an error that JAX gives while it traces a function. Out: the same warning at the user's line that
-called the function; the same error without the frames of JAX and minijax below that line.
+In: a warning or an error from JAX while it traces a function. Out: the same warning at the user's line that called the
+function; the same error without the frames of JAX and minijax below that line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minijax.interop.values import jax_module
 
 
 class Warned(NamedTuple):
-    """A warning that was caught: ``filename`` is None if code of JAX or minijax would be shown."""
+    """A caught warning: ``filename`` is None if its line is in JAX or minijax."""
 
     message: Any
     category: type[Warning]
@@ -37,14 +37,14 @@ class _Catching(threading.local):
 
 _catching = _Catching()
 _lock = threading.Lock()
-# Python keeps its filters for all threads: they are changed while at least one thread catches warnings.
+# Python has one list of filters for all threads: it is changed while at least one thread catches warnings.
 _threads = 0
 _filters: Any = None
 
 
 @contextlib.contextmanager
 def caught_warnings() -> Iterator[list[Warned]]:
-    """Collects the warnings that this thread gives; one that is nested leaves them to the outer one."""
+    """Collects this thread's warnings; a nested one leaves them to the outer one."""
     if _catching.found is not None:
         yield []
         return
@@ -71,7 +71,7 @@ def _change_filters(change: int) -> None:
 
 
 def _catch(show: Any) -> Any:
-    """What Python calls with each warning in place of ``show``, which the threads that catch none still get."""
+    """Replace Python's ``show``; threads that catch no warnings still use it."""
 
     def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **others: Any) -> None:
         if _catching.found is None:
@@ -84,7 +84,7 @@ def _catch(show: Any) -> Any:
 
 
 def warn(found: list[Warned]) -> None:
-    """Give these warnings again, those of JAX's own code at the user's line."""
+    """Give these warnings again; those from JAX's code at the user's line."""
     frame = errors.user_frame()
     for each in found:
         if each.filename is not None or frame is None:
@@ -98,28 +98,28 @@ def warn(found: list[Warned]) -> None:
 
 
 def unknown_value_errors() -> tuple[type[Exception], ...]:
-    """The errors that JAX raises where a function needs a value that is traced."""
+    """JAX's errors for functions that need the value of a tracer."""
     theirs = jax_module("errors")
     return theirs.JAXTypeError, theirs.JAXIndexError
 
 
-# What follows JAX's own sentence: where JAX traced, a link, what ``from_jax`` adds.
+# The text after JAX's own sentence: where JAX traced, a link, ``from_jax``'s addition.
 _MORE = re.compile("The error occurred while tracing|\nSee https|\nfrom_jax traced")
 _WHY = re.compile(r"because it depends on (.+?)\.\s", re.DOTALL)
 
 
 def at_users_line(error: Exception, name: str) -> Exception:
-    """``error``, raised while JAX traced the function ``name``, at the user's line; of minijax's class if it has it."""
+    """Report ``error``, raised while JAX traced function ``name``, at the user's line, as minijax's class if any."""
     if isinstance(error, unknown_value_errors()) and hasattr(errors, type(error).__name__):
         error = _unknown_value(error, name)
     return without_frames_of_jax(error)
 
 
 def without_frames_of_jax(error: Exception) -> Exception:
-    """``error`` without frames of JAX and minijax below the user's line, unless JAX is set to show its frames."""
+    """Drop frames of JAX and minijax below the user's line from ``error``, unless JAX is set to show its frames."""
     if jax_module().config.jax_traceback_filtering == "off":
         return error
-    # JAX's notes speak of the frames that it left out of its own traceback
+    # JAX's notes describe frames that it dropped from its own traceback
     error.__notes__ = [note for note in getattr(error, "__notes__", ()) if not _is_of_jax(note)]
     before: Any = error.__cause__ or error.__context__
     if type(before).__module__.startswith("jax") or before is None or _users_frames(before.__traceback__) is None:
@@ -128,7 +128,7 @@ def without_frames_of_jax(error: Exception) -> Exception:
 
 
 def failed_check(error: Exception) -> Any:
-    """The failed check (``checkify.check``) that is the cause of ``error``, at its line; None if it is another."""
+    """The failed check (``checkify.check``) behind ``error``, at its line; None for other errors."""
     cause: Any = error.__cause__
     if not hasattr(cause, "traceback_info"):
         return None
@@ -159,7 +159,7 @@ def _unknown_value(error: Exception, name: str) -> Exception:
 
 
 def _users_frames(tb: types.TracebackType | None) -> types.TracebackType | None:
-    """The frames of a traceback down to the user's innermost, without JAX's and minijax's."""
+    """The traceback down to the user's innermost frame, without frames of JAX and minijax."""
     found = []
     while tb is not None:
         found.append(tb)

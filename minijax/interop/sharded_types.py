@@ -1,8 +1,8 @@
-"""JAX infers how the results of an operation are sharded, and over which mesh axes they are unreduced or reduced.
+"""Infer the sharding of an operation's results, and their unreduced and reduced mesh axes, with JAX.
 
-In: our primitive, the types of its operands and its parameters. Out: the types of its results. JAX's primitive of the
-same name infers them (``abstract_eval``). ``core.explicit`` and ``core.varying`` ask once for each signature, and only
-where a type or a parameter names a mesh, so other programs do not import jax.
+In: a minijax primitive, its operand types and parameters. Out: the result types, from ``abstract_eval`` of JAX's
+primitive with that name. ``core.explicit`` and ``core.varying`` ask once for each signature, and only where a type or
+a parameter names a mesh, so other programs do not import jax.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ from minijax.ops.sort import sort_p
 def result_types(
     primitive: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any], mesh: AbstractMesh | None
 ) -> list[ShapedArray]:
-    """The types of the results of an operation, whose operands are sharded over ``mesh`` if their types name none.
+    """The types of an operation's results; operands are sharded over ``mesh`` if their types name none.
 
-    Raises JAX's error where the result's sharding is ambiguous: a ShardingTypeError, ValueError, TypeError or
-    NotImplementedError.
+    Raises JAX's error for an ambiguous sharding: ShardingTypeError, ValueError, TypeError or NotImplementedError.
     """
     theirs = jax_primitive(add_p if primitive is add_any_p else primitive)  # a zero cotangent may be replicated
     if theirs is None:
@@ -54,7 +53,7 @@ def result_types(
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """JAX's errors about shardings, which no public module of JAX's has."""
+    """JAX's sharding errors, which no public JAX module exports."""
     return (
         sys.modules["jax._src.core"].ShardingTypeError,
         sys.modules["jax._src.named_sharding"].DuplicateSpecError,
@@ -62,20 +61,20 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def _constants(primitive: Primitive, avals: Sequence[ShapedArray]) -> Sequence[int]:
-    """The operands of ``sort`` and ``select_n`` that may be constants: over no mesh for JAX, replicated for us."""
+    """Operands of ``sort`` and ``select_n`` that may be constants: without a mesh in JAX, replicated in minijax."""
     if primitive is sort_p or primitive is select_n_p and not any(any(spec_of(aval)) for aval in avals):
         return range(len(avals))
     return (0,) if primitive is select_n_p else ()
 
 
 def _within(avals: Sequence[ShapedArray], mesh: AbstractMesh | None) -> Any:
-    """While it is open, JAX infers types inside our ``shard_map``, or with ``mesh`` set."""
+    """A context in which JAX infers types inside minijax's ``shard_map``, or with ``mesh`` set."""
     around = current_mesh()
     if around is not None:
         within = ExitStack()
         within.enter_context(mesh_now())
         sizes = [(name, around.shape[name]) for name in around.axis_names if name in manual_axes()]
-        # JAX's shard_map does the same to its own tracing; there is no public name for it
+        # JAX's shard_map does the same to its own tracing, without a public function
         within.enter_context(sys.modules["jax._src.core"].extend_axis_env_nd(sizes))
         return within
     if mesh is None or any(mesh_of_type(aval) not in (None, mesh) for aval in avals):

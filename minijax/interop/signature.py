@@ -1,7 +1,7 @@
-"""One primitive of JAX's at one signature: a function of JAX arrays, its types, and what was derived for it.
+"""One JAX primitive at one signature: a function of JAX arrays, its types, and the programs derived for it.
 
-In: a primitive of JAX's (or a third party's) with the params of an equation, and the types of the operands. Out: what
-any rule that is derived from JAX's needs. ``interop.borrowed`` keeps each signature once.
+In: a primitive of JAX (or a third party) with an equation's params, and the operand types. Out: the inputs of
+every rule derived from JAX's. ``interop.borrowed`` keeps each signature once.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Axes = Sequence[tuple[Any, int]]
 
 
 class JaxCall:
-    """A call of one of JAX's primitives on operands of known types, as a function of JAX arrays with a list of results.
+    """A call of one JAX primitive on operands of known types, as a function from JAX arrays to a list of results.
 
     Attributes:
-      name: the primitive's.
+      name: the primitive's name.
       fun: the call: ``fun(*arrays) -> list``.
-      specs: the types of the operands, as JAX's ``ShapeDtypeStruct``.
+      specs: the operand types, as JAX's ``ShapeDtypeStruct``.
       axes: the mapped axes that the call may name.
       x64: whether JAX computes with 64 bits here.
-      evaluated: the same as ``fun``, as the primitive is evaluated: a function that JAX may be able to trace.
-      memo: what was derived: programs of rules by (rule, how the operands are transformed), the lowering.
+      evaluated: like ``fun``, by the primitive's evaluation, which JAX may be able to trace.
+      memo: derived data: programs of rules by (rule, transformation of the operands), the lowering.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class JaxCall:
         self.evaluated = evaluated or fun
         self.specs = list(specs)
         self.axes = list(axes)
-        # an operand of 64 bits may have been made while they were enabled; JAX would narrow it
+        # a 64-bit operand may date from when they were enabled; JAX would narrow it
         self.x64 = x64_enabled() or any(is_wide(spec.dtype) for spec in self.specs)
         self.memo: dict[Any, Any] = {}
 
     def derived(self, key: Any, make: Callable[[], Any]) -> Any:
-        """``make()``, run once for ``key`` while JAX has the precision that the call has."""
+        """Run ``make()`` once for ``key``, in the call's precision."""
         try:
             return self.memo[key]
         except KeyError:
@@ -60,14 +60,14 @@ class JaxCall:
         return found
 
     def traced(self, fun: Callable[..., Any], specs: Sequence[Any], axes: Axes = ()) -> Any:
-        """JAX's ``ClosedJaxpr`` of ``fun``, inside the axes of the call and ``axes``. Used in ``derived`` only."""
+        """JAX's ``ClosedJaxpr`` of ``fun``, inside the call's axes and ``axes``. Used in ``derived`` only."""
         bound = [axis for axis in (*self.axes, *axes) if axis[0] is not CHECKED]
         with mesh_now():
             return jax_module().make_jaxpr(fun, axis_env=bound)(*specs)
 
     @property
     def out_avals(self) -> list[ShapedArray]:
-        """The types of the results. NotImplementedError if the call has effects, which nothing here would keep."""
+        """The result types. NotImplementedError if the call has effects, which would be lost here."""
 
         def types() -> list[ShapedArray]:
             traced = self.traced(self.fun, self.specs)
@@ -81,7 +81,7 @@ class JaxCall:
 
     @property
     def out_specs(self) -> list[Any]:
-        """The types of the results, as JAX's."""
+        """The result types, as JAX's."""
         return list(map(spec_of, self.out_avals))
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ def is_wide(dtype: Any) -> bool:
 
 
 def primitive_call(primitive: Any, params: dict[str, Any], avals: Sequence[Any], axes: Axes = ()) -> JaxCall:
-    """The call of ``primitive``, JAX's, with ``params`` on operands of types ``avals``."""
+    """The call of JAX's ``primitive`` with ``params`` on operands of types ``avals``."""
 
     def applied(apply: Callable[..., Any], *arrays: Any) -> list[Any]:
         out = apply(*arrays, **params)
@@ -106,7 +106,7 @@ def primitive_call(primitive: Any, params: dict[str, Any], avals: Sequence[Any],
 
 
 def equation_call(eqn: Any, axes: Axes = ()) -> JaxCall:
-    """The call that one equation of JAX's is, functions among its params and all, inside the mapped ``axes``."""
+    """The call of one JAX equation, with functions among its params, inside the mapped ``axes``."""
     core = jax_module("extend.core")
     invars = [core.Var(v.aval) for v in eqn.invars]
     empty = jax_module().make_jaxpr(lambda: 0)().jaxpr

@@ -1,10 +1,10 @@
-"""What was traced of a function that one library calls and the other wrote, by signature, as long as it lives.
+"""Cache traces of functions that one library calls and the other wrote, by signature, while the function lives.
 
-In: a function, and the leaves and tree of a call. Out: what tracing it gave, and which leaves are its arrays. In a
-signature arrays are by their types, other leaves as they are. A number is a constant of the program, as it is for a
-function that is called eagerly; where numbers keep changing from call to call they are traced, if the function can do
-without their values: else a loop over learning rates would never stop tracing. Integers and truth values stay
-constants: they are sizes, counts and flags, by which Python chooses.
+In: a function, and the leaves and tree of a call. Out: its trace, and the positions of its array arguments. A signature
+has the types of arrays, and other leaves by value. A number is a constant of the program, as in eager calls.
+A float that keeps changing from call to call is traced, if the function works without its value; otherwise a loop over
+learning rates would retrace every time. Integers and booleans stay constants: they are sizes, counts and flags that
+Python code branches on.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import numpy as np
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 
-# Beyond this many signatures of one function, all are forgotten.
+# Beyond this many signatures of one function, all are dropped.
 MAX_SIGNATURES = 1024
-# A position that has had more different numbers than this is traced.
+# A position with more different numbers than this is traced.
 MAX_NUMBERS = 4
 
 _NUMBERS = (bool, int, float, complex)
 
-# trace(positions of the leaves that are arrays) -> what is kept
+# trace(positions of the array leaves) -> the result to cache
 Trace = Callable[[list[int]], Any]
 
 
 class Static:
-    """What a leaf that is no array is in a signature: the same for equal leaves, or for one object without a hash."""
+    """A non-array leaf in a signature: equal for equal leaves; unhashable ones compare by identity."""
 
     __slots__ = ("key", "x")
 
@@ -44,7 +44,7 @@ class Static:
         try:
             hash(x)
             self.key = (type(x), x)
-        except TypeError:  # its contents may change: a call with such a container is not like an earlier one
+        except TypeError:  # mutable contents: a call with such a container never matches an earlier one
             self.key = object() if type(x) in (set, bytearray, np.ndarray) else id(x)
 
     def __eq__(self, other: object) -> bool:
@@ -55,37 +55,36 @@ class Static:
 
 
 def is_number(x: Any) -> bool:
-    """Whether a leaf is a number of Python's or NumPy's."""
+    """Whether a leaf is a Python or NumPy number."""
     return type(x) in _NUMBERS or isinstance(x, np.generic)
 
 
 def _number_key(x: Any) -> Any:
-    """A number such that equal keys mean the same one: 0.0 is not -0.0, and NaN is itself."""
+    """A key that is equal for identical numbers: 0.0 differs from -0.0, and NaN equals itself."""
     if isinstance(x, (float, complex, np.inexact)):
         return type(x), repr(x)
     return type(x), x
 
 
 class Traces:
-    """What was traced of one function."""
+    """The traces of one function."""
 
     __slots__ = ("found", "numbers", "traced_numbers", "__weakref__")
 
     def __init__(self) -> None:
-        # signature -> what was traced, and the positions of the leaves that it takes
+        # signature -> the trace, and the positions of its leaves
         self.found: dict[Any, tuple[Any, list[int]]] = {}
-        # (tree, position of a leaf, type) -> the numbers met there; None where one cannot be traced
+        # (tree, position, type) -> the numbers seen there; None where tracing failed
         self.numbers: dict[Any, set[Any] | None] = {}
-        # such places at which numbers are traced
+        # keys of ``numbers`` whose numbers are traced
         self.traced_numbers: set[Any] = set()
 
     def find(
         self, leaves: list[Any], tree: Any, kinds: list[Any], settings: Any, trace: Trace
     ) -> tuple[Any, list[int]]:
-        """What ``trace`` gives for a call, and the leaves that are its arrays; traced if the signature is new.
+        """Find or make the trace of a call: its result, and the positions of its array leaves.
 
-        ``kinds`` has the type of each leaf that is an array, a ``Static`` of any other; ``settings`` is whatever else
-        tracing depends on.
+        ``kinds``: the type of each array leaf, a ``Static`` for others. ``settings``: other inputs of tracing.
         """
         if self.traced_numbers:
             for i, x in enumerate(leaves):
@@ -94,11 +93,11 @@ class Traces:
         key: Any = (settings, tree, *kinds)
         try:
             found = self.found.get(key)
-        except (TypeError, ValueError):  # the tree holds something without a hash, or that does not compare
+        except (TypeError, ValueError):  # the tree holds an unhashable or incomparable object
             return self._trace(leaves, tree, kinds, trace)
         if found is None:
             found = self._trace(leaves, tree, kinds, trace)
-            # which numbers are traced may be another choice by now
+            # tracing may have changed which numbers are traced
             for i, x in enumerate(leaves):
                 if is_number(x):
                     kinds[i] = get_aval(x) if i in found[1] else Static(x)
@@ -111,12 +110,12 @@ class Traces:
         arrays = [i for i, kind in enumerate(kinds) if isinstance(kind, ShapedArray) and not is_number(leaves[i])]
         varying = self._varying(leaves, tree)
         if varying:
-            # all of them, or else those that can be
+            # try all numbers, then each one
             for wanted in [varying, *[[i] for i in varying if len(varying) > 1]]:
                 positions = sorted({*arrays, *wanted})
                 try:
                     found = trace(positions)
-                except Exception:  # whatever the function says to an array where it had a number
+                except Exception:  # any error of the function for an array in place of a number
                     if len(wanted) == 1:
                         place = (tree, wanted[0], type(leaves[wanted[0]]))
                         self.numbers[place] = None
@@ -127,7 +126,7 @@ class Traces:
         return trace(arrays), arrays
 
     def _varying(self, leaves: list[Any], tree: Any) -> list[int]:
-        """The positions of numbers that have come to vary with this call, or had before."""
+        """The positions of numbers that vary, with this call or earlier."""
         varying = []
         for i, x in enumerate(leaves):
             if is_number(x) and not isinstance(x, (int, np.integer, np.bool_)):
@@ -139,13 +138,13 @@ class Traces:
         return varying
 
 
-# The function that traces belong to, by its id: it need not have a hash, but must be able to be referred to weakly. A
-# bound method is found by its instance, since each look-up of ``x.method`` is another object.
+# id of a function with traces: it may be unhashable, but needs weak references. A bound method is found by its
+# instance, since each lookup of ``x.method`` makes another object.
 _known: dict[int, tuple[weakref.ref[Any], dict[Any, Traces]]] = {}
 
 
 def traces_of(fun: Any, use: str) -> Traces:
-    """What is known of ``fun`` for a ``use`` of it; forgotten when that dies, new if nobody can know when that is."""
+    """The traces of ``fun`` for a ``use``; dropped when ``fun`` dies, and not cached without weak references."""
     owner, part = (fun.__self__, fun.__func__) if type(fun) is types.MethodType else (fun, None)
     found = _known.get(id(owner))
     if found is None:
@@ -158,7 +157,7 @@ def traces_of(fun: Any, use: str) -> Traces:
 
 
 def _forget(known: dict[int, tuple[weakref.ref[Any], Any]], key: int, ref: weakref.ref[Any]) -> None:
-    """``known`` is handed over: a function may die when Python has ended and this module's names are gone."""
+    """Drop the entry; ``known`` is a parameter because module globals may be gone at interpreter exit."""
     found = known.get(key)
     if found is not None and found[0] is ref:
         del known[key]

@@ -1,7 +1,7 @@
-"""Whether a program computes with real JAX, read off the program: minijax sees nothing of what JAX does.
+"""Detect whether a program computes with the real JAX, by reading it: minijax cannot observe JAX.
 
-What is read is the user's functions, those that they name or close over, also in modules, objects and containers, and
-what is wrapped in them; a name that nobody can know before the program runs (``getattr(module, name)``) is not found.
+This reads the user's functions, the values that they name or close over, also in modules, objects and containers, and
+wrapped functions. A name known only at run time (``getattr(module, name)``) is not found.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from minijax import errors
 from minijax.core.operands import JAX_LIBRARIES
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-# These look for JAX's arrays among their arguments, and compute nothing with JAX.
+# These look for JAX's arrays among their arguments, and do not compute with JAX.
 NEUTRAL = ("numpy", "scipy")
-# What these modules make of JAX's functions runs on minijax.
+# Results of these modules' functions run on minijax.
 _CARRYING = ("minijax.interop.functions", "minijax.interop.borrowed_functions", "minijax.interop.names")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.ndarray, np.generic)
-# Functions that are read: a program that reaches more of its own than this is a library.
+# The maximum number of functions read: a larger program is a library.
 _MOST_FUNCTIONS = 500
 
 
 def jax_use(fun: Callable[..., Any], *values: Any) -> str:
-    """What of real JAX ``fun`` or one of ``values`` uses: ``jax.numpy, which g calls rnp``. Empty if nothing."""
-    if "jax" not in sys.modules:  # the user has not imported it, and neither has a compilation
+    """Name the real JAX object that ``fun`` or one of ``values`` uses: ``jax.numpy, which g calls rnp``; or ''."""
+    if "jax" not in sys.modules:  # nothing has imported jax
         return ""
     return _used_by(fun) or next(filter(None, map(_of_value, _parts(values))), "")
 
 
 def _parts(values: Any) -> Iterator[Any]:
-    """What containers and the user's objects hold, each once; they may be no trees, or hold themselves."""
+    """List the contents of containers and the user's objects, each once; they may be no trees, or recursive."""
     seen: set[int] = set()
     todo = [values]
     while todo and len(seen) < _MOST_FUNCTIONS:
@@ -77,9 +77,9 @@ def _used_by(fun: Any) -> str:
         if not isinstance(each, types.ModuleType) and _is_jaxs(type(each).__module__):
             return _called(each)
         if isinstance(each, types.FunctionType):
-            if each.__code__.co_filename.startswith(_HERE):  # what ``from_jax`` made is seen
+            if each.__code__.co_filename.startswith(_HERE):  # results of ``from_jax`` are visible to minijax
                 continue
-            home = each.__globals__.get("__name__", "")  # __module__ is that of the function that it wraps
+            home = each.__globals__.get("__name__", "")  # __module__ is copied from the wrapped function
             if home in _CARRYING:
                 continue
             if _is_jaxs(home):
@@ -87,7 +87,7 @@ def _used_by(fun: Any) -> str:
             if home.partition(".")[0] in NEUTRAL:
                 continue
             if not errors.is_user_file(each.__code__.co_filename):
-                todo += _inside(each)  # a transformation's wrapper: what it closes over is the user's
+                todo += _inside(each)  # a transformation's wrapper closes over the user's function
                 continue
             if imported := _imported(each.__code__):
                 return f"{imported}, which {each.__name__} imports"
@@ -108,31 +108,30 @@ def _is_jaxs(module: str | None) -> bool:
 
 def _called(x: Any) -> str:
     name = getattr(x, "__name__", "")
-    if name and not _is_jaxs(getattr(x, "__module__", "")):  # what jax.jit made of the user's function bears its name
+    if name and not _is_jaxs(getattr(x, "__module__", "")):  # the result of jax.jit has the name of the user's function
         return f"{name}, a function made by JAX"
     return f"{x.__module__}.{name}" if name else f"a value of JAX's type {type(x).__name__}"
 
 
 def _imported(code: types.CodeType) -> str:
-    """A module of JAX's that a function imports when it is called; empty if it imports none."""
+    """The JAX module that a function imports when called, or ''."""
     codes = [code]
     for each in codes:
         codes += [const for const in each.co_consts if isinstance(const, types.CodeType)]
-        for name in each.co_names:  # import statements name modules in full
+        for name in each.co_names:  # import statements use full module names
             if _is_jaxs(name) and ("IMPORT_NAME", name) in [(i.opname, i.argval) for i in dis.get_instructions(each)]:
                 return name
     return ""
 
 
 def is_jax_array(x: Any) -> bool:
-    """Whether ``x`` is an array of the real JAX's; jax is not imported to know."""
+    """Whether ``x`` is a real JAX array; does not import jax."""
     jax = sys.modules.get("jax")
     return jax is not None and isinstance(x, jax.Array)
 
 
 def _named(fun: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """The globals and closed-over values that a function names, nested functions' included, what it names of these
-    (``library.act``, ``self.act``), and its defaults."""
+    """List globals and closed-over values that a function names, their named attributes, and its defaults."""
     codes = [fun.__code__]
     for code in codes:
         codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
@@ -159,19 +158,19 @@ def is_of_a_statement(cls: type) -> bool:
 
 
 def _is_read(value: Any) -> bool:
-    """Whether the attributes of ``value`` are looked at: those of the user's modules and objects are."""
+    """Whether to read the attributes of ``value``: only those of the user's modules and objects."""
     if isinstance(value, types.ModuleType):
         file = getattr(value, "__file__", None)
         own = file is not None and errors.is_user_file(file)
         return own and value.__name__.partition(".")[0] not in (*JAX_LIBRARIES, *NEUTRAL)
     kind = value if isinstance(value, type) else type(value)
-    if kind.__module__ == "builtins":  # as is a class that is made where there is no module
+    if kind.__module__ == "builtins":  # so is a class made where there is no module
         return is_of_a_statement(kind)
     return kind.__module__.partition(".")[0] not in ("builtins", "minijax", *JAX_LIBRARIES, *NEUTRAL)
 
 
 def _inside(x: Any) -> list[Any]:
-    """The functions in something that is called as one: a bound method, a partial, a wrapper, an instance."""
+    """The functions in a callable: a bound method, a partial, a wrapper, an instance."""
     if isinstance(x, functools.partial):
         return [x.func, *x.args, *x.keywords.values()]
     if type(x) in (list, tuple, dict):

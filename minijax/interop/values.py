@@ -1,6 +1,6 @@
-"""Types and values between JAX and minijax: what an array of the one is to the other.
+"""Convert types and values between JAX and minijax.
 
-In: an aval, array, number or random key of one of the two. Out: the same of the other, without a copy where the memory
+In: an aval, array, number or random key of one library. Out: the same in the other, without a copy if the memory
 allows it.
 """
 
@@ -33,19 +33,19 @@ from minijax.ops.sharded import over_mesh
 
 @functools.cache
 def jax_module(name: str = "") -> Any:
-    """``jax``, or its module ``name``, imported at the first use: it costs half a second."""
+    """``jax``, or its module ``name``, imported on first use: it costs half a second."""
     return importlib.import_module(f"jax.{name}" if name else "jax")
 
 
 def impl_of_jax(ours: PRNGImpl) -> Any:
-    """JAX's implementation of random bits for one of ours."""
+    """JAX's implementation of random bits for minijax's."""
     if ours.theirs is None:
         ours.theirs = jax_module("random").key_dtype(ours.name)._impl
     return ours.theirs
 
 
 def dtype_of(theirs: Any) -> Any:
-    """Our element type for one of JAX's: that of keys, or NumPy's."""
+    """Convert JAX's element type: a key type, or NumPy's."""
     if isinstance(theirs, np.dtype):
         return theirs
     dtypes = jax_module("dtypes")
@@ -57,12 +57,12 @@ def dtype_of(theirs: Any) -> Any:
 
 
 def dtype_of_jax(ours: Any) -> Any:
-    """JAX's element type for one of ours, or of JAX's."""
+    """Convert an element type, minijax's or JAX's, to JAX's."""
     return jax_module("random").key_dtype(impl_of_jax(ours.impl)) if is_key(ours) else ours
 
 
 def aval_of(theirs: Any) -> Any:
-    """Our type for a type of JAX's (an aval, also of a reference, a ``ShapeDtypeStruct``)."""
+    """Convert JAX's type (an aval, also of a reference, a ``ShapeDtypeStruct``)."""
     if hasattr(theirs, "inner_aval"):
         return AbstractRef(aval_of(theirs.inner_aval))
     if isinstance(theirs, ShapedArray):
@@ -78,10 +78,10 @@ def aval_of(theirs: Any) -> Any:
 
 
 def abstract_of_jax(theirs: Any) -> AbstractMesh:
-    """What types know of a mesh of JAX's: axes along which programs run on each device are explicit around these."""
+    """Convert JAX's mesh for types: around a per-device program, its axes count as explicit."""
     types = {name: AxisType[each.name] for name, each in zip(theirs.axis_names, theirs.axis_types, strict=True)}
     around = current_mesh()
-    if around is not None and around.shape_tuple == theirs.shape_tuple:  # that of the shard_map it stands in
+    if around is not None and around.shape_tuple == theirs.shape_tuple:  # the mesh of the enclosing shard_map
         types = {name: kind for name, kind in types.items() if kind is not AxisType.Manual}
         return around.abstract_mesh.update_axis_types(types)
     device = theirs.abstract_mesh.abstract_device
@@ -90,10 +90,10 @@ def abstract_of_jax(theirs: Any) -> AbstractMesh:
 
 
 def mesh_of_jax(theirs: Any) -> AbstractMesh:
-    """Our mesh for one of JAX's, over our devices of the same numbers."""
+    """Convert JAX's mesh, over minijax devices of the same numbers."""
     if isinstance(theirs, jax_module("sharding").AbstractMesh):
         around = current_mesh()
-        if around is not None and around.shape_tuple == theirs.shape_tuple:  # that of the shard_map it stands in
+        if around is not None and around.shape_tuple == theirs.shape_tuple:  # the mesh of the enclosing shard_map
             return around
         return abstract_of_jax(theirs)
     types = tuple(AxisType[each.name] for each in theirs.axis_types)
@@ -111,7 +111,7 @@ def mesh_of_jax(theirs: Any) -> AbstractMesh:
 
 @contextmanager
 def mesh_now() -> Iterator[None]:
-    """While it is open, JAX traces for the mesh that is set here, inside ``shard_map`` for that mesh and its checks."""
+    """A context in which JAX traces for minijax's current mesh, inside ``shard_map`` for that mesh and its checks."""
     mesh = current_mesh()
     if mesh is None:
         of = jax_module("sharding")
@@ -122,7 +122,7 @@ def mesh_now() -> Iterator[None]:
             with of.use_abstract_mesh(wanted):
                 yield
         return
-    # what shard_map does to JAX's own tracing, for which there is no public name
+    # like JAX's shard_map for its own tracing; there is no public function
     types_tell = sys.modules["jax._src.config"]._check_vma
     with jax_module("sharding").use_abstract_mesh(_manual_mesh(mesh)), types_tell(is_checked(manual_axes())):
         yield
@@ -130,7 +130,7 @@ def mesh_now() -> Iterator[None]:
 
 @contextmanager
 def mesh_of_jax_now() -> Iterator[None]:
-    """While a function is staged for JAX: the mesh that is set there is set here, unless one is."""
+    """A context that sets JAX's current mesh here, unless minijax has one."""
     theirs = jax_module("sharding").get_abstract_mesh()
     if theirs.empty or context.mesh is not None or current_mesh() is not None or theirs.manual_axes:
         yield
@@ -140,13 +140,13 @@ def mesh_of_jax_now() -> Iterator[None]:
 
 
 def _manual_mesh(mesh: AbstractMesh) -> Any:
-    """JAX's mesh where a program is written that runs on each device."""
+    """JAX's mesh for a per-device program."""
     manual = jax_module("sharding").AxisType.Manual
     return abstract_for_jax(mesh).update_axis_types(dict.fromkeys(manual_axes(), manual))
 
 
 def abstract_for_jax(ours: AbstractMesh) -> Any:
-    """What JAX's types know of one of our meshes."""
+    """Convert minijax's mesh to JAX's for types."""
     of = jax_module("sharding")
     ours = ours.abstract_mesh
     device = None if ours.device_kind is None else of.AbstractDevice(ours.device_kind, None, ours.platform)
@@ -155,7 +155,7 @@ def abstract_for_jax(ours: AbstractMesh) -> Any:
 
 
 def mesh_for_jax(ours: AbstractMesh) -> Any:
-    """JAX's mesh for one of ours."""
+    """Convert minijax's mesh to JAX's."""
     of = jax_module("sharding")
     if not isinstance(ours, Mesh):
         return abstract_for_jax(ours)
@@ -168,7 +168,7 @@ def mesh_for_jax(ours: AbstractMesh) -> Any:
 
 
 def sharding_of_jax(theirs: Any) -> Any:
-    """Our sharding for one of JAX's, over our devices of the same numbers; None for one that ours cannot say."""
+    """Convert JAX's sharding, over devices of the same numbers; None if minijax cannot express it."""
     of = jax_module("sharding")
     if isinstance(theirs, of.SingleDeviceSharding):
         (device,) = theirs.device_set
@@ -182,14 +182,14 @@ def sharding_of_jax(theirs: Any) -> Any:
 
 
 def part_of_jax(theirs: Any) -> PartitionSpec:
-    """Our ``PartitionSpec`` for one of JAX's."""
+    """Convert JAX's ``PartitionSpec``."""
     free = jax_module("sharding").PartitionSpec.UNCONSTRAINED
     parts = [PartitionSpec.UNCONSTRAINED if part is free else part for part in theirs.partitions]
     return PartitionSpec(*parts, unreduced=theirs.unreduced, reduced=theirs.reduced)
 
 
 def sharding_for_jax(ours: Sharding) -> Any:
-    """JAX's sharding for one of ours. NotImplementedError for one that only XLA's description says."""
+    """Convert to JAX's sharding. NotImplementedError for one that only XLA can describe."""
     of = jax_module("sharding")
     if isinstance(ours, SingleDeviceSharding):
         theirs = {device.id: device for device in jax_module().devices()}
@@ -200,14 +200,14 @@ def sharding_for_jax(ours: Sharding) -> Any:
 
 
 def spec_for_jax(ours: PartitionSpec) -> Any:
-    """JAX's ``PartitionSpec`` for one of ours."""
+    """Convert to JAX's ``PartitionSpec``."""
     theirs = jax_module("sharding").PartitionSpec
     parts = [theirs.UNCONSTRAINED if part is PartitionSpec.UNCONSTRAINED else part for part in ours]
     return theirs(*parts, unreduced=ours.unreduced, reduced=ours.reduced)
 
 
 def specs_of(avals: Sequence[Any]) -> list[Any]:
-    """``spec_of`` each operand of one operation: where one type names a mesh, the types of all name it."""
+    """``spec_of`` for each operand of one operation: if one type names a mesh, all do."""
     mesh = common_mesh(avals)
     return [spec_of(aval, mesh) for aval in avals]
 
@@ -224,13 +224,13 @@ def spec_of(aval: Any, mesh: AbstractMesh | None = None) -> Any:
 
 
 def type_for_jax(aval: ShapedArray, mesh: AbstractMesh | None) -> Any:
-    """JAX's abstract value for a type of ours: over ``mesh``, and replicated, if the type names no mesh."""
+    """JAX's abstract value for a type; replicated over ``mesh`` if the type names none."""
     about = _over_mesh(aval, mesh)
     return jax_module("core").ShapedArray(aval.shape, dtype_of_jax(aval.dtype), aval.weak_type, **about)
 
 
 def _over_mesh(ours: ShapedArray, mesh: AbstractMesh | None) -> dict[str, Any]:
-    """What JAX's types say of meshes beside shape and dtype, for a type of ours over its mesh, or over ``mesh``."""
+    """The mesh part of JAX's type, besides shape and dtype, over the type's own mesh or ``mesh``."""
     of, around = jax_module("sharding"), current_mesh()
     mesh = mesh_of_type(ours) or mesh
     if mesh is None and around is None:
@@ -246,7 +246,7 @@ def _over_mesh(ours: ShapedArray, mesh: AbstractMesh | None) -> dict[str, Any]:
 
 
 def from_jax_value(x: Any) -> Array:
-    """The minijax array of a JAX array, NumPy array or number; it shares the memory of one that lies on the host."""
+    """Convert a JAX array, NumPy array or number; the result shares memory on the host."""
     if type(x).__name__ == "Ref":
         raise NotImplementedError(
             f"a function of JAX's that closes over a mutable array reference, {x!r}, cannot be taken over: it would be "
@@ -265,7 +265,7 @@ def from_jax_value(x: Any) -> Array:
 
 
 def from_jax_values(tree: Any) -> Any:
-    """A tree of JAX's with our arrays in place of JAX's; an exception is a leaf."""
+    """Convert JAX's arrays in a tree of JAX; an exception is a leaf."""
     array = jax_module().Array
     return jax_module("tree_util").tree_map(
         lambda x: from_jax_value(x) if isinstance(x, array) else x, tree, is_leaf=lambda x: isinstance(x, Exception)
@@ -273,11 +273,11 @@ def from_jax_values(tree: Any) -> Any:
 
 
 def to_jax_value(x: Array) -> Any:
-    """The JAX array of a minijax array, of a weak type if that is; of keys, keys."""
+    """Convert to a JAX array; weak types stay weak, keys stay keys."""
     if is_key(x.aval.dtype):
         words = jax_module("numpy").asarray(words_of(x._value(), x.aval.dtype))
         return jax_module("random").wrap_key_data(words, impl=impl_of_jax(x.aval.dtype.impl))
-    # JAX would narrow what is wide while it computes with 32 bits itself
+    # JAX would narrow 64-bit values while it computes with 32 bits
     with jax_module().enable_x64(x.aval.dtype.itemsize > 4 or jax_module().config.jax_enable_x64):
         made = jax_module("numpy").asarray(np.asarray(x))
         if type(x) is MeshArray:
@@ -288,7 +288,7 @@ def to_jax_value(x: Array) -> Any:
         return jax_module("lax").convert_element_type_p.bind(made, **params)
 
 
-# What of JAX's configuration the program of a function depends on, besides what ours decides.
+# JAX settings that affect a function's program, besides those that minijax sets.
 _JAX_SETTINGS = (
     *("jax_default_prng_impl", "jax_threefry_partitionable", "jax_default_matmul_precision"),
     *("jax_numpy_dtype_promotion", "jax_numpy_rank_promotion", "jax_enable_custom_prng", "jax_disable_jit"),
@@ -296,7 +296,7 @@ _JAX_SETTINGS = (
 
 
 def settings() -> tuple[Any, ...]:
-    """All of both configurations, and our named axes, that the program of a function depends on."""
+    """All settings of both libraries, and the named axes, that a function's program depends on."""
     config = jax_module().config
     mesh = jax_module("sharding").get_abstract_mesh()
     return (trace_key(), state.axis_env, mesh, *[getattr(config, name) for name in _JAX_SETTINGS])
@@ -304,7 +304,7 @@ def settings() -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def circumstances() -> Iterator[None]:
-    """While it is open, JAX computes with the bits that we compute with, and with our precision if we set one."""
+    """A context in which JAX computes with minijax's number of bits, and its precision if set."""
     jax = jax_module()
     with contextlib.ExitStack() as stack:
         stack.enter_context(jax.enable_x64(x64_enabled()))
@@ -314,7 +314,7 @@ def circumstances() -> Iterator[None]:
 
 
 def make_jaxpr(fun: Callable[..., Any], specs: Sequence[Any]) -> Any:
-    """JAX's ``ClosedJaxpr`` of ``fun`` at arguments of types ``specs``, inside the axes that are named here."""
+    """JAX's ``ClosedJaxpr`` of ``fun`` at arguments of types ``specs``, inside the current named axes."""
     axes = [(name, size) for name, size in state.axis_env if name is not None]
     with circumstances(), mesh_now():
         return jax_module().make_jaxpr(fun, axis_env=axes or None)(*specs)
