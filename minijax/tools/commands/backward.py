@@ -54,8 +54,8 @@ def run_backward(session: Session, args: Arguments) -> Result:
     )
     blocks = value_rows(session, "value", out, "[0]")
     if backward_table.outermost(recording) > 1:
-        said = "the call takes a derivative itself: its pass is first; the last one, and the gradient, are of its value"
-        blocks.append(Row("note", (line(("muted", said)),)))
+        note = "the call takes a derivative itself: its pass is first; the last one, and the gradient, are of its value"
+        blocks.append(Row("note", (line(("muted", note)),)))
     blocks += backward_table.steps_blocks(recording, args["most"], args["names"])
     places = [f"[1][{i}]" for i in range(len(cotangents))]
     blocks += named_rows(session, "gradient", target.names, cotangents, places)
@@ -87,9 +87,9 @@ def _checkpoint_blocks(target: Target, recording: Recording) -> Iterator[Block]:
     leaves = tree_leaves((target.args, target.kwargs))
     with_it, without = (residual_bytes(each, leaves) for each in (closed, without_checkpoint(closed)))
     saved = without - with_it
-    said: Line = line(("value", f"{with_it:,} bytes"), ("muted", f" of residuals, {without:,} without it: "))
+    sizes: Line = line(("value", f"{with_it:,} bytes"), ("muted", f" of residuals, {without:,} without it: "))
     verdict = ("good", f"{saved:,} saved") if saved > 0 else ("warning", f"{-saved:,} more" if saved else "the same")
-    rows = [(*said, verdict)]
+    rows = [(*sizes, verdict)]
     for names in backward_table.recomputed(recording):
         rows.append(line(("muted", f"{plural(len(names), 'equation')} run again: "), ("primitive", " ".join(names))))
     yield Row("saved", tuple(rows))

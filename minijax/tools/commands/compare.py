@@ -183,9 +183,9 @@ def _jaxprs(closed: ClosedJaxpr, their_text: str) -> list[Block]:
         same = Row("jaxpr", (line(("good", "the same"), ("muted", f" · {count}")),))
         return [same, Printout(jaxpr_document(closed))]
     if read is None:
-        said = line(("warning", "they differ; JAX's is as it prints it, for it holds what minijax cannot read"))
+        note = line(("warning", "they differ; JAX's is as it prints it, for it holds what minijax cannot read"))
         titles = (line(("heading", "minijax")), line(("heading", "jax")))
-        return [Row("jaxpr", (said,)), diff.texts_side_by_side(str(closed).split("\n"), their_text.split("\n"), titles)]
+        return [Row("jaxpr", (note,)), diff.texts_side_by_side(str(closed).split("\n"), their_text.split("\n"), titles)]
     titles = (
         line(("heading", "minijax"), ("muted", f" · {count}")),
         line(("heading", "jax"), ("muted", f" · {plural(len(read.eqns), 'equation')}")),

@@ -102,8 +102,8 @@ def _of_call(session: Session, expression: str, everything: bool) -> Result:
     __tracebackhide__ = True
     node = parse_expression("why", specs.expression_text(expression), "a call such as f(x)")
     if not isinstance(node, ast.Call):
-        said = shortened(expression.strip())
-        raise UsageError(f"%why needs a call of a function, such as f(3.0), not {said!r}")
+        title = shortened(expression.strip())
+        raise UsageError(f"%why needs a call of a function, such as f(3.0), not {title!r}")
     fun, values, named = targets.captured(session, node)
     if hasattr(fun, "explain_cache_miss"):
         return Result(answer_document(explain_cache_miss(fun, *values, **named)))
@@ -116,8 +116,8 @@ def _of_call(session: Session, expression: str, everything: bool) -> Result:
     title = shortened(expression.strip())
     target = targets.Target(fun, values, named, (), title)
     if target.abstract:
-        said = f"{called} is not jitted, so its call has to be made, and an argument is only a type"
-        raise UsageError(f"%why: {said}: give it values, or write jit({called})(...)")
+        problem = f"{called} is not jitted, so its call has to be made, and an argument is only a type"
+        raise UsageError(f"%why: {problem}: give it values, or write jit({called})(...)")
     return _made(session, target, called, everything)
 
 
@@ -147,8 +147,8 @@ def _made(session: Session, target: targets.Target, called: str, everything: boo
 def _of_jax_function(fun: Any, called: str) -> Document:
     """The recorded cache misses of a function that JAX jitted."""
     entries = jax_misses.of(fun)
-    said = f"whether JAX would trace this call of {called}: it tells when the call is made; %why after that says why"
-    unknown = Row("unknown", (line(("muted", said)),))
+    message = f"whether JAX would trace this call of {called}: it tells when the call is made; %why after that says why"
+    unknown = Row("unknown", (line(("muted", message)),))
     if not entries:
         return document(unknown, text(f"JAX has not traced {called} while it was watched", role="muted"))
     return document(unknown) + _jax_document(entries)
@@ -170,8 +170,8 @@ def run_nan(session: Session, args: Arguments) -> Result:
     found = nan.find_nonfinite(target.fun, target.args, target.kwargs, args["grad"], _names(session))
     shown = nan_view.search_document(found, target.title, args["grad"])
     if (found.nan or found.inf) and not args["grad"] and args.cell is None and not _uses_jax(session, target.title):
-        said = f"%origin {shortened(target.title)} tells what led to the result, value by value"
-        shown = shown + document(Row("next", (line(("muted", said)),)))
+        hint = f"%origin {shortened(target.title)} tells what led to the result, value by value"
+        shown = shown + document(Row("next", (line(("muted", hint)),)))
     return Result(shown)
 
 
@@ -219,8 +219,8 @@ def run_leaks(session: Session, args: Arguments) -> Result:
     if len(listed) < len(leaks):
         kept = [leak for leak in leaks if leak.only_prompt]
         by = ", ".join(dict.fromkeys(host for leak in kept for host in leak.host))
-        said = f"{sum(1 + leak.same for leak in kept)} kept only by the prompt ({by}); %leaks --all lists them too"
-        blocks.append(text(said, role="muted"))
+        summary = f"{sum(1 + leak.same for leak in kept)} kept only by the prompt ({by}); %leaks --all lists them too"
+        blocks.append(text(summary, role="muted"))
     return Result(Document(tuple(blocks)))
 
 

@@ -61,8 +61,8 @@ def run_export(session: Session, args: Arguments) -> Result:
     except OSError as error:
         raise UsageError(f"%export cannot write {path}: {error.strerror or error}") from None
     size = f"{written / 1000:,.0f} kB"
-    said = line(("good", "wrote "), what, " to ", ("place", path), ("muted", f"  {size}"))
-    return Result(document(text(said)))
+    message = line(("good", "wrote "), what, " to ", ("place", path), ("muted", f"  {size}"))
+    return Result(document(text(message)))
 
 
 def _path(given: str) -> str:

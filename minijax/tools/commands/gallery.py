@@ -26,8 +26,8 @@ def run_gallery(session: Session, args: Arguments) -> Result:
         raise UsageError(f"%gallery --most needs a number from 1, not {args['most']}")
     if not page:
         rows = [(("level", name), ("", about.replace("``", ""))) for name, about in gallery.PAGES.items()]
-        said = "%gallery mlp steps through one of them, %gallery mlp --program shows its text."
-        return Result(document(Table(("page", ""), tuple(rows)), text(said, role="muted")))
+        usage = "%gallery mlp steps through one of them, %gallery mlp --program shows its text."
+        return Result(document(Table(("page", ""), tuple(rows)), text(usage, role="muted")))
     if page not in gallery.PAGES:
         hint = did_you_mean(page, gallery.PAGES, "%gallery ")
         raise UsageError(f"the gallery has no page {page!r}.{hint} %gallery lists them")

@@ -118,8 +118,8 @@ class Tour:
         """End the tour and restore the user's names."""
         returned = self._leave_part()
         self.session.tour = None
-        said = f" Yours again: {', '.join(returned)}." if returned else ""
-        return Result(document(text(f"The tour has ended.{said} %help lists the commands.", role="muted")))
+        restored = f" Yours again: {', '.join(returned)}." if returned else ""
+        return Result(document(text(f"The tour has ended.{restored} %help lists the commands.", role="muted")))
 
     # --- names
     # ------------------------------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ class Tour:
         if borrowed:
             word = "name" if len(borrowed) == 1 else "names"
             back = "comes" if len(borrowed) == 1 else "come"
-            said = f"The tour uses the {word} {', '.join(borrowed)} from here on; yours {back} back when the part ends."
-            yield text(said, role="warning")
+            note = f"The tour uses the {word} {', '.join(borrowed)} from here on; yours {back} back when the part ends."
+            yield text(note, role="warning")
         if self.first:
             self.first = False
             yield text(
@@ -174,17 +174,17 @@ class Tour:
         yield from outcome.summary.blocks
         if outcome.error is not None and not stop.fails:
             stopped = isinstance(outcome.error, KeyboardInterrupt)
-            said = "" if stopped else "The tour did not expect that; a name may have changed. "
-            said += "%tour again runs this part's lines anew."
-            yield text(said, role="warning", hanging=0)
+            message = "" if stopped else "The tour did not expect that; a name may have changed. "
+            message += "%tour again runs this part's lines anew."
+            yield text(message, role="warning", hanging=0)
         elif stop.after:
             yield text(self.filled(stop.after, outcome), hanging=0)
         left = len(part.stops) - self.stop - 1
         if not left and self.part + 1 < len(self.parts):
             yield text(f"Part {self.part + 1} ends here. %tour next: {self.parts[self.part + 1].title}", role="muted")
         elif not left:
-            said = "This was the last stop. %tour exercises: your turn. %tour stop gives your names back."
-            yield text(said, role="muted", hanging=0)
+            message = "This was the last stop. %tour exercises: your turn. %tour stop gives your names back."
+            yield text(message, role="muted", hanging=0)
 
     def filled(self, words: str, outcome: Outcome) -> str:
         """The text after a stop's line, with computed values from the user's names and the value of the line."""

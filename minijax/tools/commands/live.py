@@ -53,8 +53,8 @@ def _value_blocks(session: Session, level: Level, result: Any) -> list[Block]:
         return list(session.value_document(result).blocks)
     if level.kind in ("linearize", "vjp"):
         forward = level.kind == "linearize"
-        said = f"a function of {'tangents' if forward else 'the cotangent'}; its linear program:"
-        title = Row("linear" if forward else "pullback", (line(said),))
+        description = f"a function of {'tangents' if forward else 'the cotangent'}; its linear program:"
+        title = Row("linear" if forward else "pullback", (line(description),))
         return [*row("value", result[0]), title, *session.value_document(result[1].jaxpr).blocks]
     if level.kind == "value_and_grad":
         return row("value", result[0]) + _gradients(row, level, result[1])
@@ -105,13 +105,13 @@ def run_pop(session: Session, args: Arguments) -> Result:
     recorder = Recorder("summary", f"%pop {expr}")
     with recorder:
         if expr:
-            value, said = session.evaluate(parse_expression("pop", expr), {}), expr
+            value, expression = session.evaluate(parse_expression("pop", expr), {}), expr
         else:
             assert live.latest is not None
-            value, said = live.latest
+            value, expression = live.latest
         label = level.label
         result, done = live.close(value)
-    heading = line(("level", label), f"  {level.kind} of {', '.join(level.inputs)}", ("muted", f" ↦ {said}"))
+    heading = line(("level", label), f"  {level.kind} of {', '.join(level.inputs)}", ("muted", f" ↦ {expression}"))
     names = returned_lines(done, label)
     blocks = [Row("closed", (heading,)), *_value_blocks(session, level, result)]
     blocks += [Row("names", names)] if names else []

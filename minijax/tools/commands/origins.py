@@ -102,8 +102,8 @@ def origin_of(
         if not wanted and any(map(is_jax_array, tree_leaves(value))):
             raise UsageError(f"%{command}: {target.title} was computed by the real JAX, which is not recorded")
         if not wanted:
-            said = f"{shortened(target.title)} gives no array, so there is nothing that led to it"
-            raise UsageError(f"%{command}: {said}: give it a call such as f(3.0), whose result is one")
+            problem = f"{shortened(target.title)} gives no array, so there is nothing that led to it"
+            raise UsageError(f"%{command}: {problem}: give it a call such as f(3.0), whose result is one")
     lane = OriginLane(origins, origins.slice(wanted), arguments, wanted)
     return AskedOrigin(value, recording, lane, tuple(name for n, name in names if not n))
 
@@ -259,9 +259,9 @@ def _found(known: Ledger, wanted: Condition, search: ConditionSearch, hit: Hit |
     if hit is None:
         whole = " with all its elements" if search.whole else ""
         never = "not found" if looked.ended else "never"
-        said = f"{never}: {wanted.text} holds of none of {plural(looked.values, 'value')}{whole}"
+        message = f"{never}: {wanted.text} holds of none of {plural(looked.values, 'value')}{whole}"
         sure = looked.values and not looked.unknown and not looked.ended
-        blocks.append(Row("found", (line(("good" if sure else "warning", said)),)))
+        blocks.append(Row("found", (line(("good" if sure else "warning", message)),)))
     else:
         cursor = Cursor(known.recording)
         position = origins.birth(cursor, hit.named.number).position
@@ -323,8 +323,8 @@ def _of_line(recording: Recording, wanted: Condition) -> tuple[Document, int] | 
 
 
 def _no_line(recording: Recording, wanted: Condition) -> Document:
-    said = f"never: no operation of {wanted.text} was recorded"
-    return Document((Row("found", (line(("warning", said)),)),))
+    message = f"never: no operation of {wanted.text} was recorded"
+    return Document((Row("found", (line(("warning", message)),)),))
 
 
 COMMANDS: tuple[Command, ...] = (

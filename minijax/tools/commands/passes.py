@@ -100,8 +100,8 @@ def run_roofline(session: Session, args: Arguments) -> Result:
     if any(map(is_effectful, lowered.jaxpr.eqns)):
         raise UsageError("%roofline runs a call dozens of times, and this one has effects: %passes looks at it unrun")
     if lowered.compile().program.donated:
-        said = "runs a call dozens of times, and this one can run once: it takes an argument's memory (donate_argnums)"
-        raise UsageError(f"%roofline {said}: jit the function without donating, or look at it unrun with %passes")
+        why = "runs a call dozens of times, and this one can run once: it takes an argument's memory (donate_argnums)"
+        raise UsageError(f"%roofline {why}: jit the function without donating, or look at it unrun with %passes")
     try:
         found = roofline.measure(lowered, lambda: jitted(*target.args, **target.kwargs))
     except ProfilerBusy:

@@ -51,8 +51,8 @@ def run_run(session: Session, args: Arguments) -> Result:
                 exec(compile(source, path, "exec", dont_inherit=True), names)
         except SystemExit as leaving:
             if leaving.code not in (None, 0):
-                said = document(text(f"{path} ended with exit code {leaving.code}", role="error"))
-                return Result(said, NOTHING, recorder.recording, error=leaving)
+                message = document(text(f"{path} ended with exit code {leaving.code}", role="error"))
+                return Result(message, NOTHING, recorder.recording, error=leaving)
         finally:
             if not here:
                 session.namespace.update((name, value) for name, value in names.items() if name[:2] != "__")

@@ -69,8 +69,8 @@ def _details(session: Session, command: Command) -> Document:
         blocks.insert(1, text(line(("keyword", f"%%{name} ..."), ("muted", " and a cell below it"))))
     for param in command.params:
         label = param.name.upper() if param.is_text else param.option
-        said = param.help + (f" (one of {', '.join(param.choices)})" if param.choices else "")
-        blocks.append(text(line(("param-name", f"  {label:<14}"), said), hanging=16))
+        description = param.help + (f" (one of {', '.join(param.choices)})" if param.choices else "")
+        blocks.append(text(line(("param-name", f"  {label:<14}"), description), hanging=16))
     blocks.append(text(line(("heading", "For example"))))
     example = command.example.replace(f"%{command.name}", f"%{name}")
     blocks += [text(line(("", f"  {each}"))) for each in example.split("\n")]
@@ -103,7 +103,7 @@ def _keys(session: Session) -> Document:
         (key, f"{name} of the last line in full; again: fold that panel away, or back") for name, key in keys.items()
     ]
     table = sorted([*rows, *KEYS], key=lambda row: (not row[0].startswith("F"), row[0] if row[0][0] == "F" else ""))
-    lines = [line(("param-name", f"  {key:<12}"), said) for key, said in table]
+    lines = [line(("param-name", f"  {key:<12}"), meaning) for key, meaning in table]
     return document(text(line(("heading", "Keys of the prompt"))), Text(tuple(lines), hanging=14), text(""))
 
 
@@ -216,8 +216,8 @@ def run_x64(session: Session, args: Arguments) -> Result:
             raise UsageError(f"%x64 takes on or off, not {args['state']!r}")
         config.update("jax_enable_x64", _ON[word])
     enabled = config.jax_enable_x64
-    said = "on: 64-bit types are kept" if enabled else "off: 64-bit types become 32-bit"
-    return Result(document(Row("x64", (line(("value", said)),))))
+    status = "on: 64-bit types are kept" if enabled else "off: 64-bit types become 32-bit"
+    return Result(document(Row("x64", (line(("value", status)),))))
 
 
 def run_history(session: Session, args: Arguments) -> Result:

@@ -140,13 +140,13 @@ def run_timeit(session: Session, args: Arguments) -> Result:
             often *= 10
     times = [seconds / often for seconds in timer.repeat(runs, often)]
     mean, spread = statistics.fmean(times), statistics.pstdev(times)
-    said = line(
+    result = line(
         ("time", f"{_span(mean)} ± {_span(spread)}"),
         f" each (mean ± deviation of {runs} runs of {often:,}), at best ",
         ("time", _span(min(times))),
     )
     hint = "XLA may still be at work when a call returns; %time waits for it, and tells trace, compile and run apart"
-    return Result(document(text(said), text(hint, role="muted")))
+    return Result(document(text(result), text(hint, role="muted")))
 
 
 def _timing(statement: str, is_cell: bool) -> tuple[str, int | None, int]:

@@ -39,8 +39,8 @@ def run_log(session: Session, args: Arguments) -> Result:
     value, error, recording = recorded(target.call, expression, args["retrace"])
     refuse_empty("log", expression, recording, error)
     shown = log_document(recording, _most("log", args), verbose=args["verbose"], whole=_WHOLE)
-    if said := interrupted_note(error):
-        shown = document(text(said, role="warning")) + shown
+    if note := interrupted_note(error):
+        shown = document(text(note, role="warning")) + shown
     return Result(shown, NOTHING if value is None else value, recording, error=error)
 
 
@@ -100,8 +100,8 @@ def _last(session: Session, args: Arguments) -> Result:
     if failed is None or not failed.replays:
         recording = _last_full(session, failed)
         # the failed input did nothing that could be shown
-        said = "" if failed is None else f"{_nothing_done(failed)}; this is earlier"
-        return _opened(args, Step(recording, note=said), NOTHING, ended=_ended_in_error(recording))
+        note = "" if failed is None else f"{_nothing_done(failed)}; this is earlier"
+        return _opened(args, Step(recording, note=note), NOTHING, ended=_ended_in_error(recording))
     _most("step", args)
 
     def call() -> Any:
@@ -110,8 +110,8 @@ def _last(session: Session, args: Arguments) -> Result:
 
     code = failed.source.strip()
     value, error, recording = recorded(call, code, args["retrace"])
-    said = f"input {failed.number} was run again to record it" + ("" if error else "; this time it did not fail")
-    step = Step(recording, 0, _retraced(call, code), note=interrupted_note(error) or said)
+    note = f"input {failed.number} was run again to record it" + ("" if error else "; this time it did not fail")
+    step = Step(recording, 0, _retraced(call, code), note=interrupted_note(error) or note)
     return _opened(args, step, NOTHING if value is None else value, error)
 
 
@@ -173,8 +173,8 @@ def refuse_empty(command: str, expression: str, recording: Recording, error: Bas
         return
     if error is not None:
         raise error
-    said = shortened(expression.strip())
-    raise UsageError(f"%{command}: {said} ran, and computed nothing with arrays: give it a call such as f(3.0)")
+    title = shortened(expression.strip())
+    raise UsageError(f"%{command}: {title} ran, and computed nothing with arrays: give it a call such as f(3.0)")
 
 
 def _opened(

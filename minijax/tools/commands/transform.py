@@ -172,8 +172,8 @@ def _check_argnums(target: Target, argnums: int | tuple[int, ...]) -> None:
             raise UsageError(f"%grad --argnums {i}: there is no such argument; {target.title} has {has}")
         if not _differentiable(target.args[i]):
             types = type_texts(target.args[i])
-            said = f"the argument {target.names[i]} is {types}, not of float type"
-            raise UsageError(f"%grad --argnums {i}: {said}: choose another, or write it as a float")
+            problem = f"the argument {target.names[i]} is {types}, not of float type"
+            raise UsageError(f"%grad --argnums {i}: {problem}: choose another, or write it as a float")
 
 
 def _scalar(target: Target) -> Callable[..., Any]:
@@ -241,11 +241,11 @@ def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
     try:
         exact, numeric, rounding = finite_differences(target, argnums)
     except Exception as raised:  # a program that needs 32 bits fails in 64
-        said = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0]}"
-        return line(("warning", "not checked"), f": it does not run in 64 bits ({said})")
+        detail = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0]}"
+        return line(("warning", "not checked"), f": it does not run in 64 bits ({detail})")
     if not np.isfinite(numeric):
-        said = f": finite differences give {numeric:.9g} here, along a random direction, and grad {exact:.9g}"
-        return line(("warning", "not checked"), f"{said}; %nan {target.title} --grad finds what is not finite")
+        detail = f": finite differences give {numeric:.9g} here, along a random direction, and grad {exact:.9g}"
+        return line(("warning", "not checked"), f"{detail}; %nan {target.title} --grad finds what is not finite")
     size = max(abs(exact), abs(numeric))
     apart = abs(exact - numeric)
     agrees = apart <= CHECK_TOLERANCE * size or apart <= rounding
@@ -276,8 +276,8 @@ def _target(session: Session, command: str, args: Arguments) -> Target:
 def with_arguments(target: Target, command: str) -> Target:
     __tracebackhide__ = True
     if not tree_leaves(target.args):
-        said = f"%{command} needs an argument, and {shortened(target.title)} has none"
-        raise UsageError(f"{said} that is an array or a number: write one, as in f(3.0)")
+        problem = f"%{command} needs an argument, and {shortened(target.title)} has none"
+        raise UsageError(f"{problem} that is an array or a number: write one, as in f(3.0)")
     return target
 
 

@@ -37,9 +37,9 @@ def run_tree(session: Session, args: Arguments) -> Result:
     refuse_local(session, "tree", name)
     root = taken_apart(session.unwrapped(session.evaluate(node, {})))
     if root.parts is None and (callable(root.value) or isinstance(root.value, Iterator)):
-        kind, said = type(root.value).__name__, shortened(name.strip())
-        call = f"{said}(3.0)" if callable(root.value) else f"list({said})"
-        raise UsageError(f"%tree: {said} is of type {kind}, which holds no arrays: %tree {call} shows what it gives")
+        kind, title = type(root.value).__name__, shortened(name.strip())
+        call = f"{title}(3.0)" if callable(root.value) else f"list({title})"
+        raise UsageError(f"%tree: {title} is of type {kind}, which holds no arrays: %tree {call} shows what it gives")
     path = args["leaf"]
     if path is not None:
         root, name = _part(root, name, path), f"{name} --leaf {path}"
@@ -88,15 +88,15 @@ def run_shards(session: Session, args: Arguments) -> Result:
     leaves = [(path, leaf) for path, leaf in _arrays(root, "") if hasattr(leaf, "sharding")]
     if not leaves:
         if isinstance(root.value, Tracer):
-            said = f"{shortened(name.strip())} is a tracer, and only an array lies somewhere"
-            raise UsageError(f"%shards: {said}: %pop closes the level, %hlo --partitioned shows a program's parts")
+            problem = f"{shortened(name.strip())} is a tracer, and only an array lies somewhere"
+            raise UsageError(f"%shards: {problem}: %pop closes the level, %hlo --partitioned shows a program's parts")
         kind, called = type(root.value).__name__, shortened(name.strip())
         if callable(root.value):
-            said = f"{called} is of type {kind}, and only an array lies somewhere: %shards {called}(x) shows where"
+            problem = f"{called} is of type {kind}, and only an array lies somewhere: %shards {called}(x) shows where"
             more = f"what it gives lies, %hlo {called}(x) --partitioned what each device does"
-            raise UsageError(f"%shards: {said} {more}")
-        said = f"{called} is of type {kind}, of which nothing lies on a device"
-        raise UsageError(f"%shards: {said}: %shards jnp.asarray(x) shows where an array lies")
+            raise UsageError(f"%shards: {problem} {more}")
+        problem = f"{called} is of type {kind}, of which nothing lies on a device"
+        raise UsageError(f"%shards: {problem}: %shards jnp.asarray(x) shows where an array lies")
     if len(leaves) == 1 and root.parts is None:
         return Result(document(*shards.blocks(name.strip(), root.value)), root.value)
     return Result(document(shards.table(leaves)), NOTHING)

@@ -48,12 +48,12 @@ def run_values(session: Session, args: Arguments) -> Result:
     last = max((named.life.born for named in every), default=0)
     rows = table.rows_of(known, chosen, max(last, recording.events), -1, args["most"])
     shown = _document(known, rows, args["of"], args["most"])
-    if said := interrupted_note(error):
-        shown = document(text(said, role="warning")) + shown
+    if note := interrupted_note(error):
+        shown = document(text(note, role="warning")) + shown
     cached = _cached(known)
     if cached:
-        said = f"the trace of {cached} came from a cache: --retrace traces it again, and shows its arguments too"
-        shown = shown + document(text(said, role="muted"))
+        note = f"the trace of {cached} came from a cache: --retrace traces it again, and shows its arguments too"
+        shown = shown + document(text(note, role="muted"))
     if known.naming.missing:
         shown = shown + document(text(known.naming.missing, role="warning"))
     if args["of"] is not None and error is None:

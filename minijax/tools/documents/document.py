@@ -306,8 +306,8 @@ def code_lines(block: Code, highlight: Highlighter | None) -> Iterator[Line]:
 
 def _numbered(block: Code, lines: Iterable[Line]) -> Iterator[Line]:
     if block.labels:
-        width = max(len(said) for _, said in block.labels)
-        labels = [(role, f"{said:<{width}} ") for role, said in block.labels]
+        width = max(len(label) for _, label in block.labels)
+        labels = [(role, f"{label:<{width}} ") for role, label in block.labels]
     else:
         digits = len(str(block.first + block.text.count("\n")))
         count = block.text.count("\n") + 1
@@ -336,8 +336,8 @@ def _block_lines(block: Block, width: int, highlight: Highlighter | None) -> Ite
         for each in lines[:most]:
             yield (margin, *each)
         if most < len(lines):
-            said = block.instead or f"{len(lines) - most} more lines"
-            yield (margin, ("muted", f"... {said} {block.rest}".rstrip()))
+            summary = block.instead or f"{len(lines) - most} more lines"
+            yield (margin, ("muted", f"... {summary} {block.rest}".rstrip()))
     elif isinstance(block, Columns):
         yield from (_beside if width >= BESIDE else _below)(block, width)
     elif isinstance(block, Picture | Interactive | Foldable):
@@ -375,8 +375,8 @@ def _below(block: Columns, width: int) -> Iterator[Line]:
         yield from wrapped(((role, mark), *title), width, 4)
     own = next((piece for pair in rows for role, piece in pair.among if role == "var" and piece.endswith(OWN)), "")
     if own:
-        said = f"names are those of +; {own} is a {own[:-1]} that only - has"
-        yield from wrapped((("", "  "), ("muted", said)), width, 4)
+        note = f"names are those of +; {own} is a {own[:-1]} that only - has"
+        yield from wrapped((("", "  "), ("muted", note)), width, 4)
     for alike, run in groupby(rows, key=lambda pair: pair.mark == " "):
         pairs = list(run)
         parts = [(" ", "", [pair.right for pair in pairs])] if alike else []

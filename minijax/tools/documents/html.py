@@ -168,17 +168,17 @@ def _pre(lines: Iterable[Line], room: Room | None, hanging: int | None = None) -
     if room is None:
         missing = max(len(shown) - MOST_LINES - MOST_FOLDED, 0)
         shown = shown[: MOST_LINES + MOST_FOLDED]
-        said = f"... {missing:,} more lines left out"
+        note = f"... {missing:,} more lines left out"
     else:
         shown, missing = room.take(shown)
-        said = room.said(missing)
+        note = room.said(missing)
     yield _joined(shown[:MOST_LINES], hanging)
     if len(shown) > MOST_LINES:
         rest = _joined(shown[MOST_LINES:], hanging)
         title = f"{len(shown) - MOST_LINES} more lines"
         yield f"<details><summary>{title}</summary><div>{rest}</div></details>"
     if missing:
-        yield _joined([_line(span("muted", said), hanging)], hanging)
+        yield _joined([_line(span("muted", note), hanging)], hanging)
 
 
 def _line(markup: str, hanging: int | None) -> str:

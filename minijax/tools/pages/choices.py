@@ -207,8 +207,8 @@ class Choices:
             loops = [loop for loop in self.known.loops(number) if loop.key == own.key]
             return loop_text(loops[-1]) if loops else "no such iteration"
         index = self.known.examples.get(own.key)
-        said = f"all {own.size} examples" if index is None else f"example {index} of {own.size}"
-        return f"{said} of {own.key}"
+        chosen = f"all {own.size} examples" if index is None else f"example {index} of {own.size}"
+        return f"{chosen} of {own.key}"
 
     def count(self, choice: int, number: int) -> int:
         """The number of choices in the current iterations of the outer loops."""

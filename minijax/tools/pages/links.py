@@ -51,8 +51,8 @@ def linked(texts: Texts, programs: LinkedPrograms, highlight: Highlighter | None
 
 def _title(pane: Pane) -> str:
     title = os.path.basename(pane.title) if pane.language == "python" else pane.title
-    said = f" · {pane.left_out} more lines left out (%hlo --line or --eqn shows those of one)"
-    return title + said if pane.left_out else title
+    note = f" · {pane.left_out} more lines left out (%hlo --line or --eqn shows those of one)"
+    return title + note if pane.left_out else title
 
 
 def _rows(texts: Texts, pane: Pane, highlight: Highlighter | None) -> Iterator[list[Any]]:

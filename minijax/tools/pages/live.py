@@ -122,10 +122,10 @@ class LivePage:
                 self.ended()
         if recording is None or recording.blank:
             self.leaves[leaf] = before
-            said = "" if error is None else f"{type(error).__name__}: {error}"
-            said = shortened(self.rename(said), 300) or "nothing was computed"
+            message = "" if error is None else f"{type(error).__name__}: {error}"
+            message = shortened(self.rename(message), 300) or "nothing was computed"
             # the page shows the new number already: send the numbers of the current recording
-            return {"kind": "failed", "said": said, "controls": self.controls}
+            return {"kind": "failed", "said": message, "controls": self.controls}
         control["values"] = _elements(self.leaves[leaf])
         self._show(recording, moment)
         return self._whole()
@@ -210,11 +210,11 @@ def _range(elements: list[float], whole: bool, bounds: tuple[float, float]) -> d
 
 def static_html(recording: Recording, start: int = 0, rename: Callable[[str], str] = str) -> str:
     """The content of a saved notebook in place of a live page: the folding log, and the values at the first moment."""
-    said = "".join(log_lines(recording, MOST_RECORDS, start, "in a notebook with a kernel a stepper stands here."))
+    log = "".join(log_lines(recording, MOST_RECORDS, start, "in a notebook with a kernel a stepper stands here."))
     values = "\n".join(html.escape(shown(each)) for each in _values(recording, start))
     table = f"<pre>values at the first moment\n{values}</pre>" if values else ""
     around = '<div class="minijax mjw-static mjw-kept tex2jax_ignore mathjax_ignore">'
-    return rename(f"{around}<style>{layout()}{_KEPT}</style>{table}{said}</div>")
+    return rename(f"{around}<style>{layout()}{_KEPT}</style>{table}{log}</div>")
 
 
 def _values(recording: Recording, start: int) -> Iterator[str]:

@@ -179,8 +179,8 @@ class PagePart(Texts):
                 gave = self.line(outcome(node, self.naming)) if outcome(node, self.naming) else -1
                 begun = len(list(panes.bind_lines(node, False, self.naming, self.known)))
                 choices = self.source.choices.union((*node.operands, *node.results))
-                told = list(panes.bind_lines(node, True, self.naming, self.known))
-                own = self.depending(choices, told, lambda: panes.bind_lines(node, True, self.naming, self.known))
+                details = list(panes.bind_lines(node, True, self.naming, self.known))
+                own = self.depending(choices, details, lambda: panes.bind_lines(node, True, self.naming, self.known))
             elif isinstance(node, CacheRecord | ErrorRecord):
                 own = self.block(panes.event_lines(node))
                 begun = len(own)
@@ -203,12 +203,12 @@ class PagePart(Texts):
     def show(self, position: int, left_out: int) -> None:
         """Add the cursor's moment as ``position`` of the page; ``left_out`` earlier records are not on the page."""
         position -= self.begin
-        said = [self.line(each) for each in panes.moment_parts(self.cursor.moment, self.naming, self.cursor.cut)]
+        items = [self.line(each) for each in panes.moment_parts(self.cursor.moment, self.naming, self.cursor.cut)]
         if left_out and self.cursor.moment.kind == END:
-            said = []
+            items = []
         elif left_out:
-            said.append(self.line(line(("warning", f"  · {plural(left_out, 'record')} before this left out"))))
-        self.tracks["status"].show(position, said)
+            items.append(self.line(line(("warning", f"  · {plural(left_out, 'record')} before this left out"))))
+        self.tracks["status"].show(position, items)
         self._tree(position)
         self._source(position)
         self._operation(position)
@@ -245,13 +245,13 @@ class PagePart(Texts):
         if moment.node is None:
             return []
         around = record_around(self.cursor, moment)
-        said, gave, listed, _ = self.node(moment.node, around)
+        label, gave, listed, _ = self.node(moment.node, around)
         came = [gave] if gave >= 0 else []
         if moment.kind == LEAVE:
             # the end of a bind shows its result, if it has its own row there
             own = self.own_row(moment.node)
             return [own, *came] if own >= 0 else []
-        return [said, *came, *([-1 - listed] if listed >= 0 else [])]
+        return [label, *came, *([-1 - listed] if listed >= 0 else [])]
 
     def _values(self, position: int) -> None:
         table, at = self.source.table, self.cursor.moment.at
@@ -339,8 +339,8 @@ class PagePart(Texts):
     def _source(self, position: int) -> None:
         near = idle.near_place(self.cursor)
         if near not in self.places:
-            said, place = near
-            self.places[near] = self.place(said, *place_parts(place))
+            which, place = near
+            self.places[near] = self.place(which, *place_parts(place))
         for name, items in zip(("heading", "source", "here"), self.places[near], strict=True):
             self.tracks[name].show(position, items)
 
@@ -371,12 +371,12 @@ class PagePart(Texts):
 
     def _near_operation(self) -> list[int]:
         """The last operation, or else the next, if none is in progress."""
-        said, near, done = idle.near_operation(self.cursor)
+        which, near, done = idle.near_operation(self.cursor)
         if near is None or near.node is None:
             return [self.line(panes.NO_OPERATION)]
         _, _, listed, begun = self.node(near.node, record_around(self.cursor, near))
         end = len(self.lists[listed]) - 1 if done else begun
-        return [self.line(idle.operation_said(said)), self.part(listed, 0, end)]
+        return [self.line(idle.operation_said(which)), self.part(listed, 0, end)]
 
     def rule(self, state: State) -> int:
         """The number of the rule pane's content."""
@@ -470,10 +470,10 @@ class PagePart(Texts):
             if program.just_added:
                 newest.append(rows - 1)
         if not items:
-            said = idle.program_said(self.cursor)
-            tracers = state.tracers[-1] if len(said) > 1 and state.tracers else ()
+            lines_shown = idle.program_said(self.cursor)
+            tracers = state.tracers[-1] if len(lines_shown) > 1 and state.tracers else ()
             choices = self.source.choices.union([life.tracer.id for life in tracers])
-            items = self.depending(choices, said, self._there(lambda: idle.program_said(self.cursor)))
+            items = self.depending(choices, lines_shown, self._there(lambda: idle.program_said(self.cursor)))
             last = idle.near_program(self.cursor)
             if last is not None:
                 lines = self.finished(last)

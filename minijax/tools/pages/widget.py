@@ -103,14 +103,14 @@ class SteppedPage:
 
     def note(self, left_out: int) -> int:
         """The number of the line about records missing from the page; -1 if none is missing."""
-        said = self.source.cursor.cut
+        message = self.source.cursor.cut
         if left_out:
             total = len(self.moments.nodes)
             inside = self.kept[1:-1]
             rest = "%export FILE.html --recording writes more" if self.most < MOST_EXPORTED else "%step shows all"
-            said = f"cut here: {left_out:,} of {total:,} records are missing; {rest}"
-            said += f". This page holds moments {inside[0]:,} to {inside[-1]:,} of {len(self.moments) - 1:,}"
-        return self.texts.line(line(("warning", said))) if said else -1
+            message = f"cut here: {left_out:,} of {total:,} records are missing; {rest}"
+            message += f". This page holds moments {inside[0]:,} to {inside[-1]:,} of {len(self.moments) - 1:,}"
+        return self.texts.line(line(("warning", message))) if message else -1
 
     def programs(self, compiled: list[ExecutableRecord], selections: list[Track]) -> Iterator[dict[str, Any]]:
         """The linked compiled programs, with the selected equations at each moment."""
@@ -169,8 +169,8 @@ def log_lines(recording: Recording, most: int, start: int, instead: str = WITH_S
                 yield "</div></details>"
             continue
         count += 1
-        said = _static_line(moment, naming, record_around(cursor, moment))
-        text = html.escape(shown("".join(piece for _, piece in said)))
+        parts = _static_line(moment, naming, record_around(cursor, moment))
+        text = html.escape(shown("".join(piece for _, piece in parts)))
         if moment.kind == ENTER and len(nested) < MOST_NESTED and moment.other != index + 1:
             nested.append(index)
             yield f"<details{' open' if moment.depth < 3 else ''}><summary>{text}</summary><div>"

@@ -26,9 +26,9 @@ def describe(name: str, value: Any, with_source: bool = False) -> Document:
     if place:
         about = (*about, *line(("muted", "  from "), ("place", place)))
     blocks.append(text(about, hanging=4))
-    said = _doc(subject)
-    if said:
-        blocks += [text(""), Fitted(lambda width: tuple(_paragraphs(said, width)))]
+    docstring = _doc(subject)
+    if docstring:
+        blocks += [text(""), Fitted(lambda width: tuple(_paragraphs(docstring, width)))]
     elif not with_source:
         blocks.append(text("no docstring", role="muted"))
     if with_source:
@@ -84,10 +84,10 @@ def _place(subject: Any) -> str:
 
 def _doc(subject: Any) -> str:
     try:
-        said = inspect.getdoc(subject)
+        docstring = inspect.getdoc(subject)
     except Exception:
         return ""
-    return said.strip() if isinstance(said, str) else ""
+    return docstring.strip() if isinstance(docstring, str) else ""
 
 
 def _source(subject: Any) -> list[Block]:

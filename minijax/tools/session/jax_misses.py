@@ -160,13 +160,13 @@ class _Filter:
     def filter(self, record: LogRecord) -> bool:
         if not self.watching:
             return True
-        said = record.getMessage()
+        message = record.getMessage()
         if record.name == _TRACING:
-            if not said.startswith(_HEAD):
+            if not message.startswith(_HEAD):
                 return True
-            _keep(said)
+            _keep(message)
             return self.wanted
-        return self.wanted or not ("PERSISTENT" in said or "persistent cache" in said)
+        return self.wanted or not ("PERSISTENT" in message or "persistent cache" in message)
 
 
 _filter = _Filter()

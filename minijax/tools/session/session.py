@@ -364,8 +364,8 @@ class Session:
         elif not isinstance(error, (UsageError, SyntaxError)):
             replays = passed_engine(error) if recording is None else recording.events > 0
             place = last_user_place(error)
-            said = type(error).__name__ + (f" at {place}" if place else "")
-            self.failed = FailedInput(number, code, replays, said, isinstance(error, KeyboardInterrupt))
+            summary = type(error).__name__ + (f" at {place}" if place else "")
+            self.failed = FailedInput(number, code, replays, summary, isinstance(error, KeyboardInterrupt))
 
     def replay_hint(self, number: int) -> str:
         """The hint below input ``number`` if it failed and can be stepped through, or ''."""
@@ -608,9 +608,9 @@ class Session:
         tree = self.value_tree(value, "", columns)
         if tree is not None:
             return document(tree)
-        said = printed(value, columns)
-        rest = len(said) - MOST_SHOWN
+        shown = printed(value, columns)
+        rest = len(shown) - MOST_SHOWN
         if rest <= 0:
-            return document(text(said, wrap=False))
+            return document(text(shown, wrap=False))
         more = text(f"... {rest:,} more characters: print(_) shows them", role="muted")
-        return document(text(said[:MOST_SHOWN], wrap=False), more)
+        return document(text(shown[:MOST_SHOWN], wrap=False), more)

@@ -188,8 +188,8 @@ def refuse_local(session: Session, command: str, text: str) -> None:
             continue
         if source := session.held_in(name):
             asks = command if command in _OF else "values"
-            said = f"{name} is a variable inside {shortened(source)}, recorded before, not one of yours"
-            raise UsageError(f"%{command}: {said}: %{session.command_name(asks)} {source} --of {name}")
+            problem = f"{name} is a variable inside {shortened(source)}, recorded before, not one of yours"
+            raise UsageError(f"%{command}: {problem}: %{session.command_name(asks)} {source} --of {name}")
 
 
 # Commands that accept a variable inside a call (``--of``).
@@ -210,9 +210,9 @@ def _refuse_no_array(session: Session, command: str, node: ast.expr) -> None:
     else:
         return
     if kind in _NO_ARRAYS:
-        said = shortened(ast.unparse(node))
-        is_kind = "" if said == "None" else f" is {_NO_ARRAYS[kind]}, and"
-        raise UsageError(f"%{command}: {said}{is_kind} computes nothing: give it a call such as f(3.0)")
+        title = shortened(ast.unparse(node))
+        is_kind = "" if title == "None" else f" is {_NO_ARRAYS[kind]}, and"
+        raise UsageError(f"%{command}: {title}{is_kind} computes nothing: give it a call such as f(3.0)")
 
 
 def _refuse_function(session: Session, node: ast.expr) -> None:
@@ -220,9 +220,9 @@ def _refuse_function(session: Session, node: ast.expr) -> None:
     __tracebackhide__ = True
     is_path = isinstance(node, (ast.Name, ast.Attribute))
     if isinstance(node, ast.Lambda) or (is_path and _is_function(session, node)):
-        said = ast.unparse(node)
-        call = f"({said})" if isinstance(node, ast.Lambda) else said
-        raise UsageError(f"{said} is a function: give it arguments, as in {call}(3.0) or {call}(f32[3])")
+        title = ast.unparse(node)
+        call = f"({title})" if isinstance(node, ast.Lambda) else title
+        raise UsageError(f"{title} is a function: give it arguments, as in {call}(3.0) or {call}(f32[3])")
 
 
 def _is_function(session: Session, node: ast.expr) -> bool:

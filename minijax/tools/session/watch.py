@@ -56,8 +56,8 @@ class Watched(NamedTuple):
         names = list(self.kept)
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         why = "; ".join(dict.fromkeys(filter(None, self.kept.values())))
-        said = f"carried over from JAX; kept whole, and imported equation by equation: {', '.join(names[:_MOST_NAMES])}"
-        return f"{said}{more}{f' ({why})' if why else ''}"
+        text = f"carried over from JAX; kept whole, and imported equation by equation: {', '.join(names[:_MOST_NAMES])}"
+        return f"{text}{more}{f' ({why})' if why else ''}"
 
 
 def watched(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watched:

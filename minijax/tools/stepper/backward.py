@@ -173,13 +173,13 @@ class BackwardPass:
         record = self.record
         heres = list(zip(record.places, record.expressions, strict=True))
         # if a line appears again, the later equations may be its backward pass, which has no name in the line
-        told = {here for here in heres if not here[1]}
+        finished = {here for here in heres if not here[1]}
         for index, equation in enumerate(record.equations):
             last = index + 1 == len(heres) or heres[index] != heres[index + 1]
-            if last and heres[index] not in told and len(equation.results) == 1 and equation.results[0] >= 0:
+            if last and heres[index] not in finished and len(equation.results) == 1 and equation.results[0] >= 0:
                 yield equation.results[0], heres[index]
             if last:
-                told.add(heres[index])
+                finished.add(heres[index])
 
     def _held_name(self, number: int) -> str:
         """The name of an input at its caller: the name of the value that its tracer holds."""
@@ -200,15 +200,15 @@ class BackwardPass:
         inputs = range(self.recorded.constants, self.recorded.constants + self.recorded.inputs)
         if len(operands) < len(inputs):
             return
-        said = dict(_COUNTS.findall(outer.record.equations[step.equation].text))
-        consts, carry = int(said.get("num_consts", 0)), int(said.get("num_carry", 0))
+        counts = dict(_COUNTS.findall(outer.record.equations[step.equation].text))
+        consts, carry = int(counts.get("num_consts", 0)), int(counts.get("num_carry", 0))
         for i, (variable, operand) in enumerate(zip(inputs, operands[len(operands) - len(inputs) :], strict=True)):
             name = outer.names.get(operand)
-            if said and consts <= i < consts + carry:
+            if counts and consts <= i < consts + carry:
                 # name a carried value after the result of one iteration
                 result = self.recorded.outs[i - consts] if i - consts < len(self.recorded.outs) else -1
                 name = f"{out[result]} before" if result in out else None
-            elif said and i >= consts + carry and name is not None:
+            elif counts and i >= consts + carry and name is not None:
                 name = f"{name}[i]"
             if name is not None:
                 out.setdefault(variable, name)
@@ -354,10 +354,10 @@ def at_cursor(cursor: Cursor) -> BackwardPass | None:
     moment = cursor.moment
     if moment.node is None:
         return None
-    told = isinstance(moment.node, PhaseRecord) and moment.node.phase == "transpose"
+    is_transpose = isinstance(moment.node, PhaseRecord) and moment.node.phase == "transpose"
     for each in reversed(passes_of(cursor.recording)):
         record = each.recorded
-        if record.begun < moment.at <= record.ended + told and record.steps:
+        if record.begun < moment.at <= record.ended + is_transpose and record.steps:
             return each
     return None
 
@@ -510,8 +510,8 @@ def _kept_equation(
     if standing.step is not None and standing.step.equation == index:
         return list(_equation(backward, standing, index, *widths))
     results = backward.record.equations[index].results
-    told = [(id(standing.sums.get(v)), standing.counts.get(v, 0), v in standing.changed) for v in results]
-    key = told, looked, widths
+    state = [(id(standing.sums.get(v)), standing.counts.get(v, 0), v in standing.changed) for v in results]
+    key = state, looked, widths
     kept = backward.lines.get(index)
     if kept is None or kept[0] != key:
         kept = backward.lines[index] = key, list(_equation(backward, standing, index, *widths))
@@ -603,6 +603,6 @@ def _residual(backward: BackwardPass, variable: int) -> Line:
     """``c h = 0.5``: a residual, by its letter and its name."""
     name = backward.residual_name(variable)
     letter = backward.letter(variable)
-    said = line(("muted", " "), ("var", name)) if name and name != letter else ()
+    label = line(("muted", " "), ("var", name)) if name and name != letter else ()
     shown = backward.residual(variable)
-    return (("residual", letter), *said, ("muted", " = "), *shown)
+    return (("residual", letter), *label, ("muted", " = "), *shown)

@@ -28,8 +28,8 @@ def steps_blocks(recording: Recording, most: int, worded: bool = False) -> Itera
         each.worded = worded
         steps = each.record.steps
         # the values of a loop are those of one iteration
-        said = " · ".join([plural(len(steps), "step"), *map(loop_text, each.loops())])
-        yield Row("backward", (line(("heading", path_line(each)), ("muted", f" · {said}, from the result back")),))
+        details = " · ".join([plural(len(steps), "step"), *map(loop_text, each.loops())])
+        yield Row("backward", (line(("heading", path_line(each)), ("muted", f" · {details}, from the result back")),))
         yield Text(tuple(_steps(each, most)), hanging=8)
 
 
@@ -132,6 +132,6 @@ def _place_of(backward: BackwardPass, record: BackwardRecord, variable: int) -> 
 
 def _residual_line(backward: BackwardPass, variable: int) -> Line:
     name, letter = backward.residual_name(variable), backward.letter(variable)
-    said = f" {name}" if name and name != letter else ""
-    named = line(("", "      "), ("residual", letter), ("", said), ("muted", " = "))
+    label = f" {name}" if name and name != letter else ""
+    named = line(("", "      "), ("residual", letter), ("", label), ("muted", " = "))
     return (*named, *backward.residual(variable), ("muted", f"  {backward.residual_bytes(variable):,} bytes"))

@@ -124,10 +124,10 @@ def devices_pane(cursor: Cursor) -> Document:
 
 
 def _blocks(shown: DevicesShown, width: int, chosen: bool = True) -> tuple[Block, ...]:
-    told = Text(tuple(_heading(shown, chosen)), hanging=2)
+    heading = Text(tuple(_heading(shown, chosen)), hanging=2)
     rows = Text(tuple(device_lines(shown, width, chosen)), wrap=False)
     below = tuple(_below(shown, width))
-    return (told, rows, Text(below, hanging=2)) if below else (told, rows)
+    return (heading, rows, Text(below, hanging=2)) if below else (heading, rows)
 
 
 def all_lines(shown: DevicesShown, width: int, chosen: bool) -> Iterator[Line]:
@@ -287,9 +287,9 @@ class _Table:
         met, out = self.shown.meeting, [label]
         near = place >= 0 and met is not None and self.shown.mesh.index in met.group(self.rows[place][0])
         joint: Segment = ("linked" if near else "muted", link.ljust(self.linked))
-        for i, (said, wide) in enumerate(zip(cells, self.widths, strict=True)):
+        for i, (content, wide) in enumerate(zip(cells, self.widths, strict=True)):
             out += [joint] if i == self.before else []
-            out += [("", "  "), *said, ("", " " * (wide - len(_text(said))))]
+            out += [("", "  "), *content, ("", " " * (wide - len(_text(content))))]
         return (*out, joint) if self.before == len(cells) else tuple(out)
 
 

@@ -50,14 +50,14 @@ def near_place(cursor: Cursor) -> tuple[str, str]:
     place = cursor.state().place
     if place_parts(place)[0]:
         return "", place
-    said, moment = _near(cursor, lambda moment: bool(place_parts(getattr(moment.node, "place", ""))[0]))
-    return said, "" if moment is None else getattr(moment.node, "place", "")
+    which, moment = _near(cursor, lambda moment: bool(place_parts(getattr(moment.node, "place", ""))[0]))
+    return which, "" if moment is None else getattr(moment.node, "place", "")
 
 
 def near_operation(cursor: Cursor) -> tuple[str, Moment | None, bool]:
     """'last' or 'next', the moment of that operation, and whether the operation is done."""
-    said, moment = _near(cursor, lambda moment: isinstance(moment.node, BindRecord))
-    return said, moment, moment is not None and moment.kind == LEAVE and said == "last"
+    which, moment = _near(cursor, lambda moment: isinstance(moment.node, BindRecord))
+    return which, moment, moment is not None and moment.kind == LEAVE and which == "last"
 
 
 def operation_said(said: str) -> Line:

@@ -54,16 +54,16 @@ def birth(cursor: Cursor, number: int) -> OriginChoice:
     naming = naming_of(recording)
     name = called(naming, number)
     seen: set[int] = set()
-    said = ""
+    note = ""
     while number not in seen:
         seen.add(number)
         maker = naming.maker(number)
         if maker is not None and number not in maker.operands:
-            return OriginChoice(name, number, moment_of(cursor, maker.end), said)
+            return OriginChoice(name, number, moment_of(cursor, maker.end), note)
         given = _given(recording, number)
         if not given:
             break
-        said = said or f"{name} is what the call was given"
+        note = note or f"{name} is what the call was given"
         number = given
     life = naming.life(number)
     if life is None:

@@ -86,11 +86,11 @@ def tree_lines(cursor: Cursor, before: int = 8, after: int = 16, fold: int = FOL
 
 def source_pane(cursor: Cursor) -> Document:
     """The user's source with the current line marked; between lines, the last or the next line."""
-    said, place = idle.near_place(cursor)
+    which, place = idle.near_place(cursor)
     file, number, function = place_parts(place)
     if not file:
         return document(Text((NO_LINE,)))
-    heading = text(place_heading(said, file, number, function), wrap=False)
+    heading = text(place_heading(which, file, number, function), wrap=False)
     code = kept_source(cursor.recording, file, number)
     if code is None:
         return document(heading, Text((NO_SOURCE,)))
@@ -321,11 +321,11 @@ def rule_pane(cursor: Cursor) -> Document:
         done = state.moment.kind == LEAVE and state.moment.node is bind
         lines += bind_lines(bind, done, naming_of(cursor.recording), at_hand(cursor.recording))
     elif state.rule is None and not lines:
-        said, near, done = idle.near_operation(cursor)
+        which, near, done = idle.near_operation(cursor)
         if near is None or not isinstance(near.node, BindRecord):
             lines.append(NO_OPERATION)
         else:
-            lines.append(idle.operation_said(said))
+            lines.append(idle.operation_said(which))
             lines += bind_lines(near.node, done, naming_of(cursor.recording), at_hand(cursor.recording))
     blocks: list[Block] = [Text(tuple(lines), hanging=4)] if lines else []
     if state.rule is not None:
@@ -342,16 +342,16 @@ def _held_values(life: LifeRecord, known: Ledger) -> Line:
         if key == "variable" or (typed and key in ("value", "primal", "batched")):
             out += glance_line(known, record.id)
         elif key == "tangent" and typed and len(record.fields) > 1:
-            if said := glance_line(known, record.id, "tangent"):
-                out += [("muted", "  tangent"), *said]
+            if tangent := glance_line(known, record.id, "tangent"):
+                out += [("muted", "  tangent"), *tangent]
     return tuple(out)
 
 
 def glance_line(known: Ledger, number: int, what: str = "primal") -> Line:
     """``  -1.2 … 3.4 mean 0.2``: a value beside its type, or nothing if it is not already known."""
     found = known.glance(number, what) if number else None
-    said = () if found is None else brief(found.array, MOST_GLANCE, len(found.axes), typed=False)
-    return (("", "  "), *said) if said else ()
+    summary = () if found is None else brief(found.array, MOST_GLANCE, len(found.axes), typed=False)
+    return (("", "  "), *summary) if summary else ()
 
 
 def bind_lines(bind: BindRecord, done: bool, naming: Naming, known: Ledger | None = None) -> Iterator[Line]:
@@ -498,8 +498,8 @@ def status(cursor: Cursor) -> Document:
     if last_error is not None and last_error.where == CALL:
         second += [("muted", " · ")] if second else []
         second += [("muted", "ends in ")] if last_error.at > cursor.moment.at + 1 else []
-        said = last_error.message.strip().partition("\n")[0]
-        second += [("error", last_error.type), ("", f": {said}" if said else "")]
+        message = last_error.message.strip().partition("\n")[0]
+        second += [("error", last_error.type), ("", f": {message}" if message else "")]
     if cursor.cut and cursor.moment.kind != END:
         second += [("muted", " · ")] if second else []
         second.append(("warning", cursor.cut.replace("here", "before the end")))

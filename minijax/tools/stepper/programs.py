@@ -117,8 +117,8 @@ def _beside(programs: LinkedPrograms, pane: Pane) -> _Beside:
             places = ((pane.title, number),) if (pane.title, number) in known.colours else places[:1]
         role = known.role(places[0]) if places else "muted"
         more = "+" if len(places) > 1 else ""
-        said = f"{number:>{width}}" if pane.language == "python" else mark_text(places[:1], known.main_file) + more
-        labels.append((role, said))
+        label = f"{number:>{width}}" if pane.language == "python" else mark_text(places[:1], known.main_file) + more
+        labels.append((role, label))
         held = names_text([programs.equation(each) for each in numbers], _HELD) if hlo.holds(text_) else ""
         after.append((("comment", f"  // {held}"),) if held else ())
     return _Beside(tuple(labels), tuple(after))
@@ -163,9 +163,9 @@ def selection_line(programs: LinkedPrograms, selection: Selection) -> Line:
     if where:
         out += [("muted", " · "), ("place", where)]
     out += [("muted", " · "), ("primitive", ", ".join(names[:_MOST_NAMED]) + more)]
-    said = _missing(equations)
-    if said:
-        out += [("muted", " · "), ("warning", said)]
+    missing = _missing(equations)
+    if missing:
+        out += [("muted", " · "), ("warning", missing)]
     return tuple(out)
 
 

@@ -157,8 +157,8 @@ class TreeWalk:
     def repeated(self, label: str, times: int, position: int, end: int) -> Line:
         """``layer ×100  + 700 inside``"""
         following = end - (end - position) // times * (times - 1)
-        said = repeated_line(self.moments, position, following, self.naming, label)
-        return (*said, ("heading", f" ×{times}"), ("muted", f"  + {end - position} inside"))
+        text = repeated_line(self.moments, position, following, self.naming, label)
+        return (*text, ("heading", f" ×{times}"), ("muted", f"  + {end - position} inside"))
 
     def text(self, moment: Moment, position: int) -> Line:
         node, now = moment.node, self.cursor.position
