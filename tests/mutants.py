@@ -28,7 +28,7 @@ from queue import SimpleQueue
 
 from tests.covered import FOLDER, Covered
 from tests.mutation import Mutant, mutants
-from tests.sampling import function_of
+from tests.sampling import function_of, rate_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -183,8 +183,9 @@ class Tests:
 def runs_of(drawn: Drawn, covered: Covered | None, areas: dict[str, tuple[str, ...]]) -> list[list[str]]:
     """The runs of pytest that may notice the mutant, in order.
 
-    First the tests that ran its line in the recorded run, then every row of their test functions. If the recorded run
-    did not reach the line, a sample of the area.
+    First the tests that ran its line in the recorded run, then every row of their test functions. Short functions come
+    first, because a run that reaches the limit has noticed nothing. If the recorded run did not reach the line, a
+    sample of the area.
     """
     found = covered.tests(drawn.file, drawn.mutant.line) if covered else []
     if not found:
@@ -197,7 +198,11 @@ def runs_of(drawn: Drawn, covered: Covered | None, areas: dict[str, tuple[str, .
             break
         first.append(test)
         seconds += covered.seconds[test]
-    return [first[:MOST_TESTS], list(dict.fromkeys(map(function_of, found)))]
+    long: dict[str, float] = {}
+    for test in found:
+        function = function_of(test)
+        long[function] = long.get(function, 0.0) + covered.seconds[test] * rate_of(function)
+    return [first[:MOST_TESTS], sorted(long, key=lambda function: (long[function], function))]
 
 
 def survivors(

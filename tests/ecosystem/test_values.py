@@ -76,12 +76,13 @@ def held(name: str) -> Seen:
         return follow
 
     arguments = fun.example.arguments()
+    before = sys.gettrace()  # that of coverage, if there is one
     with jax.disable_jit():
         sys.settrace(follow)
         try:
             fun(*arguments)
         finally:
-            sys.settrace(None)
+            sys.settrace(before)
     return seen
 
 
