@@ -1,13 +1,13 @@
-"""minijax: the core of JAX, rebuilt so that it can be watched."""
+"""minijax: the core of JAX, rebuilt so that people can watch it work."""
 
 import sys
 
-# What Python was started with ends with the program's name after -m and the program's arguments.
+# After ``-m``, the original arguments end with the module's name and the program's arguments.
 if (
     _as_module := sys.argv[:1] == ["-m"]
     and "".join(sys.orig_argv[-len(sys.argv) :][:1]).removeprefix("-m") in ("minijax", "minijax.repl")
 ) and not sys.flags.safe_path:
-    # ``python -m minijax`` has put the current folder first, where a file may be called numpy.py (repl/user_folder.py)
+    # ``python -m minijax`` has put the current folder first: a numpy.py there would hide NumPy (repl/user_folder.py)
     del sys.path[0]
 
 import gc
@@ -16,15 +16,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if gc.isenabled():
-    # What modules make while they are imported is kept: to look for garbage among it took a tenth of the time.
+    # Objects made during imports stay alive: searching them for garbage took a tenth of the import time.
     gc.disable()
-    # whether this process is a prompt of ours, not somebody's program
+    # whether this process is a minijax prompt, not a user's program
     _script = os.path.basename("".join(sys.argv[:1]))
     _is_prompt = _as_module or _script in ("minijax-repl", "minijax-repl.exe", "minijax-repl-script.py")
     try:
         if _is_prompt and "OPENBLAS_THREAD_TIMEOUT" not in os.environ:
-            # A thread of NumPy's BLAS that has nothing to do spins before it sleeps: when it is made, for an eighth of
-            # the time that a prompt takes to start. 2 to the power of 20 cycles will do. Nobody is to inherit that.
+            # An idle thread of NumPy's BLAS spins before it sleeps: at first for an eighth of the start-up time of a
+            # prompt. 2 to the power of 20 cycles is enough. Child processes must not inherit the setting.
             os.environ["OPENBLAS_THREAD_TIMEOUT"] = "20"
             try:
                 importlib.import_module("numpy")
@@ -33,10 +33,10 @@ if gc.isenabled():
         importlib.import_module("minijax.numpy")
     finally:
         if not gc.get_freeze_count():
-            # and is taken for old, as it would have become: otherwise the next collection would look through it
+            # moves the objects to the oldest generation, so that the next collection does not scan them
             gc.freeze()
             gc.unfreeze()
-        if not _is_prompt:  # which enables it when it has imported the rest: see repl/__main__.py
+        if not _is_prompt:  # a prompt enables it after its own imports: see repl/__main__.py
             gc.enable()
 
 if TYPE_CHECKING:  # see _LATE
@@ -185,16 +185,16 @@ __all__ = [
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """What ``%load_ext minijax`` calls."""
+    """Called by ``%load_ext minijax``."""
     importlib.import_module("minijax.ipython_ext").load_ipython_extension(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
-    """What ``%unload_ext minijax`` calls."""
+    """Called by ``%unload_ext minijax``."""
     importlib.import_module("minijax.ipython_ext").unload_ipython_extension(ipython)
 
 
-# Modules that few programs use: each is imported when it is asked for.
+# Modules that few programs use, imported at first use.
 _LATE = (
     "api_util",
     "custom_derivatives",
@@ -219,7 +219,7 @@ _LATE = (
     "typing",
 )
 
-# Functions that few programs use, and the modules that give them.
+# Functions that few programs use, and their modules.
 _LATE_FUNCTIONS = {
     **dict.fromkeys(("Ref", "ad", "ds", "free_ref", "freeze", "new_ref"), "minijax.api.refs"),
     **dict.fromkeys(("NamedSharding", "P", "make_mesh", "reshard", "set_mesh"), "minijax.sharding"),
@@ -254,7 +254,7 @@ _defined_later(
     "minijax.ops.meshes.reshard",
     "minijax.ops.random.bits",
 )
-# The modules that lower ones need, by their roles: see ``core.lazy``.
+# The modules that lower modules need, by role: see ``core.lazy``.
 _set_higher_modules(
     {
         "api_util": "minijax.api_util",
@@ -283,12 +283,12 @@ _set_higher_modules(
     }
 )
 if "MINIJAX_LAUNCHER" in os.environ:
-    # of ``python -m minijax.distributed``: this process joins the others before it has a device
+    # set by ``python -m minijax.distributed``: this process joins the others before it has a device
     importlib.import_module("minijax.backend.distributed")
 
 
 def __getattr__(name: str) -> Any:
-    """What ``import minijax`` leaves out, and the class of devices, which is jaxlib's."""
+    """Names that ``import minijax`` leaves out, and jaxlib's class of devices."""
     if name in _LATE:
         return importlib.import_module(f"minijax.{name}")
     if name in _LATE_FUNCTIONS:

@@ -34,7 +34,7 @@ debug_info, DebugInfo = borrow(__name__, "debug_info"), borrow("minijax.extend.c
 
 @transformation_with_aux
 def flatten_fun(in_tree: PyTreeDef, *args: Any) -> Any:
-    """A function of flat arguments, of a tree ``(args, kwargs)``, with flat results; and the structure of these."""
+    """A flat function for a function of a tree ``(args, kwargs)``; and a function that gives the result's structure."""
     args, kwargs = tree_unflatten(in_tree, args)
     out = yield args, kwargs
     yield tree_flatten(out)
@@ -42,7 +42,7 @@ def flatten_fun(in_tree: PyTreeDef, *args: Any) -> Any:
 
 @transformation_with_aux
 def flatten_fun_nokwargs(in_tree: PyTreeDef, *args: Any) -> Any:
-    """As ``flatten_fun``, of a tree of positional arguments."""
+    """Like ``flatten_fun``, for a tree of positional arguments."""
     out = yield tree_unflatten(in_tree, args), {}
     yield tree_flatten(out)
 
@@ -57,7 +57,7 @@ def _with_others(dynamic: tuple[int, ...], others: tuple[Any, ...], *given: Any,
 def argnums_partial(
     f: Any, dyn_argnums: int | Sequence[int], args: Sequence[Any], require_static_args_hashable: bool = True
 ) -> tuple[Any, tuple[Any, ...]]:
-    """``f`` as a function of the arguments at ``dyn_argnums``, and these. ValueError for others without a hash."""
+    """``f`` as a function of the arguments at ``dyn_argnums``, and these. ValueError if others are not hashable."""
     dynamic = (dyn_argnums,) if isinstance(dyn_argnums, int) else tuple(dyn_argnums)
     dynamic = tuple(i % len(args) for i in dynamic)
     others = tuple(x for i, x in enumerate(args) if i not in dynamic)

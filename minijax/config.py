@@ -1,8 +1,8 @@
-"""The settings of minijax: process-wide values, per-thread overrides, and the key staging caches depend on.
+"""The settings of minijax: process-wide values, per-thread overrides, and the settings part of cache keys.
 
-Names and meanings are JAX's (https://docs.jax.dev/en/latest/config_options.html). A setting is given by the environment
-(``JAX_ENABLE_X64=1``, or ``MINIJAX_ENABLE_X64=1``, which wins), by ``config.update('jax_enable_x64', True)`` for every
-thread, or by a context manager for this thread, ``with enable_x64(True): ...``.
+Names and meanings are JAX's (https://docs.jax.dev/en/latest/config_options.html). A setting is set by the environment
+(``JAX_ENABLE_X64=1``, or ``MINIJAX_ENABLE_X64=1``, which takes precedence), by ``config.update('jax_enable_x64',
+True)`` for all threads, or by a context manager for this thread, ``with enable_x64(True): ...``.
 
 Readers such as :func:`x64_enabled` are on hot paths: each reads one immutable tuple, and per-thread values only while
 some thread is inside a context manager.
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 
 class ConfigValues(NamedTuple):
-    """The value of every setting at one moment; the order of the fields is used by the readers below."""
+    """The values of all settings at one moment; the readers below use the order of the fields."""
 
     enable_x64: bool = False
     debug_nans: bool = False
@@ -31,7 +31,7 @@ class ConfigValues(NamedTuple):
     debug_infs: bool = False
     default_prng_impl: str = "threefry2x32"
     threefry_partitionable: bool = True
-    # the mesh of sharding.set_mesh; not a user setting
+    # the mesh of ``sharding.set_mesh``; not a user setting
     context_mesh: Any = None
     no_tracing: bool = False
     traceback_filtering: str = "auto"
@@ -51,13 +51,13 @@ class ConfigValues(NamedTuple):
     persistent_cache_min_entry_size_bytes: int | None = 0
 
 
-# A staged program can depend on these. The others only choose what is shown, forbidden or logged.
+# A staged program may depend on these. The others only change what is shown, forbidden or logged.
 _TRACED = 11
 _TRACE_FIELDS = ConfigValues._fields[:_TRACED]
 
 
 class TraceKey:
-    """The settings that are part of the key of every staging cache; one object per combination."""
+    """The settings in the key of every staging cache; one object per combination."""
 
     __slots__ = ("values",)
 
@@ -87,7 +87,7 @@ def _intern_key(values: tuple[Any, ...]) -> TraceKey:
 
 
 class _Watch:
-    """Callbacks: ``start`` when a setting is turned on in the first thread, ``stop`` when the last turns it off."""
+    """Callbacks: ``start`` when the first thread turns a setting on, ``stop`` when the last turns it off."""
 
     def __init__(self, start: Callable[[], Any], stop: Callable[[], Any]) -> None:
         self.start, self.stop = start, stop
@@ -105,9 +105,7 @@ _watches: dict[str, list[_Watch]] = {}
 
 
 def while_on(name: str, start: Callable[[], Any], stop: Callable[[], Any]) -> None:
-    """Call ``start`` when setting ``name`` is on in the first thread, and ``stop`` when it no longer is: off, it costs
-    nothing.
-    """
+    """Call ``start`` when the first thread turns setting ``name`` on, and ``stop`` when the last turns it off."""
     watch = _Watch(start, stop)
     _watches.setdefault(name, []).append(watch)
     if getattr(_values, name):
@@ -121,15 +119,15 @@ def _note(name: str, value: Any, change: int) -> None:
 
 
 class _Alive:
-    """Dies with its thread."""
+    """An object that dies with its thread."""
 
 
 class _ThreadOverrides(threading.local):
-    """This thread's overrides, and the values that result from them together with the process-wide ones."""
+    """This thread's overrides, and its values: the process-wide ones with these overrides."""
 
     def __init__(self) -> None:
         self.alive = _Alive()
-        # while a mesh is set on this thread: the object whose end notes that the thread has none any more
+        # while this thread has a mesh set: the object whose death records that the thread has none
         self.mesh_set: weakref.finalize[..., Any] | None = None
         self.overrides: dict[str, Any] = {}
         self.base: ConfigValues | None = None
@@ -140,15 +138,15 @@ class _ThreadOverrides(threading.local):
 _lock = threading.Lock()
 _values = ConfigValues()
 _key = _intern_key(tuple(_values[:_TRACED]))
-# The number of overrides in force in all threads together. While it is 0, no reader looks at thread state.
+# The number of active overrides in all threads. While it is 0, no reader looks at thread state.
 _override_count = 0
-# ``trace_key()`` without the call, for hot paths: the key if all threads have the same one, else None.
+# ``trace_key()`` without the call, for hot paths: the key if it is equal in all threads, else None.
 common_key: list[TraceKey | None] = [_key]
 _thread = _ThreadOverrides()
 
 
 def _refresh(state: _ThreadOverrides) -> None:
-    """Recompute a thread's values from the process-wide ones and its overrides."""
+    """Recompute a thread's values from the process-wide values and its overrides."""
     base = _values
     state.values = base._replace(**state.overrides)
     state.key = _intern_key(tuple(state.values[:_TRACED]))
@@ -163,12 +161,12 @@ def _thread_values() -> ConfigValues:
 
 
 def _current() -> ConfigValues:
-    """The values in force in this thread. Hot readers write it out."""
+    """The values for this thread. Hot readers inline it."""
     return _thread_values() if _override_count else _values
 
 
 def x64_enabled() -> bool:
-    """Whether 64-bit types are enabled in this thread. About 40 ns when no thread has an override."""
+    """Whether 64-bit types are enabled in this thread. Takes 40 ns while no thread has an override."""
     return (_thread_values() if _override_count else _values).enable_x64
 
 
@@ -193,7 +191,7 @@ def promotes_strictly() -> bool:
 
 
 def direct_linearize_enabled() -> bool:
-    """Whether reverse mode linearizes by one interpreter in this thread, instead of jvp over partial evaluation."""
+    """Whether reverse mode in this thread linearizes with one interpreter, instead of jvp over partial evaluation."""
     return (_thread_values() if _override_count else _values).use_direct_linearize
 
 
@@ -204,7 +202,7 @@ def results_checked() -> bool:
 
 
 def evaluated_singly() -> bool:
-    """Whether this thread evaluates operations one by one, because results are checked or a mesh is set."""
+    """Whether this thread evaluates operations one by one: results are checked, or a mesh is set."""
     values = _thread_values() if _override_count else _values
     return values.debug_nans or values.debug_infs or values.context_mesh is not None
 
@@ -231,7 +229,7 @@ def preferred_device() -> Any:
 
 
 def tracing_forbidden() -> bool:
-    """Whether staging a function is an error in this thread."""
+    """Whether staging a function raises an error in this thread."""
     return _current().no_tracing
 
 
@@ -241,7 +239,7 @@ def context_mesh() -> Any:
 
 
 def trace_key() -> TraceKey:
-    """A hashable object; two are equal if all settings that a staged program can depend on are equal."""
+    """A hashable object; it is equal for two threads if all settings that a program may depend on are equal."""
     if not _override_count:
         return _key
     _thread_values()
@@ -264,7 +262,7 @@ _PRECISIONS = (
     *("BF16_BF16_F32_X9", "TF32_TF32_F32", "TF32_TF32_F32_X3", "F32_F32_F32", "F64_F64_F64"),
 )
 
-# A check returns the value of a setting for the value that a user gives, or raises ValueError.
+# A check returns a setting's value for the user's value, or raises ValueError.
 _Check = Callable[[str, Any], Any]
 
 
@@ -296,12 +294,12 @@ def _check_device(name: str, value: Any) -> Any:
     )
 
 
-# Whether devices have been made. Their number can no longer be chosen then.
+# Whether devices exist. Then their number can no longer be changed.
 _devices_made = False
 
 
 def note_devices() -> None:
-    """Note that devices have been made: ``num_cpu_devices`` can no longer be changed."""
+    """Record that devices exist: ``num_cpu_devices`` can no longer be changed."""
     global _devices_made
     _devices_made = True
 
@@ -329,7 +327,7 @@ def _checks_type(what: str, *types: type) -> _Check:
 
 
 def _reads_number(number: type, what: str) -> Callable[[str], Any]:
-    """From the text of a number to the number; ``what`` describes it in the error."""
+    """Convert a text to a number; ``what`` describes the number in the error."""
 
     def read(text: str) -> Any:
         try:
@@ -345,9 +343,7 @@ _seconds = _reads_number(float, "a number of seconds is needed, such as 0.5")
 
 
 class _Override(contextlib.ContextDecorator):
-    """The override in the entering thread that a call of a :class:`Setting` returns; it may be nested, or decorate a
-    function.
-    """
+    """The override that a call of a :class:`Setting` returns, for the entering thread; reentrant, and a decorator."""
 
     __slots__ = ("name", "new_value", "saved")
     _ABSENT = object()
@@ -358,7 +354,7 @@ class _Override(contextlib.ContextDecorator):
         self.saved: list[Any] = []
 
     def _recreate_cm(self) -> _Override:
-        # ContextDecorator asks for one manager per call, so that threads do not share ``saved``.
+        # ContextDecorator asks for one manager per call, so threads do not share ``saved``.
         return _Override(self.name, self.new_value)
 
     def __enter__(self) -> None:
@@ -397,7 +393,7 @@ def set_context_mesh(mesh: Any) -> None:
     else:
         if state.mesh_set is None:
             _count_mesh(1)
-            # a thread may end while its mesh is set; operations are no longer checked for it then
+            # If the thread ends while its mesh is set, operations must no longer be checked for it.
             state.mesh_set = weakref.finalize(state.alive, _count_mesh, -1)
             state.mesh_set.atexit = False
         state.overrides["context_mesh"] = mesh
@@ -405,7 +401,7 @@ def set_context_mesh(mesh: Any) -> None:
 
 
 def _count_mesh(change: int) -> None:
-    """Note that a thread has set a mesh, or has none any more."""
+    """Record that a thread has set a mesh, or has none any more."""
     global _override_count
     with _lock:
         _override_count += change
@@ -417,10 +413,9 @@ _SETTINGS: dict[str, Setting] = {}
 
 
 class Setting:
-    """One setting; a call gives a context manager that sets it for this thread. ValueError for a value that it cannot
-    take.
+    """One setting. A call gives a context manager that sets it in this thread. ValueError for invalid values.
 
-    ``words`` are what it takes, ``read`` makes a value of a text, such as one from the environment.
+    ``words`` are the valid words, ``read`` converts a text, such as one from the environment, to a value.
     """
 
     def __init__(
@@ -451,7 +446,7 @@ class Setting:
 
 
 def _choice(name: str, words: tuple[str, ...], doc: str, optional: bool = False) -> Setting:
-    """A setting whose values are ``words``, and None if it is ``optional``."""
+    """A setting with the values ``words``, and None if it is ``optional``."""
 
     def check(name: str, value: Any) -> Any:
         if value in words or (optional and value is None):
@@ -551,7 +546,7 @@ check_tracer_leaks = checking_leaks
 
 
 class _Together(contextlib.ContextDecorator):
-    """A context manager of several overrides."""
+    """A context manager that enters several overrides."""
 
     def __init__(self, parts: list[_Override]) -> None:
         self.parts = parts
@@ -579,7 +574,7 @@ def transfer_guard(new_val: str) -> _Together:
 
 
 def disable_jit(disable: bool = True) -> _Override:
-    """Context manager under which ``jit`` runs its function operation by operation in this thread.
+    """Context manager: in this thread, ``jit`` runs its function operation by operation.
 
     Source: https://docs.jax.dev/en/latest/_autosummary/jax.disable_jit.html
     """
@@ -600,8 +595,8 @@ class Config:
     __slots__ = ()
 
     def update(self, name: str, value: Any) -> None:
-        """Set ``name`` (``jax_`` may be left out) for every thread that does not override it. AttributeError for an
-        unknown name, ValueError for a value that it cannot take.
+        """Set ``name`` (with or without ``jax_``) for all threads without an override. AttributeError for an unknown
+        name, ValueError for an invalid value.
         """
         global _values, _key
         setting = _find(name)
@@ -615,24 +610,24 @@ class Config:
             common_key[0] = None if _override_count else _key
 
     def read(self, name: str) -> Any:
-        """The value of ``name`` in force in the current thread."""
+        """The value of ``name`` in the current thread."""
         return _find(name).value
 
     def meant(self, name: str, word: str) -> Any:
-        """The value of setting ``name`` for the text ``word``; ValueError if there is none."""
+        """The value of setting ``name`` that ``word`` spells; ValueError if there is none."""
         return _find(name).read(word)
 
     def takes(self, name: str) -> tuple[str, ...]:
-        """The words that setting ``name`` takes."""
+        """The valid words for setting ``name``."""
         return _find(name).words
 
     @property
     def values(self) -> dict[str, Any]:
-        """Every setting's value in the current thread, by JAX's name."""
+        """The values of all settings in the current thread, by JAX's names."""
         return {"jax_" + name: value for name, value in _current()._asdict().items() if name in _SETTINGS}
 
     def __getattr__(self, name: str) -> Any:
-        # The one place where names are looked up: every public name is a row of _SETTINGS.
+        # The only table of names: every public name is a row of _SETTINGS.
         return _find(name).value
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -647,7 +642,7 @@ config = Config()
 
 
 def _read_environment() -> None:
-    """Read the initial values from the environment. A value that makes no sense is an error, as in JAX."""
+    """Read the initial values from the environment. ValueError for an invalid value, as in JAX."""
     for name, setting in _SETTINGS.items():
         for prefix in ("JAX_", "MINIJAX_"):
             variable = prefix + name.upper()

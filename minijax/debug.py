@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["breakpoint", "callback", "log", "print", "visualize_array_sharding", "visualize_sharding"]
 
-# Imported at first use: a breakpoint imports Python's debugger.
+# Imported at first use, because a breakpoint imports Python's debugger.
 _LATER = {
     "breakpoint": ("minijax.api.breakpoints", "debug_breakpoint"),
     "visualize_array_sharding": ("minijax.api.visualize_sharding", "visualize_array_sharding"),

@@ -1,4 +1,4 @@
-"""``minijax.dlpack``: arrays of other libraries, without a copy where that can be."""
+"""``minijax.dlpack``: arrays of other libraries, shared without a copy where possible."""
 
 from minijax.numpy import from_dlpack as from_dlpack
 

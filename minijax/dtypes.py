@@ -1,4 +1,4 @@
-"""Types of elements, under JAX's names: which there are, how they promote and what they hold.
+"""Element types under JAX's names: the types, their promotion and their limits.
 
 Functions follow the configuration: the widths that ``enable_x64`` allows, and ``numpy_dtype_promotion``.
 """
@@ -30,13 +30,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "bfloat16":  # ml_dtypes is loaded when one of its types is asked for
+    if name == "bfloat16":  # loads ml_dtypes at first use
         return dtypes.bfloat16
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
-    """The type that arrays get for ``dtype``: float32 for float64, unless ``enable_x64``.
+    """The type that arrays have for ``dtype``: float32 for float64, unless ``enable_x64``.
 
     TypeError if it is no type, ValueError for random keys unless ``allow_extended_dtype``.
     """
@@ -55,7 +55,7 @@ def itemsize_bits(dtype: Any) -> int:
 
 
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
-    """The type of an operation on values or types ``args``; with ``return_weak_type_flag``, and whether it is weak.
+    """The type of an operation on values or types ``args``; ``return_weak_type_flag`` also returns whether it is weak.
 
     TypePromotionError if they have no common type, ValueError without arguments.
     """
@@ -68,7 +68,7 @@ def _type(x: Any) -> tuple[np.dtype, bool]:
 
 
 def scalar_type_of(x: Any) -> type:
-    """Python's class of numbers of the kind of ``x``, a value or a type: bool, int, float or complex.
+    """The Python class of the kind of ``x``, a value or a type: bool, int, float or complex.
 
     TypeError for other kinds, ValueError for None.
     """

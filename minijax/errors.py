@@ -1,10 +1,10 @@
-"""Exceptions of minijax, and where in the user's program things happened.
+"""Exceptions of minijax, and the user's source lines that cause them.
 
-Names, bases and essential words are JAX's (https://docs.jax.dev/en/latest/errors.html). A message says what happened,
-on which line of the user's program, and one thing to do next.
+Names, bases and essential words are JAX's (https://docs.jax.dev/en/latest/errors.html). A message gives the problem,
+the line of the user's program, and one thing to do next.
 
-:func:`source_info` is called for each staged equation, so it only notes a code object and an instruction offset;
-:func:`summarize` makes text of it. Neither keeps a frame alive: frames keep the user's arrays alive.
+:func:`source_info` runs for each staged equation, so it only records a code object and an instruction offset;
+:func:`summarize` makes text of it. Neither keeps a frame alive, since frames keep the user's arrays alive.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ __all__ = [
 
 # --- where --------------------------------------------------------------------------------------------------
 
-# A place in a program: a code object and the offset of an instruction in it. The name stack follows if a named scope
-# was open; what was transposed follows if that made the equation (see ``core.names``). None: no user frame was found.
+# A place in a program: a code object and the offset of an instruction in it; then the name stack, if a named scope was
+# open; then the transposed primitives, if any (see ``core.names``). None: no user frame was found.
 SourceInfo = tuple[Any, ...]
 
 # The number of open named scopes on all threads, and the function that gives this thread's name stack. ``core.names``
@@ -65,10 +65,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _package_folders(package: str) -> tuple[str, ...]:
-    """The folders whose code is minijax itself, each with a trailing separator.
-
-    In a checkout, which a pyproject.toml marks, repl and ipython_ext are beside the package.
-    """
+    """The folders of minijax's code, with a trailing separator: in a checkout also repl and ipython_ext beside it."""
     folders = [package]
     parent = os.path.dirname(package)
     if os.path.isfile(os.path.join(parent, "pyproject.toml")):
@@ -77,24 +74,24 @@ def _package_folders(package: str) -> tuple[str, ...]:
 
 
 _FOLDERS = _package_folders(_PACKAGE)
-# Paths of what runs the user's code, such as IPython: neither minijax nor user code.
+# Paths of programs that run the user's code, such as IPython: neither minijax nor user code.
 _machinery: tuple[str, ...] = ()
 
 
 def set_machinery(paths: Iterable[str]) -> None:
-    """Note files, and folders, of what runs the user's code. No line in them is a user line."""
+    """Set the files and folders of the programs that run the user's code. None of their lines is a user line."""
     global _machinery
     _machinery = tuple(map(os.path.abspath, paths))
     _is_user.clear()
     _is_host.clear()
 
 
-# Path prefixes of packages that asked not to be taken for user code.
+# Path prefixes of packages that asked not to count as user code.
 _excluded: tuple[str, ...] = ()
 
 
 def exclude(path: str) -> None:
-    """Do not take files whose path begins with ``path`` for user code, from now on."""
+    """From now on, files whose path begins with ``path`` are not user code."""
     global _excluded
     _excluded += (os.path.abspath(path),)
     _is_user.clear()
@@ -103,19 +100,17 @@ def exclude(path: str) -> None:
 def _absolute(filename: str) -> str:
     try:
         return os.path.abspath(filename)
-    except OSError:  # the current folder is gone
+    except OSError:  # the current folder was deleted
         return filename
 
 
 def is_own_file(filename: str) -> bool:
-    """Whether code of this file name is minijax's own."""
+    """Whether this file is minijax's own code."""
     return _absolute(filename).startswith(_FOLDERS)
 
 
 class _FileKinds(dict[str, bool]):
-    """co_filename -> what ``judge`` says of it, computed at first use; bounded, since each input at a prompt has a
-    name.
-    """
+    """co_filename -> ``judge(co_filename)``, computed at first use. Bounded, since each prompt input has a name."""
 
     def __init__(self, judge: Callable[[str], bool]) -> None:
         self.judge = judge
@@ -138,21 +133,21 @@ def _is_user_code(filename: str) -> bool:
 
 
 _is_user = _FileKinds(_is_user_code)
-# the files of what runs user code
+# the files of programs that run user code
 _is_host = _FileKinds(_runs_user_code)
 
 
 def is_user_file(filename: str) -> bool:
-    """Whether code of this file name is user code: not minijax's own, not the import system's. Input at a prompt is."""
+    """Whether this file is user code: neither minijax's own nor the import system's. Prompt input is user code."""
     return _is_user[filename]
 
 
 def source_info(skip: int = 1, known: dict[int, SourceInfo] | None = None) -> SourceInfo | None:
-    """Where in the user's program the current call comes from: the innermost frame outside minijax.
+    """The place in the user's program of the current call: the innermost frame outside minijax.
 
-    ``skip``: frames known to be minijax's; examining one takes 50 ns. ``known``: earlier results by offset, so that
-    equations of one line share one. Returns ``(code, instruction offset)`` for :func:`summarize`, and the name stack if
-    a scope is open; or None.
+    ``skip``: number of frames known to be minijax's; examining one takes 50 ns. ``known``: earlier results by offset,
+    so that equations of one line share one. Returns ``(code, instruction offset)`` for :func:`summarize`, with the name
+    stack if a scope is open; or None.
     """
     frame: FrameType | None = sys._getframe(skip)
     is_user = _is_user
@@ -178,7 +173,7 @@ def raw_user_frame() -> SourceInfo | None:
 
 
 def user_frame(skip: int = 1) -> FrameType | None:
-    """The innermost frame outside minijax itself, or None, ``skip`` frames skipped. It keeps its variables alive."""
+    """The innermost frame outside minijax, after ``skip`` frames, or None. A frame keeps its variables alive."""
     frame: FrameType | None = sys._getframe(skip)
     while frame is not None and not _is_user[frame.f_code.co_filename]:
         frame = frame.f_back
@@ -186,7 +181,7 @@ def user_frame(skip: int = 1) -> FrameType | None:
 
 
 def user_frames(most: int) -> list[FrameType]:
-    """The ``most`` innermost frames outside minijax, the outermost first, up to a kernel. Do not store them."""
+    """The ``most`` innermost frames outside minijax, outermost first, up to IPython or a kernel. Do not store them."""
     frames: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and len(frames) < most:
@@ -201,21 +196,19 @@ def user_frames(most: int) -> list[FrameType]:
 
 
 def span(info: SourceInfo) -> tuple[int | None, int | None, int | None, int | None]:
-    """``(line, last line, column, last column)`` of a place, each None if not known."""
+    """``(line, last line, column, last column)`` of a place; unknown ones are None."""
     code, offset = info[:2]
     return next(itertools.islice(code.co_positions(), offset // 2, None), (None, None, None, None))
 
 
 def position(info: SourceInfo) -> tuple[int, int | None]:
-    """``(line, column)`` of a place; the line counts from 1, the column from 0 and is None if not known."""
+    """``(line, column)`` of a place. Lines count from 1, columns from 0; the column is None if unknown."""
     line, _, column, _ = span(info)
     return info[0].co_firstlineno if line is None else line, column
 
 
 def summarize(info: SourceInfo | None, full_path: bool = True) -> str:
-    """``'/home/me/file.py:12:4 (f)'`` for a :func:`source_info`: line 12, column 4 (counted from 0, as in JAX),
-    function f.
-    """
+    """``'/home/me/file.py:12:4 (f)'`` for a :func:`source_info`: line 12, column 4 (from 0, as in JAX), function f."""
     if info is None:
         return "<unknown>"
     line, column = position(info)
@@ -237,8 +230,8 @@ def source_line(frame: FrameType | None = None) -> str:
 
 
 def did_you_mean(word: object, words: Iterable[object], prefix: str = "", alike: float = 0.6) -> str:
-    """`` Did you mean --check?`` for the nearest of ``words``, or nothing if none is ``alike`` enough (1: the same)."""
-    import difflib  # 1 ms, and only mistakes need it
+    """`` Did you mean --check?`` for the nearest of ``words``; '' if none is ``alike`` enough (1: the same)."""
+    import difflib  # 1 ms, only for mistakes
 
     if not isinstance(word, str) or not word:
         return ""
@@ -248,7 +241,7 @@ def did_you_mean(word: object, words: Iterable[object], prefix: str = "", alike:
 
 
 def _aval_text(value: Any) -> str:
-    """``'float32[3,4]'`` for whatever has an aval, or is one."""
+    """``'float32[3,4]'`` for an aval, or an object with one."""
     aval = getattr(value, "aval", value)
     dtype, shape = getattr(aval, "dtype", None), getattr(aval, "shape", None)
     if dtype is None or shape is None:
@@ -289,7 +282,7 @@ class JAXIndexError(IndexError):
 class ConcretizationTypeError(JAXTypeError):
     """A tracer was used where a concrete value is required, such as a shape, an axis or ``float(x)``.
 
-    ``context``: one sentence about that, such as "The problem arose with the `float` function."
+    ``context``: one sentence about the use, such as "The problem arose with the `float` function."
     """
 
     def __init__(self, tracer: Any, context: str = ""):
@@ -343,7 +336,7 @@ class NonConcreteBooleanIndexError(JAXIndexError):
 
 
 class UnexpectedTracerError(JAXTypeError):
-    """A tracer was used after the transformation that made it had ended: it leaked through a side effect."""
+    """A tracer was used after the end of the transformation that made it: it leaked through a side effect."""
 
 
 class KeyReuseError(JAXTypeError):
@@ -351,7 +344,7 @@ class KeyReuseError(JAXTypeError):
 
 
 class InconclusiveDimensionOperation(Exception):
-    """JAX raises it for symbolic dimensions. minijax has none and never raises it."""
+    """JAX raises it for symbolic dimensions, which minijax does not have. minijax never raises it."""
 
 
 class ShardingTypeError(Exception):
@@ -363,9 +356,7 @@ class JaxprTypeError(TypeError):
 
 
 class RecompilationError(RuntimeError):
-    """A function was about to be traced or compiled inside ``tools.no_recompile``; ``reason`` is an
-    ``api.misses.Miss``.
-    """
+    """A function was about to be traced or compiled in ``tools.no_recompile``; ``reason``: an ``api.misses.Miss``."""
 
     def __init__(self, message: str, reason: str = ""):
         super().__init__(message)
@@ -377,7 +368,7 @@ class JaxRuntimeError(RuntimeError):
 
 
 class HostOutOfMemoryError(JaxRuntimeError, MemoryError):
-    """The host has no memory for the result of an operation."""
+    """The host has too little memory for the result of an operation."""
 
 
 XlaRuntimeError = JaxRuntimeError
@@ -391,9 +382,9 @@ def escaped_tracer_error(
     detail: str = "",
     to_thread: bool = False,
 ) -> UnexpectedTracerError:
-    """The error for the use of a dead tracer, or (``to_thread``) of one in another thread than its own.
+    """The error for the use of a dead tracer, or (``to_thread``) for use in another thread than its own.
 
-    ``transform``: such as ``'jit'``. ``function``: such as ``'f at file.py:3'``. ``born``: where it was made, a
+    ``transform``: such as ``'jit'``. ``function``: such as ``'f at file.py:3'``. ``born``: its origin, a
     :func:`source_info` or text.
     """
     by = transform or "minijax"

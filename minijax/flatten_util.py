@@ -39,7 +39,7 @@ class Unravel(NamedTuple):
                 "have several dtypes, which only a vector of the common one gives back."
             )
         parts = lax.split(vector, [math.prod(shape) for shape in self.shapes])
-        with warnings.catch_warnings():  # the imaginary parts are those of real leaves
+        with warnings.catch_warnings():  # the vector's imaginary parts belong to real leaves
             warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
             leaves = [
                 part.reshape(shape) if self.is_uniform else part.reshape(shape).astype(dtype)

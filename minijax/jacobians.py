@@ -1,6 +1,6 @@
-"""Jacobians and Hessians: the derivative maps applied to a whole basis at once, by ``vmap``.
+"""Jacobians and Hessians: ``vmap`` applies the derivative maps to a whole basis at once.
 
-Above ``api/``, since the basis and its blocks are made with ``minijax.numpy``.
+This module is above ``api/``, since it makes the basis and its blocks with ``minijax.numpy``.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from minijax.ops.nary import reshape_p
 from minijax.ops.slicing import split_p
 from minijax.pytree import tree_of_leaves
 
-# Bases are kept for this many lists of types, of at most this many elements.
+# Bases are cached for this many lists of types, with at most this many elements.
 MOST_KEPT = 32
 LARGEST_KEPT = 100
 _bases: dict[Any, list[Any]] = {}
 
 
 def _evaluating() -> bool:
-    """Whether operations on arrays are evaluated at once, nobody is to see them, and they lie over no mesh."""
+    """Whether operations on arrays are evaluated at once, without observers and without a mesh."""
     return not (state.dynamic.level or observers or evaluation_watched and context_mesh() is not None)
 
 
@@ -44,8 +44,8 @@ def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _cut(array: Any, axis: int, avals: Sequence[ShapedArray]) -> Iterator[Any]:
-    """``array``, whose ``axis`` runs over all elements of arrays of these types, cut into one block for each."""
-    if len(avals) == 1 and type(array) is Array and _evaluating():  # there is nothing to cut
+    """Split ``array`` along ``axis``, which runs over all elements of arrays of these types, into their blocks."""
+    if len(avals) == 1 and type(array) is Array and _evaluating():  # one block
         yield _reshape(array, (*array.shape[:axis], *avals[0].shape, *array.shape[axis + 1 :]))
         return
     shape = get_aval(array).shape
@@ -55,7 +55,7 @@ def _cut(array: Any, axis: int, avals: Sequence[ShapedArray]) -> Iterator[Any]:
 
 
 def _basis(avals: Sequence[ShapedArray]) -> list[Any]:
-    """The standard basis of the space of arrays of these types: for each, (total size, *shape)."""
+    """The standard basis of arrays of these types: for each type an array (total size, *shape)."""
     if not avals:
         return []
     key = (*avals, x64_enabled())
@@ -72,7 +72,7 @@ def _basis(avals: Sequence[ShapedArray]) -> list[Any]:
 
 
 def _converted(x: Any, aval: ShapedArray) -> Any:
-    """``x`` converted to the type of ``aval`` along a first axis: an equation always, since JAX has one."""
+    """``x`` converted to the dtype of ``aval``. Always an equation, as in JAX."""
     params = {"new_dtype": aval.dtype, "weak_type": aval.weak_type, "sharding": None}
     if isinstance(x, JaxprTracer):
         trace: Any = x._trace
@@ -84,7 +84,7 @@ def _converted(x: Any, aval: ShapedArray) -> Any:
 
 
 def _of_type(x: Any, aval: ShapedArray) -> Any:
-    """``x`` with the dtype and weak type of ``aval``; zeros for the float0 derivatives of integers."""
+    """``x`` with the dtype and weak type of ``aval``; zeros for float0, the derivatives of integers."""
     found = get_aval(x)
     if found.dtype == aval.dtype and found.weak_type == aval.weak_type:
         return x
@@ -94,13 +94,13 @@ def _of_type(x: Any, aval: ShapedArray) -> Any:
 
 
 def _sums(seeds: Sequence[Any], avals: Sequence[ShapedArray]) -> Sequence[Any]:
-    """``seeds``; those whose types ``avals`` are of sums over devices, or of what enters them, brought to be so."""
+    """``seeds``, resharded to their types ``avals`` where these are unreduced or reduced."""
     pairs = zip(seeds, avals, strict=True)
     return [sharded_to(x, aval) if aval.unreduced or aval.reduced else x for x, aval in pairs]
 
 
 def _blocks(array: Any, axis: int, avals: Sequence[ShapedArray], like: ShapedArray) -> list[Any]:
-    """The blocks of ``array`` along ``axis`` (see ``_cut``), of the dtype and weak type of ``like``."""
+    """The blocks of ``array`` along ``axis`` (see ``_cut``), with the dtype and weak type of ``like``."""
     if get_aval(array).dtype == dtypes.float0:
         array = _of_type(array, like)
     return [_of_type(x, like) for x in _cut(array, axis % get_aval(array).ndim, avals)] if avals else []
@@ -174,7 +174,7 @@ def jacrev(
 
         rows, axes, mapped = map_leaves(pullback, _basis(out_avals), "pullback")
         rows = [place_axis(x, axis, 0, mapped, pullback) for x, axis in zip(rows, axes, strict=True)]
-        # one list of blocks per input leaf, regrouped as one tree of input blocks per output leaf
+        # one list of blocks per input leaf -> one tree of input blocks per output leaf
         columns = [_blocks(r, 0, out_avals, a) for r, a in zip(rows, in_avals, strict=True)]
         blocks = [*zip(*columns, strict=True)] if columns else [()] * len(outs)
         jac = flat.out_tree.unflatten([*map(tree.unflatten, blocks)])

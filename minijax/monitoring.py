@@ -1,6 +1,6 @@
-"""``minijax.monitoring``: events that programs record for listeners, which is JAX's. minijax itself records none.
+"""``minijax.monitoring``: JAX's events, which programs record for listeners. minijax itself records none.
 
-All names are those of ``jax.monitoring``, and the first that is used imports jax.
+All names are those of ``jax.monitoring``. Their first use imports jax.
 
 Source: https://docs.jax.dev/en/latest/jax.monitoring.html
 """

@@ -1,6 +1,6 @@
-"""``minijax.profiler``: XLA's profiler, which is JAX's: it records all XLA programs of this process.
+"""``minijax.profiler``: JAX's profiler of XLA. It records all XLA programs of this process.
 
-All names are those of ``jax.profiler``, and the first that is used imports jax.
+All names are those of ``jax.profiler``. Their first use imports jax.
 """
 
 from __future__ import annotations

@@ -78,9 +78,9 @@ def get_mesh() -> Mesh:
 
 
 class set_mesh:  # noqa: N801, as JAX names it
-    """Sets the mesh for this thread, from now on or for a ``with`` block; None for none.
+    """Set the mesh of this thread, from now on or for a ``with`` block; None for no mesh.
 
-    Calls of jitted functions run over its devices. ValueError for another object, ``Manual`` axes, or inside a
+    Calls of jitted functions run on its devices. ValueError for another object, ``Manual`` axes, or inside a
     transformation.
     """
 

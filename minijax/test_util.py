@@ -1,6 +1,6 @@
 """Testing derivatives and rules: ``check_grads`` and its parts as in ``jax.test_util``, and ``check_rules``.
 
-``check_grads`` is for functions, ``check_rules`` for primitives: it holds every rule of one against the others.
+``check_grads`` is for functions. ``check_rules`` is for primitives: it compares all rules of a primitive.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
     "rule_matrix",
 ]
 
-# The step of finite differences, and how far a derivative of a dtype may be off, per element: JAX's figures.
+# The step of finite differences, and the largest error of a derivative per element, by dtype: JAX's figures.
 EPS = 1e-4
 GRADIENT_TOLERANCE = {
     "bfloat16": 1e-1,
@@ -47,7 +47,7 @@ def _limit(tolerance: Tolerance, dtype: np.dtype) -> float:
     if isinstance(tolerance, dict):
         tolerance = {np.dtype(k): v for k, v in tolerance.items()}.get(dtype)
     if tolerance is None:
-        # the float8s and float4: one or two digits of a binary fraction
+        # float8 and float4 types: one or two digits of a binary fraction
         return GRADIENT_TOLERANCE.get(dtype.name, 5e-1 if dtypes.is_inexact(dtype) else 0.0)
     return tolerance
 
@@ -68,7 +68,7 @@ def _check_close(what: str, found: Any, wanted: Any, atol: Tolerance, rtol: Tole
 
 
 def _direction(rng: np.random.Generator, x: Any) -> Any:
-    """A random tangent for the value ``x``; for a Python number, a Python number."""
+    """A random tangent for the value ``x``; a Python number for a Python number."""
     aval = get_aval(x)
     if not dtypes.is_inexact(aval.dtype):
         return np.zeros(aval.shape, dtypes.float0)
@@ -81,7 +81,7 @@ def _direction(rng: np.random.Generator, x: Any) -> Any:
 
 
 def _difference(f: Callable[..., Any], primals: Any, tangents: Any, eps: float) -> Any:
-    """The central difference of ``f`` along ``tangents``: a tree like its result."""
+    """The central difference of ``f`` along ``tangents``: a tree like the result of ``f``."""
 
     def moved(step: float) -> Any:
         def move(x: Any, t: Any) -> Any:
@@ -117,7 +117,7 @@ def check_jvp(
     eps: float = EPS,
     err_msg: str = "",
 ) -> None:
-    """Compare ``f_jvp``, such as ``partial(jvp, f)``, with finite differences, in one random direction.
+    """Compare ``f_jvp``, such as ``partial(jvp, f)``, with finite differences in one random direction.
 
     ``atol``, ``rtol``: per element, or dicts by dtype. AssertionError, beginning with ``err_msg``, if values or types
     differ.
@@ -142,7 +142,7 @@ def check_vjp(
     eps: float = EPS,
     err_msg: str = "",
 ) -> None:
-    """Compare ``f_vjp``, such as ``partial(vjp, f)``, with finite differences, on a random direction and cotangent."""
+    """Compare ``f_vjp``, such as ``partial(vjp, f)``, with finite differences for a random direction and cotangent."""
     args = tuple(args)
     rng = np.random.default_rng(0)
     value, pullback = f_vjp(*args)

@@ -11,5 +11,5 @@ from minijax.pytree.nodes import *
 from minijax.pytree.prefix import *
 from minijax.pytree.trees import *
 
-# All of the above but the modules it comes from.
+# All names above, without the modules they come from.
 __all__ = sorted(name for name, value in globals().items() if name[0] != "_" and not isinstance(value, _ModuleType))

@@ -18,8 +18,8 @@ class SupportsDType(Protocol):
     def dtype(self) -> np.dtype[Any]: ...
 
 
-# What functions of arrays take for one: an array or tracer, NumPy's, or a number.
+# Arguments of array functions: an array, a tracer, a NumPy array or a number.
 ArrayLike = AnyArray | np.ndarray | np.bool_ | np.number | bool | int | float | complex
 
-# What stands for a type of elements: ``"float32"``, ``jnp.float32``, ``np.dtype("float32")``, ``float``.
+# A type of elements: ``"float32"``, ``jnp.float32``, ``np.dtype("float32")``, ``float``.
 DTypeLike = str | type[Any] | np.dtype | SupportsDType

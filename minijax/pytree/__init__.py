@@ -1,6 +1,6 @@
-"""Pytrees: nested containers taken apart into leaves and a tree definition, and put together again.
+"""Pytrees: nested containers that are flattened to leaves and a tree definition, and rebuilt from them.
 
-The meaning is that of ``jax.tree_util`` (https://docs.jax.dev/en/latest/pytrees.html), written in Python.
+The semantics are those of ``jax.tree_util`` (https://docs.jax.dev/en/latest/pytrees.html), written in Python.
 """
 
 from minijax.pytree.core import *

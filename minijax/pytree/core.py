@@ -1,11 +1,11 @@
-"""Tree definitions, the kinds of node, and how trees are taken apart and put together.
+"""Tree definitions, the kinds of node, and how trees are flattened and rebuilt.
 
 A node is a dict, list, tuple, None, namedtuple, OrderedDict, defaultdict or an instance of a registered class, of
-exactly that type. Anything else is a leaf. A class that is registered with JAX alone counts, once JAX is loaded.
+exactly that type. Anything else is a leaf. A class registered with JAX alone is a node too, once JAX is loaded.
 
-The types of a container's children lead through a bounded table to the finished tree definition, with no work in Python
-per child. Definitions of builtin nodes are interned, so they are compared by identity. Those with user data (auxiliary
-data, keys that are not strings) are compared by value; no table keeps user data alive.
+The types of a container's children are looked up in a bounded table, which gives the finished tree definition without
+work in Python per child. Definitions of builtin nodes are interned, so identity compares them. Definitions with user
+data (auxiliary data, keys that are not strings) are compared by value, and no table keeps user data alive.
 """
 
 from __future__ import annotations
@@ -44,13 +44,12 @@ _NoneType = type(None)
 
 
 class PyTreeDef:
-    """The structure of a tree without its leaves, from :func:`tree_structure`, :func:`tree_flatten` or
-    :func:`treedef_tuple`.
+    """The structure of a tree without its leaves, from ``tree_structure``, ``tree_flatten`` or ``treedef_tuple``.
 
-    Those of this class are interned: leaf, None, tuples, lists, namedtuples, and dicts whose keys are all exactly str.
+    Exactly this class is interned: leaf, None, tuples, lists, namedtuples, and dicts whose keys are all of type str.
     """
 
-    # _type is None for a leaf. _aux: a dict's keys, or what a registered flatten function returned.
+    # _type is None for a leaf. _aux: a dict's keys, or the auxiliary data from a registered flatten function.
     # _flat: all children are leaves.
     __slots__ = ("__weakref__", "_aux", "_children", "_flat", "_type", "num_leaves", "num_nodes")
 
@@ -75,7 +74,7 @@ class PyTreeDef:
         self.num_nodes = nodes
 
     def unflatten(self, leaves: Iterable[Leaf]) -> Tree:
-        """The tree of this structure with these leaves; ValueError when their number is wrong."""
+        """The tree of this structure with these leaves; ValueError if their number is wrong."""
         if type(leaves) is not list and type(leaves) is not tuple:
             leaves = list(leaves)
         count = len(leaves)
@@ -101,7 +100,7 @@ class PyTreeDef:
         return list(self._children)
 
     def node_data(self) -> tuple[type, Any] | None:
-        """``(type, auxiliary data)`` of the root, None for a leaf. A dict's is a list of its sorted keys."""
+        """``(type, auxiliary data)`` of the root, None for a leaf. A dict has its sorted keys, as a list."""
         if self._type is None:
             return None
         if self._type is dict:
@@ -122,9 +121,9 @@ class PyTreeDef:
 
 
 class _ValueTreeDef(PyTreeDef):
-    """A tree definition with user data somewhere in it, compared by value.
+    """A tree definition that contains user data, compared by value.
 
-    Unlike in JAX, dict keys of a subclass of str give another structure than plain strings.
+    Unlike in JAX, dict keys of a subclass of str give a different structure from plain strings.
     """
 
     __slots__ = ("_hash",)
@@ -147,20 +146,20 @@ class _ValueTreeDef(PyTreeDef):
 
 
 def _remake(node_type: type | None, aux: Any, children: tuple[PyTreeDef, ...]) -> PyTreeDef:
-    """What pickle and copy call."""
+    """Called by pickle and copy."""
     return LEAF if node_type is None else make_treedef(node_type, aux, children)
 
 
 LEAF = PyTreeDef()
 LEAF._set(None, None, ())
 
-# (type, keys, children) -> weak reference to the interned definition. A definition's entry goes when it goes.
+# (type, keys, children) -> weak reference to the interned definition. The entry goes when the definition goes.
 _interned: dict[tuple[Any, ...], weakref.ref[PyTreeDef]] = {}
 _intern_lock = threading.RLock()
 
 
 def _intern(node_type: type, aux: Any, children: tuple[PyTreeDef, ...]) -> PyTreeDef:
-    """The one definition of these parts, all of which are interned themselves."""
+    """The interned definition with these parts, which are interned themselves."""
     key = (node_type, aux, children)
     ref = _interned.get(key)
     if ref is not None:
@@ -197,7 +196,7 @@ def make_treedef(node_type: type, aux: Any, children: tuple[PyTreeDef, ...]) -> 
             return _intern(node_type, aux, children)
     out = _ValueTreeDef()
     out._set(node_type, aux, children)
-    # Auxiliary data need not be hashable for its definition to be; then only comparing tells them apart.
+    # Auxiliary data need not be hashable: definitions that differ only in it have equal hashes.
     out._hash = hash((node_type, children))
     return out
 
@@ -231,7 +230,7 @@ def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether the structure is a single node. As in JAX that is also true of None and of empty containers."""
+    """Whether the structure is a single node. As in JAX, None and empty containers count too."""
     return treedef.num_nodes == 1
 
 
@@ -239,7 +238,7 @@ def treedef_is_leaf(treedef: PyTreeDef) -> bool:
 
 
 class Node:
-    """How one type is taken apart and put together; the builtin kinds are compared by identity."""
+    """How one type is flattened and rebuilt; the builtin kinds are compared by identity."""
 
     # ``run(tree, out)`` appends the leaves of a tree to ``out`` and returns its definition.
     __slots__ = ("flatten", "flatten_with_keys", "name", "run", "unflatten")
@@ -265,7 +264,7 @@ _TABLE_LIMIT = 4096
 
 
 class _Kinds(dict[type, "Node | None"]):
-    """type -> its node kind, None for a leaf. Bounded, but for ``_registered``: dropped classes are not kept."""
+    """type -> its node kind, None for a leaf. Bounded apart from ``_registered``, so dropped classes are freed."""
 
     def __missing__(self, cls: type) -> Node | None:
         if len(self) > _TABLE_LIMIT:
@@ -279,15 +278,15 @@ class _Kinds(dict[type, "Node | None"]):
 
 
 _registered: dict[type, Node] = {tuple: TUPLE, list: LIST, dict: DICT, _NoneType: NONE}
-# The classes among them that only JAX was told of: models of Equinox, states of Flax.
+# Those of them that are registered only with JAX: models of Equinox, states of Flax.
 _adopted: set[type] = set()
 kinds = _Kinds(_registered)
 NONE_DEF = make_treedef(_NoneType, None, ())
 EMPTY_DICT_DEF = make_treedef(dict, (), ())
 
-# The fast tables: types of the children (and keys of a dict) -> the definition if all of them are leaves,
-# else a plan. ``_known``: (plan, definitions of the children that are nodes) -> the definition. All are
-# bounded, and emptied when a type is registered.
+# The fast tables: types of the children (and keys of a dict) -> the definition if all children are leaves, else a plan.
+# ``_known``: (plan, definitions of the children that are nodes) -> the definition. All are bounded, and cleared when a
+# type is registered.
 _tuple_table: dict[tuple[type, ...], Any] = {}
 _list_table: dict[tuple[type, ...], Any] = {}
 _dict_table: dict[tuple[Any, ...], Any] = {}
@@ -295,11 +294,10 @@ _known: dict[tuple[Any, ...], PyTreeDef] = {}
 
 
 class _Plan:
-    """How to take apart a tuple, list or dict whose children have given types (and keys).
+    """How to flatten a tuple, list or dict whose children have given types (and keys).
 
-    ``runs``: None for a leaf, else what flattens the child. ``getter`` gets a dict's values in order, None if they are.
-    ``treedef``: if all children are leaves. ``last``: the latest ``run``'s definitions and result, recognised faster
-    than looked up.
+    ``runs``: for each child None (a leaf) or its flatten function. ``getter`` sorts a dict's values; None if sorted.
+    ``treedef``: if all children are leaves. ``last``: the latest ``run``'s definitions and result, a fast cache.
     """
 
     __slots__ = ("aux", "getter", "last", "node_type", "runs", "treedef")
@@ -339,7 +337,7 @@ class _Plan:
 
 
 def _remember(table: dict[Any, Any], key: Any, value: Any) -> None:
-    # Only definitions without user data come here, so the tables keep nothing alive but types.
+    # Only definitions without user data are stored, so the tables keep only types alive.
     if len(table) >= _TABLE_LIMIT:
         table.clear()
     table[key] = value
@@ -351,7 +349,7 @@ def _runs(types: Iterable[type]) -> tuple[Any, ...]:
 
 
 def _types(tree: Any) -> tuple[type, ...]:
-    """``tuple(map(type, tree))``; few elements are spelled out, here and below, in a third of the time."""
+    """``tuple(map(type, tree))``. Few elements are written out, here and below: that takes a third of the time."""
     count = len(tree)
     if count == 1:
         return (type(tree[0]),)
@@ -371,7 +369,7 @@ def _plan_sequence(node_type: type, types: tuple[type, ...], table: dict[Any, An
 
 
 def _sequence(node_type: type, table: dict[Any, Any]) -> Callable[[Any, list[Leaf]], PyTreeDef]:
-    """What flattens a tuple or a list."""
+    """The flatten function of tuples or lists."""
 
     def run(tree: Any, out: list[Leaf]) -> PyTreeDef:
         types = _types(tree)
@@ -385,7 +383,7 @@ def _sequence(node_type: type, table: dict[Any, Any]) -> Callable[[Any, list[Lea
 
 
 def _flatten_dict(tree: Any, out: list[Leaf]) -> PyTreeDef:
-    # The types of the keys belong to the key: 1 == True, and a str may equal a member of an enumeration.
+    # The table's key has the types of the dict's keys too: 1 == True, and a str may equal an enum member.
     key: tuple[Any, ...]
     values = tree.values()
     count = len(tree)
@@ -416,7 +414,7 @@ def _flatten_dict(tree: Any, out: list[Leaf]) -> PyTreeDef:
 
 def _plan_dict(tree: dict[Any, Any], table_key: tuple[Any, ...]) -> _Plan:
     keys = sorted_keys(tree)
-    # itemgetter of one key would not return a tuple; but one key is always in order.
+    # itemgetter of one key would not return a tuple, but one key is always in order
     getter = None if keys == list(tree) else operator.itemgetter(*keys)
     plan = _Plan(dict, tuple(keys), _runs([type(tree[key]) for key in keys]), getter)
     if all([type(key) is str for key in keys]):
@@ -425,7 +423,7 @@ def _plan_dict(tree: dict[Any, Any], table_key: tuple[Any, ...]) -> _Plan:
 
 
 def _flatten_other(tree: Any, out: list[Leaf]) -> PyTreeDef:
-    """Flattens a namedtuple or a registered node."""
+    """Flatten a namedtuple or a registered node."""
     children, aux = (tree, None) if kinds[type(tree)] is NAMEDTUPLE else _apart(tree)
     defs = []
     for child in children:
@@ -444,7 +442,7 @@ NAMEDTUPLE.run = _flatten_other
 
 
 def _adopt(cls: type) -> Node | None:
-    """The kind of a class that is registered with JAX, if that is loaded: what is a node there is one here."""
+    """The kind of a class that is registered with JAX: its nodes are nodes here too. None if JAX is not loaded."""
     theirs: Any = sys.modules.get("jax.tree_util")
     if not hasattr(theirs, "default_registry") or not theirs.is_tree_node(cls):
         return None
@@ -466,7 +464,7 @@ def _adopt(cls: type) -> Node | None:
 
 
 def register_node(nodetype: type, node: Node, what: str = "PyTreeDef") -> None:
-    """Makes instances of ``nodetype`` nodes; ``what`` is what the error calls it when they are already."""
+    """Make instances of ``nodetype`` nodes. ``what``: their name in the error for a second registration."""
     if not isinstance(nodetype, type):
         raise TypeError(f"Only a class can be registered as a pytree node, got {nodetype!r}.")
     with _intern_lock:
@@ -476,7 +474,7 @@ def register_node(nodetype: type, node: Node, what: str = "PyTreeDef") -> None:
         node.run = _flatten_other
         _registered[nodetype] = node
         kinds[nodetype] = node
-        # The fast tables may know the class as a leaf.
+        # the fast tables may have the class as a leaf
         for table in (_tuple_table, _list_table, _dict_table, _known):
             table.clear()
         _adopted.discard(nodetype)
@@ -488,7 +486,7 @@ _followers: list[Callable[[type, Node], None]] = []
 
 
 def follow_registrations(follow: Callable[[type, Node], None]) -> None:
-    """Calls ``follow(class, node)`` for every class registered as a node, now and from now on."""
+    """Call ``follow(class, node)`` for every class registered as a node, now and later."""
     with _intern_lock:
         for nodetype, node in _registered.items():
             if node not in _INTERNABLE:
@@ -552,15 +550,14 @@ def keys_of(tree: Any, kind: Node, children: Sequence[Any], aux: Any) -> list[Ke
 def tree_flatten(tree: Tree, is_leaf: IsLeaf | None = None) -> tuple[list[Leaf], PyTreeDef]:
     """The leaves of a tree, from left to right, and its structure.
 
-    ``is_leaf``: subtrees for which it is true are leaves. ValueError for dict keys without an order, or a bad flatten
-    function.
+    ``is_leaf``: true for subtrees that are leaves. ValueError for unsortable dict keys, or a bad flatten function.
     """
     out: list[Leaf] = []
     try:
         if is_leaf is not None:
             return out, _flatten_checked(tree, is_leaf, out)
         if type(tree) is tuple:
-            # The arguments of a function: by far the most frequent case.
+            # the arguments of a function: by far the most frequent case
             types = _types(tree)
             plan = _tuple_table.get(types) or _plan_sequence(tuple, types, _tuple_table)
             if plan.treedef is not None:
@@ -582,7 +579,7 @@ def tree_of_leaves(count: int) -> PyTreeDef:
 
 
 def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Leaf], PyTreeDef]:
-    """``tree_flatten((args, kwargs))``, shorter where all arguments are leaves."""
+    """``tree_flatten((args, kwargs))``, faster if all arguments are leaves."""
     if not kwargs:
         types = _types(args)
         plan = _tuple_table.get(types) or _plan_sequence(tuple, types, _tuple_table)
@@ -592,10 +589,10 @@ def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Le
 
 
 def without_recursion(step: Callable[..., Any], *root: Any) -> Any:
-    """The result of the recursive generator ``step`` for ``root``, with a list in place of Python's stack.
+    """The result of the recursive generator ``step`` on ``root``: slower than recursion, but for trees of any depth.
 
-    ``step`` yields the arguments of each call of itself and is sent its result. For deep trees, more slowly.
-    RecursionError beyond Python's limit, as in JAX, and for a tree that holds itself.
+    ``step`` yields the arguments of each call of itself and receives its result. RecursionError beyond Python's limit,
+    as in JAX: the tree is very deep or contains itself.
     """
     running, value = [step(*root)], None
     limit = sys.getrecursionlimit()
@@ -653,12 +650,12 @@ def tree_structure(tree: Tree, is_leaf: IsLeaf | None = None) -> PyTreeDef:
 
 
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Leaf]) -> Tree:
-    """The tree of structure ``treedef`` with these leaves; ValueError when their number is wrong."""
+    """The tree of structure ``treedef`` with these leaves; ValueError if their number is wrong."""
     return treedef.unflatten(leaves)
 
 
 def build(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Tree:
-    """Puts together the tree whose first leaf is ``leaves[start]``; there must be enough leaves."""
+    """The tree whose first leaf is ``leaves[start]``; there must be enough leaves."""
     if treedef._type is None:
         return leaves[start]
     try:
@@ -680,7 +677,7 @@ def _build_deep(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Any:
 
 
 def _build(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Tree:
-    """``build`` for a node, in which Python's stack is all there is."""
+    """``build`` for a node, by recursion; RecursionError for a deep tree."""
     parts = []
     for child in treedef._children:
         if child._type is None:
@@ -696,7 +693,7 @@ def _build(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Tree:
 
 
 def _assemble(treedef: PyTreeDef, parts: Any) -> Tree:
-    """The node of these children."""
+    """The node with these children."""
     node_type = treedef._type
     if node_type is dict:
         return dict(zip(treedef._aux, parts))  # noqa: B905  (strict costs 100 ns, and the lengths are equal)
@@ -736,7 +733,7 @@ def _flatten_up_to_deep(treedef: PyTreeDef, tree: Tree, out: list[Tree]) -> Any:
 
 
 def _same_node(treedef: PyTreeDef, kind: Node, tree: Tree) -> Any:
-    """The children of ``tree``, whose root must be like that of ``treedef``."""
+    """The children of ``tree``; ValueError unless its root is like the root of ``treedef``."""
     node_type, count = treedef._type, len(treedef._children)
     actual = kinds[type(tree)]
     if kind is NAMEDTUPLE:
@@ -785,7 +782,7 @@ def is_tree_node(typ: type) -> bool:
 
 
 def flatten_one_level(tree: Tree) -> tuple[Iterable[Any], Any]:
-    """Children and auxiliary data of the root node; ValueError when the tree is a leaf."""
+    """Children and auxiliary data of the root node; ValueError if the tree is a leaf."""
     kind, children, aux = _one_level(tree)
     if kind is DICT:
         return tuple(children), aux

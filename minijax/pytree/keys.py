@@ -1,4 +1,4 @@
-"""Key paths: which way leads from the root of a pytree to a leaf. The classes and their text are JAX's."""
+"""Key paths: the steps from the root of a pytree to a leaf. The classes and their text are JAX's."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class GetAttrKey(_Key):
 
 
 class FlattenedIndexKey(_Key):
-    """Child number ``key`` of a registered node that gives its children no keys: ``[<flat index 0>]``."""
+    """Child number ``key`` of a registered node whose children have no keys: ``[<flat index 0>]``."""
 
     __slots__ = ()
     __match_args__ = ("key",)

@@ -30,10 +30,11 @@ def register_pytree_node(
     unflatten_func: Callable[[Any, Any], Any],
     flatten_with_keys_func: Callable[[Any], tuple[Iterable[tuple[KeyEntry, Any]], Any]] | None = None,
 ) -> None:
-    """Makes instances of exactly ``nodetype`` nodes of pytrees. ValueError if it is registered already.
+    """Make instances of exactly ``nodetype`` nodes of pytrees. ValueError if it is already registered.
 
-    ``flatten_func(x) -> (children, auxiliary data)``, the latter hashable, with ``==``. ``unflatten_func(auxiliary
-    data, children) -> x`` must accept any objects. ``flatten_with_keys_func``: with ``(key entry, child)`` pairs.
+    ``flatten_func(x) -> (children, auxiliary data)``; the auxiliary data is hashable and has ``==``.
+    ``unflatten_func(auxiliary data, children) -> x`` must accept any objects as children. ``flatten_with_keys_func``
+    gives ``(key entry, child)`` pairs as children.
     """
     for function in (flatten_func, unflatten_func):
         if not callable(function):
@@ -42,7 +43,7 @@ def register_pytree_node(
 
 
 def register_pytree_node_class(cls: _Class) -> _Class:
-    """Class decorator: registers a class with method ``tree_flatten`` and classmethod ``tree_unflatten``."""
+    """Class decorator: register a class with a method ``tree_flatten`` and a classmethod ``tree_unflatten``."""
     register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)  # type: ignore[attr-defined]
     return cls
 
@@ -53,7 +54,7 @@ def register_pytree_with_keys(
     unflatten_func: Callable[[Any, Any], Any],
     flatten_func: Callable[[Any], tuple[Iterable[Any], Any]] | None = None,
 ) -> None:
-    """Like :func:`register_pytree_node`, with the flatten function that gives key entries as the main one."""
+    """Like :func:`register_pytree_node`; the main flatten function gives key entries too."""
 
     def flatten_without_keys(tree: Any) -> tuple[tuple[Any, ...], Any]:
         pairs, aux = flatten_with_keys(tree)
@@ -63,7 +64,7 @@ def register_pytree_with_keys(
 
 
 def register_pytree_with_keys_class(cls: _Class) -> _Class:
-    """Class decorator: as :func:`register_pytree_node_class`, with a method ``tree_flatten_with_keys``."""
+    """Class decorator: like :func:`register_pytree_node_class`, with a method ``tree_flatten_with_keys``."""
     flatten = operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None
     with_keys = operator.methodcaller("tree_flatten_with_keys")
     register_pytree_with_keys(cls, with_keys, cls.tree_unflatten, flatten)  # type: ignore[attr-defined]
@@ -76,14 +77,13 @@ def register_dataclass(
     meta_fields: Sequence[str] | None = None,
     drop_fields: Sequence[str] = (),
 ) -> _Class:
-    """Registers a dataclass (or a class that behaves like one) by its fields; usable as a decorator.
+    """Register a dataclass (or a class that behaves like one) by its fields; usable as a decorator.
 
-    ``data_fields`` are children, ``meta_fields`` hashable auxiliary data. Without both, fields are data but for those
-    declared with ``field(metadata=dict(static=True))``. ``drop_fields`` are left out. TypeError if only one is given,
-    or none for a class that is no dataclass. ValueError if they overlap or do not cover it, or for a second
-    registration.
+    ``data_fields`` are children, ``meta_fields`` hashable auxiliary data. Without both, all fields are data except
+    those declared with ``field(metadata=dict(static=True))``. ``drop_fields`` are left out. TypeError if only one is
+    given, or none for a class that is not a dataclass. ValueError if they overlap or miss a field, or for a duplicate.
     """
-    # Imported here because it costs 3 ms at start-up and nearly every program does without.
+    # Imported here: the import takes 3 ms, and few programs need it.
     import dataclasses
 
     if (data_fields is None) != (meta_fields is None):
@@ -131,7 +131,7 @@ def register_dataclass(
 
 
 def register_static(cls: _Class) -> _Class:
-    """Class decorator: instances, which must be hashable, are nodes without leaves: part of the structure."""
+    """Class decorator: instances (which must be hashable) are nodes without leaves, a part of the structure."""
 
     def flatten_static(x: Any) -> tuple[tuple[()], Any]:
         return (), x
@@ -144,7 +144,7 @@ def register_static(cls: _Class) -> _Class:
 
 
 class _SharedCallable:
-    """A ``functools.partial`` inside a :class:`Partial`, which would merge it into itself; it is equal to it."""
+    """Wraps a ``functools.partial`` in a :class:`Partial`, which would else merge with it; equal to the partial."""
 
     def __init__(self, fun: Callable[..., Any]):
         self.fun = fun

@@ -1,7 +1,7 @@
-"""Prefixes of trees and differences between trees, and their explanation as text, in JAX's words.
+"""Prefixes of trees, differences between trees, and texts in JAX's words that explain them.
 
-A prefix of a tree becomes it when leaves are replaced by subtrees: ``in_axes=(0, None)`` is one for the arguments
-``({'w': w, 'b': b}, x)``.
+A prefix of a tree becomes the tree when its leaves are replaced by subtrees: ``in_axes=(0, None)`` is a prefix of the
+arguments ``({'w': w, 'b': b}, x)``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["tree_broadcast"]
 
 
 class _Placeholder:
-    """The leaves of a tree that is only known by its structure."""
+    """Leaves of a tree of which only the structure is known."""
 
     def __repr__(self) -> str:
         return "*"
@@ -37,7 +37,7 @@ _PLACEHOLDER = _Placeholder()
 
 
 def _example(tree_or_def: Any) -> Tree:
-    """A tree for a structure; anything else is a tree already."""
+    """A tree for a structure; other objects are returned unchanged, as trees."""
     if isinstance(tree_or_def, PyTreeDef):
         return tree_or_def.unflatten([_PLACEHOLDER] * tree_or_def.num_leaves)
     return tree_or_def
@@ -51,10 +51,10 @@ def prefix_leaves(
     none_is_leaf: bool = True,
     name: str = "prefix",
 ) -> list[Any]:
-    """Spreads the leaves of a prefix over the leaves of a full tree, or of its structure, as for ``in_axes``.
+    """Broadcast the leaves of a prefix to the leaves of a full tree, or of its structure, as for ``in_axes``.
 
-    ``is_leaf``: leaves of the prefix. ``none_is_leaf``: None is a leaf, or else a node. ``name``: what errors call it.
-    ValueError, with the key path and both types, if it is no prefix.
+    ``is_leaf``: leaves of the prefix. ``none_is_leaf``: None is a leaf, else a node. ``name`` is for errors.
+    ValueError, with the key path and both types, if it is not a prefix.
     """
     stop = _none_stops(is_leaf) if none_is_leaf else is_leaf
     treedef = full if isinstance(full, PyTreeDef) else tree_structure(full)
@@ -71,7 +71,7 @@ def _none_stops(is_leaf: IsLeaf | None) -> IsLeaf:
 
 
 def is_none(x: Any) -> bool:
-    """For ``is_leaf``: None is a leaf, too."""
+    """For ``is_leaf``: None is a leaf too."""
     return x is None
 
 
@@ -89,19 +89,19 @@ def _spread(prefix: Tree, treedef: PyTreeDef, is_leaf: IsLeaf | None, out: list[
 
 
 def broadcast_prefix(prefix_tree: Tree, full_tree: Tree, is_leaf: IsLeaf | None = None) -> list[Any]:
-    """Like :func:`prefix_leaves` with None as a node, in JAX's name and order of arguments."""
+    """:func:`prefix_leaves` with None as a node, under JAX's name and with JAX's order of arguments."""
     return prefix_leaves(
         prefix_tree, full_tree, is_leaf=is_leaf, none_is_leaf=False, name="broadcast_prefix prefix_tree"
     )
 
 
 def tree_broadcast(prefix_tree: Tree, full_tree: Tree, is_leaf: IsLeaf | None = None) -> Tree:
-    """The tree of the full tree's structure whose leaves are those of the prefix, spread."""
+    """The leaves of the prefix, broadcast to a tree with the structure of the full tree."""
     return tree_structure(full_tree).unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))
 
 
 class TreeDifference(NamedTuple):
-    """One place where two trees have different structures."""
+    """A place where two trees have different structures."""
 
     path: KeyPath
     first: str
@@ -110,7 +110,7 @@ class TreeDifference(NamedTuple):
 
 
 def tree_diff(a: Tree | PyTreeDef, b: Tree | PyTreeDef) -> list[TreeDifference]:
-    """Where two trees, or the trees of two structures, differ in structure: the topmost places."""
+    """The topmost places where two trees, or the trees of two structures, differ in structure."""
     out: list[TreeDifference] = []
     _diff((), _example(a), _example(b), out)
     return out
@@ -147,7 +147,7 @@ def _key_words(keys: list[Any]) -> str:
 
 
 def _only_on_one_side(first: list[Any], second: list[Any]) -> list[Any]:
-    """The keys that only one of the two lists has, in their order."""
+    """The keys that only one of the two lists contains, in their order."""
     return [key for key in first if key not in second] + [key for key in second if key not in first]
 
 
@@ -184,9 +184,7 @@ def _count(children: Any) -> str:
 def explain_prefix_mismatch(
     prefix: Tree, full: Tree | PyTreeDef, name: str, is_leaf: IsLeaf | None = None
 ) -> str | None:
-    """Why ``prefix``, called ``name``, is no prefix of ``full`` (a tree or structure), at the first place; None if it
-    is one.
-    """
+    """Why ``prefix``, called ``name``, is no prefix of ``full`` (a tree or structure); None if it is one."""
     return _explain((), prefix, _example(full), name, is_leaf)
 
 

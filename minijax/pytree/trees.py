@@ -1,4 +1,4 @@
-"""Functions over whole trees: mapping, reducing, transposing, and the same with key paths."""
+"""Functions on whole trees: map, reduce, transpose, and versions with key paths."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ __all__ = [
 
 
 def tree_map(f: Callable[..., Any], tree: Tree, *rest: Tree, is_leaf: IsLeaf | None = None) -> Tree:
-    """Applies ``f`` to each leaf of ``tree`` with the subtrees of ``rest`` there. ValueError unless ``tree`` is their
-    prefix.
-    """
+    """Apply ``f`` to each leaf of ``tree`` and the subtrees of ``rest`` there; ValueError unless it is a prefix."""
     leaves, treedef = tree_flatten(tree, is_leaf)
     if not rest:
         return build(treedef, [f(leaf) for leaf in leaves], 0)
@@ -102,7 +100,7 @@ def tree_reduce_associative(
     identity: Any = _MISSING,
     is_leaf: IsLeaf | None = None,
 ) -> Any:
-    """Reduces the leaves pairwise, as a balanced tree of operations; ``operation`` must be associative."""
+    """Reduce the leaves pairwise, as a balanced tree of operations; ``operation`` must be associative."""
     leaves = tree_leaves(tree, is_leaf)
     if not leaves:
         if identity is _MISSING:
@@ -119,7 +117,7 @@ def _reduce_halves(operation: Callable[[Any, Any], Any], leaves: list[Leaf]) -> 
 
 
 def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Tree) -> Tree:
-    """Turns a tree of structure outer-of-inner into one of inner-of-outer. TypeError for another structure."""
+    """Turn a tree of structure outer-of-inner into one of inner-of-outer. TypeError for another structure."""
     leaves, treedef = tree_flatten(pytree_to_transpose)
     if inner_treedef is None:
         inner_treedef = tree_structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
@@ -135,7 +133,7 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
 def tree_flatten_with_path(
     tree: Tree, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Leaf]], PyTreeDef]:
-    """Like :func:`tree_flatten`, each leaf with the tuple of keys that leads to it."""
+    """Like :func:`tree_flatten`; each leaf comes with its key path."""
     out: list[tuple[KeyPath, Leaf]] = []
     return out, _flatten_with_path(tree, (), is_leaf, is_leaf_takes_path, out)
 
@@ -188,7 +186,7 @@ def _if_node(one_level: Callable[[Tree], Any]) -> Callable[[Tree], Any]:
     return lambda tree: one_level(tree) if is_tree_node(type(tree)) else None
 
 
-# The registry of kinds of node, of which there is one. Its functions of one level return None for a leaf.
+# JAX's registry of kinds of node: there is only one. Its functions of one level return None for a leaf.
 default_registry = SimpleNamespace(
     flatten=lambda tree, leaf_predicate=None: tree_flatten(tree, leaf_predicate),
     flatten_with_path=lambda tree, leaf_predicate=None: tree_flatten_with_path(tree, leaf_predicate),
