@@ -151,7 +151,7 @@ def recompiled(shell: Any, entries: Sequence[Missed], of_jax: Sequence[JaxMiss],
     # the reasons also appear as a tooltip
     reasons = html.escape(renamer(shell)("\n".join(found.reasons)))
     shown["text/html"] = shown["text/html"].replace("<summary>", f'<summary title="{reasons}">', 1)
-    return shown | {"text/plain": bundle(shell, found.told)["text/plain"]}
+    return shown | {"text/plain": bundle(shell, found.unfolded)["text/plain"]}
 
 
 def _html(shell: Any, doc: Document, rest: str) -> str:

@@ -206,7 +206,7 @@ class Stepper:
 
     def heed(self, done: int, total: int) -> None:
         """Called during a search: update the progress; ``waiting`` raises KeyboardInterrupt to stop the search."""
-        self.looked.told(done, total)
+        self.looked.report(done, total)
         self.waiting()
 
     def again_backwards(self) -> None:

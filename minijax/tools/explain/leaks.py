@@ -109,7 +109,7 @@ def _facts(tracer: Any) -> tuple[str, str, str, str]:
     return tracer.aval.str_short(), repr(main), main.subject, born
 
 
-# --- who holds it -------------------------------------------------------------------------------------------
+# --- holders ------------------------------------------------------------------------------------------------
 
 
 class _Holders:

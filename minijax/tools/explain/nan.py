@@ -153,7 +153,7 @@ class _Levels(observe.Observer):
 
 
 def _transposing() -> str:
-    """The primitive whose transpose rule is running, if any; custom rules run the user's functions in it."""
+    """The primitive whose transpose rule is running, if any. A custom rule calls user functions there."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is transpose.transpose_eqn.__code__:
@@ -227,10 +227,10 @@ def find_nonfinite(
         given = [*values, *closed.consts]
         with np.errstate(all="ignore"):
             outs = walk.closed(closed, values, (), "forward")
-    told = [_operand(called.get(id(x), "a constant"), x) for x in given if not isinstance(x, Tracer)]
+    inputs = [_operand(called.get(id(x), "a constant"), x) for x in given if not isinstance(x, Tracer)]
     bad = any(any(_bad(x)) for x in outs)
     read = walk.read_nan or (walk.read_inf if walk.nan is None and walk.inf is None else None)
-    return Search(walk.nan, walk.inf, read, tuple(x for x in told if x.bad), bad, walk.count, walk.hurried)
+    return Search(walk.nan, walk.inf, read, tuple(x for x in inputs if x.bad), bad, walk.count, walk.hurried)
 
 
 def _watched(walk: _JaxprWalk, flat: FlatFun, values: Sequence[Any]) -> list[Any]:

@@ -33,7 +33,7 @@ class Recompiles(Frozen):
         return document(Section(self._head, (*blocks, Text((line(("muted", _ASK)),))), False))
 
     @property
-    def told(self) -> Document:
+    def unfolded(self) -> Document:
         """The same without folding."""
         return document(Text((self._head,)), Row("why", tuple(line(each) for each in self.reasons)))
 

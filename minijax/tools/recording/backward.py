@@ -70,8 +70,8 @@ class _Steps(Lazy):
         places = [begin + 5]
         for count in (given, found, found):
             places.append(places[-1] + _WIDTH * count)
-        told = [_records(self.steps[a:b], self.lives) for a, b in zip(places, places[1:], strict=False)]
-        return TransposedRecord(begun, at, equation, *told)
+        cotangents = [_records(self.steps[a:b], self.lives) for a, b in zip(places, places[1:], strict=False)]
+        return TransposedRecord(begun, at, equation, *cotangents)
 
 
 def _records(noted: Sequence[Any], lives: LifeTable) -> tuple[CotangentRecord, ...]:
@@ -211,10 +211,10 @@ class Transpositions:
 
 
 def _record(each: _OpenTransposition, lives: LifeTable) -> BackwardRecord:
-    begun, *told, seeds, sums = each.noted
+    begun, *fields, seeds, sums = each.noted
     record: Any = BackwardRecord
     cotangents = _records(seeds, lives), _records(sums, lives), _Steps(each.steps, lives)
-    return record(begun, each.ended, *told, *cotangents, Copier().copy(each.jaxpr))
+    return record(begun, each.ended, *fields, *cotangents, Copier().copy(each.jaxpr))
 
 
 def array_of(recording: Recording, number: int) -> Array | None:
@@ -265,11 +265,12 @@ def listed(record: BackwardRecord, recording: Recording) -> BackwardRecord:
     if program is None:
         return record
 
-    def told(cts: Sequence[CotangentRecord]) -> tuple[CotangentRecord, ...]:
+    def texts_of(cts: Sequence[CotangentRecord]) -> tuple[CotangentRecord, ...]:
         return tuple([CotangentRecord(ct.variable, ct.number, _text(ct, recording)) for ct in cts])
 
     steps = [
-        TransposedRecord(s.begun, s.at, s.equation, told(s.given), told(s.found), told(s.sums)) for s in record.steps
+        TransposedRecord(s.begun, s.at, s.equation, texts_of(s.given), texts_of(s.found), texts_of(s.sums))
+        for s in record.steps
     ]
     residuals = [array_of(recording, number) for number in record.primals[: record.constants]]
     name = _names(program)
@@ -290,8 +291,8 @@ def listed(record: BackwardRecord, recording: Recording) -> BackwardRecord:
         program=None,
         equations=equations,
         variables=shown,
-        seeds=told(record.seeds),
-        begins=told(record.begins),
+        seeds=texts_of(record.seeds),
+        begins=texts_of(record.begins),
         steps=tuple(steps),
         residuals=tuple(["" if each is None else brief(each) for each in residuals]),
     )

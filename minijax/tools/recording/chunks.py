@@ -40,8 +40,8 @@ from minijax.tools.recording.timeline import (
     EQUATION,
     SCOPE,
     Children,
+    SavedNames,
     Timeline,
-    ToldNames,
     event_sign,
     left_sign,
     life_columns,
@@ -284,7 +284,7 @@ class _Store(Reader, Sequence[Any]):
         # a record is one object while anything refers to it
         self._alive: WeakValueDictionary[int, Frozen] = WeakValueDictionary()
         self._documents: Sequence[Any] | None = None
-        self._names_told: ToldNames | None = None
+        self._names_read: SavedNames | None = None
         self._said: tuple[tuple[str, ...], dict[int, bool]] = (), {}
         self.timeline = Timeline(self._part(self._addresses["signs"], MOST_MOMENTS), self, end)
         recording = self.record(self._ends[-1] - 1)
@@ -296,7 +296,7 @@ class _Store(Reader, Sequence[Any]):
         counts = self._nodes, len(self.timeline.marked(EQUATION)), *[len(recording.lives)] * 3
         if [len(self.timeline.columns[name]) for name in _COLUMNS] != list(counts):
             raise ValueError("its columns are not of the right length")
-        self.timeline.names = self._told_names
+        self.timeline.names = self._saved_names
 
     # --- parts of the file
 
@@ -355,16 +355,16 @@ class _Store(Reader, Sequence[Any]):
             self._documents = read_table(self._json(self._addresses["documents"]))
         return self._documents
 
-    def _told_names(self) -> ToldNames:
-        if self._names_told is None:
+    def _saved_names(self) -> SavedNames:
+        if self._names_read is None:
             match self._json(self._addresses["names"]):
                 case [list(expressions), list(letters), list(cotangents), str(words)]:
                     if all(map(_is_expression, [*expressions, *cotangents])) and all(map(_is_letter, letters)):
                         by_letter = {(scope, letter): number for scope, letter, number in letters}
-                        self._names_told = ToldNames(dict(expressions), by_letter, dict(cotangents), words)
-        if self._names_told is None:
+                        self._names_read = SavedNames(dict(expressions), by_letter, dict(cotangents), words)
+        if self._names_read is None:
             raise ValueError("its names are not as they should be")
-        return self._names_told
+        return self._names_read
 
     # --- records
 
@@ -412,8 +412,8 @@ class _Store(Reader, Sequence[Any]):
 
     def _made(self, row: Any, number: int, place: int) -> Frozen:
         kind = row[0] if type(row) is list and row else None
-        told = {"Recording": "tree", "BindRecord": "children", "ScopeRecord": "children"}.get(str(kind))
-        found = made_of(row, self._names, self, {told: Children(self.timeline, place)} if told else {})
+        field = {"Recording": "tree", "BindRecord": "children", "ScopeRecord": "children"}.get(str(kind))
+        found = made_of(row, self._names, self, {field: Children(self.timeline, place)} if field else {})
         if number >= self._nodes:
             return found
         sign, known = self.timeline.signs[place], self.timeline
@@ -421,7 +421,7 @@ class _Store(Reader, Sequence[Any]):
             right = type(found) is (BindRecord if sign == BIND else ScopeRecord)
             right = right and known.signs[known.other(place)] == left_sign(found)
         else:
-            right = isinstance(found, NODES) and not told and event_sign(found) == sign
+            right = isinstance(found, NODES) and not field and event_sign(found) == sign
         if not right:
             raise ValueError(f"its moment is not that of a {type(found).__name__}")
         return found

@@ -92,7 +92,7 @@ class State(Frozen):
       moment: the moment.
       stack: labels of the interpreters, evaluation first.
       path: the open binds and scopes, outermost first. The current one is included when it has just been entered or is
-          about to be left.
+        about to be left.
       bind: the innermost open bind, or None.
       tracers: for each interpreter of ``stack``, the live tracers; for evaluation, the arrays in variables.
       programs: for each interpreter that records equations, the equations so far.
@@ -122,7 +122,7 @@ class SearchProgress:
     def __init__(self) -> None:
         self.done = self.total = 0
 
-    def told(self, done: int, total: int) -> None:
+    def report(self, done: int, total: int) -> None:
         """Report the progress."""
         self.done, self.total = done, total
 

@@ -1,8 +1,8 @@
-"""Documents as rows of JSON values, equal parts once, and back: how a recording keeps its jaxprs in a file.
+"""Conversion of documents to rows of JSON values and back. Files of recordings store jaxprs this way.
 
-A row is ``["t", role, text]``, ``["b", role, flat]`` (a break), ``["n", text]`` (a note), ``["c", i, j, ...]`` (one
-after the other), ``["r", left out, i, j, ...]`` (equations), ``["i", columns or null, i]`` (indented or aligned) or
-``["g", i]`` (a group); i and j number earlier rows from 0. Neither way recurses: no document is too deep.
+A row is ``["t", role, text]``, ``["b", role, flat]`` (a break), ``["n", text]`` (a note), ``["c", i, j, ...]`` (a
+concatenation), ``["r", left out, i, j, ...]`` (equations), ``["i", columns or null, i]`` (indented or aligned) or
+``["g", i]`` (a group); i and j are indices of earlier rows. Equal parts share a row. No recursion: any depth works.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from minijax.ir.doc import ROLES, Doc, _Break, _children, _Concat, _Group, _Nest, _Note, _Rows, _Text
 
-# A file can say a great deal in a few rows that refer to each other; a document of more parts, or of more characters,
-# is refused. Indentation counts as if each break were followed by all of it.
+# Size limits, since a few rows that refer to each other can make a huge document. Indentation counts in full after each
+# break.
 MOST_PARTS = 5_000_000
 MOST_CHARACTERS = 50_000_000
-# What is aligned with the column where it begins is taken to be indented by so many columns.
+# Assumed indentation of aligned parts, in columns.
 _ALIGNED = 100
 
 _ROLES = frozenset(ROLES)
@@ -30,7 +30,7 @@ class DocTable:
         self._known: dict[tuple[Any, ...], int] = {}
 
     def add(self, doc: Doc) -> int:
-        """The number of the row for ``doc``."""
+        """The index of the row for ``doc``."""
         done: dict[int, int] = {}
         todo = [(doc, False)]
         while todo:
@@ -70,7 +70,7 @@ def _row(node: Doc, below: list[int]) -> list[Any]:
 
 
 def read_table(rows: Any) -> list[Doc]:
-    """The documents of a table, one for each row. ValueError if it is none."""
+    """The documents of a table, one for each row. ValueError if a row is invalid."""
     if type(rows) is not list:
         raise ValueError("the documents are no list")
     docs: list[Doc] = []
@@ -106,7 +106,7 @@ def _below(row: Sequence[Any]) -> Sequence[Any]:
 
 
 def _doc(row: Any, below: list[Doc]) -> Doc | None:
-    """The document of a row whose parts are ``below``; None if it is no row."""
+    """The document of a row, with the documents ``below`` as its parts; None if the row is invalid."""
     if type(row) is not list or not row:
         return None
     match row:

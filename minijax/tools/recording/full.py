@@ -254,18 +254,18 @@ class Full(Summary):
                 forcer, forced = forced_by(trace, args)
         elif below or shown is not args:
             lower = lower_levels(trace, args)
-        cached, told, is_plain = "", _NONE, True
+        cached, shown_params, is_plain = "", _NONE, True
         if params:
             plain = preview.plain_parameters(params)
             if plain is None:
                 is_plain = False
-                told = preview.parameters(params)
-                self.take_room(sum([len(text) for _, text in told]))
+                shown_params = preview.parameters(params)
+                self.take_room(sum([len(text) for _, text in shown_params]))
                 if any(map(holds_program, params.values())):
                     cached = self.taken_hits()
                     self.note_run(primitive, label, args, operands, params)
             else:
-                told = plain
+                shown_params = plain
         self.take_room(100 + 10 * len(operands))
         notes = self.notes
         first = len(notes)
@@ -276,7 +276,7 @@ class Full(Summary):
             label,
             level,
             own,
-            told,
+            shown_params,
             forcer,
             forced,
             kind,
@@ -472,17 +472,17 @@ class Full(Summary):
         results: list[str] = []
         for var in eqn.outvars:
             results += (name(var), texts.get(var.aval) or preview.aval_text(var.aval))
-        told = preview.plain_parameters(eqn.params) if eqn.params else _NONE
-        if told is None:
-            told = preview.parameters(eqn.params)
-            self.take_room(sum([len(text) for _, text in told]))
+        shown_params = preview.plain_parameters(eqn.params) if eqn.params else _NONE
+        if shown_params is None:
+            shown_params = preview.parameters(eqn.params)
+            self.take_room(sum([len(text) for _, text in shown_params]))
         self.take_room(20 + 10 * len(operands))
         if eqn.source is not self.last_source:
             self.last_source = eqn.source
             self.last_place = self.sources.place_of(eqn.source)
         place = self.last_place or self.sources.place()
         notes = self.notes
-        notes += (EQUATION, self.events, scope.label, scope.at, eqn.primitive.name, told, place)
+        notes += (EQUATION, self.events, scope.label, scope.at, eqn.primitive.name, shown_params, place)
         notes += (len(operands), len(results), *operands, *results)
         self.own_since += perf_counter() - began
 
@@ -617,6 +617,6 @@ class Full(Summary):
         backward = self.transpositions.records(self.events, lives)
         notes = Notes(self.notes, lives, self.events + 1)
         tree: Any = NotedTree(notes)
-        told: Any = lives
+        life_records: Any = lives
         sources = self.sources.records()
-        return Finished(tree, told, sources, self.lives.values, backward, notes.timeline)
+        return Finished(tree, life_records, sources, self.lives.values, backward, notes.timeline)

@@ -124,9 +124,9 @@ class Naming:
         """The scope of an interpreter and a variable of its program -> the first tracer of that variable; for a
         tangent's variable, the tracer with that tangent.
         """
-        told = timeline(self.recording).names
-        if told is not None:
-            return told().lettered
+        saved = timeline(self.recording).names
+        if saved is not None:
+            return saved().lettered
         out: dict[tuple[int, str], int] = {}
         for life in self.recording.lives[:MOST_LETTERED]:
             fields = life.tracer.fields
@@ -155,17 +155,17 @@ class Naming:
     @cached_property
     def expressions(self) -> dict[int, str]:
         """Number -> the expression whose result it is. Empty for a very long recording, since this reads all of it."""
-        told = timeline(self.recording).names
-        if told is not None:
-            return told().expressions
+        saved = timeline(self.recording).names
+        if saved is not None:
+            return saved().expressions
         return dict(_results(self.recording)) if self.recording.events <= MOST_PASSED else {}
 
     @cached_property
     def words(self) -> str:
         """The words of all names in lower case, each once: variables, expressions and primitives."""
-        told = timeline(self.recording).names
-        if told is not None:
-            return told().words
+        saved = timeline(self.recording).names
+        if saved is not None:
+            return saved().words
         known = dict.fromkeys([life.values()[_NAME] for life in self.recording.lives])
         nodes = timeline(self.recording).nodes
         primitives = dict.fromkeys([node.values()[_PRIMITIVE] for node in nodes if type(node) is BindRecord])
@@ -182,9 +182,9 @@ class Naming:
     @cached_property
     def cotangents(self) -> dict[int, str]:
         """Number -> the name of a cotangent from the backward passes: ``ct of h``, ``part of ct of h``."""
-        told = timeline(self.recording).names
-        if told is not None:
-            return told().cotangents
+        saved = timeline(self.recording).names
+        if saved is not None:
+            return saved().cotangents
         out: dict[int, str] = {}
         if self.recording.events > MOST_PASSED:
             return out
@@ -311,7 +311,7 @@ class Naming:
 
         Args:
           fitted: name an operand that was only made to fit, in the same expression, by its source: ``b`` for the
-              ``broadcast_in_dim(b)`` of ``h + b``.
+            ``broadcast_in_dim(b)`` of ``h + b``.
         """
         numbers = (*bind.operands, *[0] * (len(bind.args) - len(bind.operands)))
         if fitted:

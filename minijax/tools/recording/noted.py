@@ -197,8 +197,8 @@ class _Nodes(Lazy):
     def _bind(self, index: int, begin: int) -> BindRecord:
         _, at, primitive, level, depth, own, params, *why, cut, expression, place, cached, n_in = self._note(begin)
         _, _, end, count, nonfinite, error, n_out = self._left(index)
-        operands, args, in_types = self._told(begin + _LENGTHS[BIND], n_in)
-        results, outs, types = self._told(self.ends[index] + _LENGTHS[LEFT], n_out)
+        operands, args, in_types = self._values(begin + _LENGTHS[BIND], n_in)
+        results, outs, types = self._values(self.ends[index] + _LENGTHS[LEFT], n_out)
         forcer, forced, kind, lower = why
         if cut:
             args.append(f"... {cut} more")
@@ -235,7 +235,7 @@ class _Nodes(Lazy):
             found = self.reasons[why] = reason(*why)
         return found
 
-    def _told(self, begin: int, count: int) -> tuple[tuple[int, ...], list[str], tuple[str, ...]]:
+    def _values(self, begin: int, count: int) -> tuple[tuple[int, ...], list[str], tuple[str, ...]]:
         """Numbers, texts and types of operands or results."""
         numbers, texts, types = [], [], []
         for each in self.notes[begin : begin + count]:

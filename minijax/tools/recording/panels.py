@@ -101,9 +101,9 @@ def summary(
     return Document(tuple(blocks))
 
 
-def cut_rows(recording: Recording, told: Container[str] = ("tracers", "jaxprs", "events")) -> Iterator[Block]:
-    """What was counted but not kept, except what another panel shows (``told``)."""
-    parts = [f"{count:,} {kind}" for kind, count in recording.cut if kind not in told]
+def cut_rows(recording: Recording, elsewhere: Container[str] = ("tracers", "jaxprs", "events")) -> Iterator[Block]:
+    """What was counted but not kept, except what another panel shows (``elsewhere``)."""
+    parts = [f"{count:,} {kind}" for kind, count in recording.cut if kind not in elsewhere]
     if parts:
         yield Row("note", (line(("warning", f"counted, and not kept: {', '.join(parts)}")),))
 

@@ -66,7 +66,7 @@ class Moment(NamedTuple):
     at: int
 
 
-class ToldNames(NamedTuple):
+class SavedNames(NamedTuple):
     """The results of ``naming.Naming`` that need a pass over the recording, as stored in a file."""
 
     expressions: dict[int, str]
@@ -111,7 +111,7 @@ class Timeline(Sequence[Moment]):
         # for a recording from a file: columns for all equations and lives without their records, and the results of
         # ``naming.Naming``
         self.columns: dict[str, Any] = {}
-        self.names: Callable[[], ToldNames] | None = None
+        self.names: Callable[[], SavedNames] | None = None
         self._ats: Any = None
 
     def __len__(self) -> int:

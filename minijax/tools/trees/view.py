@@ -124,7 +124,7 @@ def key_tree(tree: Tree) -> Block:
     if tree.root.parts is None:
         kind, norm, rest = shown.facts(tree.root)
         key: Line = (("var", tree.root.key), ("", "  ")) if tree.root.key else ()
-        return text((*key, *_told(kind, norm, rest, 0, 0)))
+        return text((*key, *_facts_line(kind, norm, rest, 0, 0)))
     return Foldable(Fitted(lambda width: _drawn(shown, width)), lambda: _folding(shown))
 
 
@@ -261,14 +261,14 @@ def _lines(shown: _Shown, entries: list[_Entry], width: int) -> Iterator[tuple[_
             yield each, (text((*begin, ("muted", said), *wrong), hanging=_INDENT * each.level + 4),)
             continue
         kind, norm, rest = facts[id(each.part)]
-        told = _told(kind, norm, rest, types, norms)
+        row = _facts_line(kind, norm, rest, types, norms)
         above: tuple[Text, ...] = ()
         if length(begin) > keys:
             above, begin = (text(begin, hanging=_INDENT * each.level + 4),), ()
-        yield each, (*above, text((*begin, ("", " " * (keys + 2 - length(begin))), *told), hanging=keys + 4))
+        yield each, (*above, text((*begin, ("", " " * (keys + 2 - length(begin))), *row), hanging=keys + 4))
 
 
-def _told(kind: str, norm: Line, rest: Line, types: int, norms: int) -> Line:
+def _facts_line(kind: str, norm: Line, rest: Line, types: int, norms: int) -> Line:
     """Type, norm and further facts in columns."""
     said: list[Segment] = []
     if kind:
@@ -326,9 +326,9 @@ def _paged_leaves(shown: _Shown, run: list[_Entry], room: _Room) -> Iterable[Blo
             yield from blocks
             continue
         yield from blocks[:-1]
-        told = blocks[-1].lines[0]
-        cut = told[0][1][_INDENT:] if told else ""
-        yield Section((("", cut), *told[1:]), (text(values, wrap=False),), False)
+        line_of_leaf = blocks[-1].lines[0]
+        cut = line_of_leaf[0][1][_INDENT:] if line_of_leaf else ""
+        yield Section((("", cut), *line_of_leaf[1:]), (text(values, wrap=False),), False)
 
 
 def _values(leaf: TreePart, room: _Room) -> str | None:
@@ -342,7 +342,7 @@ def _values(leaf: TreePart, room: _Room) -> str | None:
     return np.array2string(held, separator=", ", max_line_width=_PAGE)
 
 
-# --- what a leaf is
+# --- facts about a leaf
 # --------------------------------------------------------------------------------------------------------
 
 

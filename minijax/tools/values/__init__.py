@@ -1,1 +1,1 @@
-"""The values of staged programs, found when somebody looks: ``replay``, and ``summary`` of what is found."""
+"""The values of staged programs, computed on demand: ``replay`` computes them, ``summary`` describes them."""

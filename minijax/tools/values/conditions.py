@@ -290,7 +290,7 @@ class ConditionSearch:
         self.wanted = in_names(wanted, {named.name for named in named_values(known) if named.variable})
         self.progress = SearchProgress()
         # progress callback; its exception ends the search
-        self.heed = heed or self.progress.told
+        self.heed = heed or self.progress.report
         self.values = 0
         self.unknown: dict[str, str] = {}
         self.ended = ""
@@ -345,7 +345,7 @@ class ConditionSearch:
         every = itertools.product(*[range(each.count) for each in loops])
         for indices in itertools.islice(every, MOST_ITERATIONS):
             shown = [each.replace(index=index) for each, index in zip(loops, indices, strict=True)]
-            yield dict(zip([each.key for each in loops], indices, strict=True)), _said(shown)
+            yield dict(zip([each.key for each in loops], indices, strict=True)), _iterations_text(shown)
 
     def _worth(self, newest: Mapping[str, Named], iterations: Mapping[tuple[int, ...], int]) -> Any:
         """The value of the expression; None if a value in it is unknown."""
@@ -383,7 +383,7 @@ def _alike(a: Any, b: Any) -> bool:
         return bool(np.array_equal(np.asarray(a), np.asarray(b)))
 
 
-def _said(loops: list[LoopShown]) -> str:
+def _iterations_text(loops: list[LoopShown]) -> str:
     return " · ".join(map(loop_text, loops))
 
 

@@ -1,4 +1,4 @@
-"""Kept values of a replayed program, within a memory bound, and kept loop states with any other state nearby."""
+"""Caches of a replayed program within a memory bound: values, and loop states from which the others are computed."""
 
 from __future__ import annotations
 

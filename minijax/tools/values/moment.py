@@ -170,7 +170,7 @@ class Ledger:
         return self._guarded("primal", number)
 
     def tangent(self, number: int) -> Found:
-        """Its tangent; None where it has none, or that is zero."""
+        """Its tangent; None if it has none, or a zero one."""
         return self._guarded("tangent", number)
 
     def glance(self, number: int, what: str = "primal") -> Worth | None:
@@ -585,8 +585,8 @@ class Ledger:
         known = self._homes.get(var, ())
         later = [each for each in known if each[0] >= born] or list(known)
 
-        # The innermost run comes first. Only if its devices communicate, the run of the enclosing program does: a frame
-        # of one device alone lacks the values of the others.
+        # The innermost run comes first. If its devices communicate, the run of an enclosing program comes before it:
+        # a frame of one device alone lacks the values of the others.
         def place(home: tuple[int, Any]) -> tuple[bool, int, int]:
             run = self.kept.runs[home[0]]
             return self._names_axes(run), home[0], len(home[1])

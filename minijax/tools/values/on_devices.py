@@ -40,7 +40,6 @@ class DeviceColumn:
     Attributes:
       name: its name.
       type: its type on one device.
-      type: of what one device has.
       along: the mesh axes along which it may differ.
       result: whether it is a result of the moment's operation.
       note: how it is divided, if it is part of an array; '' otherwise.
@@ -203,7 +202,7 @@ def _meeting(known: Ledger, number: int, bind: BindRecord, mesh: LoopShown) -> M
     return meeting(eqn.primitive, eqn.params, mesh.axes)
 
 
-# --- what one device is given
+# --- pieces for one device
 # --------------------------------------------------------------------------------------------
 
 
@@ -230,7 +229,7 @@ def pieces(shown: DevicesShown, here: int) -> list[tuple[int, Had]]:
     return out
 
 
-# --- in a row
+# --- one cell
 # ------------------------------------------------------------------------------------------------------------
 
 

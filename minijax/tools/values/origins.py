@@ -152,7 +152,7 @@ class Origins:
         """The number of operations; operations of programs count once."""
         return sum(_size(step) for step in self.steps)
 
-    # --- from a value to what it depends on
+    # --- dependencies of a value
     # -----------------------------------------------------------------------------------------------
 
     def array_of(self, number: int) -> int:
@@ -268,7 +268,7 @@ class Origins:
             return f"the program of {step.bind.primitive} was not kept: its results may depend on less"
         return ""
 
-    # --- the other way
+    # --- uses of a value
     # ----------------------------------------------------------------------------------------------------
 
     def users(self, number: int) -> list[BindRecord]:

@@ -242,7 +242,7 @@ class KnownRule(Function):
         self.staged: StagedFunction | None = None
         self.found: dict[Any, Closed] = {}
         self.sides: dict[int, Any] = {}
-        self.asked = _StagedAnew(inner.inner if isinstance(inner, StagedFunction) else inner, purifier, allowed)
+        self.asked = _StagedOnDemand(inner.inner if isinstance(inner, StagedFunction) else inner, purifier, allowed)
         if isinstance(inner, StagedFunction):
             self.staged = StagedFunction(self.asked, inner.avals_for)
             self.staged.closed_over = inner.closed_over
@@ -257,7 +257,7 @@ class KnownRule(Function):
 
     def closed_for(self, side: Any, avals: Sequence[Any]) -> Closed:
         """The rule as a jaxpr for the side result ``side``."""
-        key = (side if self.staged is not None else self._told_apart(side), state.axis_env)
+        key = (side if self.staged is not None else self._hashable(side), state.axis_env)
         if key not in self.found:
             given = self.staged.avals_for(side) if self.staged is not None else avals
             self.found[key] = self.asked.close(side, given)
@@ -266,10 +266,10 @@ class KnownRule(Function):
     def close(self, side: Any, avals: Sequence[Any]) -> Closed:
         return self.closed_for(side, avals)
 
-    def _told_apart(self, side: Any) -> Any:
+    def _hashable(self, side: Any) -> Any:
         """A cache key for ``side``: a backward pass gets a side result that may be unhashable."""
         if type(side) is tuple:
-            return tuple(map(self._told_apart, side))
+            return tuple(map(self._hashable, side))
         try:
             hash(side)
         except TypeError:
@@ -278,7 +278,7 @@ class KnownRule(Function):
         return side
 
 
-class _StagedAnew(Function):
+class _StagedOnDemand(Function):
     """``inner``, which may be staged if ``allowed``."""
 
     def __init__(self, inner: Function, purifier: Purifier, allowed: bool) -> None:

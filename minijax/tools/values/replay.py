@@ -61,7 +61,7 @@ class Replay:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """The observer during evaluation: see ``apart``."""
+        """Evaluate inside this block, without observers: see ``apart``."""
         thread = get_ident()
         if thread in self.within:
             yield
@@ -99,7 +99,7 @@ class Frame:
         # the variables that receive a cotangent, once known
         self.reached: set[Var] | None = None
 
-    # ------------------------------------------------------------------------------------------ what others ask
+    # ------------------------------------------------------------------------------------------ public methods
 
     def value(self, var: Any) -> Value:
         """The value of a variable or literal: an Array, with an axis in front for each vmap flagged in ``mapped``."""
@@ -216,7 +216,7 @@ class Frame:
             return why(error)
 
     def _demanded(self, kind: str, var: Var) -> Any:
-        """Compute ``var`` from equations; only those run that it depends on and whose results are missing."""
+        """Compute ``var`` with the equations that it depends on; those with kept results do not run again."""
         found = self._kept(kind, var)
         if found is not None:
             return found[0]
@@ -407,7 +407,7 @@ def replay(
       cotangents: of the outputs of each example, as in ``vmap(grad(f))``; None stands for zero.
       axes: name (or None) and size of each vmap around the program, outermost first.
       mapped: for each argument, whether each of these vmaps maps it: then it has an axis in front, in the order of the
-        vmaps; so has its tangent. Cotangents have an axis for each vmap or for none, which their ranks tell.
+        vmaps; so has its tangent. Cotangents have an axis for each vmap or for none, as their ranks show.
       rules: allow staging of derivative rules that are not staged yet; this runs their Python once each.
       most_bytes: memory bound for kept values.
       name: the start of ``path``, if given.

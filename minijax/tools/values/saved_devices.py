@@ -137,7 +137,7 @@ def _texts(draw: Callable[[int], Line], widest: int) -> list[tuple[int, Line]]:
     return out
 
 
-# --- the way back
+# --- reading
 # ---------------------------------------------------------------------------------------------------------
 
 

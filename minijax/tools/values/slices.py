@@ -173,7 +173,7 @@ def writes(eqn: JaxprEqn, wanted: set[Any]) -> bool:
     return any(type(v) is not Literal and v in wanted and isinstance(v.aval, AbstractRef) for v in eqn.invars)
 
 
-# --- programs by what runs them
+# --- programs by operation
 # ---------------------------------------------------------------------------------------------------------
 
 

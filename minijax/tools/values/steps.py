@@ -316,7 +316,7 @@ class Steps:
             found = self.loops[id(eqn)] = (ScanRun if eqn.primitive.name == "scan" else WhileRun)(self, eqn)
         return found
 
-    # ------------------------------------------------------------------------------------------ rules of the user's
+    # ------------------------------------------------------------------------------------------ custom rules
 
     def _closed_rule(self, function: Any, side: Any, avals: Sequence[Any], ins: Sequence[Any]) -> tuple[Any, Any, Any]:
         """A rule as a jaxpr, the values of its inputs from those of the equation, and its side result."""
@@ -341,8 +341,8 @@ class Steps:
         ins = self._values(eqn)
         tangents = [self.frame.tangent_of(v) for v in eqn.invars[n:]]
         avals = [v.aval for v in eqn.invars]
-        told = [zero_of(a) if t is None else t for a, t in zip(avals[n:], tangents, strict=True)]
-        zeros = zero_flags(told, params["symbolic_zeros"])
+        filled = [zero_of(a) if t is None else t for a, t in zip(avals[n:], tangents, strict=True)]
+        zeros = zero_flags(filled, params["symbolic_zeros"])
         given = [self._instantiated(a, t) for a, t, z in zip(avals[n:], tangents, zeros, strict=True) if not z]
         taken = [*avals, *[a.to_tangent_aval() for a, z in zip(avals[n:], zeros, strict=True) if not z]]
         closed, values, zeros_out = self._closed_rule(params["jvp_jaxpr_fun"], zeros, taken, [*ins, *given])
@@ -380,8 +380,8 @@ class Steps:
     def _backward_frame(self, eqn: JaxprEqn, fwd: Any, side: Any, cts: Sequence[Any]) -> Any:
         params = eqn.params
         out_avals = [v.aval for v in eqn.outvars]
-        told = [zero_of(a.to_tangent_aval()) if ct is None else ct for a, ct in zip(out_avals, cts, strict=True)]
-        zeros = zero_flags(told, params["symbolic_zeros"])
+        filled = [zero_of(a.to_tangent_aval()) if ct is None else ct for a, ct in zip(out_avals, cts, strict=True)]
+        zeros = zero_flags(filled, params["symbolic_zeros"])
         given = [self._instantiated(a, ct) for a, ct, z in zip(out_avals, cts, zeros, strict=True) if not z]
         residuals = fwd.jaxpr.outvars[: side.n_res]
         avals = [*[v.aval for v in residuals], *[a for a, z in zip(out_avals, zeros, strict=True) if not z]]

@@ -253,10 +253,10 @@ def _found_data(found: Found) -> dict[str, Any] | None:
     if isinstance(found, Unknown):
         return {"unknown": found.reason}
     data: dict[str, Any] = {"type": type_text(found), "examples": list(found.axes)}
-    told = summary(found.array)
-    data["text"] = told.text
-    if told.numbers is not None:
-        data |= {"nans": told.numbers.nans, "infs": told.numbers.infs}
+    summed = summary(found.array)
+    data["text"] = summed.text
+    if summed.numbers is not None:
+        data |= {"nans": summed.numbers.nans, "infs": summed.numbers.infs}
     return data
 
 
