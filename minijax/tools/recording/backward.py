@@ -33,7 +33,7 @@ from minijax.tools.recording.records import (
 from minijax.tools.recording.sources import Sources
 from minijax.tools.recording.summary import Scope
 
-# What one equation of a linear program costs of a recording's bound.
+# The cost of one transposed equation against a recording's limit.
 PASS_CHARACTERS = 200
 # The deepest nesting of tracers that is followed.
 MOST_LEVELS = 8
@@ -106,7 +106,7 @@ class Transpositions:
         self.lives = lives
         self.sources = sources
         self.all: list[_OpenTransposition] = []
-        # those that are running; None for one that is not recorded
+        # the running passes; None for one that is not recorded
         self.open: list[_OpenTransposition | None] = []
 
     def begin(

@@ -83,7 +83,7 @@ class Full(Summary):
         self.counting_thread = None  # it must see all binds
         self.lives = Lives()
         self.sources = Sources()
-        # the events so far (``noted``)
+        # the notes so far (see ``noted``)
         self.notes: list[Any] = []
         self.open: list[_Begun] = []
         # by the note of an open bind or scope (-1: outside of all): functions whose traces were found in a cache for
@@ -91,7 +91,7 @@ class Full(Summary):
         self.found: dict[int, list[str]] = {}
         self.handled: dict[int, int] = {}
         self.characters = 0
-        # the last recorded event, as far as it is known
+        # the last recorded event, once it is known
         self.last_event = summary.MOST_EVENTS
         self.stopped = False
         # the last event before that one
@@ -103,7 +103,7 @@ class Full(Summary):
         # open operations that are not recorded
         self.unrecorded = 0
         self.transpositions = Transpositions(self.lives, self.sources)
-        # id of the exception that is passing through operations
+        # id of the exception that is leaving operations
         self.passing = 0
         self.frames = Frames()
         # the source of the last equation, and its line
@@ -316,7 +316,7 @@ class Full(Summary):
     def note_run(
         self, primitive: Any, level: str, args: tuple[Any, ...], operands: list[Any], params: dict[str, Any]
     ) -> None:
-        """Keep the programs that the operation runs, with its operands, of which there may be many."""
+        """Keep the programs of the operation, with all its operands."""
         numbers = [each if type(each) is int else 0 for each in operands]
         if len(args) > len(operands):
             more = [self.lives.see(x, self.scopes, self.birth_place()) for x in args[len(operands) :]]
@@ -588,7 +588,7 @@ class Full(Summary):
             return None
         try:
             return links.of_executable(executable)
-        except Exception:  # such as an operation that cannot be lowered again; the recording goes on
+        except Exception:  # such as an operation without a lowering rule; the recording continues
             return None
 
     def truncated(self) -> bool:

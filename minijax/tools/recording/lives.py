@@ -39,9 +39,9 @@ ARRAY, TWO, DUAL, BATCHED, STAGED, UNKNOWN, OTHER = range(7)
 _KINDS = ((JVPTracer, TWO), (DualTracer, DUAL), (BatchTracer, BATCHED), (JaxprTracer, STAGED))
 _shapes: dict[type, int] = {}
 
-# (event, interpreter, its scope, type, physical type, subject, whether it is a tangent, what is inside: a number or a
-# text, 0 for nothing, a tuple for several; the variable's letter, the batch axis or the array's value; the line that
-# made it). All rows are one list.
+# (event, interpreter, its scope, type, physical type, subject, whether it is a tangent, contents: a number or text, 0
+# for none, a tuple for several; the variable's letter, the batch axis or the array's value; the user's line). All rows
+# are in one list.
 Row = tuple[Any, ...]
 _AT, _LEVEL, _SCOPE, _TYPE, _PHYSICAL, _SHAPE, _TANGENT, _INSIDE, _WORTH, _PLACE = range(10)
 _WIDTH = 10
@@ -104,7 +104,7 @@ class Lives:
         self.values = Values()
         # the variable of a tangent -> the number of the first value seen with that tangent
         self.primals: dict[Var, int] = {}
-        # the variable of a staged program -> the number of its first tracer, as far as it was looked up
+        # the variable of a staged program -> the number of its first tracer; filled on lookup
         self._staged: dict[Var, int] = {}
         self._asked = 0
         # number of a tracer -> the program variable that it stands for in a program run under interpreters
@@ -199,7 +199,7 @@ class Lives:
         if self.packed:
             return False
         self.named = {key: each for key, each in self.named.items() if each[0]() is not None}
-        # so few that the next search would follow too soon
+        # too little room was freed: do not search again soon
         self.packed = len(self.named) > MOST_NAMED * 9 // 10
         return len(self.named) < MOST_NAMED
 
@@ -314,7 +314,7 @@ class LifeTable(Lazy):
         super().__init__(len(rows) // _WIDTH)
         self.again = again
         self.rows = rows
-        # the texts of tracers as operands, of which there are few
+        # cached texts of tracers as operands: there are few
         self._texts: dict[str, str] = {}
         self.names = names
         self.deaths = deaths

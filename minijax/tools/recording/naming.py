@@ -436,7 +436,7 @@ def _results(recording: Recording) -> Iterator[tuple[int, str]]:
     spot = ("", "")
     for bind, _ in operations(recording):
         if not bind.expression:
-            # the engine evaluates equations for an expression of the user that goes on
+            # the engine evaluates equations here: the user's expression is not finished
             spot = ("", "")
             continue
         here = (bind.place, bind.expression)

@@ -53,7 +53,7 @@ KINDS = {
 
 
 def more(panel: str, keys: Mapping[str, str] = MappingProxyType({})) -> str:
-    """How to see what a panel leaves out: the front end's key ``F3``, or else a command."""
+    """How to show a panel in full: the front end's key ``F3``, or a command."""
     return keys.get(panel, "%tracers" if panel == "tracers" else "%panels --all")
 
 
@@ -102,7 +102,7 @@ def summary(
 
 
 def cut_rows(recording: Recording, elsewhere: Container[str] = ("tracers", "jaxprs", "events")) -> Iterator[Block]:
-    """What was counted but not kept, except what another panel shows (``elsewhere``)."""
+    """The items that were counted but not kept, except those in other panels (``elsewhere``)."""
     parts = [f"{count:,} {kind}" for kind, count in recording.cut if kind not in elsewhere]
     if parts:
         yield Row("note", (line(("warning", f"counted, and not kept: {', '.join(parts)}")),))
