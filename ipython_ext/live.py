@@ -35,8 +35,8 @@ class LiveStepper(anywidget.AnyWidget):  # type: ignore[misc]
     def answer(self, _: Any, asked: dict[str, Any], buffers: Any = None) -> None:
         """Answer a request of the script."""
         page = self.page
-        told = {"kind": "failed", "said": _GONE} if page is None else page.answer(asked)
-        self.send({**told, "view": asked.get("view")})
+        found = {"kind": "failed", "said": _GONE} if page is None else page.answer(asked)
+        self.send({**found, "view": asked.get("view")})
 
     def let_go(self) -> None:
         """Drop the recording and answer no more requests."""

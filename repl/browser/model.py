@@ -84,7 +84,7 @@ class StageBrowser:
         if not chosen:
             self._begin()
 
-    # --- what there is
+    # --- contents
     # ----------------------------------------------------------------------------------------------------
 
     @property
@@ -171,7 +171,7 @@ class StageBrowser:
         """Whether a pass changed instructions of the chosen lines."""
         return not set(self.chosen).isdisjoint(self.stages.touched(stage))
 
-    # --- what a full screen asks for
+    # --- interface of a full screen
     # -------------------------------------------------------------------------------------
 
     def say(self, text: str, role: str = "warning") -> None:

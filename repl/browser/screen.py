@@ -95,7 +95,7 @@ def _help(browser: StageBrowser, columns: int, rows: int) -> list[Line]:
     return padded([ruled("keys · ? closes · j k scroll", columns, True), *lines[browser.help_top :]], rows)
 
 
-# --- the panes' places
+# --- layout
 # ---------------------------------------------------------------------------------------------------
 
 
@@ -149,7 +149,7 @@ def _window(browser: StageBrowser, name: str, row: int, count: int, rows: int) -
     return top
 
 
-# --- what is in a pane
+# --- contents of panes
 # ---------------------------------------------------------------------------------------------------
 
 

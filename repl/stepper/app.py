@@ -65,7 +65,7 @@ class StepperApp(FullScreen):
         """Run until the user leaves; return ``Stepper.result``: 'leave', or an action for the plain terminal."""
         return super().run()
 
-    # --- a search that takes long
+    # --- long searches
     # ---------------------------------------------------------------------------------------
 
     @contextmanager

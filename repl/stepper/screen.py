@@ -94,7 +94,7 @@ def _tabs(stepper: Stepper, names: tuple[str, ...], shown: str, columns: int) ->
     return (*out, ("heading" if focused else "muted", rule * max(gap, 0)))
 
 
-# --- the panes' places
+# --- layout
 # ---------------------------------------------------------------------------------------------------
 
 
@@ -168,7 +168,7 @@ def _pane(stepper: Stepper, name: str, columns: int, rows: int, title: Line | No
     return [((place_role(name), ""), *title), *rows_]
 
 
-# --- what is in a pane
+# --- contents of panes
 # ---------------------------------------------------------------------------------------------------
 
 

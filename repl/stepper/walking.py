@@ -107,7 +107,7 @@ class Walking:
         self.stepper.find(f"moment where {said}", finder)
 
     def _to_hit(self, search: ConditionSearch, backwards: bool) -> bool | str:
-        """Go to the nearest moment at which a new value satisfies the condition; else return the unknown, or False."""
+        """Go to the nearest moment with a hit; if there is none, return False, or say what is unknown."""
         cursor = self.stepper.cursor
         before: tuple[int, Hit] | None = None
         for hit in search.hits():

@@ -25,7 +25,7 @@ MOST_EQUATIONS = 300
 
 
 class _Row(Frozen):
-    """A line of a printed jaxpr: ``key`` pairs it with a line of the other; ``eqn`` is the equation that begins."""
+    """A line of a printed jaxpr: ``key`` pairs it with a line of the other jaxpr; ``eqn`` begins in this line."""
 
     segments: Line
     key: tuple[Any, ...]
@@ -134,10 +134,9 @@ def pairs(
 ) -> Iterator[tuple[str, _Row | None, _Row | None]]:
     """The rows of both sides in order, each with its mark (see ``document.Pair``).
 
-    ``derived``: a transformation made the right side from the left, which keeps the order and source lines of the
-    equations. Otherwise the longest common parts are paired, by primitives alone. Equations in the backward pass of
-    ``passes`` stay
-    unpaired: the forward pass corresponds to the left side. ``names`` learns which variables correspond.
+    ``derived``: a transformation made the right side from the left and kept the order and source lines of equations.
+    Otherwise the longest common parts are paired, by primitives alone. Equations in the backward pass of ``passes``
+    stay unpaired: the forward pass corresponds to the left side. ``names`` learns which variables correspond.
     """
     names = names or Renaming()
     places: dict[Any, list[int]] = {}
@@ -181,7 +180,7 @@ def _common(left: Sequence[_Row], right: Sequence[_Row]) -> dict[int, int]:
 
 
 def _first(row: _Row, right: Sequence[_Row], places: Sequence[int], begin: int, names: Renaming) -> int | None:
-    """The first of ``places`` from ``begin`` on whose row reads the same, else the first of them; None without any."""
+    """From ``begin`` on, the first of ``places`` with an equal row, else simply the first; None if there is none."""
     open_places = [j for j in places if j >= begin]
     for j in open_places:
         if names.alike(row.segments, right[j].segments, learn=False):
@@ -244,15 +243,15 @@ class _Painter:
         self.residuals = residuals
         self.role = ""
         self.indent = 0
-        # passes in the order of the page; those before ``told`` have a heading already
+        # passes in the order of the page; those before ``announced`` have a heading already
         self.seen: list[str] = []
-        self.told = 0
+        self.announced = 0
 
     def begun(self) -> Iterator[Line]:
         """A heading for each pass that began with the last row."""
-        for name in self.seen[self.told :]:
+        for name in self.seen[self.announced :]:
             yield ((name, f"{' ' * self.indent}# {name} pass"),)
-        self.told = len(self.seen)
+        self.announced = len(self.seen)
 
     def __call__(self, row: _Row) -> Line:
         if self.passes is None:

@@ -147,7 +147,7 @@ class Nowhere(io.TextIOBase):
     used = False
 
     def writable(self) -> bool:
-        """Yes."""
+        """Always true."""
         return True
 
     def write(self, text: str) -> int:

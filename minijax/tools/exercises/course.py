@@ -150,7 +150,7 @@ class ExerciseCourse:
             raise UsageError("no exercise is open: %tour ex 1 opens the first, %tour exercises lists them")
         return self.open
 
-    # --- working on one
+    # --- working on an exercise
     # ----------------------------------------------------------------------------------------------
 
     def check(self) -> Result:

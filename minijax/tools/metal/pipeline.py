@@ -124,7 +124,7 @@ class Descent(Frozen):
         return self.called.get(name, name)
 
     def panes(self, *texts: str) -> tuple[links.Pane, ...]:
-        """Link texts of the program, each from some point of XLA's work, to the equations of each line."""
+        """For texts of the program from different passes, the equations of each line."""
         return links.hlo_panes(self.closed, self.places, texts)
 
     def equations(self, each: Pass) -> tuple[links.Equation, ...]:

@@ -97,7 +97,7 @@ class Roofline(Frozen):
 
 
 def measure(lowered: Any, call: Callable[[], Any]) -> Roofline:
-    """Measure ``call()``, which runs the program of a result of ``jit(f).lower(...)``.
+    """Measure ``call()``; ``lowered`` is its program, a result of ``jit(f).lower(...)``.
 
     It runs dozens of times, so the program should have no side effects.
     """

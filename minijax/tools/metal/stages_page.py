@@ -109,7 +109,7 @@ class _Collected:
         self.most = most
         self.texts = Texts()
         self.notes: dict[str, int] = {}
-        self.noted: list[list[Any]] = []
+        self.note_rows: list[list[Any]] = []
         self.links: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
         self.files = {file: i for i, file in enumerate(_files(stages))}
         self.drawn = drawn
@@ -122,8 +122,8 @@ class _Collected:
         note = self.notes.get(each.note)
         if note is None:
             note = self.notes[each.note] = len(self.notes)
-            # with a mark on lines that have no source line
-            self.noted.append([shown(each.note), each.own, self.stages.mark(each.replace(places=()))])
+            # with the mark of a line without source lines
+            self.note_rows.append([shown(each.note), each.own, self.stages.mark(each.replace(places=()))])
         name = self.texts.string(each.name) if each.name else -1
         text = self.texts.line(self.drawn[_key(stage, each)])
         return text, each.number, link, note, name, int(each.holds)
@@ -131,7 +131,7 @@ class _Collected:
     def kept(self) -> dict[str, Any]:
         """The lines, with their links."""
         tables = self.texts.tables()
-        return {**tables, "rows": self.rows, "links": list(self.links), "notes": self.noted}
+        return {**tables, "rows": self.rows, "links": list(self.links), "notes": self.note_rows}
 
     def header(self, title: str) -> dict[str, Any]:
         """The data of each stage apart from its lines. File names occur only here."""
@@ -193,7 +193,7 @@ def _drawn(listed: Iterable[Stage], highlight: Highlighter | None) -> Drawn:
     return found
 
 
-# ---------------------------------------------------------------------------------------------- where scripts are off
+# ------------------------------------------------------------------------------------------------- without scripts
 
 
 def _static(stages: Stages) -> Iterator[str]:

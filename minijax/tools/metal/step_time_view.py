@@ -34,7 +34,7 @@ _NAMES, _TIMES, _PLACES = 24, 9, 16
 _WIDE = 60
 # Characters of the source line or the instruction names beside a time.
 _WHAT = 40
-# A page draws a lane in this many parts; parts nearer to each other than that are merged.
+# A page draws a lane in this many parts, and merges parts that are closer together.
 _PIXELS = 1000
 # The name of each kind of stretch in a list.
 _KINDS = {
@@ -238,7 +238,7 @@ def _markup(step: StepTime, tracks: Sequence[_Track]) -> str:
 
 def _row(step: StepTime, each: _Track) -> str:
     name = span("label" if not each.name.startswith(" ") else "", each.name + (f" {each.often}" if each.often else ""))
-    told = html.escape(shown(f"{each.name.strip()}: {brief_seconds(each.seconds)}"))
+    title = html.escape(shown(f"{each.name.strip()}: {brief_seconds(each.seconds)}"))
     scale = _PIXELS / max(step.seconds, 1e-12)
     boxes = "".join(
         f'<rect x="{begin:.1f}" width="{max(end - begin, 1.0):.1f}" height="10"/>'
@@ -246,11 +246,11 @@ def _row(step: StepTime, each: _Track) -> str:
     )
     drawing = (
         f'<svg viewBox="0 0 {_PIXELS} 10" preserveAspectRatio="none" role="img" '
-        f'style="display:block;width:100%;height:11px;fill:var(--mj-c-{each.role})"><title>{told}</title>{boxes}</svg>'
+        f'style="display:block;width:100%;height:11px;fill:var(--mj-c-{each.role})"><title>{title}</title>{boxes}</svg>'
     )
     where = span(each.role, each.where)
     time = span("time", brief_seconds(each.seconds))
-    named = f'<div style="{_CELL}" title="{told}">{name}</div>'
+    named = f'<div style="{_CELL}" title="{title}">{name}</div>'
     return f'{named}{drawing}<div style="{_CELL}">{time}</div><div style="{_CELL}">{where}</div>'
 
 

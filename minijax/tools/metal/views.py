@@ -113,13 +113,13 @@ def _steps(of: Stages, width: int) -> Iterator[Line]:
 
 def _times(found: Descent) -> Iterator[str]:
     """``1.2 ms ×7``: the time of all runs of a pass, shown at its first change."""
-    told = set()
+    seen = set()
     for each in found.passes:
         key = each.pipeline, each.name
-        yield "" if key in told or not each.runs else brief_seconds(each.seconds) + (
+        yield "" if key in seen or not each.runs else brief_seconds(each.seconds) + (
             f" ×{each.runs}" if each.runs > 1 else ""
         )
-        told.add(key)
+        seen.add(key)
 
 
 def _kinds(each: Pass, room: int) -> str:
@@ -163,7 +163,7 @@ def _kernels_row(found: Descent) -> Row:
     )
 
 
-# ------------------------------------------------------------------------------------------ whose line a line is
+# ------------------------------------------------------------------------------------------ the source lines of a line
 
 
 def line_mark(stages: Stages, places: Sequence[Spot], held: StageLine | None = None, most: int = 24) -> Line:

@@ -76,7 +76,7 @@ def instructions(lines: Sequence[str]) -> dict[int, Instruction]:
             begins = begin.match(line)
             computation = begins[1] if begins is not None else computation
             continue
-        noted = metadata.search(line)
+        note = metadata.search(line)
         arguments = line[match.end() : line.find(")", match.end())]
         found[i] = Instruction(
             computation,
@@ -84,12 +84,12 @@ def instructions(lines: Sequence[str]) -> dict[int, Instruction]:
             match[2],
             tuple(re.findall(r"%([\w.-]+)", arguments)),
             tuple(name.strip(" %") for each in called.findall(line) for name in each.split(",")),
-            "" if noted is None else noted[0],
+            "" if note is None else note[0],
         )
     return found
 
 
-# Instructions whose work is a computation of its own.
+# Instructions that only contain other instructions.
 HOLDING = ("fusion", "call")
 
 

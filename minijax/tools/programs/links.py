@@ -238,7 +238,7 @@ class _NumberingPrinter(Printer):
     def __init__(self, root: Jaxpr) -> None:
         super().__init__(root)
         self.eqns: list[JaxprEqn] = []
-        # the enclosing equations of each equation; a shared jaxpr, printed once at the top, has all its callers
+        # the equations around each equation; for a shared jaxpr, which is printed once at the top, all its callers
         self.inside: list[list[int]] = []
         self.of_shared: dict[Jaxpr, list[int]] = {}
         self._open: list[list[int]] = []
@@ -384,15 +384,15 @@ def _hlo_pane(places: ModulePlaces, numbers: _Numbers, optimized: str) -> Pane:
         for i, each in instructions.items()
     }
     _gather(instructions, own)
-    told = {i for i, found in own.items() if found}
+    known = {i for i, found in own.items() if found}
     _infer(instructions, own, numbers.outputs, next((i for i in instructions if "ROOT" in lines[i] and i > entry), -1))
     skipped = hlo.table_lines(lines)
     kept = [i for i in range(len(lines)) if i not in skipped]
     notes = []
     for i in kept:
         opcode = instructions[i].opcode if i in instructions else ""
-        inferred = own.get(i) and i not in told
-        notes.append("" if i in told or not opcode else ADDED if inferred else _NO_WORK.get(opcode, MADE))
+        inferred = own.get(i) and i not in known
+        notes.append("" if i in known or not opcode else ADDED if inferred else _NO_WORK.get(opcode, MADE))
     shown = [hlo.folded_line(lines[i]) for i in kept]
     links = [sorted(own.get(i, ())) for i in kept]
     return _pane("optimised HLO", "hlo", shown, links, notes, [i + 1 for i in kept])
