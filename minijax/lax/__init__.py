@@ -1,7 +1,7 @@
 """JAX's ``lax`` names: thin functions over the primitives, without ``minijax.numpy``'s conversions.
 
-Each module says in its ``__all__`` what it gives. The late ones, those used most first, are imported one after another
-until one has the name that is asked for.
+Each module lists its names in ``__all__``. The late modules are imported one after another, the most used first, until
+one has the requested name.
 """
 
 from minijax.core.borrowing import borrowing as _borrowing

@@ -38,21 +38,21 @@ def cond(
     *operands: Any,
     operand: Any = _NOT_GIVEN,
 ) -> Any:
-    """``true_fun(*operands)`` if ``pred`` holds, ``false_fun(*operands)`` otherwise.
+    """Return ``true_fun(*operands)`` if ``pred`` holds, else ``false_fun(*operands)``.
 
     Args:
-      pred: a scalar, boolean or a real number (then: whether it is not zero).
-      true_fun, false_fun: functions of the operands. Their results have the same tree, shapes and dtypes; both are
-        traced, one is run. What they close over is an operand too, also for differentiation.
+      pred: a boolean scalar, or a real number (true if nonzero).
+      true_fun, false_fun: functions of the operands whose results have the same tree, shapes and dtypes. Both are
+        traced, one runs. Closed-over values are operands too, also for differentiation.
       operands: pytrees of arrays.
       operand: a single operand, by keyword.
 
-    The older form ``cond(pred, true_operand, true_fun, false_operand, false_fun)`` is understood too. Under ``vmap``
-    with a ``pred`` that differs among the elements, both branches are run, and the result is selected.
+    The older form ``cond(pred, true_operand, true_fun, false_operand, false_fun)`` works too. Under ``vmap`` with a
+    ``pred`` that differs between elements, both branches run and ``select`` picks the result.
 
     Raises:
-      TypeError: ``pred`` is no such scalar, a function cannot be called, an operand has a leaf that is no array, or
-      the results differ in tree or types.
+      TypeError: ``pred`` is no such scalar, a function cannot be called, an operand has a non-array leaf, or
+        the results differ in tree or types.
 
     Source: https://docs.jax.dev/en/latest/_autosummary/jax.lax.cond.html
     """
@@ -76,18 +76,18 @@ def cond(
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NOT_GIVEN) -> Any:
-    """``branches[index](*operands)``; an ``index`` out of bounds means the nearest branch.
+    """Return ``branches[index](*operands)``; an ``index`` out of bounds is clamped.
 
     Args:
       index: an integer scalar.
-      branches: functions of the operands whose results have the same tree, shapes and dtypes. All are traced, one is
-        run; a single one is just called.
+      branches: functions of the operands whose results have the same tree, shapes and dtypes. All are traced, one
+        runs; a single one is just called.
       operands: pytrees of arrays.
       operand: a single operand, by keyword.
 
     Raises:
-      TypeError: ``index`` is no integer scalar, a branch cannot be called, an operand has a leaf that is no array, or
-      the results differ in tree or types.
+      TypeError: ``index`` is no integer scalar, a branch cannot be called, an operand has a non-array leaf, or
+        the results differ in tree or types.
       ValueError: there is no branch.
 
     Source: https://docs.jax.dev/en/latest/_autosummary/jax.lax.switch.html
@@ -104,7 +104,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
     if not is_array_like(index):
         raise TypeError(f"Index type must be an integer, got {index}.")
     dtype = get_aval(index).dtype
-    if dtype.kind not in "iu":  # not one of the small integers, which are as wide as a few branches
+    if dtype.kind not in "iu":  # narrow integer types hold a few branches too
         raise TypeError(f"Index type must be an integer, got {index} as {dtype_name(dtype)}")
     if not branches:
         raise ValueError("Empty branch sequence: lax.switch needs at least one function to choose from.")
@@ -147,7 +147,7 @@ def _operands(operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:
 
 
 def _predicate(pred: Any) -> Any:
-    """``pred``, checked, as a boolean: a Python or NumPy one if it was a Python or NumPy number."""
+    """Check ``pred`` and convert it to a boolean; a Python or NumPy number stays a Python or NumPy value."""
     if pred is None:
         raise TypeError("cond predicate is None: pass a boolean scalar.")
     if isinstance(pred, Sequence):
@@ -161,7 +161,7 @@ def _predicate(pred: Any) -> Any:
     aval = get_aval(pred)
     if dtypes.is_bool(aval.dtype):
         return pred
-    if aval.dtype.kind not in "iuf":  # NumPy's own numbers: bfloat16 and its like are no truth values
+    if aval.dtype.kind not in "iuf":  # NumPy's own numbers only: bfloat16 and similar have no truth value
         raise TypeError(f"Pred type must be either boolean or number, got {dtype_name(aval.dtype)}.")
     if isinstance(pred, (Array, Tracer)):
         return ne_p.bind(pred, full((), 0, aval.dtype, aval.weak_type))
@@ -169,7 +169,7 @@ def _predicate(pred: Any) -> Any:
 
 
 def _concrete(x: Any) -> Any:
-    """The value of ``x`` if it is known, None otherwise."""
+    """The value of ``x`` if known, else None."""
     return x.to_concrete_value() if isinstance(x, (Array, Tracer)) else np.asarray(x)
 
 
@@ -180,7 +180,7 @@ def _flattened(operands: tuple[Any, ...], transform: str, fun: Callable[..., Any
 
 
 def _bind(index: Any, bodies: Sequence[Body], leaves: Sequence[Any], order: Sequence[int]) -> Any:
-    """The conditional of ``bodies`` staged in this order, of which branch ``k`` is ``bodies[order[k]]``."""
+    """The conditional of ``bodies``, staged in this order; branch ``k`` is ``bodies[order[k]]``."""
     staged, consts, forwards = join_branches([body.closed for body in bodies])
     inputs = [*consts, *leaves]
     found = iter(cond_p.bind(index, *inputs, branches=tuple(staged[k] for k in order)))
@@ -191,7 +191,7 @@ def _bind(index: Any, bodies: Sequence[Body], leaves: Sequence[Any], order: Sequ
 def _check_same_outputs(
     name: str, names: Sequence[str], functions: Sequence[Callable[..., Any]], bodies: Sequence[Body]
 ) -> None:
-    """TypeError, showing each difference, unless all results have the tree and types of the first's."""
+    """TypeError, listing the differences, unless all results have the tree and types of the first."""
     first = bodies[0]
     for other_name, other_fun, other in zip(names[1:], functions[1:], bodies[1:], strict=True):
         if other.out_tree == first.out_tree and all(map(same_type, first.closed.out_avals, other.closed.out_avals)):
@@ -229,7 +229,7 @@ def _type_differences(name: str, first: Body, other_name: str, other: Body) -> l
 
 
 def _casts(name: str, first: Body, other_name: str, other: Body) -> str:
-    """What to write where an output of one branch varies along more axes of a mesh than the other's."""
+    """Suggest ``pcast`` where one branch's output varies along more mesh axes than the other's."""
     found = [
         f"This might be fixed by applying `jax.lax.pcast(..., {ordered(more)}, to='varying')` to the output of {who}."
         for a, b in zip(first.closed.out_avals, other.closed.out_avals, strict=True)

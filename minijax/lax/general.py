@@ -1,4 +1,4 @@
-"""The functions of ``jax.lax`` that are none of one primitive: ``stop_gradient`` and a few small ones."""
+"""Functions of ``jax.lax`` without a primitive of their own: ``stop_gradient`` and a few small ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["broadcast_like", "dtype", "stop_gradient", "zeros_like_array"]
 
 
 def stop_gradient(x: Any) -> Any:
-    """``x``, an array or a pytree of arrays, as a constant to differentiation."""
+    """Return ``x``, an array or a pytree of arrays, as a constant for differentiation."""
     return tree_map(stop_gradient_of_array, x)
 
 
@@ -24,7 +24,7 @@ def zeros_like_array(x: Any) -> Any:
 
 
 def broadcast_like(arr: Any, like_arr: Any) -> Any:
-    """``arr`` repeated to the shape of ``like_arr``, as NumPy would; its dtype stays. ValueError if it does not fit."""
+    """Repeat ``arr`` to the shape of ``like_arr``; the dtype stays. ValueError if it does not broadcast."""
     shape, wanted = shape_of(arr), shape_of(like_arr)
     lead = len(wanted) - len(shape)
     if lead < 0 or any(n not in (1, m) for n, m in zip(shape, wanted[lead:], strict=True)):
@@ -33,5 +33,5 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
 
 
 def dtype(x: Any) -> Any:
-    """The dtype that ``x``, an array or a number, has as an operand; of a type such as ``float``, its values'."""
+    """The dtype of ``x`` (an array, a number, or a type such as ``float``) as an operand."""
     return dtypes.dtype(x, x64_enabled())

@@ -1,4 +1,4 @@
-"""``minijax.lax.linalg``: decompositions of matrices and triangular solves, borrowed from JAX name by name."""
+"""``minijax.lax.linalg``: matrix decompositions and triangular solves, borrowed from JAX name by name."""
 
 from minijax.core.borrowing import borrowing
 

@@ -27,18 +27,18 @@ __all__ = ["fori_loop", "while_loop"]
 
 
 def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
-    """``val = init_val``; as long as ``cond_fun(val)``, ``val = body_fun(val)``; returns ``val``.
+    """Repeat ``val = body_fun(val)``, starting from ``init_val``, while ``cond_fun(val)`` holds; return ``val``.
 
     Args:
-      cond_fun: from the carry to a boolean scalar.
-      body_fun: from the carry to the next one, of the same tree, shapes and dtypes.
+      cond_fun: maps the carry to a boolean scalar.
+      body_fun: maps the carry to the next carry, with the same tree, shapes and dtypes.
       init_val: the first carry, a pytree of arrays. Weakly typed leaves (Python numbers) take the body's dtype.
 
-    Differentiable forwards (``jvp``, ``linearize``), not in reverse: the number of rounds is known only at the end.
+    Forward mode works (``jvp``, ``linearize``); reverse mode does not: the number of iterations is unknown.
 
     Raises:
-      TypeError: an argument is not callable, ``init_val`` has a leaf that is no array, ``cond_fun`` does not return
-      a boolean scalar, or the carry changes its tree or types.
+      TypeError: an argument is not callable, ``init_val`` has a non-array leaf, ``cond_fun`` does not return a
+        boolean scalar, or the carry changes its tree or types.
 
     Source: https://docs.jax.dev/en/latest/_autosummary/jax.lax.while_loop.html
     """
@@ -52,7 +52,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         try:
             return _in_python(cond_fun, body_fun, init_val)
         except ConcretizationTypeError:
-            pass  # the condition is traced: the primitive takes over
+            pass  # the condition is traced: the primitive runs the loop
     return _while(cond_fun, body_fun, leaves, tree, lambda *types: check_carry("while_loop body", body_fun, *types))
 
 
@@ -112,14 +112,14 @@ def fori_loop(
     *,
     unroll: int | bool | None = None,
 ) -> Any:
-    """``val = init_val``; for each i from ``lower`` up to, without, ``upper``, ``val = body_fun(i, val)``; ``val``.
+    """Run ``val = body_fun(i, val)`` for each i in ``range(lower, upper)``, starting from ``init_val``; return ``val``.
 
     Args:
       lower, upper: integers of one dtype (a Python number takes the dtype of the other). If both are known, the loop is
-        a ``scan``, differentiable in reverse; if one is traced, it is a ``while_loop``.
+        a ``scan``, differentiable in reverse mode; if one is traced, it is a ``while_loop``.
       body_fun: from the index and the carry to the next carry, of the same tree, shapes and dtypes.
       init_val: the first carry, a pytree of arrays.
-      unroll: how many rounds to write out in one round of the compiled loop (True: all); only with known bounds.
+      unroll: the number of steps in one iteration of the compiled loop (True: all); only with known bounds.
 
     Raises:
       TypeError: ``body_fun`` is not callable, the bounds have different dtypes, or the carry changes its tree or types.
@@ -153,7 +153,7 @@ def fori_loop(
             pass
 
     def check(in_tree: Any, in_avals: Any, out_tree: Any, out_avals: Any) -> None:
-        # the user's part of the carry, by the name that the second parameter gives it
+        # name the user's part of the carry after the second parameter
         of_carry = functools.partial(body_fun, None)
         trees = in_tree.children()[2], out_tree.children()[2]
         check_carry("fori_loop body", of_carry, trees[0], in_avals[2:], trees[1], out_avals[2:])
@@ -173,7 +173,7 @@ def _index_dtype(lower: ShapedArray, upper: ShapedArray) -> Any:
 
 
 def _concrete(bound: Any) -> int | None:
-    """The bound as an integer if its value is known, None if it is traced (or no scalar)."""
+    """The bound as an integer, or None if it is traced or no scalar."""
     value = bound.to_concrete_value() if isinstance(bound, Tracer) else bound
     if value is None or get_aval(value).shape:
         return None
@@ -189,10 +189,7 @@ def _more_rounds(loop_carry: Any) -> Any:
 
 
 class _Round:
-    """One round of a ``fori_loop`` as a body of another loop. One object per body function, which it does not keep.
-
-    It calls itself like the function in messages, and so does the program it is staged to.
-    """
+    """One step of a ``fori_loop`` as the body of another loop, named after the body function, which it holds weakly."""
 
     __slots__ = ("fun", "__name__", "__code__", "__weakref__")
     construct = "fori_loop"
@@ -206,14 +203,14 @@ class _Round:
         self.__code__ = getattr(body_fun, "__code__", None)
 
     def input_names(self, in_tree: Any) -> list[str]:
-        """The leaves of a round's input, by the body function's parameters; the bound is called ``upper``."""
+        """Name the leaves of a step's input after the body function's parameters; the bound is ``upper``."""
         (carry, *_), _ = tree_unflatten(in_tree, range(in_tree.num_leaves))
         index, *others = leaf_names(self.fun(), tree_structure(((carry[0], carry[-1]), {})))
         return [index, *["upper"] * (len(carry) - 2), *others]
 
 
 class WhileRound(_Round):
-    """The body of a ``while_loop`` over the index, its bound and the carry."""
+    """The ``while_loop`` body over the index, its bound and the carry."""
 
     __slots__ = ()
 
@@ -224,7 +221,7 @@ class WhileRound(_Round):
 
 
 class ScanRound(_Round):
-    """The body of a ``scan`` over the index and the carry."""
+    """The ``scan`` body over the index and the carry."""
 
     __slots__ = ()
 

@@ -81,7 +81,7 @@ def _reduction_groups(axes: tuple[Any, ...], axis_index_groups: Sequence[Sequenc
 
 
 def _check_no_groups(groups: Groups) -> None:
-    """NotImplementedError for groups: no type says that the devices of one group hold the same."""
+    """NotImplementedError for groups: no type can say that the devices of a group share a value."""
     if groups is not None:
         raise NotImplementedError(
             "axis_index_groups of a reduction in shard_map: types cannot say that devices of one group have the same. "
@@ -90,7 +90,7 @@ def _check_no_groups(groups: Groups) -> None:
 
 
 def _scalar_like(example: Any, value: int) -> Any:
-    """``value`` in the type of ``example``: a Python number for a Python number."""
+    """Convert ``value`` to the type of ``example``: a Python number stays one."""
     if isinstance(example, (int, float, complex)) and not isinstance(example, np.generic):
         return type(example)(value)
     return np.asarray(value, get_aval(example).dtype)
@@ -100,10 +100,10 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] |
     """The sum of ``x`` over the mapped axis ``axis_name``.
 
     Args:
-      x: an array or pytree of arrays; booleans are summed as int32. What is not traced is the same for all instances,
-        so its sum is a multiplication; ``psum(1, name)`` is the axis' size as a Python int.
-      axis_name: the name, or a tuple of names. An int in the tuple is an axis of ``x`` itself.
-      axis_index_groups: lists of indices along the axis; each group sums on its own. Not under vmap.
+      x: an array or pytree of arrays; booleans are summed as int32. An untraced value is the same in all instances, so
+        its sum is a multiplication; ``psum(1, name)`` is the axis size as a Python int.
+      axis_name: a name, or a tuple of names. An int in the tuple is an axis of ``x`` itself.
+      axis_index_groups: lists of indices along the axis; each group has its own sum. Not under vmap.
 
     Returns:
       Arrays of the shapes and dtypes of ``x``, not weakly typed.
@@ -171,12 +171,12 @@ def _extremum(primitive: Any, x: Any, axis_name: Any, axis_index_groups: Any) ->
 
 
 def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
-    """``x`` of the instance whose index is ``source``, for all. NameError for an unbound axis name."""
+    """The value of ``x`` in instance ``source``, for all instances. NameError for an unbound axis name."""
     return tree_map(lambda leaf: pbroadcast_p.bind(leaf, axis_name=axis_name, source=source), x)
 
 
 _CAST_TO = ("unreduced", "reduced", "varying")
-# state along the axes before, and after -> the cast
+# (state along the axes before, after) -> the cast
 _CASTS = {
     ("invarying", "varying"): pvary_p,
     ("invarying", "reduced"): preduced_p,
@@ -186,10 +186,10 @@ _CASTS = {
 
 
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
-    """Inside ``shard_map``, ``x`` cast to another state along mesh axes. No data is sent.
+    """Inside ``shard_map``, cast ``x`` to another state along mesh axes. No data is sent.
 
-    A varying value can become unreduced: ``psum`` takes the sum later. A value that all devices share can become
-    varying, or reduced: its cotangent is then unreduced. A reduced value can become varying.
+    A varying value can become unreduced: a later ``psum`` takes the sum. A value shared by all devices can become
+    varying, or reduced: then its cotangent is unreduced. A reduced value can become varying.
 
     Args:
       x: an array or pytree of arrays.
@@ -197,8 +197,8 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
       to: ``"varying"``, ``"unreduced"`` or ``"reduced"``.
 
     Raises:
-      ValueError: there is no such cast from the state of ``x``, or ``to`` is another word. NameError: an unbound axis
-      name. TypeError: ``axis_name`` is a set, which has no order.
+      ValueError: there is no such cast from the state of ``x``, or ``to`` is unknown. NameError: an unbound axis
+        name. TypeError: ``axis_name`` is a set, which has no order.
     """
     if isinstance(axis_name, (set, frozenset)):
         raise TypeError(f"{axis_name=} must be a tuple or a str. Got {axis_name}. Name the axes in order.")
@@ -218,14 +218,14 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
             raise ValueError(
                 f"Unsupported pcast from={before}, to={to!r}: {aval.str_short()} is {before} along {axes}. {advice}."
             )
-        # without check_vma types have no states
+        # without check_vma types have no state
         return leaf if mesh_axes(axes) and not is_checked(axes) else primitive.bind(leaf, axes=ordered(axes))
 
     return tree_map(cast, x)
 
 
 def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
-    """``x`` sent from instance to instance: ``perm`` is a list of pairs (source, destination).
+    """Send ``x`` between instances: ``perm`` is a list of pairs (source, destination).
 
     An instance that receives nothing gets zeros. ValueError if a source or a destination occurs twice; NameError for
     an unbound axis name.
@@ -236,7 +236,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
-    """``x`` permuted along the mapped axis: instance ``i`` gets it from instance ``perm[i]``.
+    """Permute ``x`` along the mapped axis: instance ``i`` gets the value of instance ``perm[i]``.
 
     ValueError unless ``perm`` contains every index once.
     """
@@ -246,7 +246,7 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
 
 
 def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Sequence[Sequence[int]] | None = None) -> Any:
-    """The mapped axis and ``axis`` of ``x``, of the same size, change places: ``all_to_all(x, name, axis, axis)``."""
+    """Swap the mapped axis with ``axis`` of ``x``, of the same size: ``all_to_all(x, name, axis, axis)``."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
@@ -259,16 +259,16 @@ def all_to_all(
     axis_index_groups: Sequence[Sequence[int]] | None = None,
     tiled: bool = False,
 ) -> Any:
-    """``split_axis`` of ``x`` becomes the mapped one, and the mapped one appears as ``concat_axis``.
+    """Map ``split_axis`` of ``x``, and turn the mapped axis into ``concat_axis``.
 
     Args:
-      x: arrays whose ``split_axis`` has as many elements as the axis has instances (with ``tiled``, a multiple).
+      x: arrays with one element along ``split_axis`` for each instance (with ``tiled``, a multiple).
       axis_name: the mapped axis, or a tuple.
-      split_axis: which axis is cut into one piece for each instance.
-      concat_axis: where the received pieces are stacked, counted without ``split_axis``; with ``tiled``, an axis along
-        which they are concatenated.
-      axis_index_groups: the groups that exchange among themselves. Not under vmap.
-      tiled: no axis is removed or added.
+      split_axis: the axis that is cut into one piece for each instance.
+      concat_axis: the axis of the stacked received pieces, counted without ``split_axis``; with ``tiled``, the axis
+        along which they are concatenated.
+      axis_index_groups: groups that exchange pieces internally. Not under vmap.
+      tiled: remove and add no axis.
 
     Raises:
       ValueError: the sizes do not fit. NameError: the axis name is not bound.
@@ -292,7 +292,7 @@ def all_to_all(
                     f"are {size} and {length} respectively."
                 )
             if split < concat:
-                concat += 1  # it counts without the split axis, which is still there
+                concat += 1  # it counts without the split axis, which still exists
             if split != concat:
                 leaf = expand_dims(leaf, (concat,))
                 split += split > concat
@@ -304,7 +304,7 @@ def all_to_all(
 
 
 def _with_size(x: Any, axis_name: Any, axis_index_groups: Any, bind: Callable[[Any, dict[str, Any]], Any]) -> Any:
-    """``bind(leaf, params)`` for every leaf, with the parameters all_gather and psum_scatter share."""
+    """``bind(leaf, params)`` for every leaf, with the parameters that all_gather and psum_scatter share."""
     names = names_tuple(axis_name)
     if not names:
         return x
@@ -313,7 +313,7 @@ def _with_size(x: Any, axis_name: Any, axis_index_groups: Any, bind: Callable[[A
     return tree_map(lambda leaf: bind(leaf, params), x)
 
 
-# The values of ``to`` of all_gather.
+# The values of the argument ``to`` of all_gather.
 _GATHERED = ("varying", "reduced", "invarying")
 
 
@@ -326,20 +326,20 @@ def all_gather(
     tiled: bool = False,
     to: str = "varying",
 ) -> Any:
-    """``x`` of all instances, for all: stacked along a new ``axis``, or with ``tiled`` concatenated along it.
+    """Collect ``x`` from all instances: stacked along a new ``axis``, or with ``tiled`` concatenated along it.
 
     Args:
       x: an array or pytree of arrays.
       axis_name: the axis, or a tuple of axes.
-      axis_index_groups: lists of indices along the axis; each group gathers on its own.
-      axis: where in the result the instances are.
-      tiled: whether ``axis`` is one of ``x``.
-      to: ``"varying"``, or inside ``shard_map`` ``"invarying"`` for a result whose type says that all have the same,
-        or ``"reduced"`` for one that says so too, and whose cotangent is unreduced.
+      axis_index_groups: lists of indices along the axis; each group gathers separately.
+      axis: the position of the instances in the result.
+      tiled: whether ``axis`` is an axis of ``x``.
+      to: ``"varying"``; or inside ``shard_map`` ``"invarying"``, for a result typed as equal everywhere, or
+        ``"reduced"``, for such a result with an unreduced cotangent.
 
     Raises:
-      NameError: the axis name is not bound. NotImplementedError: under vmap with groups or several names; ``to`` is
-        not "varying" with groups. ValueError: ``to`` is another word, or ``x`` does not vary and ``to`` is "reduced".
+      NameError: the axis name is not bound. NotImplementedError: under vmap with groups or several names; groups
+        with another ``to`` than "varying". ValueError: an unknown ``to``, or "reduced" for an ``x`` that does not vary.
     """
     if to not in _GATHERED:
         raise ValueError(
@@ -367,7 +367,7 @@ def psum_scatter(
     axis_index_groups: Sequence[Sequence[int]] | None = None,
     tiled: bool = False,
 ) -> Any:
-    """``psum`` of which each instance keeps its piece along ``scatter_dimension``, as index or with ``tiled`` as slice.
+    """``psum``, but each instance keeps its piece along ``scatter_dimension`` (an index, or with ``tiled`` a slice).
 
     Raises:
       ValueError: the dimension does not have one element (with ``tiled``, a multiple) for each instance.
@@ -386,10 +386,7 @@ def psum_scatter(
 
 
 def axis_index(axis_name: Any) -> Any:
-    """The instance's position along the mapped axis, an int32 scalar; for a tuple of names, in row-major order.
-
-    NameError for an unbound axis name.
-    """
+    """The instance's int32 index along the mapped axis; row-major for several. NameError for an unbound name."""
     if not isinstance(axis_name, (tuple, list)):
         return axis_index_p.bind(axis_name=axis_name)
     inner = 1

@@ -1,4 +1,4 @@
-"""``lax.reduce``: by a primitive of its own where there is one, else by the program of the computation."""
+"""``lax.reduce``: a specialised primitive where one exists, else the program of the computation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from minijax.pytree import tree_flatten, tree_structure, tree_unflatten
 __all__ = ["reduce"]
 
 
-# computation -> the reduction by it, its identity, and whether it is for booleans and integers only
+# computation -> its specialised reduction, its identity, and whether it is for booleans and integers only
 _MONOIDS: dict[Callable[..., Any], tuple[Callable[..., Any], Callable[[np.dtype], Any], bool]] = {
     add: (reduce_sum, lambda dtype: 0, False),
     mul: (reduce_prod, lambda dtype: 1, False),
@@ -51,12 +51,12 @@ def reduce(
     dimensions: Sequence[int],
     out_sharding: Any = None,
 ) -> Any:
-    """``operands``, a tree of arrays, combined over ``dimensions`` by ``computation``, from ``init_values``.
+    """Combine ``operands``, a tree of arrays, over ``dimensions`` by ``computation``, starting from ``init_values``.
 
-    ``computation(a, b)`` takes and gives trees of scalars; it must be associative and commutative, as it is applied in
-    whatever order XLA chooses. Raises ValueError for trees, shapes or dtypes that do not fit, NotImplementedError if it
-    closes over tracers. ``out_sharding`` says how a sum lies over a mesh with explicit axes; as in JAX, other functions
-    disregard it, or refuse it with NotImplementedError where they are a reduction of their own, as ``lax.max``.
+    ``computation(a, b)`` maps trees of scalars; it must be associative and commutative, since XLA chooses the order.
+    Raises ValueError for trees, shapes or dtypes that do not fit, NotImplementedError if it closes over tracers.
+    ``out_sharding`` is the sharding of a sum over a mesh with explicit axes; as in JAX, other functions ignore it, and
+    functions with a specialised reduction, such as ``lax.max``, raise NotImplementedError.
     """
     flat, tree = tree_flatten(operands)
     inits, init_tree = tree_flatten(init_values)
@@ -85,7 +85,7 @@ def reduce(
 
 
 def _monoid_reduction(computation: Callable[..., Any], init: Any) -> Callable[..., Any] | None:
-    """The reduction by a primitive of its own that starts from ``init``; None if there is none."""
+    """The specialised reduction that starts from ``init``, or None."""
     monoid = _MONOIDS.get(computation)
     if monoid is None or isinstance(init, Tracer):
         return None
@@ -96,7 +96,7 @@ def _monoid_reduction(computation: Callable[..., Any], init: Any) -> Callable[..
 
 
 def stage_reduction(name: str, computation: Callable[..., Any], tree: Any, avals: Sequence[Any]) -> ClosedJaxpr:
-    """The program of ``computation`` on scalars of ``avals``, for accumulators and elements; ``name`` is for errors."""
+    """Stage ``computation`` on scalars of ``avals``, for accumulators and elements; ``name`` is for errors."""
     scalars = tree_unflatten(tree, avals)
     in_tree = tree_structure(((scalars, scalars), {}))
     closed, out_tree = stage_body(computation, in_tree, [*avals, *avals], name)

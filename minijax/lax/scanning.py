@@ -36,10 +36,9 @@ __all__ = ["associative_scan", "map", "scan"]
 
 
 def promote_weak(values: Sequence[Any], out_avals: Sequence[ShapedArray]) -> tuple[list[Any], bool]:
-    """Initial values of a loop, the weakly typed ones converted to what the body makes of them.
+    """Convert a loop's weakly typed initial values to the body's output types, and shard unsharded values alike.
 
-    Those that lie over no mesh are divided as the body divides them. Returns the values, and whether any was changed:
-    the body is then to be staged again.
+    Returns the values, and whether any changed: then the body must be staged again.
     """
     promoted = []
     changed = False
@@ -64,10 +63,7 @@ def check_carry(
     out_tree: Any,
     out_avals: Sequence[ShapedArray],
 ) -> None:
-    """TypeError, naming the components, unless what a loop's body returns as its carry is what it takes.
-
-    ``what`` names the body ("scan body"). Weak types are not compared.
-    """
+    """TypeError, naming the components, if loop body ``what`` changes the carry's tree or (strong) types."""
     name = _first_parameter(fun)
 
     def component(path: Any) -> str:
@@ -115,7 +111,7 @@ def _first_parameter(fun: Callable[..., Any]) -> str:
 
 
 def type_difference(a: ShapedArray, b: ShapedArray) -> str:
-    """How two types differ, in words."""
+    """Describe how two types differ."""
     differing = [
         ("the dtypes do not match", a.dtype != b.dtype),
         ("the shapes do not match", a.shape != b.shape),
@@ -154,15 +150,15 @@ def scan(
       init: the first carry, a pytree of arrays.
       xs: a pytree of arrays with leading axes of one size; None for a loop without input.
       length: the number of steps; needed without ``xs``, else it must be the size of the leading axes.
-      reverse: whether to go from the last slice to the first; ``ys[i]`` still belongs to ``xs[i]``.
+      reverse: go from the last slice to the first; ``ys[i]`` still belongs to ``xs[i]``.
       unroll: the number of steps in one iteration of the compiled loop; 0 or True for all of them.
 
     Returns:
       The last carry and the ``y``\\ s, stacked along a new leading axis.
 
     Raises:
-      TypeError: ``f`` returns no pair, or its carry is of another structure or type than ``init``.
-      ValueError: ``xs`` and ``length`` do not tell one number of steps, or ``unroll`` is negative.
+      TypeError: ``f`` returns no pair, or its carry has another structure or type than ``init``.
+      ValueError: ``xs`` and ``length`` do not give one number of steps, or ``unroll`` is negative.
 
     Source: https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html
     """
@@ -253,7 +249,7 @@ def _unroll(unroll: Any, length: int) -> int:
 def _scan_in_python(
     f: Callable[..., Any], carry: Any, xs_tree: Any, xs: Sequence[Any], length: int, reverse: bool
 ) -> tuple[Any, Any]:
-    """The loop as it stands in ``scan``'s documentation, for ``disable_jit``."""
+    """The Python loop of ``scan``'s documentation, for ``disable_jit``."""
     if length == 0:
         raise ValueError("zero-length scan is not supported in disable_jit() mode because the output type is unknown.")
     ys = []
@@ -274,9 +270,9 @@ def bind_scan(
     reverse: bool = False,
     unroll: int = 1,
 ) -> tuple[list[Any], list[Any]]:
-    """The scan of a body without constants, ``(consts, carry, x) -> (carry, y)``; lists of arrays.
+    """Scan a body without constants, ``(consts, carry, x) -> (carry, y)``, on lists of arrays.
 
-    A carry that the body returns unchanged becomes a const, and a ``y`` that is an ``x`` is not computed.
+    A carry that the body returns unchanged becomes a const; a ``y`` that equals an ``x`` is not computed.
     """
     plan = closed.memo.get("forwarding")
     if plan is None or plan.sizes != (len(consts), len(init)):
@@ -300,7 +296,7 @@ def bind_scan(
 
 
 class _Forwarding:
-    """What of a body's results needs no loop: ``moved`` carried values, and ys with ``sources`` among the xs."""
+    """The results that need no loop: ``moved`` carried values, and ys with ``sources`` among the xs."""
 
     __slots__ = ("sizes", "moved", "sources", "body")
 
@@ -324,10 +320,10 @@ class _Forwarding:
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
-    """``f`` of each slice of ``xs``, a pytree of arrays, along the leading axes; results stacked.
+    """Map ``f`` over slices of ``xs``, a pytree of arrays, along the leading axes, and stack the results.
 
-    One slice at a time, by ``scan``; or ``batch_size`` slices at a time, by ``vmap`` (the rest, if it does not divide,
-    in a batch of its own; 0 is one batch for all).
+    By default one slice at a time, by ``scan``; or ``batch_size`` slices at a time, by ``vmap`` (a remainder in a batch
+    of its own; 0: one batch for all).
     """
     if not callable(f):
         raise TypeError(f"lax.map: f argument should be a callable, got {f!r}.")
@@ -350,7 +346,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
 
 
 def _each(f: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    """The body that applies ``f`` and carries nothing; errors call it by the name of ``f``."""
+    """A body that applies ``f`` and carries nothing; errors use the name of ``f``."""
 
     @functools.wraps(f)
     def each(_: Any, x: Any) -> Any:
@@ -368,7 +364,7 @@ def _between(x: Any, start: int, stop: int) -> Any:
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """All prefixes of ``elems`` along ``axis``, combined by the associative ``fn``, in about 2 log2(n) rounds.
+    """All prefixes of ``elems`` along ``axis``, combined by the associative ``fn``, in about 2 log2(n) steps.
 
     Args:
       fn: combines two pytrees like ``elems``, elementwise along ``axis``; ``fn(a, fn(b, c)) == fn(fn(a, b), c)``.

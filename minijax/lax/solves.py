@@ -1,4 +1,4 @@
-"""Solutions of equations, differentiated by what they solve: ``custom_linear_solve`` and ``custom_root``."""
+"""Solvers with implicit derivatives: ``custom_linear_solve`` and ``custom_root``."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def custom_linear_solve(
     symmetric: bool = False,
     has_aux: bool = False,
 ) -> Any:
-    """The x with ``matvec(x) = b``, as ``solve`` finds it; derivatives are those of the equation's solution.
+    """Solve ``matvec(x) = b`` for x by ``solve``; derivatives are those of the equation's solution.
 
     Args:
-      matvec: a linear, differentiable function of something like ``b``. It may close over what is differentiated.
+      matvec: a linear, differentiable function of a value like ``b``. It may close over differentiated values.
       b: the right side, a pytree of arrays.
       solve: ``solve(matvec, b) -> x``, where x has the structure and shapes of b. Need not be differentiable.
       transpose_solve: ``transpose_solve(vecmat, b) -> x`` for the transposed equation: reverse mode needs it.
-      symmetric: ``matvec`` is its own transpose, and ``solve`` serves for ``transpose_solve``.
+      symmetric: ``matvec`` is its own transpose, so ``solve`` also solves the transposed equation.
       has_aux: both solvers return ``(x, auxiliary_data)``; the latter has no derivative.
 
     Returns:
@@ -66,7 +66,7 @@ def linear_solve(
     transpose_solve: Callable[..., Any] | None,
     has_aux: bool = False,
 ) -> Any:
-    """``custom_linear_solve`` where the transposed equation's ``vecmat`` is known; None: ``matvec`` is transposed."""
+    """``custom_linear_solve`` with a known transpose ``vecmat``; None: transpose ``matvec``."""
     leaves, tree, in_tree = _values("custom_linear_solve", "b", b)
     avals = avals_of(leaves)
 
@@ -104,15 +104,15 @@ def custom_root(
     tangent_solve: Callable[..., Any],
     has_aux: bool = False,
 ) -> Any:
-    """The x with ``f(x) = 0``, as ``solve`` finds it; derivatives in what ``f`` closes over are those of the root.
+    """Solve ``f(x) = 0`` for x by ``solve``; derivatives in values that ``f`` closes over are those of the root.
 
     They follow from the implicit function theorem (https://en.wikipedia.org/wiki/Implicit_function_theorem).
 
     Args:
-      f: a differentiable function from x to something of its structure. It may close over what is differentiated.
-      initial_guess: where ``solve`` starts, a pytree of arrays. The derivative with respect to it is zero.
+      f: a differentiable function from x to a value of the same structure. It may close over differentiated values.
+      initial_guess: the start of ``solve``, a pytree of arrays. The derivative with respect to it is zero.
       solve: ``solve(f, initial_guess) -> x``. Need not be differentiable.
-      tangent_solve: ``tangent_solve(g, y) -> x`` with ``g(x) = y``, for a linear g: f linearized at its root. For
+      tangent_solve: ``tangent_solve(g, y) -> x`` with ``g(x) = y``, for linear g: f linearized at its root. For
         scalars, ``lambda g, y: y / g(1.0)``.
       has_aux: ``solve`` returns ``(x, auxiliary_data)``; the latter has no derivative.
 
@@ -146,7 +146,7 @@ def custom_root(
 
 
 class RootOperands(NamedTuple):
-    """What a root is found from: the constants of the three functions, and the guess."""
+    """The inputs of a root search: the constants of the three functions, and the guess."""
 
     f: list[Any]
     solve: list[Any]
@@ -155,13 +155,13 @@ class RootOperands(NamedTuple):
 
     @staticmethod
     def of(items: Sequence[Any], lengths: Sequence[int]) -> RootOperands:
-        """``items``, one for each operand, by what the operands are; ``lengths`` counts the functions' constants."""
+        """Split one item per operand into the fields; ``lengths`` counts the functions' constants."""
         return RootOperands(*split_list(items, *lengths))
 
 
 @functools.partial(custom_jvp, nondiff_argnums=(0, 1))
 def _custom_root(lengths: tuple[int, ...], jaxprs: tuple[ClosedJaxpr, ...], *args: Any) -> list[Any]:
-    """The outputs of ``solve``; ``args`` are the ``RootOperands``."""
+    """Evaluate ``solve``; ``args`` are the ``RootOperands``."""
     given = RootOperands.of(args, lengths)
     return eval_closed(jaxprs[1], *given.solve, *given.guess)
 
@@ -170,7 +170,7 @@ def _custom_root(lengths: tuple[int, ...], jaxprs: tuple[ClosedJaxpr, ...], *arg
 def _root_jvp(
     lengths: tuple[int, ...], jaxprs: tuple[ClosedJaxpr, ...], primals: Sequence[Any], tangents: Sequence[Any]
 ) -> Any:
-    """With F(m, x(m)) = 0 for all m, the tangent of x is the solution of ``F_x dx = -F_m dm``."""
+    """As F(m, x(m)) = 0 for all m, the tangent of x solves ``F_x dx = -F_m dm``."""
     of_f, _, tangent_solve = jaxprs
     outs = _custom_root(lengths, jaxprs, *primals)
     given, dots = RootOperands.of(primals, lengths), RootOperands.of(tangents, lengths)
@@ -186,7 +186,7 @@ def _root_jvp(
 
 
 def _values(what: str, parameter: str, tree: Any) -> tuple[list[Any], Any, Any]:
-    """The leaves of the argument ``tree``, its structure, and that of a call with it. TypeError for a bad leaf."""
+    """The leaves of argument ``tree``, its structure, and a call's structure. TypeError for a non-array leaf."""
     for path, x in tree_flatten_with_path(tree)[0]:
         if not is_array_like(x):
             raise TypeError(

@@ -1,7 +1,7 @@
 """``minijax.numpy``: NumPy's functions on arrays and tracers, with JAX's names and JAX's type promotion.
 
-Each module says in its ``__all__`` what it gives. Importing this package gives ``Array`` and ``Tracer`` their operators
-and methods.
+Each module lists its names in ``__all__``. Importing this package adds operators and methods to ``Array`` and
+``Tracer``.
 """
 
 from typing import Any as _Any
@@ -52,7 +52,7 @@ _borrowed, __dir__ = _borrowing(
 
 
 def __getattr__(name: str) -> _Any:
-    """The small types, made at first need, and what is loaded later; what this module lacks of JAX's is borrowed."""
+    """Make small types on first use and import late modules; names that only JAX has are borrowed."""
     if name in types.SMALL_TYPES:
         return getattr(types, name)
     found = _borrowed(name)

@@ -1,4 +1,4 @@
-"""Functions that make arrays: from Python values, of one repeated value, ranges, grids, identity matrices."""
+"""Array creation: from Python values, of one repeated value, ranges, grids, identity matrices."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def array(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """``object`` as an array: an array, a scalar, or nested lists of these, tracers included.
+    """Make ``object`` an array: an array, a scalar, or nested lists of these, tracers included.
 
-    Without ``dtype`` its type is the one the elements promote to; Python scalars alone stay weakly typed. Arrays are
-    copied: a staged program has a copy. Raises TypeError for values that are not numeric, ValueError for ragged lists.
+    Without ``dtype`` the elements are promoted to a common type; Python scalars alone stay weakly typed. Arrays are
+    copied: a staged program has a copy. Raises TypeError for non-numeric values, ValueError for ragged lists.
     """
     if order not in (None, "K"):
         raise NotImplementedError("Only implemented for order='K'")
@@ -78,7 +78,7 @@ def array(
     else:
         out = _from_value(object, dtype)
         if isinstance(out, LiteralArray) and evaluating():
-            # an array that a function closes over is a constant, not a literal
+            # an array that a function closes over becomes a constant, not a literal
             out = Array(out._value(), out.aval)
     if evaluation_watched and device is None and out is not object:
         out = _over_set_mesh(out)
@@ -100,7 +100,7 @@ def asarray(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """``a`` as an array, itself if it is one of the right type. NotImplementedError for an ``order`` but 'K'."""
+    """``a`` as an array, unchanged if it has the right type. NotImplementedError for an ``order`` but 'K'."""
     if order not in (None, "K"):
         raise NotImplementedError("Only implemented for order='K'")
     if dtype is None and not copy and out_sharding is None and isinstance(a, (Array, Tracer)):
@@ -110,14 +110,14 @@ def asarray(
 
 
 def _from_value(x: Any, dtype: np.dtype | None) -> Array:
-    """An array of a scalar, a NumPy array or a buffer."""
+    """Convert a scalar, a NumPy array or a buffer."""
     if x is None:
         raise ValueError("None is not a valid value for jnp.array")
     if dtype is not None:
         x = _numpy_array(x, dtype)
     elif not isinstance(x, (np.ndarray, np.generic, *SCALARS)):
         x = np.asarray(x)  # a buffer, a range, something with __array__
-    # a NumPy scalar of a refused dtype must stay an array, or its dtype would be lost
+    # a NumPy scalar of an unsupported dtype must stay an array, or its dtype would be lost
     return as_array(x[()] if isinstance(x, np.ndarray) and not x.shape and dtypes.is_valid(x.dtype) else x)
 
 
@@ -128,7 +128,7 @@ def _leaves(x: Any) -> list[Any]:
 
 
 def _from_sequence(items: Sequence[Any], dtype: np.dtype | None) -> Any:
-    """Nested lists: converted by NumPy when no minijax array is among them, otherwise joined row by row."""
+    """Convert nested lists: by NumPy without minijax arrays, otherwise row by row."""
     leaves = _leaves(items)
     if any(leaf is None for leaf in leaves):
         raise ValueError("None is not a valid value for jnp.array")
@@ -150,7 +150,7 @@ def _has_type(x: Any) -> bool:
 
 
 def _numpy_array(x: Any, dtype: np.dtype) -> np.ndarray:
-    """A value or nested lists as a NumPy array. OverflowError for an integer that ``dtype`` cannot hold."""
+    """Convert a value or nested lists to a NumPy array. OverflowError for an integer that ``dtype`` cannot hold."""
     try:
         return np.asarray(x, dtype)
     except OverflowError as error:
@@ -164,7 +164,7 @@ def copy(a: Any, order: str | None = None) -> Any:
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
-    """``x`` with its elements converted to ``dtype``; None means the default float type."""
+    """Convert the elements of ``x`` to ``dtype``; None means the default float type."""
     x = ensure("astype", x)
     wanted = dtypes.default_float_dtype(x64_enabled()) if dtype is None else user_dtype(dtype, "astype")
     if dtypes.is_complex(x.aval.dtype) and wanted == BOOL:
@@ -175,7 +175,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
 
 
 def _shape(shape: Any, name: str) -> tuple[int, ...]:
-    """A ``shape=`` argument as a tuple. TypeError for anything else, ConcretizationTypeError for a tracer."""
+    """Convert a ``shape=`` argument to a tuple. TypeError for other values, ConcretizationTypeError for a tracer."""
     context = "Shapes must be 1D sequences of concrete values of integer type."
     items = tuple(shape) if isinstance(shape, (tuple, list)) or np.ndim(shape) == 1 else (shape,)
     sizes = []
@@ -204,7 +204,7 @@ def _check_forgotten_tuple(name: str, shape: Any, dtype: Any) -> None:
 
 
 def _sharding_of(device: Any, out_sharding: Any, name: str) -> Any:
-    """``out_sharding`` of the function ``name`` as a sharding. ValueError if a device is given as well."""
+    """The argument ``out_sharding`` of function ``name`` as a sharding. ValueError together with a device."""
     if device is not None:
         raise ValueError(
             f"Only one of `device` or `out_sharding` can be set. Got {device=} and {out_sharding=}. Leave one of them "
@@ -214,7 +214,7 @@ def _sharding_of(device: Any, out_sharding: Any, name: str) -> Any:
 
 
 def _over_set_mesh(out: Any) -> Any:
-    """The new array ``out`` over the current mesh, if a mesh is set and nothing is staged."""
+    """Place the new array ``out`` over the current mesh, if a mesh is set and nothing is staged."""
     return lazy.public("minijax.ops.meshes.eager", "made")(out) if context_mesh() is not None else out
 
 
@@ -239,12 +239,12 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of zeros: nothing is ever uninitialised."""
+    """An array of zeros: minijax has no uninitialised memory."""
     return _filled("empty", shape, 0, dtype, device, out_sharding)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of ``fill_value`` repeated, by default of its type; it may be an array that broadcasts to ``shape``."""
+    """An array of ``fill_value`` repeated, by default of its type; an array broadcasts to ``shape``."""
     check_array_like("full", fill_value)
     wanted = type_of(fill_value) if dtype is None else (user_dtype(dtype, "full"), False)
     sharding = None if out_sharding is None else _sharding_of(device, out_sharding, "full")
@@ -271,8 +271,8 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, ou
     committed = isinstance(a, CommittedArray) and (shape is None or type(a) is not MeshArray)
     if committed and device is None and sharding is None:
         device = a.device
-    number = type(a) if isinstance(a, SCALARS) else None  # weakly typed, but not an enumeration's member
-    if number is int:  # of which only the type matters
+    number = type(a) if isinstance(a, SCALARS) else None  # weakly typed; but not an enum member
+    if number is int:  # only the type is needed
         a = 0
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
         check_array_like(name, a)
@@ -312,7 +312,7 @@ def full_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """``fill_value`` repeated to the shape and type of ``a``."""
+    """``fill_value`` repeated to the shape, and by default the type, of ``a``."""
     check_array_like("full_like", fill_value)
     return _like("full_like", a, fill_value, dtype, shape, device, out_sharding)
 
@@ -450,7 +450,7 @@ def _spaced(
 
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Ones on the ``k``-th diagonal of an ``N`` by ``M`` matrix, zeros elsewhere."""
-    if type(k) is int:  # farther outside than the type reaches is outside too
+    if type(k) is int:  # clip ``k`` to the type's range: both lie outside the matrix
         info = dtypes.iinfo(dtypes.default_int_dtype(x64_enabled()))
         k = min(max(k, info.min), info.max)
     out = _eye(N, M, k, dtype)
@@ -524,5 +524,5 @@ def _diag(v: Any, k: int) -> Any:
     return choose(eye(size, k=k, dtype=BOOL), lax.expand_dims(padded, (1,)), zero)
 
 
-if not TYPE_CHECKING:  # which sees all names without an underscore
+if not TYPE_CHECKING:  # mypy already sees all names without an underscore
     __all__ = public_names(globals())

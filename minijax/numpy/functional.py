@@ -1,4 +1,4 @@
-"""NumPy's functions that take a Python function: it is mapped over arrays with ``vmap``, so it may be traced."""
+"""NumPy's functions that take a Python function: ``vmap`` maps it over arrays, so it may be traced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minijax.pytree import tree_map
 
 __all__ = ["frompyfunc", "vectorize"]
 
-# The names of the core dimensions of each argument, or result, of a function.
+# The names of the core dimensions of a function's arguments, or of its results.
 CoreDims = list[tuple[str, ...]]
 
 _GROUP = r"\([^()]*\)"
@@ -25,15 +25,15 @@ _SIGNATURE = rf"^\s*({_GROUP}(?:\s*,\s*{_GROUP})*)?\s*->\s*({_GROUP}(?:\s*,\s*{_
 def vectorize(
     pyfunc: Callable[..., Any], *, excluded: Collection[int | str] = frozenset(), signature: str | None = None
 ) -> Callable[..., Any]:
-    """``pyfunc``, written for single elements, mapped over arrays that broadcast against each other.
+    """Map ``pyfunc``, written for single elements, over arrays that broadcast against each other.
 
     Args:
       pyfunc: the function.
-      excluded: positions and names of arguments that are given to it as they are.
-      signature: what single arguments and results are, if no scalars: ``"(m,n),(n)->(m)"``.
+      excluded: positions and names of arguments that pass unchanged.
+      signature: the shapes of single arguments and results, if no scalars: ``"(m,n),(n)->(m)"``.
 
     Raises:
-      TypeError, ValueError: ``excluded`` or ``signature`` are no such; when called, arguments that do not fit them.
+      TypeError, ValueError: invalid ``excluded`` or ``signature``; when called, arguments that do not fit them.
     """
     if any(not isinstance(which, (str, int)) for which in excluded):
         raise TypeError(f"jax.numpy.vectorize can only exclude integer or string arguments, but excluded={excluded!r}")
@@ -45,7 +45,7 @@ def vectorize(
     @functools.wraps(pyfunc)
     def vectorized(*args: Any, **kwargs: Any) -> Any:
         mapped = [i for i in range(len(args)) if i not in excluded]
-        # arguments by name are never mapped, and only those excluded are handed on: so it is in JAX
+        # as in JAX, keyword arguments are never mapped, and only excluded ones are accepted
         named = {name: x for name, x in kwargs.items() if name in excluded}
 
         def of_mapped(*values: Any) -> Any:
@@ -70,14 +70,14 @@ def _parsed(signature: str) -> tuple[CoreDims, CoreDims]:
 
 
 def _mapped(fun: Callable[..., Any], operands: list[Any], core: tuple[CoreDims, CoreDims] | None, context: str) -> Any:
-    """``fun`` over all axes of the operands in front of their core dimensions, which are broadcast."""
+    """Map ``fun`` over all axes before the operands' core dimensions, which are broadcast."""
     in_core: CoreDims = [()] * len(operands) if core is None else core[0]
     if len(in_core) != len(operands):
         raise TypeError(f"wrong number of positional arguments: expected {len(in_core)}, got {len(operands)} {context}")
     sizes = _core_sizes([x.shape for x in operands], in_core, context)
     outer = [x.shape[: x.ndim - len(dims)] for x, dims in zip(operands, in_core, strict=True)]
     shape = manipulation.broadcast_shapes(*outer)
-    # an axis of size 1, or a missing one, is the same for all: it is not mapped
+    # an axis of size 1, or a missing one, broadcasts: it is not mapped
     squeezed = [
         manipulation.squeeze(x, tuple([i for i, size in enumerate(dims) if size == 1]))
         for x, dims in zip(operands, outer, strict=True)
@@ -102,7 +102,7 @@ def _padded(dims: tuple[int, ...], rank: int) -> tuple[int, ...]:
 
 
 def _core_sizes(shapes: Sequence[tuple[int, ...]], in_core: CoreDims, context: str) -> dict[str, int]:
-    """The size that each named core dimension has."""
+    """The size of each named core dimension."""
     sizes: dict[str, int] = {}
     for shape, dims in zip(shapes, in_core, strict=True):
         if len(shape) < len(dims):
@@ -121,7 +121,7 @@ def _agree(shape: Sequence[int], dims: Sequence[str], sizes: dict[str, int], con
 
 
 def _checking(fun: Callable[..., Any], core: Any, sizes: dict[str, int], context: str) -> Callable[..., Any]:
-    """``fun`` on single elements, its results held against the signature."""
+    """``fun`` on single elements, with its results checked against the signature."""
 
     if core is None:
         return fun
@@ -141,8 +141,5 @@ def _checking(fun: Callable[..., Any], core: Any, sizes: dict[str, int], context
 
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Any:
-    """The elementwise function that computes ``func``, of ``nin`` scalars to ``nout``, as a ``ufunc``.
-
-    ``identity`` is the result of reducing no elements by it.
-    """
+    """Wrap ``func``, from ``nin`` scalars to ``nout``, as a ``ufunc``; ``identity`` is the reduction of no elements."""
     return borrow("minijax.numpy", "ufunc")(func, nin, nout, identity=identity)

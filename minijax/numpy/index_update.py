@@ -1,4 +1,4 @@
-"""``x.at[index]``, and the functions that take elements at indices: take, take_along_axis."""
+"""``x.at[index]``, and functions that take elements at indices: take, take_along_axis."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from minijax.ops.index import index_dtype
 
 __all__ = ["take", "take_along_axis"]
 
-# The modes in which a static index is a slice: an index out of bounds is moved inside.
+# The modes in which a static index becomes a slice: an index out of bounds is clamped.
 _MOVING = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 class IndexUpdate:
-    """What ``x.at`` is: ``x.at[index].set(y)`` and its siblings return a changed copy of ``x``."""
+    """The class of ``x.at``: ``x.at[index].set(y)`` and its siblings return a changed copy of ``x``."""
 
     __slots__ = ("array",)
 
@@ -52,7 +52,7 @@ class IndexUpdate:
 
 def _updating(name: str, scatter: Callable[..., Any], doc: str) -> Callable[..., Any]:
     def update(self: IndexUpdateAt, values: Any, **options: Any) -> Any:
-        values = values if is_array_like(values) else asarray(values)  # a list, say
+        values = values if is_array_like(values) else asarray(values)  # a list, for example
         out_sharding = options.pop("out_sharding", None)
         if out_sharding is None:
             return update_index(self.array, self.index, values, scatter, **options)
@@ -69,10 +69,10 @@ def _updating(name: str, scatter: Callable[..., Any], doc: str) -> Callable[...,
 class IndexUpdateAt:
     """``x.at[index]``.
 
-    Its methods take the options of ``lax.scatter``: ``indices_are_sorted``, ``unique_indices`` and ``mode``,
-    what happens out of bounds ('drop', the default, 'clip' or 'promise_in_bounds'), and
-    ``wrap_negative_indices``; ``out_sharding`` is the result's sharding over a mesh with explicit axes. Repeated
-    indices add up, multiply up and so on; ``set`` keeps one of their values.
+    Its methods take the options of ``lax.scatter``: ``indices_are_sorted``, ``unique_indices``, ``mode`` for indices
+    out of bounds ('drop', the default, 'clip' or 'promise_in_bounds'), and ``wrap_negative_indices``;
+    ``out_sharding`` is the result's sharding over a mesh with explicit axes. Repeated indices add up, multiply up
+    and so on; ``set`` keeps one of their values.
     """
 
     __slots__ = ("array", "index")
@@ -142,7 +142,7 @@ class IndexUpdateAt:
 
 
 def _over_mesh(name: str, out_sharding: Any, run: Callable[..., Any], array: Any, index: Any, *values: Any) -> Any:
-    """``run(array, index, *values)`` with its result as ``out_sharding`` says; the compiler divides the rest."""
+    """Call ``run(array, index, *values)``; the result has ``out_sharding``, and the compiler shards the rest."""
     items = index if isinstance(index, tuple) else (index,)
     places = [i for i, item in enumerate(items) if isinstance(item, (Array, Tracer, np.ndarray))]
 
@@ -168,7 +168,7 @@ def take(
 ) -> Any:
     """The elements of ``a`` at ``indices`` along ``axis``, or of the flattened array.
 
-    ``mode`` is what happens out of bounds: 'fill' (the default) gives ``fill_value`` or nan, 'clip' the nearest element
+    ``mode`` for indices out of bounds: 'fill' (the default) gives ``fill_value`` or nan, 'clip' the nearest element
     (negative indices too), 'wrap' counts around. Raises IndexError for elements of an empty axis.
     """
     if out is not None:
@@ -227,7 +227,7 @@ def take_along_axis(
     *,
     wrap_negative_indices: bool | None = None,
 ) -> Any:
-    """The elements of ``arr`` at ``indices`` along ``axis``, for every place of the other axes its own.
+    """The elements of ``arr`` at ``indices`` along ``axis``, with separate indices at each place of the other axes.
 
     The other axes of ``arr`` and ``indices`` are broadcast. ``mode`` 'fill' (the default) gives ``fill_value``, or nan,
     out of bounds. Raises TypeError for indices that are not integers, ValueError for other numbers of dimensions.
@@ -254,7 +254,7 @@ def take_along_axis(
         indices = wrap_negative(lax.convert_element_type(indices, index_dtype((size,))), size)
     varying = [d for d, n in enumerate(places) if d == axis or n != 1]
     vectors = lax.reshape(indices, (*[out_shape[d] for d in varying], 1))
-    # an axis of size 1 of the array is dropped where the indices vary; both go together along the others
+    # drop the array's axes of size 1 where the indices vary; the other axes go together
     dropped = [d for d in varying if d != axis and shape[d] == 1]
     kept = [d for d in range(len(shape)) if d not in dropped]
     together = [d for d in varying if d != axis and d not in dropped]

@@ -1,9 +1,9 @@
 """Indexing: ``x[...]`` with static integers, slices, None and Ellipsis becomes slice, rev, squeeze, broadcast_in_dim.
 
 For indices that slices cannot express (integer arrays, boolean masks, traced scalars) ``gather_index`` reads and
-``update_index`` writes. Both translate the index, as NumPy's user guide explains it ("Advanced indexing"), into the
-parameters of one gather (or scatter): an array of index vectors, one column per indexed axis, and the dimensions that
-go along whole. A few scalars among slices become a ``dynamic_slice``.
+``update_index`` writes. Both translate the index by NumPy's rules ("Advanced indexing" in its user guide) to the
+parameters of one gather or scatter: an array of index vectors, one column per indexed axis, and the dimensions that
+are copied whole. A few scalars among slices become a ``dynamic_slice``.
 """
 
 from __future__ import annotations
@@ -52,10 +52,9 @@ class Item(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """An index, with an element for every axis of ``shape``.
+    """An index with an element for every axis of ``shape``, which includes ``new_axes`` of size 1 for scalar booleans.
 
-    That is the shape of the array with ``new_axes`` of size 1, which scalar booleans index. ``together`` says
-    whether the integers and arrays stood side by side, which decides where NumPy puts their dimensions.
+    ``together``: whether integers and arrays are adjacent, which decides where NumPy puts their dimensions.
     """
 
     items: list[Item]
@@ -65,7 +64,7 @@ class Parsed(NamedTuple):
 
 
 def index_items(index: Any) -> tuple[Any, ...]:
-    """``index`` as a tuple. TypeError for a list, which could be meant in two ways."""
+    """``index`` as a tuple. TypeError for a list, which is ambiguous."""
     if isinstance(index, tuple):
         return index
     if isinstance(index, Sequence) and not isinstance(index, str):
@@ -79,10 +78,7 @@ def index_items(index: Any) -> tuple[Any, ...]:
 
 
 def slice_parts(item: slice, position: int) -> slice:
-    """``item``, at ``position`` of an index, with start, stop and step as integers or None.
-
-    Raises IndexError if one of them is traced.
-    """
+    """Make the bounds and step of slice ``item``, at ``position``, integers or None. IndexError for a traced one."""
     return slice(*(_slice_part(item, part, position) for part in (item.start, item.stop, item.step)))
 
 
@@ -98,10 +94,10 @@ def _slice_part(whole: slice, part: Any, position: int) -> int | None:
 
 
 def parse(items: tuple[Any, ...], shape: tuple[int, ...]) -> Parsed:
-    """The index ``items`` of an array of ``shape``.
+    """Parse the index ``items`` of an array of ``shape``.
 
-    A mask becomes one array of integers per axis; the ellipsis, and what is left out, become slices. Raises
-    IndexError or TypeError for what is no index of ``shape``, NonConcreteBooleanIndexError for a traced mask.
+    A mask becomes one integer array per axis; the ellipsis and omitted axes become slices. Raises IndexError or
+    TypeError for an invalid index, NonConcreteBooleanIndexError for a traced mask.
     """
     items = tuple([as_array(i) if is_foreign(i) else i for i in items])
     consumed = sum(_consumes(i) for i in items)
@@ -110,7 +106,7 @@ def parse(items: tuple[Any, ...], shape: tuple[int, ...]) -> Parsed:
         items = (*items, Ellipsis)
     parsed: list[Item] = []
     new_axes: list[int] = []
-    # where integers and arrays stand when a mask counts as its arrays and an ellipsis as one element
+    # positions of integers and arrays; a mask counts as its arrays, an ellipsis as one element
     standing: list[int] = []
     count = axis = 0
     for position, item in enumerate(items):
@@ -195,7 +191,7 @@ def _item(item: Any, position: int) -> Item:
     if isinstance(item, (int, np.integer)):
         return Item("integer", item)
     if isinstance(item, Sequence) and not isinstance(item, str):
-        # an empty list is an array of floats to NumPy
+        # NumPy makes an empty list an array of floats
         item = asarray(np.asarray(item) if len(item) else np.zeros(0, np.int32))
     if not isinstance(item, (Array, Tracer, np.ndarray)):
         raise _no_index(item)
@@ -205,13 +201,13 @@ def _item(item: Any, position: int) -> Item:
 
 
 def _slice_of(item: slice, size: int) -> tuple[int, int, int]:
-    """``(start, step, count)`` of the elements that a slice means."""
+    """``(start, step, count)`` of a slice's elements."""
     start, stop, step = item.indices(size)
     return start, step, len(range(start, stop, step))
 
 
 def _dynamic_slice(x: Any, items: Sequence[Item], wrap: bool) -> Any:
-    """``x`` at integers, traced scalars, None and slices of step 1 or -1."""
+    """Index ``x`` by integers, traced scalars, None and slices of step 1 or -1."""
     shape = x.aval.shape
     starts: list[Any] = []
     sizes: list[int] = []
@@ -244,7 +240,7 @@ def _dynamic_slice(x: Any, items: Sequence[Item], wrap: bool) -> Any:
 
 
 def scalars_among_slices(parsed: Parsed, mode: Mode) -> bool:
-    """Whether a dynamic slice does."""
+    """Whether ``dynamic_slice`` can express the index."""
     if parsed.new_axes or 0 in parsed.shape:
         return False
     if mode is not None and GatherScatterMode.from_any(mode) == GatherScatterMode.FILL_OR_DROP:
@@ -256,17 +252,17 @@ def scalars_among_slices(parsed: Parsed, mode: Mode) -> bool:
 
 
 class GatherPlan(NamedTuple):
-    """What a gather (or scatter) at an index is given, and what is left to do around it.
+    """The arguments of a gather or scatter for an index, and the steps after it.
 
     Attributes:
       shape: the result's shape.
-      slice_sizes: of the gather.
+      slice_sizes: the gather's slice sizes.
       indices: the array of index vectors.
       numbers: the dimension numbers.
-      plain: whether there are no integer arrays, so that no element is taken twice and all in order.
+      plain: whether there are no integer arrays, so that elements are distinct and in order.
       reversed_dims: dimensions of the gather's result to reverse.
       new_axes: dimensions of the result to insert last.
-      parts: for each dimension of ``shape`` the axes of a mesh that divide it, as types say; None where none does.
+      parts: for each dimension of ``shape`` the mesh axes that shard it in the type, or None.
     """
 
     shape: tuple[int, ...]
@@ -280,11 +276,11 @@ class GatherPlan(NamedTuple):
 
 
 def _wrapped(index: Any, size: int) -> Any:
-    """Negative indices, static or not, counted from the end of an axis of ``size``."""
+    """Count negative indices, static or not, from the end of an axis of ``size``."""
     if isinstance(index, (int, np.integer)):
         return index + size if index < 0 and not isinstance(index, np.unsignedinteger) else index
     if isinstance(index, np.ndarray) and index.dtype.kind != "u":
-        # NumPy compares at once, where an array of ours would be compared by an equation
+        # NumPy compares at once; an array's comparison would be an equation
         dtype = get_aval(index).dtype
         return lax.select(index < 0, lax.add(index, full((), size, dtype)), index)
     aval = get_aval(index)
@@ -301,14 +297,14 @@ def _as_index(index: Any, dtype: np.dtype) -> Any:
 
 
 def plan_gather(aval: ShapedArray, parsed: Parsed, wrap: bool) -> GatherPlan:
-    """How to gather at an index of an array of type ``aval``. Negative indices count from the end if ``wrap``."""
+    """Plan the gather for an index of an array of type ``aval``; ``wrap``: negative indices count from the end."""
     items, shape, scalars, together = parsed
     own = iter(range(aval.ndim))
     of_axis = [None if d in scalars else sharded_part(aval, next(own)) for d in range(len(shape))]
     parts: list[Any] = []
     dtype = index_dtype(shape)
     axes = iter(range(len(shape)))
-    # each element with the axis it indexes
+    # each element with its axis
     placed = [(kind, value, next(axes) if kind != "none" else -1) for kind, value in items]
     if wrap:
         placed = [(k, _wrapped(v, shape[d]) if k in ("integer", "array") else v, d) for k, v, d in placed]
@@ -328,10 +324,10 @@ def plan_gather(aval: ShapedArray, parsed: Parsed, wrap: bool) -> GatherPlan:
     offset_dims: list[int] = []
     collapsed: list[int] = []
     index_map: list[int] = []
-    # the columns of the index vectors, each with the first of the dimensions it varies along
+    # the columns of the index vectors, each with its first varying dimension
     columns: list[tuple[Any, int]] = []
     outer: list[int] = []
-    # dimensions of the gather's result so far, without new axes
+    # number of dimensions of the gather's result so far, without new axes
     dims = 0
     for n, (kind, value, axis) in enumerate(placed):
         if n == first:
@@ -392,7 +388,7 @@ def plan_gather(aval: ShapedArray, parsed: Parsed, wrap: bool) -> GatherPlan:
 
 
 def _index_vectors(columns: Sequence[tuple[Any, int]], outer: Sequence[int], dtype: np.dtype) -> Any:
-    """The columns side by side along a last dimension, each repeated along the dimensions it does not vary along."""
+    """Join the columns along a last dimension, each broadcast along the dimensions without its variation."""
     if not columns:
         return np.zeros((0,), dtype)
     if len(columns) == 1:
@@ -413,9 +409,9 @@ def gather_index(
     fill_value: Any = None,
     wrap_negative_indices: bool = True,
 ) -> Any:
-    """``x[items]``. ``mode`` is what happens out of bounds (see ``lax.gather``): by default, they are moved inside.
+    """``x[items]``; ``mode`` for indices out of bounds (see ``lax.gather``): by default, they are clamped.
 
-    Raises IndexError or TypeError for what is no index, NonConcreteBooleanIndexError for a traced mask.
+    Raises IndexError or TypeError for an invalid index, NonConcreteBooleanIndexError for a traced mask.
     """
     parsed = parse(items, x.aval.shape)
     if scalars_among_slices(parsed, mode):
@@ -457,10 +453,10 @@ def update_index(
     mode: Mode = None,
     wrap_negative_indices: bool = True,
 ) -> Any:
-    """``x`` with ``values`` combined into ``x[index]`` by ``scatter``, a function with ``lax.scatter``'s arguments.
+    """Combine ``values`` into ``x[index]`` by ``scatter``, a function with ``lax.scatter``'s arguments.
 
-    ``values`` are broadcast and converted to ``x``'s type, with a FutureWarning if that loses something. Out of bounds,
-    updates are dropped unless ``mode`` says otherwise.
+    ``values`` are broadcast and converted to ``x``'s type, with a FutureWarning for a lossy conversion. The default
+    ``mode`` drops updates out of bounds.
     """
     aval = x.aval
     _check_cast(values, aval.dtype)
@@ -517,7 +513,7 @@ class _NotStatic(Exception):
 def rewrite_index(x: Any, index: Index, **options: Any) -> Any:
     """``x[index]`` of an array or tracer; ``options`` are those of ``gather_index``.
 
-    Raises IndexError for too many indices, TypeError for what is no index.
+    Raises IndexError for too many indices, TypeError for an invalid index.
     """
     items = index_items(index)
     try:
@@ -527,7 +523,7 @@ def rewrite_index(x: Any, index: Index, **options: Any) -> Any:
 
 
 def takes_slices(x: Any, index: Index, mode: Any) -> bool:
-    """Whether ``rewrite_index(x, index, mode=mode)`` takes slices of ``x``, and gathers nothing."""
+    """Whether ``rewrite_index(x, index, mode=mode)`` only slices ``x``, without a gather."""
     items = index_items(index)
     try:
         for position, item in enumerate(items):
@@ -538,7 +534,7 @@ def takes_slices(x: Any, index: Index, mode: Any) -> bool:
 
 
 def _classify(item: Index, position: int) -> Index:
-    """``item`` if slices can express it; raises _NotStatic for arrays, IndexError or TypeError for what is no index."""
+    """``item`` if slices can express it; _NotStatic for arrays, IndexError or TypeError for an invalid index."""
     if item is None or item is Ellipsis:
         return item
     if isinstance(item, slice):
@@ -547,7 +543,7 @@ def _classify(item: Index, position: int) -> Index:
         if isinstance(item, int):
             check_int(item)
             return int(item)
-        return int(item.astype(numpy_aval(item).dtype))  # in 32-bit mode modulo 2**32, like every NumPy integer
+        return int(item.astype(numpy_aval(item).dtype))  # modulo 2**32 in 32-bit mode, like every NumPy integer
     if isinstance(item, (Array, Tracer, np.ndarray)):
         dtype = item.dtype
         if not (dtype == BOOL or dtypes.is_integer(dtype)):
@@ -592,7 +588,7 @@ def _static_index(x: Any, items: list[Index]) -> Any:
         if type(item) is int:
             if not size:
                 raise IndexError(f"index is out of bounds for axis {axis} with size 0")
-            # out of bounds means the nearest element, as in JAX
+            # as in JAX, clamp an index out of bounds
             start = min(max(item + size if item < 0 else item, 0), size - 1)
             part = (start, start + 1, 1)
             squeezed.append(axis)
@@ -612,7 +608,7 @@ def _static_index(x: Any, items: list[Index]) -> Any:
 
 
 def _forward(item: slice, size: int) -> tuple[int, int, int]:
-    """``(start, limit, stride)`` of the elements that ``item`` means, in rising order."""
+    """``(start, limit, stride)`` of a slice's elements, in ascending order."""
     start, stop, step = item.indices(size)
     if step > 0:
         return start, max(start, stop), step

@@ -13,15 +13,15 @@ from minijax.numpy.ufuncs import INEXACT, conj, real, sqrt
 
 __all__ = ["norm"]
 
-# The orders of a norm that is the root of the sum of squares, by the number of axes.
+# The orders of root-of-squares norms, by the number of axes.
 _OF_SQUARES = {1: (None, 2), 2: (None, "f", "fro")}
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """The norm of a vector or matrix, or of those along ``axis`` (one axis or two).
 
-    ``ord``: None (all elements' root of the sum of squares), a number, ``inf``, ``-inf``, or for matrices
-    'fro', 'nuc' (the sum of singular values), 1, -1, 2, -2. Raises ValueError for other orders.
+    ``ord``: None (root of the sum of all squares), a number, ``inf``, ``-inf``, or for matrices 'fro', 'nuc' (the sum
+    of singular values), 1, -1, 2, -2. Raises ValueError for other orders.
     """
     axes = np.ndim(x) if axis is None else np.size(axis)
     if ord is None and axis is None or ord in _OF_SQUARES.get(axes, ()):

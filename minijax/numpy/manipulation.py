@@ -1,4 +1,4 @@
-"""Functions that move elements about: reshaping, permuting axes, joining, splitting, repeating, padding."""
+"""Functions that rearrange elements: reshaping, permuting axes, joining, splitting, repeating, padding."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
 
 
 def squeeze(a: Any, axis: Any = None) -> Any:
-    """``a`` without the axes of size 1, or without those of them in ``axis``."""
+    """``a`` without its axes of size 1, or without those listed in ``axis``."""
     a = ensure("squeeze", a)
     shape = a.aval.shape
     axes = tuple(i for i, d in enumerate(shape) if d == 1) if axis is None else index_tuple(axis)
@@ -106,7 +106,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
 
 
 def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
-    """``array`` repeated to ``shape``, sharded by ``out_sharding``. ValueError if it does not fit."""
+    """``array`` broadcast to ``shape``, sharded by ``out_sharding``. ValueError if it does not fit."""
     array = ensure("broadcast_to", array)
     context = "Shapes must be 1D sequences of concrete values of integer type."
     items = tuple(shape) if isinstance(shape, (tuple, list)) or np.ndim(shape) else (shape,)
@@ -115,13 +115,13 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
 
 
 def broadcast_arrays(*args: Any) -> list[Any]:
-    """The arrays, each repeated to their common shape."""
+    """The arrays, broadcast to their common shape."""
     check_array_like("broadcast_arrays", *args)
     return broadcast_together(*[asarray(x) for x in args])
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """The shape that arrays of these shapes have together. ValueError if there is none."""
+    """The common shape to which these shapes broadcast. ValueError if there is none."""
     return common_shape(*[(s,) if np.ndim(s) == 0 else tuple(s) for s in shapes])
 
 
@@ -190,7 +190,7 @@ def swapaxes(a: Any, axis1: Any, axis2: Any) -> Any:
 
 
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    """``a`` with the axes ``source`` moved to the positions ``destination``, the others in their order."""
+    """Move the axes ``source`` of ``a`` to the positions ``destination``; the other axes keep their order."""
     a = ensure("moveaxis", a)
     ndim = a.aval.ndim
     given = index_tuple(source), index_tuple(destination)
@@ -225,9 +225,7 @@ def flipud(m: Any) -> Any:
 
 
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    """``a`` with elements moved by ``shift``, rounded towards zero, along ``axis``; those that fall off come back at
-    the other end.
-    """
+    """Shift the elements of ``a`` by ``shift``, rounded towards zero, along ``axis``; they wrap around at the end."""
     a = ensure("roll", a)
     if axis is None:
         return lax.reshape(roll(lax.reshape(a, (a.aval.size,)), shift, 0), a.aval.shape)
@@ -259,7 +257,7 @@ def _roll_dynamic(a: Any, shift: Any, axis: tuple[int, ...]) -> Any:
         raise ValueError("'shift' and 'axis' arguments to roll must be scalars or 1D arrays")
     for ax, by in zip(np.broadcast_to(axis, shape).tolist(), broadcast_array(shift, shape), strict=True):
         size = a.aval.shape[ax]
-        # along an empty axis the size is no divisor; 1 will do, as there is nothing to move
+        # for an empty axis use 1 as the divisor: nothing moves
         by = remainder(by, lax.max(const(by, size), const(by, 1)))
         a = lax.dynamic_slice_in_dim(lax.concatenate((a, a), ax), lax.sub(const(by, size), by), size, ax)
     return a
@@ -270,7 +268,7 @@ def _is_array(x: Any) -> bool:
 
 
 def _arrays(name: str, arrays: Any) -> list[Any]:
-    """The arrays to be joined: a sequence, or the rows of one array."""
+    """The arrays to join: a sequence, or the rows of one array."""
     if not _is_array(arrays):
         arrays = list(arrays)
         check_array_like(name, *arrays)
@@ -283,7 +281,7 @@ def _arrays(name: str, arrays: Any) -> list[Any]:
 
 
 def concatenate(arrays: Any, axis: Any = 0, dtype: Any = None) -> Any:
-    """The arrays joined along ``axis``, which they have already; flattened first if it is None."""
+    """Join the arrays along ``axis``, an existing axis; flatten them first if it is None."""
     joined = _arrays("concatenate", arrays)
     if not joined:
         raise ValueError("Need at least one array to concatenate.")
@@ -297,12 +295,12 @@ def concatenate(arrays: Any, axis: Any = 0, dtype: Any = None) -> Any:
 
 
 def concat(arrays: Any, /, *, axis: Any = 0) -> Any:
-    """The arrays joined along ``axis``, which they have already."""
+    """Join the arrays along ``axis``, an existing axis."""
     return concatenate(arrays, axis)
 
 
 def stack(arrays: Any, axis: int = 0, out: Any = None, dtype: Any = None) -> Any:
-    """The arrays, of one shape, joined along a new ``axis``."""
+    """Join arrays of one shape along a new ``axis``."""
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.stack is not supported.")
     joined = _arrays("stack", arrays)
@@ -319,12 +317,12 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 def vstack(tup: Any, dtype: Any = None) -> Any:
-    """The arrays joined along the first axis, vectors as rows."""
+    """Join the arrays along the first axis, vectors as rows."""
     return concatenate([atleast_2d(a) for a in _arrays("vstack", tup)], 0, dtype)
 
 
 def hstack(tup: Any, dtype: Any = None) -> Any:
-    """The arrays joined along the second axis, vectors along their only one."""
+    """Join the arrays along the second axis, vectors along their only axis."""
     joined = [atleast_1d(a) for a in _arrays("hstack", tup)]
     return concatenate(joined, 0 if joined and joined[0].aval.ndim == 1 else 1, dtype)
 
@@ -347,19 +345,17 @@ def _split(name: str, ary: Any, where: Any, axis: Any) -> list[Any]:
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """``ary`` cut along ``axis`` into equal parts, or at the given indices. ValueError if these do not rise up to the
-    size of the axis.
-    """
+    """Cut ``ary`` along ``axis`` into equal parts, or at ascending indices. ValueError if these do not fit the axis."""
     return _split("split", ary, indices_or_sections, axis)
 
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """``ary`` cut along ``axis`` into parts of nearly equal size, or at the given indices."""
+    """Cut ``ary`` along ``axis`` into parts of nearly equal size, or at the given indices."""
     return _split("array_split", ary, indices_or_sections, axis)
 
 
 def tile(A: Any, reps: Any) -> Any:
-    """``A`` repeated ``reps`` times along each axis; missing entries of ``reps`` are 1, missing axes are added."""
+    """Repeat ``A`` ``reps`` times along each axis; missing entries of ``reps`` are 1, missing axes are added."""
     A = ensure("tile", A)
     counts = index_tuple(reps)
     counts = (1,) * (A.aval.ndim - len(counts)) + counts
@@ -371,7 +367,7 @@ def tile(A: Any, reps: Any) -> Any:
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     """``filt`` without its first (``'f'``) and last (``'b'``) slices of zeros along ``axis``, by default along each.
 
-    Raises ConcretizationTypeError for a value that is not known while tracing.
+    Raises ConcretizationTypeError for a value that is unknown during tracing.
     """
     filt = ensure("trim_zeros", filt)
     nonzero = static(filt, "Error arose in the `filt` argument of trim_zeros()", np.asarray) != 0
@@ -387,5 +383,5 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     return filt[tuple(kept)] if set(trim.lower()) & {"f", "b"} else filt
 
 
-if not TYPE_CHECKING:  # which sees all names without an underscore
+if not TYPE_CHECKING:  # mypy already sees all names without an underscore
     __all__ = public_names(globals())

@@ -1,4 +1,4 @@
-"""NumPy's elementwise functions that are made of several primitives."""
+"""NumPy's elementwise functions that need several primitives."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _static_integer(x: Any) -> int | None:
 
 
 def _integer_power(x: Any, y: Any) -> Any:
-    """Powers of integers by repeated squaring; a negative power of 0 is 0, as 6 bits of the exponent are looked at."""
+    """Powers of integers by repeated squaring over 6 exponent bits; a negative power of 0 is 0."""
     zero, one = const(y, 0), const(y, 1)
     out = choose(lax.bitwise_and(lax.eq(x, zero), lax.ne(y, zero)), zero, one)
     for _ in range(6):
@@ -131,7 +131,7 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
 
 @inner_jit
 def remainder(x1: Any, x2: Any, /) -> Any:
-    """The rest of ``x1 // x2``, with the sign of ``x2``: Python's ``%``."""
+    """The remainder of ``x1 // x2``, with the sign of ``x2``: Python's ``%``."""
     x1, x2 = promote("remainder", x1, x2, to=NUMERIC)
     if dtypes.is_integer(x2.aval.dtype):
         x2 = _nonzero_divisor(x2)
@@ -143,7 +143,7 @@ def remainder(x1: Any, x2: Any, /) -> Any:
 
 
 def _nonzero_divisor(x: Any) -> Any:
-    """``x`` with 1 in place of 0, by which a remainder is 0."""
+    """``x`` with 1 in place of 0, so that its remainder is 0."""
     return choose(equal(x, 0), lax.full_like(x, 1), x)
 
 
@@ -252,5 +252,5 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     return lax.reduce_and(same, tuple(range(same.aval.ndim)))
 
 
-if not TYPE_CHECKING:  # which sees all names without an underscore
+if not TYPE_CHECKING:  # mypy already sees all names without an underscore
     __all__ = public_names(globals())

@@ -1,6 +1,6 @@
-"""The one place that gives ``Array`` and ``Tracer`` their operators, indexing, methods and devices.
+"""The single module that gives ``Array`` and ``Tracer`` their operators, indexing, methods and devices.
 
-Both classes are declared in ``core``, which knows no operation; importing this module completes them.
+``core`` declares both classes without operations; importing this module completes them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _refuse(symbol: str, left: Any, right: Any) -> NoReturn:
 
 
 def _forward(function: Function, symbol: str = "", refused: tuple[type, ...] = ()) -> Function:
-    """``x.__op__(other)``: NotImplemented for operands of classes we do not know, TypeError for those ``refused``."""
+    """Make ``x.__op__(other)``: NotImplemented for unknown classes, TypeError for those ``refused``."""
 
     def operator(self: Any, other: Any) -> Any:
         if _operand(other):
@@ -67,7 +67,7 @@ def _forward(function: Function, symbol: str = "", refused: tuple[type, ...] = (
 
 
 def _reflected(function: Function, symbol: str = "", refused: tuple[type, ...] = ()) -> Function:
-    """``x.__rop__(other)``, which is ``other op x``."""
+    """Make ``x.__rop__(other)``, which is ``other op x``."""
 
     def operator(self: Any, other: Any) -> Any:
         if _operand(other):
@@ -80,7 +80,7 @@ def _reflected(function: Function, symbol: str = "", refused: tuple[type, ...] =
 
 
 def _pair(name: str, primitive: Any, kinds: str, function: Function, symbol: str, refused: Any = ()) -> dict[str, Any]:
-    """The two methods of a binary operator, with the fast path of ``ufuncs.fast_binary``."""
+    """Make both methods of a binary operator, with the fast path of ``ufuncs.fast_binary``."""
     slow = function.slow  # type: ignore[attr-defined]
     forward = ufuncs.fast_binary(primitive.bind, _forward(slow, symbol, refused), kinds)
     reflected = ufuncs.fast_binary(primitive.bind, _reflected(slow, symbol, refused), kinds, reflected=True)
@@ -191,30 +191,30 @@ def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
 
 
 def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
-    """The elements limited to between ``min`` and ``max``."""
+    """Clip the elements between ``min`` and ``max``."""
     return mathematics.clip(self, min, max)
 
 
 def _delete(self: Any) -> None:
-    """Free the memory of this array now; using it afterwards is a RuntimeError."""
+    """Free this array's memory now; using the array afterwards is a RuntimeError."""
     if not self.is_deleted():
         to_buffer(self).delete()
         self.forget_host_copy()
 
 
 def _is_deleted(self: Array) -> bool:
-    """Whether this array was deleted, or given away to a program that it was donated to."""
+    """Whether this array was deleted, or donated to a program."""
     return not self.on_host and self._buffer.is_deleted()
 
 
 def _buffer_protocol(self: Array, flags: int) -> memoryview:
-    """``memoryview(x)``, of which nobody may write to the bytes (Python 3.12 asks for it, earlier ones cannot)."""
+    """``memoryview(x)``, read-only (used by Python 3.12 and later)."""
     value: Any = self.__array__()
     return memoryview(value)
 
 
 def _block_until_ready(self: Any) -> Any:
-    """This array, when it has been computed."""
+    """Wait until this array has been computed, and return it."""
     if isinstance(self, Array) and self.on_device:
         pjrt.block_until_ready(self._buffer)
     return self
@@ -226,7 +226,7 @@ def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
 
 
 def _of_later(name: str) -> Function:
-    """The method that is the function ``name`` of a module that is loaded when it is first used."""
+    """A method for function ``name`` of a module that is imported on first use."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(_numpy, name)(self, *args, **kwargs)
@@ -302,8 +302,8 @@ def _scalar_conversion(kind: Callable[[Any], Any]) -> Function:
     )
 
     def conversion(self: Tracer) -> Any:
-        # A float of a differentiated value would lose its derivative without a word, so it is refused as in JAX, even
-        # where the primal value is known; an integer has no derivative to lose.
+        # A float of a differentiated value would silently lose its derivative, so as in JAX it is refused even for a
+        # known primal value; an integer has no derivative.
         if kind is not int:
             raise errors.ConcretizationTypeError(self, context)
         return kind(_concrete(self, context))
@@ -332,7 +332,7 @@ def _array(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
 def _format(self: Tracer, spec: str) -> str:
     if not spec:
         return str(self)
-    if spec == "levels":  # what it is at each level: more than its print says
+    if spec == "levels":  # the value at each level, which print does not show
         return levels_text(self)
     raise TypeError(
         f"unsupported format string passed to {type(self).__name__}.__format__: {spec!r}, but this value is traced and "
@@ -341,12 +341,12 @@ def _format(self: Tracer, spec: str) -> str:
 
 
 def _item(self: Tracer, *args: int) -> Any:
-    """The single element as a Python scalar, if it is known."""
+    """The single element as a Python scalar, if known."""
     return _concrete(self, "This occurred in the item() method of jax.Array").item(*args)
 
 
 def _tolist(self: Tracer) -> Any:
-    """Nested lists of Python scalars, if they are known."""
+    """Nested lists of Python scalars, if known."""
     return _concrete(self, "This occurred in the tolist() method of jax.Array").tolist()
 
 
@@ -366,7 +366,7 @@ TRACER_METHODS: dict[str, Any] = {
 }
 
 
-# Members of arrays only: a tracer has no value and no device.
+# Members of arrays only: tracers have no value and no device.
 ARRAY_MEMBERS: dict[str, Any] = {
     "__buffer__": _buffer_protocol,
     "delete": _delete,
@@ -384,7 +384,7 @@ ARRAY_MEMBERS: dict[str, Any] = {
 
 
 def _complete_classes() -> None:
-    """Give the classes of ``core`` what is defined above it: their methods need primitives, which need them."""
+    """Add the members above to the classes of ``core``, which cannot import the primitives that the methods need."""
     for name, function in {**OPERATORS, **METHODS}.items():
         setattr(AnyArray, name, function)
     for name, function in PROPERTIES.items():

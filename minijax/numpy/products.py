@@ -1,4 +1,4 @@
-"""Products of vectors, matrices and tensors: all of them, ``einsum`` included, become ``dot_general``."""
+"""Products of vectors, matrices and tensors, ``einsum`` included: all become ``dot_general``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Dims = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def output_type(name: str, preferred: Any, *operands: Any) -> tuple[np.dtype, bool]:
-    """The type of a product, as ``(dtype, weak_type)``: the preferred one, or where the operands' types meet."""
+    """The type of a product as ``(dtype, weak_type)``: the preferred one, or the operands' common type."""
     if preferred is not None:
         return user_dtype(preferred, name), False
     return dtypes.result_type(*map(type_of, operands), x64=x64_enabled(), strict=promotes_strictly())
@@ -75,7 +75,7 @@ def matmul(
     try:
         aval, other = a.aval, b.aval
         plain = _PLAIN.get((aval.ndim, other.ndim))
-        # vectors and matrices of one strong type: at once
+        # fast path for vectors and matrices of one strong type
         if (
             plain
             and aval.dtype is other.dtype
@@ -112,10 +112,7 @@ def matmul(
 
 
 class _BatchPlan:
-    """How a ``matmul`` of operands with batch axes is one ``dot_general``.
-
-    A batch axis of size 1 is squeezed away rather than repeated; one that only one operand has is a free axis.
-    """
+    """Plan a ``matmul`` as one ``dot_general``: squeeze batch axes of size 1; unshared batch axes are free axes."""
 
     def __init__(self, a: Any, b: Any) -> None:
         self.left_is_matrix, self.right_is_matrix = a.ndim > 1, b.ndim > 1
@@ -125,7 +122,7 @@ class _BatchPlan:
         left = (None,) * (rank - len(left)) + left
         right = (None,) * (rank - len(right)) + right
         left_squeeze, right_squeeze, left_batch, right_batch, new_axes = [], [], [], [], []
-        # the result's axes by where dot_general puts them: batch axes, free axes of a, free axes of b
+        # the result's axes in dot_general's order: batch axes, free axes of a, free axes of b
         batch: list[int] = []
         left_free: list[int] = []
         right_free: list[int] = []
@@ -179,10 +176,10 @@ def tensordot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """The sum of products over ``axes``: how many (the last of ``a``, the first of ``b``), or which of each.
+    """The sum of products over ``axes``: a number (the last of ``a``, the first of ``b``), or lists for each.
 
     ``out_sharding`` is the result's sharding over a mesh with explicit axes.
-    Raises TypeError for axes that are neither, or that do not fit.
+    Raises TypeError for other ``axes``, or sizes that do not fit.
     """
     a, b = ensure("tensordot", a, b)
     out = output_type("tensordot", preferred_element_type, a, b)
@@ -247,12 +244,12 @@ def einsum(
 ) -> Any:
     """The sum of products that ``subscripts`` ('ij,jk->ik') describes.
 
-    The form with alternating operands and lists of axis numbers is accepted as well. ``optimize`` is an order, as pairs
-    of positions, or opt_einsum's name of a way to find one; False takes the first two each time, results going to the
-    end. ``_dot_general``, which libraries of layers pass, is called for each product in ``lax.dot_general``'s place.
-    ``out_sharding`` is the sharding of the result over a mesh with explicit axes. Of several products, the compiler
-    shards the intermediate ones; with one operand it is the sharding of the sums, before axes are permuted. Raises
-    ValueError for subscripts that do not fit the operands.
+    The form with alternating operands and lists of axis numbers works too. ``optimize``: an order, as pairs of
+    positions, or opt_einsum's name of a search method; False contracts the first two each time, and appends the result.
+    Layer libraries pass ``_dot_general``, which replaces ``lax.dot_general`` for each product. ``out_sharding``: the
+    result's sharding over a mesh with explicit axes. Of several products, the compiler shards the intermediate ones;
+    with one operand it is the sharding of the sums, before axes are permuted. Raises ValueError for subscripts that do
+    not fit the operands.
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
@@ -281,10 +278,10 @@ def _contracted(
     sharding: Any,
     *operands: Any,
 ) -> Any:
-    """The products along ``path``, one after the other; ``sharding`` is that of the result if there is one product."""
+    """The products along ``path``, in turn; ``sharding`` is the result's if there is one product."""
     terms, arrays = list(inputs), list(operands)
     for pair in path:
-        # the later operand is the left one, as in the planner that JAX uses
+        # the later operand is the left one, as in JAX's planner
         picked = sorted(pair, reverse=True)
         names = [terms.pop(i) for i in picked]
         parts = [arrays.pop(i) for i in picked]
@@ -301,7 +298,7 @@ def _contracted(
 
 
 def _from_lists(arguments: list[Any]) -> tuple[str, tuple[Any, ...]]:
-    """``einsum(x, [0, 1], y, [1, 2], [0, 2])`` in letters."""
+    """Rewrite ``einsum(x, [0, 1], y, [1, 2], [0, 2])`` with letters."""
 
     def letters(axes: Sequence[Any]) -> str:
         return "".join("..." if a is Ellipsis else _LETTERS[a] for a in axes)
@@ -311,7 +308,7 @@ def _from_lists(arguments: list[Any]) -> tuple[str, tuple[Any, ...]]:
 
 
 def _parse(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str], str]:
-    """The names of each operand's axes and of the result's; an ellipsis becomes letters that are free."""
+    """The axis names of each operand and of the result; an ellipsis becomes unused letters."""
     left, arrow, output = subscripts.replace(" ", "").partition("->")
     inputs = left.split(",")
     if len(inputs) != len(shapes):
@@ -359,7 +356,7 @@ def _kept(names: Sequence[str], rest: Iterable[str]) -> str:
 
 
 def _path(inputs: Sequence[str], output: str, sizes: dict[str, int], optimize: Any) -> list[tuple[int, ...]]:
-    """Which operands are contracted in each step, by their positions; results go to the end."""
+    """The positions of the operands contracted in each step; results are appended."""
     if len(inputs) < 3:
         return [tuple(range(len(inputs)))]
     if optimize is False:
@@ -372,8 +369,8 @@ def _path(inputs: Sequence[str], output: str, sizes: dict[str, int], optimize: A
 
 
 def _planned(subscripts: str, shapes: Sequence[tuple[int, ...]], optimize: Any) -> tuple[Any, Any]:
-    """The order that opt_einsum, JAX's planner, finds, and its description."""
-    # few programs have products of three operands, and importing it costs 15 ms
+    """The contraction order found by opt_einsum, JAX's planner, and its description."""
+    # imported here: few programs have products of three operands, and the import takes 15 ms
     import opt_einsum
 
     return opt_einsum.contract_path(subscripts, *shapes, shapes=True, optimize=optimize)
@@ -393,14 +390,14 @@ def _without(names: str, removed: Iterable[str]) -> str:
 
 
 def _sum_alone(x: Any, names: str, alone: Sequence[str], dtype: np.dtype, sharding: Any = None) -> tuple[Any, str]:
-    """``x`` summed over the axes that no other operand has and the result does not need."""
+    """Sum ``x`` over axes that neither another operand nor the result has."""
     if not alone:
         return x, names
     return _summed(x, [names.index(n) for n in alone], dtype, sharding), _without(names, alone)
 
 
 def _sum_repeated(x: Any, names: str, keep: str, dtype: np.dtype, sharding: Any = None) -> tuple[Any, str]:
-    """``x`` with axes of one name reduced to their diagonal, or its sum if the name is not to be kept."""
+    """Reduce axes of ``x`` with the same name to their diagonal, or to its sum unless the name is in ``keep``."""
     for name, count in Counter(names).items():
         if count == 1:
             continue
@@ -417,7 +414,7 @@ def _sum_repeated(x: Any, names: str, keep: str, dtype: np.dtype, sharding: Any 
 
 
 def _diagonal_mask(shape: tuple[int, ...], axes: Sequence[int]) -> Any:
-    """Where all indices of ``axes`` are equal, as booleans of ``shape``."""
+    """Where all indices of ``axes`` are equal: booleans of ``shape``."""
     base = tuple(shape[a] for a in axes)
     numbers = [lax.broadcasted_iota(np.dtype(np.uint32), base, i) for i in range(len(base))]
     mask = lax.eq(numbers[0], numbers[1])
@@ -434,7 +431,7 @@ def _single(x: Any, names: str, result: str, dtype: np.dtype, sharding: Any) -> 
 
 
 def _drop_ones(x: Any, names: str, other: Any, other_names: str) -> tuple[Any, str]:
-    """``x`` without the axes of size 1 that the other operand has in full size: they repeat."""
+    """Drop axes of size 1 of ``x`` that the other operand has in full size: they broadcast."""
     shape, wide = x.aval.shape, other.aval.shape
     ones = [i for i, n in enumerate(names) if shape[i] == 1 and n in other_names and wide[other_names.index(n)] != 1]
     return lax.squeeze(x, tuple(ones)), "".join(n for i, n in enumerate(names) if i not in ones)

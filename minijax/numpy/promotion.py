@@ -1,11 +1,11 @@
-"""How operands of NumPy's functions are brought to one type and one rank.
+"""Bring operands of NumPy's functions to one type and one rank.
 
-The rules are JAX's (docs.jax.dev, "Type promotion semantics"): operands meet in a lattice of types in which
-Python scalars are weak. A scalar constant is converted at once, without an equation, and scalars are not
-broadcast: elementwise primitives repeat them.
+The rules are JAX's (docs.jax.dev, "Type promotion semantics"): a lattice of types, in which Python scalars are weak. A
+scalar constant is converted at once, without an equation. Scalars are not broadcast: elementwise primitives repeat
+them.
 
-JAX wraps some of its functions in a ``jit`` of their own; inside one of those, a Python scalar is a
-variable of a weak type, which is converted by an equation. ``fold=False`` asks for that.
+JAX wraps some of its functions in a ``jit`` of their own; inside one of those, a Python scalar is a variable of a
+weak type, which an equation converts. ``fold=False`` selects that.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from minijax.ops.shape import broadcast_shapes
 BOOL = np.dtype(bool)
 SCALARS = (bool, int, float, complex)
 SCALAR_CLASSES = (*SCALARS, np.generic, np.ndarray)
-# What an operator accepts on its other side; anything else gets to try its own reflected operator.
+# Operand classes that an operator accepts; another class gets to try its own reflected operator.
 OPERANDS = (Array, Tracer, int, float, complex, np.generic, np.ndarray)
 
 
@@ -62,14 +62,14 @@ def check_array_like(name: str, *args: Any) -> None:
 
 
 def ensure(name: str, *args: Any) -> Any:
-    """The argument, or a list of them, as arrays or tracers. TypeError for what is not array-like."""
+    """Convert the argument, or a list of them, to arrays or tracers. TypeError for non-arrays."""
     check_array_like(name, *args)
     arrays = [asarray(x) for x in args]
     return arrays[0] if len(arrays) == 1 else arrays
 
 
 def asarray(x: Any) -> Any:
-    """An array-like argument as ``Array`` or tracer, with the type it has."""
+    """Convert an array-like argument to ``Array`` or tracer, with its own type."""
     if isinstance(x, (Array, Tracer)):
         return x
     return as_array(x)
@@ -97,10 +97,7 @@ def user_dtype(dtype: Any, name: str) -> np.dtype:
 
 
 def static(value: Any, what: str, convert: Callable[[Any], Any] = operator.index) -> Any:
-    """``value``, which must be known while tracing, as ``convert`` makes it.
-
-    Raises ConcretizationTypeError naming ``what`` for an abstract tracer.
-    """
+    """Apply ``convert`` to ``value``; for an abstract tracer raise ConcretizationTypeError with ``what``."""
     if isinstance(value, Tracer):
         concrete = value.to_concrete_value()
         if concrete is None:
@@ -110,7 +107,7 @@ def static(value: Any, what: str, convert: Callable[[Any], Any] = operator.index
 
 
 def known_value(x: Any) -> np.ndarray | None:
-    """The value of an array-like argument, if it is known while tracing; else None."""
+    """The value of an array-like argument if it is known during tracing, else None."""
     if isinstance(x, Tracer):
         x = x.to_concrete_value()
     return None if x is None else np.asarray(x)
@@ -142,24 +139,24 @@ def index_tuple(x: Any) -> tuple[int, ...]:
 
 
 def typed_scalar(value: Any, dtype: np.dtype, weak_type: bool = False) -> LiteralArray:
-    """A Python or NumPy scalar as a constant of ``dtype``, which staging writes as a literal.
+    """Make a Python or NumPy scalar a constant of ``dtype``, a literal in staged programs.
 
-    An integer that ``dtype`` cannot hold is taken modulo its range: what a user gives as an operand is checked before.
+    An integer out of range is taken modulo: a user's operands are checked earlier.
     """
     if is_key(dtype):
         raise ValueError(f"Cannot convert_element_type from {dtype_name(get_aval(value).dtype)} to {dtype_name(dtype)}")
     found = np.asarray(value)
-    # an integer beyond 64 bits is an array of objects, which converts by its own rules
+    # an integer beyond 64 bits is an array of objects, with its own conversion rules
     converted = found.astype(dtype) if found.dtype.kind == "O" else convert_numpy(found, dtype)
     literal = LiteralArray(converted[()], ShapedArray((), dtype, weak_type))
     if weak_type and isinstance(value, float):
-        # of the kind of ``dtype``: that is the type which it has where the program is run again
+        # keep the kind of ``dtype``, so that the literal is read back with the same type
         literal.written = complex(value) if dtypes.is_complex(dtype) else value
     return literal
 
 
 def weak_const(x: Any, value: Any) -> LiteralArray:
-    """``value`` as a scalar of the dtype of ``x``, weakly typed beside a weakly typed scalar."""
+    """``value`` as a scalar of the dtype of ``x``; weakly typed if ``x`` is a weakly typed scalar."""
     return typed_scalar(value, x.aval.dtype, x.aval.weak_type and not x.aval.shape)
 
 
@@ -174,10 +171,7 @@ def evaluating() -> bool:
 
 
 def convert(x: Any, dtype: np.dtype, weak_type: bool = False, fold: bool = True) -> Any:
-    """``x`` as an array of ``dtype`` and weakness; no equation if it is one, or a scalar constant.
-
-    With ``fold=False`` a scalar constant is converted by an equation.
-    """
+    """Convert ``x`` to ``dtype`` and weakness; arrays of that type, and with ``fold`` scalars, need no equation."""
     if not isinstance(x, Tracer):
         constant = fold or evaluating()
         if not isinstance(x, Array):
@@ -207,12 +201,12 @@ def type_of(x: Any) -> tuple[np.dtype, bool]:
 
 
 def result_dtype(*args: Any) -> tuple[np.dtype, bool]:
-    """Where the types of ``args`` meet, as ``(dtype, weak_type)``. TypePromotionError if they do not."""
+    """The common type of ``args``, as ``(dtype, weak_type)``. TypePromotionError if there is none."""
     return dtypes.lattice_result(*map(type_of, args), x64=x64_enabled(), strict=promotes_strictly())
 
 
 def promote_dtypes(*args: Any, to: Callable[[Any], np.dtype] | None = None, fold: bool = True) -> list[Any]:
-    """``args`` converted to the type where their types meet, or to what ``to`` makes of that type."""
+    """Convert ``args`` to their common type, or to ``to`` of that type."""
     if to is None and len(args) < 2:
         return [asarray(x) for x in args]
     dtype, weak_type = result_dtype(*args)
@@ -222,7 +216,7 @@ def promote_dtypes(*args: Any, to: Callable[[Any], np.dtype] | None = None, fold
 
 
 def promote_shapes(name: str, *args: Any) -> list[Any]:
-    """Operands of different ranks, other than scalars, get leading axes of size 1."""
+    """Give operands of different ranks, except scalars, leading axes of size 1."""
     found = 0
     for x in args:
         ndim = len(x.aval.shape)
@@ -264,7 +258,7 @@ def _report_rank_promotion(how: str, name: str, shapes: Sequence[tuple[int, ...]
 
 
 def _are_of_one_type(x: Any, y: Any) -> bool:
-    """Whether two arrays have the same type but for their shapes, one that needs no conversion."""
+    """Whether two arrays have the same type except for their shapes, and need no conversion."""
     if not isinstance(x, AnyArray) or not isinstance(y, AnyArray):
         return False
     a, b = x.aval, y.aval
@@ -274,10 +268,10 @@ def _are_of_one_type(x: Any, y: Any) -> bool:
 
 
 def promote(name: str, *args: Any, to: Callable[[Any], np.dtype] | None = None) -> list[Any]:
-    """The operands of the function ``name`` with one type and, but for scalars, one rank.
+    """Convert the operands of the function ``name`` to one type and, except for scalars, one rank.
 
-    ``to`` maps the common type to the one to compute in (``dtypes.to_inexact_dtype``). Raises TypeError for
-    what is not array-like and for float0, ValueError for ranks that do not broadcast.
+    ``to`` maps the common type to the type of the computation (``dtypes.to_inexact_dtype``). Raises TypeError for
+    non-arrays and float0, ValueError for ranks that do not broadcast.
     """
     if to is None and len(args) == 2 and _are_of_one_type(*args):
         return promote_shapes(name, *args)
@@ -296,7 +290,7 @@ def promote(name: str, *args: Any, to: Callable[[Any], np.dtype] | None = None) 
 
 
 def broadcast(x: Any, sizes: tuple[int, ...]) -> Any:
-    """``x`` repeated along new leading axes of these sizes."""
+    """``x`` broadcast along new leading axes of these sizes."""
     if not sizes:
         return x
     shape = x.aval.shape
@@ -305,9 +299,9 @@ def broadcast(x: Any, sizes: tuple[int, ...]) -> Any:
 
 
 def broadcast_to(x: Any, shape: tuple[int, ...], sharding: Any = None) -> Any:
-    """The array ``x`` repeated to ``shape`` by NumPy's rules. ValueError if it does not fit.
+    """Broadcast the array ``x`` to ``shape`` by NumPy's rules. ValueError if it does not fit.
 
-    ``sharding`` is that of the result's type; None leaves it to the rule.
+    ``sharding`` is the result's; None leaves it to the rule.
     """
     own = x.aval.shape
     if own == shape:
@@ -328,7 +322,7 @@ def broadcast_to(x: Any, shape: tuple[int, ...], sharding: Any = None) -> Any:
 
 
 def broadcast_arrays(*arrays: Any) -> list[Any]:
-    """The arrays, all repeated to their common shape."""
+    """The arrays, broadcast to their common shape."""
     shapes = [x.aval.shape for x in arrays]
     if len(set(shapes)) < 2:
         return list(arrays)
@@ -339,7 +333,7 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
 
 @inner_jit(name="_where")
 def choose(condition: Any, x: Any, y: Any) -> Any:
-    """``where(condition, x, y)``: ``x`` and ``y`` promoted, everything broadcast, a scalar condition left as it is."""
+    """``where(condition, x, y)``: promote ``x`` and ``y``, and broadcast all but a scalar condition."""
     condition = ensure("where", condition)
     if condition.aval.dtype != BOOL:
         condition = nonzero(condition)

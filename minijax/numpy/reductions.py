@@ -100,7 +100,7 @@ def _promoted_integer(dtype: np.dtype) -> np.dtype:
 
 
 def reduction_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
-    """The axes that ``axis`` means. ValueError for one given twice or out of range."""
+    """Canonical axes for ``axis``. ValueError for a repeated axis or one out of range."""
     axes = canonical_axes(static_axes(axis), ndim)
     if len(set(axes)) != len(axes):
         raise ValueError(f"duplicate value in 'axis': {axis}")
@@ -129,7 +129,7 @@ def reduction(
     widen: bool = False,
     has_identity: bool = True,
 ) -> Any:
-    """The array ``a`` reduced by ``monoid`` along ``axis``, in the type and with the mask and start that JAX uses."""
+    """Reduce the array ``a`` by ``monoid`` along ``axis``, with JAX's result type, mask and start value."""
     where = checked_bool(name, where)
     if initial is None and where is not None and not has_identity:
         raise ValueError(
@@ -172,7 +172,7 @@ def sum(
 ) -> Any:
     """The sum along ``axis``, in ``dtype``; of integers, in the default integer type or wider."""
     if axis is None and dtype is None and out is None and not keepdims and initial is None and where is None:
-        # the common call, at once
+        # fast path for the common call
         aval = getattr(a, "aval", None)
         if type(aval) is ShapedArray and aval.dtype.kind in "fc" and aval.dtype.itemsize >= 4 and not aval.weak_type:
             return reduce_sum_p.bind(a, axes=tuple(range(aval.ndim)), out_sharding=None)
@@ -226,7 +226,7 @@ any = _quantifier("any", ANY, "Whether any element along ``axis`` is nonzero.")
 
 
 def _count(a: Any, axis: Axis, keepdims: bool, where: Any, dtype: np.dtype) -> Any:
-    """How many elements a reduction of ``a`` along ``axis`` takes in, as ``dtype``."""
+    """The number of elements in one reduction of ``a`` along ``axis``, as ``dtype``."""
     if where is not None:
         return sum(broadcast_to(where, a.aval.shape), axis, dtype, None, keepdims)
     return typed_scalar(math.prod(a.aval.shape[d] for d in reduction_axes(axis, a.aval.ndim)), dtype)
@@ -252,7 +252,7 @@ def mean(
 
 
 def variance_dtypes(a_dtype: np.dtype, dtype: Any) -> tuple[np.dtype, np.dtype]:
-    """The types to compute a variance in and to return it in."""
+    """The types for computing a variance and for its result."""
     if dtype is not None:
         if dtypes.is_complex(a_dtype) and not dtypes.is_complex(dtype):
             raise ValueError("jax.numpy.var does not support real dtype parameters for arrays of complex values")
@@ -292,7 +292,7 @@ def _var(a: Any, axis: Axis, dtype: Any, correction: Any, keepdims: bool, where:
     return choose(lax.gt(count, const(count, 0)), found, math.nan)
 
 
-_mean = mean  # for functions with a parameter of that name
+_mean = mean  # because functions have a parameter with that name
 
 
 @inner_jit(static_argnames=("axis", "dtype", "keepdims"))
@@ -352,7 +352,7 @@ argmin = _position("argmin", lax.argmin, "smallest")
 def _cumulative(name: str, reduce: Any, doc: str) -> Function:
     def function(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         no_out(name, out)
-        alone = type(a) in SCALARS  # JAX takes a Python number for an array of one
+        alone = type(a) in SCALARS  # JAX treats a Python number as a one-element array
         a = ensure(name, a)
         if axis is None or alone:
             a = lax.reshape(a, (a.aval.size,))
@@ -429,7 +429,7 @@ def argsort(
             out_dtype = dtypes.default_dtype("i", x64_enabled())
     places = lax.broadcasted_iota(out_dtype, shape, axis, out_sharding=sharding_of_type(a.aval))
     if descending and stable:
-        # reversed now and again at the end, so that equal elements keep their order
+        # reverse before and after sorting, so that equal elements keep their order
         a, places = lax.rev(a, (axis,)), lax.rev(places, (axis,))
     _, places = lax.sort_key_val(a, places, axis, stable)
     return lax.rev(places, (axis,)) if descending else places

@@ -1,4 +1,4 @@
-"""The names of element types: ``jnp.float32`` and its kin, and what one can ask about types.
+"""The names of element types, ``jnp.float32`` and others, and functions that query types.
 
 ``jnp.float32(3)`` makes an array, ``dtype=jnp.float32`` names a type.
 """
@@ -20,7 +20,7 @@ from minijax.numpy.promotion import canonical_axes, is_array_like, public_names,
 
 
 class ScalarMeta(type):
-    """The class of ``jnp.float32`` and its kin: equal to NumPy's scalar type, called to make an array."""
+    """The class of ``jnp.float32`` and others: equal to NumPy's scalar type, called to make an array."""
 
     dtype: np.dtype
 
@@ -54,7 +54,7 @@ complex64, complex128 = map(_scalar_type, ("complex64", "complex128"))
 int_, uint, float_, complex_ = int64, uint64, float64, complex128
 single, double, csingle, cdouble = float32, float64, complex64, complex128
 
-# Types of ml_dtypes, made at first need: importing that package costs 12 ms.
+# Types of ml_dtypes, made on first use: importing that package takes 12 ms.
 SMALL_TYPES = (
     "bfloat16 int1 int2 int4 uint1 uint2 uint4 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn "
     "float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn float6_e2m3fn float6_e3m2fn"
@@ -68,12 +68,12 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# ``isinstance(x, jnp.ndarray)``: whether ``x`` is an array or stands for one inside a transformation
+# ``isinstance(x, jnp.ndarray)``: whether ``x`` is an array or a tracer
 ndarray = AnyArray
 
 
 def _dtype_and_weak(x: Any) -> tuple[np.dtype, bool]:
-    """The type of a value, or the type that a type specifier names."""
+    """The type of a value, or of a type specifier."""
     if isinstance(x, ScalarMeta):
         return dtypes.dtype_and_weak_type(x.dtype, x64_enabled())
     if is_array_like(x) and not isinstance(x, type):
@@ -82,10 +82,7 @@ def _dtype_and_weak(x: Any) -> tuple[np.dtype, bool]:
 
 
 def result_type(*args: Any) -> np.dtype:
-    """The type that an operation on values or types ``args`` gives.
-
-    TypePromotionError if they have no common type.
-    """
+    """The result type of an operation on values or types ``args``. TypePromotionError without a common type."""
     return dtypes.result_type(*map(_dtype_and_weak, args), x64=x64_enabled(), strict=promotes_strictly())[0]
 
 
@@ -95,17 +92,17 @@ def promote_types(a: Any, b: Any) -> np.dtype:
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Whether the first type is the second one or lies under it (``jnp.floating``)."""
+    """Whether the first type is the second or below it (``jnp.floating``)."""
     return dtypes.issubdtype(arg1, arg2)
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether ``dtype`` is ``kind``, or of the group that it names ('integral', 'real floating', ...)."""
+    """Whether ``dtype`` is ``kind``, or in the group of that name ('integral', 'real floating', ...)."""
     return dtypes.isdtype(dtype, kind)
 
 
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
-    """Whether NumPy converts the first type to the second; of an array it is its type that counts."""
+    """Whether NumPy converts the first type (or the first array's type) to the second."""
     from_ = getattr(from_, "dtype", from_)
     to = getattr(to, "dtype", to) if isinstance(to, (Array, Tracer)) else to
     return bool(np.can_cast(dtypes.as_dtype(from_), dtypes.as_dtype(to), casting=casting))  # type: ignore[arg-type]
@@ -156,5 +153,5 @@ def size(a: Any, axis: Any = None) -> int:
     return int(np.prod(sizes, dtype=np.int64))
 
 
-if not TYPE_CHECKING:  # which sees all names without an underscore
+if not TYPE_CHECKING:  # mypy already sees all names without an underscore
     __all__ = public_names(globals(), "ndarray", *(n for n, x in globals().items() if isinstance(x, ScalarMeta)))

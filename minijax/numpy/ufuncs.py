@@ -1,7 +1,7 @@
-"""NumPy's elementwise functions that are one primitive: promotion, then ``bind``.
+"""NumPy's elementwise functions with one primitive: promotion, then ``bind``.
 
-These are the hottest functions that users call, so each has a fast path: operands whose type needs no
-promotion go to the primitive at once, and a Python scalar beside an array is converted once and remembered.
+These are the most called functions, so each has a fast path: operands that need no promotion go directly to the
+primitive, and a Python scalar beside an array is converted once and cached.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ NUMERIC = dtypes.to_numeric_dtype
 
 
 _SCALAR_KINDS = frozenset(SCALARS)
-# (class, value, type of the other operand) -> the scalar, converted. By class: 2 and 2.0 are equal.
+# (class, value, type of the other operand) -> the converted scalar. By class, because 2 and 2.0 are equal.
 _constants: dict[tuple[type, Any, ShapedArray], LiteralArray] = {}
 MAX_CONSTANTS = 4096
 
 
 def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
-    """The Python scalar ``value`` as an operand beside one of type ``aval``, if that one stays as it is; else None."""
+    """Convert the Python scalar ``value`` for an operand of type ``aval``; None if that one needs promotion."""
     kind = type(value)
     if aval.dtype == dtypes.float0 or is_key(aval.dtype):
         return None
@@ -56,8 +56,8 @@ def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
     if met != there:
         return None
     scalar = typed_scalar(value, *there)
-    # 0.0 and -0.0 are equal, so they are not remembered; NaN would never be found again. Whether a large integer is
-    # taken depends on the mode, 32 or 64 bits; whether True is taken for a number, on how types are promoted.
+    # Not cached: zeros, because 0.0 equals -0.0; NaN, which equals nothing; large integers, whose validity depends on
+    # 32- or 64-bit mode; booleans as numbers, which depend on the promotion setting.
     if kind is bool and aval.dtype.kind != "b":
         return scalar
     if value == value and (value or kind is int or kind is bool) and (kind is not int or -(1 << 31) <= value < 1 << 31):
@@ -68,10 +68,10 @@ def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
 
 
 def fast_binary(bind: Callable[..., Any], slow: Callable[..., Any], kinds: str, reflected: bool = False) -> Any:
-    """``bind(x, y)`` for operands of one type (of dtype ``kinds``) or an array and a scalar; ``slow(x, y)``
-    for others. The operators call its attribute ``slow`` where they know that ``bind`` cannot be used.
+    """``bind(x, y)`` for operands of one type (a dtype in ``kinds``) or an array and a scalar; else ``slow(x, y)``.
 
-    ``reflected``: ``operation(x, y)`` computes the function of ``(y, x)``.
+    Operators call its attribute ``slow`` where ``bind`` is impossible. ``reflected``: ``operation(x, y)`` computes the
+    function of ``(y, x)``.
     """
 
     def operation(x: Any, y: Any, /) -> Any:
@@ -113,7 +113,7 @@ def alias(name: str, function: Any) -> Any:
 
 
 class _Method:
-    """A method of a ufunc (``jnp.add.reduce``): borrowed from JAX when it is first called."""
+    """A method of a ufunc (``jnp.add.reduce``): borrowed from JAX on first use."""
 
     def __init__(self, function: str, name: str) -> None:
         self.__name__, self._of = name, function
@@ -134,7 +134,7 @@ def as_ufunc(function: Any, identity: Any = None, nin: int = 2) -> Any:
 
 
 def _unary(name: str, primitive: Any, doc: str, to: Any = INEXACT, kinds: str = "fc") -> Callable[[Any], Any]:
-    """The function ``name``: its operand converted by ``to`` unless it is of one of the dtype ``kinds``."""
+    """The function ``name``; converts its operand by ``to`` unless its dtype is among ``kinds``."""
     bind = primitive.bind
 
     def function(x: Any, /) -> Any:
@@ -152,7 +152,7 @@ def _unary(name: str, primitive: Any, doc: str, to: Any = INEXACT, kinds: str = 
 def _binary(
     name: str, primitive: Any, doc: str, to: Any = None, kinds: str = "iufc", of_bools: Any = None
 ) -> Callable[[Any, Any], Any]:
-    """The function ``name``; ``of_bools`` is the primitive that takes the place of ``primitive`` for booleans."""
+    """The function ``name``; booleans use the primitive ``of_bools`` instead of ``primitive``."""
 
     def slow(x: Any, y: Any) -> Any:
         x, y = promote(name, x, y, to=to)
@@ -376,7 +376,7 @@ bitwise_right_shift = alias("bitwise_right_shift", right_shift)
 
 @inner_jit
 def bitwise_count(x: Any, /) -> Any:
-    """How many bits are set in the absolute value of each element, as uint8."""
+    """The number of set bits in the absolute value of each element, as uint8."""
     (x,) = promote("bitwise_count", x, to=NUMERIC)
     return convert(ew.population_count_p.bind(absolute(x)), np.dtype(np.uint8))
 
@@ -410,8 +410,8 @@ def isinf(x: Any, /) -> Any:
     return lax.full_like(x, False, dtype=BOOL)
 
 
-if not TYPE_CHECKING:  # which sees all names without an underscore
-    # What jnp gives on: the functions made or written out here.
+if not TYPE_CHECKING:  # mypy already sees all names without an underscore
+    # The names that jnp re-exports: functions defined here.
     __all__ = [
         name
         for name, value in globals().items()
