@@ -174,8 +174,7 @@ def to_text(
 ) -> str:
     """``doc`` as text for a terminal or file, with or without colours, without a final line break.
 
-    ``fold`` breaks long lines even if the document forbids it, because the terminal would break them in the middle of
-    words.
+    ``fold`` breaks long lines even if the document forbids it: otherwise the terminal would break them within words.
     """
     lines: Iterable[Line] = lay_out(doc, width, highlight if colour else None)
     if fold:

@@ -179,7 +179,7 @@ class Choices:
 
     def here(self, cursor: Cursor, every: Sequence[Named], row: int) -> list[tuple[int, int]]:
         """The choices at the cursor's moment, outermost first, each with the number of a value that depends on it.
-        Those are the choices of the named value in this ``row`` of ``every``, or of the last earlier one that has any.
+        They belong to the named value in this ``row`` of ``every``, or to the last earlier one that has choices.
         """
         if self.known is None:
             return []

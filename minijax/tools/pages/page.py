@@ -85,9 +85,7 @@ class Texts:
 
 
 def packed(data: Any, rename: Callable[[str], str] | None = None) -> str:
-    """``data`` as JSON, compressed (RFC 1951) and encoded as base64, for ``inflate.js``. ``rename`` changes the text
-    before compression.
-    """
+    """``data`` as JSON, changed by ``rename``, compressed (RFC 1951) and encoded as base64, for ``inflate.js``."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     text = text if rename is None else rename(text)
     squeezer = zlib.compressobj(9, zlib.DEFLATED, -15)

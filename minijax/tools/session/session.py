@@ -1,8 +1,7 @@
 """One user's session: names, inputs and outputs, the last recording, and running a line.
 
-A session knows no front end. A front end passes it a line and shows the ``Outcome``. Every exception, Ctrl-C
-included, restores the interpreter stack to evaluation, or to the levels that %push opened (``live``). It changes
-nothing else.
+A session knows no front end. A front end passes it a line and shows the ``Outcome``. After any exception, Ctrl-C
+included, the interpreter stack is back at evaluation, or at the levels that %push opened (``live``).
 """
 
 from __future__ import annotations
@@ -198,7 +197,7 @@ class Session:
         self.renamed_commands: dict[str, str] = {}
         # the names that our prompt defined at the start
         self.given: dict[str, Any] = {}
-        # imports those of them that were left for later; None once all are imported
+        # imports the names whose import was left for later; None once all are imported
         self.late_names: Callable[[], dict[str, Any]] | None = None
         # whether our own prompt reads the lines: some commands need it
         self.own_prompt = True
@@ -266,7 +265,7 @@ class Session:
         self.late_names = None
 
     def import_names(self, code: str) -> None:
-        """Import those of the prompt's names that ``code`` reads into the namespace."""
+        """Import the names of the prompt that ``code`` reads and the namespace lacks."""
         if not self.given:  # the prompt of another program, which has its own names
             return
         for name, value in names_read(code, self.namespace).items():
@@ -501,7 +500,7 @@ class Session:
             self.recorded_error = error
 
     def _settle(self) -> None:
-        """Copy what the watched programs wrote into copies of the user's objects back into those objects."""
+        """Apply the changes that watched programs made in copies of the user's objects to the objects themselves."""
         for program in self.watched:
             program.settle()
 

@@ -198,7 +198,7 @@ _NO_ARRAYS = {str: "a text", bytes: "bytes", type(None): "None", GeneratorType: 
 
 
 def _refuse_no_array(session: Session, command: str, node: ast.expr) -> None:
-    """Raise UsageError for a text, None and the like, written out or in a variable: there is nothing to compute."""
+    """Raise UsageError for a text, None and similar values, written out or in a variable: they compute nothing."""
     __tracebackhide__ = True
     kind: type = type(None)
     if isinstance(node, ast.GeneratorExp):

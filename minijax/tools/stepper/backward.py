@@ -242,7 +242,7 @@ class BackwardPass:
         return out
 
     def named(self, variable: int, alone: bool = True) -> Line:
-        """``ct of h``. Without a name, ``ct of variable j``, or only ``ct`` unless it stands ``alone``."""
+        """``ct of h``; without a name ``ct of variable j``, or only ``ct`` if ``alone`` is false."""
         name = self.names.get(variable, "")
         if name:
             return line(("muted", "ct of "), ("var", name))

@@ -231,7 +231,7 @@ class _Table:
         return [whole, *[cell(each, self.room) for each in found[1:]]]
 
     def _rows(self, met: Sequence[str]) -> tuple[list[tuple[int, ...]], int, int]:
-        """The devices of each row, those of a collective together; and how many rows before and after are hidden."""
+        """The devices of each row, a collective's side by side; and the number of hidden rows before and after."""
         ids = np.arange(math.prod(self.sizes)).reshape(self.sizes)
         places = range(len(self.names))
         alike = [self.names[i] not in self.varied for i in places]

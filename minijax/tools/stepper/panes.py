@@ -309,8 +309,7 @@ def _program(shown: ProgramShown, newest: int, names: Mapping[str, str]) -> Iter
 
 
 def rule_pane(cursor: Cursor) -> Document:
-    """The current operation: why this interpreter processes it, its arguments, the source of its rule, and its
-    result."""
+    """The current operation: why this interpreter processes it, its arguments, its rule's source, and its result."""
     state = cursor.state()
     node = state.moment.node
     bind = state.bind

@@ -59,8 +59,8 @@ def past_repeated(cursor: Cursor) -> int:
 
 class TreeWalk:
     """The rows of the tree. An unfolded record has a row for its entering and, if it has children, one for its leaving.
-    Any other record has one row. Equal repeated steps share a row: one for the steps before the cursor, one for those
-    after it. A cursor at the beginning of a step belongs to the later row.
+    Any other record has one row. Equal repeated steps share a row: one for the steps before the cursor, one for the
+    steps after it. A cursor at the beginning of a step belongs to the later row.
     """
 
     def __init__(self, cursor: Cursor, fold: int) -> None:
