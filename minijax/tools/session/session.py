@@ -1,7 +1,8 @@
 """One user's session: names, inputs and outputs, the last recording, and running a line.
 
 A session knows no front end. A front end passes it a line and shows the ``Outcome``. After any exception, Ctrl-C
-included, the interpreter stack is back at evaluation, or at the levels that %push opened (``live``).
+included, the interpreter stack is back at evaluation, or at the levels that %push opened (``live``). All other state
+is unchanged.
 """
 
 from __future__ import annotations
