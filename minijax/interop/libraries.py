@@ -316,15 +316,14 @@ class Jax(Library):
     def _transformed(self, fun: types.FunctionType) -> LibraryPart | None:
         fun = _within(fun)
         name = fun.__code__.co_qualname.split(".")[0]
-        if not fun.__closure__:
+        place = "numpy." if fun.__globals__["__name__"].startswith("jax._src.numpy") else ""
+        public = getattr(jax_module("numpy") if place else jax_module(), name, None)
+        # jax.experimental.sparse has transformations of the same names
+        if getattr(inspect.unwrap(public), "__globals__", None) is not fun.__globals__:  # type: ignore[arg-type]
             return None
         held = inspect.getclosurevars(fun).nonlocals
-        if name == "grad" and "value_and_grad_f" in held:  # its gradient function, which contains it
+        if name == "grad":  # it holds the function that also returns the value
             held = inspect.getclosurevars(_within(held["value_and_grad_f"])).nonlocals
-        place = "numpy." if fun.__globals__.get("__name__", "").startswith("jax._src.numpy") else ""
-        public = getattr(jax_module("numpy") if place else jax_module(), name, None)
-        if not callable(public):
-            return None
         inner, options = _remembered(public, held)
         if inner is None:
             return None

@@ -4,6 +4,7 @@ import importlib
 
 import jax
 import numpy as np
+import pytest
 from jax.extend import linear_util as their_linear_util
 
 import minijax
@@ -31,9 +32,12 @@ def told(ns, lu):
     flat, tree = util.flatten_fun(add, ns.tree.structure(((1, 2), {})))
     flat2, tree2 = util.flatten_fun_nokwargs(add, ns.tree.structure((1, 2)))
     part, given = util.argnums_partial(add, (0,), (1, 2))
+    with_list, _ = util.argnums_partial(add, 0, (1, [2]), require_static_args_hashable=False)
+    with pytest.raises(ValueError, match="Non-hashable static arguments"):
+        util.argnums_partial(add, 0, (1, [2]))
     return [
         *(flat.call_wrapped(3, 4), str(tree()), flat2.call_wrapped(3, 4), str(tree2())),
-        *(given, part.call_wrapped(7)),
+        *(given, part.call_wrapped(7), with_list.call_wrapped([7])),
         util.flatten_axes("axes", ns.tree.structure((1, (2, 3))), (0, None)),
         util.donation_vector((0,), ("k",), ns.tree.structure((((1, 5), 2), {"k": 3, "l": 4}))),
         util.rebase_donate_argnums((1, 3), (0, 2)),

@@ -14,7 +14,7 @@ from minijax.tools.documents.document import plain
 
 PROGRAM = """\
 import functools, dataclasses, jax, jax.numpy as jnp, minijax, numpy as np
-from jax import lax
+from jax import lax; from jax.experimental import sparse
 weights, scale = jnp.arange(1.0, 4.0), jnp.float32(2.0)
 params = {'w': weights, 'b': jnp.float32(1.0)}
 def g(x): return jnp.log(x)
@@ -83,6 +83,7 @@ def shown(session, line):
         "jax.jit(jax.vmap(jax.grad(g), in_axes=0))(weights)",
         "jax.grad(safe)(2.0)",
         "jax.grad(back)(2.0)",
+        "sparse.grad(lambda q: q @ weights)(sparse.BCOO.fromdense(weights))",
         "jax.checkpoint(fast, policy=policy)(2.0)",
         "Model(weights).sub()(weights)",
         "jax.grad(lambda q: q.dot(weights))(pair)",
@@ -123,6 +124,10 @@ def test_commands_watch_programs_written_for_jax(session, line, said):
     text = " ".join(plain(outcome.shown, 400).split())
     assert outcome.error is None and said in text, text
     assert text.endswith("carried over from JAX") or "carried over from JAX; kept whole" in text
+
+
+def test_an_axis_without_a_name_has_none(session):
+    assert "names bound here are: none" in shown(session, "%log jax.vmap(lambda x: lax.psum(x, 'q'))(weights)")
 
 
 def test_results_are_jax_arrays_and_the_namespace_is_unchanged(session):
