@@ -27,7 +27,7 @@ __all__ = [
     "take_current_trace",
 ]
 
-# What of JAX's module of this name is defined above this package, and the module that defines it.
+# Names of ``jax.core`` that are defined above this package, and the modules that define them.
 _extend = HigherModule("extend_core")
 _ABOVE = {
     **dict.fromkeys(("Atom", "DropVar", "Effects", "Value", "eval_jaxpr", "gensym"), _extend),

@@ -1,6 +1,6 @@
 """Arrays: immutable values with a dtype and weak type, on the host (NumPy) or on a device.
 
-An ``Array`` holds a NumPy value, a device buffer, or both. It is copied at first use, and keeps both copies.
+An ``Array`` holds a NumPy value, a device buffer, or both. The value is copied at first use, and both copies are kept.
 ``minijax.numpy.operators`` adds operators, indexing, methods and devices to it.
 """
 
@@ -38,9 +38,9 @@ def set_transfers(
 class Array(AnyArray):
     """An immutable n-dimensional array: ``shape``, ``dtype``, ``weak_type``.
 
-    Made by ``minijax.numpy.array`` and by every operation; not by calling this class. The slots ``_np`` (a NumPy array
-    or scalar that nobody may write to) and ``_buffer`` (a device buffer) are unset while there is none. So evaluation
-    reads ``x._np`` without a test; anything that is not an array on the host raises AttributeError.
+    Arrays are made by ``minijax.numpy.array`` and by operations, not by calling this class. The slots ``_np`` (a
+    read-only NumPy array or scalar) and ``_buffer`` (a device buffer) may be unset. So evaluation reads ``x._np``
+    without a test; AttributeError means that ``x`` is not an array on the host.
 
     An array of random keys has the shape and type of keys; ``core.keys`` describes its ``_np`` and ``_buffer``.
     """
@@ -111,7 +111,7 @@ class Array(AnyArray):
             return value.astype(dtype)
         if copy:
             return value.copy()
-        # a view can be unlocked while the array that owns its memory is writable
+        # NumPy can make a view writable again while the array that owns its memory is writable
         owner = value if value.base is None else value.base
         if isinstance(owner, np.ndarray):
             owner.flags.writeable = False
@@ -124,7 +124,7 @@ class Array(AnyArray):
         try:
             return value.__dlpack__(**kwargs)
         except BufferError:
-            # an old version of the protocol cannot say "read-only": it gets a copy
+            # an old version of the protocol has no "read-only", so it gets a copy
             return value.copy().__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -193,7 +193,7 @@ class Array(AnyArray):
             return f"Array([], shape={self.aval.shape}, dtype={name}{weak})"
         body = np.array2string(value, prefix="Array(", separator=", ", suffix=",")
         tail = f"dtype={name}{weak})"
-        # as JAX prints it: a type that does not fit into the last line stays on it, further to the right
+        # as in JAX: a type that does not fit into the last line stays on it, indented further
         fits = len(body) - body.rfind("\n") + 2 + len(tail) <= np.get_printoptions()["linewidth"]
         return f"Array({body},{' ' if fits else '      '}{tail}"
 
@@ -201,7 +201,7 @@ class Array(AnyArray):
         return (_rebuild, (np.asarray(self._value()), self.aval))
 
 
-Array.kind = vars(Array)["aval"]  # another name of the same slot, which is read as quickly
+Array.kind = vars(Array)["aval"]  # another name of the slot, equally fast to read
 
 _new = object.__new__
 
@@ -261,8 +261,8 @@ class CommittedArray(Array):
 class MeshArray(CommittedArray):
     """An array over the devices of a sharding: ``_buffer`` is a buffer over them, ``device`` is the sharding.
 
-    ``kind``, one object for each pair of type and sharding, keys its calls. ``computed_on_host``: it was computed on
-    the host, or only from such arrays, and is on each device because a mesh is set.
+    ``kind``, one object for each pair of type and sharding, is part of cache keys. ``computed_on_host``: the array is
+    on each device only because a mesh is set, and depends only on values from the host.
     """
 
     __slots__ = ("kind", "computed_on_host")
@@ -324,7 +324,7 @@ MOST_KINDS = 8192
 
 
 def kind_of(aval: ShapedArray, place: Any) -> Kind:
-    """The one object for this type and place; it is the ``MeshArray.kind`` of sharded arrays."""
+    """The unique ``Kind`` of this type and place; sharded arrays have it as ``MeshArray.kind``."""
     found = _kinds.get((aval, place))
     if found is None:
         if len(_kinds) >= MOST_KINDS:
@@ -347,21 +347,19 @@ def committed(x: Any, device: Any) -> Any:
 
 
 def uncommitted(x: Any) -> Any:
-    """A committed array as an uncommitted one; anything else is returned as it is."""
+    """A committed array as an uncommitted one; other objects are returned unchanged."""
     return Array(x._value(), placed_type(x.aval, None)) if type(x) in HELD else x
 
 
 def retyped(x: Array, aval: ShapedArray) -> Array:
-    """``x`` in place, with type ``aval``, which differs from its own only in weakness."""
+    """``x`` on its device with type ``aval``, which differs from its own type only in weakness."""
     if isinstance(x, CommittedArray):
         return type(x)(x._buffer, aval, x.device)
     return Array(x._value(), aval) if x.on_host else device_array(x._buffer, aval)
 
 
 def common_device(args: Sequence[Any], name: str, label: Callable[[int], str] = "args[{}]".format) -> Any:
-    """The device of the committed arrays among ``args``, the tuple of a mesh's devices, or None. ValueError if two
-    differ.
-    """
+    """The device of the committed ``args``, the tuple of a mesh's devices, or None. ValueError if two differ."""
     found: Any = None
     over_mesh = False
     for i, x in enumerate(args):
@@ -397,7 +395,7 @@ def _check_left_mesh(x: CommittedArray, label: str, name: str) -> None:
 
 
 def placed_text(x: CommittedArray, label: str, name: str) -> str:
-    """The place of the operand ``label`` of ``name``, in words."""
+    """The place of the operand ``label`` of ``name``, as text."""
     devices = x.assignment if isinstance(x, MeshArray) else (x.device,)
     return (
         f"argument {label} of {name} with shape {x.aval} and with device ids {[each.id for each in devices]} on "
@@ -406,11 +404,11 @@ def placed_text(x: CommittedArray, label: str, name: str) -> str:
 
 
 class LiteralArray(Array):
-    """A scalar that a rule or a function of minijax wrote. Staging makes it a literal; a user's array is a constvar.
+    """A scalar that a rule or function of minijax made. Staging makes it a literal; a user's array becomes a constvar.
 
-    ``written`` is the scalar that a jaxpr holds: the Python scalar that it was made from (0.7, not the nearest float32;
-    False, not NumPy's), or else the result of ``literal``. ``atom`` is the jaxpr literal, made when an equation first
-    reads it and shared by the others.
+    ``written`` is the scalar in jaxprs: the Python scalar that it was made from (0.7, not the nearest float32; False,
+    not NumPy's), else the result of ``literal``. ``atom`` is the jaxpr literal, made at first use and shared by
+    equations.
     """
 
     __slots__ = ("written", "atom")
@@ -419,7 +417,7 @@ class LiteralArray(Array):
     atom: Any
 
     def literal(self) -> Any:
-        """The scalar that a jaxpr holds: Python's if weakly typed (so that it stays weak), else NumPy's."""
+        """The scalar in jaxprs: Python's if weakly typed (so that it stays weak), else NumPy's."""
         try:
             return self.written
         except AttributeError:
@@ -437,7 +435,7 @@ _scalar_avals: dict[Any, ShapedArray] = {}
 
 
 def scalar_aval(kind: type) -> ShapedArray:
-    """The type of a Python scalar of class ``kind``: weak, but for ``bool``."""
+    """The type of a Python scalar of class ``kind``: weak, except for ``bool``."""
     key = (kind, x64_enabled())
     aval = _scalar_avals.get(key)
     if aval is None:
@@ -470,7 +468,7 @@ def _from_scalar(x: Any) -> Array:
 
 
 class _Typed:
-    """A Python scalar with an aval: a transformation passes it to the user's function."""
+    """A Python scalar with an aval. Transformations pass it to the user's function."""
 
     __slots__ = ()
     kind: type
@@ -491,19 +489,19 @@ class _Typed:
 
 
 class TypedInt(_Typed, int):
-    """An ``int`` with the dtype that it has as an array."""
+    """An ``int`` with the dtype of its array."""
 
     kind = int
 
 
 class TypedFloat(_Typed, float):
-    """A ``float`` with the dtype that it has as an array."""
+    """A ``float`` with the dtype of its array."""
 
     kind = float
 
 
 class TypedComplex(_Typed, complex):
-    """A ``complex`` with the dtype that it has as an array."""
+    """A ``complex`` with the dtype of its array."""
 
     kind = complex
 
@@ -512,14 +510,14 @@ _TYPED: dict[type, type] = {int: TypedInt, float: TypedFloat, complex: TypedComp
 
 
 def as_value(x: Any) -> Any:
-    """``x`` as the user's function gets it: a tracer, an ``Array``, or a Python scalar."""
+    """``x`` in the form that the user's function gets: a tracer, an ``Array``, or a Python scalar."""
     if isinstance(getattr(x, "aval", None), (ShapedArray, AbstractRef)) or type(x) is bool:
         return x
     typed = _TYPED.get(type(x))
     if typed is None:
         return as_array(x)
     if typed is TypedInt:
-        _from_scalar(x)  # OverflowError
+        _from_scalar(x)  # raises OverflowError
     return typed(x)
 
 
@@ -529,7 +527,7 @@ def _canonical(dtype: np.dtype) -> np.dtype:
 
 def _from_numpy(x: Any) -> Array:
     aval = numpy_aval(x)
-    if not x.ndim and type(x) is not np.ma.MaskedArray:  # a NumPy scalar, or an array that is one
+    if not x.ndim and type(x) is not np.ma.MaskedArray:  # a NumPy scalar, or an array of shape ()
         return LiteralArray(x.astype(aval.dtype)[()], aval)
     if type(x) is not np.ndarray:
         _refuse_masked(x)
@@ -538,7 +536,7 @@ def _from_numpy(x: Any) -> Array:
 
 
 def _refuse_masked(x: Any) -> None:
-    """ValueError for a masked array: arrays have no masks, so the caller has to choose the values."""
+    """ValueError for a masked array: arrays have no masks, so the caller must choose the values."""
     if isinstance(x, np.ma.MaskedArray):
         raise ValueError(
             "numpy masked arrays are not supported as direct inputs: their mask would be lost. Use x.filled(value), "
@@ -547,9 +545,7 @@ def _refuse_masked(x: Any) -> None:
 
 
 def as_array(x: Any) -> Array:
-    """``x`` as an ``Array``; Python scalars are weakly typed, 64 bits become 32 without x64. TypeError if not
-    array-like.
-    """
+    """``x`` as an ``Array``. Python scalars are weakly typed; without x64, 64 bits become 32. TypeError for others."""
     if isinstance(x, Array):
         return x
     if type(x) in _SCALAR_TYPES:
@@ -568,9 +564,7 @@ def not_an_array(value: Any) -> TypeError:
 
 
 def _protocol(x: Any) -> Any:
-    """``x`` as a scalar, or converted by ``__jax_array__``; TypeError for others, also for those with only
-    ``__array__``.
-    """
+    """``x`` as a scalar, or converted by ``__jax_array__``; TypeError for others, even those with ``__array__``."""
     if isinstance(x, _SCALAR_TYPES):  # a subclass, such as an IntEnum
         kind: Any = next(kind for kind in _SCALAR_TYPES if isinstance(x, kind))
         return _from_scalar(kind(x))
@@ -578,7 +572,7 @@ def _protocol(x: Any) -> Any:
     if method is not None:
         return method()
     if is_foreign(x):
-        # immutable, as our arrays are: on a CPU no copy is needed
+        # immutable like our arrays: on a CPU no copy is needed
         if hasattr(getattr(x, "dtype", None), "_impl"):  # random keys
             aval = _foreign_aval(x)
             return Array(keys_of(np.asarray(x._base_array), aval.dtype), aval)
@@ -631,7 +625,7 @@ def numpy_aval(x: Any) -> ShapedArray:
     return aval
 
 
-_ndarray = np.ndarray  # saves a lookup: this runs for every operand of every rule
+_ndarray = np.ndarray  # saves a lookup for every operand of every rule
 
 
 def get_aval(x: Any) -> Any:

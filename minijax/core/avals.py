@@ -1,8 +1,7 @@
-"""Abstract values: what is known of an array while it is only a type.
+"""Abstract values: the type of an array whose value is unknown.
 
-A ``ShapedArray`` is interned: one object per (shape, dtype, weak_type). Equality is therefore identity, a tuple of
-avals is a cheap dictionary key, and whatever is derived from a type (its MLIR spelling, its symbolic zero)
-is kept on the object.
+A ``ShapedArray`` is interned: one object per (shape, dtype, weak_type). So equality is identity, a tuple of avals is a
+cheap dictionary key, and values derived from a type (its MLIR spelling, its symbolic zero) are kept on the object.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ _explicit = HigherModule("explicit_types")
 _shardings = HigherModule("shardings")
 _reshard = HigherModule("reshard")
 
-# Whether a type of random keys was ever made. While it is False, no code has to look for keys.
+# Whether a type of random keys was ever made. While it is False, no code looks for keys.
 keys_made = False
 
-# Whether any type so far says how arrays are sharded over a mesh.
+# Whether any type so far has a sharding over a mesh.
 sharded_types_made = False
 
 _interned: weakref.WeakValueDictionary[Any, ShapedArray] = weakref.WeakValueDictionary()
 
 
 def note_keys() -> None:
-    """Note that there are types of random keys."""
+    """Record that there are types of random keys."""
     global keys_made
     keys_made = True
 
 
 def note_sharded_types() -> None:
-    """Note that there are types of sharded arrays."""
+    """Record that there are types of sharded arrays."""
     global sharded_types_made
     sharded_types_made = True
 
 
 class ManualAxisType(NamedTuple):
-    """Along which axes of a mesh a value varies, is unreduced and is reduced, inside ``shard_map``."""
+    """The mesh axes along which a value varies, is unreduced and is reduced, inside ``shard_map``."""
 
     varying: frozenset[Any] = frozenset()
     unreduced: frozenset[Any] = frozenset()
@@ -53,9 +52,7 @@ class ManualAxisType(NamedTuple):
 
 
 class ShapedArray(Immutable):
-    """The type of an array: ``shape``, ``dtype`` (``numpy.dtype`` or ``KeyType``), and ``weak_type``, which gives way
-    in promotion.
-    """
+    """The type of an array: ``shape``, ``dtype`` (``numpy.dtype`` or ``KeyType``), ``weak_type`` (for promotion)."""
 
     __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "zero", "mlir", "unmapped", "__weakref__")
 
@@ -64,12 +61,12 @@ class ShapedArray(Immutable):
     weak_type: bool
     ndim: int
     size: int
-    zero: Any  # the symbolic ``Zero`` of this type, made at first need
-    mlir: str | None  # 'tensor<8xf32>', made at first need
+    zero: Any  # the symbolic ``Zero`` of this type, made at first use
+    mlir: str | None  # 'tensor<8xf32>', made at first use
     unmapped: dict[int, ShapedArray] | None  # an axis -> the type of a part along it: see ``part``
-    # The axes of a mesh along which devices may hold different values: see ``core.varying``, whose types have some.
+    # The mesh axes along which devices may hold different values. Types of ``core.varying`` have some.
     vma: frozenset[Any] = frozenset()
-    # The axes of a mesh over which a sum is still to be taken, and those over which a cotangent's is.
+    # The mesh axes over which values must still be summed, and those over which cotangents must be.
     unreduced: frozenset[Any] = frozenset()
     reduced: frozenset[Any] = frozenset()
 
@@ -112,7 +109,7 @@ class ShapedArray(Immutable):
 
     @property
     def manual_axis_type(self) -> ManualAxisType:
-        """Along which axes of a mesh values differ, or are sums, where the program of each device is written."""
+        """The mesh axes along which values vary or must be summed, where the program of each device is traced."""
         return ManualAxisType(self.vma)
 
     @property
@@ -138,7 +135,7 @@ class ShapedArray(Immutable):
         )
 
     def part(self, axis: int) -> ShapedArray:
-        """The type without ``axis``, which lives as long as this one: vmaps ask for it at every call."""
+        """The type without ``axis``, kept with this one, since vmaps need it at every call."""
         kept = self.unmapped
         if kept is None:
             kept = self.unmapped = {}
@@ -155,7 +152,7 @@ class ShapedArray(Immutable):
         return self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]))
 
     def strip_weak_type(self) -> ShapedArray:
-        """The same type, strong."""
+        """The same type, with ``weak_type=False``."""
         return self.update(weak_type=False) if self.weak_type else self
 
     def to_tangent_aval(self) -> ShapedArray:
@@ -165,7 +162,7 @@ class ShapedArray(Immutable):
         return self.update(dtype=dtypes.float0, weak_type=False)
 
     def to_cotangent_aval(self) -> ShapedArray:
-        """The type of cotangents: that of tangents, but for what types say of sums over devices."""
+        """The type of cotangents: the type of tangents, with unreduced and reduced axes exchanged."""
         return self.to_tangent_aval()
 
     def str_short(self, short_dtypes: bool = True) -> str:
@@ -174,7 +171,7 @@ class ShapedArray(Immutable):
         return f"{name}[{','.join(map(str, self.shape))}]"
 
     def __str__(self) -> str:
-        """``float32[8]``; ``~float32[8]`` where it is weak."""
+        """``float32[8]``; ``~float32[8]`` if it is weak."""
         return "~" * self.weak_type + self.str_short(short_dtypes=False)
 
     def __repr__(self) -> str:
@@ -203,7 +200,7 @@ def sharding_of_type(aval: ShapedArray, *others: ShapedArray) -> Any:
 
 
 def cotangent_type(aval: Any) -> Any:
-    """The type of cotangents of values of type ``aval``, in their dtype: what is reduced here is unreduced there."""
+    """The type of cotangents of values of type ``aval``, in their dtype: reduced axes become unreduced."""
     return aval if type(aval) is ShapedArray or not (aval.unreduced or aval.reduced) else aval.to_cotangent_aval()
 
 
@@ -238,7 +235,7 @@ def sharded_as(x: Any, example: Any) -> Any:
 
 
 def sharded_if_free(x: Any, aval: ShapedArray) -> Any:
-    """``x``, resharded as the type ``aval`` names if ``x`` is over no mesh."""
+    """``x``, resharded as the type ``aval`` names if ``x`` has no mesh."""
     return _reshard.resharded_if_over_no_mesh(x, aval) if sharded_types_made else x
 
 
@@ -266,7 +263,7 @@ def same_sharding(a: Any, b: Any) -> bool:
 
 
 def physical_aval(aval: ShapedArray) -> ShapedArray:
-    """The type that an array of type ``aval`` has on a device: its own, but for keys, which are words there."""
+    """The type on a device of an array of type ``aval``: ``aval`` itself, except that keys are words there."""
     dtype = aval.dtype
     return ShapedArray(aval.shape + dtype.impl.key_shape, WORD) if type(dtype) is KeyType else aval
 
@@ -278,7 +275,7 @@ class HasAval:
 
     @property
     def aval(self) -> Any:
-        """The ``ShapedArray`` that this has, or stands for."""
+        """The ``ShapedArray`` that is, or describes, this type."""
         raise NotImplementedError
 
     @property

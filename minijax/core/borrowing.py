@@ -1,6 +1,6 @@
-"""Public modules borrow JAX's functions for names that they do not define.
+"""Public modules borrow JAX's functions for the names that they do not define.
 
-The names are known without jax. The first use of one loads ``_interop``, which imports jax.
+The names are known without jax. The first use of such a name loads ``_interop``, which imports jax.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from minijax.core.lazy import HigherModule
 
 _interop = HigherModule("borrowing")
 
-# The most near names in an error.
+# The largest number of similar names in an error.
 _MOST_NEAR = 3
-# Names that are borrowed and not listed: JAX warns that it will drop the first ones, and has the last one in private.
+# Names that are borrowed but not listed: JAX will drop the first ones, and the last one is private in JAX.
 _UNLISTED = {"scipy.special": ("lpmn", "lpmn_values"), "lax.linalg": ("geqrf_p",)}
 
 
 def borrowing(namespace: dict[str, Any], *late_modules: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of the public module with globals ``namespace``.
 
-    A missing name is taken from ``late_modules``, else borrowed from JAX's module of the same name and kept; else it is
-    an AttributeError with the nearest names.
+    A missing name comes from ``late_modules``, else it is borrowed from JAX's module of that name and kept; else
+    AttributeError suggests similar names.
     """
     module = namespace["__name__"]
     lazy.later(module, *late_modules)
@@ -42,13 +42,13 @@ def borrowing(namespace: dict[str, Any], *late_modules: str) -> tuple[Callable[[
             lazy.load(module, namespace, None if name == "__all__" else name)
             if name in namespace:
                 return namespace[name]
-        if late_modules and name == "__all__":  # import * asks for it
+        if late_modules and name == "__all__":  # import * looks for it
             own = {public for public, x in namespace.items() if public[0] != "_" and type(x) is not ModuleType}
             return sorted(own | set(names_of(module)))
-        if name.startswith("_"):  # Python and its tools ask every module for these
+        if name.startswith("_"):  # Python and its tools look for these in every module
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
         if name not in (*names_of(module), *_UNLISTED.get(module.removeprefix("minijax."), ())):
-            import difflib  # 2 ms, and only mistakes need it
+            import difflib  # 2 ms, only for mistakes
 
             near = difflib.get_close_matches(name, {*namespace, *names_of(module)}, _MOST_NEAR)
             instead = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -69,7 +69,7 @@ def borrowing(namespace: dict[str, Any], *late_modules: str) -> tuple[Callable[[
 
 @functools.cache
 def borrow(module: str, name: str) -> Any:
-    """JAX's ``name`` of the module that corresponds to ``module``, wrapped for our arrays."""
+    """JAX's ``name`` from the module that corresponds to ``module``, wrapped for our arrays."""
     return _interop.borrowed_name(module, name)
 
 
@@ -92,14 +92,14 @@ def public_names() -> dict[str, tuple[str, ...]]:
 
 
 def _module(whole: str) -> ModuleType:
-    """Our module ``whole`` if it has a file, else one that borrows all names of JAX's (``scipy.stats.norm``)."""
+    """Our module ``whole`` if it has a file, else a module that borrows all of JAX's names (``scipy.stats.norm``)."""
     if whole in sys.modules:
         return sys.modules[whole]
     return importlib.import_module(whole) if _has_file(whole) else _made(whole)
 
 
 def make_modules_below(package: str) -> None:
-    """Make the modules below ``package`` that JAX has and that have no file here, so that they can be imported."""
+    """Make modules for JAX's modules below ``package`` that have no file here, so that they can be imported."""
     for module in public_names():
         whole = f"minijax.{module}"
         if whole.startswith(f"{package}.") and not _has_file(whole):

@@ -1,8 +1,8 @@
 """Python's garbage collector while a large program is staged or lowered.
 
-The collector scans new objects often, and all objects of the process each time their number has grown by a quarter.
-The objects that staging and lowering make stay alive, so a full scan finds nothing. With 100,000 equations the scans
-took longer than making the equations.
+The collector often scans new objects, and scans all objects whenever their number has grown by a quarter. The objects
+of staging and lowering stay alive, so a full scan finds nothing. With 100,000 equations the scans took longer than
+making the equations.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ RARELY = 1000
 
 
 def collecting_new_objects(work: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """``work``, decorated: while it runs, the collector scans old objects a hundred times less often, unless it already
-    does.
-    """
+    """Decorate ``work``: while it runs, the collector scans old objects a hundred times less often."""
 
     @functools.wraps(work)
     def working(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:

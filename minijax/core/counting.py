@@ -1,4 +1,4 @@
-"""Counts the operations that cached programs replace, so that observers which only count do not slow them down.
+"""Counts the operations that cached programs replace, so that observers that only count do not slow them down.
 
 While all observers set ``Observer.counting_thread``, cached programs run. A ``Tally`` adds up the operations that their
 rules would bind, measured once per signature, and reports them before the next event.
@@ -19,31 +19,29 @@ from minijax.core.trace import Trace, Tracer
 
 
 class Binds(NamedTuple):
-    """The operations that one operation's rules bind; ``levels`` has (level, on tangents, operations, tracers made)."""
+    """Counts of the operations that rules bind. ``levels``: (level, on tangents, operations, tracers made)."""
 
     operations: int
     levels: tuple[tuple[int, bool, int, int], ...]
 
 
 class Tally:
-    """How often programs have run since the last report; ``own`` is the level of the operation itself, if it is
-    counted.
-    """
+    """Counts of program runs since the last report; ``own``: the level of the operation itself, if that is counted."""
 
     __slots__ = ("levels", "own", "known", "runs", "listeners")
 
     def __init__(self, levels: tuple[float, ...], own: float | None = None) -> None:
         self.levels = levels
         self.own = own
-        # program, or (program, a bit for each inline operand) -> what its rules bind
+        # program, or (program, a bit for each inline operand) -> the counts of its rules
         self.known: dict[Any, Binds] = {}
-        # the same key -> how often it has run
+        # the same key -> number of runs
         self.runs: dict[Any, int] = {}
-        # the hooks that were subscribed when the first of them ran
+        # the hooks that were subscribed at the first of these runs
         self.listeners: Sequence[Callable[..., None]] = ()
 
     def add(self, program: Any, args: Sequence[Any]) -> None:
-        """Count a run of ``program`` on ``args``. KeyError if its operations are not known."""
+        """Count a run of ``program`` on ``args``. KeyError if the counts of its rules are unknown."""
         if len(args) > 1:
             program = _with_inline(program, args)
         runs = self.runs
@@ -57,7 +55,7 @@ class Tally:
             runs[program] = 1
 
     def knows(self, program: Any, args: Sequence[Any], kept: dict[Any, Binds | None]) -> bool | None:
-        """Whether the program can be counted; None if it must be measured first. ``kept`` holds its measurements."""
+        """Whether the program can be counted; None if it must be measured first. ``kept`` caches measurements."""
         try:
             key = _with_inline(program, args)
         except KeyError:
@@ -74,7 +72,7 @@ class Tally:
         return True
 
     def measured(self, program: Any, args: Sequence[Any], kept: dict[Any, Binds | None], run: Callable[[], Any]) -> Any:
-        """The result of ``run()``, which runs the rules that ``program`` replaces. Their operations are measured."""
+        """The result of ``run()``, which runs the rules that ``program`` replaces; counts their operations."""
         meter = _Meter()
         with observe.watching(meter):
             out = run()
@@ -83,7 +81,7 @@ class Tally:
         return out
 
     def tell(self) -> None:
-        """Report the runs to the observers that have watched all of them."""
+        """Report the runs to the observers that watched all of them."""
         runs = dict(self.runs)
         self.runs.clear()
         for listener in self.listeners:
@@ -93,9 +91,7 @@ class Tally:
 
 
 def _with_inline(program: Any, args: Sequence[Any]) -> Any:
-    """The key of a run: the program, and which operands are inline. KeyError for NumPy's two booleans, which have no
-    identity.
-    """
+    """The key of a run: program and inline operands. KeyError for NumPy's booleans: there are only two objects."""
     inline, bit = 0, 1
     for x in args:
         if type(x) is Array:
@@ -108,7 +104,7 @@ def _with_inline(program: Any, args: Sequence[Any]) -> Any:
 
 
 class _Meter(observe.Observer):
-    """Counts operations, and notes whether any other event happens."""
+    """Counts operations, and records whether any other event happens."""
 
     def __init__(self) -> None:
         self.thread = get_ident()
@@ -141,7 +137,7 @@ class _Meter(observe.Observer):
     custom_rule: Any = _other
 
     def found(self, own: float | None) -> Binds | None:
-        """The counts, with one operation of level ``own`` and its tracer; None if there were other events."""
+        """The counts, plus one operation of level ``own`` and its tracer; None if there were other events."""
         if not self.countable:
             return None
         if own is not None:

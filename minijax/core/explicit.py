@@ -1,16 +1,16 @@
 """Types with a sharding: the types of arrays over a mesh with axes of type ``Explicit``.
 
-``ExplicitArray`` is a ``ShapedArray`` with a sharding. Printed ``f32[8@x,4]``, its first dimension is sharded over the
+``ExplicitArray`` is a ``ShapedArray`` with a sharding. In ``f32[8@x,4]``, the first dimension is sharded over the
 mesh axis ``x``. A type names explicit axes only. The compiler decides how arrays are sharded over ``Auto`` axes.
 
-``f32[8,4]{U:x}`` is *unreduced* over ``x``: each device has one term of a sum that is not yet taken.
+``f32[8,4]{U:x}`` is *unreduced* over ``x``: each device has one term of a sum that is not computed yet.
 ``f32[8,4]{R:x}`` is *reduced*: all devices have the same value, and its cotangent is unreduced.
 
-Invariant: an ``ExplicitArray`` names at least one explicit axis. A replicated array has a plain ``ShapedArray`` as its
-type, so numbers and replicated arrays have the same type in every mode.
+Invariant: an ``ExplicitArray`` names at least one explicit axis. The type of a replicated array is a plain
+``ShapedArray``, so numbers and replicated arrays have the same type in every mode.
 
-JAX infers the type of a result from such types, once for each signature: ``interop.sharded_types``. The first of these
-types installs the hook that asks (``type_of_sharded``). Before that, no operation looks for them.
+JAX infers the result types, once for each signature: ``interop.sharded_types``. The first such type installs the hook
+that asks JAX (``type_of_sharded``). Before that, operations do not test for these types.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ NO_SUMS: Sums = (frozenset(), frozenset())
 
 
 class ExplicitArray(ShapedArray):
-    """The type ``plain`` with ``sharding``, interned. ``spec`` has one entry per dimension and names explicit axes
-    only.
-    """
+    """The interned type ``plain`` with ``sharding``; ``spec`` has an entry per dimension and only explicit axes."""
 
     __slots__ = ("plain", "sharding", "spec", "unreduced", "reduced")
 
@@ -110,15 +108,15 @@ def _dimension_text(size: int, part: Part) -> str:
 
 
 def note_explicit() -> None:
-    """Look for shardings in types from now on."""
+    """From now on, look for shardings in types."""
     if not avals.sharded_types_made:
         avals.note_sharded_types()
         abstract_hooks.append(type_of_sharded)
 
 
 def type_of_sharded(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], following: int) -> Any:
-    """The result type(s), inferred by JAX, where a type or parameter names explicit axes; None where none does."""
-    if primitive.takes_refs or not primitive.keeps_signatures:  # types of calls follow from their programs
+    """The result type(s), inferred by JAX, if a type or parameter names explicit axes; else None."""
+    if primitive.takes_refs or not primitive.keeps_signatures:  # result types of calls follow from their programs
         return None
     if "dst_sharding" in params:
         return _resharded(avals[0], params["dst_sharding"])
@@ -136,7 +134,7 @@ def type_of_sharded(primitive: Primitive, avals: tuple[Any, ...], params: dict[s
 
 
 def _resharded(aval: ShapedArray, wanted: NamedSharding) -> ShapedArray:
-    """The type that ``reshard`` gives; ShardingTypeError where it would sum over some axes and unsum others."""
+    """The result type of ``reshard``; ShardingTypeError if some axes become reduced and others unreduced."""
     before, after = aval.unreduced, wanted.spec.unreduced
     if before - after and after - before:
         raise ShardingTypeError(
@@ -149,7 +147,7 @@ def _resharded(aval: ShapedArray, wanted: NamedSharding) -> ShapedArray:
 def result_types(
     primitive: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any], mesh: AbstractMesh | None = None
 ) -> list[ShapedArray]:
-    """The types of an operation's results over ``mesh``, by JAX. An error names the operation and the user's line."""
+    """The types of an operation's results over ``mesh``, from JAX. Errors name the operation and the user's line."""
     try:
         return _sharded_types.result_types(primitive, avals, params, mesh)  # type: ignore[no-any-return]
     except (ShardingTypeError, NotImplementedError, ValueError, TypeError) as error:
@@ -157,7 +155,7 @@ def result_types(
 
 
 def _in_full(message: str, primitive: Primitive, avals: Sequence[ShapedArray]) -> str:
-    """``message``, with the operation, the types of its operands, what to do and the user's line."""
+    """``message`` with the operation, the types of its operands, a next step and the user's line."""
     if not message.startswith(f"{primitive.name}:"):
         message = f"{primitive.name}: {message}"
     message = message.rstrip(" .") + "."
@@ -171,7 +169,7 @@ def _in_full(message: str, primitive: Primitive, avals: Sequence[ShapedArray]) -
 
 
 def meant_sharding(said: Any, function: str) -> NamedSharding | None:
-    """What ``said``, the ``out_sharding`` of ``function``, means: see ``canonical_sharding``."""
+    """The sharding for ``said``, the ``out_sharding`` of ``function``: see ``canonical_sharding``."""
     found = canonical_sharding(said, function)
     if found is not None:
         note_explicit()
@@ -186,7 +184,7 @@ def spec_of(aval: ShapedArray) -> Spec:
 
 
 def plain_type(aval: ShapedArray) -> ShapedArray:
-    """The type ``aval`` without its sharding. The axes over which values vary stay."""
+    """The type ``aval`` without its sharding. The axes along which values vary stay."""
     if type(aval) is VaryingArray:
         return aval.over(plain_type(aval.plain))
     return aval.plain if type(aval) is ExplicitArray else aval
@@ -200,8 +198,8 @@ def mesh_of_type(aval: ShapedArray) -> AbstractMesh | None:
 
 
 def sharded_type(plain: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part], sums: Sums | None = None) -> ShapedArray:
-    """The type ``plain``, sharded over the explicit axes of ``spec``; ``sums`` are the unreduced and reduced axes,
-    those of ``spec`` by default. ValueError unless its axes divide the shape.
+    """The type ``plain``, sharded over the explicit axes of ``spec``, with ``sums``: unreduced and reduced axes, by
+    default from ``spec``. ValueError unless its axes divide the shape.
     """
     abstract = mesh.abstract_mesh
     parts = [explicit_part(abstract, part) for part in spec]
@@ -217,7 +215,7 @@ def sharded_type(plain: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part], s
 
 
 def explicit_part(mesh: AbstractMesh, part: Part) -> Part:
-    """The explicit axes of ``part``, an entry of a spec."""
+    """The explicit axes in ``part``, an entry of a spec."""
     if part is None:
         return None
     others = (*mesh.auto_axes, *mesh.manual_axes)
@@ -243,9 +241,7 @@ def type_with_sharding(aval: ShapedArray, sharding: Any) -> ShapedArray:
 
 
 def sharding_like(aval: ShapedArray, *others: ShapedArray) -> NamedSharding | None:
-    """The sharding that the type ``aval`` names, replicated over the mesh of ``others`` if it names none; None without
-    a mesh.
-    """
+    """The sharding in the type ``aval``, else a replicated one over the mesh of ``others``; None without a mesh."""
     for each in (aval, *others):
         mesh = mesh_of_type(each)
         if mesh is not None:
@@ -260,9 +256,7 @@ def whole_spec(aval: ShapedArray) -> PartitionSpec:
 
 
 def combined(types: Sequence[ShapedArray], ndim: int) -> NamedSharding | None:
-    """The sharding of arrays broadcast to ``ndim`` dimensions; where two types disagree, the first wins. None without a
-    mesh.
-    """
+    """The sharding of arrays broadcast to ``ndim`` dimensions: the first type wins. None without a mesh."""
     parts: list[Part] = [None] * ndim
     for aval in types:
         for place, part in enumerate(spec_of(aval), ndim - aval.ndim):
@@ -272,18 +266,18 @@ def combined(types: Sequence[ShapedArray], ndim: int) -> NamedSharding | None:
 
 
 def common_mesh(types: Iterable[ShapedArray]) -> AbstractMesh | None:
-    """The first mesh that one of these types names; None if none does."""
+    """The first mesh that one of these types names; None if there is none."""
     return next((mesh for mesh in map(mesh_of_type, types) if mesh is not None), None)
 
 
 def over_common_mesh(types: Sequence[ShapedArray], parts: Sequence[Part]) -> NamedSharding | None:
-    """The sharding ``P(*parts)`` over the first mesh that these types name. None if none does."""
+    """The sharding ``P(*parts)`` over the first mesh that these types name. None if there is none."""
     mesh = common_mesh(types)
     return None if mesh is None else NamedSharding(mesh, PartitionSpec(*parts))
 
 
 def check_unsharded(function: str, aval: ShapedArray, axes: Iterable[int]) -> None:
-    """ShardingTypeError if one of these axes of the type ``aval`` is sharded: no axis then shards its diagonal."""
+    """ShardingTypeError if one of these axes of the type ``aval`` is sharded: its diagonal cannot be sharded."""
     spec = spec_of(aval)
     if any(spec[axis] is not None for axis in axes):
         raise ShardingTypeError(
@@ -304,7 +298,7 @@ def stacked_over(aval: Any, size: int, axis: int, sharding: NamedSharding) -> An
         return AbstractRef(stacked_over(aval.inner_aval, size, axis, sharding))
     spec, mesh = spec_of(aval), sharding.mesh
     if context.mesh is not None and context.mesh.axis_names == mesh.axis_names:
-        mesh = context.mesh  # the compiler may shard over some of these axes here
+        mesh = context.mesh  # the compiler may shard over some of these axes
     return resharded_type(
         plain_type(aval).stacked(size, axis), mesh, (*spec[:axis], sharding.spec[0], *spec[axis:]),
         (aval.unreduced, aval.reduced),

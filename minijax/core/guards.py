@@ -1,7 +1,7 @@
 """Guards: objects that can forbid tracing, compiling, and transfers between the host and devices.
 
-After a cache miss, code that is about to trace or compile tests ``if guards:`` and calls ``check``. A cache hit does
-not test this, so a guard costs a cached call nothing. An observer cannot be a guard: one that raises is removed.
+After a cache miss, code that is about to trace or compile tests ``if guards:`` and calls ``check``. A cache hit skips
+this test, so guards cost cached calls nothing. An observer cannot be a guard: one that raises is removed.
 
 Code that moves an array tests ``if transfer_guards:`` and calls ``check_transfer``.
 """
@@ -27,7 +27,7 @@ guards: list[Guard] = []
 class Guard:
     """Counts traces and compilations on its thread, and raises after ``allowed`` of them.
 
-    Tracing inside the tracing of another function is part of it; a program that was traced here may also be compiled.
+    Tracing inside the tracing of another function counts as part of it. A program traced here may also be compiled.
     """
 
     def __init__(self, allowed: int = 0) -> None:
@@ -35,11 +35,11 @@ class Guard:
         self.allowed = allowed
         self.level = state.dynamic.level
         self.traced: set[str] = set()
-        # the traces and compilations so far, as text
+        # text for each trace and compilation so far
         self.misses: list[str] = []
 
     def note(self, kind: str, name: str, reason: str) -> None:
-        """Count a trace or compilation (``kind``) of ``name``. RecompilationError if that is one too many."""
+        """Count a trace or compilation (``kind``) of ``name``. RecompilationError if it is one too many."""
         if kind == "traced":
             self.traced.add(name)
         elif name in self.traced:
@@ -58,12 +58,10 @@ class Guard:
 
 
 def check(kind: str, name: str, explain: Callable[[], str]) -> None:
-    """Tell this thread's guards, innermost first, that ``name`` is about to be 'traced' or 'compiled'; ``explain()``
-    says why.
-    """
+    """Tell this thread's guards, innermost first, that ``name`` will be 'traced' or 'compiled', and why."""
     me, reason = get_ident(), None
     for guard in reversed(tuple(guards)):
-        # this belongs to the outer function that is being traced
+        # it counts as part of the outer function's tracing
         if guard.thread == me and state.dynamic.level <= guard.level:
             reason = explain() if reason is None else reason
             guard.note(kind, name, reason)
@@ -73,7 +71,7 @@ def check(kind: str, name: str, explain: Callable[[], str]) -> None:
 transfer_guards: list[str] = []
 
 
-# While this observer without hooks is subscribed, cached calls take the path that notices transfers.
+# While this observer (without hooks) is subscribed, cached calls take the path that checks transfers.
 _slowly = observe.Observer()
 
 
@@ -89,7 +87,7 @@ def _stop_transfer_guards() -> None:
         observe.unsubscribe(_slowly)
 
 
-# The transfers of a thread are explicit while it is inside ``device_get``.
+# Inside ``device_get``, a thread's transfers are explicit.
 _explicit = contextvars.ContextVar("explicit", default=False)
 
 
@@ -108,7 +106,7 @@ for _direction in ("", "_host_to_device", "_device_to_device", "_device_to_host"
 
 
 def check_transfer(direction: str, aval: Any, explicit: bool = False) -> None:
-    """Raise JaxRuntimeError, or log, if this thread's guard says so of a transfer of an array of type ``aval``.
+    """Raise JaxRuntimeError, or log, if this thread's guard is against this transfer of an array of type ``aval``.
 
     ``direction``: ``host_to_device``, ``device_to_device`` or ``device_to_host``; ``explicit``: by ``device_put`` or
     ``device_get``.

@@ -1,9 +1,9 @@
 """Element types of random keys, ``key<fry>``, and how their values are stored.
 
-A key is a few 32-bit words that only random functions may read. An array of keys has its own dtype and its own shape.
-On a device it is the *physical* array of words: ``uint32`` with one more dimension for the words (``physical_aval``).
-On the host it is a NumPy array of the same shape whose elements are the bytes of one key each (``KeyType.storage``), so
-NumPy rearranges keys as it does numbers. Users never see the stored form.
+A key is a few 32-bit words that only random functions read. An array of keys has its own dtype and shape. On a device
+it is the *physical* array of words: ``uint32`` with one more dimension for the words (``physical_aval``). On the host
+it is a NumPy array of the same shape; each element has the bytes of one key (``KeyType.storage``). So NumPy rearranges
+keys like numbers. Users never see the stored form.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ class prng_key(extended):  # noqa: N801
 
 
 class PRNGImpl(Immutable):
-    """An implementation of random keys, one object for each ``name``, ``key_shape`` of words and ``tag`` in types.
+    """An implementation of random keys: ``name``, ``key_shape`` of words and ``tag`` in types identify it.
 
-    Its functions are registered in ``ops.random.bits``. ``theirs`` is JAX's implementation of that name, if one was
-    imported.
+    Its functions are registered in ``ops.random.bits``. ``theirs`` is JAX's implementation, if one was imported.
     """
 
     __slots__ = ("name", "key_shape", "tag", "dtype", "theirs")
@@ -56,7 +55,7 @@ class PRNGImpl(Immutable):
 
     @classmethod
     def made(cls, name: str, key_shape: Any, tag: str) -> PRNGImpl:
-        """A new implementation, which replaces the one of its name. Existing keys keep theirs."""
+        """A new implementation, which replaces the old one of that name. Existing keys keep the old one."""
         cls.known.pop((name, tuple(map(int, key_shape)), tag), None)
         return cls(name, key_shape, tag)
 
@@ -71,7 +70,7 @@ class PRNGImpl(Immutable):
 
 
 class KeyType(Immutable):
-    """The dtype of arrays of keys, in the place of a ``numpy.dtype``: ``KeyType(impl) is impl.dtype``."""
+    """The dtype of arrays of keys, in place of a ``numpy.dtype``: ``KeyType(impl) is impl.dtype``."""
 
     __slots__ = ("impl",)
     kind = "k"
@@ -91,12 +90,12 @@ class KeyType(Immutable):
 
     @property
     def words(self) -> int:
-        """How many 32-bit words a key has."""
+        """The number of 32-bit words of a key."""
         return math.prod(self.impl.key_shape)
 
     @property
     def itemsize(self) -> int:
-        """Bytes of a key."""
+        """The number of bytes of a key."""
         return self.words * WORD.itemsize
 
     @property
@@ -119,7 +118,7 @@ THREEFRY4 = PRNGImpl("threefry4x32", (4,), "fry4")
 
 
 def impl_of(theirs: Any) -> PRNGImpl:
-    """Our implementation for one of JAX's: the same algorithm, or JAX's borrowed."""
+    """Our implementation for JAX's ``theirs``: the same algorithm, or JAX's borrowed."""
     ours = PRNGImpl(theirs.name, theirs.key_shape, theirs.tag)
     ours.theirs = theirs
     return ours
@@ -131,7 +130,7 @@ def is_key(dtype: Any) -> bool:
 
 
 def key_type(name: str) -> KeyType:
-    """The type whose name is ``key<fry>``. ValueError if no implementation has that tag."""
+    """The type with the name ``key<fry>``. ValueError if no implementation has that tag."""
     for impl in PRNGImpl.known.values():
         if impl.dtype.name == name:
             return impl.dtype
@@ -140,7 +139,7 @@ def key_type(name: str) -> KeyType:
 
 
 def storage(dtype: Any) -> np.dtype:
-    """The NumPy dtype that stores values of ``dtype`` on the host: ``dtype`` itself, except for keys."""
+    """The NumPy dtype of values of ``dtype`` on the host: ``dtype`` itself, except for keys."""
     return dtype.storage if type(dtype) is KeyType else dtype
 
 

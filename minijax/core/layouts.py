@@ -19,12 +19,12 @@ class AutoLayout:
 
 
 class Layout:
-    """The axes from the outermost to the innermost, and the tiles of a device, if it has tiles.
+    """The axes from the outermost to the innermost, and the tiles on the device, if any.
 
     Args:
-      major_to_minor: the axes, the one along which elements are farthest apart first.
-      tiling: the sizes of tiles, from the outermost.
-      sub_byte_element_size_in_bits: the size of elements that are smaller than a byte, else 0.
+      major_to_minor: the axes; elements along the first are farthest apart.
+      tiling: the sizes of tiles, outermost first.
+      sub_byte_element_size_in_bits: the size of elements smaller than a byte, else 0.
     """
 
     AUTO = AutoLayout()
@@ -44,7 +44,7 @@ class Layout:
         return Layout(**{**vars(self), **changes})
 
     def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
-        """ValueError for a shape of another number of dimensions."""
+        """ValueError for a shape with another number of dimensions."""
         if len(self.major_to_minor) != len(aval_shape):
             raise ValueError(
                 f"Length of major_to_minor and the rank of the value should match. Got major_to_minor="

@@ -1,11 +1,11 @@
 """Lazy imports: modules that few programs use are imported at first use.
 
-Each file costs a quarter of a millisecond at ``import minijax``. A package names its late modules here. They are
+Each file costs a quarter of a millisecond at ``import minijax``. A package lists its late modules here. They are
 imported when a name is missing in the package, and when all primitives must be known: to read a printed program, to
 list rules.
 
 A module that needs a higher one names its role, as a ``HigherModule``. ``minijax/__init__.py``, the highest module,
-says which module has each role.
+sets the modules of each role.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _loaded: set[str] = set()
 
 
 def later(package: str, *modules: str) -> None:
-    """``package`` also gives the names of ``modules``, which are imported when one is needed."""
+    """Names that ``package`` lacks come from ``modules``, which are imported at need."""
     _late[package] = modules
 
 
 def defined_later(*modules: str) -> None:
-    """Note that ``modules``, which are imported elsewhere, define primitives."""
+    """Record that ``modules``, which are imported elsewhere, define primitives."""
     global _defining
     _defining += modules
 
@@ -44,13 +44,13 @@ def is_late(package: str) -> bool:
 
 
 def load(package: str, namespace: dict[str, Any], wanted: str | None = None) -> None:
-    """Import the late modules of ``package``, and add their names to ``namespace``, until ``wanted`` is among them."""
+    """Import the late modules of ``package``, and add their names to ``namespace``, until ``wanted`` is found."""
     complete = True
     for name in late_modules(package):
         if wanted in namespace:
             return
         module = importlib.import_module(name)
-        if getattr(module.__spec__, "_initializing", False):  # it is being imported, and needs a name of another
+        if getattr(module.__spec__, "_initializing", False):  # its import is running, and needs a name of another
             complete = False
             continue
         for public in getattr(module, "__all__", ()):
@@ -69,7 +69,7 @@ def set_higher_modules(modules: Mapping[str, str | tuple[str, ...]]) -> None:
 
 
 class HigherModule:
-    """A module, by its role, that a lower one needs; it and the others of its role are imported at first access."""
+    """A higher module, by its role. All modules of the role are imported at first access."""
 
     __slots__ = ("_first", "_role")
 
@@ -88,7 +88,7 @@ class HigherModule:
 
 
 def public(module: str, name: str) -> Any:
-    """``name`` of a lower module, which is imported now: few programs need it."""
+    """``name`` from a lower module, which is imported now because few programs need it."""
     return getattr(importlib.import_module(module), name)
 
 

@@ -1,4 +1,4 @@
-"""Split lists by flags and merge them again, as every rule of a primitive with a jaxpr does to its operands."""
+"""Split lists by flags and merge them again: rules of primitives with jaxprs do this to their operands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def partition(flags: Sequence[bool], items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """``(those whose flag is false, those whose flag is true)``, in order. ValueError if the lengths differ."""
+    """``(items whose flag is false, items whose flag is true)``, in order. ValueError if the lengths differ."""
     false: list[Any] = []
     true: list[Any] = []
     for flag, item in zip(flags, items, strict=True):
@@ -21,7 +21,7 @@ def chosen(flags: Sequence[bool], items: Sequence[Any]) -> list[Any]:
 
 
 def spread(flags: Sequence[bool], items: Iterable[Any]) -> list[Any]:
-    """``items`` at the positions whose flag is true, and None at the others."""
+    """``items`` at the positions whose flag is true, None elsewhere."""
     given = iter(items)
     return [next(given) if flag else None for flag in flags]
 

@@ -1,7 +1,7 @@
-"""Meshes: arrays of devices whose axes have names, sizes and types; abstract meshes; the mesh that is set.
+"""Meshes: arrays of devices whose axes have names, sizes and types; abstract meshes; the current mesh.
 
-In: devices and names. Out: descriptions that can be compared and hashed. Shardings of arrays over meshes are in
-``core.shardings``.
+In: devices and names. Out: descriptions that can be compared and hashed. ``core.shardings`` has the shardings of arrays
+over meshes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minijax.errors import did_you_mean
 
 
 class AxisType(enum.Enum):
-    """What decides the sharding over a mesh axis: the compiler, the types of the program, or the program itself."""
+    """The part that decides the sharding over a mesh axis: compiler, types of the program, or the program itself."""
 
     Auto = enum.auto()
     Explicit = enum.auto()
@@ -33,7 +33,7 @@ class AxisType(enum.Enum):
 
 
 class AbstractMesh:
-    """The names, sizes and types of a mesh's axes, without devices, of which it may know the kind and platform."""
+    """The names, sizes and types of a mesh's axes, without devices. It may have the devices' kind and platform."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class AbstractMesh:
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
-        """The same without devices."""
+        """The same mesh without devices."""
         return self
 
     def axes_of_type(self, kind: AxisType) -> tuple[str, ...]:
@@ -89,17 +89,17 @@ class AbstractMesh:
 
     @functools.cached_property
     def explicit_axes(self) -> tuple[str, ...]:
-        """The names of the axes over which types have shardings."""
+        """The names of the axes over which types are sharded."""
         return self.axes_of_type(AxisType.Explicit)
 
     @functools.cached_property
     def manual_axes(self) -> tuple[str, ...]:
-        """The names of the axes along which the program is run on each device."""
+        """The names of the axes along which each device runs its own program."""
         return self.axes_of_type(AxisType.Manual)
 
     @functools.cached_property
     def any_explicit(self) -> bool:
-        """Whether types have shardings over any of the axes."""
+        """Whether types may be sharded over some axis."""
         return AxisType.Explicit in self.axis_types
 
     @property
@@ -140,7 +140,7 @@ class AbstractMesh:
         return hash(self._about)
 
     def __repr__(self) -> str:
-        # JAX prints this where no mesh is set
+        # JAX prints this without a mesh
         if not self.axis_names:
             return "Mesh()"
         device = ""
@@ -156,7 +156,7 @@ class AbstractMesh:
 
 
 class SimulatedDevice(NamedTuple):
-    """A device of an ``AbstractMesh``. Programs are compiled for it, and nothing runs on it."""
+    """A device of an ``AbstractMesh``. Programs are compiled for it, but cannot run on it."""
 
     id: int
 
@@ -171,7 +171,7 @@ def simulated_devices(count: int) -> tuple[SimulatedDevice, ...]:
 
 
 def are_simulated(devices: Sequence[Any]) -> bool:
-    """Whether a program on ``devices`` can be compiled but not run, since they are simulated."""
+    """Whether ``devices`` are simulated: a program can be compiled for them, but not run."""
     return type(devices[0]) is SimulatedDevice
 
 
@@ -206,7 +206,7 @@ class Mesh(AbstractMesh):
 
     @functools.cached_property
     def local_mesh(self) -> Mesh:
-        """The mesh of this process's devices. ValueError if they are no block of this mesh."""
+        """The mesh of this process's devices. ValueError if they are not a block of this mesh."""
         mine = np.vectorize(lambda each: each.process_index == each.client.process_index(), otypes=[bool])(self.devices)
         if mine.all():
             return self
@@ -217,7 +217,7 @@ class Mesh(AbstractMesh):
 
     @functools.cached_property
     def abstract_mesh(self) -> AbstractMesh:
-        """The mesh without devices, as types name it."""
+        """The mesh without devices, as in types."""
         first = self.devices.flat[0] if self.devices.size and self.axis_names else None
         about = {"device_kind": getattr(first, "device_kind", None), "platform": getattr(first, "platform", None)}
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types, **about)
@@ -253,11 +253,11 @@ class _Context(threading.local):
     """The mesh that is set on this thread, or None. Programs are staged for it."""
 
     mesh: Mesh | None = None
-    # the mesh of devices that calls in programs name; auto_axes and explicit_axes do not change it
+    # the mesh of devices for calls in programs; auto_axes and explicit_axes do not change it
     named: Any = None
 
     def set(self, mesh: Any, named: Any = None) -> None:
-        """Set ``mesh``, or None for no mesh. Calls in programs name ``named``, by default ``mesh``."""
+        """Set ``mesh``, or None for no mesh. Calls in programs use ``named``, by default ``mesh``."""
         self.mesh, self.named = mesh, mesh if named is None else named
         set_context_mesh(mesh)
 

@@ -1,9 +1,8 @@
 """The latest cache misses of staged functions. They are always kept.
 
-A miss traces and usually compiles, so recording it costs little in comparison. A cache hit does not use this module.
-An entry holds only text, numbers and the code of the call, so it keeps no function and no value of the user alive. All
-misses are counted. The latest ``MOST_KEPT`` entries are kept, and the first ``MOST_NAMES`` functions are counted
-separately.
+A miss traces and usually compiles, so recording it is cheap in comparison. Cache hits do not use this module. An entry
+holds only text, numbers and the code of the call, so it keeps no function and no value of the user alive. All misses
+are counted. The latest ``MOST_KEPT`` entries are kept, and the first ``MOST_NAMES`` functions have their own counts.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ class Missed:
       reason: why the cache missed, usually an ``api.differences.Miss``, which has parts besides its text.
       place: the user's line that made the call: ``/home/me/file.py:12 (f)``.
       began: when tracing began, by ``time.perf_counter``.
-      costs: phase ('trace', 'lower', 'compile') -> seconds, set when the phase ends. Tracing includes the time of
-        whatever is traced or compiled inside it.
+      costs: phase ('trace', 'lower', 'compile') -> seconds, set when the phase ends. Tracing includes the tracing and
+            compiling of inner functions.
     """
 
     def __init__(self, number: int, cache: str, name: str, subject: str, reason: str, place: Place) -> None:
@@ -52,11 +51,11 @@ class Missed:
         return f"{code.co_filename}:{errors.position(self._place)[0]} ({code.co_qualname})"
 
     def traced(self) -> None:
-        """Note the end of tracing, which began when this entry was made."""
+        """Record the end of tracing, which began when this entry was made."""
         self.took("trace", time.perf_counter() - self.began)
 
     def took(self, phase: str, seconds: float) -> None:
-        """Note the time of a phase that this miss caused."""
+        """Record the time of a phase that this miss caused."""
         self.costs[phase] = self.costs.get(phase, 0.0) + seconds
 
     @property
@@ -70,7 +69,7 @@ class Missed:
         return f"{self.subject} was {verb} at {self.place}{cost}: {self.reason}"
 
 
-# The user's code that made the call, and the position in it; None if no user code was running.
+# The user's code that made the call, and the position in it; None if no user code ran.
 Place = errors.SourceInfo | None
 
 _lock = threading.Lock()
@@ -87,7 +86,7 @@ _here = _Here()
 
 
 class unkept:
-    """Context manager: do not keep this thread's misses in the block. They are those of tools, not of the user."""
+    """Context manager: drop this thread's misses in the block, which come from tools, not from the user."""
 
     def __enter__(self) -> None:
         self.outer, _here.unkept = _here.unkept, True
@@ -123,6 +122,6 @@ def since(number: int = 0) -> tuple[Missed, ...]:
 
 
 def counts() -> dict[str, int]:
-    """The number of misses of each function that is counted separately: see ``MOST_NAMES``."""
+    """The number of misses of each function with its own count: see ``MOST_NAMES``."""
     with _lock:
         return dict(_by_subject)

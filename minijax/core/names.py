@@ -1,9 +1,8 @@
-"""Name stacks: the named scopes and transformations that an equation was recorded under, ``transpose(jvp(f))/g``.
+"""Name stacks: the named scopes and transformations around an equation when it was recorded, ``transpose(jvp(f))/g``.
 
-Scopes cost time only while one is open: ``errors.source_info`` then adds the name stack to the place that it returns,
-so it stays with the equation (``JaxprEqn.source``) through every transformation. The transformations around a scope
-are read off the interpreter stack; only transposition adds its own name. Equations outside all scopes have no name
-stack.
+Scopes cost time only while one is open: ``errors.source_info`` then adds the name stack to its result. So the stack
+stays with the equation (``JaxprEqn.source``) through every transformation. The transformations around a scope come from
+the interpreter stack; only transposition adds its own name. Equations outside all scopes have no name stack.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from minijax.core.trace import MainTrace, state
 # The elements of a name stack, outermost first: ``(name, is_transformation)``.
 NameStack = tuple[tuple[str, bool], ...]
 
-# The labels of interpreters that name stacks show, with their names there; the others have no name in JAX.
+# The labels of interpreters -> their names in name stacks; other interpreters have no name in JAX.
 _SHOWN = {"jvp": "jvp", "linearize": "jvp", "vmap": "vmap"}
 
 
@@ -57,7 +56,7 @@ _lock = threading.Lock()
 
 
 def current_names() -> NameStack:
-    """The name stack here, relative to the function being staged."""
+    """The current name stack, relative to the function being staged."""
     dynamic = state.dynamic.main
     names: NameStack = ()
     depth = dynamic.level + 1
@@ -72,8 +71,7 @@ errors.set_name_source(current_names)
 class named_scope(contextlib.ContextDecorator):
     """Context manager and decorator: equations recorded inside have ``name`` in their name stack.
 
-    ``format_jaxpr(jaxpr, name_stack=True)`` shows it. Each jaxpr has its own name stacks. TypeError unless ``name`` is
-    a string.
+    ``format_jaxpr(jaxpr, name_stack=True)`` shows it. Each jaxpr has its own name stacks. TypeError if not a string.
     """
 
     def __init__(self, name: str) -> None:
@@ -105,21 +103,19 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
 
 
 def transposed(source: Any, what: str, named: bool = True) -> Any:
-    """The source of the equations that transpose an equation of primitive ``what``; ``named``: with ``transpose`` among
-    its names.
-    """
+    """The source of equations that transpose an equation of primitive ``what``; ``named``: add ``transpose``."""
     if source is None:
         return None
     names = source[2] if len(source) > 2 else ()
     if names and named:
-        # The linear program was made where it is transposed, so both name stacks begin with the same names.
+        # The linear program was made in the scope of its transposition, so both name stacks begin alike.
         around = 0
         for one, other in zip(names, current_names(), strict=False):
             if one != other:
                 break
             around += 1
         names = (*names[:around], ("transpose", True), *names[around:])
-    chain: Any = what  # unchanged: nearly all were transposed once
+    chain: Any = what  # the common case: transposed once
     if len(source) > 3:
         chain = (source[3], what) if type(source[3]) is str else (*source[3], what)
     return source[0], source[1], names, chain

@@ -1,4 +1,4 @@
-"""Silences NumPy's warnings while arrays are computed: an overflow or a log of zero is inf or nan, as on a device."""
+"""Silences NumPy's warnings while arrays are computed: overflow and log(0) give inf or nan, as on a device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class _Evaluating:
-    """Matches the names of modules that compute, in place of a pattern, which ``warnings`` would have to compile."""
+    """Matches the names of modules that compute. A regular expression would have to be compiled by ``warnings``."""
 
     _packages = "minijax.interpreters.", "minijax.ops.", "minijax.core.", "minijax.numpy."
 
@@ -17,15 +17,15 @@ class _Evaluating:
 
 
 # NumPy attributes its warning to the caller of the ufunc, which is this package. Entering NumPy's error state instead
-# would cost a tenth of a small operation. Code that resets the warnings (pytest, for every test) removes this filter,
-# so each operation checks that it comes first, which costs a fiftieth. The user's own NumPy code warns as usual.
+# takes a tenth of a small operation. Code that resets the warnings (pytest, for every test) removes this filter, so
+# each operation checks that it is first: a fiftieth of a small operation. The user's own NumPy code still warns.
 QUIET = "ignore", None, RuntimeWarning, _Evaluating(), 0
 
 
 def _hush() -> None:
     """Put our filter first."""
     filters: Any = warnings.filters
-    with contextlib.suppress(ValueError):  # it is not there; or another thread has just moved it
+    with contextlib.suppress(ValueError):  # it is missing, or another thread has just moved it
         filters.remove(QUIET)
     filters.insert(0, QUIET)
 
@@ -34,6 +34,6 @@ _hush()
 
 
 def quiet_numpy() -> None:
-    """Put our filter first if it is not."""
+    """Put our filter first unless it is first already."""
     if not warnings.filters or warnings.filters[0] is not QUIET:
         _hush()

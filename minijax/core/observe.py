@@ -1,8 +1,8 @@
 """The seam between the engine and its observers.
 
-The engine announces its work through the hook lists of this module; the microscope subscribes an ``Observer``. Each
-hook is a module-level list that is only changed in place, so the engine imports the list and tests whether it is empty.
-That test is the whole cost without observers: no argument of a hook is built before it.
+The engine announces its work through the hook lists of this module. The microscope subscribes an ``Observer``. Each
+hook is a module-level list that is only changed in place, so the engine can import it and test whether it is empty.
+Without observers, that test is the whole cost: the arguments of hooks are built after it.
 
 Observers get live engine objects and must not keep them; they copy avals, ids and previews. Operations that an observer
 binds itself are not observed. An observer that raises is removed, with one warning, and the user's program goes on.
@@ -35,19 +35,19 @@ on_lowered: Hook = []
 on_compiled: Hook = []
 on_executed: Hook = []
 on_transfer: Hook = []
-# ``rule`` for the rules of users' own functions: they are few, so observers that only count can subscribe.
+# ``rule`` for rules of users' functions. They are few, so observers that only count may subscribe.
 on_custom_rule: Hook = []
 # for observers that only count: see ``Observer.counted``
 on_counted: Hook = []
-# Backward passes: one begins, an equation of it begins and ends, the pass ends.
+# Backward passes: begin of a pass, begin and end of the transposition of an equation, end of the pass.
 on_backward: Hook = []
 on_transposing: Hook = []
 on_transposed: Hook = []
 on_backward_end: Hook = []
-# The evaluation of an imported program begins; it ends.
+# The evaluation of an imported program: begin and end.
 on_imported: Hook = []
 on_imported_end: Hook = []
-# Variables of a program that runs under interpreters get values: its inputs, then the results of each equation.
+# The variables of a program that runs under interpreters get values: first its inputs, then each equation's results.
 on_run: Hook = []
 # All observers that override a bind hook or ``rule``: the one list that ``bind`` tests.
 bind_watched: Hook = []
@@ -57,7 +57,7 @@ _BIND_HOOKS = ("bind_enter", "bind_exit", "bind_raise", "rule")
 class Observer:
     """Base class of observers: override some hooks, then ``subscribe``. Only overridden hooks are called."""
 
-    # For an observer that only counts the operations of one thread: that thread. See ``counts_suffice``.
+    # The thread of an observer that only counts operations of one thread. See ``counts_suffice``.
     counting_thread: int | None = None
 
     def main_push(self, main: Any) -> None:
@@ -76,7 +76,7 @@ class Observer:
         """The innermost entered bind raised ``error``."""
 
     def counted(self, binds: Any, times: int) -> None:
-        """For observers that count: kept programs ran this many times, each in place of the operations ``binds``."""
+        """For observers that count: cached programs ran ``times`` times, each in place of the operations ``binds``."""
 
     def rule(self, table: str, primitive: Any, rule: Callable[..., Any]) -> None:
         """The rule of ``primitive`` in the table named ``table`` is about to be applied."""
@@ -116,16 +116,16 @@ class Observer:
         cts: Sequence[Any],
         sums: Sequence[tuple[Any, Any]],
     ) -> None:
-        """The linear program ``jaxpr`` is about to be run backwards, from the cotangents ``cts`` of ``outs``.
+        """The linear program ``jaxpr`` will now run backwards, from the cotangents ``cts`` of ``outs``.
 
-        ``known`` has the values of the variables that are not linear, ``sums`` the variables that have a cotangent now.
+        ``known`` has the values of non-linear variables, ``sums`` the variables that have a cotangent now.
         """
 
     def transposing(self, eqn: Any, ct: Any) -> None:
         """The transpose rule of ``eqn`` is about to be applied to the cotangents of its results."""
 
     def transposed(self, eqn: Any, found: Sequence[tuple[Any, Any, Any]]) -> None:
-        """The rule was applied: for each cotangent, the operand, its new contribution, and its sum so far."""
+        """The rule was applied: for each cotangent the operand, its new contribution, and the sum so far."""
 
     def backward_end(self) -> None:
         """The innermost backward pass has ended, normally or because of an exception."""
@@ -140,18 +140,18 @@ class Observer:
         """These variables of a program that runs under interpreters have these values now."""
 
 
-# The method of an observer -> the hook that it subscribes to.
+# Method of an observer -> its hook.
 HOOKS: dict[str, Hook] = {name[3:]: hook for name, hook in list(globals().items()) if name.startswith("on_")}
 
-# All subscribed observers. If there are none, the engine may take shortcuts that announce nothing.
+# All subscribed observers. Without any, the engine may take shortcuts that announce nothing.
 observers: list[tuple[Observer, dict[str, Callable[..., None]]]] = []
-# The observers that see every operation that rules bind. While there are any, rules are run.
+# The observers that see every operation that rules bind. If there are any, rules run.
 followers: list[Observer] = []
 _lock = threading.Lock()
 
 
 class _WatchedThread:
-    """One thread's state: whether hooks are off (``busy``), and the ``counting.Tally``s that have counts to report."""
+    """One thread's state: whether hooks are off (``busy``), and the ``counting.Tally``s with counts to report."""
 
     __slots__ = ("busy", "untold")
 
@@ -161,7 +161,7 @@ class _WatchedThread:
 
 
 class _PerThread(threading.local):
-    """``here`` holds this thread's state in one object."""
+    """This thread's state, in one object ``here``."""
 
     def __init__(self) -> None:
         self.here = _WatchedThread()
@@ -189,7 +189,7 @@ def only_counted() -> bool:
 
 
 def counts_suffice(observer: Observer) -> None:
-    """From now on ``observer`` gets the number of operations that rules bind, instead of the operations."""
+    """From now on, ``observer`` gets the number of operations that rules bind instead of the operations."""
     with _lock:
         if observer in followers:
             followers.remove(observer)
@@ -220,7 +220,7 @@ def _guarded(observer: Observer, method: Callable[..., None]) -> Callable[..., N
 
 
 def subscribe(observer: Observer) -> Observer:
-    """Start calling the hooks that ``observer`` overrides, on every thread. Returns ``observer``."""
+    """Start calling the overridden hooks of ``observer``, on every thread. Returns ``observer``."""
     methods = {
         name: _guarded(observer, getattr(observer, name))
         for name in HOOKS
@@ -263,7 +263,7 @@ class watching:
 
 
 class unobserved:
-    """Context manager: this thread is not observed in the block, in which the engine prepares its own rule."""
+    """Context manager: do not observe this thread in the block. For rules that the engine prepares for itself."""
 
     def __enter__(self) -> None:
         here = _threads.here
@@ -277,7 +277,7 @@ class unobserved:
 
 
 class _Retracing(threading.local):
-    """The state of one thread: id of a staging cache -> the cache and its replacement; None outside ``retracing``."""
+    """One thread's state: id of a staging cache -> the cache and its replacement; None outside ``retracing``."""
 
     def __init__(self) -> None:
         self.caches: dict[int, tuple[Any, Any]] | None = None
@@ -287,9 +287,7 @@ _retracing = _Retracing()
 
 
 class retracing:
-    """Context manager: on this thread each staging cache is replaced by an empty one. Programs staged inside end with
-    the block.
-    """
+    """Context manager: empty staging caches on this thread. Programs staged in the block are dropped after it."""
 
     def __enter__(self) -> None:
         self.outer, _retracing.caches = _retracing.caches, {}
@@ -298,7 +296,7 @@ class retracing:
         _retracing.caches = self.outer
 
 
-# The reason for a miss inside ``retracing``.
+# The miss reason inside ``retracing``.
 RETRACED = "traced anew for the recording"
 
 
@@ -318,9 +316,7 @@ def emit(hook: Hook, *args: Any) -> None:
 
 
 class timed:
-    """Context manager: report the time of ``phase`` of function ``name`` to observers, and to the cache miss
-    ``blamed``.
-    """
+    """Context manager: report the time of ``phase`` of function ``name`` to observers and the cache miss ``blamed``."""
 
     __slots__ = ("phase", "name", "blamed", "start")
 

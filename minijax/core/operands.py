@@ -1,8 +1,8 @@
 """The note on an error that describes the operands of the failed operation at each level of the interpreter stack.
 
 An operation inside transformations fails on physical shapes, which the user may never have written: ``vmap`` of a
-function of ``f32[3]`` computes on ``f32[8,3]``. If a value of minijax reached a function of real JAX, the error says
-so. ``annotate`` is called when an error leaves an interpreter, so programs that do not fail pay nothing.
+function of ``f32[3]`` computes on ``f32[8,3]``. The error also tells if a value of minijax reached a function of real
+JAX. ``annotate`` is called when an error leaves an interpreter, so programs without errors pay nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_NAMES = 200
 _LONGEST_TEXT = 60
 _NOTED = "_has_operands"
 JAX_LIBRARIES = ("jax", "jaxlib")
-# How messages name a value of minijax, or a tracer that JAX did not expect: ours print as JAX's.
+# Values of minijax in messages: our tracers print like JAX's.
 _OURS = re.compile(r"<class 'minijax\.|Got (\w+Tracer\(|Traced<)")
 # JAX removes its own frames from a traceback, and leaves this note.
 _FILTERED = "JAX has removed its internal frames"
@@ -30,11 +30,10 @@ _SAID = "_says_from_jax"
 
 
 def annotate(error: BaseException, tb: TracebackType | None = None, stack: Sequence[Any] = ()) -> None:
-    """Add a note with its operands at every level to ``error``, if it is about shapes or types of an operation on
-    tracers.
+    """Add a note on the operands at every level to ``error``, if it is about shapes or types of traced operands.
 
-    An error gets one note, from the innermost interpreter that it leaves, when ``stack`` was the stack. Errors raised
-    by user code get none. A JAX error about a minijax value says so.
+    An error gets one note, from the innermost interpreter that it leaves; ``stack`` is the stack at that time. Errors
+    raised by user code get none. A JAX error about a minijax value is marked as such.
     """
     explain_jax(error)
     if not isinstance(error, (TypeError, ValueError)) or isinstance(error, errors.JAXTypeError):
@@ -42,7 +41,7 @@ def annotate(error: BaseException, tb: TracebackType | None = None, stack: Seque
     try:
         if not hasattr(error, _NOTED):
             _annotate(error, tb, stack)
-    except Exception:  # an object of a user's class whose attributes raise: only the error itself matters
+    except Exception:  # a user's class whose attributes raise: only the original error matters
         return
 
 
@@ -91,7 +90,7 @@ def _frames(tb: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
 
 
 def _operands(frame: FrameType | None) -> Iterator[Any]:
-    """The arrays and tracers among the arguments of the function that ``frame`` runs, also those in lists."""
+    """The arrays and tracers among the arguments of the function of ``frame``, also inside lists."""
     if frame is None:
         return
     code = frame.f_code
@@ -104,7 +103,7 @@ def _operands(frame: FrameType | None) -> Iterator[Any]:
 
 
 def _binding(frames: list[tuple[FrameType, int]]) -> FrameType | None:
-    """The frame that gave an operation to an interpreter, for an operation in a jaxpr, which has no user frame."""
+    """The frame that passed the operation to an interpreter, for an operation in a jaxpr without a user frame."""
     return next((frame for frame, _ in frames if frame.f_code.co_qualname == "Primitive.bind"), None)
 
 
@@ -127,7 +126,7 @@ def _place(frame: FrameType, offset: int) -> tuple[str, str]:
 
 
 def _names(frame: FrameType) -> dict[int, str]:
-    """id of a value -> the name of the variable that holds it."""
+    """id of a value -> the name of its variable."""
     found: dict[int, str] = {}
     for count, (name, value) in enumerate(frame.f_locals.items()):
         if count >= _MOST_NAMES:
@@ -137,7 +136,7 @@ def _names(frame: FrameType) -> dict[int, str]:
 
 
 def explain_jax(error: BaseException) -> None:
-    """Add to ``error``, once, that a value of minijax reached JAX, if that caused it."""
+    """Add to ``error``, once, that a value of minijax reached JAX, if that is its cause."""
     if "jax" not in sys.modules or not isinstance(error, (TypeError, IndexError)) or hasattr(error, _SAID):
         return
     text = str(error)
@@ -159,7 +158,7 @@ def explain_jax(error: BaseException) -> None:
 
 
 def _called_by(tb: TracebackType | None) -> tuple[tuple[FrameType, int] | None, bool]:
-    """The user's innermost frame with its line, and whether JAX was called from there."""
+    """The user's innermost frame with its line, and whether it called JAX."""
     user: tuple[FrameType, int] | None = None
     is_jaxs = False
     while tb is not None:

@@ -1,7 +1,7 @@
-"""Primitives, and ``bind``, which gives their operands to the interpreter that processes them.
+"""Primitives, and ``bind``, which passes operands to the interpreter that processes them.
 
-A ``Primitive`` is a name and an identity. What it means is given by rules, one per interpreter, kept in that
-interpreter's ``RuleTable`` (``core.rules``).
+A ``Primitive`` is a name and an identity. Rules give its meaning: each interpreter has one, in its ``RuleTable``
+(``core.rules``).
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from minijax.core.refs import AbstractRef
 from minijax.core.rules import Rule, RuleTable, bad_result
 from minijax.core.trace import Trace, Tracer, raise_dead, reaching, set_current_trace, state
 
-# Beyond this many signatures of one primitive, its table of output types is cleared.
+# A primitive's table of output types is cleared beyond this many signatures.
 MAX_SIGNATURES = 8192
-# Not empty while some thread checks what is evaluated, or lays it over a mesh: ``interpreters.evaluate`` fills it.
+# Not empty while some thread checks results or has a mesh set: ``interpreters.evaluate`` fills it.
 evaluation_watched: list[str] = []
 
-# Functions that see the operands of each operation and may replace them, except plain arrays at a known signature.
-# Empty until types name mesh axes: see ``core.varying``, ``ops.meshes.reshard``.
+# Functions that may replace an operation's operands, except plain arrays at a known signature. Empty until types name
+# mesh axes: see ``core.varying``, ``ops.meshes.reshard``.
 bind_hooks: list[Callable[[Primitive, tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]] = []
-# Functions that infer the result types of operands whose types say more than shape and dtype: along which axes values
-# vary (``core.varying``), how they are sharded (``core.explicit``). Each handles its part of the type and leaves the
-# rest to the next (``infer_type``), or returns None. Empty until there is such a type.
+# Functions that infer result types if operands' types say more than shape and dtype: the axes along which values vary
+# (``core.varying``), the sharding (``core.explicit``). Each handles its part of the type and leaves the rest to the
+# next (``infer_type``), or returns None. Empty until there is such a type.
 TypeHook = Callable[["Primitive", tuple[Any, ...], dict[str, Any], int], Any]
 abstract_hooks: list[TypeHook] = []
 
 _numpy_value = operator.attrgetter("_np")
 _aval = operator.attrgetter("aval")
 _new = object.__new__
-# The classes of arrays on the host, of which evaluation needs only the value. Committed arrays are not among them.
+# The classes of arrays on the host: evaluation needs only their value. Committed arrays are not among them.
 _EVALUATED = frozenset([Array, LiteralArray])
 
 
@@ -70,7 +70,7 @@ class Primitive:
     - ``interpreters.ad.primitive_transposes[p] = rule``: reverse mode, where a derivative is computed with ``p``;
     - ``interpreters.batching.primitive_batchers[p] = rule``: vmap.
 
-    A missing rule is reported, with where to add it, when it is first needed. ``minijax.test_util.check_rules`` checks
+    The first use of a missing rule raises an error that says where to add it. ``minijax.test_util.check_rules`` checks
     the rules against each other. All are JAX's (https://docs.jax.dev/en/latest/jax-primitives.html).
     """
 
@@ -81,16 +81,16 @@ class Primitive:
     refuses_keys: bool = False
     # True for primitives that take references: see ``core.refs``.
     takes_refs: bool = False
-    # Its effect on the reference that is its first operand: a class of ``core.refs`` (``ReadEffect``), or None.
+    # Its effect on its first operand, a reference: a class of ``core.refs`` (``ReadEffect``), or None.
     ref_effect: Any = None
     # True for primitives with side effects (a callback): their equations stay even if nothing reads the results.
     effectful: bool = False
-    # rule(*avals, **params) -> (type(s), effects), for a primitive whose effects are objects of a user's class.
+    # rule(*avals, **params) -> (type(s), effects), for a primitive with effects of a user's class.
     effects_rule: Rule | None = None
-    # The name of the parameter with the sharding of its result, if it has one. Its value is None where types have no
-    # shardings; a printed equation without it is read as None.
+    # The parameter with the sharding of its result, if any. It is None where types have no shardings, and a printed
+    # equation may omit it.
     sharding_param: str = ""
-    # The library that it is borrowed from; its rules are derived from that library's rules: see interop.borrowed.
+    # The library that it is borrowed from; its rules are derived from that library's: see interop.borrowed.
     borrowed_from: str = ""
 
     def __init__(self, name: str, multiple_results: bool = False) -> None:
@@ -103,8 +103,8 @@ class Primitive:
         self.evaluations: dict[Any, tuple[Callable[..., Any], Any]] | None = None
         # Signature with tangents -> its jvp rule there, on NumPy values; None likewise: see interpreters.jvp_rules
         self.pushforwards: dict[Any, Any] | None = None
-        # Signature -> how it is linearized there, derived from its jvp rule; None for a primitive whose rule is run at
-        # each call: see interpreters.derived
+        # Signature -> its linearization, derived from its jvp rule; None if the rule runs at each call: see
+        # interpreters.derived
         self.linearizations: dict[Any, Any] | None = None
         self._site = _definition_site()
 
@@ -117,8 +117,8 @@ class Primitive:
         """Apply the primitive to ``args``: arrays, tracers, NumPy values or Python scalars."""
         usual = args and type(args[0]) in _EVALUATED and not (bind_watched or evaluation_watched)
         if usual and not (reaching and state.dynamic.level):
-            # Evaluation of host arrays with a known signature, inlined: finding and calling the interpreter would be a
-            # third of such an operation. ``EvalTrace`` handles all other cases.
+            # Evaluation of host arrays with a known signature, inlined: finding and calling the interpreter would take
+            # a third of the operation's time. ``EvalTrace`` handles all other cases.
             values: Any = None
             avals: tuple[Any, ...]
             try:
@@ -144,11 +144,11 @@ class Primitive:
                     out = without_errors(self, function, values, error)
                 if self.multiple_results:
                     return [*map(Array, out, out_aval)]
-                result = _new(Array)  # what Array(out, out_aval) does, in half the time
+                result = _new(Array)  # as Array(out, out_aval), in half the time
                 result._np = out
                 result.aval = out_aval
                 return result
-        # find_top_trace, written out: this is the engine's hottest loop (0.1 us of 0.7)
+        # find_top_trace, inlined: the engine's hottest loop (0.1 us of 0.7)
         top = dynamic = state.dynamic
         level = top.level
         for x in args:
@@ -168,9 +168,7 @@ class Primitive:
             raise
 
     def bind_with_trace(self, trace: Trace, args: Sequence[Any], avals: Any, params: dict[str, Any]) -> Any:
-        """``bind``, processed by ``trace`` unless a tracer is of a higher interpreter. JAX passes ``avals``; they are
-        ignored.
-        """
+        """``bind`` with ``trace``, or with a tracer's interpreter if that is higher. JAX's ``avals`` are ignored."""
         with set_current_trace(trace):
             return self.bind(*args, **params)
 
@@ -180,7 +178,7 @@ class Primitive:
         return rule
 
     def def_abstract_eval(self, rule: Rule) -> Rule:
-        """Set ``rule(*avals, **params)`` giving the output's ``ShapedArray`` (a list if multiple results)."""
+        """Set the rule ``rule(*avals, **params)`` for the output's ``ShapedArray`` (a list if multiple results)."""
         abstract_rules[self] = rule
         self.signatures.clear()
         if self.evaluations is not None:
@@ -188,9 +186,7 @@ class Primitive:
         return rule
 
     def def_effectful_abstract_eval(self, rule: Rule) -> Rule:
-        """``def_abstract_eval`` for a ``rule`` that returns its type(s) and its effects, a set of
-        ``extend.core.Effect``s.
-        """
+        """Set a ``rule`` that returns type(s) and effects, a set of ``extend.core.Effect``s."""
         self.effectful, self.effects_rule = True, rule
         self.def_abstract_eval(lambda *avals, **params: rule(*avals, **params)[0])
         return rule
@@ -211,9 +207,7 @@ class Primitive:
 def without_errors(
     primitive: Primitive, function: Callable[..., Any], values: Sequence[Any], error: BaseException
 ) -> Any:
-    """Repeat ``function(*values)`` after the user's NumPy settings raised ``error``; HostOutOfMemoryError without
-    memory.
-    """
+    """Repeat ``function(*values)`` without NumPy's floating-point errors; HostOutOfMemoryError for a MemoryError."""
     if isinstance(error, MemoryError):
         raise errors.HostOutOfMemoryError(f"RESOURCE_EXHAUSTED: Out of memory in {primitive.name}: {error}") from None
     with np.errstate(all="ignore"):
@@ -221,7 +215,7 @@ def without_errors(
 
 
 def bind_at(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Apply the primitive at ``top``; for primitives whose interpreter does not follow from their operands alone."""
+    """Apply the primitive at ``top``, for primitives whose interpreter depends on more than their operands."""
     if top.stack is not state.dynamic.stack:
         raise_dead(args, primitive)
     if bind_hooks:
@@ -236,7 +230,7 @@ def bind_at(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dic
 
 
 def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) -> None:
-    """Reword ``error``, if it is about an operand that is not an array, to name the primitive and the position."""
+    """If ``error`` is about an operand that is not an array, name the primitive and the position in it."""
     if not hasattr(error, "refused"):
         return
     x = error.refused
@@ -279,7 +273,7 @@ def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], para
         if on_bind_raise:
             emit(on_bind_raise, primitive, top, error)
         raise
-    if top.counted:  # its end was counted, with the operations that its rules would have bound
+    if top.counted:  # its end was counted, as the end of the operations of its rules
         top.counted = False  # type: ignore[misc]
         return out
     for method in tuple(on_bind_exit):
@@ -288,15 +282,13 @@ def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], para
 
 
 def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """The output type(s) of ``primitive`` on ``avals``, computed once per signature. NotImplementedError without a
-    rule.
-    """
+    """The output type(s) of ``primitive`` on ``avals``, cached by signature. NotImplementedError without a rule."""
     key: Any = (avals, *params.items()) if params else avals
     try:
         return primitive.signatures[key]
     except KeyError:
         keeps = primitive.keeps_signatures
-    except TypeError:  # a parameter cannot be hashed
+    except TypeError:  # a parameter is not hashable
         keeps = False
     # outside the handlers, so that errors of the rule are not chained to the failed lookup
     if primitive.refuses_keys:

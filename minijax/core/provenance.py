@@ -1,9 +1,9 @@
-"""For error messages: where a traced value comes from, and what to write in place of the Python code that needs it.
+"""For error messages: the origin of a traced value, and a replacement for the Python code that needs the value.
 
 ``story`` gives the lines of the user's program that lead from a function's arguments to a tracer. While the function is
-staged, they come from its equations. Where nothing is recorded (``vmap`` outside ``jit``), they come from the source of
-the running function. ``advice`` depends on the construct that needs the value: an ``if``, a ``range``, a shape. Nothing
-here runs before an error is certain.
+staged, its equations give the lines. Without equations (``vmap`` outside ``jit``), the source of the running function
+does. ``advice`` depends on the construct that needs the value: an ``if``, a ``range``, a shape. Nothing here runs
+before an error is certain.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 
 from minijax import errors
 
-# Lines of a story; of a longer one the middle is left out.
+# The largest number of lines in a story. A longer one is cut in the middle.
 MOST_LINES = 5
 _LONGEST_LINE = 70
-# Equations that are looked at, the latest.
+# Only this many equations are searched, the latest ones.
 _MOST_EQUATIONS = 20_000
 # Longer files are not parsed for an error message.
 _LONGEST_SOURCE = 1_000_000
-# Frames that a variable is looked for in, from the innermost on.
+# Variables are searched in this many frames, innermost first.
 _MOST_FRAMES = 64
 
 # (file, line, what happens there)
@@ -34,7 +34,7 @@ Step = tuple[str, int, str]
 
 
 def story(tracer: Any) -> str:
-    """Text that describes how ``tracer`` was computed from the arguments; '' if that is not known."""
+    """Text that describes how ``tracer`` was computed from the arguments; '' if that is unknown."""
     made = tracer._made_by()
     inner = tracer
     told: list[str] = []
@@ -62,9 +62,7 @@ def story(tracer: Any) -> str:
 
 
 def variable_of(x: Any) -> str:
-    """The name and function of a variable of running user code that holds ``x``, or a container with it; '' if none
-    does.
-    """
+    """The name and function of a user's variable that holds ``x``, or a container with ``x``; '' if there is none."""
     frame = errors.user_frame()
     for _ in range(_MOST_FRAMES):
         if frame is None:
@@ -85,7 +83,7 @@ def _name_in(items: list[tuple[str, Any]], x: Any) -> str:
 
 
 def _part_of(containers: list[tuple[str, Any]], x: Any) -> str:
-    """Which part of one of the ``containers``, by name, ``x`` is: ``params['w']``; '' if none is found to have it."""
+    """The path of ``x`` in one of the named ``containers``: ``params['w']``; '' if it is in none."""
     looked_at = 0
     for name, value in containers:
         for key, each in _parts(value):
@@ -98,7 +96,7 @@ def _part_of(containers: list[tuple[str, Any]], x: Any) -> str:
 
 
 def assigned_name(info: errors.SourceInfo | None) -> str:
-    """``h`` where the value made at a place is the whole right side of ``h = ...``; '' elsewhere."""
+    """``h`` if the value made at this place is the whole right side of ``h = ...``; else ''."""
     if info is None:
         return ""
     position, module = _position(info), _module(info[0])
@@ -136,7 +134,7 @@ def shortened(steps: list[Step]) -> list[Step]:
 
 
 def _steps(eqns: Sequence[Any], var: Any) -> Iterator[Step]:
-    """The lines of the equations that ``var`` depends on; of many, those of a shortest path to an input."""
+    """The lines of the equations that ``var`` depends on. If they are many, only a shortest path to an input."""
     behind = slice_of(eqns, var)
     lines = list(_by_line(behind))
     return iter(lines if len(lines) <= MOST_LINES else _by_line(_shortest(behind, var)))
@@ -155,8 +153,8 @@ def slice_of(eqns: Sequence[Any], var: Any) -> list[Any]:
 
 
 def _shortest(eqns: Sequence[Any], var: Any) -> list[Any]:
-    """The equations on a path as short as can be from a variable that none of ``eqns`` defines to ``var``."""
-    # id of a variable -> how many equations a path to it has, and the operand it comes through
+    """The equations on a shortest path to ``var`` from a variable that none of ``eqns`` defines."""
+    # id of a variable -> number of equations on its path, and the operand on the path
     length: dict[int, tuple[int, Any, Any]] = {}
     for eqn in eqns:
         operands = [v for v in eqn.invars if not hasattr(v, "val")]
@@ -173,9 +171,9 @@ def _shortest(eqns: Sequence[Any], var: Any) -> list[Any]:
 
 
 def _by_line(eqns: Iterable[Any]) -> Iterator[Step]:
-    """Equations of one line after another as one step that names their primitives."""
+    """Merge neighbouring equations of one line into one step that names their primitives."""
     place, names = ("", 0), [""]
-    # id of a code -> the line of each instruction: to look for one instruction takes as long as to read them all
+    # id of a code -> the line of each instruction (reading all takes as long as finding one)
     lines: dict[int, list[int | None]] = {}
     for eqn in eqns:
         if eqn.source is None:
@@ -211,7 +209,7 @@ def _module(code: CodeType) -> ast.Module | None:
 
 
 def _function(code: CodeType) -> ast.AST | None:
-    """The syntax of the function whose code it is."""
+    """The syntax tree of the function with this code."""
     module = _module(code)
     for node in ast.walk(module) if module is not None else ():
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
@@ -222,7 +220,7 @@ def _function(code: CodeType) -> ast.AST | None:
 
 
 def _steps_in_source(frame: FrameType | None, tracer: Any) -> tuple[list[Step], list[str]]:
-    """The assignments of the running function that lead to the tracer, and the parameters that they begin with."""
+    """The assignments of the running function that lead to the tracer, and the parameters where they begin."""
     function: Any = None if frame is None else _function(frame.f_code)
     if frame is None or function is None:
         return [], []
@@ -286,8 +284,9 @@ _TABLES = {"bool": _BOOL, "index": _INDEX, "value": _OTHER}
 
 
 def advice(kind: str, label: str) -> str:
-    """One next action for a tracer of the transformation ``label`` whose truth value ('bool'), integer ('index') or
-    'value' Python wanted at the user's line."""
+    """One next action for a tracer of the transformation ``label`` on the user's line, which needs a truth value
+    (``kind`` 'bool'), an integer ('index') or a 'value'.
+    """
     frame = errors.user_frame()
     table = _TABLES[kind]
     construct = next((c for c in _constructs(frame) if c in table), "") if frame is not None else ""
@@ -308,12 +307,12 @@ def _make_concrete(label: str) -> str:
 
 
 def _constructs(frame: FrameType) -> Iterator[str]:
-    """What Python is doing at the instruction that ``frame`` is at, innermost first."""
+    """The constructs that Python executes at the current instruction of ``frame``, innermost first."""
     position, module = _position((frame.f_code, frame.f_lasti)), _module(frame.f_code)
     if position is None or module is None:
         return
     path = _path_to(module, position)
-    if path and isinstance(path[0][0], ast.IfExp):  # Python gives the test's place so if it is a mere name
+    if path and isinstance(path[0][0], ast.IfExp):  # Python gives the test's position if the test is a mere name
         yield "if"
     for node, parent in path:
         yield from _called(node, parent)
@@ -332,7 +331,7 @@ def _span(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]] | None:
 
 
 def _path_to(module: ast.Module, position: tuple[int, int, int, int]) -> list[tuple[ast.AST, ast.AST]]:
-    """The nodes that hold the position, innermost first, each with its parent; no further out than one statement."""
+    """The nodes around the position up to a statement, innermost first, each with its parent."""
     first, last = (position[0], position[2]), (position[1], position[3])
     path: list[tuple[ast.AST, ast.AST]] = []
     node: ast.AST = module
@@ -353,7 +352,7 @@ def _path_to(module: ast.Module, position: tuple[int, int, int, int]) -> list[tu
 
 
 def _called(node: ast.AST, parent: ast.AST) -> Iterator[str]:
-    """Names of the construct that ``node`` is, or is an operand of."""
+    """Names of the constructs that ``node`` is, or is an operand of."""
     if isinstance(parent, (ast.If, ast.IfExp)) and node is parent.test:
         yield "if"
     elif isinstance(parent, ast.While) and node is parent.test:
@@ -385,7 +384,7 @@ _MOST_LOOKED_AT = 5000
 
 
 def held_as(x: Any) -> str:
-    """``acc[0]`` if a variable of the user's innermost function or module holds ``x``, or a container that does."""
+    """``acc[0]`` if a variable in the user's innermost function or module holds ``x``, or a container with ``x``."""
     frame = errors.user_frame()
     if frame is None:
         return ""

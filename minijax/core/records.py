@@ -29,7 +29,7 @@ else:
             return type.__new__(mcs, name, bases, body)
 
     class NamedTuple(tuple, metaclass=_Declared):
-        """Subclasses annotate their fields, those with defaults last."""
+        """Subclasses annotate their fields; fields with defaults come last."""
 
         def __new__(cls, *values: Any, **named: Any) -> Any:
             if named or len(values) != cls._size:
@@ -85,7 +85,7 @@ class Frozen:
     _row: tuple[Any, ...]
     _names: tuple[str, ...] = ()
     _defaults: dict[str, Any] = {}
-    # number of given values -> the defaults of the others, if all of them have one
+    # number of given values -> the defaults of the other fields, if all of them have one
     _tails: dict[int, tuple[Any, ...]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -132,7 +132,7 @@ class Frozen:
 
 
 class Immutable:
-    """An object that nothing changes: it is its own copy."""
+    """An immutable object: it is its own copy."""
 
     __slots__ = ()
 

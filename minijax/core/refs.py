@@ -1,8 +1,8 @@
 """References: arrays that can be written to, ``Ref{float32[3]}``, and their types.
 
 Primitives that read and write a reference (``ops.refs``) are recorded in program order and keep that order. Before a
-program is partially evaluated, lowered or run, it is rewritten without references: the content of a reference is passed
-from equation to equation (``ops.refs.discharge``).
+program is partially evaluated, lowered or run, it is rewritten without references: equations pass on the content of
+each reference (``ops.refs.discharge``).
 
 Source: https://docs.jax.dev/en/latest/array_refs.html
 """
@@ -22,9 +22,7 @@ _interned: weakref.WeakValueDictionary[ShapedArray, AbstractRef] = weakref.WeakV
 
 
 class AbstractRef(Immutable):
-    """The type of a reference to an array of type ``inner_aval``, interned; also ``AbstractRef(shape, dtype,
-    weak_type)``.
-    """
+    """The interned type of a reference to an array; also ``AbstractRef(shape, dtype, weak_type)``."""
 
     __slots__ = ("inner_aval", "shape", "dtype", "weak_type", "ndim", "size", "zero", "__weakref__")
 
@@ -68,7 +66,7 @@ class AbstractRef(Immutable):
 
     @property
     def vma(self) -> frozenset[Any]:
-        """The mesh axes along which devices may hold different values in it."""
+        """The mesh axes along which devices may hold different contents."""
         return self.inner_aval.vma
 
     def update(self, **changes: Any) -> AbstractRef:
@@ -76,7 +74,7 @@ class AbstractRef(Immutable):
         return AbstractRef(self.inner_aval.update(**changes))
 
     def strip_weak_type(self) -> AbstractRef:
-        """The same type, strong."""
+        """The same type, with ``weak_type=False``."""
         return AbstractRef(self.inner_aval.strip_weak_type())
 
     unreduced = reduced = frozenset[Any]()
@@ -106,9 +104,7 @@ def expect_refs() -> None:
 
 
 class Ref(HasAval):
-    """A mutable array, made by ``new_ref``: ``r[i]``, ``r[i] = x``, ``r[...] += x``; ``frozen`` is true after
-    ``freeze``.
-    """
+    """A mutable array from ``new_ref``: ``r[i]``, ``r[i] = x``, ``r[...] += x``. ``frozen``: after ``freeze``."""
 
     __slots__ = ("aval", "_held", "frozen", "__weakref__")
     # the end of the error message of a primitive that got a reference
@@ -124,7 +120,7 @@ class Ref(HasAval):
 
     @property
     def held(self) -> Any:
-        """The array in it now. ValueError if it is frozen."""
+        """The current content. ValueError if it is frozen."""
         if self.frozen:
             self._refuse()
         return self._held
@@ -158,7 +154,7 @@ class Slice(NamedTuple):
     stride: int = 1
 
 
-# The index of a part of a reference: see ``ops.refs.index``.
+# Index of a part of a reference: see ``ops.refs.index``.
 Index = tuple[Slice | None, ...] | None
 
 

@@ -1,7 +1,7 @@
 """Tables of rules: how each interpreter processes each primitive.
 
 A rule is a function that an interpreter calls for one primitive. A ``RuleTable`` holds the rules of one interpreter.
-The tables know each other, so the matrix primitive x interpreter can be shown.
+The tables know each other, so the matrix primitive x interpreter can be displayed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Params = dict[str, Any]
 class RuleTable(dict):  # type: ignore[type-arg]
     """The rules of one interpreter: primitive -> rule.
 
-    A missing one raises ``NotImplementedError``: ``wording``, where the primitive was defined, and the ``remedy``.
+    A missing rule raises ``NotImplementedError`` with ``wording``, the primitive's definition and the ``remedy``.
     """
 
     tables: list[RuleTable] = []
@@ -45,7 +45,7 @@ class RuleTable(dict):  # type: ignore[type-arg]
         raise NotImplementedError(self.missing(primitive))
 
     def missing(self, primitive: Any, **fields: str) -> str:
-        """The error text for ``primitive`` having no rule in this table; ``fields`` fill in the wording."""
+        """The error text for a missing rule of ``primitive``; ``fields`` fill in the wording."""
         text = self.wording.format(name=primitive.name, **fields)
         hole = self.holes.get(primitive)
         why = f" ({hole})" if hole else ""
@@ -55,7 +55,7 @@ class RuleTable(dict):  # type: ignore[type-arg]
 class ReplaceableRules(RuleTable):
     """A table of rules that cached programs are derived from. Replacing a rule drops the cached programs."""
 
-    # called when a rule of any of these tables is replaced or removed
+    # called when a rule in any of these tables is replaced or removed
     forgetting: list[Callable[[], None]] = []
 
     def __setitem__(self, primitive: Any, rule: Rule) -> None:
@@ -77,19 +77,17 @@ class ReplaceableRules(RuleTable):
 
 
 def depends_on_types(rule: Rule) -> Rule:
-    """Mark a jvp rule as run once per signature, so that its derivative programs are kept. Returns ``rule``.
+    """Mark a jvp rule as run once per signature, so that its derivative programs are cached. Returns ``rule``.
 
-    What it computes must depend only on its operands' types and its parameters, and so must the transpose rules of what
-    it applies to tangents. It must not print, read values, or read Python state that changes.
+    Its computation must depend only on its operands' types and its parameters, and so must the transpose rules of the
+    operations that it applies to tangents. It must not print, read values, or read Python state that changes.
     """
     rule.depends_on_types = True  # type: ignore[attr-defined]
     return rule
 
 
 class DerivedRule:
-    """A rule derived from that of another ``library``, which ``find()`` returns, or None. Views show the library's
-    rule.
-    """
+    """A rule derived from another ``library``'s rule, which ``find()`` returns, or None. Views show that rule."""
 
     def __init__(self, library: str, find: Callable[[], Rule | None]) -> None:
         self.library = library
@@ -110,7 +108,7 @@ class DerivedRule:
 
 
 def shown_rule(rule: Any) -> Any:
-    """The function to show for ``rule``: of a partial its function, of a derived rule the original rule."""
+    """The function to show for ``rule``: the function of a partial, the original of a derived rule."""
     while True:
         if isinstance(rule, functools.partial):
             rule = rule.func
@@ -121,7 +119,7 @@ def shown_rule(rule: Any) -> Any:
 
 
 def bad_result(table: RuleTable, primitive: Any, result: Any, expected: str, error: Exception) -> Exception:
-    """``error``, reworded for the author of a rule that did not return what is ``expected``."""
+    """``error``, reworded for the author of a rule that did not return ``expected``."""
     rule = shown_rule(table.get(primitive))
     code = getattr(rule, "__code__", None)
     at = "" if code is None else f"\n  the rule is {code.co_qualname} at {code.co_filename}:{code.co_firstlineno}"

@@ -1,4 +1,4 @@
-"""``ShapeDtypeStruct``, and other objects with a shape and a dtype, in the place of arrays where only types matter."""
+"""``ShapeDtypeStruct``, and other objects with a shape and a dtype that replace arrays where only types matter."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
 
 
 class ShapeDtypeStruct:
-    """A stand-in for an array of ``shape``, ``dtype`` and ``sharding``, as ``eval_shape`` returns and ``jit.lower``
-    accepts.
-    """
+    """Stands for an array of this shape, dtype and sharding: in results of ``eval_shape``, for ``jit.lower``."""
 
     __slots__ = ("shape", "dtype", "sharding", "weak_type")
 

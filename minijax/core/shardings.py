@@ -1,7 +1,7 @@
 """Shardings as data: which dimension of an array is sharded over which axis of a mesh (``core.meshes``).
 
-In: devices, meshes and specs. Out: descriptions that can be compared, hashed and asked which device has which part. No
-array is sharded here. Invariant: ``tiles(ndim)`` gives the part that each device of the ``assignment`` has.
+In: devices, meshes and specs. Out: descriptions that can be compared and hashed, and that tell the part of each device.
+No array is sharded here. Invariant: ``tiles(ndim)`` gives the part of each device of the ``assignment``.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _UNCONSTRAINED = Free()
 class PartitionSpec:
     """For each dimension of an array the mesh axis or axes over which it is sharded, or None.
 
-    Dimensions beyond those named are whole. ``P("x", None, ("y", "z"))``.
+    Further dimensions are not sharded. ``P("x", None, ("y", "z"))``.
 
     Args:
       partitions: the entries.
-      unreduced: a set of explicit axes: the array is the sum over them of what devices hold, not taken yet.
-      reduced: a set of explicit axes along which all devices hold the same, and of which the cotangent is unreduced.
+          unreduced: a set of explicit axes: the array is the sum of the devices' values over them, not computed yet.
+          reduced: a set of explicit axes along which all devices have the same value, and the cotangent is unreduced.
 
     Raises ValueError if an axis is in two of these, TypeError if one of them is not a set.
     """
@@ -107,11 +107,11 @@ class PartitionSpec:
         )
 
     def padded(self, ndim: int) -> PartitionSpec:
-        """With an entry for each of ``ndim`` dimensions."""
+        """The spec with an entry for each of ``ndim`` dimensions."""
         return self.update([*self._parts, *[None] * (ndim - len(self._parts))])
 
     def permuted(self, order: Sequence[int]) -> PartitionSpec:
-        """That of an array whose dimensions are these in ``order``."""
+        """The spec of an array with these dimensions in ``order``."""
         return self.update([self._parts[d] for d in order])
 
     def of_cotangent(self) -> PartitionSpec:
@@ -128,7 +128,7 @@ class PartitionSpec:
         return self._parts[i]
 
     def __add__(self, other: Any) -> PartitionSpec:
-        """The entries of ``other``, a spec or a tuple, behind its own."""
+        """Its entries, then those of ``other``, a spec or a tuple."""
         if not isinstance(other, PartitionSpec):
             return self.update((*self, *other)) if isinstance(other, tuple) else NotImplemented
         sums = {"unreduced": self.unreduced | other.unreduced, "reduced": self.reduced | other.reduced}
@@ -180,7 +180,7 @@ class IndivisibleError(ValueError):
 
 
 class DuplicateSpecError(Exception):
-    """A spec has one axis of a mesh twice. No ValueError, as in JAX."""
+    """A spec names one axis of a mesh twice. Not a ValueError, as in JAX."""
 
     def __init__(self, message: str, mesh: AbstractMesh, pspec: PartitionSpec) -> None:
         super().__init__(message)
@@ -200,15 +200,15 @@ def check_axes_once(spec: PartitionSpec, mesh: AbstractMesh) -> None:
 
 
 class Sharding:
-    """Which part of an array is on which device."""
+    """The devices of an array, and the part on each device."""
 
     memory_kind: str | None = _MEMORY
-    # whether it names a mesh without devices: how an array is sharded, but not where it is
+    # whether its mesh has no devices: then it describes parts but no places
     abstract = False
 
     @functools.cached_property
     def assignment(self) -> tuple[Any, ...]:
-        """The devices, in the order in which programs are given them."""
+        """The devices, in the order that programs use."""
         return tuple(self._devices())
 
     @property
@@ -239,9 +239,7 @@ class Sharding:
         return self.num_devices == 1
 
     def tiles(self, ndim: int) -> np.ndarray:
-        """The places in ``assignment`` of the devices with each part of an array of ``ndim`` dimensions; devices of a
-        part last.
-        """
+        """Positions in ``assignment``: an axis for the parts of each dimension, then one for devices of equal parts."""
         return np.arange(self.num_devices).reshape((1,) * ndim + (-1,))
 
     def check_ndim(self, ndim: int) -> None:
@@ -274,7 +272,7 @@ class Sharding:
         return {device: found[i] for i, device in enumerate(self.assignment)}
 
     def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> dict[Any, tuple[slice, ...]]:
-        """``devices_indices_map`` of the devices that this process has."""
+        """``devices_indices_map`` for the devices of this process."""
         found = self.devices_indices_map(global_shape)
         return {device: found[device] for device in self.local_devices}
 
@@ -289,7 +287,7 @@ class Sharding:
         return not described and self.device_set == other.device_set and self._parts(ndim) == other._parts(ndim)
 
     def _parts(self, ndim: int) -> dict[Any, tuple[int, ...]]:
-        """For each device which part it has, and of how many."""
+        """For each device the number of its part, and of how many parts."""
         tiles = self.tiles(ndim)
         return {self.assignment[tiles[at]]: (*at[:-1], *tiles.shape) for at in np.ndindex(tiles.shape)}
 
@@ -323,7 +321,7 @@ class SingleDeviceSharding(Sharding):
 
 
 class TiledSharding(Sharding):
-    """Parts on devices in an order that no spec of a mesh describes, as the compiler may choose it for a result."""
+    """Parts on devices in an order that no spec describes. The compiler may choose it for a result."""
 
     def __init__(self, devices: Sequence[Any], tiles: np.ndarray) -> None:
         self._given = tuple(devices)
@@ -391,7 +389,7 @@ class NamedSharding(Sharding):
         return self.mesh.size
 
     def over(self, devices: Sequence[Any]) -> NamedSharding:
-        """The same over a mesh of ``devices``, as many as the ``AbstractMesh`` says; itself if it has devices."""
+        """The same over a mesh of ``devices``, of the size of the ``AbstractMesh``; itself if it has devices."""
         if not self.abstract:
             return self
         array = np.empty(len(devices), object)
@@ -455,7 +453,7 @@ class NamedSharding(Sharding):
         return NamedSharding, (self.mesh, self.spec)
 
     def __repr__(self) -> str:
-        if type(self.mesh) is AbstractMesh:  # no device, and no memory of one
+        if type(self.mesh) is AbstractMesh:  # no device, so no memory
             return f"NamedSharding(mesh={self.mesh!s}, spec={self.spec})"
         return f"NamedSharding(mesh={self.mesh!s}, spec={self.spec}, memory_kind={self.memory_kind})"
 
@@ -478,7 +476,7 @@ def _check_summed(mesh: AbstractMesh, spec: PartitionSpec) -> None:
 
 
 def named_like(mesh: AbstractMesh, tiles: np.ndarray) -> Sharding:
-    """The sharding over ``mesh`` that has these ``tiles``: a ``NamedSharding`` if a spec can say it."""
+    """The sharding over ``mesh`` that has these ``tiles``: a ``NamedSharding`` if some spec describes it."""
     ndim = tiles.ndim - 1
     part_of = np.empty((mesh.size, ndim), int)
     for at in np.ndindex(tiles.shape):
@@ -499,7 +497,7 @@ def named_like(mesh: AbstractMesh, tiles: np.ndarray) -> Sharding:
     devices = mesh._identity[-1] if isinstance(mesh, Mesh) else simulated_devices(mesh.size)
     try:
         found = NamedSharding(mesh, PartitionSpec(*spec))
-    except DuplicateSpecError:  # one axis shards two dimensions
+    except DuplicateSpecError:  # one axis would shard two dimensions
         return TiledSharding(devices, tiles)
     ours = found.tiles(ndim)
     same = ours.shape == tiles.shape and bool((_sorted(ours) == _sorted(tiles)).all())
@@ -525,7 +523,7 @@ def replicated(ndim: int) -> NamedSharding:
 
 
 def mesh_of(shardings: Sequence[Any]) -> AbstractMesh | None:
-    """The mesh of the first ``NamedSharding`` among ``shardings``: of those that have devices, if any has."""
+    """The mesh of the first ``NamedSharding`` among ``shardings``, preferably one with devices."""
     meshes = [each.mesh for each in shardings if isinstance(each, NamedSharding)]
     return next((mesh for mesh in meshes if isinstance(mesh, Mesh)), meshes[0] if meshes else None)
 
@@ -559,21 +557,19 @@ def axes_of_part(part: Any) -> tuple[str, ...]:
 
 
 def axes_of_spec(spec: PartitionSpec) -> list[str]:
-    """The mesh axes that shard any dimension, those of the first dimension first."""
+    """The mesh axes that shard any dimension, in the order of the dimensions."""
     return [name for part in spec for name in axes_of_part(part)]
 
 
 def check_said(said: Any, function: str, argument: str) -> None:
-    """TypeError unless ``as_sharding`` takes each leaf of the tree ``said``."""
+    """TypeError unless ``as_sharding`` accepts each leaf of the tree ``said``."""
     for each in tree_leaves(said):
         if not isinstance(each, PartitionSpec):
             as_sharding(each, function, argument)
 
 
 def as_sharding(said: Any, function: str, argument: str) -> Any:
-    """The sharding for ``said``, the value of ``argument`` of ``function``, or UNSPECIFIED. TypeError for other
-    objects.
-    """
+    """The sharding for ``said``, the ``argument`` of ``function``, or UNSPECIFIED. TypeError for other objects."""
     if said is None or said is UNSPECIFIED or isinstance(said, Sharding):
         return UNSPECIFIED if said is None else said
     if not isinstance(said, PartitionSpec):
@@ -590,7 +586,7 @@ def as_sharding(said: Any, function: str, argument: str) -> Any:
 
 
 def concrete(place: Any) -> Any:
-    """``place`` as a device or a sharding; a ``PartitionSpec`` is for the mesh that is set, ValueError without one."""
+    """``place`` as a device or a sharding. A ``PartitionSpec`` needs a current mesh, else ValueError."""
     if not isinstance(place, PartitionSpec):
         return place
     if context.mesh is None:
@@ -601,8 +597,7 @@ def concrete(place: Any) -> Any:
 def canonical_sharding(said: Any, function: str) -> NamedSharding | None:
     """The sharding over an abstract mesh for ``said``, the ``out_sharding`` of ``function``. None if it is empty.
 
-    TypeError for other objects. ValueError for a spec without a mesh, another mesh than the one set, and axes not
-    explicit.
+    TypeError for other objects. ValueError without a mesh, for another mesh than the current one or non-explicit axes.
     """
     if said is None or (isinstance(said, NamedSharding) and said.mesh.empty):
         return None

@@ -1,6 +1,4 @@
-"""Symbolic zeros, and the few primitives that interpreters bind, whose rules are in ``ops.shape`` and
-``ops.elementwise``.
-"""
+"""Symbolic zeros, and the few primitives that interpreters bind (rules: ``ops.shape``, ``ops.elementwise``)."""
 
 from __future__ import annotations
 
@@ -40,10 +38,10 @@ UNSPECIFIED = Unspecified()
 
 
 class Zero:
-    """A tangent or cotangent that is known to be zero, of type ``aval``. No array is made for it."""
+    """A tangent or cotangent of type ``aval`` that is known to be zero. No array is made for it."""
 
     __slots__ = ("aval",)
-    # the end of the error message of a primitive that got one: the next action
+    # the end of the error message of a primitive that got a Zero: the next action
     refusal_advice = (
         "It is a tangent that is known to be zero: test whether type(t) is ad.Zero, or make an array of it with "
         "ad.instantiate_zeros(t) (minijax.interpreters.ad)."
@@ -62,7 +60,7 @@ class Zero:
 
 
 class UndefinedPrimal(HasAval):
-    """A linear argument in a transpose rule; it has the type of the argument's cotangent."""
+    """A linear argument in a transpose rule, with the type of its cotangent."""
 
     __slots__ = ("aval",)
 
@@ -94,7 +92,7 @@ def zero_tangent(x: Any) -> Zero:
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, weak_type: bool = False, sharding: Any = None) -> Any:
-    """An array of one repeated ``value``: a scalar constant, broadcast if ``shape`` is not (). Of keys, every word."""
+    """An array of one repeated ``value``: a scalar constant, broadcast unless ``shape`` is (). For keys, every word."""
     if is_key(dtype):
         return random_wrap_p.bind(full(shape + dtype.impl.key_shape, value, WORD), impl=dtype.impl)
     number = np.asarray(value, dtype) if dtype != dtypes.float0 else np.zeros((), dtype)
@@ -103,7 +101,7 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, weak_type: bool = False
 
 
 def zeros(aval: ShapedArray) -> Any:
-    """A real array of zeros of type ``aval``; outside staging, float0 zeros are NumPy's, as in JAX."""
+    """A real array of zeros of type ``aval``. Outside staging, float0 zeros are NumPy's, as in JAX."""
     if aval.dtype == dtypes.float0 and state.dynamic.level == 0:
         return np.zeros(aval.shape, dtypes.float0)
     sharding = sharding_of_type(aval) if types.sharded_types_made else None
@@ -114,7 +112,7 @@ def zeros(aval: ShapedArray) -> Any:
 
 
 def instantiate_zeros(t: Any) -> Any:
-    """``t``, made a real array if it is a symbolic zero."""
+    """``t``; an array of zeros if it is a symbolic zero."""
     return zeros(t.aval) if type(t) is Zero else t
 
 
@@ -128,7 +126,7 @@ def add_tangents(a: Any, b: Any) -> Any:
 
 
 def broadcast(x: Any, size: int, axis: int, sharding_of_type: Any = None) -> Any:
-    """``x`` repeated ``size`` times along a new axis, which is sharded as the one-dimensional ``sharding_of_type``."""
+    """``x`` repeated ``size`` times along a new axis with the one-dimensional ``sharding_of_type``."""
     aval = get_aval(x)
     shape = list(aval.shape)
     axis %= len(shape) + 1
@@ -140,7 +138,7 @@ def broadcast(x: Any, size: int, axis: int, sharding_of_type: Any = None) -> Any
 
 
 def batched_sharding(sharding: Any, dim: int | None, part: Any = None) -> Any:
-    """``sharding`` with a batch axis inserted at ``dim`` that is sharded along the mesh axes ``part``."""
+    """``sharding`` with a batch axis inserted at ``dim``, sharded along the mesh axes ``part``."""
     spec = getattr(sharding, "spec", None)
     if dim is None or spec is None or (part is None and sharding.is_fully_replicated):
         return sharding

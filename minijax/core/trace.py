@@ -1,9 +1,9 @@
 """The interpreter stack and tracers.
 
-Each thread has a stack of ``MainTrace``s with evaluation at level 0. ``Primitive.bind`` (``core.primitive``) gives the
+Each thread has a stack of ``MainTrace``s with evaluation at level 0. ``Primitive.bind`` (``core.primitive``) passes the
 arguments to the interpreter of the highest level among them (data dependence), or to the dynamic one where a function
-is being staged (omnistaging: then every primitive is staged, also on constants). A trace treats whatever is not its own
-tracer as a constant: that is boxing and unboxing without the boxes.
+is being staged (omnistaging: then every primitive is staged, also on constants). A trace treats all values except its
+own tracers as constants: that is boxing and unboxing without the boxes.
 
 A trace knows its stack, and so its thread. Its tracers may be used only on that thread, and only while the trace is on
 the stack.
@@ -36,22 +36,22 @@ class Trace:
 
     # Whether a tracer that outlives it is an error under ``checking_leaks``.
     checks_leaks = False
-    # Whether it affects calls without any of its tracers: it records them, or names an axis.
+    # Whether it affects calls without its tracers: it records them, or names an axis.
     reaches_all = True
-    # Whether this interpreter records equations. If so, the interpreters above it note the user's line.
+    # Whether it records equations. If so, the interpreters above it note the user's line.
     records = False
-    # Whether it may be put on the stack again after its end, as a vmap for the functions that were called inside it.
+    # Whether it may return to the stack after its end, as a vmap does for functions that were called inside it.
     resumes = True
-    # Whether the last operation was counted in a ``counting.Tally``: then its end is not announced.
+    # Whether a ``counting.Tally`` counted the last operation: then its end is not announced.
     counted = False
-    # The table that ``process_primitive`` takes its rules from; observers show the rule that fires.
+    # The table of rules for ``process_primitive``; observers show the rule in use.
     rules: RuleTable | None = None
 
-    # Its main's level, or half a level less for a trace below its main's own: see interpreters.linearize.
+    # The level of its main; half a level less for a trace below its main's own: see interpreters.linearize.
     level: float
 
     def __init__(self, main: MainTrace | None = None) -> None:
-        # a trace of a user's own class gets its entry when it is put on the stack: see set_current_trace
+        # a trace of a user's class gets its entry when it is put on the stack: see set_current_trace
         if main is not None:
             self.main = main
             self.level = main.level
@@ -63,7 +63,7 @@ class Trace:
         raise NotImplementedError
 
     def stage_value(self, x: Any) -> Any:
-        """The constant ``x``, made while this trace is dynamic, as a result of this trace."""
+        """The constant ``x``, made while this trace is dynamic, as a value of this trace."""
         return x
 
     def rule_of(self, primitive: Any) -> Rule | None:
@@ -71,12 +71,12 @@ class Trace:
         return None if self.rules is None else self.rules.get(primitive)
 
     def table_of(self, primitive: Any) -> str:
-        """The name of the table that this rule is from."""
+        """The name of the table with this rule."""
         return self.rules.name if self.rules is not None else ""
 
 
 class MainTrace:
-    """An entry of the stack: its ``level``, the ``label`` of its transformation, and the ``subject`` transformed."""
+    """An entry of the stack: its ``level``, the ``label`` of its transformation, and the transformed ``subject``."""
 
     __slots__ = ("level", "trace_type", "global_data", "label", "subject", "dynamic", "trace", "__weakref__")
 
@@ -113,10 +113,10 @@ class MainTrace:
 
 
 class Tracer(AnyArray):
-    """A value inside a transformation. Operators and methods are given to it by ``minijax.numpy``."""
+    """A value inside a transformation. ``minijax.numpy`` adds operators and methods."""
 
     __slots__ = ("_trace", "__weakref__")
-    # above NumPy's, so NumPy's operators defer to our reflected ones (its functions call __array__, which explains)
+    # higher than NumPy's, so that NumPy's operators defer to ours (NumPy functions call __array__, which explains)
     __array_priority__ = 1000
     __hash__ = None  # type: ignore[assignment]
 
@@ -148,11 +148,11 @@ class Tracer(AnyArray):
         return None
 
     def _inside(self) -> Tracer | None:
-        """The tracer that this one holds as its value, if it does."""
+        """The tracer inside this one, if any."""
         return None
 
     def _level(self) -> tuple[str, Any]:
-        """For error messages: a description of this tracer at its level, and the value that it holds there or None."""
+        """For error messages: a description of this tracer at its level, and its value there or None."""
         return f"a {self._trace.main!r} tracer", None
 
     def _origin_msg(self) -> str:
@@ -168,7 +168,7 @@ class Tracer(AnyArray):
         return provenance.advice(kind, self._trace.main.label)
 
     def __repr__(self) -> str:
-        """As JAX prints such a tracer; ``format(x, "levels")`` describes it at each level."""
+        """The text that JAX prints for it. ``format(x, "levels")`` describes it at each level."""
         return f"{type(self).__name__}<{self.aval}>"
 
 
@@ -188,14 +188,14 @@ class _ThreadState(threading.local):
         self.stack: list[MainTrace] = []
         self.dynamic: Trace
         self.start()
-        # The user's line whose operation is being transformed: equations that the transformation records get this
-        # line. None while no transformation runs; then the line is found by walking the frames.
+        # The user's line of the operation that is being transformed, for equations that the transformation records.
+        # None while no transformation runs: then the line is found by walking the frames.
         self.source: Any = None
         # names and sizes of the enclosing mapped axes, innermost last
         self.axis_env: tuple[tuple[Any, int], ...] = ()
 
     def start(self) -> None:
-        """Put evaluation at the bottom."""
+        """Put evaluation on the bottom of the stack."""
         main = MainTrace(0, _ThreadState.base, None, "eval", dynamic=True)
         self.stack[:] = [main]
         self.dynamic = main.trace
@@ -204,12 +204,11 @@ class _ThreadState(threading.local):
 
 state = _ThreadState()
 
-# The interpreters of all threads that affect calls without their tracers. While there are none, a call without tracers
+# The interpreters of all threads that affect calls without their tracers. While it is empty, a call without tracers
 # need not look at its stack.
 reaching: dict[MainTrace, None] = {}
 
-
-# Replaces the trace in the entries of interpreters that have ended for good.
+# The trace in the entries of interpreters that have ended for good.
 ENDED = Trace()
 
 
@@ -230,8 +229,8 @@ def under(
 ) -> Result:
     """The result of ``body(main)``, run with a new interpreter ``main`` on top of this thread's stack.
 
-    The stack is restored however ``body`` ends. An interrupt can come at any call and any return, so the clean-up
-    consists of statements that call nothing. ``checked`` is for ``_leak_checked``.
+    The stack is restored however ``body`` ends. An interrupt can come at any call or return, so the clean-up has only
+    statements that call nothing. ``checked`` is for ``_leak_checked``.
     """
     if leak_checks and trace_type.checks_leaks and not checked:
         return _leak_checked(trace_type, label, body, global_data, subject, dynamic)
@@ -260,7 +259,7 @@ def under(
         if left != [main] or observe.on_main_pop:
             bury(left)
         if not trace_type.resumes and not observe.observers:
-            # the entry and its trace hold each other: else the tracers' values would wait for the garbage collector
+            # breaks the cycle of entry and trace: else the tracers' values would wait for the garbage collector
             main.trace = ENDED
 
 
@@ -290,7 +289,7 @@ def _leak_checked(
     if leaks_checked():
         gc.collect()
         trace = traces[0]
-        # reading the class of a proxy may run code
+        # reading ``__class__`` of a proxy may run code
         leaked = [x for x in gc.get_objects() if issubclass(type(x), Tracer) and x._trace is trace]
         if leaked:
             raise Exception(
@@ -318,7 +317,7 @@ class ensure_compile_time_eval(contextlib.ContextDecorator):
         return ensure_compile_time_eval()  # one for each call of a decorated function
 
     def __init__(self) -> None:
-        # one for each time that it is entered: the same object may be entered again inside itself
+        # one for each time that it is entered: it may be entered again inside itself
         self.outer: list[Trace] = []
 
     def __enter__(self) -> None:
@@ -330,7 +329,7 @@ class ensure_compile_time_eval(contextlib.ContextDecorator):
 
 
 class TraceTag:
-    """Distinguishes, by identity, the tracers of one run of a user's transformation from those of another."""
+    """An object whose identity marks the tracers of one run of a user's transformation."""
 
 
 class take_current_trace(contextlib.ContextDecorator):
@@ -346,12 +345,12 @@ class take_current_trace(contextlib.ContextDecorator):
 class set_current_trace:
     """Context manager: ``trace`` processes every operation that has no tracer of a higher interpreter.
 
-    It is of a user's class, or on the stack. RuntimeError for one that has left the stack.
+    ``trace`` has a user's class, or is on the stack. RuntimeError if it has left the stack.
     """
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        # for each time that it is entered: the trace that was dynamic before, and the entry made for this one
+        # for each time that it is entered: the previous dynamic trace, and the entry made for this trace
         self.outer: list[tuple[Trace, MainTrace | None]] = []
 
     def __enter__(self) -> None:
@@ -384,16 +383,14 @@ class eval_context(set_current_trace):
 def push_main(
     trace_type: type[Trace], label: str, global_data: Any = None, subject: str = "", dynamic: bool = False
 ) -> MainTrace:
-    """Put an interpreter on top of this thread's stack, until ``pop_main``: for front ends, which restore it after
-    interrupts.
-    """
+    """Put an interpreter on this thread's stack until ``pop_main``, for front ends: they restore it after Ctrl-C."""
     main = MainTrace(len(state.stack), trace_type, global_data, label, subject, dynamic)
     push_again(main)
     return main
 
 
 def pop_main(main: MainTrace) -> None:
-    """Remove ``main``, and anything that an interrupted transformation left above it, from this thread's stack."""
+    """Remove ``main``, and interpreters that an interrupted transformation left above it, from this thread's stack."""
     stack = state.stack
     if main.trace.stack is not stack:
         return
@@ -416,7 +413,7 @@ def bury(left: list[MainTrace]) -> None:
 
 
 def reset_stack(above: MainTrace | None = None, axis_env: tuple[tuple[Any, int], ...] = ()) -> None:
-    """Bring this thread back to the interpreter ``above`` (or evaluation) after an exception; for front ends."""
+    """Return this thread to the interpreter ``above`` (or evaluation) after an exception. For front ends."""
     keep = 1 if above is None else above.level + 1
     if len(state.stack) > keep:
         left = state.stack[keep:]
@@ -473,7 +470,7 @@ def find_top_trace(args: Sequence[Any]) -> Trace:
 
 
 def raise_dead(args: Sequence[Any], primitive: Any = None) -> None:
-    """Raise ``UnexpectedTracerError`` for the first tracer among ``args`` that is dead, or another thread's."""
+    """Raise ``UnexpectedTracerError`` for the first tracer in ``args`` that is dead or another thread's."""
     here = state.dynamic.stack
     for x in args:
         if isinstance(x, Tracer) and x._trace.stack is not here:

@@ -1,13 +1,13 @@
-"""Types inside ``shard_map``, which runs a program on each device: along which mesh axes devices hold different values.
+"""Types inside ``shard_map``, which runs a program on each device: the mesh axes along which values differ by device.
 
-A value *varies* along an axis if devices that differ only in their place along it may hold different values. JAX calls
-these axes "varying manual axes" and prints ``f32[2,4]{V:(x,y)}``. ``VaryingArray`` is a ``ShapedArray`` with such axes.
+A value *varies* along an axis if devices at different positions along it may hold different values. JAX calls these
+axes "varying manual axes" and prints ``f32[2,4]{V:(x,y)}``. ``VaryingArray`` is a ``ShapedArray`` with such axes.
 
 Invariant: the operands of an operation vary along the same axes. While the program of each device is traced or
-transformed (``manual``), ``bind`` gives an operand that varies along fewer axes to ``pvary`` first. The transpose of
+transformed (``manual``), ``bind`` applies ``pvary`` to an operand that varies along fewer axes. The transpose of
 ``pvary`` sums cotangents over the devices, so derivatives of shared values are right.
 
-``bind`` looks for this only where it looks for observers, so other programs pay nothing.
+``bind`` tests for this only where it tests for observers, so other programs pay nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _interned: weakref.WeakValueDictionary[Any, VaryingArray] = weakref.WeakValueDic
 
 
 class VaryingArray(ShapedArray):
-    """The type ``plain`` of values that vary along the mesh axes ``along``, in the mesh's order; interned.
+    """The interned type ``plain`` of values that vary along the mesh axes ``along``, in the mesh's order.
 
-    Along ``unreduced`` axes its sum is not yet taken, along ``reduced`` axes that of its cotangent.
+    Along ``unreduced`` axes the value must still be summed, along ``reduced`` axes its cotangent.
     """
 
     __slots__ = ("plain", "along", "vma", "unreduced", "reduced")
@@ -89,7 +89,7 @@ class VaryingArray(ShapedArray):
 
     @property
     def sharding(self) -> Any:
-        """How values of this type are sharded over the other axes."""
+        """The sharding of values of this type over the other axes."""
         return self.plain.sharding
 
     def _without(self, axis: int) -> ShapedArray:
@@ -106,7 +106,7 @@ class VaryingArray(ShapedArray):
 
 
 def summed_text(order: Iterable[Any], along: Iterable[Any], unreduced: frozenset[Any], reduced: frozenset[Any]) -> str:
-    """``{V:x, U:(y,z)}``: axes along which values vary, and of ``order`` those that are unreduced and reduced."""
+    """``{V:x, U:(y,z)}``: the axes along which values vary, and, in ``order``, unreduced and reduced axes."""
     order = tuple(order)
     kinds = {"V": tuple(along), "U": [a for a in order if a in unreduced], "R": [a for a in order if a in reduced]}
     said = [
@@ -124,13 +124,13 @@ def note_summed() -> None:
 
 
 def _ask_for_types() -> None:
-    """From the first program in which values may vary, ask ``type_of_varying`` for the types of results."""
+    """From the first program with varying values on, ask ``type_of_varying`` for the types of results."""
     if type_of_varying not in abstract_hooks:
         abstract_hooks.insert(0, type_of_varying)
 
 
 def varying(aval: ShapedArray, axes: Iterable[Any]) -> ShapedArray:
-    """The type ``aval``, of values or of a reference, that vary along exactly ``axes``."""
+    """The type ``aval``, of values or of a reference, varying along exactly ``axes``."""
     if type(aval) is AbstractRef:
         return AbstractRef(varying(aval.inner_aval, axes))  # type: ignore[return-value]
     along = ordered(axes)
@@ -154,7 +154,7 @@ def bare(aval: ShapedArray) -> ShapedArray:
 
 
 class _Checked:
-    """A marker among the bound axes, which are cache keys: types say along which axes values vary."""
+    """A marker among the bound axes, which are cache keys: types have the axes along which values vary."""
 
     def __repr__(self) -> str:
         return "check_vma"
@@ -164,7 +164,7 @@ CHECKED = _Checked()
 
 
 class _Manual(threading.local):
-    """The mesh, and its axes, for whose devices this thread traces a program."""
+    """The mesh and the axes of the per-device program that this thread traces."""
 
     axes: frozenset[Any] = frozenset()
     checked = False
@@ -175,29 +175,29 @@ _now = _Manual()
 
 
 def ordered(axes: Iterable[Any]) -> tuple[Any, ...]:
-    """The axes in the order of the mesh; by name where there is none."""
+    """The axes in the order of the mesh; by name without a mesh."""
     wanted = set(axes)
     first = [] if _now.mesh is None else [name for name in _now.mesh.axis_names if name in wanted]
     return (*first, *sorted(wanted.difference(first), key=str))
 
 
 def is_checked(names: Iterable[Any]) -> bool:
-    """Whether types say if values vary along one of the mesh axes ``names``."""
+    """Whether types tell if values vary along one of the mesh axes ``names``."""
     return _now.checked and not _now.axes.isdisjoint(names)
 
 
 def mesh_axes(names: Iterable[Any]) -> frozenset[Any]:
-    """Those of ``names`` that are mesh axes, not axes of a vmap."""
+    """The names among ``names`` that are mesh axes, not axes of a vmap."""
     return _now.axes.intersection(names)
 
 
 def manual_axes() -> frozenset[Any]:
-    """The axes of ``current_mesh`` along which the program that is traced now runs on each device."""
+    """The axes of ``current_mesh`` along which each device runs the program that is traced now."""
     return _now.axes
 
 
 def current_mesh() -> Any:
-    """The mesh for whose devices a program is traced now, or None."""
+    """The mesh of the per-device program that is traced now, or None."""
     return _now.mesh
 
 
@@ -213,9 +213,7 @@ def _during(axes: frozenset[Any], checked: bool, mesh: Any) -> Iterator[None]:
 
 @contextmanager
 def manual(mesh: Any, axes: Iterable[Any], checked: bool) -> Iterator[None]:
-    """Within the block, the program of each device of ``mesh`` along ``axes`` is traced; ``checked``: types say what
-    varies.
-    """
+    """Within the block, trace the program of each device of ``mesh`` along ``axes``; ``checked``: types show vma."""
     if checked:
         _ask_for_types()
         bind_hooks.append(same_varying)
@@ -228,18 +226,17 @@ def manual(mesh: Any, axes: Iterable[Any], checked: bool) -> Iterator[None]:
 
 
 def everywhere() -> Any:
-    """Within the block, what is computed is no part of the program of each device."""
+    """Within the block, computations do not belong to the program of each device."""
     return _during(frozenset(), False, None)
 
 
 pvary_p = Primitive("pvary")
-# collective -> function of its parameters giving the axes along which its operands are to vary
+# collective -> function of its parameters, giving the axes along which its operands must vary
 varies_along: dict[Primitive, Callable[[dict[str, Any]], Iterable[Any]]] = {}
-# primitive -> function of the axes along which its operands vary, and of its parameters, giving those of its results
+# primitive -> function of its operands' varying axes and its parameters, giving the varying axes of its results
 vma_rules: dict[Primitive, Callable[[frozenset[Any], dict[str, Any]], Iterable[Any]]] = {}
 
-
-# primitives whose results are unreduced or reduced along axes along which no operand is
+# primitives with results that are unreduced or reduced along axes of no operand
 makes_sums: set[Primitive] = set()
 # casts a reduced value to a varying one; its rules are in ``ops.meshes.sums``
 reduced_vary_cast_p = Primitive("reduced_vary_cast_p")
@@ -252,7 +249,7 @@ def pvary(x: Any, axes: Iterable[Any]) -> Any:
 
 
 def varying_like(x: Any, *others: Any) -> Any:
-    """``x``, cast to vary also along the axes of ``others``: for constants in the carry of a loop."""
+    """``x``, cast to vary also along the axes of ``others``: for constants in a loop's carry."""
     if not _now.checked:
         return x
     axes = frozenset().union(*[getattr(getattr(other, "aval", None), "vma", ()) for other in others])
@@ -260,7 +257,7 @@ def varying_like(x: Any, *others: Any) -> Any:
 
 
 def same_varying(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
-    """``args``, cast to vary along the same axes. Operands of calls are not changed."""
+    """``args``, cast to vary along the same axes. Operands of calls stay unchanged."""
     if not _now.checked or not args:
         return args
     users = varies_along.get(primitive)
@@ -290,7 +287,7 @@ def _varied(x: Any, axes: frozenset[Any]) -> Any:
 
 
 def type_of_varying(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], following: int) -> Any:
-    """The result type(s) if an operand varies; None if none does, and for calls of programs."""
+    """The result type(s) if an operand varies; None otherwise, and for calls of programs."""
     rule = vma_rules.get(primitive)
     if rule is None and not primitive.keeps_signatures:
         return None
