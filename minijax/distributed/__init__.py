@@ -1,7 +1,7 @@
-"""Programs in several processes: ``initialize`` joins them, and ``pmap`` and meshes then span the devices of all.
+"""Programs in several processes: after ``initialize``, ``pmap`` and meshes span the devices of all processes.
 
 ``python -m minijax.distributed -n 4 script.py`` starts the processes (``minijax.distributed.__main__``). Names and
-meanings are those of https://docs.jax.dev/en/latest/jax.distributed.html.
+meanings follow https://docs.jax.dev/en/latest/jax.distributed.html.
 """
 
 from __future__ import annotations

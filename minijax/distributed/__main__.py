@@ -1,7 +1,7 @@
-"""``python -m minijax.distributed -n 4 script.py ARGS``: one program in several processes that are one machine.
+"""``python -m minijax.distributed -n 4 script.py ARGS``: run one program in several processes on one machine.
 
-A process writes its lines behind its number, and is ended when another one dies or this command is interrupted. Each
-leads a process group, so that its children end with it, and Ctrl-C reaches it only from here.
+Each output line starts with its process number. All processes end when one fails or this command is interrupted. Each
+leads a process group, so that its children end with it, and only this command forwards Ctrl-C to it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from minijax.backend.distributed import LAUNCHER, NUM_PROCESSES, PROCESS_ID
 
-# How many of the last lines of a process that died are shown again.
+# The number of last lines of a failed process that are shown again.
 _LAST_LINES = 8
 
 
@@ -34,7 +34,7 @@ def _count(text: str) -> int:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The options."""
+    """The parser of the options."""
     parser = argparse.ArgumentParser(
         prog="python -m minijax.distributed",
         description="Run a Python program in several processes of this computer, joined into one machine.",
@@ -61,14 +61,14 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on."""
+    """A free port of the loopback interface."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
 
 
 class Member:
-    """One of the processes, with threads that write its lines and wait for its end, which they tell ``ends``."""
+    """One process, with threads that write its lines and report its end to the queue ``ends``."""
 
     def __init__(self, number: int, command: Sequence[str], environment: dict[str, str], ends: Any) -> None:
         self.number = number
@@ -100,12 +100,12 @@ class Member:
         ends.put(self)
 
     def finish(self) -> None:
-        """Wait until what it wrote is written; not for what it started and left behind."""
+        """Wait until its output is written, except output of children that it left behind."""
         for each in self.writers:
             each.join(timeout=1.0)
 
     def signal(self, number: int) -> None:
-        """Send it, and what it has started, a signal; nothing if it has ended."""
+        """Send the process and its children a signal, unless it has ended."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
@@ -129,7 +129,7 @@ def _ended(code: int) -> str:
 
 
 def _end(members: Sequence[Member], ends: Any, first: int, grace: float) -> None:
-    """End those that run: by signal ``first`` and, ``grace`` seconds later, by force."""
+    """End running members: by signal ``first`` and, ``grace`` seconds later, by force."""
     for number in (first, signal.SIGKILL):
         for each in members:
             if each.process.poll() is None:
@@ -144,12 +144,12 @@ def _end(members: Sequence[Member], ends: Any, first: int, grace: float) -> None
 
 
 def _first_to_die(ends: Any, processes: int) -> Member | None:
-    """The first process that fails; None if all have ended without failure."""
+    """The first process that fails; None if all end without failure."""
     for count in range(1, processes + 1):
         found = ends.get()
         if not found.process.returncode:
             continue
-        # XLA aborts a process because another has died, so fast that its end may be told first
+        # XLA aborts a process when another dies, and the abort may be reported first
         with contextlib.suppress(queue.Empty):
             while found.process.returncode == -signal.SIGABRT and count < processes:
                 later = ends.get(timeout=0.5)
@@ -190,7 +190,7 @@ def run(command: Sequence[str], processes: int, devices: int, grace: float) -> i
         return code if code >= 0 else 128 - code
     except KeyboardInterrupt:
         _say(f"interrupted: so are the {processes} processes")
-        with contextlib.suppress(KeyboardInterrupt):  # a second one is for those that do not end
+        with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C is for processes that do not end
             _end(members, ends, signal.SIGINT, grace)
         return 130
     finally:
@@ -204,7 +204,7 @@ def _interrupted(number: int, frame: Any) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Run the command."""
     parser = arguments()
     said = parser.parse_args(argv)
     command = ["-m", *said.module] if said.module else ["-c", *said.code] if said.code else said.script

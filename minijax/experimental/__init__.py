@@ -1,4 +1,4 @@
-"""``minijax.experimental``: what JAX keeps under this name. ``sparse`` is borrowed whole."""
+"""``minijax.experimental``: JAX's names in this package. ``sparse`` is borrowed whole."""
 
 import importlib
 from typing import Any

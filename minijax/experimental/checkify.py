@@ -1,6 +1,6 @@
 """``minijax.experimental.checkify``: run-time checks of transformed and compiled functions, borrowed from JAX.
 
-``checkify(f)`` is a function that gives ``(error, f's results)``: the checks in ``f`` are part of the result.
+``checkify(f)`` is a function that returns ``(error, f's results)``: the checks in ``f`` are part of the result.
 
 Source: https://docs.jax.dev/en/latest/debugging/checkify_guide.html
 """
@@ -19,7 +19,7 @@ from minijax.interop.lines import jax_traceback
 from minijax.interop.values import jax_module
 
 _theirs = jax_module("experimental.checkify")
-# The kinds of checks: JAX makes only their sets public.
+# The kinds of checks: JAX publishes only their sets.
 FailedCheckError, NaNError, OOBError, DivisionByZeroError = map(
     vars(sys.modules[_theirs.Error.__module__]).get, ("FailedCheckError", "NaNError", "OOBError", "DivisionByZeroError")
 )
@@ -28,7 +28,7 @@ init_error = Error({}, {}, {}, {})
 
 
 def _traced_each_time(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """JAX's function, borrowed, which JAX traces at each call: it notes the line, and numbers the checks in order."""
+    """Borrow JAX's function and let JAX trace each call: it records the line, and numbers the checks in order."""
 
     @functools.wraps(theirs)
     def function(*args: Any, **kwargs: Any) -> Any:

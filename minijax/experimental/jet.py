@@ -1,6 +1,6 @@
 """``minijax.experimental.jet``: derivatives of high order by Taylor polynomials, borrowed from JAX.
 
-JAX has Taylor rules for some primitives. A function of others is differentiated by ``jvp``, once for each order.
+JAX has Taylor rules for some primitives. Functions of other primitives use ``jvp``, once for each order.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ def jet(
     Args:
       fun: a function of arrays that returns a pytree of arrays.
       primals: the point: a value for each argument.
-      series: for each argument the derivatives of the curve at the point, of order 1, 2, ..., as many for each.
+      series: for each argument the derivatives of the curve at the point, of order 1, 2, ..., the same number for each.
       factorial_scaled: whether these, and the results, are derivatives; otherwise they are coefficients of Taylor
         polynomials, which are smaller by the factorial of the order.
 
     Returns:
-      ``(out, derivatives)``: what ``fun`` gives at the point, and a pytree like it of lists: the derivatives of the
+      ``(out, derivatives)``: the value of ``fun`` at the point, and a pytree like it of lists: the derivatives of the
       outputs along the curve, of order 1, 2, ...
 
     Raises:
-      ValueError: different arguments have different numbers of terms, or one is no array.
+      ValueError: the arguments have different numbers of terms, or one is no array.
 
     >>> f0, (f1, f2) = jet(jnp.sin, (0.125,), ((0.75, 3.0),))  # doctest: +SKIP
     """
     try:
         return borrow(__name__, "jet")(fun, primals, series, factorial_scaled)  # type: ignore[no-any-return]
-    except KeyError:  # what JAX raises where it has no rule
+    except KeyError:  # JAX raises it for a missing rule
         return _by_jvp(fun, primals, series, factorial_scaled)
 
 

@@ -1,4 +1,4 @@
-"""``minijax.experimental.layout``: how arrays lie in memory, as data (see ``core.layouts``)."""
+"""``minijax.experimental.layout``: the memory layout of arrays, as data (see ``core.layouts``)."""
 
 from minijax.core.layouts import Format, Layout
 

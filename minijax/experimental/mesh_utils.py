@@ -1,4 +1,4 @@
-"""``minijax.experimental.mesh_utils``: devices as an array for a ``Mesh``, by the mesh's shape; borrowed from JAX."""
+"""``minijax.experimental.mesh_utils``: arrange devices for a ``Mesh`` of a given shape; borrowed from JAX."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
 
 
 def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None = None, **options: Any) -> np.ndarray:
-    """The devices (all of them by default) as an array of shape ``mesh_shape``, neighbours along its last axis.
+    """Arrange the devices (all by default) as an array of shape ``mesh_shape``, neighbours along its last axis.
 
-    ``options`` are those of JAX, ``contiguous_submeshes`` and ``allow_split_physical_axes``, which only TPUs have.
+    ``options`` are JAX's ``contiguous_submeshes`` and ``allow_split_physical_axes``, which only TPUs have.
 
     Raises:
-      ValueError: the mesh does not have as many places as there are devices.
+      ValueError: the mesh size differs from the number of devices.
     """
     found = all_devices() if devices is None else devices
     made: np.ndarray = jax_module("experimental.mesh_utils").create_device_mesh(mesh_shape, found, **options)
@@ -29,17 +29,17 @@ def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None 
 def create_hybrid_device_mesh(
     mesh_shape: Sequence[int], dcn_mesh_shape: Sequence[int], devices: Sequence[Any] | None = None, **options: Any
 ) -> np.ndarray:
-    """A mesh of meshes: devices that are near each other along the inner axes of each dimension, others outside.
+    """A mesh of meshes: nearby devices along the inner axes of each dimension, distant ones along the outer axes.
 
-    Devices are near if they have the same ``slice_index``, or with ``process_is_granule=True`` if they belong to one
-    process. Each such group is a mesh of ``mesh_shape``, and the groups, sorted unless
-    ``should_sort_granules_by_key`` is false, are laid out as ``dcn_mesh_shape``.
+    Devices are near if they have the same ``slice_index``, or with ``process_is_granule=True`` the same process. Each
+    group is a mesh of ``mesh_shape``, and the groups, sorted unless ``should_sort_granules_by_key`` is false, form a
+    mesh of ``dcn_mesh_shape``.
 
     Returns:
       An array of devices whose shape is the product of the two, dimension by dimension.
 
     Raises:
-      ValueError: devices do not tell their group, or the numbers of groups and of devices do not fit.
+      ValueError: devices do not name their group, or the numbers of groups and of devices do not fit.
     """
     found = all_devices() if devices is None else devices
     theirs = jax_module("experimental.mesh_utils").create_hybrid_device_mesh

@@ -1,7 +1,7 @@
-"""``minijax.experimental.multihost_utils``: exchange of values among the processes of ``distributed.initialize``.
+"""``minijax.experimental.multihost_utils``: exchange values among the processes of ``distributed.initialize``.
 
-A single process gets its own values back. Several exchange arrays by a ``pmap`` over all devices, so all of them must
-make the same calls in the same order.
+A single process gets its own values back. Several processes exchange arrays by a ``pmap`` over all devices, so all of
+them must make the same calls in the same order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AXIS = "processes"
 
 
 def _of_all(x: np.ndarray) -> np.ndarray:
-    """What each process gave, stacked along a new leading axis."""
+    """The values of all processes, stacked along a new leading axis."""
     if process_count() == 1:
         return x[None]
     copies = np.broadcast_to(x, (local_device_count(), *x.shape))
@@ -38,11 +38,11 @@ def _of_all(x: np.ndarray) -> np.ndarray:
 
 
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
-    """What every process gives for ``in_tree``, a tree of arrays of the same shapes everywhere.
+    """Collect ``in_tree``, a tree of arrays with the same shapes everywhere, from all processes.
 
     Returns:
-      The tree with NumPy arrays, of all processes along a new leading axis; with ``tiled`` along the first axis that
-      there is. Numbers always get a new one, unless there is only one process.
+      The tree with NumPy arrays, of all processes along a new leading axis; with ``tiled`` along the existing first
+      axis. Numbers always get a new axis, unless there is only one process.
     """
 
     def gather(leaf: Any) -> np.ndarray:
@@ -57,9 +57,9 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """What the source has for ``in_tree``, as NumPy arrays in every process.
+    """Send the source's ``in_tree`` to every process, as NumPy arrays.
 
-    Process 0 is the source unless ``is_source`` says so, process by process. The shapes are the same everywhere.
+    Process 0 is the source, unless ``is_source`` selects another. The shapes are the same everywhere.
     """
     if process_count() == 1:
         return tree_map(np.asarray, in_tree)
@@ -85,14 +85,14 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
 
 
 def sync_global_devices(name: str) -> None:
-    """Wait until every process has come here. AssertionError if another one came with another ``name``."""
+    """Wait for every process. AssertionError if another process came with another ``name``."""
     assert_equal(np.uint32(zlib.crc32(name.encode())), f"sync_global_devices name mismatch ('{name}')")
 
 
 def reached_preemption_sync_point(step_id: int) -> bool:
-    """Whether a process got a preemption notice and all processes have reached the step to save at.
+    """Whether a process got a preemption notice and all processes have reached the step for saving.
 
-    False without ``distributed.initialize``. With it RuntimeError: XLA's preemption service is not started here.
+    False without ``distributed.initialize``. With it, RuntimeError: minijax does not start XLA's preemption service.
     """
     if process_count() == 1:
         return False

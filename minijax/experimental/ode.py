@@ -1,4 +1,4 @@
-"""``minijax.experimental.ode``: ``odeint``, which integrates ordinary differential equations, borrowed from JAX."""
+"""``minijax.experimental.ode``: ``odeint`` for ordinary differential equations, borrowed from JAX."""
 
 from minijax.core.borrowing import borrow
 

@@ -1,4 +1,4 @@
-"""``minijax.experimental.shard_map``: ``shard_map`` as it was called before it was ``minijax.shard_map``."""
+"""``minijax.experimental.shard_map``: the older name and signature of ``minijax.shard_map``."""
 
 from __future__ import annotations
 

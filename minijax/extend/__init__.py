@@ -1,4 +1,4 @@
-"""JAX's name for what extension authors need: see ``minijax.extend.core``."""
+"""JAX's name for the tools of extension authors: see ``minijax.extend.core``."""
 
 import importlib
 from typing import Any

@@ -1,8 +1,8 @@
-"""``check_rules``: a primitive's rules against each other.
+"""``check_rules``: test a primitive's rules against each other.
 
-Every rule says something about the same function, so each can be tested by another: the jvp rule by finite
-differences, the transpose rule by inner products, the batching rule by a loop, abstract evaluation and lowering by
-evaluation. No second implementation is needed, and it works for primitives of anybody's.
+All rules describe one function, so each can test another: finite differences test the jvp rule, inner products the
+transpose rule, a loop the batching rule, and evaluation tests abstract evaluation and lowering. No second
+implementation is needed, and the checks work for user-defined primitives.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from minijax.pytree import tree_flatten, tree_leaves, tree_unflatten
 
 
 def smaller(args: Sequence[np.ndarray]) -> Iterator[Values]:
-    """Simpler variants of ``args``, most daring first; equal dimensions are cut together."""
+    """Simpler variants of ``args``, the boldest first; equal dimensions are cut together."""
     sizes = sorted({d for x in args for d in x.shape if d > 1}, reverse=True)
     if sizes:
         yield [_cut(x, dict.fromkeys(sizes, 1)) for x in args]
@@ -88,7 +88,7 @@ def _plainer(x: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _weight(x: np.ndarray) -> int:
-    """How much there is to read."""
+    """The amount of text that a reader of ``x`` sees."""
     return sum(len(str(v)) for v in x.ravel()) + (len(set(x.ravel().tolist())) if x.size else 0)
 
 
@@ -112,18 +112,18 @@ def smallest(
     return best
 
 
-# Beyond this many in_axes, only the first and last axis of each operand are tried, and then only some combinations.
+# Beyond this many in_axes, try only the first and last axis of each operand, and if needed only some combinations.
 MAX_COMBINATIONS = 48
-# Primitives that read one triangle of a Hermitian matrix: their derivatives are those among such matrices.
+# Primitives that read one triangle of a Hermitian matrix: perturb them only along Hermitian matrices.
 _HERMITIAN = ("cholesky", "eigh")
-# Primitives whose result is a lower triangle, with any values above it.
+# Primitives that return a lower triangle, with arbitrary values above it.
 _TRIANGULAR = ("cholesky",)
 
 Function = Callable[..., list[Any]]
 
 
 class Case(NamedTuple):
-    """One check: ``run(operands)`` raises what is wrong; ``attempts`` limits the search for a small example."""
+    """One check: ``run(operands)`` raises on an error; ``attempts`` limits the search for a small example."""
 
     run: Callable[[Values], None]
     attempts: int = 60
@@ -132,20 +132,20 @@ class Case(NamedTuple):
 def check_rules(primitive: Primitive, *example_args: Any, **params: Any) -> RulesReport:
     """Check every rule of ``primitive`` at ``primitive.bind(*example_args, **params)``.
 
-    Compared are: the value with abstract evaluation and with the compiled program; jvp with finite differences (in 64
-    bit where the primitive takes it); linearize with jvp; vjp and the transpose rule with jvp, by inner products; vmap
-    with a loop, for every ``in_axes``; second derivatives, and vmap of derivatives, with the first. What is staged is
-    typechecked, and all of it, compiled, is compared with itself evaluated.
+    Comparisons: the value with abstract evaluation and the compiled program; jvp with finite differences (in 64 bit if
+    the primitive supports it); linearize with jvp; vjp and the transpose rule with jvp, by inner products; vmap with a
+    loop, for every ``in_axes``; second derivatives, and vmap of derivatives, with first ones. Staged programs are
+    typechecked, and their compiled results are compared with evaluated ones.
 
     Args:
-      primitive: anybody's.
-      example_args: arrays or numbers at which the primitive is defined, and smooth if its derivative is to be
-        checked. The more ordinary the better: different sizes, no symmetries.
-      params: the primitive's.
+      primitive: any primitive, user-defined ones included.
+      example_args: arrays or numbers in the primitive's domain, away from kinks if it has a derivative. Ordinary values
+        work best: different sizes, no symmetries.
+      params: the primitive's params.
 
     Returns:
-      A ``RulesReport``: ``ok``, ``failures``, ``skipped``; ``print`` it. Each failure comes with the smallest operands
-      found that show it. A rule that does not exist is a failure unless its table's ``holes`` state a reason.
+      A ``RulesReport``: ``ok``, ``failures``, ``skipped``; ``print`` it. Each failure shows the smallest failing
+      operands found. A missing rule is a failure unless its table's ``holes`` state a reason.
 
     Raises:
       TypeError: ``primitive`` is no primitive, or an argument no array.
@@ -159,33 +159,33 @@ def check_rules(primitive: Primitive, *example_args: Any, **params: Any) -> Rule
 
 
 def assert_rules(primitive: Primitive, *example_args: Any, **params: Any) -> RulesReport:
-    """``check_rules``, raising RulesError (an AssertionError with the report as its text) if something is wrong."""
+    """``check_rules``, but raise RulesError (an AssertionError with the report as its text) on a failure."""
     return check_rules(primitive, *example_args, **params).raise_if_failed()
 
 
 class Skipped(Exception):
-    """The check does not apply; the text is the reason."""
+    """The check does not apply; the message is the reason."""
 
 
 def _words(x: Any) -> Any:
-    """The words of keys; anything else as it is."""
+    """Unwrap keys to their words; other values stay."""
     return random_unwrap_p.bind(x) if is_key(getattr(x, "dtype", None)) else x
 
 
 def _values(args: Sequence[Any]) -> Values:
-    """NumPy arrays of the operands, of keys their words."""
+    """Convert the operands to NumPy arrays, keys to their words."""
     return [np.asarray(x, get_aval(x).dtype) for x in map(_words, args)]
 
 
 class Subject:
-    """A primitive with its params, as a function of flat values to a flat list; keys are passed as their words."""
+    """A primitive with its params, as a function from flat values to a flat list; keys are passed as words."""
 
     def __init__(self, primitive: Primitive, params: dict[str, Any], examples: Sequence[Any]) -> None:
         self.primitive = primitive
         self.params = params
         self.keys = {i: get_aval(x).dtype.impl for i, x in enumerate(examples) if is_key(get_aval(x).dtype)}
         self.tables = columns()
-        # the types of operands are those of the params' jaxprs: they can neither be widened nor cut
+        # the params' jaxprs fix the operand types: operands can be neither widened nor cut
         holds_programs = not primitive.keeps_signatures and not primitive.borrowed_from
         self.fixed = holds_programs or any(True for _ in subjaxprs(params))
         # error text of a missing rule -> the check that reported it
@@ -199,19 +199,19 @@ class Subject:
         return [*map(_words, out if self.primitive.multiple_results else [out])]
 
     def with_keys(self, args: Sequence[Any]) -> list[Any]:
-        """The operands, those that are words of keys as keys; a matrix that has to be Hermitian, made so."""
+        """Wrap words of keys as keys, and make a Hermitian operand Hermitian."""
         if self.primitive.name in _HERMITIAN:
             (x,) = args
             args = ((x + x.mT.conj()) / 2,)
         return [random_wrap_p.bind(x, impl=self.keys[i]) if i in self.keys else x for i, x in enumerate(args)]
 
     def rule(self, interpreter: str) -> str:
-        """The interpreter's rule and its place, '' if it has none."""
+        """The interpreter's rule and its location, or ''."""
         found = cell(self.primitive, self.tables[interpreter])
         return rule_text(found.rule) if found.status == YES else ""
 
     def abstract(self, args: Sequence[Any]) -> list[ShapedArray]:
-        """What abstract evaluation says of the results."""
+        """The result types by abstract evaluation."""
         avals = [ShapedArray(np.shape(x), x.dtype) for x in args]
         for i, impl in self.keys.items():
             avals[i] = abstract_eval(random_wrap_p, (avals[i],), {"impl": impl})
@@ -219,11 +219,11 @@ class Subject:
         return [*map(physical_aval, out if self.primitive.multiple_results else [out])]
 
     def value(self, args: Sequence[Any]) -> Values:
-        """The results, evaluated; by the compiled program for a primitive with no rule of evaluation."""
+        """Evaluate; a primitive without an evaluation rule uses its compiled program."""
         return [np.asarray(x) for x in self(*args)]
 
     def report(self, args: Values) -> RulesReport:
-        """The outcomes of all checks at operands like ``args``."""
+        """Run all checks at operands like ``args``."""
         report = RulesReport(self.primitive, self.params)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
@@ -237,7 +237,7 @@ class Subject:
         return report
 
     def outcome(self, check: str, interpreter: str, cases: Sequence[Case], args: Values) -> RuleOutcome:
-        """Run the cases of one kind; the first failure is made small, the others are counted."""
+        """Run the cases of one kind; minimize the first failure, and count the others."""
         rule = self.rule(interpreter)
         reasons: list[str] = []
         failed: list[tuple[Case, Exception]] = []
@@ -258,9 +258,9 @@ class Subject:
     def failure(
         self, check: str, interpreter: str, rule: str, failed: Sequence[tuple[Case, Exception]], args: Values
     ) -> RuleOutcome:
-        """The outcome for failures of one kind, at the smallest example found."""
+        """The outcome of failures of one kind, with the smallest example found."""
         case, error = failed[0]
-        if isinstance(error, NotImplementedError):  # a rule is missing: said once, of whatever needs it
+        if isinstance(error, NotImplementedError):  # report a missing rule once
             if str(error) in self.missing:
                 return RuleOutcome(check, interpreter, SKIPPED, f"it needs what {self.missing[str(error)]} lacks")
             self.missing[str(error)] = check
@@ -279,12 +279,12 @@ class Subject:
         text = str(error) if isinstance(error, Wrong) else f"{type(error).__name__}: {error}"
         return RuleOutcome(check, interpreter, FAILED, text, tuple(small), rule, also=len(failed) - 1)
 
-    # the modes in which second derivatives are checked, and mapped derivatives
+    # the modes for second derivatives, and for mapped derivatives
     second: Sequence[Callable[..., Function]]
     mapped: Sequence[Callable[..., Function]]
 
     def checks(self, args: Values) -> Iterator[tuple[str, str, list[Case]]]:
-        """Everything there is to check at operands like ``args``: what, which rule it is about, and the cases."""
+        """List all checks at operands like ``args``: name, suspected rule, cases."""
         floats = [i for i, x in enumerate(args) if inexact(x)]
         yield from self.first_order(floats, list(dict.fromkeys([tuple(floats), *[(i,) for i in floats]])))
         if self.second:
@@ -301,7 +301,7 @@ class Subject:
         yield "lower", "lower", [Case(self.check_lowering, 12)]
 
     def first_order(self, floats: list[int], pushed: list[Any]) -> Iterator[tuple[str, str, list[Case]]]:
-        """The checks of first derivatives, in the operands ``pushed``, and of what goes before them."""
+        """The type and first-derivative checks, in the operands ``pushed``."""
         subsets = [s for n in range(1, len(floats) + 1) for s in itertools.combinations(floats, n)][:31] or [()]
         yield "abstract", "abstract", [Case(self.check_types)]
         yield "jvp", "jvp", self.cases("jvp", self.check_jvp, pushed)
@@ -316,7 +316,7 @@ class Subject:
             yield "dead code", "dce", [Case(self.check_dead_code)]
 
     def cases(self, interpreter: str, check: Callable[..., None], choices: Sequence[Any]) -> list[Case]:
-        """``check`` for each of the ``choices`` (operands, or in_axes); skipped where the table of rules says why."""
+        """One case of ``check`` per choice (operands, or in_axes); skipped if the rule table gives a reason."""
 
         def case(chosen: Any) -> Case:
             def run(args: Values) -> None:
@@ -330,7 +330,7 @@ class Subject:
         return list(map(case, choices))
 
     def need(self, interpreter: str) -> None:
-        """Skipped if the interpreter has no rule, and a reason."""
+        """Raise Skipped if the interpreter has no rule for a stated reason."""
         found = cell(self.primitive, self.tables[interpreter])
         if found.status == NONE:
             raise Skipped(found.reason)
@@ -345,7 +345,7 @@ class Subject:
             raise Wrong(f"abstract evaluation says {len(avals)} results, evaluation gives {len(values)}")
         for i, (aval, value) in enumerate(zip(avals, values, strict=True)):
             array = np.asarray(value)
-            # a Python or NumPy number of an author's rule is brought to the abstract type when it is used
+            # a Python or NumPy number from an author's rule gets the abstract type when it is used
             wanted = array.dtype if isinstance(value, np.ndarray) or hasattr(value, "aval") else aval.dtype
             if aval.shape != array.shape or aval.dtype != wanted:
                 found = f"{dtype_name(array.dtype)}{list(array.shape)}"
@@ -383,12 +383,12 @@ class Subject:
             limit = None
             try:
                 values, pushed = jvp(fun, tuple(point), tuple(tangents))
-            except Exception:  # reported by its own check; some functions can only be differentiated backwards
+            except Exception:  # jvp's own check reports it; some functions only have reverse mode
                 values, pushed, limit = fun(*point), differences(fun, point, tangents), 5e-3
             results = [i for i, x in enumerate(values) if inexact(x)]
             if not results:
                 raise Skipped("no result of an inexact dtype")
-            # all results, and each alone: then the cotangents of the others are symbolic zeros
+            # all results, then single ones: then the other cotangents are symbolic zeros
             for chosen in [results, *([[i] for i in results] if len(values) > 1 else [])]:
                 outs, pull = vjp(lambda *xs, chosen=chosen: [fun(*xs)[i] for i in chosen], *point)
                 cts = [direction(x, 7 + i) for i, x in enumerate(outs)]
@@ -397,7 +397,7 @@ class Subject:
                 check_adjoint(f"vjp of results {chosen}", cts, [pushed[i] for i in chosen], pulled, tangents, limit)
 
     def check_cotangents(self, what: str, cts: Sequence[Any], point: Values) -> None:
-        """Wrong unless each cotangent has the type of its operand."""
+        """Raise Wrong unless each cotangent has the type of its operand."""
         for i, (ct, x) in enumerate(zip(cts, point, strict=True)):
             array = np.asarray(ct)
             if array.shape != x.shape or array.dtype != x.dtype:
@@ -421,7 +421,7 @@ class Subject:
         self.compare_with_loop(self, args, axes, f"vmap with in_axes={tuple(axes)}")
 
     def compare_with_loop(self, fun: Function, args: Values, axes: Sequence[int | None], what: str) -> None:
-        """Wrong unless the mapped function gives what a loop gives."""
+        """Raise Wrong unless the mapped function equals a loop."""
         size = batch_size(args)
         many = [variants(x, size) for x in args]
         stacked = [x if a is None else np.stack(xs, a) for x, xs, a in zip(args, many, axes, strict=True)]
@@ -437,11 +437,11 @@ class Subject:
             compare(f"result {i} of {what}", batched, wanted, "a loop", 4 * rounding(wanted))
 
     def loose(self, value: Any) -> bool:
-        """Whether an author's rule returned a bare number, whose dtype means nothing."""
+        """Whether an author's rule returned a bare number, whose dtype does not count."""
         return not isinstance(value, np.ndarray) and not hasattr(value, "aval")
 
     def inexact_part(self, args: Sequence[Any]) -> tuple[Function, Values]:
-        """The function from the inexact operands to the inexact results, and the former; Skipped without either."""
+        """The function from inexact operands to inexact results, and these operands; Skipped without either."""
         results = [i for i, aval in enumerate(self.abstract(args)) if dtypes.is_inexact(aval.dtype)]
         fun, point, _ = self.of(args, [i for i, x in enumerate(args) if inexact(x)])
         if not point or not results:
@@ -454,7 +454,7 @@ class Subject:
         return chosen, point
 
     def works(self, how: Callable[..., Function], args: Values) -> None:
-        """Skipped if ``jvp`` or ``vjp`` itself fails, which its own check reports."""
+        """Raise Skipped if ``jvp`` or ``vjp`` itself fails, which its own check reports."""
         fun, point = self.inexact_part(args)
         if attempt(lambda values: how(fun)(*values), point) is not None:
             raise Skipped(f"{how.__name__[:3]} itself does not work")
@@ -482,7 +482,7 @@ class Subject:
         self.compare_with_loop(derivative, args, axes, f"vmap with in_axes={tuple(axes)} of {how.__name__[:3]}")
 
     def programs(self, args: Values) -> dict[str, tuple[Function, Values]]:
-        """Name -> (function, operands): the primitive and its transformations, those that there are rules for."""
+        """Name -> (function, operands): the primitive, and its transformations with a rule."""
         programs: dict[str, tuple[Function, Values]] = {"value": (self, args)}
         for how in (jvp_of, vjp_of):
             if attempt(partial(self.works, how), args) is None:
@@ -511,7 +511,7 @@ class Subject:
             compare(f"result {i}, the others being unused,", found, whole[i], "the whole")
 
     def check_lowering(self, args: Values) -> None:
-        """All programs in one, since compiling is what takes time; if that fails, the primitive alone."""
+        """Compile all programs as one, to save time; if that fails, the primitive alone."""
         self.need("lower")
         programs = self.programs(args)
         try:
@@ -521,7 +521,7 @@ class Subject:
             raise
 
     def compare_compiled(self, programs: dict[str, tuple[Function, Values]]) -> None:
-        """Wrong unless the compiled programs give what they give evaluated."""
+        """Raise Wrong unless compiled programs equal evaluated ones."""
 
         def everything(operands: dict[str, Values]) -> dict[str, list[Any]]:
             return {name: fun(*operands[name]) for name, (fun, _) in programs.items()}
@@ -537,7 +537,7 @@ class Subject:
 
     @contextmanager
     def precise(self, args: Values) -> Iterator[Values]:
-        """The operands, in 64 bit while it is open, if the primitive takes them so and computes in it."""
+        """A context with the operands in 64 bit, if the primitive accepts them and computes in 64 bit."""
         if self.fixed or not any(map(inexact, args)):
             yield args
             return
@@ -546,7 +546,7 @@ class Subject:
         with enable_x64(True):
             try:
                 outs = [x for x in self.value(wider) if inexact(x)]
-            except Exception:  # whatever a rule raises on operands that it does not take
+            except Exception:  # any error of a rule on operands of this type
                 outs = []
             if outs and all(x.dtype.name in ("float64", "complex128") for x in outs):
                 yield wider
@@ -555,7 +555,7 @@ class Subject:
 
 
 class FunctionSubject(Subject):
-    """A function with a derivative rule of its author's, of the leaves of its differentiable arguments."""
+    """A function with a custom derivative rule, of the leaves of its differentiable arguments."""
 
     def __init__(self, fun: CustomFunction, args: Sequence[Any], static: Sequence[int]) -> None:
         code = getattr(inspect.unwrap(fun.fun), "__code__", None)
@@ -584,7 +584,7 @@ class FunctionSubject(Subject):
         return [get_aval(x) for x in self(*args)]
 
     def first_order(self, floats: list[int], pushed: list[Any]) -> Iterator[tuple[str, str, list[Case]]]:
-        """The rule against finite differences of the function itself."""
+        """Check the rule against finite differences of the function itself."""
         if self.forwards:
             yield "jvp", "jvp", self.cases("jvp", self.check_jvp, pushed)
         else:
@@ -592,11 +592,11 @@ class FunctionSubject(Subject):
         yield "vjp", "transpose", self.cases("jvp", self.check_vjp, pushed)
 
     def whole(self) -> Iterator[tuple[str, str, list[Case]]]:
-        """None: the function is mapped and compiled like any other."""
+        """No further checks: the function is mapped and compiled like any other."""
         return iter(())
 
     def check_forward(self, args: Values, subset: Sequence[int]) -> None:
-        """Wrong unless differentiation gives the values that a plain call gives."""
+        """Raise Wrong unless differentiation returns the values of a plain call."""
         fun, point, _ = self.of(args, subset)
         for i, (a, b) in enumerate(zip(vjp(fun, *point)[0], self.value(args), strict=True)):
             compare(f"result {i} of fwd", a, b, "a plain call")
@@ -605,12 +605,12 @@ class FunctionSubject(Subject):
 def check_custom_rules(fun: CustomFunction, *example_args: Any) -> RulesReport:
     """Check the rule of a ``custom_jvp`` or ``custom_vjp`` function at ``fun(*example_args)``.
 
-    A jvp rule is compared with finite differences of the function itself, and reverse mode with it by inner products;
-    ``bwd`` with finite differences in the same way, and the value that ``fwd`` gives with a plain call. All of it is
-    mapped and compiled besides.
+    A jvp rule is compared with finite differences of the function itself, and reverse mode with the rule by inner
+    products. ``bwd`` is compared with finite differences, and the value from ``fwd`` with a plain call. All of them are
+    also mapped and compiled.
 
     Returns:
-      A ``RulesReport``, as ``check_rules`` does.
+      A ``RulesReport``, like ``check_rules``.
     """
     args = fun._resolve(example_args, {})
     subject = FunctionSubject(fun, args, fun._static(args))
@@ -627,7 +627,7 @@ def jvp_of(fun: Function) -> Function:
 
 
 def vjp_of(fun: Function) -> Function:
-    """The cotangents of ``fun``'s operands for one weighing of the results, as a function of the point."""
+    """The cotangents of ``fun``'s operands for fixed cotangents of the results, as a function of the point."""
 
     def pulled(*xs: Any) -> list[Any]:
         outs, pull = vjp(fun, *xs)
@@ -637,7 +637,7 @@ def vjp_of(fun: Function) -> Function:
 
 
 def excuse(error: Exception) -> str:
-    """Why a NotImplementedError is no fault: a rule refuses, or a table states a reason. Empty if a rule is missing."""
+    """Why a NotImplementedError is no fault: a rule refuses, or a table states a reason; '' if a rule is missing."""
     text = str(error)
     tables = [table for of_one in columns().values() for table in of_one if table.name != "lower"]
     for table in tables:
@@ -648,7 +648,7 @@ def excuse(error: Exception) -> str:
 
 
 def attempt(run: Callable[[Values], Any], args: Values) -> Exception | None:
-    """What ``run`` raises, or None. It is Wrong to leave an interpreter on the stack."""
+    """The exception of ``run``, or None. An interpreter left on the stack is Wrong."""
     depth, dynamic = len(state.stack), state.dynamic
     error: Exception | None = None
     try:
@@ -682,13 +682,13 @@ def is_linear(fun: Function, point: Values) -> bool:
 
 
 def batch_size(args: Values) -> int:
-    """The least size from 2 on that no dimension has: then a batch axis in a wrong place shows."""
+    """The least size from 2 that no dimension has, so that a misplaced batch axis shows."""
     taken = {d for x in args for d in x.shape}
     return next(n for n in itertools.count(2) if n not in taken)
 
 
 def variants(x: np.ndarray, count: int) -> list[np.ndarray]:
-    """``x`` and further arrays of the same values, as valid as ``x``; a single number is made a bit smaller."""
+    """``x`` and further arrays with the same values rearranged, so they stay valid; a single number shrinks a bit."""
     if x.size > 1:
         return [np.roll(x, k) for k in range(count)]
     if inexact(x):
@@ -697,7 +697,7 @@ def variants(x: np.ndarray, count: int) -> list[np.ndarray]:
 
 
 def in_axes(args: Values) -> list[tuple[int | None, ...]]:
-    """Every combination of batch axes; fewer if they are too many, but each axis of each operand is among them."""
+    """Combinations of batch axes: all, or if too many, some that contain each axis of each operand."""
     if not args:
         return []
     choices: list[list[int | None]] = [[None, *range(x.ndim + 1)] for x in args]

@@ -1,4 +1,4 @@
-"""Numbers to compare derivatives with: finite differences, inner products, tolerances."""
+"""References for testing derivatives: finite differences, inner products, tolerances."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minijax.core.array import get_aval
 
 Values = list[np.ndarray]
 
-# dtype -> how far two computations of one value may differ, relative to its size
+# dtype -> the tolerance between two computations of one value, relative to its size
 ROUNDING = {
     "float64": 1e-11,
     "complex128": 1e-11,
@@ -21,21 +21,21 @@ ROUNDING = {
     "float16": 1e-2,
     "bfloat16": 5e-2,
 }
-# dtype -> the same for a derivative and a finite difference, and the difference's step
+# dtype -> the tolerance between a derivative and a finite difference, and the difference's step
 LIMIT = {"float64": 1e-6, "complex128": 1e-6, "float32": 5e-3, "complex64": 5e-3}
 STEP = {"float64": 2.0**-12, "complex128": 2.0**-12, "float32": 2.0**-5, "complex64": 2.0**-5}
 
 
 class Wrong(Exception):
-    """What was compared is not equal; the text says how."""
+    """The compared values differ; the message shows how."""
 
 
 class Inconclusive(Exception):
-    """Nothing can be said at this point; the text says why."""
+    """The check cannot decide at this point; the message says why."""
 
 
 def wide(x: Any) -> np.ndarray:
-    """The value for comparing: small floats as float32."""
+    """Widen small floats to float32 for comparing."""
     array = np.asarray(x)
     if dtypes.is_float(array.dtype) and array.dtype.itemsize < 4:
         return array.astype(np.float32)
@@ -49,12 +49,12 @@ def rounding(*arrays: Any) -> float:
 
 
 def inexact(x: Any) -> bool:
-    """Whether one differentiates with respect to ``x``."""
+    """Whether ``x`` can be differentiated with respect to."""
     return dtypes.is_inexact(get_aval(x).dtype)
 
 
 def direction(like: Any, seed: int) -> np.ndarray:
-    """Irregular values of about 1, of the shape and dtype of ``like``, whose aval or value it is."""
+    """Irregular values around 1, with the shape and dtype of ``like`` (an aval or a value)."""
     rng = np.random.default_rng(seed)
     values = rng.uniform(0.5, 1.5, like.shape) * rng.choice([-1.0, 1.0], like.shape)
     if dtypes.is_complex(like.dtype):
@@ -63,7 +63,7 @@ def direction(like: Any, seed: int) -> np.ndarray:
 
 
 def compare(what: str, found: Any, wanted: Any, by: str, tolerance: float | None = None) -> None:
-    """Wrong unless two arrays agree in shape, dtype and, within rounding, values. ``wanted`` is what ``by`` says."""
+    """Raise Wrong unless two arrays agree in shape, dtype and rounded values; ``wanted`` comes from ``by``."""
     a, b = np.asarray(found), np.asarray(wanted)
     if a.shape != b.shape or a.dtype != b.dtype:
         raise Wrong(f"{what} is {_type(a)}, {by} says {_type(b)}")
@@ -73,7 +73,7 @@ def compare(what: str, found: Any, wanted: Any, by: str, tolerance: float | None
     x, y = wide(a), wide(b)
     with np.errstate(all="ignore"):
         finite = np.abs(y[np.isfinite(y)])
-        # a small element may be the difference of large ones: it is as precise as they are
+        # a small element may be the difference of large ones, and then has their absolute precision
         scale = float(finite.max(initial=0.0)) if dtypes.is_inexact(a.dtype) else 0.0
         same = (x == y) | (np.abs(x - y) <= limit * (scale + np.abs(y))) if limit else x == y
         if dtypes.is_inexact(a.dtype):
@@ -96,7 +96,7 @@ def check_derivative(
     tangents: Sequence[np.ndarray],
     found: Sequence[Any],
 ) -> None:
-    """Wrong if ``found``, the tangents of ``fun``'s results at ``point``, is not the limit of differences."""
+    """Raise Wrong if ``found``, the tangents of ``fun``'s results at ``point``, differs from finite differences."""
     h, limit = _step_and_limit([*point, *fun(*point)])
 
     def beside(h: float) -> list[np.ndarray]:
@@ -110,7 +110,7 @@ def check_derivative(
 
 
 def differences(fun: Callable[..., Sequence[Any]], point: Values, tangents: Values) -> Values:
-    """The tangents of ``fun``'s results, by central differences alone: for a function that has no jvp."""
+    """The tangents of ``fun``'s results by central differences only: for a function without a jvp."""
     values = [np.asarray(y) for y in fun(*point)]
     h, _ = _step_and_limit([*point, *values])
     ahead, behind = [fun(*[_moved(x, s * t) for x, t in zip(point, tangents, strict=True)]) for s in (h, -h)]
@@ -134,7 +134,7 @@ def _moved(x: np.ndarray, step: np.ndarray) -> np.ndarray:
 def _check_one(
     what: str, value: np.ndarray, around: tuple[np.ndarray, ...], tangent: np.ndarray, limit: float, h: float
 ) -> None:
-    """Compare one tangent; ``around`` are the results at steps h, -h, h/2, -h/2."""
+    """Compare one tangent; ``around`` holds the results at steps h, -h, h/2, -h/2."""
     if not inexact(value):
         if tangent.dtype != dtypes.float0:
             raise Wrong(f"{what} is {_type(tangent)}, but the tangent of {_type(value)} has dtype float0")
@@ -152,7 +152,7 @@ def _check_one(
         return
     if not np.isfinite(tangent).all():
         raise Wrong(f"{what} is not finite, finite differences are")
-    # at a kink or a jump the slopes on the two sides differ, however short the step
+    # at a kink or a jump the slopes on the two sides differ at every step size
     bend = np.abs((ahead - value) - (value - behind)) / h
     if bend.max() > 0.25 * error.max():
         raise Inconclusive("not smooth here: finite differences on the two sides disagree")
@@ -162,7 +162,7 @@ def _check_one(
 
 
 def inner(xs: Sequence[Any], ys: Sequence[Any]) -> tuple[float, float]:
-    """The real part of the sum of products of two lists of arrays, and the sum of the products' sizes."""
+    """The real part of the inner product of two lists of arrays, and the sum of absolute products."""
     products = [wide(x) * wide(y) for x, y in zip(xs, ys, strict=True) if inexact(x) and inexact(y)]
     return float(sum(p.real.sum() for p in products)), float(sum(np.abs(p).sum() for p in products))
 
@@ -175,7 +175,7 @@ def check_adjoint(
     tangents: Sequence[Any],
     limit: float | None = None,
 ) -> None:
-    """Wrong unless ``<ct, J t> == <J' ct, t>``, the definition of the transpose; within rounding, or ``limit``."""
+    """Raise Wrong unless ``<ct, J t> == <J' ct, t>``, the definition of the transpose, within rounding or ``limit``."""
     (forward, size1), (backward, size2) = inner(cts, pushed), inner(pulled, tangents)
     limit = rounding(*cts, *pulled) if limit is None else limit
     if not np.isfinite(forward) or not np.isfinite(backward):

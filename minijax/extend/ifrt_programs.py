@@ -1,4 +1,4 @@
-"""``minijax.extend.ifrt_programs``: jaxlib's descriptions of programs for its runtimes, as they are."""
+"""``minijax.extend.ifrt_programs``: jaxlib's descriptions of programs for its runtimes, unchanged."""
 
 from minijax.backend.client import load
 

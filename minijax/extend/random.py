@@ -1,4 +1,4 @@
-"""``minijax.extend.random``: the implementations of random keys, and the means to add one."""
+"""``minijax.extend.random``: implementations of random keys, and how to add one."""
 
 from __future__ import annotations
 
@@ -27,20 +27,17 @@ threefry_prng_impl, rbg_prng_impl = THREEFRY, RBG
 
 
 def random_seed(seeds: Any, impl: PRNGImpl) -> Any:
-    """Keys of ``impl`` made of integers, one of each."""
+    """Make keys of ``impl`` from integers, one key each."""
     return random_seed_p.bind(jnp.asarray(np.int64(seeds) if isinstance(seeds, int) else seeds), impl=impl)
 
 
 def seed_with_impl(impl: PRNGImpl, seed: Any) -> Any:
-    """A key of ``impl`` made of the integer ``seed``."""
+    """Make a key of ``impl`` from the integer ``seed``."""
     return random_seed(seed, impl)
 
 
 def threefry_2x32(keypair: tuple[Any, Any], count: Any) -> Any:
-    """The words ``count``, an array of uint32, hashed with the two words of a key: the first half with the second.
-
-    Raises TypeError for other types.
-    """
+    """Hash the uint32 words ``count``, first half with second, by a key's two words. TypeError for other types."""
     count = jnp.asarray(count)
     if count.dtype != np.uint32 or any(jnp.asarray(k).dtype != np.uint32 for k in keypair):
         raise TypeError(f"threefry_2x32 requires uint32 arguments, got {[x.dtype for x in (*keypair, count)]}.")
@@ -62,21 +59,21 @@ def define_prng_impl(
     name: str = "<unnamed>",
     tag: str = "?",
 ) -> PRNGImpl:
-    """A new way of making random bits, for ``random.key(seed, impl=...)``.
+    """Register an implementation of random bits, for ``random.key(seed, impl=...)``.
 
     Args:
-      key_shape: the shape of the array of uint32 that is a key.
-      seed: a key of an integer.
-      split: an array of keys, in a shape, of a key.
-      random_bits: unsigned integers of a number of bits, in a shape, of a key.
-      fold_in: a key of a key and an integer.
-      name, tag: what to call it, and the type of its keys.
+      key_shape: the shape of a key's array of uint32.
+      seed: ``seed(integer) -> key``.
+      split: ``split(key, shape) -> array of keys``.
+      random_bits: ``random_bits(key, width, shape) -> unsigned integers``.
+      fold_in: ``fold_in(key, integer) -> key``.
+      name, tag: the implementation's name, and the printed type of its keys.
     """
     impl = PRNGImpl.made(name, key_shape, tag)
     depth = len(impl.key_shape)
 
     def each(fun: Callable[..., Any], operands: Sequence[Any], dims: int) -> Any:
-        """``fun`` of each of the keys or seeds that ``operands`` have in their ``dims`` leading dimensions."""
+        """Map ``fun`` over the ``dims`` leading dimensions of the keys or seeds in ``operands``."""
         for _ in range(dims):
             fun = vmap(fun)
         return fun(*operands)

@@ -1,4 +1,4 @@
-"""What ``check_rules`` hands back: every check with its outcome, readable as text."""
+"""The result of ``check_rules``: every check with its outcome, readable as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PASSED, FAILED, SKIPPED = "passed", "FAILED", "skipped"
 
 
 class RulesError(AssertionError):
-    """Some rule of a primitive is wrong; ``report`` tells which."""
+    """A rule of a primitive is wrong; ``report`` names it."""
 
     def __init__(self, report: RulesReport) -> None:
         super().__init__(str(report))
@@ -25,11 +25,11 @@ class RulesError(AssertionError):
 
 
 class RuleOutcome(Frozen):
-    """One check: what it compared, and how it ended.
+    """One check: its comparison and outcome.
 
-    ``interpreter`` names the rule under suspicion ('jvp', 'vmap', ...) and ``rule`` its line; ``detail`` says what is
-    wrong, or why the check was skipped; ``example`` holds the smallest operands found that show it; ``also`` counts
-    further cases that fail likewise.
+    ``interpreter`` names the suspected rule ('jvp', 'vmap', ...) and ``rule`` its line; ``detail`` describes the error,
+    or why the check was skipped; ``example`` holds the smallest failing operands; ``also`` counts further failing
+    cases.
     """
 
     check: str
@@ -42,12 +42,12 @@ class RuleOutcome(Frozen):
 
     @property
     def verdict(self) -> str:
-        """What to call a failure: 'wrong', or 'missing' for a rule that there is not, which no operands show."""
+        """The word for a failure: 'wrong', or 'missing' for a missing rule, which has no failing operands."""
         return "missing" if self.example is None else "wrong"
 
 
 class RulesReport:
-    """All outcomes for one primitive. ``ok`` if none failed; ``str`` of it is made for reading."""
+    """All outcomes for one primitive. ``ok`` if none failed; ``str`` gives a readable text."""
 
     def __init__(self, primitive: Primitive, params: dict[str, Any]) -> None:
         self.primitive = primitive
@@ -56,21 +56,21 @@ class RulesReport:
 
     @property
     def failures(self) -> list[RuleOutcome]:
-        """What is wrong."""
+        """The failed checks."""
         return [o for o in self.outcomes if o.status == FAILED]
 
     @property
     def skipped(self) -> list[RuleOutcome]:
-        """What was not checked, with the reason as its ``detail``."""
+        """The skipped checks, with the reason as ``detail``."""
         return [o for o in self.outcomes if o.status == SKIPPED]
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed."""
+        """Whether no check failed."""
         return not self.failures
 
     def raise_if_failed(self) -> RulesReport:
-        """This report; RulesError with its text if something failed."""
+        """Return this report, or raise RulesError with its text if a check failed."""
         if not self.ok:
             raise RulesError(self)
         return self
@@ -96,7 +96,7 @@ class RulesReport:
 
 
 class NamedFunction(Primitive):
-    """What a report is about that checks a function with rules of its author's: a name and a place, in no table."""
+    """Stands for a function with custom rules in a report: a name and a place, in no rule table."""
 
     def __init__(self, name: str, defined_at: str) -> None:
         super().__init__(name, multiple_results=True)
@@ -104,12 +104,12 @@ class NamedFunction(Primitive):
 
     @property
     def defined_at(self) -> str:
-        """Where the function was made."""
+        """The location of the function's definition."""
         return self._place
 
 
 def call_text(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> str:
-    """``p.bind(float32[1] [2.], axes=(0,))``: a call one can read, and nearly type."""
+    """``p.bind(float32[1] [2.], axes=(0,))``: a readable call, almost ready to paste."""
     shown = [*map(value_text, args)]
     for name, value in params.items():
         text = repr(value)
@@ -119,7 +119,7 @@ def call_text(primitive: Primitive, args: Sequence[Any], params: dict[str, Any])
 
 
 def value_text(x: Any) -> str:
-    """``float32 2.0`` or ``float32[3] [1.0, 2.0, 3.0]``, cut off where it is long."""
+    """``float32 2.0`` or ``float32[3] [1.0, 2.0, 3.0]``, truncated if long."""
     array = np.asarray(x)
     name = dtype_name(array.dtype)
     if array.ndim == 0:
@@ -130,13 +130,13 @@ def value_text(x: Any) -> str:
 
 
 def rule_text(rule: Rule | None) -> str:
-    """``sin_jvp at file.py:12``: where the author finds it; ``borrowed from JAX`` if it is derived from JAX's."""
+    """``sin_jvp at file.py:12``: the author's function; ``borrowed from JAX`` if derived from JAX's rule."""
     if isinstance(rule, AuthorsRule):
         rule = rule.example
     if rule is None:
         return ""
     shown = shown_rule(rule)
-    shown = getattr(shown, "__wrapped__", None) or shown  # what the author wrote, where a rule was made of that
+    shown = getattr(shown, "__wrapped__", None) or shown  # the author's function, if a rule wraps it
     code = getattr(shown, "__code__", None)
     name = getattr(shown, "__name__", type(shown).__name__)
     place = f"{name} at {code.co_filename}:{code.co_firstlineno}" if code is not None else name

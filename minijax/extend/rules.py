@@ -1,7 +1,7 @@
-"""The matrix primitive x interpreter: which rules there are, and why those that are missing are not needed.
+"""The matrix primitive x interpreter: which rules exist, and why others are not needed.
 
-``print(rule_matrix())`` shows all of it, ``rule_matrix([p])`` one primitive's row. It is made of the rule tables
-themselves, so a primitive or an interpreter added anywhere is in it.
+``print(rule_matrix())`` shows all of it, ``rule_matrix([p])`` one primitive's row. It reads the rule tables, so it
+includes every registered primitive and interpreter.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from minijax.core.primitive import Primitive
 from minijax.core.records import NamedTuple
 from minijax.core.rules import DerivedRule, Rule, RuleTable
 
-# Tables of which one entry is enough: the interpreter takes either.
+# Pairs of tables where one entry is enough: the interpreter takes either.
 EITHER = {"numpy": "evaluate", "vmap (axis)": "vmap"}
-# Columns in the order of a primitive's life; interpreters not named here come after them.
+# Columns in the order of a primitive's life; other interpreters follow.
 ORDER = ("evaluate", "abstract", "jvp", "vmap", "partial_eval", "transpose", "lower")
 
 YES, DEFAULT, NONE, MISSING = "yes", "default", "none", "missing"
 
 
 class Cell(NamedTuple):
-    """One rule, or the lack of one.
+    """One rule, or its absence.
 
-    ``status`` is 'yes' (``rule`` is the rule), 'default' (the interpreter needs none for most primitives), 'none' (for
-    the stated ``reason``), or 'missing' (nobody said why: using it raises NotImplementedError).
+    ``status``: 'yes' (``rule`` is the rule), 'default' (most primitives need no rule here), 'none' (for the stated
+    ``reason``), or 'missing' (without a reason: using it raises NotImplementedError).
     """
 
     status: str
@@ -34,7 +34,7 @@ class Cell(NamedTuple):
 
 
 def columns() -> dict[str, list[RuleTable]]:
-    """Interpreter -> its tables, in the order in which they are shown."""
+    """Interpreter -> its tables, in display order."""
     found: dict[str, list[RuleTable]] = {name: [] for name in ORDER}
     for table in RuleTable.tables:
         found.setdefault(EITHER.get(table.name, table.name), []).append(table)
@@ -42,15 +42,15 @@ def columns() -> dict[str, list[RuleTable]]:
 
 
 def known_primitives() -> list[Primitive]:
-    """Every primitive that some table has a rule for, by name."""
+    """Every primitive with a rule in some table, by name."""
     load_all()
     known = {p for table in RuleTable.tables for p in (*table, *table.holes)}
-    # packages in place of whose JAX minijax stands give rules for primitives that it lacks
+    # packages that minijax runs in JAX's place also register rules, for primitives that it lacks
     return sorted([p for p in known if isinstance(p, Primitive)], key=lambda p: p.name)
 
 
 def cell(primitive: Primitive, tables: Sequence[RuleTable]) -> Cell:
-    """What ``tables``, those of one interpreter, say of ``primitive``."""
+    """The entry for ``primitive`` in ``tables``, those of one interpreter."""
     for table in tables:
         rule = table.get(primitive)
         if isinstance(rule, DerivedRule) and rule.lacking:
@@ -66,9 +66,9 @@ def cell(primitive: Primitive, tables: Sequence[RuleTable]) -> Cell:
 
 
 class RuleMatrix:
-    """``rows[primitive][interpreter]`` is a ``Cell``; ``str`` of it is a table, with the reasons below.
+    """``rows[primitive][interpreter]`` is a ``Cell``; ``str`` gives a table, with the reasons below.
 
-    Of a borrowed primitive it names the library that the rules come from.
+    A borrowed primitive's row names the library that its rules come from.
     """
 
     def __init__(self, primitives: Iterable[Primitive]) -> None:
@@ -77,7 +77,7 @@ class RuleMatrix:
         self.rows = {p: {name: cell(p, tables[name]) for name in tables} for p in primitives}
 
     def missing(self) -> list[tuple[Primitive, str]]:
-        """The holes for which no reason is stated: (primitive, interpreter)."""
+        """The holes without a stated reason: (primitive, interpreter)."""
         return [(p, name) for p, row in self.rows.items() for name, c in row.items() if c.status == MISSING]
 
     def __str__(self) -> str:
@@ -103,6 +103,6 @@ class RuleMatrix:
 def rule_matrix(primitives: Iterable[Primitive] | None = None) -> RuleMatrix:
     """The matrix of ``primitives``, by default of all known ones.
 
-    A blank stands for an interpreter that treats the primitive by its default, which is what most need.
+    A blank stands for an interpreter that needs no rule for most primitives.
     """
     return RuleMatrix(known_primitives() if primitives is None else primitives)

@@ -1,7 +1,6 @@
-"""``minijax.extend.source_info_util``: the source lines of equations, for authors who make equations.
+"""``minijax.extend.source_info_util``: source lines of equations, for authors who make equations.
 
-The ``traceback`` of a ``SourceInfo`` is a place of the program (see ``errors.source_info``), one line rather than all
-frames above it.
+The ``traceback`` of a ``SourceInfo`` is one program line (see ``errors.source_info``), without the frames above it.
 """
 
 from __future__ import annotations
@@ -28,31 +27,28 @@ extend_name_stack = named_scope
 
 
 def new_source_info() -> SourceInfo:
-    """No line, and no named scope."""
+    """No line and no named scope."""
     return SourceInfo(None, ())
 
 
 def current() -> SourceInfo:
-    """The line that an equation recorded here would be ascribed to, and the named scopes."""
+    """The line and the named scopes that an equation recorded here gets."""
     return source_info_of(state.source or errors.source_info(2))
 
 
 def summarize(source_info: SourceInfo) -> str:
-    """The line as text."""
+    """Print the line."""
     return errors.summarize(source_info.traceback)
 
 
 def register_exclusion(path: str) -> None:
-    """Treat files whose path begins with ``path`` as library code: equations get the line that called it."""
+    """Treat files whose path begins with ``path`` as library code: equations get the line of the caller."""
     errors.exclude(path)
 
 
 @contextlib.contextmanager
 def user_context(traceback: Any, *, name_stack: Any = None) -> Iterator[None]:
-    """What is recorded under it is ascribed to the line ``traceback``, with these named scopes if they are given.
-
-    An error that leaves it is given a note which says that line.
-    """
+    """Record equations with the line ``traceback``, and named scopes if given; errors get a note with the line."""
     outer = state.source
     if traceback is not None:
         state.source = (*traceback[:2], name_stack) if name_stack is not None else traceback

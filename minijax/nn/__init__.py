@@ -1,4 +1,4 @@
-"""``minijax.nn``: the functions that neural networks are written with; what is not here is borrowed from JAX."""
+"""``minijax.nn``: the functions of neural networks; further ones are borrowed from JAX."""
 
 from minijax.core.borrowing import borrowing as _borrowing
 

@@ -72,7 +72,7 @@ swish = silu
 
 
 def _float_if_large(x: Any) -> Any:
-    """A Python integer that no integer type holds as a float; anything else as it is."""
+    """Convert a Python integer beyond all integer types to float; other values stay."""
     limits = np.iinfo(np.int64 if x64_enabled() else np.int32)
     return float(x) if type(x) is int and not limits.min <= x <= limits.max else x
 
@@ -89,7 +89,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 
 def _shifted(name: str, x: Any, axis: Any, where: Any) -> Any:
-    """``x`` minus its maximum along ``axis``, a constant to differentiation; -inf where not ``where``."""
+    """``x`` minus its maximum along ``axis``, a constant for differentiation; -inf outside of ``where``."""
     x = ensure(name, x)
     peak = reductions.max(x, axis, None, True, -np.inf, where)
     safe = x if where is None else choose(where, x, -np.inf)
@@ -97,7 +97,7 @@ def _shifted(name: str, x: Any, axis: Any, where: Any) -> Any:
 
 
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
-    """exp(x) divided by its sum along ``axis``, without overflow; over the elements that ``where`` picks."""
+    """exp(x) divided by its sum along ``axis``, without overflow; over the elements selected by ``where``."""
     unnormalised = ufuncs.exp(_shifted("softmax", x, axis, where))
     out = unnormalised / reductions.sum(unnormalised, axis, keepdims=True, where=where)
     return out if where is None else choose(where, out, 0)
@@ -150,8 +150,8 @@ def logsumexp(
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Any:
     """For each index in ``x`` a vector of ``num_classes`` with 1 at that index, along a new ``axis``.
 
-    ``axis`` may be the name of a mapped axis, which has ``num_classes`` elements: each gets its own number. NameError
-    for a name that is not mapped.
+    ``axis`` may be a mapped axis of size ``num_classes``: each instance gets its own number. NameError for an unmapped
+    name.
     """
     wanted = dtypes.default_float_dtype(x64_enabled()) if dtype is None else dtype
     return _one_hot(creation.asarray(x), num_classes=operator.index(num_classes), dtype=wanted, axis=axis)

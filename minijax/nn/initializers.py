@@ -1,4 +1,4 @@
-"""``minijax.nn.initializers``: the first parameters of a network, borrowed from JAX."""
+"""``minijax.nn.initializers``: initial parameters of networks, borrowed from JAX."""
 
 from minijax.core.borrowing import borrowing
 

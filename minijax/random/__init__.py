@@ -1,12 +1,12 @@
-"""``minijax.random``: random keys, and samples of distributions made with them.
+"""``minijax.random``: random keys, and samples of distributions drawn with them.
 
-Use a key once: make several with ``split`` or ``fold_in``. Every value is JAX's, bit for bit, and every function
-stages JAX's program. Other names are borrowed from JAX when they are used.
+Use a key once: make several with ``split`` or ``fold_in``. Every value equals JAX's, bit for bit, and every function
+stages JAX's program. Names that only JAX has are borrowed on first use.
 """
 
 from minijax.core.borrowing import borrowing as _borrowing
 
-# loaded late: every session imports this module, and few draw samples
+# imported late: every session imports this module, but few draw samples
 __getattr__, __dir__ = _borrowing(
     globals(),
     "minijax.random.basic",

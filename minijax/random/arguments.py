@@ -1,7 +1,7 @@
-"""Keys, shapes and types as arguments of random functions, and how these functions are staged.
+"""Keys, shapes and types as arguments of random functions, and the staging of these functions.
 
-Each checks its static arguments in Python and calls an inner function under ``jit``. So eager calls are compiled once
-per signature, and a staged program names the function.
+Each function checks its static arguments in Python and calls an inner function under ``jit``. So eager calls compile
+once per signature, and a staged program names the function.
 """
 
 from __future__ import annotations
@@ -27,24 +27,23 @@ from minijax.ops.call import to_buffer
 from minijax.ops.shape import broadcast_shapes, canonical_shape
 from minijax.random.keys import typed_keys
 
-# What functions of distributions must know, by the names of their parameters.
+# The static parameters of samplers.
 _KNOWN = ("shape", "dtype", "mode", "axis")
-# The types of a key of the default kind, and of its words.
+# The types of a default key, and of its words.
 _KEY = ShapedArray((), THREEFRY.dtype)
 _WORDS = physical_aval(_KEY)
 
 
 def staged(fun: Callable[..., Any]) -> Any:
-    """``fun`` as a call of its own, where what is not an array is known; compiled when it is evaluated."""
+    """Stage ``fun`` as a call with static non-array arguments; evaluation compiles it."""
     known = [name for name in _KNOWN if name in inspect.signature(fun).parameters]
     return inner_jit(fun, static_argnames=known, compiled=True)
 
 
 def one_key(name: str, key: Any) -> Any:
-    """The single key that is the argument of the function ``name``, given as a key or as words.
+    """The single key argument of function ``name``, a key or words, on the program's device outside of traces.
 
-    Outside of traces it is put where the program that is about to be run will read it, which makes repeated calls
-    quick; there, words and their key are the same.
+    The placement makes repeated calls fast; on the device, words and their key are identical.
     """
     evaluating = state.dynamic.level == 0
     if evaluating and type(key) is Array and key.aval is _WORDS and not observers:
@@ -56,7 +55,7 @@ def one_key(name: str, key: Any) -> Any:
 
 
 def placed(x: Any) -> Any:
-    """``x``; a Python float, outside of traces, as a scalar where the program that is about to be run will read it."""
+    """``x``; outside of traces a Python float becomes a cached scalar on the program's device."""
     if type(x) is not float or state.dynamic.level or observers:
         return x
     return _placed(x, math.copysign(1, x), x64_enabled())
@@ -70,10 +69,10 @@ def _placed(x: float, _sign: float, _x64: bool) -> Array:
 
 
 def known_dtype(name: str, dtype: Any, kind: str) -> np.dtype:
-    """The type that ``dtype`` names: by default the default integer type for the ``kind`` 'integer', else float.
+    """Check ``dtype``; the default is the default integer type for ``kind`` 'integer', else the default float type.
 
-    ValueError for one that is not 'float', or 'float or complex'. A warning that there are no 64 bits is for the line
-    that called the caller, between which and the user stands ``sampler``.
+    ValueError unless it is 'float', or 'float or complex'. The warning about missing 64 bits points to the user's line,
+    above the caller and ``sampler``.
     """
     if dtype is None:
         return (dtypes.default_int_dtype if kind == "integer" else dtypes.default_float_dtype)(x64_enabled())
@@ -86,12 +85,9 @@ def known_dtype(name: str, dtype: Any, kind: str) -> np.dtype:
 
 
 def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True) -> tuple[int, ...]:
-    """The shape of what is drawn: ``shape``, by default that to which the parameters broadcast.
-
-    ``parameters`` are arrays or shapes. ValueError if they do not broadcast to a ``shape`` that is given.
-    """
+    """The sample shape: ``shape``, or by default the parameters' broadcast shape. ValueError if they do not fit."""
     shapes = [p if isinstance(p, tuple) else () if type(p) is float else np.shape(p) for p in parameters]
-    if not any(shapes):  # the commonest case
+    if not any(shapes):  # the most common case
         return () if shape is None else canonical_shape(shape)
     if shape is None:
         return broadcast_shapes(*shapes)
@@ -107,5 +103,5 @@ def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True
 
 
 def to_rank(x: Any, ndim: int) -> Any:
-    """``x`` with leading dimensions of size 1, if it has fewer than ``ndim``."""
+    """Add leading dimensions of size 1 to ``x`` up to ``ndim`` dimensions."""
     return broadcast(x, (1,) * (ndim - get_aval(x).ndim))

@@ -33,7 +33,7 @@ __all__ = ["bernoulli", "categorical", "gumbel", "normal", "permutation", "randi
 
 @sampler
 def uniform(key: Any, shape: Sequence[int] = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
-    """Numbers that are uniform in [minval, maxval).
+    """Uniform random numbers in [minval, maxval).
 
     ``minval`` and ``maxval`` broadcast to ``shape``; ``dtype`` is a floating-point type. Raises ValueError for another
     type, TypeError for limits that do not broadcast.
@@ -45,7 +45,7 @@ def uniform(key: Any, shape: Sequence[int] = (), dtype: Any = None, minval: Any 
 
 @functools.lru_cache(maxsize=64)
 def _mantissa(dtype: np.dtype) -> tuple[int, int, int]:
-    """Of a floating-point type: how many random bits are drawn, how many of them dropped, and the bits of 1.0."""
+    """For a float type: the number of random bits drawn, the number dropped, and the bits of 1.0."""
     info = dtypes.finfo(dtype)
     # with fewer than 8 bits of mantissa, 8 random bits are enough
     drawn = 8 if info.nmant < 8 else info.bits
@@ -55,7 +55,7 @@ def _mantissa(dtype: np.dtype) -> tuple[int, int, int]:
 
 @staged
 def _uniform(key: Any, shape: tuple[int, ...], dtype: np.dtype, minval: Any, maxval: Any) -> Any:
-    # random bits as the mantissa of a number in [1, 2)
+    # use random bits as the mantissa of a number in [1, 2)
     low, high = astype(minval, dtype), astype(maxval, dtype)
     low, high = to_rank(low, len(shape)), to_rank(high, len(shape))
     drawn, dropped, one = _mantissa(dtype)
@@ -70,10 +70,10 @@ def _uniform(key: Any, shape: tuple[int, ...], dtype: np.dtype, minval: Any, max
 
 @sampler
 def randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any = None) -> Any:
-    """Integers that are uniform in [minval, maxval), which broadcast to ``shape``.
+    """Uniform random integers in [minval, maxval); the limits broadcast to ``shape``.
 
-    Where ``maxval`` is not above ``minval``, ``minval``. ``dtype`` is an integer type, by default the default one.
-    Raises TypeError for another, OverflowError for a Python integer that the default type does not hold.
+    Where ``maxval`` is not above ``minval``, the result is ``minval``. ``dtype`` is an integer type, by default the
+    default one. TypeError for another, OverflowError for a Python integer outside of the default type's range.
     """
     key = one_key("randint", key)
     found = known_dtype("randint", dtype, "integer")
@@ -92,7 +92,7 @@ def randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any
 def _randint(key: Any, shape: tuple[int, ...], minval: Any, maxval: Any, dtype: np.dtype) -> Any:
     info = dtypes.iinfo(dtype)
     minval, maxval = (x if dtypes.is_integer(get_aval(x).dtype) else astype(x, dtype) for x in (minval, maxval))
-    # maxval itself may be one more than the type holds
+    # maxval itself may be one beyond the type's maximum
     beyond = lax.gt(maxval, _limited(typed_scalar(int(info.max), dtype), get_aval(maxval).dtype))
     low, high = _limited(minval, dtype), _limited(maxval, dtype)
     low, high = to_rank(low, len(shape)), to_rank(high, len(shape))
@@ -103,7 +103,7 @@ def _randint(key: Any, shape: tuple[int, ...], minval: Any, maxval: Any, dtype: 
 
 
 def _limited(x: Any, dtype: np.dtype) -> Any:
-    """The integers ``x``, or the nearest that ``dtype`` has."""
+    """Clip the integers ``x`` to the range of ``dtype``."""
     aval = get_aval(x)
     own, info = dtypes.iinfo(aval.dtype), dtypes.iinfo(dtype)
     limits = [
@@ -114,7 +114,7 @@ def _limited(x: Any, dtype: np.dtype) -> Any:
 
 
 def _span(low: Any, high: Any, beyond: Any, word: np.dtype) -> Any:
-    """How many integers are in [low, high), at least 1; ``beyond``: high is one more than it says."""
+    """The number of integers in [low, high), at least 1; ``beyond``: add one to high."""
     span = astype(lax.sub(high, low), word)
     shape = get_aval(span).shape
     span = lax.select(lax.le(high, low), lax.full(shape, 1, word), span)
@@ -124,7 +124,7 @@ def _span(low: Any, high: Any, beyond: Any, word: np.dtype) -> Any:
 
 
 def _offset(upper: Any, lower: Any, span: Any) -> Any:
-    """Two random words, one number of twice as many bits, modulo ``span``."""
+    """Join two random words to a number of twice as many bits, modulo ``span``."""
     word = get_aval(span).dtype
     half = typed_scalar(1 << (dtypes.bits(word) // 2), word)
     shifted = lax.rem(half, span)
@@ -134,9 +134,9 @@ def _offset(upper: Any, lower: Any, span: Any) -> Any:
 
 @sampler
 def bernoulli(key: Any, p: Any = 0.5, shape: Sequence[int] | None = None, mode: str = "low") -> Any:
-    """Booleans, each of them True with probability ``p``, which broadcasts to ``shape``.
+    """Random booleans, True with probability ``p``, which broadcasts to ``shape``.
 
-    ``mode`` 'high' draws twice as many bits, so that small probabilities are met. Raises TypeError for a ``p`` that is
+    ``mode`` 'high' draws twice as many bits, for accurate small probabilities. Raises TypeError for a ``p`` that is
     not floating, ValueError for another mode or for a shape to which ``p`` does not broadcast.
     """
     if mode not in ("high", "low"):
@@ -159,7 +159,7 @@ def _bernoulli(key: Any, p: Any, shape: tuple[int, ...], mode: str) -> Any:
 
 @sampler
 def normal(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
-    """Standard normal numbers: of mean 0 and variance 1, complex ones too. ValueError for another type."""
+    """Standard normal numbers: mean 0 and variance 1, also for complex ones. ValueError for another type."""
     key = one_key("normal", key)
     return _normal(key, canonical_shape(shape), known_dtype("normal", dtype, "float or complex"))
 
@@ -178,7 +178,7 @@ def _normal(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
 
 @staged
 def _normal_real(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    # the distribution function, inverted; of numbers above -1
+    # the inverse distribution function, of numbers above -1
     least = typed_scalar(-1 + float(dtypes.finfo(dtype).epsneg), dtype)
     found = uniform(key, shape, dtype, least, typed_scalar(1, dtype))
     return lax.mul(typed_scalar(math.sqrt(2), dtype), lax.erf_inv(found))
@@ -186,7 +186,7 @@ def _normal_real(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
 
 @sampler
 def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | None = None) -> Any:
-    """Numbers with the distribution function exp(-exp(-x)).
+    """Gumbel random numbers, with the distribution function exp(-exp(-x)).
 
     ``mode`` 'high' draws twice as many bits, so that large numbers occur; 'low' is the default. ValueError for other
     modes, and for a type that is not floating.
@@ -205,7 +205,7 @@ def _gumbel(key: Any, shape: tuple[int, ...], dtype: np.dtype, mode: str) -> Any
     if mode == "low":
         return lax.neg(lax.log(lax.neg(lax.log(_uniform(key, shape, dtype, minval=tiny, maxval=1.0)))))
     high, low = _uniform(key, (2, *shape), dtype, minval=0.0, maxval=1.0)
-    # below 1/2 floats are closer than the numbers that were drawn: the second ones fill the gaps
+    # below 1/2 floats are denser than the drawn numbers: the second draw fills the gaps
     coarse = lax.ge(high, typed_scalar(0.5, dtype))
     finer = lax.add(lax.add(high, lax.mul(typed_scalar(info.eps, dtype), low)), tiny)
     found = choose(coarse, high, finer)
@@ -223,10 +223,10 @@ def categorical(
 ) -> Any:
     """Indices along ``axis`` with the probabilities ``softmax(logits, axis)``: integers of the default type.
 
-    The shape of ``logits`` without ``axis`` is the batch. ``shape`` is that of the samples, its last dimensions those
-    to which the batch broadcasts; its first ones count samples of one distribution, which with ``replace=False`` are
-    all different. ``mode`` is that of ``gumbel``. Raises TypeError for what is no array, IndexError for a bad ``axis``,
-    ValueError for shapes that do not fit, and for more different samples than there are.
+    The shape of ``logits`` without ``axis`` is the batch shape. ``shape`` is the result's: its last dimensions are the
+    batch broadcast, its first ones count samples of one distribution, which differ with ``replace=False``.
+    ``mode`` is as in ``gumbel``. Raises TypeError for a non-array, IndexError for a bad ``axis``, ValueError for
+    shapes that do not fit, and for more distinct samples than categories.
     """
     key = one_key("categorical", key)
     logits = ensure("categorical", logits)
@@ -248,7 +248,7 @@ def categorical(
 
 
 def _different(key: Any, logits: Any, axis: int, shape: tuple[int, ...], count: int, mode: str | None) -> Any:
-    """The ``count`` best of the perturbed ``logits``: W. Kool, H. van Hoof and M. Welling (2019)."""
+    """The ``count`` largest of the perturbed ``logits``: W. Kool, H. van Hoof and M. Welling (2019)."""
     own = logits.aval.shape
     logits = logits + gumbel(key, own, logits.aval.dtype, mode)
     if count > own[axis]:
@@ -264,10 +264,10 @@ def _different(key: Any, logits: Any, axis: int, shape: tuple[int, ...], count: 
 
 @sampler
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
-    """``x`` in a random order along ``axis``; of an integer, ``arange(x)``.
+    """``x`` in a random order along ``axis``; for an integer, ``arange(x)`` in a random order.
 
-    With ``independent`` each vector along ``axis`` gets an order of its own. Raises TypeError for a number that is no
-    integer and for what is no array, ValueError for a bad ``axis``.
+    With ``independent`` each vector along ``axis`` gets an order of its own. Raises TypeError for a non-integer number
+    and for a non-array, ValueError for a bad ``axis``.
     """
     key = one_key("permutation", key)
     x = ensure("permutation", x)
@@ -283,14 +283,14 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     return take(x, order, axis, unique_indices=True)
 
 
-# Words of 32 bits are sorted. Many elements need several rounds, since equal words become likely.
+# The shuffle sorts 32-bit words. Many elements need several rounds, since equal words become likely.
 _WORDS = 2**32 - 1
 _EXPONENT = 3
 
 
 @staged
 def _shuffle(key: Any, x: Any, axis: int) -> Any:
-    """``x`` sorted by random words, often enough that ties are rarer than 1 in ``x.size``."""
+    """Sort ``x`` by random words, often enough that ties are rarer than 1 in ``x.size``."""
     aval = get_aval(x)
     rounds = math.ceil(_EXPONENT * math.log(max(1, aval.size)) / math.log(_WORDS))
     for _ in range(rounds):

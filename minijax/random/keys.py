@@ -1,4 +1,4 @@
-"""Random keys, and bits made of them. An array of keys has an element type of its own, ``key<fry>``."""
+"""Random keys, and bits drawn with them. An array of keys has an element type of its own, ``key<fry>``."""
 
 from __future__ import annotations
 
@@ -29,15 +29,12 @@ from minijax.ops.random.bits import (
 from minijax.ops.random.keys import random_unwrap_p, random_wrap_p
 from minijax.ops.shape import canonical_shape
 
-# What samplers take besides arrays.
+# The non-array parameters of samplers.
 _PLAIN = ("shape", "dtype", "axis", "independent", "replace")
 
 
 def sampler(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """``fun``, a function of a key and of parameters, with the argument ``out_sharding``: the result's sharding.
-
-    It applies to the result alone; the compiler shards the operations before it.
-    """
+    """Add the argument ``out_sharding`` to a sampler: the result's sharding; the compiler shards earlier operations."""
     signature = inspect.signature(fun)
     name = fun.__name__
 
@@ -77,12 +74,12 @@ __all__ = [
     "wrap_key_data",
 ]
 
-# JAX's module of random functions, and ours.
+# JAX's module of random functions and minijax's have this name.
 _MODULE = "minijax.random"
 
 
 def _implementation(spec: Any) -> PRNGImpl:
-    """The implementation that ``spec`` names: None (the default), a name, a type of keys or an implementation."""
+    """The implementation for ``spec``: None (the default), a name, a type of keys or an implementation."""
     if spec is None:
         spec = default_prng()
         if spec == THREEFRY.name:
@@ -103,16 +100,16 @@ def _implementation(spec: Any) -> PRNGImpl:
 
 
 def _chosen(name: str, impl: Any, dtype: Any) -> PRNGImpl:
-    """The implementation that a function's arguments ``impl`` and ``dtype``, of which one is given, name."""
+    """The implementation for a function's arguments ``impl`` and ``dtype``, at most one of which is given."""
     if impl is not None and dtype is not None:
         raise ValueError(f"Cannot specify both `impl` and `dtype` arguments to jax.random.{name}")
     return _implementation(dtype if impl is None else impl)
 
 
 def typed_keys(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
-    """``key`` as keys, and whether it was given as words (``PRNGKey``), which are taken for keys of the default kind.
+    """Convert ``key`` to typed keys; return it and whether it was raw words (``PRNGKey``), read as default keys.
 
-    ``name`` is the function's, which takes one key unless ``batched``. TypeError or ValueError for what is no key.
+    ``name`` is the function's; it takes one key unless ``batched``. TypeError or ValueError for other values.
     """
     if isinstance(key, AnyArray) and is_key(key.dtype):
         keys, raw = key, False
@@ -134,27 +131,27 @@ def typed_keys(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """An array of keys from the words that they consist of.
+    """Make an array of keys from their words.
 
-    ``key_bits_array`` is of type uint32, and its last dimension is that of one key's words; the result is without that
-    dimension. ``impl`` (or ``dtype``) is the implementation, its name or its type, by default 'threefry2x32'. Raises
-    TypeError if they do not fit.
+    ``key_bits_array`` has type uint32; its last dimension holds one key's words, and the result drops it.
+    ``impl`` (or ``dtype``) is the implementation, by name or type, by default 'threefry2x32'. Raises TypeError if they
+    do not fit.
     """
     return random_wrap_p.bind(key_bits_array, impl=_chosen("wrap_key_data", impl, dtype))
 
 
 def key_data(keys: Any) -> Any:
-    """The words that keys consist of: an array of uint32 with a dimension more than ``keys``."""
+    """The words of keys: an array of uint32 with one dimension more than ``keys``."""
     return random_unwrap_p.bind(typed_keys("key_data", keys, batched=True)[0])
 
 
 def key_dtype(impl_spec: Any = None) -> KeyType:
-    """The element type of keys of the implementation that ``impl_spec`` names, by default 'threefry2x32'."""
+    """The element type of keys of the implementation ``impl_spec``, by default 'threefry2x32'."""
     return _implementation(impl_spec).dtype
 
 
 def key_impl(keys: Any) -> str:
-    """The name of the implementation that ``keys`` are for."""
+    """The name of the keys' implementation."""
     return typed_keys("key_impl", keys, batched=True)[0].dtype.impl.name
 
 
@@ -166,13 +163,13 @@ def _seeded(name: str, seed: Any, impl: PRNGImpl) -> Any:
             f"{name} accepts a scalar seed, but was given an array of shape {np.shape(seed)} != (). Use jax.vmap for "
             "batching"
         )
-    if isinstance(seed, int):  # beyond 32 bits it is taken modulo 2**32, as every NumPy integer
+    if isinstance(seed, int):  # beyond 32 bits modulo 2**32, like every NumPy integer
         seed = np.int64(seed)
     return random_seed_p.bind(asarray(seed), impl=impl)
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """A key made of the integer ``seed``, for the implementation ``impl`` (or ``dtype``), by default 'threefry2x32'.
+    """Make a key from the integer ``seed``, for the implementation ``impl`` (or ``dtype``), by default 'threefry2x32'.
 
     Raises TypeError for a seed that is no integer scalar.
     """
@@ -183,7 +180,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802, as JAX names it
-    """The words of the key that ``key(seed)`` makes, as an array of uint32, which random functions take too."""
+    """The words of ``key(seed)`` as an array of uint32; random functions accept it too."""
     chosen = _implementation(impl)
     if chosen not in IMPLEMENTATIONS:
         return borrow(_MODULE, "PRNGKey")(seed, impl=chosen.name)
@@ -191,12 +188,12 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802, as JAX names 
 
 
 def _as_given(keys: Any, raw: bool) -> Any:
-    """``keys``, as words if the user gave words."""
+    """``keys``, converted to words if the user passed words."""
     return random_unwrap_p.bind(keys) if raw else keys
 
 
 def split(key: Any, num: int | Sequence[int] = 2) -> Any:
-    """``num`` new keys made of one: an array of that size, or of that shape."""
+    """Make ``num`` new keys from one: an array of that size or shape."""
     keys, raw = typed_keys("split", key)
     if keys.dtype.impl not in IMPLEMENTATIONS:
         return borrow(_MODULE, "split")(key, num)
@@ -205,7 +202,7 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Any:
 
 
 def fold_in(key: Any, data: Any) -> Any:
-    """A new key made of one and an integer ``data`` of 32 bits. OverflowError beyond that."""
+    """Make a new key from one and the 32-bit integer ``data``. OverflowError for a larger integer."""
     keys, raw = typed_keys("fold_in", key)
     if keys.dtype.impl not in IMPLEMENTATIONS:
         return borrow(_MODULE, "fold_in")(key, data)
@@ -235,5 +232,5 @@ def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
 
 
 def clone(key: Any) -> Any:
-    """A copy of ``key`` that the check for reused keys takes for another key."""
+    """A copy of ``key`` that the check for reused keys treats as another key."""
     return random_clone_p.bind(asarray(key))

@@ -1,4 +1,4 @@
-"""Primitives and jaxprs, under the name that ``jax.extend.core`` gives them."""
+"""Primitives and jaxprs, under JAX's name ``extend.core``."""
 
 import importlib
 import weakref
@@ -49,20 +49,20 @@ __all__ = [
     "valid_jaxtype",
 ]
 
-# What an equation reads; what an operation is given and gives; what equations do besides computing.
+# The inputs of equations; the inputs and outputs of operations; the effects of equations.
 Atom = Var | Literal
 Value = Any
 Effects = frozenset
 
 
 class Effect:
-    """The base of what equations do besides computing, for classes of a user's own."""
+    """The base of user-defined effects of equations."""
 
 
 no_effects: frozenset[Any] = frozenset()
 
 
-# What few programs name, and where it is.
+# Rarely used names, and their modules.
 _LATE = {**dict.fromkeys(("CallPrimitive", "call_impl"), "calls"), "primitives": "primitives"}
 
 
@@ -74,7 +74,7 @@ def __getattr__(name: str) -> Any:
 
 
 def gensym(suffix: str = "") -> Callable[[ShapedArray], Var]:
-    """A function from a type to a new variable of it. Variables have no names here until they are printed."""
+    """A function that makes a new variable of a given type. Variables get names only when printed."""
     return Var
 
 
@@ -87,17 +87,17 @@ def new_jaxpr_eqn(
     source_info: Any = None,
     ctx: Any = None,
 ) -> JaxprEqn:
-    """An equation; its effects are those of its primitive, and the context is not kept."""
+    """An equation; its effects are those of its primitive, and the context is dropped."""
     return JaxprEqn(primitive, list(invars), params, list(outvars), source_info)
 
 
 def valid_jaxtype(x: Any) -> bool:
-    """Whether ``x`` is an array, a number, or stands for one."""
+    """Whether ``x`` is an array, a number or a tracer."""
     return is_array_like(x)
 
 
 def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
-    """``aval`` without ``axis``, which is of ``size``; itself for None."""
+    """``aval`` without ``axis`` of size ``size``; unchanged for None."""
     if axis is None:
         return aval
     if aval.shape[axis] != size:
@@ -106,7 +106,7 @@ def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
 
 
 def unmapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
-    """``aval`` with a new axis of ``size`` at ``axis``; itself for None."""
+    """``aval`` with a new axis of ``size`` at ``axis``; unchanged for None."""
     if axis is None:
         return aval
     return aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
@@ -122,7 +122,7 @@ def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
 
 
 class OpaqueTraceState:
-    """Which transformation is at work; it can be compared, and nothing else be learned of it."""
+    """Identifies the active transformation; it supports only comparison."""
 
     __slots__ = ("_innermost",)
 
@@ -138,15 +138,15 @@ class OpaqueTraceState:
 
 
 def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
-    """The state of this thread, equal to another as long as no transformation begins or ends."""
+    """The state of this thread; states are equal while no transformation begins or ends."""
     return OpaqueTraceState()
 
 
 def find_top_trace(_: Any) -> Trace:
-    """The interpreter of the innermost transformation. The argument is JAX's, which does not look at it either."""
+    """The interpreter of the innermost transformation. The argument is ignored, as in JAX."""
     return state.stack[-1].trace
 
 
 def unsafe_get_axis_names_DO_NOT_USE() -> list[Any]:  # noqa: N802, as JAX names it
-    """The names of the mapped axes here, innermost last."""
+    """The names of the current mapped axes, innermost last."""
     return [name for name, _ in state.axis_env]

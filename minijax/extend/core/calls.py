@@ -1,8 +1,8 @@
-"""The primitives ``call`` and ``closed_call``: a function called as it is, which means nothing but what is inside.
+"""The primitives ``call`` and ``closed_call``: a call without further meaning.
 
 ``p.bind(*args, subfuns=(fun,), name="f")`` calls ``fun``, a ``WrappedFun``, or records an equation with its jaxpr.
-Every transformation of such an equation is the same primitive over the transformed jaxpr, as of ``jit``, which differs
-in being compiled.
+Transformations of such an equation give the same primitive over the transformed jaxpr, as for ``jit``, which also
+compiles.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _JAXPR = "call_jaxpr"
 
 
 def call_impl(fun: Any, *args: Any, **params: Any) -> Any:
-    """What ``fun``, a ``WrappedFun``, gives for ``args``."""
+    """Call ``fun``, a ``WrappedFun``, on ``args``."""
     return fun.call_wrapped(*args)
 
 
 class CallPrimitive(AxisPrimitive):
-    """A primitive that calls a function: see the module's text."""
+    """A primitive that calls a function: see the module's docstring."""
 
     keeps_signatures = False
 
@@ -65,7 +65,7 @@ class CallPrimitive(AxisPrimitive):
 
 
 def _declare(p: CallPrimitive) -> CallPrimitive:
-    """Put the rules of ``p`` into their tables."""
+    """Register the rules of ``p``."""
 
     def called_abstract(*avals: Any, call_jaxpr: ClosedJaxpr, name: Any = None) -> list[Any]:
         return call_jaxpr.out_avals
@@ -133,7 +133,7 @@ def _declare(p: CallPrimitive) -> CallPrimitive:
 
 
 def _with(eqn: JaxprEqn, called: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[Any]) -> JaxprEqn:
-    """A call of ``called`` in the place of ``eqn``."""
+    """Call ``called`` in place of ``eqn``."""
     return JaxprEqn(eqn.primitive, invars, {**eqn.params, _JAXPR: called}, outvars, eqn.source)
 
 

@@ -1,6 +1,6 @@
-"""``minijax.extend.core.primitives``: the primitives under the names that JAX's module of this name has.
+"""``minijax.extend.core.primitives``: the primitives under the names in JAX's module.
 
-Those of JAX's that are not ours are borrowed when one of them is asked for.
+Primitives that only JAX has are borrowed on first use.
 """
 
 from minijax import lax
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 load_all()
-# the others that are ours stand in lax
+# minijax's other primitives are in lax
 globals().update({name: vars(lax)[name] for name in names_of(__name__) if name in vars(lax)})
 __all__ += [name for name in names_of(__name__) if name in globals() and name not in __all__]
 

@@ -1,7 +1,4 @@
-"""MLIR's Python bindings under the name that ``jax.extend.mlir`` gives them: ``ir`` and ``dialects``.
-
-They are loaded at first use.
-"""
+"""MLIR's Python bindings, loaded on first use, under JAX's name ``extend.mlir``: ``ir`` and ``dialects``."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""MLIR's dialects under the names of ``jax.extend.mlir.dialects``, loaded at first use: ``stablehlo``, ``func``, ...
+"""MLIR's dialects under the names of ``jax.extend.mlir.dialects``, loaded on first use: ``stablehlo``, ``func``, ...
 
-``hlo`` is ``stablehlo`` too, the name by which JAX's own rules and documentation call it.
+``hlo`` is another name of ``stablehlo``, used by JAX's rules and documentation.
 """
 
 from typing import Any
