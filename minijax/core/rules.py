@@ -37,7 +37,13 @@ class RuleTable(dict):  # type: ignore[type-arg]
         self.remedy = remedy
         # primitive -> why it needs no rule here ("integer-valued: no derivative")
         self.holes: dict[Any, str] = {}
+        self.suffix = "batch" if name.startswith("vmap") else name  # of the rules that factories make: mul_batch
         RuleTable.tables.append(self)
+
+    def __setitem__(self, primitive: Any, rule: Rule) -> None:
+        if "<locals>" in getattr(rule, "__qualname__", "") and rule.__module__.startswith("minijax."):
+            rename(rule, f"{primitive.name.replace('-', '_')}_{self.suffix}")
+        super().__setitem__(primitive, rule)
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
@@ -74,6 +80,13 @@ class ReplaceableRules(RuleTable):
     def _forget(self) -> None:
         for forget in self.forgetting:
             forget()
+
+
+def rename(function: Any, name: str) -> None:
+    """Call ``function``, which a factory made, ``name``, also in tracebacks."""
+    function.__name__ = function.__qualname__ = name
+    if hasattr(function, "__code__"):
+        function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
 
 
 def depends_on_types(rule: Rule) -> Rule:

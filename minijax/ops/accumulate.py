@@ -1,7 +1,7 @@
-"""Sums and running sums on NumPy whose error does not grow with the number of terms.
+"""Sums and cumulative sums on NumPy with an error that does not grow with the number of terms.
 
-NumPy adds pairwise along the axis that is contiguous in memory, and one by one along any other: a float32 sum of
-17,000,000 ones along axis 0 stays at 16,777,216. Here no chain of additions is longer than ``CHAIN``, as in XLA.
+NumPy adds pairwise along the axis that is contiguous in memory, and one by one along other axes: a float32 sum of
+17,000,000 ones along axis 0 stops at 16,777,216. Here no chain of additions is longer than ``CHAIN``, as in XLA.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import numpy as np
 from minijax.core.rules import Axes
 
 CHAIN = 32
-# NumPy's own order will do for so few terms.
+# Up to this many terms NumPy's own order is used.
 SHORT = 128
-# So many neighbouring elements are added at once: their partial sums stay in the fastest cache.
+# This many neighbouring elements are added at once; their partial sums fit into the L1 cache.
 _WIDTH = 1024
 
 
 def sum_of(x: Any, axes: Axes, dtype: np.dtype) -> Any:
-    """The sum of the floats (or complex numbers) ``x`` over ``axes`` (at least one), formed in ``dtype``."""
+    """The sum of floats or complex numbers ``x`` over ``axes`` (at least one), computed in ``dtype``."""
     while not _is_exact_enough(x, axes):
         x = _partial_sums(x, max(axes, key=x.shape.__getitem__), dtype)
     return np.add.reduce(x, axes, dtype)
 
 
 def _is_exact_enough(x: Any, axes: Axes) -> bool:
-    """Whether each sum has few terms, or NumPy adds pairwise since they are one run of memory."""
+    """Whether each sum has few terms, or its terms are contiguous in memory, so that NumPy adds pairwise."""
     shape, first = x.shape, axes[0]
     if len(axes) == 1:
         if shape[first] <= SHORT:
@@ -44,7 +44,7 @@ def _is_exact_enough(x: Any, axes: Axes) -> bool:
 
 
 def _partial_sums(x: Any, axis: int, dtype: np.dtype) -> Any:
-    """``x`` with about every ``CHAIN`` elements along ``axis`` added up, elements that lie ``width`` apart."""
+    """Partial sums of ``x`` along ``axis``, of about ``CHAIN`` elements each, which are ``width`` apart."""
     before, n, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     chain = min(CHAIN, n)
     width = max(1, min(n // chain, _WIDTH // max(1, math.prod(after))))
@@ -61,7 +61,7 @@ def _partial_sums(x: Any, axis: int, dtype: np.dtype) -> Any:
 
 
 def accumulated(ufunc: np.ufunc, x: Any, axis: int, dtype: np.dtype) -> Any:
-    """The running ``ufunc`` of ``x`` along ``axis``, formed in ``dtype``: within pieces, then over the pieces."""
+    """The cumulative ``ufunc`` of ``x`` along ``axis`` in ``dtype``: within pieces, then over the pieces."""
     n = x.shape[axis]
     if n <= SHORT or dtype.kind not in "fc":
         return ufunc.accumulate(x, axis, dtype)

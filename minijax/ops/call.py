@@ -1,7 +1,7 @@
 """``jit`` as a primitive: a call of a closed jaxpr, compiled by XLA when evaluated.
 
-The call's inputs are the jaxpr's inputs; constants that are arrays stay in the ``ClosedJaxpr``. Every transformation
-of the call is a call of the transformed jaxpr, made once and kept with it.
+The call's inputs are the jaxpr's inputs; constant arrays stay in the ``ClosedJaxpr``. Each transformation of a call
+is a call of the transformed jaxpr, which is cached with the original.
 """
 
 from __future__ import annotations
@@ -68,38 +68,38 @@ commits_itself.add(jit_p)
 _buffer = operator.attrgetter("_buffer")
 
 
-# Knows of programs over several devices, and is loaded for the first.
+# The module for programs over several devices, loaded at the first such program.
 _partitioned = HigherModule("partitioned_programs")
 _sharded = HigherModule("sharded_arrays")
 
 
 class Compiled:
-    """A jaxpr compiled by XLA: the program, its text, and the constants that it takes on the device."""
+    """A compiled jaxpr: the executable, its text, and its constants on the device."""
 
     __slots__ = (
         "name", "executable", "const_buffers", "in_avals", "out_avals", "donated", "float0s", "effectful", "made_of",
         "elsewhere", "repeatable", "kept", "n_consts",
     )
 
-    # how it is divided among devices, if it is
+    # its partitioning over devices, if any
     placement: Any = None
 
     def __init__(
         self, closed: ClosedJaxpr, name: str, donated: Flags, keep_unused: bool, text: str, host_callbacks: Values = ()
     ) -> None:
         self.name = name
-        # for compiling it again, for another device; the jaxpr keeps this program, not the reverse
+        # for compiling it again for another device; the jaxpr holds this program, not the reverse
         self.made_of = (weakref.ref(closed), name, donated, keep_unused, text, host_callbacks)
         self.elsewhere: dict[Any, OnDevice] = {}
-        # the positions of the arguments that it takes, None for all: unused arguments are left out
+        # the positions of the arguments it uses, None for all
         self.kept = None if keep_unused else kept_inputs(closed)
         self.donated = [i for i, d in enumerate(self._taken(donated)) if d] if donated else []
         self.in_avals = self._taken(closed.in_avals)
         self.out_avals = closed.out_avals
         self.effectful = bool(host_callbacks) and any(map(is_effectful, closed.eqns))
-        # on the device, float0 is represented by unused booleans
+        # float0 arguments are unused booleans on the device
         self.float0s = [i for i, aval in enumerate(self.out_avals) if aval.dtype == dtypes.float0]
-        # whether running it again is nothing but handing buffers to the executable and wrapping the results
+        # whether a repeated call only passes buffers to the executable and wraps the results
         self.repeatable = type(self) is Compiled and bool(self.out_avals) and not (self.effectful or self.float0s)
         passed = [*itertools.compress(closed.consts, passed_consts(closed))]
         self.n_consts = len(passed)
@@ -112,7 +112,7 @@ class Compiled:
             observe.emit(observe.on_compiled, name, self.executable)
 
     def made(self, closed: ClosedJaxpr, **options: Any) -> Any:
-        """An executable of the program as XLA makes it now; ``options`` are further ones of ``pjrt.compile``."""
+        """A new executable of the program; ``options`` are further arguments of ``pjrt.compile``."""
         _, name, _, _, text, host_callbacks = self.made_of
         options |= {"name": name, "out_avals": self.out_avals, "host_callbacks": host_callbacks}
         return self._compile(closed, text, n_consts=self.n_consts, kept=self.kept, **options)
@@ -121,15 +121,15 @@ class Compiled:
         return pjrt.compile(text, **options)
 
     def _constant(self, x: Any) -> Any:
-        """The buffer of a constant that the program takes."""
+        """The buffer of a constant of the program."""
         return to_buffer(uncommitted(x))
 
     def _taken(self, args: Values) -> Values:
-        """What belongs to the inputs that the program takes, of one thing for each."""
+        """The entries of ``things``, one for each input, that belong to used inputs."""
         return args if self.kept is None else [args[i] for i in self.kept]
 
     def __call__(self, *args: Any) -> list[Array]:
-        """Run on arrays (or anything array-like); the results stay on the device."""
+        """Run on array-like arguments; the results stay on the device."""
         if pjrt.others_in_use:
             device = self.device_of(args)
             if type(device) is tuple:
@@ -155,12 +155,12 @@ class Compiled:
         return self._results(outs)
 
     def device_of(self, args: Values) -> Any:
-        """The device that the arguments which the program takes are committed to; None if they may be anywhere. Over a
-        mesh, the tuple of its devices. ValueError if they do not agree."""
+        """The device to which used arguments are committed, or None; over a mesh, its devices. ValueError if they
+        differ."""
         return common_device(self._taken(args), self.name)
 
     def on(self, device: Any) -> OnDevice:
-        """The program for arguments that are committed to ``device``, compiled once."""
+        """The program for arguments committed to ``device``, compiled once."""
         program = self.elsewhere.get(device)
         if program is None:
             closed, *others = self.made_of
@@ -175,7 +175,7 @@ class Compiled:
 
     def _execute(self, leaves: list[Any]) -> list[Any]:
         if self.effectful:
-            # what a program prints comes before what Python prints after it
+            # flush, so that the program's output follows Python's
             return self.executable.execute_and_wait(leaves)
         return self.executable.execute(leaves)
 
@@ -197,8 +197,7 @@ class Compiled:
 
 
 def default_place() -> Any:
-    """The device that ``default_device`` names in this thread, if that is another than XLA's first. RuntimeError for a
-    platform that is not this one."""
+    """The device of ``default_device`` in this thread, unless it is XLA's first. RuntimeError for another platform."""
     place = preferred_device()
     if place is None:
         return None
@@ -210,12 +209,12 @@ def default_place() -> Any:
     return None if place == first else place
 
 
-# From now on calls look where their arguments are.
+# From now on each call checks where its arguments are.
 while_on("default_device", pjrt.note_committed, lambda: None)
 
 
 class OnDevice(Compiled):
-    """The same program for the device that its arguments are committed to; so are its results."""
+    """The same program on the device to which its arguments are committed; its results are committed too."""
 
     __slots__ = ("device",)
 
@@ -237,7 +236,7 @@ class OnDevice(Compiled):
         return self._results(outs)
 
     def _here(self, x: Any) -> Any:
-        """The buffer of ``x`` on this device: its own if it lies here, so that donating it takes it from ``x``."""
+        """The buffer of ``x`` on this device; its own buffer if it is there, so that donation deletes ``x``."""
         buffer = to_buffer(x)
         if pjrt.buffer_device(buffer) == self.device:
             return buffer
@@ -251,14 +250,14 @@ class OnDevice(Compiled):
 
 
 def _borrowed(x: Any, aval: Any) -> Any:
-    """The device buffer of ``x``, a copy of the user's NumPy array if it is one."""
+    """The device buffer of ``x``; a user's NumPy array is copied."""
     if type(x) is np.ndarray and x.dtype is aval.dtype and not observe.on_transfer and not transfer_guards:
         return pjrt.put(x, aval=aval)
     return to_buffer(x)
 
 
 def to_buffer(x: Any) -> Any:
-    """The device buffer of ``x``; an ``Array`` remembers it."""
+    """The device buffer of ``x``, cached in an ``Array``."""
     try:
         return x._buffer
     except AttributeError:
@@ -266,34 +265,34 @@ def to_buffer(x: Any) -> Any:
     given, x = x, as_array(check_alive(x))
     if x.on_device:
         return x._buffer
-    if transfer_guards and x is not given:  # an array of ours counts as being there already
+    if transfer_guards and x is not given:  # our arrays count as being on the device
         check_transfer("host_to_device", x.aval)
     if observe.on_transfer:
         observe.emit(observe.on_transfer, "to_device", x.aval)
-    # an Array's value is never written to, so the device may use its memory in place
+    # nobody writes to an Array's value, so the device may use its memory
     buffer = x._buffer = pjrt.put(x._np, aval=x.aval, owned=True)
     return buffer
 
 
 def kept_inputs(closed: ClosedJaxpr) -> list[int] | None:
-    """The positions of the inputs that are read by what the outputs, or the world, need; None if all are."""
+    """The positions of the inputs that outputs or effects need; None if all are."""
     used = dce_closed(closed, [True] * len(closed.out_avals))[1]
     return None if all(used) else [i for i, u in enumerate(used) if u]
 
 
 class Module(NamedTuple):
-    """A lowered jaxpr: its StableHLO, and the Python functions that it calls by their index."""
+    """A lowered jaxpr: its StableHLO module, and the Python functions that it calls by index."""
 
     text: str
     host_callbacks: list[Any]
 
 
-# The form of a program without mutable references; set by ``ops.refs.discharge``, which needs this module.
+# Rewrites a program to one without mutable references; ``ops.refs.discharge`` sets it, as it imports this module.
 without_refs: Rule = unchanged
 
 
 def set_without_refs(form: Rule) -> None:
-    """Install what brings a program into the form in which it is lowered."""
+    """Set the function that rewrites a program before lowering."""
     global without_refs
     without_refs = form
 
@@ -301,7 +300,7 @@ def set_without_refs(form: Rule) -> None:
 def lowered(
     closed: ClosedJaxpr, name: str, donated: Flags = (), keep_unused: bool = False, placement: Any = None
 ) -> Module:
-    """The StableHLO module of ``closed``, written once; divided as ``placement`` says, if it is given."""
+    """The StableHLO module of ``closed``, partitioned by ``placement`` if given; lowered once."""
     key = ("stablehlo", name, tuple(donated), keep_unused, placement)
     module = closed.memo.get(key)
     if module is None:
@@ -328,7 +327,7 @@ def _lowering_options(closed: ClosedJaxpr, keep_unused: bool, callbacks: list[An
 def lowered_places(
     closed: ClosedJaxpr, name: str, donated: Flags = (), keep_unused: bool = False, placement: Any = None
 ) -> ModulePlaces:
-    """Which equation each line of the module comes from: see ``lowering.places``. Found once."""
+    """The equation of each line of the module (see ``lowering.places``); computed once."""
     key = ("places", name, tuple(donated), keep_unused, placement)
     places = closed.memo.get(key)
     if places is None:
@@ -339,7 +338,7 @@ def lowered_places(
 
 
 def _origin(closed: weakref.ref[ClosedJaxpr], *how: Any) -> Any:
-    """What an executable was compiled from: the jaxpr and its module's places. None if the jaxpr is gone."""
+    """The jaxpr of an executable and its module's places. None if the jaxpr has been freed."""
     alive = closed()
     return None if alive is None else (alive, lowered_places(alive, *how))
 
@@ -363,19 +362,19 @@ def _named_program(name: str, compute: Any, avals: tuple[Any, ...], static: tupl
 
 
 def named_call(name: str, compute: Any, args: Values, static: tuple[Any, ...] = ()) -> list[Any]:
-    """``compute(*args, *static)``, a list of arrays, as a call of a function ``name``, staged once for a signature."""
+    """``compute(*args, *static)``, a list of arrays, as a jitted call named ``name``, staged once per signature."""
     closed = _named_program(name, compute, tuple(map(get_aval, args)), static)
     said = {} if context_mesh() is None else {"ctx_mesh": context.named}
     outs: list[Any] = jit_p.bind(*args, jaxpr=closed, name=name, donated_invars=(False,) * len(args), **said)
     return outs
 
 
-# Beyond this many signatures of one primitive, the programs that evaluate it are forgotten, all at once.
+# With more signatures of one primitive than this, its cache of programs is cleared.
 MAX_PROGRAMS = 1024
 
 
 def compiled_impl(p: Primitive) -> Any:
-    """The evaluation of ``p``, which NumPy cannot do, by a program that XLA compiles: one for a signature."""
+    """Evaluation of ``p`` by a program that XLA compiles, one per signature, where NumPy cannot compute it."""
     programs: dict[Any, Compiled] = {}
 
     def run_compiled(*args: Any, **params: Any) -> Any:
@@ -395,14 +394,14 @@ def compiled_impl(p: Primitive) -> Any:
 
 
 def one_equation(p: Primitive, avals: Sequence[Any], params: Params) -> ClosedJaxpr:
-    """The program that binds ``p`` to operands of these types, and no more."""
+    """The program of one equation of ``p`` on operands of these types."""
     found = p.abstract_eval(*avals, **params)
     ins, outs = list(map(Var, avals)), list(map(Var, found if p.multiple_results else [found]))
     return ClosedJaxpr(Jaxpr([], ins, outs, [JaxprEqn(p, ins, params, outs)], p.name))
 
 
 def known_program(closed: ClosedJaxpr, donated: Flags = (), keep_unused: bool = False) -> Compiled | None:
-    """What ``compiled`` gives, if it has been asked for."""
+    """The cached result of ``compiled``, if there is one."""
     return closed.memo.get(_program_key(donated, keep_unused))
 
 
@@ -411,19 +410,19 @@ def _program_key(donated: Flags, keep_unused: bool) -> Any:
 
 
 def _left_a_mesh(closed: ClosedJaxpr, key: Any) -> str:
-    """Why a program for one device is compiled, if there are some for the devices of a mesh already."""
-    keys = [each for each in list(closed.memo) if type(each) is tuple]  # another thread may add to it
+    """Why a program for one device is compiled if programs for a mesh exist already."""
+    keys = [each for each in list(closed.memo) if type(each) is tuple]  # other threads may add entries
     over_a_mesh = any(len(each) > len(key) and each[: len(key)] == key for each in keys)
     return "arguments: over a mesh became on one device" if over_a_mesh else ""
 
 
-# The reason for compiling a program that no user call was staged to, as text.
+# The reason for compiling a program that no user call was staged to.
 _MADE_BY = {"jvp": "derivative", "vmap": "batched form", "transpose": "transpose", "partial_eval": "known part"}
 
 
 def announce(closed: ClosedJaxpr, name: str, key: Any, again: str = "") -> None:
-    """Tell guards that ``closed`` is about to be compiled; ``again`` says why, if it has been compiled before. If no
-    staging cache has reported the miss, observers are called here, and the miss is kept."""
+    """Tell guards that ``closed`` will be compiled, with the reason ``again`` for a recompilation; report the cache
+    miss, unless the staging cache has reported it."""
     made_by = closed.memo.get("made_by", "")
     reason = again
     if made_by and not again:
@@ -442,7 +441,7 @@ def jit_impl(
     in_shardings: Values = (), out_shardings: Values = (), **params: Any,
 ) -> list[Array]:
     if not (jaxpr.jaxpr.outvars or any(map(is_effectful, jaxpr.eqns))):
-        return []  # the known part of a call that hands its operands on
+        return []  # the known part returns its operands
     if pjrt.others_in_use:
         places = _partitioned.placement_of
         placement = places(jaxpr, args, name, in_shardings, out_shardings, keep_unused)
@@ -460,8 +459,8 @@ def jit_stage(trace: Any, *args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list
 
 
 def _handed_on(params: Params, ins: Sequence[Values] = (), outs: Sequence[Values] = ()) -> Params:
-    """What the user said of a call that holds for its transformed forms too. Where shardings were named, ``ins`` and
-    ``outs`` are those of the form's operands and results, in groups."""
+    """The parameters of a call that its transformed forms keep. ``ins`` and ``outs`` are shardings of operands and
+    results, in groups."""
     said: dict[str, Any] = {key: params[key] for key in ("inline", "keep_unused", "ctx_mesh") if key in params}
     for key, groups in (("in_shardings", ins), ("out_shardings", outs)):
         given = tuple(itertools.chain(*groups)) if "in_shardings" in params or "out_shardings" in params else ()
@@ -475,7 +474,7 @@ def _names_one(sharding: Any) -> bool:
 
 
 def _named(params: Params, key: str, count: int) -> Values:
-    """The shardings of ``count`` operands or results of a call, as far as they were named."""
+    """The shardings of ``count`` operands or results of a call, as far as the user gave them."""
     return params.get(key) or (UNSPECIFIED,) * count
 
 
@@ -496,8 +495,8 @@ def jit_batch(axis: Any, args: Values, dims: Dims, *, jaxpr: ClosedJaxpr, name: 
 
 
 def split_call(jaxpr: ClosedJaxpr, unknown_in: Flags) -> Any:
-    """The known jaxpr, the unknown one, the unknown outputs; and of each residual which known input it is, if any. Only
-    the other residuals are outputs of the known jaxpr."""
+    """The known jaxpr, the unknown one, the unknown outputs, and for each residual the known input that it is, if any.
+    Only the other residuals are outputs of the known jaxpr."""
     key = ("partial_eval", tuple(unknown_in))
     if key not in jaxpr.memo:
         known, unknown, unknown_out, n_res = partial_eval_jaxpr(jaxpr, unknown_in)
@@ -506,7 +505,7 @@ def split_call(jaxpr: ClosedJaxpr, unknown_in: Flags) -> Any:
         inputs = [place.get(v) for v in residuals]
         made = [v for v, i in safe_zip(residuals, inputs) if i is None]
         pruned = known.jaxpr.replace(outvars=[*outs, *made])
-        pruned, _ = dce_jaxpr(pruned, [True] * len(pruned.outvars), keep_inputs=True)  # as JAX does inside of jit
+        pruned, _ = dce_jaxpr(pruned, [True] * len(pruned.outvars), keep_inputs=True)  # as JAX inside of jit
         known = ClosedJaxpr(pruned, known.consts)
         known.memo["made_by"], unknown.memo["made_by"] = "partial_eval", "linear part"
         jaxpr.memo[key] = known, unknown, unknown_out, inputs
@@ -535,9 +534,8 @@ def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 class _Linearized(NamedTuple):
-    """How a call is linearized. Of each result and each residual, ``places`` says where it is: ``("made", i)``, the
-    i-th result of ``known``; ``("operand", i)``; or ``("constant", value)``. Only the first are results of the known
-    call."""
+    """A linearized call. ``places`` locates each result and residual: ``("made", i)``, the i-th result of ``known``;
+    ``("operand", i)``; or ``("constant", value)``."""
 
     known: ClosedJaxpr
     linear: ClosedJaxpr
@@ -551,7 +549,7 @@ def _linearized(jaxpr: ClosedJaxpr, nonzero: Flags) -> _Linearized:
     if found is not None:
         return found
     known, linear, nonzero_out, n_res = linearize_jaxpr(jaxpr, nonzero)
-    # constants that both parts use are operands of the linear call
+    # the linear call takes constants that both parts use as operands
     residuals, tangents = split_list(linear.jaxpr.invars, n_res)
     reads = dict.fromkeys(v for eqn in linear.eqns for v in eqn.invars)
     value_of = dict(safe_zip(linear.jaxpr.constvars, linear.consts))

@@ -41,7 +41,7 @@ def _clamp_numpy(low: Any, x: Any, high: Any) -> Any:
 
 
 def _where(mask: Any, g: Any, x: Any) -> Any:
-    """The tangent ``g`` of a bound or of the operand ``x`` where ``mask`` holds."""
+    """The tangent ``g`` of a bound or of the operand ``x`` where ``mask`` holds, else zero."""
     aval = get_aval(x)
     return select(mask, maybe_broadcast(aval.shape, g, sharding_of_type(aval)), zeros(aval))
 
@@ -65,7 +65,7 @@ def _clamp_batch(args: Sequence[Any], dims: Dims) -> Any:
     if dims[0] == dims[1] == dims[2]:
         if low_shape == x_shape == high_shape:
             return clamp_p.bind(*args), dims[1]
-        if len(low_shape) == len(high_shape) == 1:  # scalar bounds, mapped along with the operand
+        if len(low_shape) == len(high_shape) == 1:  # scalar bounds, batched like the operand
             bounds = [
                 broadcast_in_dim_p.bind(b, shape=x_shape, broadcast_dimensions=(dims[1],), sharding=None)
                 for b in (low, high)
@@ -77,13 +77,13 @@ def _clamp_batch(args: Sequence[Any], dims: Dims) -> Any:
     bounds = [bdim_at_front(args[i], dims[i], size) if shapes[i] else args[i] for i in (0, 2)]
     x = bdim_at_front(x, dims[1], size) if x_shape else x
     shape = max((get_aval(a).shape for a in (*bounds, x)), key=len)
-    for ndim in range(len(shape)):  # scalars first
+    for ndim in range(len(shape)):
         bounds = [_to_shape(b, shape) if get_aval(b).ndim == ndim else b for b in bounds]
     return clamp_p.bind(bounds[0], _to_shape(x, shape), bounds[1]), 0
 
 
 def _to_shape(x: Any, shape: Shape) -> Any:
-    """``x``, a scalar or an array of leading dimensions, repeated to ``shape``."""
+    """``x``, a scalar or an array with the leading dimensions, repeated to ``shape``."""
     own = get_aval(x).shape
     if own == shape:
         return x

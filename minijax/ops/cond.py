@@ -1,9 +1,9 @@
-"""``cond``: one of several jaxprs, chosen by an index.
+"""``cond``: runs one of several jaxprs, chosen by an index.
 
-``cond[branches] index *operands``: the branches take the operands and all have the same types, weak types aside; the
-results have those of branch 0. An index beyond the last branch means the last. Every transformation is a ``cond`` of
-the transformed branches, made equal in type again where only some of them have a tangent, a batch axis or a residual;
-only a batched index leaves the primitive: every branch is run, and ``select_n`` chooses.
+``cond[branches] index *operands``: all branches take the operands and have equal types, except for weak types; the
+results have the types of branch 0. An index beyond the last branch means the last. A transformed ``cond`` is a
+``cond`` of transformed branches; branches without a tangent, batch axis or residual that another has get one, so
+that types agree. Only a batched index leaves the primitive: every branch runs, and ``select_n`` chooses.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def cond_abstract(*avals: ShapedArray, branches: Branches) -> list[ShapedArray]:
 
 
 def _any(rows: Sequence[Flags]) -> list[bool]:
-    """For each column, whether a row has it."""
+    """For each column, whether any row is true."""
     return [any(column) for column in safe_zip(*rows)]
 
 
 # ---------------------------------------------------------------------------------------------- what is left open
-# A scalar whose value nobody will read, which is how JAX fills the places that a branch leaves open.
+# Scalars whose values nobody reads: JAX fills unused outputs of a branch with them.
 empty2_p = Primitive("empty2")
 
 
@@ -83,7 +83,7 @@ def _empty2_lower(ctx: Any, avals: Any, out_avals: Any, *, dtype: np.dtype) -> s
 
 
 def _empty2_shown(eqn: JaxprEqn, printer: Any) -> Any:
-    """JAX says which memory it is in; there is one here."""
+    """The parameters; JAX names a memory space here, of which we have one."""
     return [("dtype", eqn.params["dtype"]), ("memory_space", "MemorySpace.Device")]
 
 
@@ -97,7 +97,7 @@ for table in (jvp_rules, transpose_rules, batching_rules):
 
 
 def empty_of(aval: ShapedArray) -> Any:
-    """A placeholder of ``aval``'s shape and dtype: zeros, in fact."""
+    """A placeholder of ``aval``'s shape and dtype, filled with zeros."""
     scalar = empty2_p.bind(dtype=aval.dtype)
     if not aval.shape:
         return scalar
@@ -106,11 +106,10 @@ def empty_of(aval: ShapedArray) -> Any:
 
 # ---------------------------------------------------------------------------------------------- making branches
 def join_branches(closeds: Sequence[ClosedJaxpr]) -> tuple[Branches, list[Any], list[int | None]]:
-    """Staged functions as branches: ``(branches, constants, forwards)``. The branches take the constants of all ahead
-    of their own inputs. An output that every branch just copies from the same input is left out of them; ``forwards``
-    has that input's position, and None for the outputs that remain."""
+    """Staged functions as branches: ``(branches, constants, forwards)``. Every branch takes all constants first. An
+    output that all branches copy from one input is dropped; ``forwards`` has that input's position, otherwise None."""
     if any(isinstance(const, Tracer) for closed in closeds for const in closed.consts):
-        return _join_branches(closeds)  # they belong to one run, and so do these constants
+        return _join_branches(closeds)  # they belong to one run, as these constants do
     return keep_together(closeds, "cond join", lambda: _join_branches(closeds))
 
 
@@ -124,7 +123,7 @@ def _join_branches(closeds: Sequence[ClosedJaxpr]) -> tuple[Branches, list[Any],
 
 
 def _forwarded(closed: ClosedJaxpr) -> list[int | None]:
-    """For each output, the position of the input that it is."""
+    """For each output, the position of the input that it copies."""
     position = {v: i for i, v in enumerate(closed.jaxpr.invars)}
     return [None if type(v) is Literal else position.get(v) for v in closed.jaxpr.outvars]
 
@@ -134,7 +133,7 @@ def _where(outvars: Values, forwards: Dims) -> list[Any]:
 
 
 def _completed(closed: ClosedJaxpr, outs: Values, avals: Avals, fill: Any) -> ClosedJaxpr:
-    """``closed`` with ``outs`` for outputs, in which None is filled with ``fill`` of its entry in ``avals``."""
+    """``closed`` with the outputs ``outs``, where ``fill`` of the entry in ``avals`` replaces None."""
     jaxpr = closed.jaxpr
     missing = [aval for atom, aval in safe_zip(outs, avals) if atom is None]
     filler = stage(lambda: list(map(fill, missing)), [], label="cond").jaxpr
@@ -156,7 +155,7 @@ def cond_impl(index: Any, *operands: Any, branches: Branches) -> list[Any]:
 
 
 def _typed(x: Any, aval: ShapedArray) -> Any:
-    """A result, whose branch may have given it another weakness, or written it down as a number."""
+    """A result as ``aval``: its branch may have returned a number or another weak type."""
     if type(x) is Array and x.aval is aval:
         return x
     if aval.dtype == dtypes.float0:
@@ -165,7 +164,7 @@ def _typed(x: Any, aval: ShapedArray) -> Any:
 
 
 def _cond_program(*, branches: Branches) -> Any:
-    """For loops evaluated step by step: see ``interpreters.program``. Branches weigh as the heaviest does."""
+    """The NumPy function of a cond (see ``interpreters.program``). Its weight is that of the heaviest branch."""
     programs = [program(branch) for branch in branches]
     last = len(programs) - 1
 
@@ -211,15 +210,15 @@ def cond_batch(axis: AxisData, args: Values, dims: Dims, *, branches: Branches) 
 
 
 def _batch_index(axis: AxisData, args: Values, dims: Dims, branches: Branches) -> Any:
-    """Every branch on everything, and a selection among their results."""
+    """Run every branch on all elements and select among their results."""
     index, *operands = [bdim_at_front(x, d, axis.size, axis.division) for x, d in safe_zip(args, dims)]
     in_dims = [0] * len(operands)
     outs = []
     for i, branch in enumerate(branches):
         batched, _ = vmap_jaxpr(branch, axis, in_dims, True)
         mine = eq_p.bind(index, full((), i, get_aval(index).dtype))
-        # An element that this branch does not serve may be one where its derivative is infinite or nan, and zero times
-        # that is nan: such elements are constants to differentiation.
+        # A branch may have an infinite or nan derivative at elements of other branches, and zero times that is nan. So
+        # these elements are constants to differentiation.
         # Source: https://github.com/jax-ml/jax/issues/1052
         guarded = [_select(mine, stop_gradient(x), x) for x in operands]
         outs.append(eval_closed(batched, *guarded))
@@ -250,7 +249,7 @@ def _two_eqns(
     eqn: JaxprEqn, unknown: Flags, known: Branches, later: Branches, unknown_out: Flags, later_in: Values,
     results: list[Any],
 ) -> Any:
-    """The equations of the ``known`` branches, and of the ``later`` ones, which give ``results``."""
+    """The equations of the ``known`` and ``later`` branches, whose outputs are ``results``."""
     index, *operands = eqn.invars
     known_out = partition(unknown_out, eqn.outvars)[0]
     residuals = [Var(aval) for aval in known[0].out_avals[len(known_out) :]]
@@ -261,7 +260,7 @@ def _two_eqns(
 
 
 def _split(branches: Branches, unknown: Flags) -> tuple[Branches, Branches, list[bool]]:
-    """The known and the unknown part of each branch, and the outputs that are unknown in any of them."""
+    """The known and unknown part of each branch, and the outputs that are unknown in any branch."""
     parts = [partial_eval_jaxpr(branch, unknown) for branch in branches]
     unknown_out = _any([part[2] for part in parts])
     parts = [
@@ -273,11 +272,10 @@ def _split(branches: Branches, unknown: Flags) -> tuple[Branches, Branches, list
 
 
 def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tuple[Branches, Branches]:
-    """``(known, later, number of residuals)`` of each branch, made to have the same residuals. Residuals of the same
-    type share a place, so that there are no more than the greediest branch needs of each type; in a place that it does
-    not need, a branch leaves something that it does not read. Known jaxprs have the residuals as their last outputs,
-    the later ones as their first inputs."""
-    places: dict[Any, int] = {}  # (type, how many of that type came before in its branch) -> place
+    """``(known, later, number of residuals)`` of each branch, with equal residual types. Branches share places for
+    residuals of one type; a branch that needs fewer fills the rest with placeholders. Residuals are the last outputs of
+    known jaxprs and the first inputs of later ones."""
+    places: dict[Any, int] = {}  # (type, earlier residuals of that type in the branch) -> place
     positions: list[list[int]] = []
     for known, _, n_res in parts:
         seen: Counter[ShapedArray] = Counter()
@@ -301,8 +299,8 @@ def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tu
 
 
 def _with_residuals(closed: ClosedJaxpr, outs: Values, atoms: Values, avals: Avals) -> ClosedJaxpr:
-    """``closed`` with ``outs`` and residuals of types ``avals`` for outputs: ``atoms``, placeholders where it is None.
-    As in JAX there is a placeholder for each of them, and the unused ones are dead."""
+    """``closed`` with ``outs`` and residuals ``atoms`` of types ``avals`` as outputs; placeholders replace None, as in
+    JAX."""
     filler = stage(lambda: list(map(empty_of, avals)), [], label="cond").jaxpr
     residuals = [empty if atom is None else atom for atom, empty in safe_zip(atoms, filler.outvars)]
     jaxpr = closed.jaxpr.replace(outvars=[*outs, *residuals], eqns=[*closed.eqns, *filler.eqns])
@@ -310,7 +308,7 @@ def _with_residuals(closed: ClosedJaxpr, outs: Values, atoms: Values, avals: Ava
 
 
 def cond_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Policy) -> Any:
-    """Under a checkpoint's policy: what it saves inside of the branches are residuals, the rest is computed again."""
+    """Partial evaluation under a checkpoint policy: values that it saves are residuals, the rest is recomputed."""
     index_unknown, *unknown = unknown_in
     if index_unknown:
         return [], [eqn]
@@ -328,8 +326,8 @@ def cond_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Policy) -> Any:
 def _whole_parts(
     branch: ClosedJaxpr, unknown: Flags, split: Split, unknown_out: Flags, later_out: Flags
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, int]:
-    """The parts of a branch that was split by a policy, with all inputs and the outputs that are asked for. A later
-    output that this branch saves is a residual more."""
+    """A branch split by a policy, with all inputs and the requested outputs. A later output that it saves is a
+    residual."""
     known, staged = split.known.jaxpr, split.staged.jaxpr
     known_in = [Var(aval) for aval in partition(unknown, branch.in_avals)[0]]
     all_in = [Var(aval) for aval in branch.in_avals]
@@ -372,7 +370,7 @@ def cond_linearize(is_vjp: bool, nonzero: Flags, index: Any, *operands: Any, bra
 
 
 def _linearized(branches: Branches, nonzero: Flags) -> tuple[Branches, Branches, list[bool]]:
-    """The known and the linear part of each branch, and the results that have a tangent in any of them."""
+    """The known and linear part of each branch, and the results that have a tangent in any branch."""
     nonzero_out = _any([linearize_jaxpr(branch, nonzero).nonzero_out for branch in branches])
     parts = [linearize_jaxpr(branch, nonzero, nonzero_out) for branch in branches]
     known, linear = _join_residuals([(part.known, part.linear, part.n_res) for part in parts])
@@ -383,7 +381,7 @@ def _linearized(branches: Branches, nonzero: Flags) -> tuple[Branches, Branches,
 def cond_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     branches = eqn.params["branches"]
     pruned, used_in = keep_together(branches, ("cond dce", tuple(used)), lambda: _prune(branches, used))
-    if pruned is None:  # nothing is unused
+    if pruned is None:  # every output is used
         return eqn
     return eqn.replace(
         invars=[eqn.invars[0], *chosen(used_in, eqn.invars[1:])],
@@ -393,8 +391,8 @@ def cond_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
 
 
 def _prune(branches: Branches, used: Flags) -> tuple[Branches | None, list[bool]]:
-    """The branches with the ``used`` outputs only and the inputs that any of them still reads; which those are. None in
-    place of the branches if nothing of them is unused."""
+    """The branches with ``used`` outputs and the inputs that any of them reads, and which; None if nothing is
+    unused."""
     used_in = _any([dce_jaxpr(branch.jaxpr, used)[1] for branch in branches])
     pruned = [dce_jaxpr(branch.jaxpr, used, keep_inputs=True)[0] for branch in branches]
     if all(used_in) and all(jaxpr is branch.jaxpr for jaxpr, branch in safe_zip(pruned, branches)):
@@ -419,7 +417,7 @@ def cond_transpose(cts: Values, index: Any, *operands: Any, branches: Branches) 
 
 
 def _transpose(branches: Branches, linear: Flags, nonzero: Flags, ct_avals: Avals) -> tuple[Branches, list[bool]]:
-    """The transposed branches, and for which linear inputs a cotangent arrives in any of them."""
+    """The transposed branches, and the linear inputs that get a cotangent in any of them."""
     parts = [transpose_jaxpr(branch, linear, nonzero, ct_avals) for branch in branches]
     arrives = _any([part[1] for part in parts])
     all_avals = chosen(linear, branches[0].in_avals)
@@ -434,7 +432,7 @@ def _transpose(branches: Branches, linear: Flags, nonzero: Flags, ct_avals: Aval
 
 # ---------------------------------------------------------------------------------------------- lowering
 def cond_lower(ctx: Any, avals: Any, out_avals: Avals, index: str, *operands: str, branches: Branches) -> list[str]:
-    """``stablehlo.case``: its regions have no arguments, they see what is around them."""
+    """``stablehlo.case``: its regions take no arguments and see the surrounding values."""
     ordered = any(e.params.get("ordered") for branch in branches for e in all_eqns(branch.jaxpr))
     types = [mlir_type(a) for a in out_avals]
     start = None

@@ -44,7 +44,7 @@ def _float_to_int(x: Any, dtype: np.dtype) -> Any:
     least, beyond = _int_bounds(dtype)
     wide = x if x.dtype.itemsize >= 4 else x.astype(np.float32)
     low, high = wide < least, wide >= beyond
-    # as one test: nan is not below the bound either
+    # one test: nan is not below the bound either
     if (low | ~(wide < beyond)).any():
         inside = np.where(low | high | np.isnan(wide), 0, wide)
         out = np.where(low, dtypes.iinfo(dtype).min, inside.astype(dtype)).astype(dtype)
@@ -54,7 +54,7 @@ def _float_to_int(x: Any, dtype: np.dtype) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _int_bounds(dtype: np.dtype) -> tuple[float, float]:
-    """The range of ``dtype`` as powers of two, exact as floats: from the first up to, without, the second."""
+    """The range of ``dtype`` as two powers of two, exact as floats: the first inclusive, the second exclusive."""
     info = dtypes.iinfo(dtype)
     return float(info.min), float(2 ** (info.bits - (info.min < 0)))
 
@@ -90,7 +90,7 @@ def _convert_lower(
     ctx: Any, avals: Any, out_avals: Any, x: str, *, new_dtype: np.dtype, weak_type: bool, sharding: Any
 ) -> str:
     aval = avals[0]
-    if aval.dtype == new_dtype:  # only the weak type changes; JAX writes this as a conversion, too
+    if aval.dtype == new_dtype:  # only the weak type changes; JAX writes a conversion here too
         return ctx.emit(f"stablehlo.convert {x} : {mlir_type(aval)}")
     return convert_text(ctx, x, aval, new_dtype)
 
@@ -117,17 +117,17 @@ convert_element_type_p = declare(
 )
 
 
-pp_rules[convert_element_type_p] = hide("sharding")  # the result's type says it
+pp_rules[convert_element_type_p] = hide("sharding")  # the result's type shows it
 
 
 def is_number(x: Any) -> bool:
-    """Whether ``x`` is written into a program as a number."""
+    """Whether programs contain ``x`` as a number."""
     kinds = (LiteralArray, bool, int, float, complex, np.generic)
     return isinstance(x, kinds) or type(x) is np.ndarray and not x.ndim
 
 
 def convert_stage(trace: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool, sharding: Any) -> Any:
-    """No equation, as in JAX, where retracing a jaxpr may convert a value that already has the type."""
+    """No equation for a value that has the type already, as in JAX: retracing may convert it again."""
     aval = getattr(x, "aval", None)
     if sharding is None and aval is not None and aval.dtype == new_dtype and aval.weak_type == weak_type:
         return x
@@ -141,11 +141,11 @@ staging_rules[convert_element_type_p] = convert_stage
 
 
 def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = False) -> Any:
-    """``operand`` with elements of the canonical ``new_dtype`` (by default its own) and the given weakness. No equation
-    when nothing changes; a Python or NumPy scalar becomes a constant. Warns when imaginary parts are lost."""
+    """``operand`` with the canonical dtype ``new_dtype`` (by default its own) and weakness. No equation if nothing
+    changes; scalars become constants. Warns when imaginary parts are lost."""
     if not isinstance(operand, (Array, Tracer)) and hasattr(operand, "__jax_array__"):
         operand = operand.__jax_array__()
-    # Python has big integers: one that fits only the new type must not be narrowed to int32 first.
+    # Python integers have any size: one that fits only the new type must not become int32 first.
     big = type(operand) is int and new_dtype is not None
     aval = ShapedArray((), np.dtype(np.int64), True) if big else get_aval(operand)
     if new_dtype is None:
@@ -173,7 +173,7 @@ def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = F
 
 
 def alike(x: Any, y: Any) -> tuple[Any, Any]:
-    """``x`` and ``y``, of one dtype: both are strongly typed if one is, as the operators of ``numpy`` make them."""
+    """``x`` and ``y``, of one dtype, both strongly typed if one is, as in the operators of ``numpy``."""
     avals = get_aval(x), get_aval(y)
     if avals[0].weak_type == avals[1].weak_type:
         return x, y
@@ -291,7 +291,7 @@ declare(
 
 def _stop_gradient_jvp(primals: Any, tangents: Any) -> Any:
     (x,) = primals
-    # through stop_gradient, not bind: it peels the tracers of enclosing differentiations too
+    # through stop_gradient instead of bind, to strip the tracers of enclosing differentiations
     return stop_gradient(x), zero_of(get_aval(x))
 
 
@@ -301,7 +301,7 @@ stop_gradient_p = declare(
 
 
 def stop_gradient(x: Any) -> Any:
-    """One array ``x``, a constant to every differentiation."""
+    """One array ``x``, constant under every differentiation."""
     while isinstance(x, DualTracer):
         x = x.primal
     if is_key(get_aval(x).dtype):

@@ -1,5 +1,4 @@
-"""Running reductions along an axis (cumsum and its kin), and the parallel scan they are differentiated
-through."""
+"""Cumulative reductions along an axis (cumsum and others), and the parallel scan that defines their derivatives."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ __all__ = [
     "cumsum_p",
 ]
 
-# Rules call bind itself: see ops.elementwise.
+# Rules call bind directly: see ops.elementwise.
 add = add_p.bind
 max = max_p.bind
 min = min_p.bind
@@ -46,9 +45,9 @@ Combine = Callable[[list[Any], list[Any]], Values]
 
 
 def associative_scan(combine: Combine, elems: Values, axis: int, reverse: bool = False) -> list[Any]:
-    """All prefixes of the arrays ``elems`` along ``axis``, combined by the associative ``combine``. Takes ``2 log2(n)``
-    rounds (Blelloch, "Prefix sums and their applications", 1990): neighbours are combined, the prefixes of these pairs
-    are the odd elements of the result, and one more round gives the even ones."""
+    """All prefixes of ``elems`` along ``axis`` under the associative ``combine``, in ``2 log2(n)`` rounds (Blelloch,
+    "Prefix sums and their applications", 1990): the prefixes of combined pairs are the odd elements of the result, and
+    one more round gives the even ones."""
     if reverse:
         elems = [rev(x, (axis,)) for x in elems]
     out = _scan(combine, list(elems), canonical_axis(axis, get_aval(elems[0]).ndim))
@@ -70,7 +69,7 @@ def _scan(combine: Combine, elems: list[Any], axis: int) -> list[Any]:
 
 
 def _interleaved(a: Any, b: Any, axis: int) -> Any:
-    """``a[0], b[0], a[1], b[1], ...``: both spread out with zeros, and added."""
+    """``a[0], b[0], a[1], b[1], ...``: both padded with zeros in between, and added."""
     aval = get_aval(a)
     shorter = aval.shape[axis] > shape_of(b)[axis]
     spread: list[Any] = []
@@ -99,12 +98,12 @@ def _cumulative_abstract(name: str) -> Rule:
     return cumulative_abstract
 
 
-# How elements of a type are accumulated along an axis: the function of (values, axis, dtype).
+# The accumulating function of (values, axis, dtype) for a number of elements of a type.
 Accumulator = Callable[[Any, int, np.dtype], Any]
 
 
 def _cumulative_numpy(accumulates: Rule) -> Rule:
-    """The rule of a running reduction; ``accumulates`` gives its function for so many elements of a dtype."""
+    """The NumPy rule of a cumulative reduction; ``accumulates`` returns its function for a length and a dtype."""
 
     @by_type
     def cumulative_numpy(x: Any, axis: int, reverse: bool) -> Rule:
@@ -132,7 +131,7 @@ def _cumulative_batch(primitive: Primitive) -> Rule:
 
 
 def _cumulative_lower(combine: Rule, identity: Rule) -> Rule:
-    """A window as long as the axis, padded so that it begins (or ends) at every element."""
+    """A window of the axis's length, padded so that a window starts (or ends) at every element."""
 
     def cumulative_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis: int, reverse: bool) -> str:
         (aval,) = avals
@@ -157,7 +156,7 @@ def _cumulative_lower(combine: Rule, identity: Rule) -> Rule:
 
 
 def _one_op(op: str, direction: str = "") -> Rule:
-    """The region's one operation; of complex numbers, the extremum in ``direction``."""
+    """The region's single operation; for complex numbers, the extremum in ``direction``."""
 
     def combine(inner: Any, a: str, b: str, dtype: np.dtype) -> str:
         scalar = ShapedArray((), dtype)
@@ -169,13 +168,13 @@ def _one_op(op: str, direction: str = "") -> Rule:
 
 
 def _sums(ufunc: np.ufunc) -> Rule:
-    """Running sums, ``ufunc`` of neighbours, whose error does not grow with their number."""
+    """Cumulative sums, or products: ``ufunc`` of neighbours, with an error that does not grow with the length."""
     of_many = functools.partial(accumulated, ufunc)
     return lambda n, dtype: ufunc.accumulate if n <= SHORT or dtype.kind not in "fc" else of_many
 
 
 def _extrema(ufunc: np.ufunc, negative: bool) -> Rule:
-    """Running maxima or minima; of zeros of two signs ``negative`` says which prevails."""
+    """Cumulative maxima or minima; ``negative`` says which of two zeros wins."""
 
     def of_floats(x: Any, axis: int, dtype: np.dtype) -> Any:
         out = ufunc.accumulate(x, axis, dtype)
@@ -188,7 +187,7 @@ def _extrema(ufunc: np.ufunc, negative: bool) -> Rule:
 
 
 def _scan_jvp(combine: Rule) -> Rule:
-    """The jvp of the parallel scan that computes the same: windows cannot be differentiated at will."""
+    """The jvp of an equivalent parallel scan, since windowed reductions have no derivative."""
 
     def cumulative_jvp(primals: Values, tangents: Values, *, axis: int, reverse: bool) -> Any:
         def scan(x: Any) -> list[Any]:
@@ -234,14 +233,14 @@ def _logaddexp_text(ctx: Any, a: str, b: str, ty: str) -> str:
     power = ctx.emit(f"stablehlo.exponential {minus} : {ty}")
     rest = ctx.emit(f"stablehlo.log_plus_one {power} : {ty}")
     usual = ctx.emit(f"stablehlo.add {most}, {rest} : {ty}")
-    # the difference of equal infinities is nan; their sum is right
+    # the difference of equal infinities is nan, their sum is right
     same = ctx.emit(f"stablehlo.compare NE, {delta}, {delta}, FLOAT : ({ty}, {ty}) -> {flags}")
     total = ctx.emit(f"stablehlo.add {a}, {b} : {ty}")
     return ctx.emit(f"stablehlo.select {same}, {total}, {usual} : {flags}, {ty}")
 
 
 def _complex_logaddexp_text(ctx: Any, a: str, b: str, aval: ShapedArray) -> str:
-    """The same for complex scalars; the imaginary part is brought between -pi and pi, as ``logaddexp`` does."""
+    """The same for complex scalars, with the imaginary part between -pi and pi, as in ``logaddexp``."""
     part_aval = ShapedArray((), dtypes.real_dtype(aval.dtype))
     ty, part = mlir_type(aval), mlir_type(part_aval)
 
@@ -269,7 +268,7 @@ def _logaddexp_combine(inner: Any, a: str, b: str, dtype: np.dtype) -> str:
 
 
 def _log_of_zero(dtype: np.dtype) -> Any:
-    """The identity of a sum of exponentials."""
+    """The identity of log-sum-exp, -inf."""
     if dtypes.is_integer(dtype):
         raise OverflowError(
             f"cannot convert float infinity to integer: cumlogsumexp begins with -inf, which {dtype_name(dtype)} has "
@@ -286,7 +285,7 @@ def _sums_of_exponentials(n: int, dtype: np.dtype) -> Accumulator:
 def _running_logaddexp(x: Any, axis: int, dtype: np.dtype) -> Any:
     out, step, at = np.array(x), 1, (slice(None),) * axis
     while step < x.shape[axis]:
-        # now each element is the sum of itself and the ``step - 1`` elements before it
+        # here each element is the sum of itself and the ``step - 1`` elements before it
         out[(*at, slice(step, None))] = _logaddexp_complex(out[(*at, slice(-step))], out[(*at, slice(step, None))])
         step *= 2
     return out
@@ -307,7 +306,7 @@ cumlogsumexp_p = _cumulative(
 
 
 def _from_front(axis: Any) -> int:
-    """``axis``, which is refused here if it is negative, also where the function is differentiated."""
+    """``axis``; ValueError if it is negative, also where the function is differentiated."""
     if operator.index(axis) < 0:
         raise ValueError(NEGATIVE)
     return operator.index(axis)

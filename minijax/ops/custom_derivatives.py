@@ -1,13 +1,13 @@
-"""What ``custom_jvp_call`` and ``custom_vjp_call`` are made of: functions with two sides, and how to transform them.
+"""Functions with side inputs and outputs, the parts of ``custom_jvp_call`` and ``custom_vjp_call``.
 
-A ``Function`` maps arrays to arrays, and on the side something known while tracing to something known while tracing:
-which tangents are symbolic zeros, which residuals came out along which batch axes. So a derivative rule, a forward
-and a backward pass are all transformed alike.
+A ``Function`` maps arrays to arrays. It also maps a side input to a side output, both known while tracing: which
+tangents are symbolic zeros, or along which axes residuals are batched. Derivative rules, forward passes and backward
+passes are ``Function``s, so they are all transformed alike.
 
-A call exists in two forms. In the *function form* the user's Python functions are parameters of ``bind``, and the call
-passes through every interpreter on the stack, innermost first, whether or not its operands belong to it: the functions
-may close over what the interpreter traces. Staging gives the *equation form*: the function is a jaxpr, what it closes
-over are operands, and the rules are staged when they are first asked for.
+A call has two forms. In the *function form* the user's Python functions are parameters of ``bind``. The call goes
+through all interpreters on the stack, innermost first, because the functions may close over their tracers. Staging
+gives the *equation form*: the function is a jaxpr, closed-over values are operands, and the rules are staged when they
+are first needed.
 """
 
 from __future__ import annotations
@@ -56,29 +56,29 @@ Dims = Sequence[int | None]
 
 # ------------------------------------------------------------------------------------------------ functions
 class Closed(NamedTuple):
-    """A function as a jaxpr: the values it closes over are its leading inputs; and what it gave on the side."""
+    """A function as a jaxpr, whose leading inputs are the closed-over values, and its side output."""
 
     jaxpr: ClosedJaxpr
     consts: list[Any]
     side: Any
 
     def evaluate(self, *values: Any) -> list[Any]:
-        """The results; ``values`` begin with those closed over."""
+        """The results for ``values``, which begin with the closed-over ones."""
         return eval_closed(self.jaxpr, *values)
 
 
 class About(NamedTuple):
-    """The user's function behind a ``Function``, for jaxprs and errors."""
+    """The user's function of a ``Function``, named in jaxprs and errors."""
 
     name: str
     # 'f at file.py:12'
     subject: str
-    # which function of a call it is: 'custom_jvp', 'custom_vjp fwd', ...
+    # the role of the function in a call: 'custom_jvp', 'custom_vjp fwd', ...
     label: str
 
 
 class Function:
-    """A flat function: ``call(side_in, *values)`` gives ``(values, side_out)``. Made by the subclasses."""
+    """A flat function: ``call(side_in, *values)`` returns ``(values, side_out)``; subclasses define it."""
 
     about: About
 
@@ -86,7 +86,7 @@ class Function:
         raise NotImplementedError
 
     def close(self, side: Any, avals: Values) -> Closed:
-        """The function staged at ``avals``."""
+        """The function, staged at ``avals``."""
         found: list[Any] = []
 
         def run(*values: Any) -> list[Any]:
@@ -102,7 +102,7 @@ class Function:
 
 
 class Written(Function):
-    """What the user wrote, made flat by ``run(side, *values)``; ``rule`` is the user's function, for observers."""
+    """The user's function, flattened by ``run(side, *values)``; ``rule`` is the function itself, for observers."""
 
     def __init__(
         self, run: Callable[..., tuple[list[Any], Any]], about: About, primitive: Primitive, rule: Any = None
@@ -117,7 +117,7 @@ class Written(Function):
             observe.emit(observe.on_rule, self.about.label, self.primitive, self.rule)
         if observe.on_custom_rule and self.rule is not None:
             observe.emit(observe.on_custom_rule, self.about.label, self.rule)
-        # what the user's function records comes from its own lines, not from that of the call
+        # operations in the user's function have its source lines, not that of the call
         outer_source, state.source = state.source, None
         try:
             return self.run(side, *map(as_value, values))
@@ -126,9 +126,9 @@ class Written(Function):
 
 
 class StagedFunction(Function):
-    """``inner``, staged at first need for each side input, at values of types ``avals_for(side)``. In an equation the
-    values are led by what the call's function closes over. The user's derivative rule does not take these, but may
-    close over the same tracers: for those in ``closed_over`` it then gets the equation's operands."""
+    """``inner``, staged when first needed for each side input, at types ``avals_for(side)``. In an equation,
+    closed-over values precede the others. The user's derivative rule does not take them. If it closes over the same
+    tracers (those in ``closed_over``), it gets the equation's operands for them."""
 
     def __init__(self, inner: Function, avals_for: Rule, closed_over: Values = ()) -> None:
         self.inner = inner
@@ -150,14 +150,14 @@ class StagedFunction(Function):
 
 # ------------------------------------------------------------------------------------------------ batching
 class OutDims:
-    """The batch axes of a batched call's results: whichever of its functions runs first decides, the others follow."""
+    """The batch axes of a batched call's results: the first of its functions to run sets them for the others."""
 
     def __init__(self, name: str, dims: Dims | None = None) -> None:
         self.name = name
         self.dims = None if dims is None else list(dims)
 
     def settle(self, values: Values, found: Dims, axis: AxisData) -> list[Any]:
-        """``values``, batched along ``found``, as agreed."""
+        """``values``, batched along the axes ``found``, moved to the agreed axes."""
         if self.dims is None:
             self.dims = list(found)
         return [self._moved(i, x, d, to, axis) for i, (x, d, to) in enumerate(safe_zip(values, found, self.dims))]
@@ -175,16 +175,15 @@ class OutDims:
 
 
 class Mapped(NamedTuple):
-    """How a call in function form met a vmap: its trace, the axis, and the named axes around the call."""
+    """The vmap of a call in function form: its trace, the axis, and the named axes around the call."""
 
     trace: BatchTrace
     env: Any
 
 
 class Batched(Function):
-    """``inner`` for a whole batch. The subclasses know the batch axes of the values, and what to do with the results'.
-    ``mapped`` is the vmap that the call in function form passed through; ``inner`` may close over its tracers, so it is
-    run with those of the same trace. It is None for the equation form, which closes over nothing."""
+    """``inner``, batched; subclasses set the batch axes of values and results. ``mapped`` is the vmap of the call in
+    function form: ``inner`` may close over its tracers, so it runs with that trace. It is None in the equation form."""
 
     def __init__(self, inner: Function, axis: AxisData, in_dims: Dims, out: OutDims, mapped: Mapped | None) -> None:
         self.inner = inner
@@ -199,7 +198,7 @@ class Batched(Function):
         return side, self.in_dims
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
-        """The results and the side output, given ``inner``'s results and their batch axes."""
+        """The results and the side output, from ``inner``'s results and their batch axes."""
         raise NotImplementedError
 
     def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
@@ -256,14 +255,14 @@ class Batched(Function):
 
 
 class BatchedFunction(Batched):
-    """The function itself: values in, values out."""
+    """The function itself, with no side input or output."""
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
         return self.out.settle(values, dims, self.axis), side_out
 
 
 class Pruned(Function):
-    """``inner`` without the results that nobody uses."""
+    """``inner`` without unused results."""
 
     def __init__(self, inner: Function, used: Flags) -> None:
         self.inner = inner
@@ -271,7 +270,7 @@ class Pruned(Function):
         self.used = used
 
     def kept(self, side_out: Any) -> tuple[list[bool], Any]:
-        """Which results of ``inner`` stay, and the side output; by the subclasses."""
+        """Which results of ``inner`` stay, and the side output; subclasses define it."""
         raise NotImplementedError
 
     def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
@@ -286,7 +285,7 @@ class Pruned(Function):
 
 
 def pruned_eqn(eqn: JaxprEqn, used: Flags, rules: Rule) -> JaxprEqn:
-    """``eqn`` with the ``used`` results only; ``rules()`` are the parameters with the user's rules for these."""
+    """``eqn`` with only the ``used`` results; ``rules()`` returns the parameters with the user's rules for these."""
     call = pruned_call(eqn.params["call_jaxpr"], used)
     if call is eqn.params["call_jaxpr"]:
         return eqn
@@ -299,12 +298,12 @@ def _without_axis(aval: Any, dim: int | None) -> Any:
 
 
 def levels_below(values: Values, level: float) -> bool:
-    """Whether no tracer among ``values`` belongs to an interpreter of ``level`` or above."""
+    """Whether all tracers among ``values`` are of levels below ``level``."""
     return all(not isinstance(x, Tracer) or x._trace.level < level for x in values)
 
 
 def sum_to_axis(x: Any, dim: int | None, to: int | None, axis: AxisData) -> Any:
-    """``x`` with its batch axis moved to ``to``; where nothing was batched, the sum over the batch."""
+    """``x`` with its batch axis moved to ``to``; if ``to`` is None, summed over the batch."""
     if to is None:
         return x if dim is None else reduce_sum(x, (dim,))
     return match_axis(x, dim, axis.size, to, axis.division)
@@ -315,8 +314,8 @@ _turn = threading.RLock()
 
 
 def _resumed(mapped: Mapped, body: Callable[[], Result]) -> Result:
-    """What ``body`` gives while a vmap in which a call was made is on the stack, again if it had ended. A backward pass
-    runs after the vmap it was batched by; what the user's function closes over are tracers of that one."""
+    """The result of ``body`` with the vmap of a call on the stack, restored if it has ended: a backward pass runs after
+    its vmap, and the user's function may close over tracers of it."""
     main: MainTrace = mapped.trace.main
     stack, env, outer = state.stack, state.axis_env, state.dynamic
     if main.trace.stack is stack:
@@ -349,10 +348,10 @@ def _resumed(mapped: Mapped, body: Callable[[], Result]) -> Result:
 
 # ------------------------------------------------------------------------------------------------ binding
 class CustomCallPrimitive(AxisPrimitive):
-    """A call of a function with a derivative rule: in function form its ``bind`` goes down the stack step by step."""
+    """A call of a function with a derivative rule; in function form, ``bind`` goes down the stack step by step."""
 
     def bind(self, *args: Any, **params: Any) -> list[Any]:
-        """Apply the primitive at the next interpreter below the parameter ``level``; an equation, as any other."""
+        """Apply the primitive at the next interpreter below ``level``; in equation form, as any primitive."""
         level = params.get("level")
         if level is None:
             return super().bind(*args, **params)
@@ -361,9 +360,8 @@ class CustomCallPrimitive(AxisPrimitive):
 
 
 def custom_call(name: str, kind: str, **rules: str) -> Primitive:
-    """A primitive that calls a function with a derivative rule, with the rules that do not depend on its ``kind``.
-    ``kind`` is "jvp" or "vjp"; ``rules`` are the parameters that hold the user's rules in an equation, by the names
-    they are printed under."""
+    """A primitive that calls a function with a derivative rule, with the rules that are equal for ``kind`` "jvp" and
+    "vjp". ``rules`` are the parameters of an equation that hold the user's rules, by their printed names."""
     primitive = CustomCallPrimitive(name, multiple_results=True)
     primitive.keeps_signatures = False
 
@@ -375,7 +373,7 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
         return outs
 
     def custom_partial_eval(trace: Any, *args: Any, **params: Any) -> list[Any]:
-        """Only what is linear is partially evaluated here, and that needs no derivative rule any more."""
+        """Only linear equations are partially evaluated here, and they need no derivative rule."""
         return custom_impl(*args, **params)
 
     def custom_abstract(*avals: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
@@ -388,7 +386,7 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
         return lower_eqns(ctx, call_jaxpr.jaxpr, [], names)
 
     def custom_params(eqn: JaxprEqn, printer: Printer) -> Params:
-        """The names of the rules stand for them, and the function's name comes first."""
+        """The function's name, then the names of the rules in place of the rules."""
         params = dict(eqn.params)
         if not params["num_consts"]:
             del params["num_consts"]
@@ -405,7 +403,7 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
 
 
 def _next_trace(args: Values, level: float) -> Trace:
-    """The innermost interpreter below ``level`` that has to do with a call on ``args``. A vmap always has: the
+    """The innermost interpreter below ``level`` that must process a call on ``args``; any vmap must, since the
     functions may close over its tracers."""
     traces = [x._trace for x in args if isinstance(x, Tracer)]
     for main in reversed(state.stack[: math.ceil(level)]):
@@ -418,19 +416,19 @@ def _next_trace(args: Values, level: float) -> Trace:
 
 
 def mapped_by(level: int) -> Mapped:
-    """The vmap at ``level``, which is processing a call in function form."""
+    """The vmap at ``level``, which processes a call in function form."""
     trace: Any = state.stack[level].trace
     return Mapped(trace, state.axis_env)
 
 
 def check_closed_over(values: Values, level: float, name: str, kind: str) -> None:
-    """UnexpectedTracerError for a value that depends on a tracer of ``level`` or above, which ``name`` closes over."""
+    """UnexpectedTracerError if ``name`` closes over a value that depends on a tracer of ``level`` or above."""
     if not levels_below(values, level):
         raise UnexpectedTracerError("Encountered an unexpected tracer. " + closed_over_message(name, kind))
 
 
 def closed_over_message(name: str, kind: str) -> str:
-    """What to do about a function that closes over what is differentiated; ``kind`` is 'vjp' or 'jvp'."""
+    """The remedy for a function that closes over a differentiated value; ``kind`` is 'vjp' or 'jvp'."""
     rules = "fwd and bwd rules" if kind == "vjp" else "rule"
     return (
         f"Detected differentiation of a custom_{kind} function with respect to a closed-over value. That isn't "
@@ -443,18 +441,18 @@ def closed_over_message(name: str, kind: str) -> str:
 
 # ------------------------------------------------------------------------------------------------ the equation form
 def stage_call(trace: Any, fun: Function, args: Values, kind: str) -> tuple[list[Any], ClosedJaxpr]:
-    """``fun`` staged at ``args``: what it closes over, which are the equation's first operands, and its jaxpr."""
+    """``fun`` staged at ``args``: its closed-over values, which are the equation's first operands, and its jaxpr."""
     closed = fun.close(None, [get_aval(x) for x in args])
     check_closed_over(closed.consts, trace.level + HALF_LEVEL, fun.about.subject, kind)
     return closed.consts, closed.jaxpr
 
 
 def pruned_call(closed: ClosedJaxpr, used: Flags) -> ClosedJaxpr:
-    """``closed`` with the ``used`` outputs only; all inputs stay, as the rules may read them. Kept with ``closed``."""
+    """``closed`` with only the ``used`` outputs and all inputs, which rules may read. Cached with ``closed``."""
     key = ("dce, inputs kept", tuple(used))
     if key not in closed.memo:
         pruned, _ = dce_jaxpr(closed.jaxpr, used, keep_inputs=True)
-        # a jaxpr that held itself would not die with its last user
+        # a jaxpr that referred to itself would not be freed with its last user
         closed.memo[key] = None if pruned is closed.jaxpr else ClosedJaxpr(pruned, closed.consts)
     return closed.memo[key] or closed
 
@@ -466,11 +464,11 @@ def function_name(program: ClosedJaxpr | Jaxpr) -> str:
 
 
 def zero_flags(tangents: Values, symbolic_zeros: bool) -> tuple[bool, ...]:
-    """Which (co)tangents a rule gets as symbolic zeros; it gets the others, arrays of zeros included, as arrays. Those
-    of integers always: they are of type float0, which no program computes with."""
+    """The (co)tangents that a rule gets as symbolic zeros. Zeros of integer inputs are always symbolic: they have type
+    float0, with which no program computes."""
     return tuple(type(t) is Zero and (symbolic_zeros or t.aval.dtype == dtypes.float0) for t in tangents)
 
 
 def given(tangents: Values, zeros: Flags) -> list[Any]:
-    """The (co)tangents that ``zeros`` does not mark, as arrays."""
+    """The (co)tangents without the ``zeros`` flag, as arrays."""
     return [instantiate_zeros(t) for t, zero in safe_zip(tangents, zeros) if not zero]

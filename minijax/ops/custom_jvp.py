@@ -1,12 +1,12 @@
 """``custom_jvp_call``: a function with the user's jvp rule.
 
 Function form: ``fun``, ``jvp`` (``Function``s), ``symbolic_zeros``, ``level``. Equation form: ``call_jaxpr``,
-``jvp_jaxpr_fun`` (a ``Function``), ``num_consts``, ``symbolic_zeros``; the first ``num_consts`` operands are what the
-function closes over.
+``jvp_jaxpr_fun`` (a ``Function``), ``num_consts``, ``symbolic_zeros``; the first ``num_consts`` operands are the
+closed-over values.
 
-``fun`` has no side input or output. ``jvp`` takes on the side which tangents are zero, gets the primals and the other
-tangents, and gives the primal results, the nonzero tangents, and on the side which of these are zero. In an equation
-the primals are led by what the function closes over; that has no tangents.
+``fun`` has no side input or output. ``jvp`` gets the zero flags of the tangents as side input, and the primals and
+nonzero tangents as values. It returns the primal results and their nonzero tangents, and the zero flags of these as
+side output. In an equation, closed-over values precede the primals; they have no tangents.
 """
 
 from __future__ import annotations
@@ -49,9 +49,8 @@ custom_jvp_call_p = custom_call("custom_jvp_call", "jvp", jvp="jvp_jaxpr_fun")
 
 
 def with_jvp_rule(name: str, fun: Callable[..., Any], jvp: Rule, *args: Any) -> Any:
-    """``fun(*args)`` for arrays and one array as the result, differentiated by ``jvp(*args, *tangents)``. That is what
-    ``custom_jvp`` does for trees; this is for functions of this package that are made of primitives. ``jvp`` returns
-    the result and its tangent."""
+    """``fun(*args)`` of arrays, one array, differentiated by ``jvp(*args, *tangents)``, which returns the result and
+    its tangent. For functions of this package that consist of primitives; ``custom_jvp`` does this for trees."""
     if len(state.stack) == 1 and not observe.bind_watched:
         return fun(*args)
 
@@ -83,7 +82,7 @@ def custom_jvp_stage(trace: Any, *args: Any, **params: Any) -> list[Any]:
 
 
 def staged_rule(jvp: Function, avals: Sequence[Any], num_consts: int, closed_over: Values = ()) -> StagedFunction:
-    """``jvp`` for primals of ``avals``, the first ``num_consts`` of them closed over, staged when first needed."""
+    """``jvp`` for primals of types ``avals``, staged when first needed; the first ``num_consts`` are closed over."""
 
     def avals_for(zeros: Flags) -> list[Any]:
         with_tangents = safe_zip(avals[num_consts:], zeros)
@@ -124,7 +123,7 @@ custom_rule_calls[custom_jvp_call_p] = "call_jaxpr"
 
 
 class BatchedRule(Batched):
-    """A jvp rule: a result and its tangent are batched along one axis."""
+    """A batched jvp rule: a result and its tangent have the same batch axis."""
 
     def enter(self, side: Any) -> tuple[Any, Dims]:
         dims = self.in_dims[len(self.in_dims) - len(side) :]
@@ -137,7 +136,7 @@ class BatchedRule(Batched):
         merged = [t if p is None else p for p, t in safe_zip(dims[:n], of_tangents)]
         if self.out.dims is None:
             self.out.dims = merged
-        # the results as agreed, and each tangent like its result
+        # batch axes of the results as agreed; a tangent has its result's axis
         tangents = iter(values[n:])
         full = [values[i] if zero else next(tangents) for i, zero in enumerate(side_out)]
         full_dims = [dims[i] if zero else of_tangents[i] for i, zero in enumerate(side_out)]
@@ -162,7 +161,7 @@ def custom_jvp_batch(axis: Any, args: Values, dims: Dims, **params: Any) -> Any:
 
 
 class PrunedRule(Pruned):
-    """A jvp rule without the results that nobody uses."""
+    """A jvp rule without unused results."""
 
     def kept(self, side_out: Any) -> tuple[list[bool], Any]:
         used_tangents = partition(side_out, self.used)[0]

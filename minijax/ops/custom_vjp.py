@@ -1,17 +1,17 @@
-"""``custom_vjp_call``: a function whose reverse-mode derivative is the user's forward and backward pass.
+"""``custom_vjp_call``: a function whose reverse-mode derivative is the user's forward and backward passes.
 
 Function form: ``fun``, ``fwd``, ``bwd`` (``Function``s), ``symbolic_zeros``, ``level``. Equation form: ``call_jaxpr``,
 ``fwd_jaxpr_thunk`` and ``bwd`` (``Function``s), ``num_consts``, ``symbolic_zeros``; the first ``num_consts`` operands
-are what the function closes over.
+are the closed-over values.
 
-``fwd`` takes on the side which inputs are perturbed (with ``symbolic_zeros``, else None), gets the inputs, and gives
-the residuals and the results; on the side something with ``n_res``, the number of residuals. ``bwd`` takes that on the
-side, with which cotangents are zero; it gets the residuals and the other cotangents and gives the nonzero cotangents of
-the inputs, and on the side which of these are zero. In an equation the inputs of ``fwd`` are led by what the function
-closes over; that has no cotangents.
+``fwd`` gets as side input which inputs are perturbed (None without ``symbolic_zeros``). It returns residuals and
+results, and as side output an object with ``n_res``, the number of residuals. ``bwd`` gets this object and the zero
+flags of the cotangents as side input; it takes the residuals and the nonzero cotangents. It returns the nonzero
+cotangents of the inputs, and the zero flags of these as side output. In an equation, closed-over values precede the
+inputs of ``fwd``; they have no cotangents.
 
-Between the two stands ``custom_lin``: the tangents of the results as a linear function of those of the inputs, which
-can only be transposed, by ``bwd``.
+``custom_lin`` connects the two: it maps the tangents of the inputs to those of the results, and can only be
+transposed, by ``bwd``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FORWARD_MODE = "can't apply forward-mode autodiff (jvp) to a custom_vjp function
 
 
 class CustomVJPException(Exception):
-    """A ``custom_vjp`` function was differentiated with respect to something that it closes over."""
+    """A ``custom_vjp`` function was differentiated with respect to a value that it closes over."""
 
 
 def custom_vjp_stage(trace: Any, *args: Any, **params: Any) -> list[Any]:
@@ -88,7 +88,7 @@ def custom_vjp_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
 def _run_forward(
     fwd: Function, bwd: Function, primals: Values, tangents: Values, symbolic_zeros: bool, level: int | None = None
 ) -> Any:
-    """Results and their tangents. ``level`` is that of the jvp, where ``fwd`` may close over tracers."""
+    """Results and their tangents. ``level`` is that of the jvp trace, whose tracers ``fwd`` may close over."""
     in_zeros = [type(t) is Zero for t in tangents]
     perturbed = tuple(not zero for zero in in_zeros) if symbolic_zeros else None
     results, side = fwd.call(perturbed, *primals)
@@ -105,7 +105,7 @@ def _run_forward(
 
 
 class Backward(NamedTuple):
-    """A backward pass, and what its forward pass said on the side."""
+    """A backward pass, and the side output of its forward pass."""
 
     function: Function
     side: Any
@@ -120,12 +120,12 @@ def custom_lin_abstract(*avals: Any, out_avals: Values, **params: Any) -> Values
 
 
 def refuse_forward_mode(*args: Any, **params: Any) -> Any:
-    """There are tangents, so this is forward mode: TypeError."""
+    """TypeError: forward mode, since there are tangents."""
     raise TypeError(FORWARD_MODE)
 
 
 custom_lin_p.def_impl(refuse_forward_mode)
-# differentiated again: no rule, as in JAX
+# no rule for a second derivative, as in JAX
 jvp_rules.holes[custom_lin_p] = "a custom_vjp function has no forward-mode derivative: take grad where jvp was taken"
 
 
@@ -149,7 +149,7 @@ set_rules(
 
 
 class BatchedSide(NamedTuple):
-    """What a batched forward pass tells the backward pass: the batch axes of residuals and results."""
+    """The side output of a batched forward pass: the batch axes of residuals and results."""
 
     inner: Any
     n_res: int
@@ -158,7 +158,7 @@ class BatchedSide(NamedTuple):
 
 
 class BatchedForward(Batched):
-    """A forward pass: residuals are batched as they come, the results as those of the function."""
+    """A batched forward pass: residuals keep their batch axes, results have those of the function's results."""
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
         n = side_out.n_res
@@ -168,7 +168,7 @@ class BatchedForward(Batched):
 
 
 class BatchedBackward(Batched):
-    """A backward pass: an input's cotangent is batched as the input was, or summed over the batch if it was not."""
+    """A batched backward pass: an input's cotangent has the input's batch axis, or is summed over the batch."""
 
     def enter(self, side: Any) -> tuple[Any, Dims]:
         forward, zeros = side
@@ -197,21 +197,21 @@ def custom_vjp_batch(axis: Any, args: Values, dims: Dims, **params: Any) -> Any:
 
 
 class PrunedSide(NamedTuple):
-    """What a forward pass without the unused results tells the backward pass."""
+    """The side output of a forward pass without unused results."""
 
     inner: Any
     n_res: int
 
 
 class PrunedForward(Pruned):
-    """A forward pass without the results that nobody uses."""
+    """A forward pass without unused results."""
 
     def kept(self, side_out: Any) -> tuple[list[bool], Any]:
         return [*[True] * side_out.n_res, *self.used], PrunedSide(side_out, side_out.n_res)
 
 
 class PrunedBackward(Function):
-    """A backward pass that gives zeros as the cotangents of unused results."""
+    """A backward pass with zero cotangents for unused results."""
 
     def __init__(self, inner: Function, used: Flags, out_avals: Values, symbolic_zeros: bool) -> None:
         self.inner = inner

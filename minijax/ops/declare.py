@@ -1,7 +1,7 @@
-"""How a primitive that is no row of the elementwise table gets its rules: all of them in one declaration.
+"""Declares the rules of the primitives that are not in the elementwise table, each primitive in one call.
 
-``declare`` puts each rule into its interpreter's table. What a primitive does not have, because it is linear
-or because it has no derivative, follows from which of ``transpose``, ``jvp`` and ``derivative`` is given.
+``declare`` puts each rule into the table of its interpreter. ``transpose``, ``jvp`` and ``derivative`` also determine
+why a table has no rule: the primitive is linear, or it has no derivative.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from minijax.ir.typecheck import typecheck_rules
 from minijax.lowering.lower import lowering_rules, physical_rules
 from minijax.ops.nary import NO_DERIVATIVE, NONE_IN_JAX, ZERO, deflinear, nary_jvp, zero_jvp
 
-# The tables of rules, by the names that ``set_rules`` has for them.
+# The tables of rules, by the keywords of ``set_rules``.
 TABLES: dict[str, dict[Any, Any]] = {
     "numpy": numpy_rules,
     "stage": staging_rules,
@@ -63,22 +63,20 @@ def declare(
     """A primitive with its rules in every table.
 
     Args:
-      primitive: its name, or the primitive where it is declared already.
-      abstract: ``(*avals, **params)`` to the result's aval; raises TypeError or ValueError on operands that
-        do not fit.
-      numpy: ``(*values, **params)`` to the value, of exactly the abstract dtype.
+      primitive: its name, or the primitive if it exists already.
+      abstract: ``(*avals, **params)`` to the result's aval; raises TypeError or ValueError for wrong operands.
+      numpy: ``(*values, **params)`` to the value, in the dtype of the abstract evaluation.
       lower: ``(ctx, in_avals, out_avals, *names, **params)`` to the result's name.
-      batch: ``(args, dims, **params)`` to the result and its batch axis; by default the axis stays where it
-        is.
+      batch: ``(args, dims, **params)`` to the result and its batch axis; by default the axis stays in place.
       transpose: ``(ct, *args, **params)`` to the cotangents of the operands.
       jvp: ``(primals, tangents, **params)`` to the pair of results; not needed if the primitive is linear in all.
       derivative: instead of ``jvp``, one operand's derivative or a list of them (see ``ops.nary``), ZERO or
         NO_DERIVATIVE.
       multiple_results: whether ``bind`` returns a list.
-      words: ``(in_avals, out_avals, params)`` to the parameters that do to the words of keys, which have a dimension
-        more, what ``params`` do to keys; given where they are not the same.
-      takes_keys: whether operands may be random keys; with ``words`` they may.
-      sharding: the name of the parameter, if it has one, that says how the result is to lie over a mesh.
+      words: ``(in_avals, out_avals, params)`` to the parameters for the raw words of keys, which have one more
+          dimension.
+      takes_keys: whether operands may be random keys; always with ``words``.
+      sharding: the name of the parameter that gives the sharding of the result, if there is one.
     """
     p = Primitive(primitive, multiple_results) if isinstance(primitive, str) else primitive
     p.def_abstract_eval(abstract)
@@ -108,7 +106,7 @@ def declare(
 
 
 def lower_words(lower: Rule, words: Rule) -> Rule:
-    """The lowering of a primitive on keys, which ``lower`` does with other parameters: see ``declare``."""
+    """The lowering on keys: ``lower`` with the parameters that ``words`` returns."""
 
     def words_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> Any:
         return lower(ctx, avals, out_avals, *names, **words(avals, out_avals, params))
@@ -117,7 +115,7 @@ def lower_words(lower: Rule, words: Rule) -> Rule:
 
 
 def trailing(dims: Ints, ndim: int, last: int) -> Axes:
-    """``dims``, extended by dimensions of words to ``ndim`` entries; the last ones end at ``last``."""
+    """``dims`` extended to ``ndim`` entries by the trailing dimensions of words, which end before ``last``."""
     return (*dims, *range(last - (ndim - len(dims)), last))
 
 
@@ -132,20 +130,20 @@ def axis_stays(primitive: Primitive) -> Rule:
 
 
 def same_aval(x: ShapedArray, **params: Any) -> ShapedArray:
-    """The abstract evaluation of a primitive whose result is of its operand's type."""
+    """The abstract evaluation of a primitive whose result has its operand's type."""
     return x
 
 
 def unchanged(x: Any, **params: Any) -> Any:
-    """The NumPy rule of a primitive that hands its operand on."""
+    """The NumPy rule of a primitive that returns its operand."""
     return x
 
 
 def operand_lower(ctx: Any, avals: Any, out_avals: Any, x: str, **params: Any) -> str:
-    """The lowering of a primitive that is no operation for XLA: the operand's own name."""
+    """The lowering of a primitive that emits no operation: the operand's own name."""
     return x
 
 
 def all_weak(avals: Sequence[ShapedArray]) -> bool:
-    """Whether every type is weak: then so is the result."""
+    """Whether every type is weak."""
     return all(a.weak_type for a in avals)

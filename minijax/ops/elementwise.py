@@ -1,12 +1,12 @@
 """The elementwise primitives, one row each, and their functions in ``lax``.
 
-A row names the primitive, the dtypes it takes, its NumPy implementation, its StableHLO op, its derivative, and says
-what the function computes (see ``ops.nary``); functions that take more than operands are written out. Operands are
-arrays or Python scalars of one dtype (TypeError otherwise; ``minijax.numpy`` converts by itself), of one shape but for
-scalars and dimensions of size 1. Results have the operands' dtype where nothing else is said.
+A row has the primitive's name, accepted dtypes, NumPy implementation, StableHLO op, derivative, and the docstring of
+its function (see ``ops.nary``). Functions with further arguments are written out. Operands are
+arrays or Python scalars of one dtype (TypeError otherwise; ``minijax.numpy`` promotes) and of one shape; scalars and
+dimensions of size 1 are repeated. Results have the operands' dtype by default.
 
-The derivatives' formulas are the textbook ones in the form that JAX uses, so that jaxprs agree. They call ``bind``
-itself, ``_mul`` and not ``mul``, as they run for every operation that is differentiated.
+The formulas of derivatives are those of JAX, so that jaxprs agree. They call ``bind`` directly (``_mul``, not
+``mul``) because they run for every differentiated operation.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _typed_scalar(dtype: np.dtype, weak_type: bool, kind: Any, text: str) -> Lit
     value = dtype.type(kind(text))
     literal = LiteralArray(value, ShapedArray((), dtype, weak_type))
     if weak_type:
-        # as a Python number of the dtype's kind, with all its digits
+        # a Python number of the dtype's kind, with all digits
         literal.written = type(value.item())(kind(text))
     return literal
 
@@ -104,14 +104,13 @@ def _typed_scalar(dtype: np.dtype, weak_type: bool, kind: Any, text: str) -> Lit
 def const(example: Any, value: Any) -> LiteralArray:
     """``value`` as a scalar of ``example``'s dtype; weakly typed if ``example`` is a weakly typed scalar."""
     aval = get_aval(example)
-    # by its repr: 0.0 and -0.0 are equal and must not share an entry
+    # The repr is the key: 0.0 and -0.0 are equal but need two entries.
     kind: Any = type(value)
     return _typed_scalar(aval.dtype, aval.weak_type and not aval.shape, kind, repr(value))
 
 
 def _one(example: Any) -> Any:
-    """One as a scalar of ``example``'s dtype and over its mesh, as weakly typed as ``example``, whatever its shape.
-    Which constants of derivative rules are this and which are ``const`` is JAX's choice."""
+    """One as a scalar with ``example``'s dtype, mesh and weakness. Rules use it or ``const`` where JAX does."""
     aval = get_aval(example)
     one = _typed_scalar(aval.dtype, aval.weak_type, int, "1")
     return over_mesh_of(one, example) if types.sharded_types_made else one
@@ -165,13 +164,13 @@ jvp_rules[sub_p] = _sum_jvp(sub_p, _neg)
 transpose_rules[sub_p] = _sum_transpose(_neg)
 _sub = sub_p.bind
 
-# The sum of two cotangents, declared where the interpreters need it.
+# The sum of two cotangents. The interpreters need its primitive, so core declares it.
 elementwise("add_any", [ANY, ANY], np.add, "add", [None, None], primitive=structural.add_any_p)
 
 
 @structural.add_any_p.def_abstract_eval
 def add_any_abstract(x: ShapedArray, y: ShapedArray) -> ShapedArray:
-    """The operands are of one type; the sum is as weak as the first, as in JAX."""
+    """The operands have one type; the sum has the weak type of the first, as in JAX."""
     if (x.shape, x.dtype) != (y.shape, y.dtype):
         raise TypeError(f"add_any requires operands of one type, got {x} and {y}.")
     return x
@@ -181,7 +180,7 @@ jvp_rules[structural.add_any_p] = _sum_jvp(structural.add_any_p, unchanged)
 
 
 def add_any_batch(args: Any, dims: Any) -> Any:
-    """Unlike the elementwise primitives, ``add_any`` repeats nothing: its operands are of one type."""
+    """The rule of ``add_any``, which broadcasts nothing: both operands have one type."""
     (x, y), (d, e) = args, dims
     if d is None:
         return structural.add_any_p.bind(structural.broadcast(x, get_aval(y).shape[e], e), y), e
@@ -224,7 +223,7 @@ rem, rem_p = binary(
 
 
 def _share(x: Any, ans: Any, y: Any) -> Any:
-    """1 where ``x`` is the extremum alone, 1/2 where it ties with ``y``, 0 elsewhere."""
+    """1 where ``x`` is the only extremum, 1/2 where it ties with ``y``, 0 elsewhere."""
     mine = select(_eq(x, ans), _full_like(ans, 1), _full_like(ans, 0))
     ways = select(_eq(y, ans), _full_like(ans, 2), _full_like(ans, 1))
     return _div(mine, ways)
@@ -245,7 +244,7 @@ def _extremum_lower(op: str, direction: str) -> Rule:
 
 
 def complex_extremum_text(ctx: Any, direction: str, x: str, y: str, aval: ShapedArray) -> str:
-    """Write the extremum of complex operands of type ``aval``: by real parts, of equal ones by imaginary parts."""
+    """Write the extremum of complex operands of type ``aval``: compare real parts, then imaginary parts."""
     part_aval = aval.update(dtype=dtypes.real_dtype(aval.dtype))
     ty, part, flag = mlir_type(aval), mlir_type(part_aval), mlir_type(aval.update(dtype=np.dtype(bool)))
 
@@ -346,8 +345,7 @@ def _integer_pow_check(x: ShapedArray, *, y: int) -> None:
 
 @by_type
 def _integer_pow_numpy(x: Any, y: int) -> Rule:
-    # NumPy wants an exponent of the type of an integer x, and takes complex powers by logarithms, which loses signs of
-    # zeros.
+    # NumPy needs an exponent of an integer x's own type. Its complex powers use logarithms, which lose signs of zeros.
     complex_or_large = dtypes.is_complex(x.dtype) or dtypes.is_integer(x.dtype) and y > dtypes.iinfo(x.dtype).max
     if complex_or_large:
         return functools.partial(_power_by_squaring, y=y)
@@ -355,7 +353,6 @@ def _integer_pow_numpy(x: Any, y: int) -> Rule:
 
 
 def _power_by_squaring(x: Any, y: int) -> Any:
-    # as the compiled program does
     result, left = None, -y if y < 0 else y
     while left:
         if left & 1:
@@ -443,7 +440,7 @@ nextafter, nextafter_p = binary(
 
 # ---------------------------------------------------------------------------------------------- rounding
 class RoundingMethod(enum.IntEnum):
-    """How ``round`` treats halves."""
+    """How ``round`` rounds halves."""
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
@@ -452,7 +449,7 @@ class RoundingMethod(enum.IntEnum):
 def _round(x: Any, rounding_method: RoundingMethod) -> Any:
     if rounding_method is RoundingMethod.TO_NEAREST_EVEN:
         return np.rint(x)
-    # the number before 0.5, and 0.5 itself, give 1 when 0.5 is added; the number before 0.5 must not
+    # 0.5 and the float just below it round up to 1 when 0.5 is added; the smaller one must round to 0
     almost_half = np.nextafter(x.dtype.type(0.5), x.dtype.type(0))
     return np.trunc(x + np.copysign(almost_half, x))
 
@@ -509,7 +506,7 @@ log1p, log1p_p = unary(
 
 
 def _logistic_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
-    """``1 / (1 + exp(-x))`` in operations: JAX does not use StableHLO's own, either."""
+    """``1 / (1 + exp(-x))`` as single operations; JAX does not use StableHLO's ``logistic`` either."""
     ty = mlir_type(avals[0])
     minus = ctx.emit(f"stablehlo.negate {x} : {ty}")
     power = ctx.emit(f"stablehlo.exponential {minus} : {ty}")
@@ -547,7 +544,7 @@ cbrt, cbrt_p = unary(
 
 # ---------------------------------------------------------------------------------------------- trigonometry
 def _circular_lower(op: str, is_sine: bool) -> Rule:
-    """The op for real operands; of complex ones by parts, where a real part of zero leaves a part of zero."""
+    """The op for real operands; complex operands by parts, where a real part of zero gives a part of zero."""
 
     def circular_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
         (aval,) = avals
@@ -605,7 +602,7 @@ atan, atan_p = unary(
 
 
 def _atan2_complex(x: Any, y: Any) -> Any:
-    """NumPy has no such function: ``-i log((y + ix) / sqrt(x² + y²))``, as in XLA."""
+    """``-i log((y + ix) / sqrt(x² + y²))``, as in XLA; NumPy has no complex ``arctan2``."""
     return (-1j * np.log((y + 1j * x) / np.sqrt(x * x + y * y))).astype(x.dtype)
 
 
@@ -712,7 +709,7 @@ def complex_transpose(ct: Any, x: Any, y: Any) -> Any:
     ]
 
 
-# the zeros are strongly typed, and so is the cotangent
+# the zeros, and so the cotangent, are strongly typed
 deflinear(real_p, lambda ct, x: [_complex(ct, structural.full((), 0, get_aval(ct).dtype))])
 deflinear(imag_p, lambda ct, x: [_complex(structural.full((), 0, get_aval(ct).dtype), _neg(ct))])
 deflinear(complex_p, complex_transpose)
@@ -744,7 +741,7 @@ gt, gt_p = _comparison("gt", ORDERED, np.greater, "GT", "Whether ``x`` is greate
 le, le_p = _comparison("le", ORDERED, np.less_equal, "LE", "Whether ``x`` is at most ``y``.")
 lt, lt_p = _comparison("lt", ORDERED, np.less, "LT", "Whether ``x`` is less than ``y``.")
 
-# In the total order of floats, -0.0 is below 0.0, and a NaN of either sign beyond the infinity of that sign.
+# Total order of floats: -NaN < -inf < ... < -0.0 < 0.0 < ... < inf < NaN.
 le_to, le_to_p = _comparison(
     "le_to", ORDERED, in_total_order(np.less_equal), "LE", "``x <= y`` in the total order.", None, "TOTALORDER"
 )
@@ -753,7 +750,7 @@ lt_to, lt_to_p = _comparison(
 )
 _eq = eq_p.bind
 _ge = ge_p.bind
-# in the total order of floats, in which nan is equal to itself
+# in the total order, nan equals itself
 _eq_to, eq_to_p = _comparison("eq_to", ORDERED, in_total_order(np.equal), "EQ", "", None, "TOTALORDER")
 
 
@@ -832,7 +829,7 @@ erf_inv, erf_inv_p = unary(
     "The inverse of the error function.",
 )
 
-if not TYPE_CHECKING:  # which sees all names without an underscore
-    # What lax gives on: the primitives, the functions that rows made, and those written out.
+if not TYPE_CHECKING:  # to see the names without an underscore
+    # The exports of lax: primitives, functions that rows made, and functions that are written out.
     __all__ = [name for name, value in globals().items() if is_row(name, value)]
     __all__ += ["RoundingMethod", "conj", "integer_pow", "reciprocal", "round"]

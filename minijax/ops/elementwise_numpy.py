@@ -1,7 +1,6 @@
-"""The values of elementwise primitives on NumPy, where NumPy's own function is not what XLA computes.
+"""NumPy rules of elementwise primitives where NumPy's own function differs from XLA's.
 
-They differ in integers divided by zero and shifted too far, in the signs of zeros, and in what is made of infinities
-and nan.
+The differences: integer division by zero, shifts beyond the width, signs of zeros, results for infinities and nan.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from minijax.interpreters.evaluate import by_type
 
 
 def scipy_special(name: str) -> Rule:
-    """``scipy.special.<name>``, imported at the first call, keeping its first argument's dtype."""
+    """``scipy.special.<name>``, imported at the first call; the result has the first argument's dtype."""
     found: list[Any] = []
 
     def evaluate_special(*args: Any) -> Any:
@@ -37,7 +36,7 @@ def scipy_special(name: str) -> Rule:
 
 
 def complex_dtype_of(dtype: np.dtype, *rest: np.dtype) -> np.dtype:
-    """The complex dtype with parts of ``dtype``; of a complex one, itself."""
+    """The complex dtype with parts of ``dtype``; a complex dtype itself."""
     return np.dtype(np.complex128 if dtype.itemsize * (1 if dtypes.is_complex(dtype) else 2) == 16 else np.complex64)
 
 
@@ -49,7 +48,7 @@ def complex_numpy(x: Any, y: Any) -> Any:
 
 
 def total_order(x: Any) -> Any:
-    """Integers in the order of XLA's floats: -nan, -inf, ..., -0.0, 0.0, ..., inf, nan."""
+    """Floats as integers in XLA's total order: -nan, -inf, ..., -0.0, 0.0, ..., inf, nan."""
     if not dtypes.is_float(x.dtype):
         return x
     bits = x.view(f"i{x.dtype.itemsize}")
@@ -57,7 +56,7 @@ def total_order(x: Any) -> Any:
 
 
 def in_total_order(ufunc: np.ufunc) -> Rule:
-    """``ufunc``, a comparison, of floats in the order of ``total_order``."""
+    """The comparison ``ufunc`` of floats in the order of ``total_order``."""
     return by_kind("f", lambda x, y: ufunc(total_order(x), total_order(y)), ufunc)
 
 
@@ -73,9 +72,8 @@ def _unsigned_zeros(x: Any, parts: str) -> Any:
 
 
 def zero_signs(ufunc: Callable[..., Any], before: str, after: str = "") -> Rule:
-    """``ufunc`` with XLA's choice at the signs of zeros, which decide the side of a branch cut. XLA's formulas for
-    complex numbers lose the sign of a zero in some parts of the operand (``before``) or of the result (``after``): so
-    the square root of -1-0j is 1j."""
+    """``ufunc`` with XLA's signs of zeros, which decide the side of a branch cut: XLA's complex formulas lose the
+    sign in some parts of the operand (``before``) or of the result (``after``), so that sqrt(-1-0j) is 1j."""
 
     def with_zero_signs(x: Any) -> Any:
         return _unsigned_zeros(ufunc(_unsigned_zeros(x, before)), after)
@@ -84,12 +82,12 @@ def zero_signs(ufunc: Callable[..., Any], before: str, after: str = "") -> Rule:
 
 
 def by_kind(kinds: str, special: Rule, usual: Callable[..., Any]) -> Rule:
-    """The NumPy rule that is ``special`` of operands of these kinds, otherwise ``usual``, whose name it has."""
+    """The NumPy rule named as ``usual``: ``special`` for operands of these kinds, ``usual`` for others."""
 
     def choose(x: Any, *others: Any) -> Rule:
         return special if dtypes.kind(x.dtype) in kinds else usual
 
-    # what is shown as the rule is what computes
+    # views show the function that computes
     choose.__name__ = choose.__qualname__ = usual.__name__
     return by_type(choose)
 
@@ -116,9 +114,9 @@ def _power(x: Any, y: Any) -> Any:
 
 
 def _power_complex(x: Any, y: Any) -> Any:
-    # NumPy takes small integer exponents by products, and one over a product that is too large is no number
+    # NumPy multiplies for small integer exponents; one over an overflowed product would be nan
     out = np.power(x.astype(np.complex128), y.astype(np.complex128))
-    # the logarithm of 0 has no direction in which a complex exponent could turn it
+    # log(0) has no direction that a complex exponent could rotate
     return np.where((x == 0) & (y.imag != 0), complex(np.nan, np.nan), out).astype(x.dtype)
 
 
@@ -149,7 +147,7 @@ rem_numpy = by_kind("iu", _rem_integers, np.fmod)
 _FEW = 2048
 
 
-# NumPy's function is one in Python around this one in C, which counts a few numbers in a tenth of the time.
+# NumPy's public function is a Python wrapper of this C function, which takes a tenth of the time for few numbers.
 _count = getattr(getattr(getattr(np, "_core", np), "multiarray", np), "count_nonzero", np.count_nonzero)
 
 
@@ -159,8 +157,8 @@ def with_zeros(x: Any) -> bool:
 
 
 def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Rule) -> Rule:
-    """The larger or smaller operand: of 0 and -0 as ``at_zeros`` says, of complex numbers in the order of their parts.
-    NumPy takes either zero (of float32 the second operand's), so its answer is mended where it is a zero."""
+    """The extremum of the operands with XLA's choice between 0 and -0 (``at_zeros``) and between complex numbers.
+    NumPy may return either zero, so zeros of its result are corrected."""
     negative = bool(np.signbit(at_zeros(np.float32(0.0), np.float32(-0.0))))
 
     def of_complex(x: Any, y: Any) -> Any:
@@ -168,7 +166,7 @@ def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Rule) -> Rule:
         return np.where(first, x, y)
 
     def with_number(x: Any, y: Any) -> Any:
-        # an array and a number, as in relu: no pass over the result if the second operand is the right zero
+        # relu's case, an array and a number: no pass over the result if the second operand is the right zero
         number, array = (x, y) if y.ndim else (y, x)
         if number or (math.copysign(1.0, number) < 0) is negative:
             return ufunc(array, number)
@@ -176,7 +174,7 @@ def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Rule) -> Rule:
 
     def of_floats(x: Any, y: Any) -> Any:
         out = ufunc(x, y)
-        # with_zeros, written out: the call would be a twentieth of the operation
+        # with_zeros inlined: the call would take 5% of the operation
         if out.size <= _FEW and _count(out) == out.size or not _count(out == 0):
             return out
         return np.where((x == 0) & (y == 0), at_zeros(x, y), out)
@@ -205,12 +203,12 @@ abs_numpy = by_kind("c", _abs_complex, np.abs)
 
 def _sign_floats(x: Any) -> Any:
     out = np.sign(x)
-    # only of a zero is the sign another
+    # only zeros can have the wrong sign
     return np.copysign(out, x) if with_zeros(out) else out
 
 
 def _sign_small_floats(x: Any) -> Any:
-    # what their own makes of nan is not relied on
+    # the small float types treat nan differently
     return np.copysign(np.sign(x), x)
 
 
@@ -230,7 +228,7 @@ def sign_numpy(x: Any) -> Rule:
 
 
 def nextafter_numpy(x: Any, y: Any) -> Any:
-    # the small floats' own gives x where the two are equal, which are zeros of two signs
+    # small floats return x where the operands are equal, even for zeros of two signs
     return np.where(x == y, y, np.nextafter(x, y)) if x.dtype.itemsize < 4 else np.nextafter(x, y)
 
 
@@ -247,7 +245,7 @@ def _unsigned(dtype: np.dtype) -> np.dtype:
 
 
 def _within(y: Any) -> Any:
-    """The shift amounts that do not shift everything out."""
+    """The shift amounts smaller than the bit width."""
     bits = 8 * y.dtype.itemsize
     return (y >= 0) & (y < bits)
 
@@ -257,7 +255,7 @@ def shift_left_numpy(x: Any, y: Any) -> Any:
 
 
 def shift_right_arithmetic_numpy(x: Any, y: Any) -> Any:
-    # of unsigned numbers too the highest bit is the sign
+    # the highest bit is a sign bit for unsigned numbers too
     word = np.dtype(f"i{x.dtype.itemsize}")
     shift = np.where(_within(y), y, 8 * x.dtype.itemsize - 1).astype(word)
     return np.right_shift(np.asarray(x).view(word), shift).view(x.dtype)
@@ -298,14 +296,14 @@ def digamma_numpy(x: Any) -> Any:
 
 
 def polygamma_numpy(m: Any, x: Any) -> Any:
-    """The derivatives of digamma by Hurwitz' zeta function; nan where ``m`` is no order of one, as in XLA."""
+    """The derivatives of digamma by Hurwitz' zeta function; nan if the order ``m`` is invalid, as in XLA."""
     dtype = m.dtype
     if dtype.itemsize < 4:
         m, x = m.astype(np.float32), x.astype(np.float32)
     order = m + m.dtype.type(1)
     pole = (x <= 0) & (x == np.floor(x))
     zeta = np.where(pole, np.where(order % 2 == 0, np.inf, np.nan), np.where(x == np.inf, np.nan, _zeta(order, x)))
-    # in the operands' dtype: where the factorial overflows the result is infinite, or nan beside a zeta of 0
+    # in the operands' dtype: an overflowing factorial gives infinity, or nan times a zeta of 0
     zeta = np.where(np.abs(zeta) < np.finfo(m.dtype).tiny, 0, zeta).astype(m.dtype)
     out = np.where(m % 2 == 1, 1, -1) * np.exp(_gammaln(order)) * zeta
     out = np.where(m == 0, digamma_numpy(x), np.where((m > 0) & (m == np.floor(m)) & (order > m), out, np.nan))

@@ -1,13 +1,12 @@
-"""How a row of the elementwise table becomes a primitive with all its rules.
+"""Builds a primitive with all its rules from a row of the elementwise table.
 
-An elementwise primitive applies to operands of one shape; a scalar, or a dimension of size 1, is repeated. Its
-abstract evaluation,
-batching and lowering follow from the row: ``sin, sin_p = unary("sin", INEXACT, np.sin, "sine", sin_derivative, doc)``,
-and so does the function ``lax.sin``, which takes no more than the operands.
+An elementwise primitive takes operands of one shape; scalars and dimensions of size 1 are repeated.
+``sin, sin_p = unary("sin", INEXACT, np.sin, "sine", sin_derivative, doc)`` makes the primitive, its rules for
+abstract evaluation, batching and lowering, and the function ``lax.sin`` of the operands.
 
-A derivative is ``rule(g, ans, *primals, **params)``, the tangent that the tangent ``g`` of one operand contributes,
-``ans`` being the primitive's result. ``ZERO`` marks piecewise constant functions, ``NO_DERIVATIVE`` those that cannot
-be differentiated.
+A derivative ``rule(g, ans, *primals, **params)`` returns the tangent of the result for the tangent ``g`` of one
+operand; ``ans`` is the primal result. ``ZERO`` marks piecewise constant functions, ``NO_DERIVATIVE`` functions
+without a derivative.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import Avals, ShapedArray, dtype_name, sharding_of_type
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Dims, Names, Rule, Shape, Values, depends_on_types
+from minijax.core.rules import Dims, Names, Rule, Shape, Values, depends_on_types, rename
 from minijax.core.structural import (
     UndefinedPrimal,
     Zero,
@@ -41,17 +40,17 @@ from minijax.interpreters.vmap import batching_rules
 from minijax.lowering.lower import lowering_rules
 from minijax.lowering.text import Line, line_rules, mlir_type
 
-# Which dtype kinds an operand may have: the letters of dtypes.kind.
+# The dtype kinds that an operand may have: the letters of dtypes.kind.
 FLOAT, INT, INEXACT, NUM, ANY = "f", "iu", "fc", "iufc", "biufc"
 BOOL_OR_INT, ORDERED, KEY = "biu", "biuf", "k"
 _KIND_NAMES = {"f": "floating", "c": "complexfloating", "i": "integer", "u": "integer", "b": "bool", "k": "prng_key"}
 
-# Those that ``elementwise`` has made.
+# The primitives that ``elementwise`` made.
 elementwise_primitives: set[Primitive] = set()
 
 
 class _Mark:
-    """What a row has in place of derivatives."""
+    """A row's entry in place of derivatives."""
 
 
 ZERO = _Mark()
@@ -60,7 +59,7 @@ NONE_IN_JAX = "JAX has no derivative of it either"
 
 
 def check_kinds(name: str, accepts: Names, avals: Avals) -> None:
-    """TypeError, in JAX's words, if an operand's dtype is not of an accepted kind."""
+    """TypeError, with JAX's text, if an operand's dtype has another kind than ``accepts`` allows."""
     for i, (kinds, aval) in enumerate(zip(accepts, avals, strict=True)):
         if dtypes.kind(aval.dtype) in kinds:
             continue
@@ -78,7 +77,7 @@ def check_kinds(name: str, accepts: Names, avals: Avals) -> None:
 
 
 def check_same_dtypes(name: str, avals: Avals) -> None:
-    """TypeError, in JAX's words, if the operands' dtypes differ."""
+    """TypeError, with JAX's text, if the operands' dtypes differ."""
     if any(a.dtype != avals[0].dtype for a in avals):
         found = ", ".join(dtype_name(a.dtype) for a in avals)
         raise TypeError(
@@ -88,7 +87,7 @@ def check_same_dtypes(name: str, avals: Avals) -> None:
 
 
 def broadcast_shape(name: str, shapes: Sequence[Shape]) -> Shape:
-    """The common shape of elementwise operands: scalars and sizes of 1 give way. TypeError if there is none."""
+    """The broadcast shape of elementwise operands; scalars and sizes of 1 are repeated. TypeError if none fits."""
     first = shapes[0]
     if all(s == first for s in shapes):
         return first
@@ -127,13 +126,12 @@ def maybe_broadcast(shape: Shape, x: Any, sharding: Any = None) -> Any:
     if own == shape:
         return x
     kept = tuple(i for i, (a, b) in enumerate(zip(own, shape, strict=False)) if a == b)
-    if len(kept) < len(own):  # dimensions of one that are more there
+    if len(kept) < len(own):  # remove the dimensions of size 1 that grow
         x = reshape_p.bind(x, new_sizes=tuple(own[i] for i in kept), dimensions=None, sharding=None)
     return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=kept, sharding=sharding)
 
 
-# Their rules stand in ops.reduce, ops.shape and ops.elementwise; transposes of elementwise primitives and of select_n
-# need them.
+# Declared here for transposes; ops.reduce, ops.shape and ops.elementwise set their rules.
 reduce_sum_p = Primitive("reduce_sum")
 reshape_p = Primitive("reshape")
 eq_p = Primitive("eq")
@@ -165,7 +163,7 @@ def nary_batching(primitive: Primitive) -> Rule:
 
 
 def nary_jvp(primitive: Primitive, derivatives: Sequence[Rule | None]) -> Rule:
-    """The jvp rule that sums what each operand's tangent contributes."""
+    """The jvp rule that sums the contributions of the operands' tangents."""
     if len(derivatives) == 1 and derivatives[0] is not None:
         derivative = derivatives[0]
 
@@ -200,8 +198,7 @@ def zero_jvp(primitive: Primitive) -> Rule:
 
 
 def op_lowering(op: str, of_complex: Rule | None = None) -> Rule:
-    """The lowering of an elementwise primitive that is one StableHLO (or ``chlo.``) op. ``of_complex`` is the rule for
-    complex operands where they take more than that op."""
+    """The lowering to one StableHLO (or ``chlo.``) op; complex operands use the rule ``of_complex`` if it is given."""
     is_chlo = op.startswith("chlo.")
     op = op if is_chlo else f"stablehlo.{op}"
 
@@ -243,10 +240,10 @@ def elementwise(
       numpy: the implementation on NumPy values.
       op: the StableHLO op ('sine', 'chlo.erf'), or a lowering rule.
       derivatives: one rule per operand (None: not differentiable in it), ZERO or NO_DERIVATIVE.
-      out: the result's dtype from the operands' dtypes; by default that of the first.
+      out: maps the operands' dtypes to the result's dtype; by default that of the first operand.
       same_dtypes: whether operands must agree in dtype.
-      check: called as the rule of abstract evaluation is, to raise what else there is to raise.
-      primitive: where it is declared already.
+      check: runs during abstract evaluation with the same arguments, to raise further errors.
+      primitive: the primitive, if it exists already.
     """
     p = Primitive(name) if primitive is None else primitive
     elementwise_primitives.add(p)
@@ -279,13 +276,13 @@ def elementwise(
 
 
 class Unary(Protocol):
-    """A function of ``lax`` that takes one operand."""
+    """A function of ``lax`` with one operand."""
 
     def __call__(self, x: Any) -> Any: ...
 
 
 class Binary(Protocol):
-    """A function of ``lax`` that takes two operands."""
+    """A function of ``lax`` with two operands."""
 
     def __call__(self, x: Any, y: Any) -> Any: ...
 
@@ -293,8 +290,7 @@ class Binary(Protocol):
 def unary(
     name: str, accepts: str, numpy: Any, op: Any, derivative: Any, doc: str, *, function: str = "", **options: Any
 ) -> tuple[Unary, Primitive]:
-    """A row of one operand: lax's function, called ``function`` if not as the primitive, and the primitive. ``doc``
-    says what the function computes; for the others see ``elementwise``."""
+    """A row of one operand: the function of lax, named ``function`` or as the primitive, and the primitive."""
     derivatives = derivative if isinstance(derivative, _Mark) else [derivative]
     p = elementwise(name, [accepts], numpy, op, derivatives, **options)
     return unary_function(p, function or name, doc), p
@@ -332,23 +328,23 @@ LAX = "minijax.lax"
 
 
 def in_lax(function: Any, name: str, doc: str) -> Any:
-    """``function`` as a function of ``minijax.lax``."""
-    function.__name__ = function.__qualname__ = name
+    """``function`` with the name, docstring and module of ``lax.<name>``."""
+    rename(function, name)
     function.__doc__ = doc
     function.__module__ = LAX
     return function
 
 
 def is_row(name: str, value: Any) -> bool:
-    """Whether ``value``, called ``name`` in a table of rows, is a primitive or a function that a row made."""
+    """Whether ``value``, named ``name`` in a table of rows, is a primitive or a function that a row made."""
     if isinstance(value, Primitive):
         return name == f"{value.name}_p"
     return getattr(value, "__module__", None) == LAX and value.__name__ == name
 
 
 def deflinear(primitive: Primitive, transpose: Rule, by_types: bool = True) -> None:
-    """Make ``primitive`` linear in all its operands, with the rule ``transpose(ct, *args, **params)``. ``by_types``
-    says that ``transpose`` depends on types alone: see ``core.rules.depends_on_types``."""
+    """Make ``primitive`` linear in all operands, with ``transpose(ct, *args, **params)``, which may
+    ``depends_on_types``."""
 
     def linear_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         ans = primitive.bind(*primals, **params)
@@ -367,8 +363,7 @@ def deflinear(primitive: Primitive, transpose: Rule, by_types: bool = True) -> N
 
 
 def defbilinear(primitive: Primitive, left: Rule, right: Rule, by_types: bool = True) -> None:
-    """Make ``primitive`` linear in each of two operands: ``left(ct, x, y)`` and ``right`` give their cotangents.
-    ``by_types`` says that these depend on types alone: see ``core.rules.depends_on_types``."""
+    """Make ``primitive`` linear in each of two operands; ``left(ct, x, y)`` and ``right`` give their cotangents."""
 
     def bilinear_transpose(ct: Any, x: Any, y: Any, **params: Any) -> Any:
         if type(x) is UndefinedPrimal:

@@ -1,8 +1,8 @@
-"""Collectives: what the instances of a mapped function compute together, along axes called by name.
+"""Collectives: operations across the instances of a mapped function, along named axes.
 
-An axis is named by ``vmap(axis_name=)``, where a collective becomes an operation along the batch axis, or by ``pmap``,
-where it is lowered to StableHLO's collective of the same purpose and the devices talk to each other. ``axes`` of a
-reduction may also hold integers, positions in the operand: that is what a vmapped axis becomes.
+``vmap(axis_name=)`` names an axis; there a collective becomes an operation along the batch axis. ``pmap`` names one
+too; there a collective is lowered to a StableHLO collective between devices. ``axes`` of a reduction may also contain
+integers, positions in the operand, which a vmapped axis becomes.
 
 The conventions are those of ``jax.lax`` in JAX 0.10: psum is its own transpose.
 """
@@ -63,7 +63,7 @@ def group_size(axis_name: Any, groups: Groups) -> int:
 
 
 def _maps(axis: AxisData, names: Values) -> bool:
-    """Whether a collective along ``names`` works along the mapped axis."""
+    """Whether a collective along ``names`` includes the mapped axis."""
     return axis.name is not None and axis.name in names
 
 
@@ -82,8 +82,7 @@ def _no_groups(primitive: Primitive, groups: Groups) -> None:
 def declare_collective(
     name: str, users: Rule, abstract: Rule, batch: Rule, lower: Rule, transpose: Rule | None = None
 ) -> Primitive:
-    """A collective with all its rules. ``abstract`` runs at each call, not once per signature: it checks that the axis
-    names are bound."""
+    """A collective with all its rules. ``abstract`` runs at each call, since it checks that axis names are bound."""
     p = AxisPrimitive(name)
     p.keeps_signatures = False
     axis_users[p] = varies_along[p] = users
@@ -127,7 +126,7 @@ def _still_varies(vma: frozenset[Any], params: Params) -> frozenset[Any]:
 
 # ------------------------------------------------------------------------------------------------ replica groups
 def replica_groups(mesh: Sequence[tuple[Any, int]], names: Values, groups: Groups = None) -> list[list[int]]:
-    """Which devices of ``mesh``, the names and sizes of its axes, talk to each other along ``names``."""
+    """The groups of devices of ``mesh`` (axis names and sizes) that communicate along ``names``."""
     ids = np.arange(int(np.prod([size for _, size in mesh]))).reshape([size for _, size in mesh])
     known = [name for name, _ in mesh]
     for name in names:
@@ -140,7 +139,7 @@ def replica_groups(mesh: Sequence[tuple[Any, int]], names: Values, groups: Group
 
 
 def _dense(rows: Sequence[Ints]) -> str:
-    """Rows of integers as an attribute; short rows are filled up with -1."""
+    """Rows of integers as an attribute, padded with -1."""
     width = max(map(len, rows), default=0)
     filled = [[*row, *[-1] * (width - len(row))] for row in rows]
     return f"dense<{filled}> : tensor<{len(rows)}x{width}xi64>"
@@ -154,13 +153,13 @@ def _groups_text(ctx: Any, names: Any, groups: Groups, equal_in: str = "", by_pa
     return f"{CHANNEL}replica_groups = {_dense(rows)}{f', {BY_PARTITION}' * by_partition}"
 
 
-# The attributes of a collective between the partitions of a program, whose groups number these.
+# The attributes of a collective between the partitions of a program, whose numbers are in the groups.
 CHANNEL = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, "
 BY_PARTITION = "use_global_device_ids"
 
 
 def all_reduce_text(ctx: Any, op: str, aval: ShapedArray, x: str, names: Any, groups: Groups = None) -> str:
-    """``x`` of all that are along ``names``, combined by the StableHLO ``op``."""
+    """``x`` of all instances along ``names``, combined by the StableHLO ``op``."""
     region = monoid_region(ctx, op, aval.dtype)
     ty = mlir_type(aval)
     return ctx.emit(f'"stablehlo.all_reduce"({x}) <{{{_groups_text(ctx, names, groups)}}}> {region} : ({ty}) -> {ty}')
@@ -168,7 +167,7 @@ def all_reduce_text(ctx: Any, op: str, aval: ShapedArray, x: str, names: Any, gr
 
 # ------------------------------------------------------------------------------------------------ reductions
 def _split_axes(axes: Values) -> tuple[AxisNames, Axes]:
-    """Names and positions."""
+    """Split ``axes`` into names and positions."""
     return tuple(a for a in axes if type(a) is not int), tuple(a for a in axes if type(a) is int)
 
 
@@ -184,7 +183,7 @@ def _reduce_abstract(x: ShapedArray, *, axes: AxisNames, axis_index_groups: Grou
 
 
 def _scaled(x: Any, size: int) -> Any:
-    """The sum of ``size`` times ``x``; of a Python number, still a weakly typed one."""
+    """``size`` times ``x``; for a Python number still weakly typed."""
     if type(x) in (int, float, complex):
         return x * size
     aval = get_aval(x)
@@ -209,7 +208,7 @@ def _declare_reduction(name: str, positional: Primitive, op: str, repeated: Rule
         shifted = tuple(a + 1 if type(a) is int else 0 if named and a == axis.name else a for a in axes)
         return p.bind(x, axes=shifted, axis_index_groups=axis_index_groups), None if named else 0
 
-    # of a sum or extremum over positions
+    # a sum or extremum over positions
     more = {positional.sharding_param: None} if positional.sharding_param else {}
 
     def reduction_lower(
@@ -227,14 +226,14 @@ def _declare_reduction(name: str, positional: Primitive, op: str, repeated: Rule
         return numpy_rules[positional](x, axes=axes, **more)
 
     p = declare_collective(name, _named, _reduce_abstract, reduction_batch, reduction_lower, transpose)
-    # with names it is refused by abstract evaluation, which comes first
+    # abstract evaluation has refused names already
     numpy_rules[p] = reduction_numpy
     p.refuses_keys = True
     return p
 
 
 def psum_transpose(ct: Any, x: Any, *, axes: AxisNames, axis_index_groups: Groups) -> list[Any]:
-    """A sum over positions is undone by repeating; one over names is its own transpose, as in JAX also over none."""
+    """The transpose of a sum over positions repeats; that over names is the sum itself, as in JAX also over none."""
     names, positions = _split_axes(axes)
     if positions:
         kept = [i for i in range(len(x.aval.shape)) if i not in positions]
@@ -243,7 +242,7 @@ def psum_transpose(ct: Any, x: Any, *, axes: AxisNames, axis_index_groups: Group
 
 
 def _all_equal(vma: frozenset[Any], params: Params) -> frozenset[Any]:
-    """Along the axes of a reduction all devices get the same."""
+    """After a reduction all devices along its axes have the same value."""
     return vma.difference(_named(params))
 
 
@@ -260,14 +259,14 @@ def _axis_index_abstract(*, axis_name: Any) -> ShapedArray:
 
 
 def axis_index_batch(p: Primitive, axis: AxisData, *, axis_name: Any) -> Any:
-    """The index itself is the batched value."""
+    """The index is the batched value."""
     if not _maps(axis, (axis_name,)):
         return p.bind(axis_name=axis_name), None
     return iota(INT32, axis.size), 0
 
 
 def axis_index_lower(ctx: Any, avals: Any, out_avals: Any, *, axis_name: Any) -> str:
-    """The device's number, taken apart into its coordinates."""
+    """The device's number, split into coordinates."""
     mesh = ctx.module.axes
     replica_groups(mesh, [axis_name])  # raises for an unbound name
     known = [name for name, _ in mesh]
@@ -285,7 +284,7 @@ def axis_index_lower(ctx: Any, avals: Any, out_avals: Any, *, axis_name: Any) ->
     left = [f'"{name}"' for name in known if name not in ctx.module.manual]
     if not left:
         return write(ctx)
-    # XLA partitions the program over these axes: only a part that runs on each device has a number
+    # XLA partitions the program over these axes; only code that runs on each device has a number
     region = ctx.region()
     found = write(region)
     symbol = ctx.module.meshes.symbol(mesh)
@@ -302,7 +301,7 @@ vma_rules[axis_index_p] = lambda vma, params: mesh_axes(_names(params))
 
 # ------------------------------------------------------------------------------------------------ permutations
 def _take(x: Any, indices: Ints, axis: int) -> Any:
-    """``x`` at constant ``indices`` along ``axis``; zeros for an index out of bounds."""
+    """``x`` at constant ``indices`` along ``axis``; zeros where an index is out of bounds."""
     shape = get_aval(x).shape
     offsets = tuple(i for i in range(len(shape)) if i != axis)
     numbers = GatherDimensionNumbers(offset_dims=offsets, collapsed_slice_dims=(axis,), start_index_map=(axis,))
@@ -314,7 +313,7 @@ def _take(x: Any, indices: Ints, axis: int) -> Any:
 
 
 def ppermute_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, *, axis_name: AxisNames, perm: Any) -> Any:
-    """A permutation of the batch axis; instances that nobody sends to get zeros."""
+    """A permutation of the batch axis; an instance without a source gets zeros."""
     if not _maps(axis, axis_name):
         return p.bind(x, axis_name=axis_name, perm=perm), d
     if len(axis_name) > 1:
@@ -345,7 +344,7 @@ def ppermute_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis_name: A
     _check_perm(perm, size)
     pairs = [[group[s % size], group[d % size]] for group in groups for s, d in perm]
     ty = mlir_type(avals[0])
-    # an empty attribute needs its shape spelt out in the splat's place
+    # the splat of an empty attribute needs an explicit shape
     text = _dense(pairs) if pairs else "dense<> : tensor<0x2xi64>"
     attributes = f"{CHANNEL}source_target_pairs = {text}"
     return ctx.emit(f'"stablehlo.collective_permute"({x}) <{{{attributes}}}> : ({ty}) -> {ty}')
@@ -359,7 +358,7 @@ ppermute_p = declare_collective("ppermute", _names, same_aval, ppermute_batch, p
 
 
 def pbroadcast_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, *, axis_name: Any, source: int) -> Any:
-    """The source's slice is the same for all: no batch axis is left."""
+    """All instances get the source's slice, so the result has no batch axis."""
     names = names_tuple(axis_name)
     if not _maps(axis, names):
         return p.bind(x, axis_name=axis_name, source=source), d
@@ -371,7 +370,7 @@ def pbroadcast_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, *, axi
 
 
 def pbroadcast_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis_name: Any, source: int) -> str:
-    """All gathered, one kept: XLA has no collective_broadcast for CPUs."""
+    """All values gathered and one selected: XLA has no collective_broadcast on CPUs."""
     (aval,) = avals
     size = len(replica_groups(ctx.module.axes, names_tuple(axis_name))[0])
     if not 0 <= source < size:
@@ -403,7 +402,7 @@ def _split_dim(x: Any, axis: int, factor: int) -> Any:
 
 
 def _fold_dims(x: Any, axis: int) -> Any:
-    """Dimensions ``axis`` and ``axis + 1`` as one."""
+    """Merge dimensions ``axis`` and ``axis + 1``."""
     shape = get_aval(x).shape
     return reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
 
@@ -430,7 +429,7 @@ def all_gather_batch(
     p: Primitive, axis: AxisData, x: Any, d: int | None, *, all_gather_dimension: int, axis_name: AxisNames,
     axis_size: int, tiled: bool, **groups: Groups,
 ) -> Any:  # fmt: skip
-    """The batch axis becomes an ordinary one."""
+    """The batch axis becomes a dimension of the result."""
     at = all_gather_dimension
     if not _maps(axis, axis_name):
         if d is not None:
@@ -476,7 +475,7 @@ all_gather_p = declare_collective(
 def all_gather_invariant_transpose(
     ct: Any, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_size: int, tiled: bool
 ) -> list[Any]:
-    """Each instance takes its own piece of the cotangent of the shared result."""
+    """Each instance takes its own slice of the cotangent of the shared result."""
     at, inner, index = all_gather_dimension, 1, full((), 0, INT32)
     for name in reversed(axis_name):
         index = add_p.bind(index, mul_p.bind(axis_index_p.bind(axis_name=name), full((), inner, INT32)))
@@ -517,11 +516,11 @@ def reduce_scatter_batch(
     p: Primitive, axis: AxisData, x: Any, d: int | None, *, scatter_dimension: int, axis_name: AxisNames,
     axis_size: int, tiled: bool, **groups: Groups,
 ) -> Any:  # fmt: skip
-    """Summed along the batch axis; the scattered dimension is the new batch axis."""
+    """The sum along the batch axis; the scattered dimension becomes the batch axis."""
     at = scatter_dimension
     if not _maps(axis, axis_name):
         if d is not None:
-            # an untiled result loses the scattered dimension, which may stand ahead of the batch axis
+            # an untiled result loses the scattered dimension, which may precede the batch axis
             at, d = (at + 1, d) if d <= at else (at, d if tiled else d - 1)
         params = {"axis_name": axis_name, "axis_size": axis_size, **groups}
         return p.bind(x, scatter_dimension=at, tiled=tiled, **params), d
@@ -577,7 +576,7 @@ def all_to_all_batch(
     p: Primitive, axis: AxisData, x: Any, d: int | None, *, axis_name: Any, split_axis: int, concat_axis: int,
     axis_index_groups: Groups, axis_size: int, tiled: bool,
 ) -> Any:  # fmt: skip
-    """The batch axis and pieces of the split axis change places."""
+    """The batch axis and the pieces of the split axis change places."""
     params = {"axis_index_groups": axis_index_groups, "tiled": tiled}
     names = names_tuple(axis_name)
     if not _maps(axis, names):
@@ -591,8 +590,8 @@ def all_to_all_batch(
         x, d = broadcast_in_dim(x, (axis.size, *shape), range(1, len(shape) + 1)), 0
     if len(names) == 1:
         return _exchanged(x, d, axis.size, split_axis, concat_axis)
-    # The number of an instance has three parts: along the axes ahead of this one, along this one, along those behind
-    # it. Pieces are split and received part by part, and collected in three dimensions in front.
+    # An instance's number has three parts: along the axes before this one, this one, and those after it. Pieces are
+    # split and received part by part, and collected in three leading dimensions.
     at = names.index(axis.name)
     major, minor = names[:at], names[at + 1 :]
     n_major, n_minor = axes_size(major), axes_size(minor)
@@ -645,7 +644,7 @@ all_to_all_p = declare_collective(
 
 
 def all_to_all_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
-    """Restore ``axis_size``, which is not printed, from the types. KeyError if they do not determine it."""
+    """Restore ``axis_size``, which is not printed, from the types. KeyError if it is ambiguous."""
     split = params["split_axis"]
     if split == params["concat_axis"]:
         raise KeyError("axis_size")

@@ -1,4 +1,4 @@
-"""Products, element by element: ``mul``, also of operands that are converted first, and ``mulhi``."""
+"""Elementwise products: ``mul``, also with an output dtype, and ``mulhi``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["mul", "mulhi", "mulhi_p"]
 
 
 def _product_for(to: Any, x: Any, y: Any, **params: Any) -> Any:
-    """The cotangent of ``to``: the product ``x * y``, in its own dtype where ``params`` name the result's."""
+    """The cotangent of ``to``: the product ``x * y`` in its own dtype if ``params`` name the result's."""
     return unbroadcast(to.aval, _mul(x, y, out_dtype=to.aval.dtype) if params else _mul(x, y))
 
 
@@ -61,7 +61,7 @@ def mul_abstract(x: ShapedArray, y: ShapedArray, *, out_dtype: Any = None) -> Sh
 
 
 def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
-    """The product; with ``out_dtype``, that of the operands, which may be of two dtypes, converted to this one."""
+    """The product; with ``out_dtype``, operands of two dtypes are converted to it first."""
     return _mul(x, y) if out_dtype is None else _mul(x, y, out_dtype=out_dtype)
 
 

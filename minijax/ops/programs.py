@@ -1,4 +1,4 @@
-"""What a primitive computes, written as a function of this package's operations: staged once for types, and called."""
+"""Primitives defined by a Python function of this package's operations, staged once per signature and called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Program = Callable[..., Values]
 
 
 def program_of(compute: Program, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
-    """The program of ``compute``. Its equations have no source lines: they have the line of their call."""
+    """The program of ``compute``. Its equations take the source line of their call."""
     with observe.unobserved():
         closed = stage(compute, avals, getattr(compute, "func", compute).__name__.strip("_"))
     bare = closed.jaxpr.replace(eqns=[eqn.replace(source=None) for eqn in closed.eqns])
@@ -25,13 +25,13 @@ def program_of(compute: Program, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
 
 @functools.lru_cache(maxsize=1024)
 def staged(compute: Program, avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
-    """``compute`` as a program of operands of these types, of keys' words for keys; the same for the same types."""
+    """``compute`` staged for operands of these types (raw words for keys); cached by types."""
     return program_of(compute, tuple(map(physical_aval, avals)))
 
 
 def call_program(ctx: Any, compute: Program, avals: Sequence[Any], names: Sequence[str]) -> list[str]:
-    """Write a call of ``compute``, which becomes a function of the module."""
-    # what types say of a mesh, of how operands vary and are divided, the equation says: the function says it of nothing
+    """Write a call of ``compute`` as a function of the module."""
+    # the equation has the sharding and varying axes; the function's types are plain
     closed = staged(compute, tuple([ShapedArray(aval.shape, aval.dtype, aval.weak_type) for aval in avals]))
     symbol = ctx.module.function(closed, closed.jaxpr.debug_name)
     found: list[str] = ctx.call(symbol, names, closed.in_avals, closed.out_avals)

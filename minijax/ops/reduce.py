@@ -1,4 +1,4 @@
-"""Reductions over axes: sum, product, maximum, minimum, logical ones, argmax and argmin."""
+"""Reductions over axes: sum, product, maximum, minimum, bitwise and logical ones, argmax and argmin."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
     "reduce_sum_p", "reduce_xor", "reduce_xor_p",
 ]
 
-# Rules call bind itself: see ops.elementwise.
+# Rules call bind directly: see ops.elementwise.
 div = div_p.bind
 mul = mul_p.bind
 
@@ -42,12 +42,12 @@ _FLOAT32 = np.dtype(np.float32)
 
 
 def accumulator(dtype: np.dtype) -> np.dtype:
-    """The dtype in which sums of ``dtype`` are formed: float32 for the 8- and 16-bit floats, as XLA does."""
+    """The dtype in which XLA adds numbers of ``dtype``: float32 for 8- and 16-bit floats."""
     return _FLOAT32 if dtype.itemsize < 4 and dtypes.kind(dtype) == "f" else dtype
 
 
 def reduced_shape(x: ShapedArray, axes: Axes) -> Shape:
-    """The shape of ``x`` without ``axes``. ValueError if it has no such axes."""
+    """The shape of ``x`` without ``axes``. ValueError for invalid axes."""
     if len(set(axes)) != len(axes):
         raise ValueError(f"duplicate value in 'axes' of reduction: {axes}")
     if any(not 0 <= a < x.ndim for a in axes):
@@ -71,8 +71,8 @@ def _reduce_abstract(name: str, accepts: str | None) -> Rule:
 
 
 def _arithmetic_numpy(ufunc: np.ufunc, of_many: Rule | None = None) -> Rule:
-    """Sums and products, in the operand's dtype (NumPy would widen small integers). ``of_many(x, axes, dtype)`` is for
-    more floats than NumPy adds exactly enough."""
+    """Sums and products in the operand's dtype, where NumPy would widen small integers. ``of_many(x, axes, dtype)``
+    adds long rows of floats, where NumPy's error would be too large."""
 
     @by_type
     def reduce_numpy(x: Any, axes: Axes, out_sharding: Any = None) -> Rule:
@@ -90,7 +90,7 @@ def _arithmetic_numpy(ufunc: np.ufunc, of_many: Rule | None = None) -> Rule:
 
 
 def _extremum_numpy(ufunc: np.ufunc, identity: Rule, negative: bool) -> Rule:
-    """Maxima and minima; of nothing, the identity; of zeros of two signs ``negative`` says which prevails."""
+    """Maxima and minima; the identity for no elements; ``negative`` says which of two zeros wins."""
 
     @by_type
     def reduce_numpy(x: Any, axes: Axes) -> Rule:
@@ -134,7 +134,7 @@ def _reduce_batch(primitive: Primitive) -> Rule:
     return reduce_batch
 
 
-# In which direction complex numbers are compared, which StableHLO itself does not order.
+# The direction in which complex numbers are compared; StableHLO does not order them.
 _COMPLEX_ORDER = {"maximum": "GT", "minimum": "LT"}
 
 
@@ -167,7 +167,7 @@ def _reduce_lower(op: str, identity: Rule) -> Rule:
 def _reducer(
     primitive: Primitive, accepts: str | None, numpy: Rule, op: str, identity: Rule, **rules: Any
 ) -> Primitive:
-    """A reduction with parameter ``axes``: ``op`` is the StableHLO operation, ``rules`` how it is differentiated."""
+    """A reduction with parameter ``axes``: the StableHLO operation ``op``, and ``rules`` for its derivative."""
     return declare(
         primitive, abstract=_reduce_abstract(primitive.name, accepts), numpy=numpy, lower=_reduce_lower(op, identity),
         batch=_reduce_batch(primitive), **rules,
@@ -203,7 +203,7 @@ _reducer(
 
 
 def _product_by_halves(x: Any, one: Any, shape: Shape) -> Any:
-    """The product along axis 0, multiplying the first half by the second until one element is left."""
+    """The product along axis 0: multiply the first half by the second until one element is left."""
     while get_aval(x).shape[0] > 1:
         n = get_aval(x).shape[0]
         half = (n + 1) // 2
@@ -234,7 +234,7 @@ reduce_prod_p = _reducer(
 
 
 def _extremum_derivative(g: Any, ans: Any, x: Any, *, axes: Axes) -> Any:
-    """The mean of the tangents of the elements that attain the extremum."""
+    """The mean of the tangents of all elements equal to the extremum."""
     kept = tuple(1 if d in axes else n for d, n in enumerate(get_aval(x).shape))
     attained = convert(eq_p.bind(x, reshape(ans, kept)), get_aval(g).dtype)
     count = reduce_sum_p.bind(attained, axes=axes, out_sharding=None)
@@ -281,14 +281,14 @@ def _arg_abstract(x: ShapedArray, *, axes: Axes, index_dtype: np.dtype) -> Shape
 def _arg_numpy(find: Rule) -> Rule:
     def arg_numpy(x: Any, axes: Axes, index_dtype: np.dtype) -> Any:
         if accumulator(x.dtype) is not x.dtype:
-            x = x.astype(_FLOAT32)  # the small floats' own argmax overlooks nan
+            x = x.astype(_FLOAT32)  # argmax of the small floats ignores nan
         return find(x, axes[0]).astype(index_dtype)
 
     return arg_numpy
 
 
 def _arg_lower(better: str, identity: Rule) -> Rule:
-    """A reduction of pairs (value, index): the better value, nan before all, and of equals the first."""
+    """A reduction of pairs (value, index): the better value, nan first, and the lower index of equal values."""
 
     def arg_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: Axes, index_dtype: np.dtype) -> str:
         (aval,), (out,) = avals, out_avals

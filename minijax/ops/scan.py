@@ -1,12 +1,12 @@
-"""``scan``: a loop of known length that carries values along and works through arrays, one slice per step.
+"""``scan``: a loop of known length that carries values along and takes one slice of arrays per step.
 
-The body is a jaxpr ``(consts, carry, x) -> (carry, y)``. Operands are the consts, the initial carry and the arrays
-``xs``, whose leading axis is the loop's; results are the last carry and the ``ys``, stacked along a leading axis. Every
-transformation of a scan is a scan of the transformed body. Which of the carried values it touches is found by
-repetition, since what comes out of one step goes into the next.
+The body is a jaxpr ``(consts, carry, x) -> (carry, y)``. Operands are the consts, the initial carry, and arrays
+``xs`` whose leading axis is the loop's; results are the last carry and the ``ys``, stacked along a leading axis. Each
+transformation of a scan is a scan of the transformed body. A fixed point iteration finds the carried values that it
+touches, because one step's results are the next step's inputs.
 
-Outside ``jit`` a body is interpreted on NumPy the first time, which costs less than compiling it, and compiled once
-it has been run often enough that compiling would have paid.
+Outside ``jit`` a body runs on NumPy first, which costs less than compiling it; it is compiled once it has run so
+often that compiling would have paid.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ compiled_over_meshes.add(scan_p)
 
 
 class ScanParts(NamedTuple):
-    """What a scan's body takes, or what goes with each of its inputs: operands, types, tangents, flags, dimensions."""
+    """The inputs of a scan's body, or one item for each: operands, types, tangents, flags, dimensions."""
 
     consts: list[Any]
     carry: list[Any]
@@ -58,35 +58,35 @@ class ScanParts(NamedTuple):
 
     @staticmethod
     def of(items: Values, num_consts: int, num_carry: int) -> ScanParts:
-        """``items``, one for each input of the body, by what the inputs are."""
+        """``items``, one for each input of the body, divided by kind."""
         return ScanParts(*split_list(items, num_consts, num_carry))
 
     def beside(self, others: ScanParts) -> list[Any]:
-        """All in one list, the consts of ``others`` behind those of this, and so on."""
+        """One list: for each kind, these items and then those of ``others``."""
         return [x for both in safe_zip(self, others) for part in both for x in part]
 
     def flat(self) -> list[Any]:
-        """All in one list, as a scan takes them."""
+        """One list, in the order of a scan's operands."""
         return [*self.consts, *self.carry, *self.xs]
 
     def counts(self) -> dict[str, int]:
-        """Of flags: the parameters of a scan that takes the inputs whose flag is true."""
+        """These are flags: the parameters of a scan with the inputs whose flag is true."""
         return {"num_consts": sum(self.consts), "num_carry": sum(self.carry)}
 
 
 class ScanResults(NamedTuple):
-    """What a scan's body gives, or what goes with each of its results."""
+    """The results of a scan's body, or one item for each."""
 
     carry: list[Any]
     ys: list[Any]
 
     @staticmethod
     def of(items: Values, num_carry: int) -> ScanResults:
-        """``items``, one for each result of the body, by what the results are."""
+        """``items``, one for each result of the body, divided by kind."""
         return ScanResults(*split_list(items, num_carry))
 
     def beside(self, others: ScanResults) -> list[Any]:
-        """All in one list, the carry of ``others`` behind that of this, then the ys likewise."""
+        """One list: this carry, the carries of ``others``, then the ys in the same order."""
         return [*self.carry, *others.carry, *self.ys, *others.ys]
 
 
@@ -103,7 +103,7 @@ def _listed(avals: Avals) -> str:
 
 
 def scan_typecheck(in_avals: tuple[ShapedArray, ...], params: Params) -> list[ShapedArray]:
-    """The operands must be what the body takes, and the carry what it gives."""
+    """Check that the operands have the types of the body's inputs, and the carry keeps its types."""
     body, length = params["jaxpr"], params["length"]
     sizes = (params["num_consts"], params["num_carry"])
     for name, low in (("length", 0), ("num_consts", 0), ("num_carry", 0), ("unroll", 0)):
@@ -150,7 +150,7 @@ def _looped(
 
 
 class _Evaluated:
-    """A scan that is evaluated outside ``jit``: the NumPy function at first, then the executable."""
+    """Evaluates a scan outside ``jit``: by the NumPy function at first, then by the executable."""
 
     __slots__ = ("call", "run", "weight", "spent", "executable", "out_avals")
 
@@ -188,7 +188,7 @@ def scan_impl(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
 
 # ---------------------------------------------------------------------------------------------- jvp and vmap
 def _scan_jvp_jaxpr(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_carry: int) -> Any:
-    """The body's jvp with tangents beside their primals; the nonzero flags of the inputs, in parts, and results."""
+    """The body's jvp, each tangent next to its primal; the nonzero flags of the inputs, by kind, and of the results."""
     key = ("scan_jvp", tuple(nonzero), num_consts, num_carry)
     if key not in closed.memo:
         given = ScanParts.of(nonzero, num_consts, num_carry)
@@ -228,7 +228,7 @@ def scan_jvp(
 
 
 def _scan_vmap_jaxpr(closed: ClosedJaxpr, axis: Any, batched: Flags, num_consts: int, num_carry: int) -> Any:
-    """The batched body, every batch axis in front; and which carried values and results are batched."""
+    """The body batched along leading axes, and which carried values and results are batched."""
     given = ScanParts.of(batched, num_consts, num_carry)
     n_ys = len(closed.out_avals) - num_carry
 
@@ -242,7 +242,7 @@ def _scan_vmap_jaxpr(closed: ClosedJaxpr, axis: Any, batched: Flags, num_consts:
 
     carry_b, (made, out_dims) = fixpoint(given.carry, step)
     ys_b = mapped(out_dims[num_carry:])
-    if any(out_dims):  # a result is batched along another axis: have the body move it
+    if any(out_dims):  # the body moves a result that is batched along another axis
         made, _ = at(carry_b, ys_b)
     return made, carry_b, ys_b
 
@@ -265,13 +265,11 @@ def scan_batch(
 
 # ---------------------------------------------------------------------------------------------- partial evaluation
 class _Split:
-    """How a body that is in two parts becomes two loops: what is computed before the loops, and in either of them.
-    ``later`` says which inputs, or tangents of inputs, the later loop takes, ``later_out`` which results are its.
-    ``hoisted`` maps the consts of the known part to what is computed once; the known loop is the rest of what is known;
-    the later loop takes residuals. A residual is told by where it comes from: ``("const", i)``, the i-th of the known
-    consts; ``("hoisted", i)``; ``("literal", atom)``; ``("xs", i)``, the i-th known array, whole; or ``("stacked",
-    i)``, a result of the known loop. The first three are the same in each step and become consts of the later loop, the
-    others ``xs``."""
+    """Divides a scan into a known and a later loop, and hoists loop-invariant values out of the known one.
+    ``later`` flags the inputs (or tangents) of the later loop, ``later_out`` its results; ``hoisted`` maps the known
+    consts to the hoisted values. ``sources`` gives each residual's origin: ``("const", i)``, the i-th known const;
+    ``("hoisted", i)``; ``("literal", atom)``; ``("xs", i)``, the i-th known array; ``("stacked", i)``, a result of the
+    known loop. The first three are consts of the later loop, the others its ``xs``."""
 
     __slots__ = (
         "later", "later_out", "hoisted", "known_loop", "known_consts", "later_loop", "same_residuals", "each_residuals",
@@ -284,7 +282,7 @@ class _Split:
         before, during = _hoist(known.jaxpr, taken.consts)
         same = {v for eqn in before for v in eqn.outvars}
 
-        # where each residual comes from
+        # the origin of each residual
         places: dict[Any, tuple[str, Any]] = {v: ("const", i) for i, v in enumerate(taken.consts)}
         places.update((v, ("xs", i)) for i, v in enumerate(taken.xs))
         places.update((v, ("literal", v)) for v in residuals if type(v) is Literal)
@@ -305,7 +303,7 @@ class _Split:
         loop = Jaxpr([v for v, _ in used], loop_in, loop_outs, during, known.jaxpr.debug_name)
         self.known_loop = ClosedJaxpr(loop, [c for _, c in used])
 
-        # the later loop: residuals that stay the same in front, those of each step at the end
+        # the later loop: first the invariant residuals, at the end those of each step
         res_vars, others = split_list(after.jaxpr.invars, n_res)
         at = [(v, places[atom]) for v, atom in safe_zip(res_vars, residuals)]
         same_at = [(v, place) for v, place in at if place[0] in ("const", "hoisted", "literal")]
@@ -322,7 +320,7 @@ class _Split:
 
 
 def _parts(split: Rule, closed: ClosedJaxpr, flags: Flags, num_consts: int, num_carry: int) -> Any:
-    """The two parts of a body, made by ``split`` until the carry stays the same; and the flags of its inputs."""
+    """The two parts of a body, split repeatedly until the carry's flags stay the same; and the flags of its inputs."""
     given = ScanParts.of(flags, num_consts, num_carry)
     not_ys = [False] * (len(closed.out_avals) - num_carry)
 
@@ -335,8 +333,8 @@ def _parts(split: Rule, closed: ClosedJaxpr, flags: Flags, num_consts: int, num_
 
 
 def _partial_eval_body(closed: ClosedJaxpr, unknown_in: Flags, num_consts: int, num_carry: int) -> _Split:
-    """The loops of a scan of which some operands are unknown."""
-    # as in JAX, a loop that is split forgets the derivative rules of functions in its body: one has been applied
+    """The two loops of a scan with unknown operands."""
+    # as in JAX, a split loop forgets the derivative rules of functions in its body: one has been applied
     closed = ClosedJaxpr(without_custom_rules(closed.jaxpr), closed.consts)
     parts, unknown = _parts(partial_eval_jaxpr, closed, unknown_in, num_consts, num_carry)
     taken = ScanParts.of(parts.known.jaxpr.invars, unknown.consts.count(False), unknown.carry.count(False))
@@ -344,16 +342,16 @@ def _partial_eval_body(closed: ClosedJaxpr, unknown_in: Flags, num_consts: int, 
 
 
 def _linearize_body(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_carry: int) -> _Split:
-    """The loops of a scan of which some operands have tangents."""
+    """The two loops of a scan whose operands have tangents."""
     parts, nonzero_in = _parts(linearize_jaxpr, closed, nonzero, num_consts, num_carry)
-    # as in JAX, the known loop forgets the derivative rules of functions, as one does that is partially evaluated
+    # as in JAX, the known loop forgets the derivative rules of functions, as in partial evaluation
     known = ClosedJaxpr(without_custom_rules(parts.known.jaxpr), parts.known.consts)
     taken = ScanParts.of(known.jaxpr.invars, num_consts, num_carry)
     return _Split(parts._replace(known=known), taken, nonzero_in)
 
 
 def _hoist(jaxpr: Jaxpr, const_vars: Sequence[Var]) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
-    """The equations that depend on ``const_vars`` at most, and the others."""
+    """The equations that depend on no variables but ``const_vars``, and the others."""
     same = set(const_vars)
     before, during = [], []
     for eqn in jaxpr.eqns:
@@ -366,7 +364,7 @@ def _hoist(jaxpr: Jaxpr, const_vars: Sequence[Var]) -> tuple[list[JaxprEqn], lis
 
 
 def _split(how: Any, closed: ClosedJaxpr, flags: Sequence[bool], num_consts: int, num_carry: int) -> _Split:
-    """The loops that ``how``, one of the two functions above, makes of a body; kept with it."""
+    """The loops that ``how``, one of the two functions above, makes of a body; cached with the body."""
     key = ("scan_split", how, tuple(flags), num_consts, num_carry)
     split = closed.memo.get(key)
     if split is None:
@@ -428,9 +426,8 @@ def scan_linearize(
 
 
 def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
-    """The rule of a scan under an enclosing checkpoint's policy: two loops, both over the whole length. The known loop
-    stacks what the policy saves of each step; the staged one has the rest of the known computation in it too, so that
-    whatever of it is needed is computed again."""
+    """The two loops of a scan under a checkpoint policy, both of full length: the known loop stacks the saved values of
+    each step; the staged loop contains the rest of the known computation again, to recompute it."""
     params = eqn.params
     closed, n_consts, n_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
     if allows(policy, eqn):
@@ -451,7 +448,7 @@ def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tu
     residuals = [Var(a.stacked(params["length"])) for a in split.known.out_avals[n_known_out:]]
 
     def loop(body: ClosedJaxpr, own: Sequence[Var], taken: Sequence[bool], more: Sequence[Var]) -> JaxprEqn:
-        """The scan of ``body``: it reads ``own`` of the inputs ``taken``; its first inputs are slices of ``more``."""
+        """A scan of ``body``: its inputs are slices of ``more`` and the ``own`` inputs among ``taken``."""
         variables = iter(own)
         ins = [
             (i, next(variables) if used else Var(a))
@@ -484,7 +481,7 @@ def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
             return (pruned, parts), parts.carry
 
         carry, (pruned, used_in) = fixpoint(read.carry, step)
-        # a carried value that is only overwritten is still an input of the body
+        # the body takes a carried value even if it only overwrites it
         kept = used_in._replace(carry=carry)
         invars = chosen(kept.flat(), closed.jaxpr.invars)
         made = None
@@ -492,7 +489,7 @@ def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
             made = ClosedJaxpr(pruned.replace(invars=invars), closed.consts)
         closed.memo[key] = made, kept, [*carry, *read.ys]
     made, kept, used_out = closed.memo[key]
-    if made is None:  # nothing is unused
+    if made is None:  # everything is used
         return eqn
     return eqn.replace(
         invars=chosen(kept.flat(), eqn.invars),
@@ -503,7 +500,7 @@ def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
 
 # ---------------------------------------------------------------------------------------------- transposition
 class LinearCounts(NamedTuple):
-    """How many of each part a linear scan's body takes, but for the last."""
+    """The sizes of all parts of a linear scan's inputs but the last."""
 
     residuals: int
     consts: int
@@ -512,7 +509,7 @@ class LinearCounts(NamedTuple):
 
 
 class LinearParts(NamedTuple):
-    """What a linear scan's body takes: residuals, linear inputs of the three kinds, and residuals of each step."""
+    """The inputs of a linear scan's body: residuals, linear inputs of three kinds, and residuals of each step."""
 
     residuals: list[Any]
     consts: list[Any]
@@ -522,28 +519,27 @@ class LinearParts(NamedTuple):
 
     @staticmethod
     def of(items: Values, counts: LinearCounts) -> LinearParts:
-        """``items``, one for each input of the body, by what the inputs are."""
+        """``items``, one for each input of the body, divided by kind."""
         return LinearParts(*split_list(items, *counts))
 
 
 def _transposed_body(closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags, ct_avals: Avals) -> ClosedJaxpr:
-    """The body run backwards: ``(residuals, ct_consts, ct_carry, ct_ys, slices) -> (ct_consts, ct_carry, ct_xs)``.
-    ``counts`` are of the body's inputs; ``arriving`` says which ys have a cotangent. The cotangents of consts are
-    carried, since every step adds to them."""
+    """The reverse body: ``(residuals, ct_consts, ct_carry, ct_ys, slices) -> (ct_consts, ct_carry, ct_xs)``. ``counts``
+    are of the body's inputs; ``arriving`` flags the ys with a cotangent. Cotangents of consts add up in the carry."""
     key = ("scan_transpose", counts, tuple(arriving), tuple(ct_avals))
     if key in closed.memo:
         return closed.memo[key]
     types = LinearParts.of(closed.in_avals, counts)
-    # linear variables are of their cotangents' types, which may be strong where the body's are weak
+    # linear variables take their cotangents' types, which may be strong where the body's are weak
     strong = map(cotangent_type, ct_avals[: counts.consts + counts.carry])
     jaxpr = _retyped(closed.jaxpr, [*types.residuals, *strong, *types.xs, *types.slices])
-    # the cotangents so far enter as those of further outputs: sums are then written in the order of the uses
+    # earlier cotangents enter as those of further outputs, so that sums are in the order of uses
     outvars = [*jaxpr.outvars, *LinearParts.of(jaxpr.invars, counts).consts]
     adding = ClosedJaxpr(jaxpr.replace(outvars=outvars), closed.consts)
     linear_avals = [*types.consts, *types.carry, *types.xs]
 
     def transposed_body(*values: Any) -> list[Any]:
-        # the cotangents of the ys come where the xs were
+        # cotangents of ys replace the xs
         given = LinearParts.of(values, counts._replace(xs=sum(arriving)))
         absent, _ = partition(arriving, closed.out_avals[counts.carry :])
         ct_ys = merge(arriving, map(zero_of, absent), given.xs)
@@ -558,7 +554,7 @@ def _transposed_body(closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags,
 
 
 def _retyped(jaxpr: Jaxpr, in_avals: Avals) -> Jaxpr:
-    """``jaxpr`` with inputs of ``in_avals``, which differ from its own in weakness at most."""
+    """``jaxpr`` with inputs of ``in_avals``, which differ from its own only in weak types."""
     new = {v: Var(a) for v, a in safe_zip(jaxpr.invars, in_avals) if v.aval is not a}
     if not new:
         return jaxpr
@@ -571,8 +567,8 @@ def _retyped(jaxpr: Jaxpr, in_avals: Avals) -> Jaxpr:
 
 
 def _is_linear_form(linear: Flags, closed: ClosedJaxpr, num_consts: int, num_carry: int) -> bool:
-    """Whether operands are residuals, linear consts, linear carry, linear xs and residuals, in this order. A carried
-    value may start from known zeros and be linear nevertheless, because the loop makes it so."""
+    """Whether the operands are residuals, linear consts, carry and xs, then residuals. A linear carry may start from
+    zeros."""
     parts = ScanParts.of(linear, num_consts, num_carry)
     if parts.consts != sorted(parts.consts) or parts.xs != sorted(parts.xs, reverse=True):
         return False
@@ -586,7 +582,7 @@ def scan_transpose(
     params.update(jaxpr=jaxpr, num_consts=num_consts, num_carry=num_carry)
     if _is_linear_form(linear, jaxpr, num_consts, num_carry):
         return _transpose_linear(cts, args, **params)
-    # something of the loop is not linear (a counter, say): that part is run first
+    # part of the loop is not linear (a counter, say) and runs first
     invars = [Var(get_aval(x)) for x in args]
     eqn = JaxprEqn(scan_p, invars, params, [Var(get_aval(ct)) for ct in cts])
     known_eqns, (later,) = scan_partial_eval_jaxpr(eqn, linear)

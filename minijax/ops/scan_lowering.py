@@ -1,4 +1,4 @@
-"""A ``scan`` as StableHLO: a counted ``while`` over slices of the xs, which writes slices of the ys.
+"""Lowers a ``scan`` to a counted ``while`` over slices of the xs, which writes slices of the ys.
 
 In: the names and types of a scan's operands. Out: the names of its results. See ``ops.scan``.
 """
@@ -22,7 +22,7 @@ from minijax.ops.slicing import concatenate_text, slice_text
 
 
 def slice_aval(aval: ShapedArray) -> ShapedArray:
-    """The type of one slice along the leading axis, of an array or a reference."""
+    """The type of one slice of an array or a reference along the leading axis."""
     return aval.part(0)
 
 
@@ -30,9 +30,9 @@ def scan_lower(
     ctx: Any, avals: Avals, out_avals: Avals, *names: str, jaxpr: ClosedJaxpr, length: int, reverse: bool, unroll: int,
     num_consts: int, num_carry: int,
 ) -> list[str]:
-    """A counted ``while`` whose carry is the counter, the carried values and the ys so far. A round of it is ``unroll``
-    steps, for which the xs are cut into as many blocks as there are rounds, and the ys are put together from blocks.
-    The steps that do not make a whole round come after the loop, and so do all of them if they are one round."""
+    """A counted ``while`` that carries the counter, the carried values and the ys. One round runs ``unroll`` steps on
+    one block of the xs and writes one block of the ys. The remaining steps run after the loop; if they are at most one
+    round, there is no loop."""
     consts, carry, xs = split_list(names, num_consts, num_carry)
     rounds, rest = divmod(length, unroll) if unroll else (0, length)
     if unroll != 1 and rounds == 1 and not rest:
@@ -71,7 +71,7 @@ def _loop_text(
     ctx: Any, steps: _StepWriter, rounds: int, carry: Names, xs: Names, xs_avals: Avals, ys: Names, ys_avals: Avals,
     unroll: int = 1,
 ) -> tuple[list[str], list[str]]:
-    """Write the loop; each round takes a slice of the xs and puts one into the ys. Returns the carry and the ys."""
+    """Write the loop; each round reads a slice of the xs and writes one of the ys. Returns the carry and the ys."""
     if not rounds:
         return list(carry), list(ys)
     counter = ShapedArray((), np.dtype(np.int32))
@@ -117,7 +117,7 @@ class _StepWriter:
         self.reverse = reverse
 
     def one(self, ctx: Any, carry: Names, xs: Names) -> tuple[Names, Names]:
-        """The carry and the ys after a step that is written only here."""
+        """The carry and the ys after one step, whose code is inlined."""
         closed = self.closed
         outs = lower_inline(ctx, closed, [*self.consts, *carry, *xs])
         return outs[: self.num_carry], outs[self.num_carry :]
@@ -141,12 +141,12 @@ class _StepWriter:
 
 
 def _leading(aval: ShapedArray, *sizes: int) -> ShapedArray:
-    """``aval`` with ``sizes`` for its leading axis."""
+    """``aval`` with its leading axis replaced by ``sizes``."""
     return ShapedArray((*sizes, *aval.shape[1:]), aval.dtype)
 
 
 def _cut_text(ctx: Any, x: str, aval: ShapedArray, start: int, stop: int) -> str:
-    """The rows ``start`` to ``stop`` of ``x``."""
+    """Rows ``start`` to ``stop`` of ``x``."""
     out = _leading(aval, stop - start)
     return slice_text(ctx, x, aval, out, [start, *[0] * (aval.ndim - 1)], [stop, *aval.shape[1:]])
 
@@ -158,7 +158,7 @@ def _stacked_text(ctx: Any, rows: Names, aval: ShapedArray) -> str:
 
 
 def _joined_text(ctx: Any, parts: Sequence[tuple[str, int]], aval: ShapedArray) -> str:
-    """``parts``, names and lengths, one behind the other; ``aval`` is of any length."""
+    """``parts``, pairs of name and length, concatenated; ``aval`` may have any length."""
     total = _leading(aval, sum(n for _, n in parts))
     return concatenate_text(ctx, [x for x, _ in parts], [_leading(aval, n) for _, n in parts], total, 0)
 
@@ -168,7 +168,7 @@ def _starts(aval: ShapedArray, at: str, zero: str) -> tuple[str, str]:
 
 
 def _slice_text(ctx: Any, x: str, aval: ShapedArray, at: str, zero: str) -> str:
-    """Slice ``at`` of ``x``, of type ``aval``, along its leading axis, which is dropped."""
+    """Slice ``at`` of ``x``, of type ``aval``, without its leading axis."""
     starts, types = _starts(aval, at, zero)
     one = ShapedArray((1, *aval.shape[1:]), aval.dtype)
     sliced = ctx.emit(
@@ -179,7 +179,7 @@ def _slice_text(ctx: Any, x: str, aval: ShapedArray, at: str, zero: str) -> str:
 
 
 def _update_text(ctx: Any, y: str, new: str, aval: ShapedArray, at: str, zero: str) -> str:
-    """``y``, of type ``aval``, with ``new`` as slice ``at`` along its leading axis."""
+    """``y``, of type ``aval``, with slice ``at`` of the leading axis replaced by ``new``."""
     starts, types = _starts(aval, at, zero)
     one = ShapedArray((1, *aval.shape[1:]), aval.dtype)
     row = ctx.broadcast(new, slice_aval(aval), one.shape, range(1, aval.ndim))

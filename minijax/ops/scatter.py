@@ -1,7 +1,7 @@
-"""Updating an array at indices: ``scatter`` and its kin, which combine the updates with what is there.
+"""Updating an array at indices: ``scatter``, and variants that combine the updates with the old elements.
 
-The counterpart of ``gather``: the same dimension numbers, with slices put in instead of taken out. An update
-that does not fit entirely is dropped, unless the mode is CLIP, which moves it.
+The counterpart of ``gather``, with the same dimension numbers; slices are written instead of read. An update that
+does not fit completely is dropped, unless the mode is CLIP, which moves it inside.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
     "scatter_sub_p",
 ]
 
-# Rules call bind itself: see ops.elementwise.
+# Rules call bind directly: see ops.elementwise.
 add = add_p.bind
 div = div_p.bind
 eq = eq_p.bind
@@ -128,8 +128,8 @@ Combine = Callable[[Any, Any, Any], None]
 
 
 def _scatter_numpy(combine: Combine | None) -> Rule:
-    """The NumPy rule where ``combine(out, positions, updates)`` updates the flat ``out`` in place. None is for
-    ``scatter`` itself: it puts the updates there, or applies ``update_jaxpr`` if there is one."""
+    """The NumPy rule: ``combine(out, positions, updates)`` updates the flat ``out`` in place. For ``scatter`` it is
+    None: the rule writes the updates, or applies ``update_jaxpr``."""
 
     def scatter_numpy(
         operand: Any, indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, mode: GatherScatterMode,
@@ -160,7 +160,7 @@ def _scatter_numpy(combine: Combine | None) -> Rule:
 
 
 def _apply_numpy(out: Any, positions: Any, closed: ClosedJaxpr) -> None:
-    """Apply the unary function at ``positions``, as often as each occurs."""
+    """Apply the unary function at ``positions``, once per occurrence."""
     order = np.argsort(positions, kind="stable")
     ordered = positions[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if ordered.size else ordered
@@ -176,7 +176,7 @@ def _apply_numpy(out: Any, positions: Any, closed: ClosedJaxpr) -> None:
 
 # -------------------------------------------------------------------------------- differentiation
 def _flags(params: Params) -> Params:
-    """The parameters of a scatter that say how its indices are used."""
+    """The parameters of a scatter for the use of its indices."""
     return {name: params[name] for name in ("indices_are_sorted", "unique_indices", "mode")}
 
 
@@ -200,8 +200,8 @@ def _linear_jvp(primitive: Primitive) -> Rule:
 
 
 def _transposer(to_operand: Rule, to_updates: Rule) -> Callable[..., list[Any]]:
-    """The transpose rule of a scatter. ``to_operand(ct, indices, updates, **params)`` and ``to_updates(ct, operand,
-    indices, shape, **params)`` give the cotangents of the operand and of the updates, which have that shape."""
+    """The transpose rule: ``to_operand(ct, indices, updates, **params)`` and ``to_updates(ct, operand, indices, shape,
+    **params)`` give the cotangents of the operand and of the updates, whose shape is ``shape``."""
 
     def scatter_transpose(ct: Any, operand: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
         assert type(indices) is not UndefinedPrimal, "a scatter is not linear in its indices"
@@ -217,7 +217,7 @@ def _gather_slices(
     x: Any, indices: Any, updates: Ints, numbers: ScatterDimensionNumbers, mode: GatherScatterMode | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """From ``x`` what a scatter of updates of that shape would overwrite."""
+    """The slices of ``x`` that a scatter with updates of that shape would overwrite."""
     sizes = _slice_sizes(shape_of(x), numbers, updates)
     return gather(x, indices, GatherDimensionNumbers(*numbers), sizes, mode=mode, fill_value=fill_value)
 
@@ -246,7 +246,7 @@ transpose_rules.holes.pop(gather_p)
 
 
 def _scatter_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
-    """Only the update that wins has a tangent: numbers of the updates are scattered and gathered to find it."""
+    """Only the winning update has a tangent: the updates' numbers are scattered and gathered to find it."""
     if params["update_jaxpr"] is not None:
         raise NotImplementedError("scatter_apply JVP not implemented")
     operand, indices, updates = primals
@@ -272,7 +272,7 @@ def _scatter_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
     seen = _gather_slices(winners, indices, aval.shape, numbers)
 
     def masked(old: Any, new: Any) -> Any:
-        """``old`` where nothing was written, and the updates ``new`` that won."""
+        """``old`` where nothing was written, elsewhere the ``new`` updates that won."""
         untouched = select(eq(winners, full_like(winners, 0)), old, full_like(old, 0))
         return untouched, select(eq(ids, seen), new, full_like(new, 0))
 
@@ -322,7 +322,7 @@ def _factor_derivative(
 
 
 def _extremum_jvp(primitive: Primitive) -> Rule:
-    """All that attain the extremum at a place, the updates and the old value, share its tangent equally."""
+    """All values equal to the extremum, updates and old value, share its tangent equally."""
 
     def scatter_extremum_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         operand, indices, updates = primals
@@ -382,11 +382,11 @@ _STABLEHLO_FIELDS = (
 
 
 def _clamp_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Ints) -> str:
-    """Write ``indices`` moved to between 0 and ``bounds``; returns the name."""
+    """Write ``indices``, clamped to between 0 and ``bounds``; returns the name."""
     most = dtypes.iinfo(aval.dtype).max
     vector, ty = ShapedArray((len(bounds),), aval.dtype), mlir_type(aval)
     high = ctx.constant(np.array([min(b, most) for b in bounds], aval.dtype), vector)
-    # no more than the type of the indices holds: a bound is that already, but JAX has XLA find the minimum
+    # bounds fit the type of the indices already, but JAX has XLA compute the minimum
     high = ctx.emit(f"stablehlo.minimum {high}, {ctx.full(most, vector)} : {mlir_type(vector)}")
     if aval.ndim > 1:
         high = ctx.broadcast(high, vector, aval.shape, [aval.ndim - 1])
@@ -394,7 +394,7 @@ def _clamp_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Ints) -> str:
 
 
 def _scatter_words(avals: Any, out_avals: Any, params: Params) -> Params:
-    """Every word of the keys that are put in."""
+    """The parameters for the updates' words."""
     updates, numbers = avals[2], params["dimension_numbers"]
     window, *others = numbers
     words = avals[0].ndim - len(window) - len(others[0]) - len(others[2])
@@ -431,7 +431,7 @@ def _scatter_lower(
 
 # -------------------------------------------------------------------------------- the primitives
 def _scatter_primitive(name: str, combine: Combine | None, jvp: Any, transpose: Any) -> Primitive:
-    """A scatter. ``jvp`` makes its rule from the primitive; ``transpose`` is the rule itself, or None."""
+    """A scatter. ``jvp`` makes its rule from the primitive; ``transpose`` is a rule, or None."""
     p = Primitive(name)
     declare(
         p, abstract=_scatter_abstract, numpy=_scatter_numpy(combine), lower=_scatter_lower, batch=_scatter_batch(p),
@@ -483,7 +483,7 @@ def _bind(
 
 
 def _scatter_function(primitive: Primitive, combine: Primitive | None, doc: str) -> Rule:
-    """The function of ``lax`` that puts updates into an array by ``primitive``."""
+    """The function of ``lax`` that writes updates into an array by ``primitive``."""
 
     def function(
         operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,

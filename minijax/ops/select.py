@@ -47,7 +47,7 @@ def _select_numpy(which: Any, *cases: Any) -> Any:
         if which.ndim == 0:
             return cases[1] if which else cases[0]
         return np.where(which, cases[1], cases[0])
-    # an index out of range means the nearest case, as in XLA
+    # an index out of range selects the nearest case, as in XLA
     if which.ndim == 0:
         return cases[max(0, min(int(which), len(cases) - 1))]
     out = cases[0]
@@ -91,7 +91,7 @@ def _select_batch(args: Values, dims: Dims) -> Any:
     shapes = [get_aval(c).shape for c in cases]
     which_shape = get_aval(which).shape
     if all(d == which_dim for d in case_dims):
-        if which_shape != shapes[0]:  # a scalar selector was mapped along with the cases
+        if which_shape != shapes[0]:  # the selector was a scalar, batched like the cases
             which = broadcast_in_dim_p.bind(which, shape=shapes[0], broadcast_dimensions=(which_dim,), sharding=None)
         return select_n_p.bind(which, *cases), which_dim
     if not which_shape and all(d is not None for d in case_dims):
@@ -134,7 +134,7 @@ def _select_lower(ctx: Any, avals: Any, out_avals: Any, which: str, *cases: str)
 
 
 def _select_words(ctx: Any, avals: Any, out_avals: Any, which: str, *cases: str) -> str:
-    """The choice between keys, for each word of them."""
+    """The selection of keys, applied to each of their words."""
     (aval, *rest), (out,) = avals, out_avals
     wide = aval.update(shape=out.shape)
     which = ctx.broadcast(which, aval, wide.shape, range(aval.ndim))

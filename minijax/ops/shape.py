@@ -1,5 +1,4 @@
-"""Primitives that rearrange or repeat elements: broadcast_in_dim, reshape, squeeze, transpose, rev, tile;
-and iota."""
+"""Primitives that rearrange or repeat elements (broadcast_in_dim, reshape, squeeze, transpose, rev, tile), and iota."""
 
 from __future__ import annotations
 
@@ -44,15 +43,14 @@ __all__ = [
     "squeeze_p", "tile", "tile_p", "transpose", "transpose_p",
 ]
 
-# Up to this many elements a broadcast is copied: NumPy makes a view of repeated elements in 3 us, a copy in
-# 0.5 us.
+# Up to this many elements a broadcast is copied, in 0.5 us; a view of repeated elements takes NumPy 3 us.
 _COPIED_BROADCAST = 4096
-# From this many elements on it is asked for whether there is memory for them.
+# From this many elements on, check that there is enough memory.
 _CERTAINLY_FITS = 1 << 28
 
 
 def is_array(x: Any) -> bool:
-    """Whether ``x`` is an array of this library or stands for one: only then may an operation hand it back."""
+    """Whether ``x`` is an array or tracer of this library: only then may an operation return it unchanged."""
     return isinstance(x, (Array, Tracer))
 
 
@@ -85,7 +83,7 @@ def shape_of(x: Any) -> Shape:
 
 
 def meant_sharding(said: Any, function: str) -> Any:
-    """What ``said``, the ``out_sharding`` of ``function``, means: see ``core.explicit``, which few programs load."""
+    """The sharding of ``said``, the ``out_sharding`` of ``function`` (``core.explicit``, loaded only if needed)."""
     return lazy.public("minijax.core.explicit", "meant_sharding")(said, function)
 
 
@@ -138,10 +136,10 @@ def _broadcast_numpy(x: Any, shape: Shape, broadcast_dimensions: Axes, sharding:
 
 
 def _spread(shape: Shape, size: int, x: Any) -> Any:
-    """``x`` repeated to ``shape``, which has ``size`` elements, as NumPy broadcasts."""
+    """``x`` repeated to ``shape``, of ``size`` elements, as NumPy broadcasts."""
     if size > _COPIED_BROADCAST:
         if size > _CERTAINLY_FITS:
-            np.empty(shape, x.dtype)  # MemoryError now rather than at the first use of the view
+            np.empty(shape, x.dtype)  # MemoryError now, not when the view is first used
         return np.broadcast_to(x, shape)
     out = np.empty(shape, x.dtype)
     out[...] = x
@@ -149,7 +147,7 @@ def _spread(shape: Shape, size: int, x: Any) -> Any:
 
 
 def arranged(shape: Shape, permutation: Axes, wanted: Axes) -> Rule | None:
-    """What permutes a NumPy value of this shape and reshapes it to ``wanted``; None where there is nothing to do."""
+    """The permutation and reshape of a NumPy value of this shape to ``wanted``; None if nothing changes."""
     transposed = None if permutation == (*range(len(shape)),) else operator.methodcaller("transpose", permutation)
     if tuple([shape[d] for d in permutation]) == wanted:
         return transposed
@@ -167,7 +165,7 @@ def _broadcast_transpose(ct: Any, x: Any, *, shape: Shape, broadcast_dimensions:
             small = small.part(i)
         out_sharding = sharding_of_type(small, get_aval(ct))
     summed = reduce_sum_p.bind(ct, axes=_without(range(len(shape)), kept), out_sharding=out_sharding)
-    # the sum has its dimensions in the order of the result's
+    # the sum's dimensions are in the order of the result's
     summed = transpose(summed, inverse_permutation(sorted(range(len(kept)), key=kept.__getitem__)))
     return [expand_dims(summed, ones)]
 
@@ -195,11 +193,11 @@ declare(
     broadcast_in_dim_p, abstract=_broadcast_abstract, numpy=_broadcast_numpy, lower=_broadcast_lower,
     batch=_broadcast_batch, transpose=_broadcast_transpose, words=_broadcast_words, sharding="sharding",
 )
-# shape and sharding are those of the result, written before it
+# the result's type, written before it, shows shape and sharding
 
 
 def _broadcast_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
-    """What that leaves out of a printed jaxpr, from the type of the result."""
+    """The inverse of ``hide``: the hidden parameters, from the type of the result."""
     return {"shape": out_avals[0].shape, "broadcast_dimensions": (), **params}
 
 
@@ -219,7 +217,7 @@ def broadcast_in_dim(operand: Any, shape: Ints, broadcast_dimensions: Ints, *, o
 
 
 def repeated(operand: Any, shape: Shape, dims: Axes, sharding: Any) -> Any:
-    """``broadcast_in_dim`` where everything is known to be right; nothing for an operand that has this shape."""
+    """``broadcast_in_dim`` without checks; no equation for an operand that has this shape."""
     if sharding is None and is_array(operand) and operand.shape == shape and dims == tuple(range(len(shape))):
         return operand
     return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=sharding)
@@ -236,13 +234,12 @@ def broadcast(operand: Any, sizes: Ints, *, out_sharding: Any = None) -> Any:
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
-    """``x`` with leading dimensions of size 1, so that it has ``rank`` dimensions."""
+    """``x`` with leading dimensions of size 1 up to ``rank`` dimensions."""
     return broadcast(x, (1,) * (rank - get_aval(x).ndim))
 
 
 def broadcast_shapes(*shapes: Ints) -> Shape:
-    """The shape to which NumPy's rules broadcast ``shapes``. Raises ValueError if there is none, TypeError for negative
-    sizes."""
+    """The shape to which NumPy broadcasts ``shapes``. ValueError if there is none, TypeError for negative sizes."""
     if not shapes:
         return ()
     if any(d < 0 for s in shapes for d in s):
@@ -310,7 +307,7 @@ def _reshape_lower(
     if dimensions is not None:
         x = transpose_text(ctx, x, aval, dimensions)
         aval = aval.update(shape=tuple(aval.shape[d] for d in dimensions))
-    # as it stands: JAX stages no reshape to the same shape, but writes one for the dimensions
+    # JAX stages no reshape to the same shape, but one with dimensions
     return ctx.emit(f"stablehlo.reshape {x} : ({mlir_type(aval)}) -> {mlir_type(out_avals[0])}")
 
 
@@ -406,7 +403,7 @@ def squeeze(array: Any, dimensions: Ints) -> Any:
 
 # -------------------------------------------------------------------------------- transpose
 def inverse_permutation(permutation: Ints) -> Axes:
-    """The permutation that undoes ``permutation``."""
+    """The inverse of ``permutation``."""
     return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
 
@@ -518,7 +515,7 @@ def _tile_transpose(ct: Any, x: Any, *, reps: Axes) -> list[Any]:
     shape = x.aval.shape
     axes = tuple(range(0, 2 * len(shape), 2))
     wide = sharding_of_type(x.aval, get_aval(ct))
-    if wide is not None:  # repetitions are divided along nothing
+    if wide is not None:  # repetitions have no sharding
         wide = wide.with_spec(wide.spec.update(_interleave([None] * len(shape), wide.spec)))
     parts = reshape(ct, _interleave(reps, shape), out_sharding=wide)
     return [reduce_sum_p.bind(parts, axes=axes, out_sharding=None)]
@@ -618,7 +615,7 @@ def full(shape: Ints, fill_value: Any, dtype: Any = None, *, sharding: Any = Non
 
 
 def _full_of_keys(shape: Shape, fill_value: Any, dtype: Any) -> Any:
-    """Keys of ``shape``: ``fill_value`` repeated, if it is a key itself, otherwise those all of whose words it is."""
+    """Keys of ``shape``: ``fill_value`` repeated if it is a key, otherwise keys with all words equal to it."""
     if not is_key(get_aval(fill_value).dtype):
         return full_of(shape, fill_value, dtype)
     words = dtype.impl.key_shape

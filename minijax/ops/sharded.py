@@ -22,8 +22,8 @@ _DEVICE: Any = Array.__dict__["_buffer"]
 
 
 class Shard:
-    """One device's part of an array: ``data`` is ``array[index]``, None if the device is another process's.
-    ``replica_id`` counts the devices that have the same part."""
+    """One device's part of an array: ``data`` is ``array[index]``, None on another process's device. ``replica_id``
+    counts devices with equal parts."""
 
     __slots__ = ("device", "index", "replica_id", "data")
 
@@ -39,7 +39,7 @@ class Shard:
 
 
 class PlacedArray(Array):
-    """An uncommitted array on another device than the first, which was the default device."""
+    """An uncommitted array on a device that is not the first, but was the default device."""
 
     __slots__ = ("there", "place")
 
@@ -120,13 +120,13 @@ def placed(x: Any, place: Any) -> Any:
 
 
 def mesh_array(buffer: Any, aval: ShapedArray, sharding: Any) -> MeshArray:
-    """The array in ``buffer``, with ``sharding``."""
+    """The array in ``buffer`` with ``sharding``."""
     pjrt.note_committed()
     return MeshArray(buffer, aval, sharding)
 
 
 def over_mesh(x: Array, sharding: Any) -> MeshArray:
-    """``x`` with ``sharding``; ``x`` itself if it has it. ValueError if a dimension is not divisible."""
+    """``x`` with ``sharding``; ``x`` itself if it has it already. ValueError if a dimension is not divisible."""
     sharding.shard_shape(x.aval.shape)
     spec = getattr(sharding, "spec", None)
     if spec is not None and spec.unreduced:
@@ -144,7 +144,7 @@ def over_mesh(x: Array, sharding: Any) -> MeshArray:
 
 
 def sharding_of(x: Array) -> Any:
-    """The sharding of ``x``; an array on the host counts as lying on the device it would be put on."""
+    """The sharding of ``x``; for an array on the host, that of the device where it would be put."""
     if type(x) is MeshArray:
         return x.device
     return lazy.public("minijax.core.shardings", "SingleDeviceSharding")(device_of(x))
@@ -179,30 +179,29 @@ def global_shards(x: Array) -> list[Shard]:
 
 
 def addressable_data(x: Array, index: int) -> Array:
-    """The part of ``x`` with this number among the parts on this process's devices."""
+    """The part of ``x`` with this number among those on this process's devices."""
     data = addressable_shards(x)[index].data
     assert data is not None, "of an addressable shard"
     return data
 
 
 def is_fully_addressable(x: Array) -> bool:
-    """Whether this process has all of ``x``."""
+    """Whether this process has every part of ``x``."""
     return type(x) is not MeshArray or x.device.is_fully_addressable
 
 
 def is_fully_replicated(x: Array) -> bool:
-    """Whether each of its devices has all of ``x``."""
+    """Whether each device of ``x`` has all of it."""
     return type(x) is not MeshArray or x.device.is_fully_replicated
 
 
 def devices_of(x: Array) -> set[Any]:
-    """The devices that the array lies on."""
+    """The devices of the array."""
     return set(x.assignment) if type(x) is MeshArray else {device_of(x)}
 
 
 def device_of(x: Array) -> Any:
-    """The device that the array lies on; over several its sharding. An array on the host counts as lying on the device
-    it would be put on."""
+    """The device of the array, or its sharding over several; for a host array, the device where it would be put."""
     if type(x) is MeshArray:
         return x.device if len(x.assignment) > 1 else x.assignment[0]
     if type(x) is PlacedArray:

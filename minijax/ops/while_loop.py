@@ -1,9 +1,8 @@
-"""``while``: repeat a body on a carry as long as a condition of the carry holds.
+"""``while``: repeats a body on a carry as long as a condition on the carry holds.
 
-Operands are the condition's constants, the body's constants and the initial carry; results are the final carry. Both
-jaxprs take their own constants first and then the whole carry, so the carry's types stay the same in every round.
-A batched condition (a predicate per element, which ``vmap`` makes) runs the body while any element wants
-another round, and keeps the carry of those that do not.
+Operands are the condition's constants, the body's constants and the initial carry; results are the final carry. Each
+jaxpr takes its own constants and then the whole carry, so the carry's types are the same in every round. With a batched
+condition, a predicate per element, the body runs while any element continues; the other elements keep their carry.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ compiled_over_meshes.add(while_p)
 
 
 class WhileParts(NamedTuple):
-    """What a loop takes, or what goes with each of its operands: types, tangents, flags, batch axes."""
+    """The operands of a loop, or one item for each: types, tangents, flags, batch axes."""
 
     cond_consts: list[Any]
     body_consts: list[Any]
@@ -53,7 +52,7 @@ class WhileParts(NamedTuple):
 
     @staticmethod
     def of(items: Values, cond_nconsts: int, body_nconsts: int) -> WhileParts:
-        """``items``, one for each operand, by what the operands are."""
+        """``items``, one for each operand, divided by kind."""
         return WhileParts(*split_list(items, cond_nconsts, body_nconsts))
 
 
@@ -84,8 +83,8 @@ def _check_types(what: str, found: Avals, expected: Avals) -> None:
 
 # ---------------------------------------------------------------------------------------------- evaluation
 class Loop:
-    """A loop to evaluate outside ``jit``: on NumPy, until that has cost as much as compiling it would. How many rounds
-    there will be is not known: so what is lost is at most twice the time of the better choice."""
+    """Evaluates a loop outside ``jit``: on NumPy until that has cost as much as compiling. Since the number of rounds
+    is unknown, this takes at most twice the time of the better choice."""
 
     __slots__ = ("closed", "cond_nconsts", "body_nconsts", "batched", "cond", "body", "spent", "executable")
 
@@ -123,7 +122,7 @@ class Loop:
         return self._compiled()(*map(Array, values, self.closed.in_avals))
 
     def on_values(self, *values: Any) -> list[Any]:
-        """The final carry from NumPy values: for the interpreter of an enclosing loop."""
+        """The final carry from NumPy values, for the interpreter of an enclosing loop."""
         operands, done = self._interpret(values) if self.executable is None else (values, False)
         if not done:
             return [x._value() for x in self._compiled()(*map(Array, operands, self.closed.in_avals))]
@@ -135,7 +134,7 @@ class Loop:
         return self.executable
 
     def _interpret(self, values: Values) -> tuple[list[Any], bool]:
-        """The operands after some rounds, and whether those were all."""
+        """The operands after some rounds, and whether the loop has ended."""
         n_consts, n_cond = self.cond_nconsts + self.body_nconsts, self.cond_nconsts
         carry: Values = values[n_consts:]
         cond_consts, body_consts = values[:n_cond], values[n_cond:n_consts]
@@ -156,13 +155,13 @@ class Loop:
 
 
 def _live(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """``closed`` without dead code, which a loop that was split leaves behind."""
+    """``closed`` without the dead code that splitting a loop leaves."""
     pruned, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), keep_inputs=True)
     return ClosedJaxpr(pruned, closed.consts)
 
 
 def _where(pred: np.ndarray, new: Any, old: Any) -> Any:
-    """``new`` for the elements that go on, along the leading axes that ``pred`` has."""
+    """``new`` for the elements that continue, selected along the leading axes of ``pred``."""
     return np.where(pred.reshape(pred.shape + (1,) * (np.ndim(new) - pred.ndim)), new, old)
 
 
@@ -183,7 +182,7 @@ def _inner_loop(**params: Any) -> tuple[Callable[..., list[Any]], int]:
 
 # ---------------------------------------------------------------------------------------------- transformations
 def _remember(closed: ClosedJaxpr, key: Any, make: Rule) -> ClosedJaxpr:
-    """A jaxpr derived from ``closed``, made once: what is executed twice must be the same jaxpr."""
+    """A jaxpr derived from ``closed``, cached so that two executions use the same jaxpr."""
     if key not in closed.memo:
         closed.memo[key] = make()
     return closed.memo[key]
@@ -197,7 +196,7 @@ def while_jvp(
     primals: Values, tangents: Values, *, cond_jaxpr: ClosedJaxpr, cond_nconsts: int, body_jaxpr: ClosedJaxpr,
     body_nconsts: int,
 ) -> Any:
-    """Carries with a nonzero tangent get a tangent carry; the condition looks at the primals only."""
+    """A carry with a nonzero tangent gets a tangent carry; the condition reads only primals."""
     xs, ts = WhileParts.of(primals, cond_nconsts, body_nconsts), WhileParts.of(tangents, cond_nconsts, body_nconsts)
     const_nonzero, const_dots = nonzeros(ts.body_consts)
     init_nonzero, _ = nonzeros(ts.carry)
@@ -230,7 +229,7 @@ def while_batch(
     axis: Any, args: Values, dims: Dims, *, cond_jaxpr: ClosedJaxpr, cond_nconsts: int, body_jaxpr: ClosedJaxpr,
     body_nconsts: int,
 ) -> Any:
-    """Only carries that are batched, or become so, get the axis; all of them do if the condition depends on one."""
+    """Batched carries get the axis, and carries that become batched; all do if the condition is batched."""
     batched = WhileParts.of(mapped(dims), cond_nconsts, body_nconsts)
     axes = WhileParts.of(dims, cond_nconsts, body_nconsts)
     given = WhileParts.of(args, cond_nconsts, body_nconsts)
@@ -250,7 +249,7 @@ def while_batch(
         carry_batched = [True] * len(given.carry)
         at = 0
     else:
-        # the axes of the predicate, of an earlier vmap, stay the leading ones of each carry
+        # the predicate's axes, from an earlier vmap, stay in front in each carry
         at = cond_jaxpr.out_avals[0].ndim
     carry_dims = [at if b else None for b in carry_batched]
     body, _ = vmap_jaxpr(body_jaxpr, axis, [*axes.body_consts, *carry_dims], carry_batched, at)
@@ -267,8 +266,8 @@ def while_batch(
 
 
 def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
-    """The known carries are computed now. The unknown ones later, by the whole loop: it makes the known ones again.
-    Nothing can be handed from each round of one loop to that of the other, for nobody knows how many there will be."""
+    """A loop for the known carries now, and the whole loop later, which computes known carries again: the number of
+    rounds is unknown, so residuals cannot be stacked."""
     cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     cond_nconsts, body_nconsts = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     given = WhileParts.of(unknown_in, cond_nconsts, body_nconsts)
@@ -294,14 +293,14 @@ def _known_part(closed: ClosedJaxpr, unknown_in: Flags, instantiate: Flags) -> t
     key = ("known part", tuple(unknown_in), tuple(instantiate))
     if key not in closed.memo:
         known, _, unknown_out, n_residuals = partial_eval_jaxpr(closed, unknown_in, instantiate)
-        # what only the residuals needed stays in, as in JAX: dead code, which neither evaluation nor XLA runs
+        # the code of residuals stays, as in JAX; it is dead and never runs
         outs = known.jaxpr.outvars[: len(known.out_avals) - n_residuals]
         closed.memo[key] = ClosedJaxpr(known.jaxpr.replace(outvars=outs), known.consts), unknown_out
     return closed.memo[key]
 
 
 def while_transpose(cts: Values, *args: Any, **params: Any) -> Any:
-    """ValueError: running a loop backwards takes the values of every round, and their number is not known."""
+    """ValueError: the reverse loop needs the values of every round, and the number of rounds is unknown."""
     where = "" if state.source is None else f"\nThe loop is at {summarize(state.source)}."
     raise ValueError(
         "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic start/stop values."
@@ -317,9 +316,9 @@ def while_lower(
     ctx: Any, avals: Avals, out_avals: Avals, *names: str, cond_jaxpr: ClosedJaxpr, cond_nconsts: int,
     body_jaxpr: ClosedJaxpr, body_nconsts: int,
 ) -> list[str]:
-    """``stablehlo.while``, whose two regions take every operand: the constants go round with the carry. XLA drops an
-    ordered effect from the condition's region, which gives no token. So an effectful condition is computed before the
-    loop and at the end of each round, and its predicate is carried."""
+    """``stablehlo.while``, whose two regions take all operands: the constants are carried too. XLA drops an ordered
+    effect from the condition's region, so an effectful condition runs before the loop and at the end of each round, and
+    its predicate is carried."""
     pred_aval = cond_jaxpr.out_avals[0]
     types = list(map(mlir_type, avals))
     operands = list(names)
@@ -330,7 +329,7 @@ def while_lower(
         (pred,) = lower_inline(inner, cond_jaxpr, [*consts, *carry])
         return _any(inner, pred, pred_aval)
 
-    if effects:  # ordered ones go on from round to round, and after the loop, by a token that goes round too
+    if effects:  # a carried token orders the effects of all rounds and after the loop
         ctx.token = ctx.token or ctx.emit("stablehlo.create_token : !stablehlo.token")
         if carries_pred:
             parts = WhileParts.of(names, cond_nconsts, body_nconsts)
@@ -381,7 +380,7 @@ def _any(ctx: Any, pred: str, aval: ShapedArray) -> str:
 
 
 def _select(ctx: Any, pred: str, pred_aval: ShapedArray, new: str, old: str, aval: ShapedArray) -> str:
-    """``new`` where ``pred``, whose axes lead, holds; ``old`` elsewhere."""
+    """``new`` where ``pred`` holds, ``old`` elsewhere; ``pred`` has the leading axes."""
     pred = ctx.broadcast(pred, pred_aval, aval.shape, range(pred_aval.ndim))
     bools = mlir_type(ShapedArray(aval.shape, pred_aval.dtype))
     return ctx.emit(f"stablehlo.select {pred}, {new}, {old} : {bools}, {mlir_type(aval)}")
@@ -397,9 +396,8 @@ set_rules(
 def carry_to_consts(
     cond: ClosedJaxpr, cond_nconsts: int, body: ClosedJaxpr, body_nconsts: int
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool]]:
-    """Make constants of the carries that the body returns unchanged and the condition does not read. Returns the two
-    jaxprs and which carries moved; the body takes them first. A constant is not batched when the condition is, and
-    needs no tangent carry."""
+    """Turn carries that the body returns unchanged, and the condition does not read, into constants, which need no
+    batch axis and no tangent carry. Returns the two jaxprs and which carries moved; the body takes them first."""
     forwarded = [i == body_nconsts + k for k, i in enumerate(_forwarding(body.jaxpr))]
     _, read = dce_jaxpr(cond.jaxpr, [True])
     moved = [f and not r for f, r in safe_zip(forwarded, read[cond_nconsts:])]
@@ -421,7 +419,7 @@ def carry_to_consts(
 
 
 def _forwarding(jaxpr: Jaxpr) -> list[int | None]:
-    """For each output the input that it is, also through ``jit``; None where it is computed."""
+    """For each output the input that it copies, also through ``jit``; None if it is computed."""
     source: dict[Any, Any] = {}
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "jit":
@@ -433,5 +431,5 @@ def _forwarding(jaxpr: Jaxpr) -> list[int | None]:
 
 
 def while_outputs(outs: Values, moved: Flags, init: Values) -> list[Any]:
-    """The final carry, from the results of the loop and the initial values that did not go round."""
+    """The final carry, from the results of the loop and the initial values of the moved carries."""
     return merge(moved, outs, chosen(moved, init))

@@ -54,7 +54,7 @@ LINES = [
         ("fun=sq jvp=sq_rule", "by jvp rule", "  sq_rule"),
         ("Written", "rule rule"),
     ),
-    ("%log --verbose grad(sin)(y)", ("nary_jvp.unary_jvp", "for sin\n"), ("<locals>", "ufuncs.py")),
+    ("%log --verbose grad(sin)(y)", ("sin_jvp", "for sin\n"), ("<locals>", "ufuncs.py")),
     ("%log --verbose lax.cond(True, sin, cos, y)", ("{ jaxpr of 1 equation }",), ("1 equations",)),
     ("%log --verbose dbg(y)", ("debug_print[",), (") = ",)),
     ("jit(dbg)(y)", ("np_printoptions=(('edgeitems', 3), ", "..."), ("override_repr",)),
