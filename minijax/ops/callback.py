@@ -1,8 +1,8 @@
-"""Calls back into Python from inside a program, for results (pure and io) or for debugging (callback and print).
+"""Callbacks into Python from inside a program, for results (pure and io) or debugging (callback and print).
 
-Evaluated, the Python function is called there and then. Compiled, XLA calls it through a custom call: the module
-carries an index into the list of host functions that is handed over with it. A debug callback acts on the world and
-is otherwise transparent: it sees primal values, does not hinder differentiation, and is never dropped as unused.
+Evaluation calls the Python function immediately. In a compiled program XLA calls it through a custom call: the module
+contains an index into the list of host functions, which is passed with it. A debug callback has a side effect and is
+otherwise transparent: it sees primal values, does not affect derivatives, and is never dropped as unused.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _scan = HigherModule("scan")
 
 
 class FlatCallback:
-    """A Python function of trees, called with leaves; ``static`` are the leaves that are no arrays, by position. Equal
-    for the same function called with the same structure, so that staging it twice gives equal equations."""
+    """A Python function of trees, called with leaves; ``static`` has the leaves that are no arrays, by position. Two
+    are equal for the same function and structure, so that staging twice gives equal equations."""
 
     __slots__ = ("callback_func", "in_tree", "static")
 
@@ -77,7 +77,7 @@ class FlatCallback:
 
 
 def call_host(function: Rule, result_avals: Avals, values: Values) -> Any:
-    """NumPy results of ``function`` on arrays, evaluated whatever this thread is tracing, and checked."""
+    """NumPy results of ``function`` on arrays, checked; it runs eagerly even if this thread is tracing."""
     outs = under(EvalTrace, "callback", lambda main: function(*values), dynamic=True)
     if len(outs) != len(result_avals):
         raise RuntimeError(
@@ -101,23 +101,23 @@ def call_host(function: Rule, result_avals: Avals, values: Values) -> Any:
 def _evaluated(name: str, function: Rule, result_avals: Avals, args: Values) -> list[Any]:
     values = [as_array(check_alive(x)) for x in args]
     for x in values:
-        x._value()  # what is wrong with an array is no failure of the function
+        x._value()  # an invalid array is no failure of the function
     try:
         outs = call_host(function, result_avals, values)
     except Exception as error:
         raise JaxRuntimeError(f"INTERNAL: error calling callback of {name}: {type(error).__name__}: {error}") from error
-    # copies: the function may write to what it returned
+    # copies: the function may later write to the arrays that it returned
     return [Array(np.array(out), aval) for out, aval in safe_zip(outs, result_avals)]
 
 
 def _emit(
     ctx: Any, function: Rule, avals: Avals, out_avals: Avals, names: Sequence[str], effect: bool, ordered: bool = False
 ) -> list[str]:
-    """Write the custom call. Ordered calls of one function are chained by a token."""
+    """Write the custom call. A token chains ordered calls of one function."""
 
     def host(*values: Any) -> tuple[Any, ...]:
         head, values = (values[:1], values[1:]) if ordered else ((), values)
-        # the memory is XLA's, only for the time of the call
+        # the memory is XLA's and valid only during the call
         return (*head, *call_host(function, out_avals, [Array(np.array(v), a) for v, a in safe_zip(values, avals)]))
 
     index = ctx.module.add_host_callback(host)
@@ -141,7 +141,7 @@ def _emit(
     )
     if ordered:
         ctx.token = results.pop(0)
-    if divided:  # what one device was given, all are
+    if divided:  # if one device got a value, all did
         everywhere = lazy.public("minijax.lowering.shardings", "constrained")
         there = ctx.module.placement.everywhere
         return [everywhere(ctx, result, aval, there) for result, aval in safe_zip(results, out_avals)]
@@ -189,7 +189,7 @@ VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_a
 
 
 def pure_callback_batch(axis: AxisData, args: Values, dims: Dims, *, vmap_method: str | None, **params: Any) -> Any:
-    """One call per element, or one call for all: as the user chose."""
+    """One call per element, or one for all, by the parameter ``vmap_method``."""
     if vmap_method is None:
         raise NotImplementedError(
             "vmap is only supported for the pure_callback primitive when vmap_method is one of 'sequential', "
@@ -213,7 +213,7 @@ axis_rules[pure_callback_p] = pure_callback_batch
 
 
 def io_callback_batch(axis: AxisData, args: Values, dims: Dims, *, ordered: bool, **params: Any) -> Any:
-    """One call per element; an order among calls would not survive."""
+    """One call per element; ValueError for ordered calls."""
     if ordered:
         raise ValueError("Cannot `vmap` ordered IO callbacks. Pass ordered=False, or loop with lax.scan.")
     return _one_by_one(io_callback_p, axis, args, dims, {"ordered": ordered, **params}, 1)
@@ -223,7 +223,7 @@ axis_rules[io_callback_p] = io_callback_batch
 
 
 def _one_by_one(p: Primitive, axis: AxisData, args: Values, dims: Dims, params: Params, unroll: int) -> Any:
-    """A scan over the batch axis whose cell is one call."""
+    """A scan over the batch axis with one call per step."""
     shared = [x for x, d in safe_zip(args, dims) if d is None]
     xs = [moveaxis(x, d, 0) for x, d in safe_zip(args, dims) if d is not None]
 
@@ -241,7 +241,7 @@ def _one_by_one(p: Primitive, axis: AxisData, args: Values, dims: Dims, params: 
 
 
 def _declare_debug(name: str, function_of: Rule) -> Primitive:
-    """A primitive without results that calls ``function_of(**params)``; ``ordered`` or ``effect`` may ask for order."""
+    """A primitive without results that calls ``function_of(**params)``; ``ordered`` or ``effect`` may require order."""
     p = Primitive(name, multiple_results=True)
     p.effectful = True
     p.keeps_signatures = False
@@ -269,7 +269,7 @@ def _declare_debug(name: str, function_of: Rule) -> Primitive:
         return [None] * len(args)
 
     def debug_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Any) -> Any:
-        """Debugging happens again with the computation that it looks at, unless the policy saves that."""
+        """A recomputation calls the debug callback again, unless the policy saves its operands."""
         if any(unknown_in):
             return [], [eqn]
         return [eqn], [] if allows(policy, eqn) else [eqn]
@@ -310,7 +310,7 @@ def _debug_print_function(
         if logging_record is None:
             write_line(text)
         else:
-            logging = importlib.import_module("logging")  # 3 ms, which only ``debug.log`` needs to pay
+            logging = importlib.import_module("logging")  # takes 3 ms; only ``debug.log`` needs it
             record = logging.makeLogRecord({**logging_record.__dict__, "msg": text})
             logging.getLogger(record.name).handle(record)
 
@@ -329,7 +329,7 @@ def _print_options(options: Params) -> Iterator[None]:
 
 
 def write_line(text: str) -> None:
-    """Where debug prints go: standard output, as it is when the print happens."""
+    """The file that debug prints write to: the current standard output."""
     sys.stdout.write(f"{text}\n")
 
 

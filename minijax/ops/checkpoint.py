@@ -1,9 +1,9 @@
-"""``checkpoint`` (``remat``): a call whose insides are computed again, rather than saved, to differentiate it.
+"""``checkpoint`` (``remat``): a call that recomputes its intermediate values for derivatives instead of saving them.
 
-The call evaluates, batches and differentiates forward as its jaxpr does. Partial evaluation is where it differs: the
-unknown side is a call that takes the inputs, with what the policy saves, and computes the rest a second time. With it:
-``name``, the identity that policies look for, and ``optimization_barrier``, which keeps XLA from merging the second
-computation with the first.
+Evaluation, batching and forward derivatives treat the call as its jaxpr. Partial evaluation differs: the unknown part
+is a call that takes the inputs and the values that the policy saves, and recomputes the rest. Also here: ``name``, the
+identity that policies look for, and ``optimization_barrier``, which keeps XLA from merging the recomputation with the
+first computation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["optimization_barrier", "optimization_barrier_p"]
 
 
 def _name_jvp(primals: Any, tangents: Any, *, name: str) -> Any:
-    # the tangent goes without the name: a policy that saves by name means the primal
+    # the tangent has no name: a policy that saves by name means the primal
     return name_p.bind(primals[0], name=name), tangents[0]
 
 
@@ -83,7 +83,7 @@ def optimization_barrier(operand: Any) -> Any:
     return tree_unflatten(tree, optimization_barrier_p.bind(*leaves))
 
 
-# called as JAX calls it in printed jaxprs
+# printed jaxprs have JAX's name for it
 remat_p = AxisPrimitive("remat2", multiple_results=True)
 remat_p.keeps_signatures = False
 
@@ -99,7 +99,7 @@ def remat_impl(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
 
 
 def _bind(closed: ClosedJaxpr, args: Values, prevent_cse: Any, params: Params) -> list[Any]:
-    """The call of ``closed``, its constants among the operands; ``prevent_cse`` is of ``args``."""
+    """The call of ``closed`` with its constants as operands; ``prevent_cse`` is for ``args``."""
     jaxpr, consts = hoist_consts(closed)
     if isinstance(prevent_cse, tuple):
         prevent_cse = (False,) * len(consts) + prevent_cse
@@ -107,7 +107,7 @@ def _bind(closed: ClosedJaxpr, args: Values, prevent_cse: Any, params: Params) -
 
 
 def _select(flags: Flags, prevent_cse: Any) -> Any:
-    """The entries of ``prevent_cse`` whose flag is true; one boolean means all."""
+    """The entries of ``prevent_cse`` whose flag is true; one boolean stands for all."""
     return tuple(chosen(flags, prevent_cse)) if isinstance(prevent_cse, tuple) else prevent_cse
 
 
@@ -137,9 +137,8 @@ def nothing_saveable(*args: Any, **params: Any) -> bool:
 
 
 def _exact(known: ClosedJaxpr, n_res: int) -> ClosedJaxpr:
-    """``known`` with its last ``n_res`` outputs rounded to their own precision where they are used as well. XLA may
-    keep more precision inside a fusion than a stored value has; then what is saved would not be what the forward pass
-    went on with. Source: https://github.com/jax-ml/jax/pull/22244."""
+    """``known`` with its last ``n_res`` outputs rounded to their own precision for its own use too: a fusion may keep
+    more precision than a saved value. Source: https://github.com/jax-ml/jax/pull/22244."""
     key = ("exact", n_res)
     if key not in known.memo:
         known.memo[key] = _round_residuals(known, n_res)
@@ -170,7 +169,7 @@ def _round_residuals(known: ClosedJaxpr, n_res: int) -> ClosedJaxpr:
 
 
 def _later_params(split: Split, prevent_cse: Any, params: Params) -> Params:
-    """The parameters of the unknown side's call."""
+    """The parameters of the unknown part's call."""
     if isinstance(prevent_cse, tuple):
         prevent_cse = (True,) * split.n_res + _select(split.staged_used, prevent_cse)
     return {**params, "jaxpr": split.staged, "prevent_cse": prevent_cse, "differentiated": True}
@@ -204,8 +203,8 @@ def remat_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 def _inlined(closed: ClosedJaxpr, ins: Values, outs: Sequence[Var], call: JaxprEqn) -> list[JaxprEqn]:
-    """The equations of ``closed`` from ``ins`` to ``outs``, with variables of their own. An output that is an input, a
-    constant or another output has no equation to define it: then it stays a call."""
+    """The equations of ``closed`` from ``ins`` to ``outs`` with fresh variables. It stays a call if an output is an
+    input, a constant or another output, because no equation defines that output."""
     jaxpr = closed.jaxpr
     defined = {v for e in jaxpr.eqns for v in e.outvars}
     if len(set(jaxpr.outvars)) < len(outs) or not defined.issuperset(jaxpr.outvars) or closed.consts:
@@ -241,9 +240,8 @@ recompute_rules[remat_p] = call_recompute(
 def _transposed(
     closed: ClosedJaxpr, linear: Flags, nonzero_cts: Flags, ct_avals: Values
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """(Known inputs, nonzero cotangents) -> nonzero cotangents of the linear inputs; and which those are. Unlike
-    ``transpose_jaxpr``, what does not depend on the linear inputs is split off first, also from inside nested calls: it
-    is computed again, ahead of the transposed part."""
+    """Maps known inputs and nonzero cotangents to nonzero cotangents of the linear inputs, with their flags. Unlike
+    ``transpose_jaxpr``, it splits off the nonlinear part, also of nested calls, and recomputes it first."""
     key = ("remat_transpose", tuple(linear), tuple(nonzero_cts), tuple(ct_avals))
     if key not in closed.memo:
         known, unknown, unknown_out, n_res = partial_eval_jaxpr(closed, linear)
@@ -283,7 +281,7 @@ def remat_lower(
     if params["differentiated"]:
         behind = _barrier_lower(ctx, chosen(guarded, avals), None, *chosen(guarded, names))
         operands = merge(guarded, partition(guarded, names)[0], behind)
-        if types.sharded_types_made and ctx.module.divided:  # XLA forgets which are sums over devices
+        if types.sharded_types_made and ctx.module.divided:  # XLA loses which of them are sums over devices
             operands = lazy.public("minijax.lowering.shardings", "sums_constrained")(ctx, avals, operands)
     return lower_eqns(ctx, jaxpr.jaxpr, [], operands)
 

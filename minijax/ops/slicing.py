@@ -78,7 +78,7 @@ def _slice_transpose(ct: Any, x: Any, *, start_indices: Any, limit_indices: Any,
     shape, taken = x.aval.shape, shape_of(ct)
     if strides is None:
         strides = (1,) * len(shape)
-    # where the last element taken ends: not the limit, if the stride steps past it
+    # one past the last element; a stride may step over the limit
     ends = [
         b if s == 1 else a + (1 + (n - 1) * s if n else 0)
         for a, b, s, n in zip(start_indices, limit_indices, strides, taken, strict=True)
@@ -124,7 +124,7 @@ def slice_text(
 
 
 def _slice_words(avals: Any, out_avals: Any, params: Params) -> Params:
-    """Every word of the keys that are taken."""
+    """The parameters for keys' words: all words of each key."""
     starts, limits, strides = params["start_indices"], params["limit_indices"], params["strides"]
     words = avals[0].shape[len(starts) :]
     return {
@@ -145,7 +145,7 @@ def _ints(sequence: Values) -> Axes:
 
 
 def _kept_ints(sequence: Values) -> tuple[Any, ...]:
-    """The same, but NumPy's integers stay what they are, as in JAX."""
+    """The same as integers; NumPy's integers keep their types, as in JAX."""
     return tuple([n if isinstance(n, np.integer) else operator.index(n) for n in sequence])
 
 
@@ -233,7 +233,7 @@ def _pad_numpy(x: Any, value: Any, padding_config: PaddingConfig) -> Any:
     source, target = [], []
     for n, size, (low, _, interior) in zip(x.shape, shape, padding_config, strict=True):
         step = interior + 1
-        # element k lands at low + k * step; negative padding drops those that fall outside
+        # element k goes to low + k * step; negative padding drops elements outside
         first = max(0, -(low // step))
         last = min(n, (size - 1 - low) // step + 1)
         if last <= first:
@@ -272,7 +272,7 @@ def _pad_batch(args: Values, dims: Values, *, padding_config: PaddingConfig) -> 
     padding_config = _inserted(padding_config, dim, (0, 0, 0))
     if value_dim is None:
         return pad_p.bind(x, value, padding_config=padding_config), dim
-    # each example has its own padding value: pad with anything, then choose
+    # each example has its own padding value: pad with zeros, then select
     aval = get_aval(x)
     padded = pad_p.bind(x, full_of((), 0, aval.dtype, aval.weak_type), padding_config=padding_config)
     everywhere = full_of(aval.shape, True, np.dtype(bool))
@@ -395,7 +395,7 @@ def _split_abstract(x: ShapedArray, *, sizes: Shape, axis: int) -> list[ShapedAr
 
 
 def _cuts(sizes: Ints) -> list[tuple[int, int]]:
-    """Where each part begins and ends."""
+    """The start and end of each part."""
     out, start = [], 0
     for size in sizes:
         out.append((start, start + size))
@@ -536,7 +536,7 @@ declare(
 
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The parts of ``x`` along ``axis``, which they do not have. ValueError for a scalar."""
+    """The slices of ``x`` along ``axis``, without that axis. ValueError for a scalar."""
     axis = operator.index(axis)
     x = x if is_array(x) else as_array(x)
     _check_unstacked(x.shape)

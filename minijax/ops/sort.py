@@ -1,6 +1,4 @@
-"""Sorting along an axis: ``sort``, lexicographic in its first operands, the others moved along; and
-``top_k``.
-"""
+"""Sorting along an axis: ``sort``, by the first operands lexicographically, and ``top_k``."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ def _sort_abstract(*operands: ShapedArray, dimension: int, is_stable: bool, num_
 
 
 def _key(x: Any) -> Any:
-    """``x`` as NumPy sorts it in XLA's order, nan last: the small floats of ml_dtypes widened."""
+    """``x`` in a dtype that NumPy sorts in XLA's order, nan last: small floats of ml_dtypes are widened."""
     return x.astype(accumulator(x.dtype)) if accumulator(x.dtype) is not x.dtype else x
 
 
@@ -51,7 +49,7 @@ def _sort_numpy(*operands: Any, dimension: int, is_stable: bool, num_keys: int) 
 
 
 def _moved_along(x: Any, indices: Any, axis: int) -> Any:
-    """``x`` with its elements along ``axis`` taken at ``indices``, which have a last dimension of size 1 more."""
+    """``x`` at ``indices`` along ``axis``; they have an additional last dimension of size 1."""
     rank = len(shape_of(x))
     others = tuple(d for d in range(rank) if d != axis)
     return gather(x, indices, GatherDimensionNumbers((), (axis,), (axis,), others, others), (1,) * rank)
@@ -78,7 +76,7 @@ def _sort_batch(args: Values, dims: Values, *, dimension: int, **params: Any) ->
 
 
 def _comparable(ctx: Any, x: str, dtype: np.dtype) -> list[tuple[str, np.dtype]]:
-    """The parts of ``x`` to compare in XLA's total order, in which zeros and nans must be made alike first."""
+    """The parts of ``x`` to compare in XLA's total order, with all zeros and all nans made equal."""
     if dtypes.is_complex(dtype):
         part = dtypes.real_dtype(dtype)
         ty, part_ty = (scalar_type(d) for d in (dtype, part))
@@ -100,7 +98,7 @@ def _sort_lower(
     scalars = [scalar_type(a.dtype) for a in avals]
 
     def before(inner: Any, *names: str) -> list[str]:
-        """Whether the first of each pair sorts before the second, by the first key in which they differ."""
+        """Whether the first of each pair sorts before the second, by the first key that differs."""
         keys: list[tuple[str, str, np.dtype]] = []
         for i in range(num_keys):
             left = _comparable(inner, names[2 * i], avals[i].dtype)
@@ -171,7 +169,7 @@ def _top_k_batch(args: Values, dims: Values, *, k: int, axis: int) -> Any:
 
 def _top_k_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, k: int, axis: int) -> list[str]:
     (aval,) = avals
-    # the operation works along the last dimension
+    # the operation only works along the last dimension
     order = list(range(aval.ndim))
     order[axis], order[-1] = order[-1], order[axis]
 

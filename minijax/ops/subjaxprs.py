@@ -1,4 +1,4 @@
-"""Jaxprs as parameters of control flow: they carry no constants of their own, operands bring everything in."""
+"""Jaxprs in parameters of control flow: they have no constants; all values come from operands."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Flags = list[bool]
 
 
 def fixpoint(flags: Sequence[bool], step: Rule) -> tuple[Flags, Any]:
-    """The least flags above ``flags`` that one step of a loop keeps, and what ``step`` made for them. ``step(flags)``
-    gives its result and the flags that come out of the loop's body; those that are new are added."""
+    """The fixed point of a loop's flags from ``flags`` on, and the result of ``step`` for it. ``step(flags)`` returns
+    its result and the flags after the loop's body; new true flags are added."""
     now = list(flags)
     while True:
         result, after = step(now)
@@ -26,13 +26,13 @@ def fixpoint(flags: Sequence[bool], step: Rule) -> tuple[Flags, Any]:
 
 
 def nonzeros(tangents: Sequence[Any]) -> tuple[Flags, list[Any]]:
-    """Which of ``tangents`` are not symbolic zeros, and these."""
+    """Which of ``tangents`` are not symbolic zeros, and those tangents."""
     flags = [type(t) is not Zero for t in tangents]
     return flags, chosen(flags, tangents)
 
 
 def in_front(batched: Sequence[bool]) -> list[int | None]:
-    """The batch axes of values that are ``batched`` along their first axis, or not."""
+    """The batch axes of values: 0 if ``batched``, else None."""
     return [0 if b else None for b in batched]
 
 
@@ -42,7 +42,7 @@ def mapped(dims: Dims) -> Flags:
 
 
 def hoist_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
-    """``closed`` with its constants as leading inputs, and those constants; made once, kept with ``closed``."""
+    """``closed`` with its constants as leading inputs, and those constants; computed once, cached with ``closed``."""
     if not closed.consts:
         return closed, []
     key = "hoisted"
@@ -53,11 +53,11 @@ def hoist_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
 
 
 def join_consts(branches: Sequence[ClosedJaxpr]) -> tuple[tuple[ClosedJaxpr, ...], list[Any]]:
-    """``branches`` with the constants of all of them as leading inputs of each, and those constants in order. A
-    constant that several branches close over comes in once."""
+    """``branches``, each with the constants of all branches as leading inputs, and those constants without
+    duplicates."""
     if not any(closed.consts for closed in branches):
         return tuple(branches), []
-    # (id of a constant, how many times its jaxpr had it before) -> a variable for it, and the constant
+    # (id of a constant, earlier occurrences in its jaxpr) -> a variable for it, and the constant
     all_consts: dict[tuple[int, int], tuple[Var, Any]] = {}
     own_vars: list[dict[tuple[int, int], Var]] = []
     for closed in branches:

@@ -1,1 +1,1 @@
-"""Random keys, the words that they consist of, and the bits that are made of them."""
+"""Random keys, their raw words, and random bits."""

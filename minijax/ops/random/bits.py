@@ -1,8 +1,8 @@
 """Random bits from keys: ``random_seed``, ``random_split``, ``random_fold_in``, ``random_bits``, ``random_clone``.
 
-What a key becomes is computed from its words by the functions of its implementation (``PRNG``): in NumPy when
-evaluated, and as a program of words, a function of its own in the module, when compiled; bit for bit what JAX's are by
-default. Implementations that stand for others of JAX's have none here: their primitives are borrowed.
+The functions of a key's implementation (``PRNG``) compute on its words: in NumPy when evaluated, as a function of the
+module when compiled. Results equal JAX's bit for bit. Implementations borrowed from JAX have no functions here: their
+primitives are borrowed.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from minijax.ops.slicing import concatenate, index_in_dim, stack
 
 
 class PRNG(NamedTuple):
-    """What an implementation computes, of arrays of words and by operations of ``minijax.ops``. ``seed(seeds)``,
-    ``split(words, shape)`` and ``fold_in(words, data)`` give words, ``bits(words, width, shape)`` unsigned integers;
-    the dimensions of the operands stand before those that are new. ``bits`` may be missing."""
+    """An implementation: functions of arrays of words, made of operations of ``minijax.ops``. ``seed(seeds)``,
+    ``split(words, shape)`` and ``fold_in(words, data)`` return words, ``bits(words, width, shape)`` unsigned integers.
+    Dimensions of operands come before new ones. ``bits`` may be None."""
 
     seed: Rule
     split: Rule
@@ -50,7 +50,7 @@ class PRNG(NamedTuple):
 
 
 def _seed_fry(seeds: Any) -> Any:
-    """The 64 bits of an integer, upper ones first; those of 32-bit integers are 0."""
+    """The 64 bits of an integer as two words, upper one first; 0 for the upper word of 32-bit integers."""
     aval = get_aval(seeds)
     low = seeds
     if aval.dtype.itemsize == 8:
@@ -63,13 +63,13 @@ def _seed_fry(seeds: Any) -> Any:
 
 
 def _key_words(words: Any, new: int) -> list[Any]:
-    """Both words of Threefry's keys, with ``new`` dimensions of size 1 at the end."""
+    """Both words of Threefry keys, with ``new`` dimensions of size 1 at the end."""
     lead = shape_of(words)[:-1]
     return [reshape(index_in_dim(words, i, len(lead), keepdims=False), (*lead, *[1] * new)) for i in (0, 1)]
 
 
 def _counted(words: Any, shape: Shape) -> list[Any]:
-    """The hashes of 0, 1, 2, ... in ``shape``, for each key."""
+    """The hashes of the counters 0, 1, 2, ... in ``shape``, for each key."""
     size = math.prod(shape)
     if size > 1 << 32:
         raise NotImplementedError(f"random arrays of more than 2**32 elements for a key, such as one of shape {shape}")
@@ -99,14 +99,14 @@ def _bits_fry(words: Any, width: int, shape: Shape) -> Any:
 
 
 def _halves(words: Any) -> tuple[Any, Any]:
-    """Four words as the two keys of Threefry that an rbg key is."""
+    """The four words of an rbg key as two Threefry keys."""
     shape = shape_of(words)
     pairs = reshape(words, (*shape[:-1], 2, 2))
     return tuple(index_in_dim(pairs, i, len(shape) - 1, keepdims=False) for i in (0, 1))  # type: ignore[return-value]
 
 
 def _of_halves(compute: Callable[..., Any]) -> Rule:
-    """What ``compute`` makes of both halves of keys, side by side."""
+    """``compute`` of both halves of keys, concatenated."""
 
     def each(words: Any, *args: Any) -> Any:
         parts = [compute(half, *args) for half in _halves(words)]
@@ -122,7 +122,7 @@ def _seed_rbg(seeds: Any) -> Any:
 
 IMPLEMENTATIONS: dict[PRNGImpl, PRNG] = {
     THREEFRY: PRNG(_seed_fry, _split_fry, _fold_in_fry, _bits_fry),
-    # its bits come from XLA's own generator, which JAX calls
+    # XLA's own generator computes its bits, as in JAX
     RBG: PRNG(_seed_rbg, _of_halves(_split_fry), _of_halves(_fold_in_fry), None),
 }
 
@@ -135,7 +135,7 @@ def _implementation(name: str, impl: PRNGImpl, bits: bool = False) -> PRNG:
 
 
 def implementation_of(name: str, keys: ShapedArray) -> PRNGImpl:
-    """The implementation of ``keys``, which the primitive ``name`` takes. TypeError if they are no keys."""
+    """The implementation of ``keys``, an operand of the primitive ``name``. TypeError if they are no keys."""
     if not is_key(keys.dtype):
         raise TypeError(f"{name} takes random keys, got {keys.str_short()}. random.key(seed) makes one.")
     return keys.dtype.impl
@@ -185,7 +185,7 @@ def _bits(words: Any, impl: PRNGImpl, width: int, shape: Shape) -> list[Any]:
 
 @functools.lru_cache(maxsize=1024)
 def _with(function: Rule, **params: Any) -> Program:
-    """The same function for the same parameters, since its program is kept by it."""
+    """The compute function for these parameters, cached because its program is cached with it."""
     return functools.partial(function, **params)
 
 
@@ -206,7 +206,7 @@ def _bits_program(keys: Any, *, bit_width: int, shape: Shape) -> Program:
 
 
 def _split_few(keys: Any, *, shape: Shape) -> Rule | None:
-    """How one key of Threefry is split to a few, if it is one and they are few: half of all random calls are that."""
+    """A quick split of one Threefry key into a few; half of all random calls are this."""
     count = math.prod(shape)
     if keys.shape or keys.dtype is not THREEFRY.dtype or count > FEW:
         return None
@@ -221,7 +221,7 @@ def _split_few(keys: Any, *, shape: Shape) -> Rule | None:
 
 
 def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> Rule:
-    """``compute`` as a function of NumPy values, keys among them as they are kept; ``out``: its result are keys."""
+    """``compute`` as a function of NumPy values, with keys as in ``core.keys``; ``out``: the result has keys."""
     run = program(staged(compute, tuple(avals))).function
     kinds = [aval.dtype if is_key(aval.dtype) else None for aval in avals]
 
@@ -237,8 +237,8 @@ def _declare(
     name: str, abstract: Any, compute: Callable[..., Program], batch: Any = None,
     few: Callable[..., Rule | None] | None = None,
 ) -> Primitive:
-    """A primitive that is ``compute(*avals, **params)`` of the words of its operands. ``few(*avals, **params)`` may
-    give a quicker function of their values."""
+    """A primitive that applies ``compute(*avals, **params)`` to its operands' words; ``few`` may return a quicker
+    function."""
     p = Primitive(name)
 
     def random_numpy(*avals: Any, **params: Any) -> Rule:

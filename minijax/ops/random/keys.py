@@ -1,6 +1,6 @@
-"""Keys and the words that they consist of: ``random_wrap`` and ``random_unwrap``; and which keys are equal.
+"""Keys and their raw words: ``random_wrap`` and ``random_unwrap``; and comparisons of keys.
 
-How keys are kept is said in ``core.keys``. What rearranges arrays rearranges keys; nothing else takes them.
+``core.keys`` describes how keys are stored. Operations that rearrange arrays take keys too; no others do.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ declare(
 
 
 def impl_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
-    """The implementation of which a printed jaxpr tells the tag, from the type of the result."""
+    """The implementation, whose tag is printed, from the result's type."""
     return {**params, "impl": out_avals[0].dtype.impl}
 
 
@@ -78,7 +78,7 @@ declare(
 
 
 def _compare_words(primitive: Primitive, join: str, identity: bool) -> Any:
-    """The lowering of a comparison of keys: word by word, the answers for the words of a key joined."""
+    """The lowering of a comparison of keys: compare all words, and combine the results of each key's words."""
 
     def compare_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> str:
         (out,) = out_avals
@@ -100,12 +100,12 @@ def _compare_words(primitive: Primitive, join: str, identity: bool) -> Any:
 
 
 def _compare_numpy(of_numbers: Any, of_keys: Any) -> Any:
-    """The evaluation of a comparison: NumPy's ufuncs know no keys, its operators do."""
+    """The evaluation of a comparison by operators, which handle keys; NumPy's ufuncs do not."""
 
     def compare(x: Any, y: Any) -> Any:
         return of_keys if is_key(x.dtype) else of_numbers
 
-    # recordings show the same, whether this module has been loaded or not
+    # recordings show one name, whether or not this module is loaded
     compare.__name__ = compare.__qualname__ = of_numbers.__name__
     return by_type(compare)
 

@@ -1,6 +1,6 @@
-"""Threefry: the primitive ``threefry2x32``, which hashes pairs of words with the two words of a key.
+"""Threefry: the primitive ``threefry2x32``, which hashes pairs of words with a key of two words.
 
-It is that of J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
+The algorithm is by J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from minijax.ops.while_loop import while_p
 add = add_p.bind
 xor = xor_p.bind
 
-# Rotations of the rounds, four at a time; between these the key is mixed in.
+# The rotations of the rounds, four at a time; after each four the key is mixed in.
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _GROUPS = 5
 _PARITY, _MASK = 0x1BD11BDA, 0xFFFFFFFF
-# Up to this many numbers are hashed one by one: starting NumPy takes longer.
+# Up to this many numbers are hashed in Python, which is faster than NumPy's start.
 FEW = 16
 
 
@@ -52,7 +52,7 @@ def _threefry_numpy(*operands: Any) -> list[Any]:
 
 
 def hash_one(key1: int, key2: int, x: int, y: int) -> tuple[int, int]:
-    """The hash in Python's integers, which is quicker than NumPy for a few numbers."""
+    """The hash in Python integers, quicker than NumPy for a few numbers."""
     keys = (key1, key2, key1 ^ key2 ^ _PARITY)
     x, y = (x + key1) & _MASK, (y + key2) & _MASK
     for group in range(_GROUPS):
@@ -82,13 +82,13 @@ def _hash_many(key1: Any, key2: Any, x: Any, y: Any) -> list[Any]:
 
 
 def _rotated(x: Any, by: Any) -> Any:
-    """The words ``x`` with their bits rotated to the left."""
+    """The words ``x``, with their bits rotated left."""
     back = shift_right_logical_p.bind(x, sub_p.bind(np.uint32(32), by))
     return or_p.bind(shift_left_p.bind(x, by), back)
 
 
 def _threefry(key1: Any, key2: Any, x1: Any, x2: Any) -> list[Any]:
-    """The hash as a loop over groups of rounds: written out, XLA takes long to compile it."""
+    """The hash as a loop over groups of rounds: XLA compiles unrolled rounds slowly."""
     wide = broadcast_shape("threefry2x32", [shape_of(k) for k in (key1, key2)])
     keys = [maybe_broadcast(wide, k) for k in (key1, key2, xor(xor(key1, key2), np.uint32(_PARITY)))]
     shape = broadcast_shape("threefry2x32", [shape_of(v) for v in (key1, key2, x1, x2)])
@@ -105,7 +105,7 @@ def _more_groups(i: Any, *rest: Any) -> list[Any]:
 
 
 def _group(i: Any, x: Any, y: Any, first: Any, second: Any, third: Any, now: Any, then: Any) -> list[Any]:
-    """Four rounds with the rotations ``now``, and two of the three words of the key mixed in; all take turns."""
+    """Four rounds with the rotations ``now``, then two of the three key words mixed in; the words take turns."""
     for j in range(len(_ROTATIONS[0])):
         x = add(x, y)
         y = xor(_rotated(y, index_in_dim(now, j, 0, keepdims=False)), x)

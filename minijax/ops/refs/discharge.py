@@ -72,8 +72,8 @@ class Held:
 
 
 def discharge(closed: ClosedJaxpr, finals: Ints = ()) -> ClosedJaxpr:
-    """The form without references: its inputs are their contents; the final contents of ``finals`` are results too.
-    Those come behind the results, in order. Made once and kept with ``closed``."""
+    """The form without references: inputs are their contents; the contents of ``finals`` are the last results.
+    Cached."""
     key = ("discharged", tuple(finals))
     if key not in closed.memo:
         types: list[Any] = closed.in_avals
@@ -89,8 +89,7 @@ def discharge(closed: ClosedJaxpr, finals: Ints = ()) -> ClosedJaxpr:
 
 
 def lowerable(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The form in which a program is lowered ahead of its call: without the references that it makes. ValueError if it
-    takes references, which an executable cannot be given."""
+    """The form for lowering, without the references that the program makes. ValueError if it takes references."""
     for aval in closed.in_avals:
         if type(aval) is AbstractRef:
             raise ValueError(
@@ -104,7 +103,7 @@ set_without_refs(lowerable)
 
 
 def _run(closed: ClosedJaxpr, args: Values) -> list[Any]:
-    """The results of ``closed`` on ``args``, in which places stand for references."""
+    """The results of ``closed`` on ``args``, where ``Place`` objects replace references."""
     return eval_by(_run_eqn, closed, args)
 
 
@@ -140,7 +139,7 @@ def _on_place(primitive: Primitive, place: Held, *args: Any, index: Any) -> list
 
 
 def _read(x: Any) -> Any:
-    """The operand of the discharged call: the content of a reference, or ``x`` itself."""
+    """An operand of the discharged call: the content of a reference, or ``x`` itself."""
     if type(x) is Held:
         return x.held
     return get_p.bind(x, index=None) if is_ref(x) else x
@@ -217,7 +216,7 @@ def _while_without(primitive: Primitive, args: Values, params: Params) -> list[A
     n_outs = len(outs) - len(finals)
     order = [*kept, *finals, *range(m, len(ins))]
     body = _rearranged(body, [ins[i] for i in order], [*outs[n_outs:], *outs[:n_outs]], ("references carried", m))
-    # which constant of the condition is which of the carried references
+    # maps constants of the condition to the carried references
     same = [next((j for j, c in enumerate(cond_consts) if c is body_consts[i]), None) for i in finals]
     cond_ins = cond.jaxpr.invars
     fixed = [j for j in range(n) if j not in same]
@@ -244,8 +243,8 @@ _RULES: dict[Primitive, Callable[..., list[Any]]] = {
 
 
 def call_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
-    """The results of a call of a program that works on references, by a call of the form without. ``args`` may hold
-    references, which are read before and written after. NotImplementedError for primitives that take no references."""
+    """The results of a call, by the form without references: references in ``args`` are read before and written after.
+    NotImplementedError for a primitive that takes no references."""
     rule = _RULES.get(primitive)
     if rule is not None:
         return rule(primitive, args, params)
@@ -265,7 +264,7 @@ def call_without(primitive: Primitive, args: Values, params: Params) -> list[Any
 
 
 def check_aliases(primitive: Primitive, args: Values, params: Params) -> None:
-    """ValueError if one reference is given to a program twice: a write through one would be one through the other."""
+    """ValueError if a program takes one reference twice: a write through one would change the other too."""
     groups = [args]
     if primitive is while_p:
         n, m = params["cond_nconsts"], params["body_nconsts"]
@@ -282,7 +281,7 @@ def check_aliases(primitive: Primitive, args: Values, params: Params) -> None:
 
 
 def bind_call(primitive: Primitive, *args: Any, **params: Any) -> Any:
-    """``primitive.bind`` of those that call programs, once there are references."""
+    """``primitive.bind`` of primitives that call programs, once a reference exists."""
     original = type(primitive).bind
     takes = any(map(is_ref, args))
     if takes:

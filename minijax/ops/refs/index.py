@@ -59,8 +59,8 @@ def layout(index: tuple[Slice | None, ...], integer_rank: int) -> list[Label]:
 
 
 def integer_shape(index: tuple[Slice | None, ...], shapes: Sequence[Shape]) -> Shape:
-    """The shape of the integer operands, whose ``shapes`` are in the order of all operands. ValueError unless they are
-    all of one shape, and those that slices begin at scalars."""
+    """The common shape of integer operands. ValueError for different shapes, or for slice starts that are no scalars.
+    ``shapes`` are in the order of all operands."""
     found: Shape | None = None
     given = iter(shapes)
     for entry in index:
@@ -94,8 +94,8 @@ def part_shape(shape: Shape, index: Index, operand_shapes: Sequence[Shape]) -> S
 
 
 class _Block(NamedTuple):
-    """An index by scalars alone: where a block begins, its sizes, and the dimensions of size 1 that integers fix.
-    ``traced``: which of the starts may be negative; numbers have been counted from the front."""
+    """A block given by scalars: its start, its sizes, and the dimensions of size 1 that integers fix. ``traced``: which
+    starts may be negative; numbers are counted from the front already."""
 
     starts: list[Any]
     sizes: list[int]
@@ -104,7 +104,7 @@ class _Block(NamedTuple):
 
 
 def _block(shape: Shape, index: tuple[Slice | None, ...], operands: Values) -> _Block | None:
-    """The index as a block of neighbouring elements, or None."""
+    """The index as a contiguous block, or None."""
     given = iter(operands)
     starts: list[Any] = []
     for entry in index:
@@ -192,12 +192,12 @@ def write(x: Any, index: Index, operands: Values, value: Any) -> Any:
     if block is not None:
         part = expand_dims(value, block.fixed)
         return dynamic_update_slice(x, part, block.starts, allow_negative_indices=block.traced)
-    # unique_indices as in JAX: then the cotangent of each value is read at its place
+    # unique_indices as in JAX: the cotangent of each value is read at its place
     return _scattered(scatter, x, index, operands, value, unique_indices=True)
 
 
 def accumulate(x: Any, index: Index, operands: Values, value: Any, add: Any = add_p) -> Any:
-    """The array ``x`` with ``value`` added to the part; an element that is named twice gets both."""
+    """The array ``x`` with ``value`` added to the part; values at repeated elements add up."""
     shape = get_aval(x).shape
     if index is None or _is_whole(shape, index):
         return add.bind(x, value)
@@ -239,9 +239,9 @@ class BatchedIndex(NamedTuple):
 def batched_index(
     ndim: int, index: Index, operands: Values, ref_dim: int | None, operand_dims: Dims, size: int
 ) -> BatchedIndex:
-    """The index of a physical reference, of logical rank ``ndim``, for a batch of ``size`` elements. ``ref_dim`` is the
-    reference's batch axis, ``operand_dims`` are those of the integers, of which batched ones have it in front already.
-    NotImplementedError for slices that begin elsewhere in each element."""
+    """The index of a physical reference of logical rank ``ndim`` for a batch of ``size``. ``ref_dim`` is the
+    reference's batch axis; ``operand_dims`` are those of the integers, whose batch axes are in front.
+    NotImplementedError for slices with batched starts."""
     if index is None and ref_dim == 0:
         return BatchedIndex(None, [], list(range(ndim + 1)))
     entries: list[Slice | None] = list(index or ())

@@ -4,8 +4,7 @@ The operands are a reference (a ``Ref``, or its tracer), the value to write, and
 (``ops.refs.index``). The primitives are effectful: their equations are never dropped, and keep their order. None is
 lowered or partially evaluated: ``ops.refs.discharge`` rewrites the program without references first.
 
-The interpreter keeps the tangent of a reference in a ``RefTangent``. So the linear program has arrays alone, as reverse
-mode needs.
+The tangent of a reference is a ``RefTangent``, so the linear program has only arrays, as reverse mode needs.
 """
 
 from __future__ import annotations
@@ -115,8 +114,8 @@ def addupdate_abstract(ref: Any, value: ShapedArray, *operands: ShapedArray, ind
 
 
 def new_ref_at(init: Any, level: int, params: Params) -> Any:
-    """A reference at ``level`` of the interpreter stack, of which the interpreters up to there each hold their part. It
-    is made by the innermost interpreter, whatever ``init`` is made of: what is written to it later may be traced."""
+    """A reference at interpreter ``level``: each interpreter up to there holds its part. The innermost interpreter
+    makes it, whatever ``init`` depends on, since later writes may be traced."""
     trace = state.stack[level].trace
     if isinstance(trace, JVPTrace):
         primal, tangent = trace.split(init)
@@ -131,7 +130,7 @@ def new_ref_at(init: Any, level: int, params: Params) -> Any:
         return BatchTracer(trace, new_ref_at(front, level - 1, params), 0)
     if trace is state.dynamic:
         return bind_at(new_ref_p, trace, (init,), params)
-    return new_ref_at(init, level - 1, params)  # to this interpreter the value is known, and it holds no part of it
+    return new_ref_at(init, level - 1, params)  # to this interpreter the value is known, so it holds no part
 
 
 @new_ref_p.def_impl
@@ -186,7 +185,7 @@ def addupdate_impl(ref: Any, value: Any, *operands: Any, index: Index) -> list[A
 
 
 class RefTangent:
-    """The tangent of a reference: a reference to the tangent. ``value`` is a symbolic ``Zero`` or an array."""
+    """The tangent of a ref: a ref to the tangent. ``value`` is a symbolic ``Zero`` or an array."""
 
     __slots__ = ("value",)
 
@@ -204,7 +203,7 @@ class RefTangent:
 
 
 def _held(tangent: Any) -> Any:
-    """The tangent of the whole content of a reference; the user may have passed a tangent reference."""
+    """The tangent of the whole content of a reference; a user may have passed a tangent reference."""
     if type(tangent) is RefTangent:
         return tangent.value
     _refuse_unknown(tangent)
@@ -250,7 +249,7 @@ def free_ref_jvp(primals: Values, tangents: Values) -> Any:
 
 def get_jvp(primals: Values, tangents: Values, *, index: Index) -> Any:
     out = get_p.bind(*primals, index=index)
-    if type(tangents[0]) is Zero:  # what has a tangent is an integer that indexes it
+    if type(tangents[0]) is Zero:  # only integer indices can have tangents here
         return out, zero_of(get_aval(out))
     return out, _part(tangents[0], index, primals[1:], get_aval(out))
 
@@ -300,7 +299,7 @@ def free_ref_batch(axis: AxisData, args: Values, dims: Dims) -> Any:
 
 
 def _batched(axis: AxisData, ref: Any, ref_dim: int | None, index: Index, operands: Any, dims: Any) -> Any:
-    """The index of the physical reference; of all of one whose batch axis is not the first, by slices."""
+    """The index of the physical reference; if its batch axis is not the first, slices for the whole."""
     aval = get_aval(ref)
     ndim = aval.ndim - (ref_dim is not None)
     if index is None and ref_dim:
@@ -339,7 +338,7 @@ def _new_ref_shown(eqn: JaxprEqn, printer: Any) -> Any:
 
 
 def _new_ref_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
-    """JAX's parameters say which memory it is in; there is one here."""
+    """The parameters; JAX names a memory space here, of which we have one."""
     return {}
 
 
@@ -361,7 +360,7 @@ def _slice_doc(entry: Slice, start: Any, size: int, printer: Printer) -> Doc:
 
 
 def _place_doc(ref: Any, operands: Values, index: Index, printer: Printer) -> Doc:
-    """``r[i,:2]``: a reference and the part of it that is meant."""
+    """``r[i,:2]``: a reference and the indexed part."""
     if index is None:
         return pp.concat((printer.atom(ref), _mark("[...]")))
     given = iter(operands)
@@ -389,7 +388,7 @@ def _get_shown(eqn: JaxprEqn, printer: Printer) -> Doc:
 
 
 def _swap_shown(eqn: JaxprEqn, printer: Printer) -> Doc:
-    """``r[i] <- x``; ``a:f32[], r[i] <- r[i], x`` where the old content is wanted."""
+    """``r[i] <- x``, or ``a:f32[], r[i] <- r[i], x`` if the old content is used."""
     ref, value, *operands = eqn.invars
     (out,) = eqn.outvars
     arrow = _arrow(eqn, printer, "<-")

@@ -1,1 +1,1 @@
-"""Primitives that look at arrays through windows: convolutions, reductions of windows, and what pooling needs."""
+"""Primitives on windows of arrays: convolutions and reductions of windows, for pooling too."""

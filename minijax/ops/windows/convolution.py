@@ -1,10 +1,9 @@
-"""Convolutions: ``conv_general_dilated``, with all that XLA's convolution has.
+"""Convolutions: ``conv_general_dilated``, with all parameters of XLA's convolution.
 
-Images and kernel have a batch dimension (the kernel's: output features), a feature dimension and spatial ones, in any
-order (``ConvDimensionNumbers``). A derivative by either operand is again a convolution, whose paddings follow from how
-far each operand and the result reach when they are dilated (V. Dumoulin and F. Visin, "A guide to convolution
-arithmetic for deep learning", 2016). Evaluation gathers the windows and leaves the rest to a product of matrices; large
-ones are compiled, also outside of ``jit``.
+Images have a batch, a feature and spatial dimensions; the kernel has output features, input features and spatial
+ones; in any order (``ConvDimensionNumbers``). The derivative by either operand is a convolution too; its paddings
+follow from the dilated sizes (V. Dumoulin and F. Visin, "A guide to convolution arithmetic for deep learning", 2016).
+Evaluation gathers the windows and multiplies matrices; large convolutions are compiled, also outside of ``jit``.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ __all__ = ["conv_general_dilated", "conv_general_dilated_p"]
 
 
 class ConvParameters(NamedTuple):
-    """The parameters of ``conv_general_dilated``, see there."""
+    """The parameters of ``conv_general_dilated``."""
 
     window_strides: Axes
     padding: Pads
@@ -95,7 +94,7 @@ def _conv_abstract(
 
 
 def _check_groups(batch: int, features: int, outs: int, ins: int, feature_groups: int, batch_groups: int) -> None:
-    """ValueError unless both operands can be divided into so many groups that fit."""
+    """ValueError unless the sizes are divisible by the numbers of groups."""
     what = "conv_general_dilated"
     for name, groups in (("feature_group_count", feature_groups), ("batch_group_count", batch_groups)):
         if groups < 1:
@@ -152,9 +151,9 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
 
 
 # -------------------------------------------------------------------------------- evaluation
-# So many numbers of windows are gathered at a time: they stay in the processor's cache.
+# This many window elements are gathered at a time, to stay in the processor's cache.
 _GATHERED = 1 << 18
-# From so many products on XLA is that much faster that compiling pays at once.
+# From this many products on, compiling pays at the first call.
 _LARGE = 1 << 24
 
 
@@ -177,7 +176,7 @@ def _conv_numpy(lhs: Any, rhs: Any, **params: Any) -> Rule:
     def conv(lhs: Any, rhs: Any) -> Any:
         images = lhs.transpose(lhs_spec).astype(wide, copy=False)
         kernel = rhs.transpose(rhs_spec).astype(wide, copy=False)
-        if batch_groups > 1:  # a group of the batch becomes one of the features
+        if batch_groups > 1:  # groups of the batch become groups of features
             batch = images.shape[0] // batch_groups
             images = np.moveaxis(images.reshape(batch_groups, batch, *images.shape[1:]), 0, 1)
             images = images.reshape(batch, -1, *images.shape[3:]) if images.size else images[:, :, 0]
@@ -189,7 +188,8 @@ def _conv_numpy(lhs: Any, rhs: Any, **params: Any) -> Rule:
 
 
 def _product(view: Any, kernel: Any, groups: int, rank: int) -> Any:
-    """The kernel, ``(outs, ins, *window)``, with the windows of ``view``, ``(batch, features, *places, *window)``."""
+    """The product of the kernel ``(outs, ins, *window)`` with windows ``view``, ``(batch, features, *places,
+    *window)``."""
     batch, outs, places = view.shape[0], kernel.shape[0], view.shape[2 : 2 + rank]
     out = np.zeros((batch, outs, *places), view.dtype)
     if not out.size or not kernel.size:
@@ -207,12 +207,12 @@ def _product(view: Any, kernel: Any, groups: int, rank: int) -> Any:
 
 # -------------------------------------------------------------------------------- derivatives
 def _spatial(shape: Ints, spec: Ints, dilation: Ints) -> list[int]:
-    """How far the spatial dimensions of ``shape`` reach, dilated."""
+    """The dilated size of each spatial dimension of ``shape``."""
     return [dilated(shape[d], step) for d, step in safe_zip(spec[2:], dilation)]
 
 
 def _reaches(given: ConvParameters, images: Ints, kernel: Ints, out: Ints) -> Any:
-    """How far images, kernel and result reach in each spatial dimension, and the lower padding."""
+    """The dilated sizes of images, kernel and result in each spatial dimension, and the lower padding."""
     lhs_spec, rhs_spec, out_spec = given.dimension_numbers
     return safe_zip(
         _spatial(images, lhs_spec, given.lhs_dilation),
@@ -223,12 +223,12 @@ def _reaches(given: ConvParameters, images: Ints, kernel: Ints, out: Ints) -> An
 
 
 def _swapped(spec: Ints) -> Axes:
-    """``spec`` with its first two dimensions taken for each other."""
+    """``spec`` with its first two dimensions exchanged."""
     return (spec[1], spec[0], *spec[2:])
 
 
 def _merged(x: Any, source: int, target: int) -> Any:
-    """``x`` with its dimension ``source`` made the leading part of what is then the dimension ``target``."""
+    """``x`` with its dimension ``source`` merged into the dimension ``target`` of the result, as its leading part."""
     shape = shape_of(x)
     order = [d for d in range(len(shape)) if d != source]
     order.insert(target, source)
@@ -238,13 +238,13 @@ def _merged(x: Any, source: int, target: int) -> Any:
 
 
 def _divided(x: Any, dim: int, first: int) -> Any:
-    """``x`` with its dimension ``dim`` made two, the first of size ``first``."""
+    """``x`` with its dimension ``dim`` split in two, the first of size ``first``."""
     shape = shape_of(x)
     return reshape(x, (*shape[:dim], first, shape[dim] // first, *shape[dim + 1 :]))
 
 
 def _conv_left(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
-    """The images' cotangent: that of the result, dilated by the strides, with the kernel turned around."""
+    """The images' cotangent: the result's, dilated by the strides, convolved with the reversed kernel."""
     given = ConvParameters(**params)
     lhs_spec, rhs_spec, out_spec = given.dimension_numbers
     pads = []
@@ -271,7 +271,7 @@ def _conv_left(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
 
 
 def _conv_right(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
-    """The kernel's cotangent: the images with the result's, batch and features having changed places."""
+    """The kernel's cotangent: the images convolved with the result's, batch and features exchanged."""
     if not get_aval(ct).size:
         return zero_of(rhs.aval)
     given = ConvParameters(**params)
@@ -292,7 +292,7 @@ def _conv_right(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
 
 
 def _conv_of_any(lhs: Any, rhs: Any, params: ConvParameters) -> Any:
-    """The convolution of operands of which one has the wider type of a cotangent."""
+    """The convolution of operands, one of which has the wider dtype of a cotangent."""
     dtype = params.preferred_element_type
     if get_aval(lhs).dtype != get_aval(rhs).dtype:
         lhs, rhs = (x if get_aval(x).dtype == dtype else convert(x, dtype) for x in (lhs, rhs))
@@ -331,13 +331,13 @@ def _conv_batch(
     at = out_spec[1]
     if many == 1:
         return _divided(out, at, size), at
-    # the result's features are those of the first group for each member of the batch, then those of the second, ...
+    # in the result, features of the first group for all examples precede those of the second
     out = _divided(_divided(out, at, many), at + 1, size)
     return _merged(out, at, at + 1), at
 
 
 def _into_groups(x: Any, dim: int, target: int, groups: int) -> Any:
-    """``x`` with its batch axis ``dim`` made the leading part, within each group, of dimension ``target``."""
+    """``x`` with its batch axis ``dim`` merged into ``target``, as the leading part of each group."""
     if groups == 1:
         return _merged(x, dim, target)
     x = _divided(x, target + (dim <= target), groups)
@@ -381,7 +381,7 @@ def _conv_lower(ctx: Any, avals: Any, out_avals: Any, lhs: str, rhs: str, **para
 
 
 def _complex_text(ctx: Any, conv: Callable[..., str], avals: Any, out: ShapedArray, lhs: str, rhs: str) -> str:
-    """A convolution of complex numbers by three of real ones, which is how Gauss multiplied them."""
+    """A complex convolution as three real ones (Gauss's multiplication)."""
     parts = [a.update(dtype=dtypes.real_dtype(a.dtype)) for a in avals]
     result = out.update(dtype=dtypes.real_dtype(out.dtype))
 

@@ -1,4 +1,4 @@
-"""Which dimensions of a convolution's operands are what: ``ConvDimensionNumbers``, and how they are given."""
+"""The dimension numbers of a convolution: ``ConvDimensionNumbers``, and parsing them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
 
 
 class ConvDimensionNumbers(NamedTuple):
-    """Where the dimensions of a convolution stand.
+    """The positions of a convolution's dimensions.
 
     Attributes:
       lhs_spec: of the images: batch, feature, then the spatial ones.
@@ -33,7 +33,7 @@ readable(ConvDimensionNumbers)
 
 ConvGeneralDilatedDimensionNumbers = None | ConvDimensionNumbers | tuple[str, str, str]
 
-# The letters of the two dimensions that are not spatial, of images, kernel and result.
+# The letters of the two dimensions that are not spatial: of images, kernel and result.
 _LETTERS = (("N", "C"), ("O", "I"), ("N", "C"))
 
 

@@ -1,4 +1,4 @@
-"""Shapes of what windows give: padding by name, and how many windows there are.
+"""Shapes of windowed operations: padding by name, and the number of windows.
 
 A window of ``w`` elements, ``dilation`` apart, covers ``dilated(w, dilation)``; one begins at every ``stride``th place.
 """
@@ -19,7 +19,7 @@ Pads = tuple[tuple[int, int], ...]
 
 
 class Windows(NamedTuple):
-    """The parameters that say which windows an operand has: see ``ops.windows.reduce_window``."""
+    """The window parameters of an operation: see ``ops.windows.reduce_window``."""
 
     window_dimensions: Ints
     window_strides: Ints
@@ -29,12 +29,12 @@ class Windows(NamedTuple):
 
 
 def ints(values: Sequence[Any]) -> tuple[int, ...]:
-    """The sizes ``values`` as Python integers; TypeError if one is none."""
+    """The sizes ``values`` as Python integers; TypeError for anything else."""
     return tuple(map(operator.index, values))
 
 
 def pairs(padding: Any, what: str) -> Pads:
-    """Explicit ``padding`` as pairs of integers. ValueError if it is none."""
+    """Explicit ``padding`` as pairs of integers; ValueError for anything else."""
     try:
         found = tuple((operator.index(low), operator.index(high)) for low, high in padding)
     except (TypeError, ValueError):
@@ -45,12 +45,12 @@ def pairs(padding: Any, what: str) -> Pads:
 
 
 def dilated(size: int, dilation: int) -> int:
-    """How far ``size`` elements reach that are ``dilation`` apart."""
+    """The extent of ``size`` elements that are ``dilation`` apart."""
     return (size - 1) * dilation + 1 if size else 0
 
 
 def count(size: int, window: int, stride: int) -> int:
-    """How many windows that cover ``window`` elements fit into ``size``."""
+    """The number of windows of extent ``window`` that fit into ``size``."""
     return max(0, (size - window) // stride + 1)
 
 
@@ -89,7 +89,7 @@ def reduce_window_shape_tuple(
     padding: Sequence[tuple[int, int]], base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
-    """How many windows fit in each dimension; see ``reduce_window``."""
+    """The number of windows in each dimension."""
     ones = (1,) * len(operand_shape)
     rows = zip(
         operand_shape, window_dimensions, window_strides, padding, base_dilation or ones, window_dilation or ones,
@@ -105,7 +105,7 @@ def check_windows(
     name: str, shape: Ints, *, window_dimensions: Ints, window_strides: Ints, padding: Pads, base_dilation: Ints,
     window_dilation: Ints,
 ) -> Ints:
-    """How many windows ``shape`` has in each dimension. TypeError or ValueError if the parameters do not fit."""
+    """The number of windows in each dimension of ``shape``. TypeError or ValueError for wrong parameters."""
     if len(window_dimensions) != len(shape):
         raise TypeError(
             f"{name} got the wrong number of window_dimensions for operand: got operand shape {shape} with "
@@ -127,7 +127,7 @@ def check_windows(
 
 
 def with_window_of_one(dim: int, params: Params) -> Params:
-    """The parameters of windows that are one element long in the new dimension ``dim``."""
+    """The window parameters for a new batch dimension ``dim``, where windows have size 1."""
 
     def at(values: tuple[Any, ...], new: Any) -> tuple[Any, ...]:
         return (*values[:dim], new, *values[dim:])
