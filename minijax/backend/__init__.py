@@ -1,6 +1,6 @@
 """Where programs run: StableHLO text is compiled and executed by XLA through PJRT (:mod:`minijax.backend.pjrt`).
 
-It imports jaxlib with the first buffer or program, and teaches :class:`minijax.core.array.Array` to fetch buffers.
+The first buffer or program imports jaxlib. This module teaches :class:`minijax.core.array.Array` to fetch buffers.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from minijax.core.array import set_transfers
 
 
 def gather(*args: Any) -> Any:
-    """``spmd.gather``, whose module only arrays over several devices need."""
+    """``spmd.gather``; only arrays over several devices load that module."""
     return lazy.public("minijax.backend.spmd", "gather")(*args)
 
 

@@ -30,8 +30,7 @@ _ASK_JAX = ("JAX_PLATFORM_NAME", "JAX_XLA_BACKEND", "PJRT_NAMES_AND_LIBRARY_PATH
 
 
 class Runtime:
-    """One PJRT client with what each call needs: jaxlib's module ``xla``, the ``client``, all ``devices`` and this
-    process's.
+    """One PJRT client: jaxlib's module ``xla``, the ``client``, all ``devices``, and those of this process.
 
     ``from_jax``: it is jax's own. ``copying``, ``aliasing``: PJRT reads a host array during the call, or keeps it.
     """
@@ -64,7 +63,7 @@ class Runtime:
             raise ValueError(f"{device!r} is not a local device of this process. Choose one of: {known}.") from None
 
     def spread(self, devices: Sequence[Any], hlo_sharding: Callable[[int], Any]) -> Any:
-        """The sharding over ``devices`` that ``hlo_sharding`` gives for each number of dimensions."""
+        """The sharding over ``devices`` that ``hlo_sharding`` returns for each number of dimensions."""
         found = self._many(list(devices), self.xla_client.HloSharding.replicate())
         found._to_xla_hlo_sharding = functools.cache(hlo_sharding)
         return found
@@ -82,9 +81,7 @@ class Runtime:
         return options
 
     def spmd_options(self, ids: Sequence[int], free_in: Sequence[bool], free_out: Sequence[bool]) -> Any:
-        """Compile options for one program over the devices with these ids; XLA shards arguments and results that are
-        free.
-        """
+        """Compile options for one program over the devices with these ids; XLA chooses shardings that are free."""
         options = self.compile_options(np.array([ids]))
         build = options.executable_build_options
         build.num_replicas, build.num_partitions = 1, len(ids)
@@ -100,8 +97,7 @@ class Runtime:
 
 def _sharding_classes(xla: Any, xla_client: Any) -> tuple[Any, Any]:
     """Subclasses of jaxlib's shardings with the methods that its C++ calls; jax adds these when imported."""
-    # From the number of dimensions (NumPy allows 64) to a sharding. Asked for at every transfer: a
-    # dictionary's method is called in 60 ns less than a Python one.
+    # From the number of dimensions (NumPy allows 64) to a sharding; a dictionary saves 60 ns per transfer.
     by_rank = dict.fromkeys(range(65), xla_client.HloSharding.replicate())
     members = {"memory_kind": None, "_to_xla_hlo_sharding": staticmethod(by_rank.__getitem__)}
     return (
@@ -151,8 +147,7 @@ def jaxlib_suffices() -> bool:
 
 def load() -> tuple[Any, Any]:
     """Import jaxlib's extension module and its ``xla_client``: the part of the start that needs no client."""
-    # jaxlib reads it once, when loaded. Without it every new client logs its devices to stderr. jax does the
-    # same.
+    # jaxlib reads it once, when loaded; without it new clients log their devices to stderr. jax sets it too.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     return importlib.import_module("jaxlib._jax"), importlib.import_module("jaxlib.xla_client")
 
@@ -188,9 +183,7 @@ MOST_SIMULATED = 4096
 
 
 def simulated(count: int) -> Runtime:
-    """A separate client with ``count`` simulated devices, to compile for; one thread and 120 kB each. ValueError beyond
-    4,096.
-    """
+    """A separate client with ``count`` simulated devices; one thread and 120 kB each. ValueError beyond 4,096."""
     if count > MOST_SIMULATED:
         raise ValueError(
             f"a mesh of {count} devices cannot be simulated: {MOST_SIMULATED} are the most. Make its axes smaller."

@@ -1,5 +1,4 @@
-"""The disk cache: compiled programs in a folder, for other processes, by JAX's settings
-(``jax_compilation_cache_dir``).
+"""The disk cache: compiled programs in the folder ``jax_compilation_cache_dir``, shared with other processes.
 
 In: a module's text, XLA's options and the devices. Out: the executable that an earlier process made, or None. An
 entry's name is the hash of all that it depends on. The file holds its own hash, and is renamed when complete, so XLA
@@ -25,8 +24,7 @@ from typing import Any
 from minijax.backend.client import Runtime
 from minijax.config import config
 
-# JAX's own entries end with "-cache". It keeps a second file for each where it limits the size of the folder, so it
-# must not take our files for its own.
+# JAX's own entries end with "-cache". Other names keep it from deleting our files when it limits the folder's size.
 _SUFFIX = ".minijax"
 _MAGIC = b"minijax 1\n"
 _HASH_BYTES = 32
@@ -67,7 +65,7 @@ class DiskEntry:
             return None
 
     def write(self, loaded: Any, seconds: float) -> None:
-        """Keep an executable that took ``seconds`` to compile, unless the settings say that it is too small for it."""
+        """Store an executable that took ``seconds`` to compile, unless that is below the limit of the settings."""
         if seconds < (config.read("persistent_cache_min_compile_time_secs") or 0.0):
             return
         temporary = f"{self.path}.{os.getpid()}.{threading.get_ident()}"
@@ -97,7 +95,7 @@ def entry(
         return None
     text = module_text.encode() if isinstance(module_text, str) else module_text
     parts = [text, options.SerializeAsString(), _software(rt), _hardware(rt, tuple(devices)), *_flags()]
-    # with its length before each, so that two lists of parts never read the same
+    # each part preceded by its length, so that two lists of parts never give the same bytes
     key = hashlib.sha256(b"".join([len(part).to_bytes(8, "little") + part for part in parts])).hexdigest()
     readable = re.sub(r"[^\w.-]", "_", name)[:64]
     return DiskEntry(rt, os.path.join(folder, f"{readable}-{key}{_SUFFIX}"), name, options, device_list)
@@ -111,11 +109,11 @@ def _software(rt: Runtime) -> bytes:
 
 @functools.cache
 def _hardware(rt: Runtime, devices: tuple[Any, ...]) -> bytes:
-    """What tells the machine: the topology of these devices, and the processor's instructions if it is the device."""
+    """The machine's identity: the topology of these devices, and the processor's instructions on CPUs."""
     kinds = [device.device_kind for device in devices]
     try:
         kinds.append(str(rt.xla_client.get_topology_for_devices(list(devices)).fingerprint()))
-    except rt.error:  # a platform that cannot say it
+    except rt.error:  # a platform without a topology
         pass
     return "\n".join([*kinds, _instructions() if rt.client.platform == "cpu" else ""]).encode()
 

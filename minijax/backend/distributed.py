@@ -29,7 +29,7 @@ class Membership(NamedTuple):
 _by_jax = False
 
 # The environment that ``python -m minijax.distributed`` gives each process besides JAX_COORDINATOR_ADDRESS: the number
-# of processes, its own number, and its parent's id (so that a process that it starts itself does not count).
+# of processes, its own number, and its parent's id (so that grandchildren do not count).
 NUM_PROCESSES, PROCESS_ID, LAUNCHER = "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "MINIJAX_LAUNCHER"
 
 
@@ -155,9 +155,7 @@ def _exit(code: Any = None, /) -> NoReturn:
 
 
 def _leave() -> None:
-    """At exit, wait for the other processes, unless this one was launched and has failed: the launcher must learn that
-    at once.
-    """
+    """At exit, wait for the other processes, unless this one was launched and has failed: then report it at once."""
     if not (launched() and (_exit_code or hasattr(sys, "last_value"))):
         shutdown()
     elif client.membership is not None:

@@ -91,7 +91,7 @@ def runtime_error(error: Exception, doing: str) -> BaseException:
     text = str(error)
     for number in re.findall(_INTERRUPT, text):
         interrupt = _interrupts.pop(int(number), None)
-        if interrupt is not None:  # else it has been raised already; a second use of the results gives an error
+        if interrupt is not None:  # else it has been raised already; a second use of the results fails
             return interrupt
     if _is_oom(text):
         return DeviceOutOfMemoryError(

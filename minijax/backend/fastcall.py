@@ -27,7 +27,7 @@ __all__ = ["FastPath", "fast_path", "flatten", "host_call", "is_status", "leaves
 
 
 class FastPath(NamedTuple):
-    """What jaxlib reads, by these names, to repeat a call without asking."""
+    """The fields that jaxlib reads, by these names, to repeat a call in C++."""
 
     xla_executable: Any
     out_pytree_def: Any
@@ -41,7 +41,8 @@ class FastPath(NamedTuple):
 
 
 class _Results:
-    """Stands for what a call returns: a node of jaxlib's, which it hands to ``finish`` with the result buffers."""
+    """Stands for a call's result: a node of jaxlib's tree, which jaxlib passes to ``finish`` with the result
+    buffers."""
 
     __slots__ = ("count", "finish")
 
@@ -54,13 +55,13 @@ class _Results:
 
 
 class _Registries:
-    """jaxlib's view of what is a container: with arrays as leaves, and with the buffers in them as leaves."""
+    """jaxlib's two registries of containers: with arrays as leaves, and with the buffers in them as leaves."""
 
     def __init__(self, rt: Runtime) -> None:
         self.arrays = rt.xla.pytree.PyTreeRegistry()
         self.buffers = rt.xla.pytree.PyTreeRegistry()
         for cls in (Array, LiteralArray):
-            # C++ reads the fields; an array that is not on the device has none, which is an AttributeError
+            # C++ reads the fields; an array on the host has none, which is an AttributeError
             self.buffers.register_dataclass_node(cls, ["_buffer"], ["aval"])
         self.buffers.register_node(_Results, _Results.taken_apart, operator.call)
         self.x64 = None if jax_is_imported() else self._settings(rt)
@@ -106,24 +107,22 @@ def _registries() -> _Registries:
 
 
 def flatten() -> Callable[[Any], tuple[list[Any], Any]]:
-    """jaxlib's function from a tree to leaves and structure; equal dict keys of different types and errors are
-    jaxlib's.
-    """
+    """jaxlib's function from a tree to leaves and structure. Dict keys of different types and errors are jaxlib's."""
     return _registries().arrays.flatten
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The leaves of a tree: jaxlib finds them, if it has been asked for anything before."""
+    """The leaves of a tree; by jaxlib, if it is loaded."""
     if _made is not None:
         try:
             return _made.arrays.flatten(tree)[0]
-        except Exception:  # from the keys of a dict or a user's function: our errors say more
+        except Exception:  # from a dict's keys or a user's function: our errors say more
             pass
     return tree_leaves(tree)
 
 
 def host_call(name: str, miss: Callable[..., tuple[Any, FastPath | None, bool]]) -> Callable[..., Any] | None:
-    """``call(*args, **kwargs)``: run one-device programs on trees of NumPy values and arrays on the device; None if
+    """``call(*args, **kwargs)``: run one-device programs on trees of NumPy values and device arrays; None if
     impossible.
 
     ``name`` is for jaxlib's profiler. ``miss`` makes a call of a new kind: it returns the result, a :func:`fast_path`
@@ -137,12 +136,12 @@ def host_call(name: str, miss: Callable[..., tuple[Any, FastPath | None, bool]])
         return None
 
 
-# How XLA's own failures begin; what jaxlib's dispatch cannot take, it refuses in other words, and runs nothing.
+# XLA's own failures begin so. jaxlib's dispatch refuses arguments in other words, and runs nothing.
 _STATUS = r"[A-Z_]+: "
 
 
 def is_status(error: Exception) -> bool:
-    """Whether ``error``, which :func:`host_call`'s callable raised itself, is a failure of XLA's."""
+    """Whether ``error``, raised by :func:`host_call`'s callable itself, is a failure of XLA's."""
     return re.match(_STATUS, str(error)) is not None
 
 
@@ -166,8 +165,8 @@ def fast_path(
     agrees: bool,
     finish: Callable[[Sequence[Any]], Any],
 ) -> FastPath | None:
-    """How jaxlib repeats a call of ``program``, with ``consts`` before ``leaves``; None if that would differ from an
-    ordinary call.
+    """How jaxlib repeats a call of ``program`` with ``consts`` before ``leaves``; None if it would differ from our
+    call.
 
     ``agrees``: from :func:`x64_agrees`. ``finish`` makes the call's value of the result buffers.
     """
@@ -175,7 +174,7 @@ def fast_path(
         return None
     sharding = runtime().sharding
     kept = [True] * len(leaves) if program.kept is None else [i in program.kept for i in range(len(leaves))]
-    # the inputs are the constants, which come first, and the arguments
+    # the inputs: first the constants, then the arguments
     n_in, n_out = len(consts) + len(leaves), len(program.out_avals)
     return FastPath(
         xla_executable=program.loaded,

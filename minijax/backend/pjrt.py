@@ -75,9 +75,7 @@ def process_count() -> int:
 
 
 def program_devices(count: int, given: Sequence[Device] | None = None) -> list[Device]:
-    """``count`` devices to run a program on: the first of those ``given``, or of all, by process. ValueError if too
-    few.
-    """
+    """``count`` devices to run a program on: the first ones ``given``, or of all, by process. ValueError if too few."""
     found = sorted(devices(), key=lambda device: device.process_index) if given is None else list(given)
     if len(found) < count:
         raise ValueError(
@@ -88,12 +86,12 @@ def program_devices(count: int, given: Sequence[Device] | None = None) -> list[D
     return found[:count]
 
 
-# Whether the user has committed an array to one of several devices. Only then do programs check where arguments are.
+# Whether an array is committed to one of several devices. Only then do programs check where arguments are.
 others_in_use = False
 
 
 def note_committed() -> None:
-    """Note that the user has an array that is committed to one of several devices."""
+    """Note that an array is committed to one of several devices."""
     global others_in_use
     others_in_use = True
 
@@ -198,9 +196,7 @@ _DLPACK_UINT = 1
 
 
 def _through_dlpack(rt: Runtime, buffer: Buffer) -> np.ndarray | None:
-    """A view of a host buffer of dtype bfloat16 or float8, which NumPy's DLPack refuses: relabelled as unsigned
-    integers.
-    """
+    """A view of a host buffer of bfloat16 or float8 as unsigned integers, since NumPy's DLPack refuses these."""
     dtype = buffer.aval.dtype
     if dtype.itemsize not in (1, 2) or rt.client.platform != _client.BUILT_IN:
         return None
@@ -257,7 +253,7 @@ class Executable:
         self.out_avals = tuple(out_avals)
         self.loaded = loaded
         self.device = device
-        # gives the jaxpr that it was compiled from, and the equation of each line of the module; for tools
+        # returns the jaxpr that was compiled, and the equation of each line of the module; for tools
         self.origin: Callable[[], Any] | None = None
         self.kept = kept
         self._handlers = [
@@ -437,9 +433,8 @@ def compile(
 
 
 def text_costs(module_text: str | bytes, *, name: str) -> dict[str, Any]:
-    """XLA's estimate for a StableHLO module that is not compiled: see ``Executable.cost_analysis``. CompileError if it
-    is bad.
-    """
+    """XLA's estimate for a StableHLO module without compiling (``Executable.cost_analysis``); CompileError if
+    invalid."""
     rt = runtime()
     try:
         computation = rt.xla.mlir.mlir_module_to_xla_computation(module_text, use_tuple_args=False, return_tuple=False)
@@ -462,7 +457,7 @@ def _parse_module(module_text: str | bytes) -> Any:
     """The module as an MLIR object, the only form that is accepted together with host callbacks."""
     ir = importlib.import_module("jaxlib.mlir.ir")
     extension = importlib.import_module("jaxlib.mlir._mlir_libs._jax_mlir_ext")
-    # rules borrowed from JAX use Shardy's dialect
+    # rules borrowed from JAX contain Shardy's dialect
     dialects = [importlib.import_module(f"jaxlib.mlir.dialects.{name}") for name in ("stablehlo", "chlo", "sdy")]
     context = ir.Context()
     registry = ir.DialectRegistry()

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from minijax.backend.client import runtime
 
-# The end of work that several threads share is an event of its own, with the number of that work. The same thread may
-# have run other work before it.
+# The end of work that several threads share is an event of its own, with the work's number. The same thread may have
+# run other work before it.
 _END = "end: "
 # Marks a call on the profiler's clock.
 _CALL = "minijax call"
@@ -25,9 +25,7 @@ _HANDED, _BEGUN, _ENDED = (f"ThreadpoolListener::{word}" for word in ("Record", 
 
 
 class InstructionRun(NamedTuple):
-    """One run of an instruction of optimised HLO: start and duration in nanoseconds; XLA's numbers of ``program`` and
-    ``run``.
-    """
+    """One run of an HLO instruction: start and duration in ns, and XLA's numbers of ``program`` and ``run``."""
 
     instruction: str
     begin: float
@@ -45,9 +43,7 @@ class Interval(NamedTuple):
 
 
 class TracedCall(NamedTuple):
-    """One call on the profiler's clock, its copies to a device (``transfers``), and executions of programs on any
-    thread.
-    """
+    """One call on the profiler's clock, its copies to a device (``transfers``), and its executions on any thread."""
 
     when: Interval
     instructions: list[InstructionRun]
@@ -60,18 +56,16 @@ class ProfilerBusy(RuntimeError):
 
 
 def profiled(module: str, run: Callable[[], Any]) -> list[InstructionRun]:
-    """The instructions of the program ``module`` that ran during ``run()``, in order of time. ProfilerBusy if one is
-    running.
-    """
+    """The instructions of program ``module`` during ``run()``, in order of time. ProfilerBusy if a profiler is
+    running."""
     found = _instructions(_events(run), module)
     first = found[0].begin if found else 0.0
     return [each._replace(begin=each.begin - first) for each in found]
 
 
 def traced_calls(module: str, call: Callable[[], Any], count: int) -> list[TracedCall]:
-    """Run ``call()`` several times; for each, instructions of ``module`` and the host's events. ProfilerBusy if one is
-    running.
-    """
+    """Run ``call()`` several times; for each, instructions of ``module`` and host events. ProfilerBusy if one is
+    running."""
     mark = importlib.import_module("jaxlib._profiler").TraceMe
 
     def run() -> None:
@@ -126,7 +120,7 @@ def compiled_passes(run: Callable[[], Any]) -> list[PassRun]:
 
 def _events(run: Callable[[], Any]) -> list[list[Any]]:
     """The profiler's events during ``run()``, by thread."""
-    runtime()  # which sets what jaxlib writes to the terminal
+    runtime()  # sets what jaxlib logs to the terminal
     profiler = importlib.import_module("jaxlib._profiler")
     data = importlib.import_module("jaxlib._profile_data")
     options = profiler.ProfileOptions()
@@ -135,7 +129,7 @@ def _events(run: Callable[[], Any]) -> list[list[Any]]:
     try:
         run()
     finally:
-        # that another profiler is running is reported once, at the end
+        # another running profiler is reported once, at the end
         written, busy = _stopped(session)
     if busy:
         raise ProfilerBusy(busy)
@@ -175,7 +169,7 @@ def _instructions(events: list[list[Any]], module: str) -> list[InstructionRun]:
 
 
 def _transfers(events: list[list[Any]]) -> list[Interval]:
-    """Copies to a device, with the work that they give to other threads, which copy large arrays."""
+    """Copies to a device, with their work on other threads, which copy large arrays."""
     found, handed = [], set()
     for thread in events:
         own = [_interval(event) for event in thread if event.name in _TRANSFERS]

@@ -68,7 +68,7 @@ def put_parts(arrays: Sequence[Any], sharding: Sharding, aval: ShapedArray) -> B
         # on devices they are booleans that nobody reads
         arrays, aval = [np.zeros(part.shape, bool) for part in arrays], aval.update(dtype=np.dtype(bool))
     try:
-        # with other semantics jaxlib calls a function that it has not been given
+        # with other semantics jaxlib would call a function that it does not have
         return rt.put(
             physical_aval(aval),
             xla_sharding(sharding),
@@ -95,16 +95,14 @@ def put_over(value: Any, sharding: Sharding, aval: ShapedArray) -> Buffer:
 
 
 def placer(sharding: Sharding, aval: ShapedArray) -> Callable[[Any, bool], Buffer]:
-    """``put_over`` for many NumPy values of one type (not keys), prepared once. Second argument: nobody writes to the
-    value.
-    """
+    """``put_over`` for many NumPy values of one type (not keys), prepared once; its second argument is ``owned``."""
     rt, devices, lies = runtime(), list(sharding.local_devices), xla_sharding(sharding)
     found = sharding.addressable_devices_indices_map(aval.shape)
     places = None if sharding.is_fully_replicated else [found[device] for device in devices]
     count = len(devices)
 
     def place(value: Any, owned: bool) -> Buffer:
-        if not owned:  # with other semantics jaxlib calls a function that it has not been given
+        if not owned:  # with other semantics jaxlib would call a function that it does not have
             value = np.array(value)
         values = [value] * count if places is None else [value[at] for at in places]
         try:
@@ -138,9 +136,7 @@ def put_together(pieces: Sequence[Buffer], sharding: Sharding, aval: ShapedArray
 
 
 def gather(buffer: Buffer, sharding: Sharding, aval: ShapedArray) -> Any:
-    """The read-only NumPy value of a buffer over several devices; waits. RuntimeError if other processes hold parts of
-    it.
-    """
+    """The read-only NumPy value of a buffer over several devices; waits. RuntimeError if other processes hold parts."""
     shape = physical_aval(aval).shape
     whole = aval.update(shape=sharding.shard_shape(aval.shape))
     if not (sharding.is_fully_addressable or sharding.is_fully_replicated):

@@ -1,7 +1,7 @@
-"""MLIR's Python bindings, for lowering rules of extension authors; our own rules write text and need none.
+"""MLIR's Python bindings, for lowering rules of extension authors; our own rules write text.
 
-They are those that ``jax.extend.mlir`` hands on. They come with jaxlib and are taken from there: importing jax for
-them would cost 0.8 s, jaxlib's part of it costs 0.15 s. Nothing is imported before somebody asks.
+They come from jaxlib, like those in ``jax.extend.mlir``: importing jax would take 0.8 s, jaxlib's part takes 0.15 s.
+Nothing is imported before the first use.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 import os
 from typing import Any
 
-# the dialects that jax.extend.mlir.dialects has
+# the dialects of jax.extend.mlir.dialects
 DIALECTS = ("arith", "builtin", "chlo", "func", "math", "memref", "scf", "sdy", "sparse_tensor", "stablehlo", "vector")
 
 
@@ -30,7 +30,7 @@ def dialect(name: str) -> Any:
 
 
 def make_context() -> Any:
-    """A new MLIR context that knows the dialects programs for XLA are written in."""
+    """A new MLIR context with the dialects of XLA programs."""
     mlir = ir()
     extension = importlib.import_module("jaxlib.mlir._mlir_libs._jax_mlir_ext")
     registry = mlir.DialectRegistry()

@@ -36,8 +36,7 @@ KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 class ModuleContext:
     """The state shared by all rules of one module: ``ctx.module_context`` in a rule. ``context``, ``module``, ``ip``
-    and ``symbol_table`` are MLIR's: a rule may add functions of its own to the module. ``platforms`` is a tuple of one
-    name."""
+    and ``symbol_table`` are MLIR's. ``platforms`` is a tuple of one name."""
 
     def __init__(self, writer: ModuleWriter) -> None:
         ir = bindings.ir()
@@ -102,8 +101,8 @@ def lowering_platform(writer: ModuleWriter) -> str:
 
 
 class AuthorsRule:
-    """The entry of ``lowering_rules`` for a primitive with registered rules: for all platforms, or per platform. It is
-    called as our own rules: ``(ctx, in_avals, out_avals, *names, **params)`` returns the names of the results."""
+    """The entry of ``lowering_rules`` for registered rules, for all platforms or per platform; called like our own
+    rules."""
 
     def __init__(self, primitive: Primitive, ours: Rule | None = None) -> None:
         self.primitive = primitive
@@ -279,7 +278,7 @@ def called(ctx: LoweringRuleContext, closed: ClosedJaxpr, name: str, args: Value
 
 
 def aval_to_ir_type(*args: Any) -> Any:
-    """The MLIR type of an aval; called with a module context in front, as JAX does now, or without."""
+    """The MLIR type of an aval; the module context may be the first argument, as in current JAX."""
     (aval,) = args[-1:]
     return bindings.ir().Type.parse(mlir_type(aval))
 
@@ -299,7 +298,7 @@ def ir_constant(val: Any, *, aval: ShapedArray | None = None) -> Any:
 def _elements(array: np.ndarray, aval: ShapedArray) -> Any:
     """The attribute ``dense<...> : type``."""
     ir = bindings.ir()
-    if dtypes.is_complex(aval.dtype):  # the bindings cannot read these from text
+    if dtypes.is_complex(aval.dtype):  # the bindings cannot parse these
         element = dtype_to_ir_type(aval.dtype)
         return ir.DenseElementsAttr.get(np.ascontiguousarray(array), type=element, shape=aval.shape)
     return ir.Attribute.parse(f"{dense_text(array, aval)} : {mlir_type(aval)}")

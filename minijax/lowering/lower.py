@@ -52,7 +52,7 @@ class ModuleWriter:
 
     def __init__(self, name: str, platform: Callable[[], str]) -> None:
         self.name = symbol(name)
-        # asked only for error messages: asking starts the backend
+        # read only for error messages, because reading it starts the backend
         self.platform = platform
         self.functions: list[str] = []
         self.used: set[str] = {"main"}
@@ -71,7 +71,7 @@ class ModuleWriter:
         self.placement: Any = None
         # the meshes that the module names: see lowering.shardings, which is imported for the first program with a mesh
         self._meshes: Any = None
-        # records the equation of each line, if somebody asked for it
+        # records the equation of each line, if a tool needs it
         self.places: Places | None = None
 
     def add_host_callback(self, function: Callable[..., Any]) -> int:
@@ -106,8 +106,8 @@ class ModuleWriter:
         return self._meshes
 
     def function(self, closed: ClosedJaxpr, name: str, ins: Values | None = None, outs: Values | None = None) -> str:
-        """The symbol of a private function for ``closed``, its constants inside; written at the first call. ``ins`` and
-        ``outs`` are the shardings of its arguments and results, if they are given."""
+        """The symbol of a private function for ``closed`` with its constants, written at the first call. ``ins`` and
+        ``outs``: shardings of arguments and results."""
         # collectives are written for the axes mapped here
         key = (id(closed), self.axes, ins, outs)
         entry = self.written.get(key)
@@ -240,9 +240,8 @@ def lower_inline(ctx: FunctionWriter, closed: ClosedJaxpr, args: Names) -> list[
 
 
 def passed_consts(closed: ClosedJaxpr) -> list[bool]:
-    """Which constants ``@main`` takes as arguments: the large ones. The others are written into the program, as JAX
-    writes all constants, so that XLA can compute with their values. A large constant as text would be longer than the
-    rest of the module, and a second copy of the array."""
+    """Which constants are arguments of ``@main``: the large ones, whose text would be longer than the rest of the
+    module. XLA can compute with the values of the others, which are in the text as in JAX."""
     return [v.aval.size * v.aval.dtype.itemsize > WRITTEN_BYTES for v in closed.jaxpr.constvars]
 
 
@@ -266,11 +265,10 @@ def lower_closed(
     platform: Callable[[], str] = lambda: "unknown", host_callbacks: list[Callable[..., Any]] | None = None,
     places: Places | None = None, drop_unused: bool = False,
 ) -> str:
-    """The StableHLO module of ``closed``. ``@main`` takes its ``passed_consts`` first, then its inputs. ``donated``
-    says which inputs' buffers XLA may reuse for outputs. The Python functions that the module calls are appended to
-    ``host_callbacks``; pass them to the compiler with it. With ``places``, lines are marked: see ``lower_places``. With
-    ``drop_unused``, ``@main`` does not take the inputs that nothing reads. ``placement``, a
-    ``core.shardings.Placement``, gives the devices and shardings of a partitioned program."""
+    """The StableHLO module of ``closed``. ``@main`` takes ``passed_consts``, then the inputs. XLA may reuse the buffers
+    of ``donated`` inputs. Python functions that the module calls are appended to ``host_callbacks``, for the compiler.
+    With ``places``, lines are marked (``lower_places``). With ``drop_unused``, ``@main`` takes no unused inputs.
+    ``placement``: the ``core.shardings.Placement`` of a partitioned program."""
     module = ModuleWriter(f"jit_{name}", platform)
     module.placement = placement
     module.places = places

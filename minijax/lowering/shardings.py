@@ -44,11 +44,11 @@ class MeshTable:
         return self.symbol(mesh.shape_tuple)
 
     def first_device(self) -> str:
-        """The symbol of the mesh of the first device alone, for what one device does."""
+        """The symbol of the mesh of the first device alone, for operations that only it performs."""
         return self.symbols.setdefault("[], device_ids=[0]", "maximal_mesh_0")
 
     def lines(self) -> list[str]:
-        """The operations that define them."""
+        """The operations that define the meshes."""
         return [f"  sdy.mesh @{symbol} = <{text}>" for text, symbol in self.symbols.items()]
 
 
@@ -89,12 +89,12 @@ def sharding_attribute(meshes: MeshTable, sharding: Sharding | None, aval: Shape
 
 
 def on_one(meshes: MeshTable, count: int) -> str:
-    """The attribute of an operation of ``count`` results that the first device alone performs, as a further one."""
+    """The further attribute of an operation with ``count`` results that only the first device performs."""
     return f", sdy.sharding = #sdy.sharding_per_value<[{', '.join([f'<@{meshes.first_device()}, []>'] * count)}]>"
 
 
 def constrained(ctx: FunctionWriter, x: str, aval: ShapedArray, sharding: Any) -> str:
-    """``x`` constrained to ``sharding``; ``x`` itself if that is no sharding over a mesh."""
+    """``x`` constrained to ``sharding``; ``x`` itself unless that is a sharding over a mesh."""
     if not isinstance(sharding, Sharding) or isinstance(sharding, SingleDeviceSharding):
         return x
     text = placed_text(ctx.module.meshes, sharding, aval)
@@ -102,9 +102,8 @@ def constrained(ctx: FunctionWriter, x: str, aval: ShapedArray, sharding: Any) -
 
 
 def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
-    """Constrain the results of ``eqn``, whose names are in ``env``, to the shardings of their types. A type that names
-    no axis is replicated if an operand is sharded. Otherwise the compiler may decide. ``reshard`` always constrains its
-    result, over the mesh of its parameter."""
+    """Constrain the results of ``eqn``, named in ``env``, to the shardings of their types. A type without axes is
+    replicated if an operand is sharded; otherwise the compiler decides. ``reshard`` always constrains its result."""
     if "dst_sharding" in eqn.params:
         mesh = eqn.params["dst_sharding"].mesh
         if not mesh.any_explicit:
@@ -115,7 +114,7 @@ def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
             return
     for v in eqn.outvars:
         if "dst_sharding" in eqn.params and v.aval.unreduced:
-            # otherwise XLA takes the operand for unreduced too
+            # otherwise XLA takes the operand as unreduced too
             env[v] = _constrained(ctx, mesh, eqn.invars[0].aval, env[v])
         env[v] = _constrained(ctx, mesh, v.aval, env[v])
 
@@ -130,9 +129,8 @@ def sums_constrained(ctx: FunctionWriter, avals: Sequence[ShapedArray], names: N
 
 
 def repeated_sum(ctx: FunctionWriter, x: str, aval: ShapedArray, shape: Shape) -> str:
-    """``x`` of the unreduced type ``aval``, repeated to ``shape`` along dimensions of size 1. XLA turns a repeated
-    dimension of size 1 into a reshape of its own and takes the sum there, so this writes the reshape and constrains it
-    to be unreduced."""
+    """``x`` of unreduced type ``aval``, repeated to ``shape`` along dimensions of size 1. XLA would reshape and sum
+    before repeating, so this writes the reshape itself, constrained to be unreduced."""
     mesh, spec = mesh_of_type(aval), whole_spec(aval)
     assert mesh is not None, "the type of a sum over devices names their mesh"
     kept = [d for d in range(aval.ndim) if aval.shape[d] == shape[d]]

@@ -1,7 +1,7 @@
 """Writing StableHLO as text: types, constants, and one function body at a time.
 
-Text, because it is fast: building an op through MLIR's Python bindings costs 2.0 us, writing a line of text 0.5 us
-and parsing it (in C++, when compiling) 1.4 us; and nothing of jax or jaxlib need be imported to read a program.
+Text is fast: building an op through MLIR's Python bindings takes 2.0 us, writing a line of text 0.5 us and parsing it
+(in C++, when compiling) 1.4 us. Reading a program needs neither jax nor jaxlib.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _shardings = HigherModule("sharding_texts")
 
 
 def mlir_type(aval: ShapedArray) -> str:
-    """``tensor<8x3xf32>``; keys are the words that they consist of, ``tensor<8x2xui32>``."""
+    """``tensor<8x3xf32>``; keys as their raw words, ``tensor<8x2xui32>``."""
     text = aval.mlir
     if text is None:
         physical = physical_aval(aval)
@@ -36,7 +36,7 @@ def scalar_type(dtype: np.dtype) -> str:
 
 
 def dims_text(dims: Ints) -> str:
-    """``[0, 2]``, as attributes of StableHLO spell dimensions."""
+    """``[0, 2]``: dimensions in attributes of StableHLO."""
     return f"[{', '.join(map(str, dims))}]"
 
 
@@ -115,7 +115,7 @@ class FunctionWriter:
         self.constants: dict[str, str] = {}
         self.literals: dict[Any, str] = {}
         self.indent = indent
-        # the name of the token that the last ordered effect gave, None before the first
+        # the token of the last ordered effect, None before the first
         self.token: str | None = None
 
     def emit(self, op: str) -> str:
@@ -164,7 +164,7 @@ class FunctionWriter:
     def literal(self, literal: Any) -> str:
         """The constant of a ``Literal``. A number that the function already has is not written again."""
         value = literal.val
-        # zeros are left out: -0.0 == 0.0, but they are two constants
+        # no zeros: -0.0 == 0.0, but they are two constants
         key = (value, literal.aval) if type(value) in _NUMBERS and value else None
         name = self.literals.get(key)
         if name is None:
@@ -178,8 +178,7 @@ class FunctionWriter:
         return self.constant(np.asarray(value, dtype), ShapedArray((), dtype))
 
     def full(self, value: Any, aval: ShapedArray, scalars: bool = False) -> str:
-        """A scalar broadcast to an array, as JAX writes it. ``scalars`` is true in those rules where JAX writes a
-        broadcast even to a scalar."""
+        """A scalar broadcast to an array. ``scalars``: broadcast even to a scalar, as some of JAX's rules do."""
         if aval.dtype == dtypes.float0:
             return self.constant(value, aval)
         scalar = ShapedArray((), aval.dtype)

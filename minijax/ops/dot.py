@@ -1,4 +1,4 @@
-"""Products of arrays: ``dot_general``, which contracts some dimensions, pairs others and keeps the rest."""
+"""Products of arrays: ``dot_general``, which contracts some dimensions, batches over others, and keeps the rest."""
 
 from __future__ import annotations
 
@@ -119,14 +119,14 @@ class DotAlgorithmPreset(enum.Enum):
 
     @property
     def accumulation_type(self) -> Any:
-        """The type of sums; None if it is left open."""
+        """The accumulation type; None if it is left open."""
         parts = self.name.split("_")
         found = parts[-2] if parts[-1].startswith("X") else parts[-1] if "FAST" not in parts else parts[-3]
         return _NAMED_TYPES[found]() if found in _NAMED_TYPES else None
 
     @property
     def supported_lhs_types(self) -> tuple[Any, ...] | None:
-        """The types that the first operand may be of: others are converted to the first of these."""
+        """The types that the first operand may have; others are converted to the first of these."""
         part, many = self.name.split("_")[0], self.name[-2:]
         if part not in ("F16", "BF16", "TF32", "F32", "F64"):
             return None
@@ -136,7 +136,7 @@ class DotAlgorithmPreset(enum.Enum):
 
     @property
     def supported_rhs_types(self) -> tuple[Any, ...] | None:
-        """The types that the second operand may be of."""
+        """The types that the second operand may have."""
         return self.supported_lhs_types
 
 
@@ -146,7 +146,7 @@ _NAMED_TYPES: dict[str, Callable[[], Any]] = {
     "F32": lambda: np.float32,
     "F64": lambda: np.float64,
 }
-# What processors take, with the number of products, and whether the result may be bfloat16.
+# The algorithms of processors, with the number of products, and whether the result may be bfloat16.
 _ON_CPU: dict[DotAlgorithmPreset, tuple[int, bool]] = {
     DotAlgorithmPreset.F16_F16_F16: (1, False),
     DotAlgorithmPreset.F32_F32_F32: (1, False),
@@ -161,7 +161,7 @@ PrecisionLike = (
 
 
 def algorithm_of(precision: Any) -> DotAlgorithmPreset | None:
-    """The algorithm that the parameter ``precision`` names, which is not the default; ValueError if none is known."""
+    """The algorithm named by the parameter ``precision``, if it is not the default; ValueError for an unknown one."""
     if precision is None or isinstance(precision, tuple) and not isinstance(precision, DotAlgorithm):
         return None
     if precision is DotAlgorithmPreset.DEFAULT:
@@ -175,13 +175,13 @@ def algorithm_of(precision: Any) -> DotAlgorithmPreset | None:
 
 
 def precision_names(precision: Any) -> tuple[Any, Any]:
-    """What StableHLO's operations say of both operands."""
+    """The attribute for both operands in StableHLO's operations."""
     return precision if isinstance(precision, tuple) and len(precision) == 2 else (Precision.DEFAULT,) * 2
 
 
 def canonical_precision(precision: Any) -> Any:
-    """``precision`` (None, a name, a ``Precision`` or a pair) as a pair or None; algorithms as they are, also by name.
-    ValueError for anything else."""
+    """``precision`` (None, a name, a ``Precision`` or a pair) as a pair or None; algorithms, also by name, as
+    algorithms. ValueError for anything else."""
     if precision is None:
         default = matmul_precision()
         return None if default is None else canonical_precision(default)
@@ -295,7 +295,7 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
 
 # -------------------------------------------------------------------------------- evaluation
 def _product(lhs: Any, rhs: Any, dimension_numbers: _Numbers) -> Rule:
-    """The product of values with the shapes of ``lhs`` and ``rhs``, in their own type: how NumPy gets at it."""
+    """The function that computes a product in NumPy, for operands shaped like ``lhs`` and ``rhs``, of one dtype."""
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     if lhs_contract == (lhs.ndim - 1,) and rhs_contract == (0,) and not lhs_batch and 1 <= rhs.ndim <= 2:
         return np.dot
@@ -324,7 +324,7 @@ def _product(lhs: Any, rhs: Any, dimension_numbers: _Numbers) -> Rule:
 def _matmul(lhs: Any, rhs: Any) -> Any:
     """The products of two stacks of matrices."""
     if lhs.dtype.kind == "c":
-        # NumPy adds products of complex numbers that lie apart in memory one by one, which is slow and inexact
+        # NumPy adds complex products that are not contiguous one by one, slowly and with large errors
         lhs, rhs = np.ascontiguousarray(lhs), np.ascontiguousarray(rhs)
     return np.matmul(lhs, rhs)
 
@@ -336,10 +336,10 @@ def _dot_numpy(
     dtype = wide = lhs.dtype
     if dtype != rhs.dtype or preferred_element_type is not None or dtype.itemsize < 4:
         dtype = _result_dtype(dtype, rhs.dtype, preferred_element_type)
-        # of complex numbers the product comes first: the real part is wanted of it, not of them
+        # complex: the real part of the product, not of the operands
         wide = accumulator(dtype) if lhs.dtype.kind != "c" else np.result_type(lhs.dtype, dtype)
         if lhs.dtype == rhs.dtype and dtypes.is_float(lhs.dtype) and dtypes.is_integer(dtype):
-            wide = accumulator(lhs.dtype)  # as of floats, and then rounded towards zero
+            wide = accumulator(lhs.dtype)  # in floats, then rounded towards zero
     product = _product(lhs, rhs, dimension_numbers)
     if precision is not None and (algorithm := algorithm_of(precision)) is not None:
         return _by_algorithm(algorithm, product, dtype)
@@ -354,13 +354,13 @@ def _dot_numpy(
 
 
 def _taken(algorithm: DotAlgorithmPreset, dtype: np.dtype) -> np.dtype:
-    """The type in which an operand enters."""
+    """The dtype to which an operand is converted first."""
     types = [np.dtype(t) for t in algorithm.supported_lhs_types or ()]
     return dtype if dtype in types else types[0]
 
 
 def _given(algorithm: DotAlgorithmPreset, lhs: np.dtype, dtype: np.dtype) -> np.dtype:
-    """The type of the product that is then converted to ``dtype``."""
+    """The dtype in which the product is computed before it is converted to ``dtype``."""
     small = _ON_CPU[algorithm][1] and dtype == lhs == dtypes.bfloat16
     return dtype if small else np.dtype(algorithm.accumulation_type)
 
@@ -378,12 +378,12 @@ def _by_algorithm(algorithm: DotAlgorithmPreset, product: Rule, dtype: np.dtype)
 def _dot_cotangent(
     ct: Any, x: Any, y: Any, swapped: bool, *, dimension_numbers: _Numbers, out_sharding: Any, **params: Any
 ) -> Any:
-    """The cotangent of ``x``, which was contracted with ``y``; ``swapped`` says that ``y`` was the left operand."""
+    """The cotangent of ``x``, contracted with ``y``; ``swapped``: ``y`` was the left operand."""
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
     aval = x.aval
     x_kept = _kept(aval.ndim, x_contract, x_batch)
     y_kept = _kept(get_aval(y).ndim, y_contract, y_batch)
-    # where the result has its batch axes and those that came from y
+    # the positions in the result of the batch dimensions and of those from y
     ans_batch = tuple(range(len(x_batch)))
     first = len(x_batch) + (0 if swapped else len(x_kept))
     ans_y = tuple(range(first, first + len(y_kept)))
@@ -415,7 +415,7 @@ def _bumped(dims: Ints, new: int) -> Axes:
 
 
 def _batch_part(args: Values, dims: Dims) -> Any:
-    """The axes of a mesh that divide the batch axis, as types say."""
+    """The mesh axes that shard the batch axis, by the operands' types."""
     parts = [sharded_part(get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None]
     return next((part for part in parts if part is not None), None)
 
@@ -426,7 +426,7 @@ def _dot_batch(args: Values, dims: Dims, *, dimension_numbers: _Numbers, out_sha
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     lhs_ndim, rhs_ndim = get_aval(lhs).ndim, get_aval(rhs).ndim
     if lhs_dim is not None:
-        # an axis of one operand only is one more axis that is kept
+        # a batch axis of one operand only is a kept dimension
         kept = _kept(lhs_ndim - 1, lhs_contract, lhs_batch)
         out_dim = len(lhs_batch) + sum(d < lhs_dim for d in kept)
         lhs_batch, lhs_contract = _bumped(lhs_batch, lhs_dim), _bumped(lhs_contract, lhs_dim)
@@ -487,7 +487,7 @@ defbilinear(dot_general_p, _dot_left, _dot_right)
 
 
 def _dot_shown(eqn: JaxprEqn, printer: Any) -> Params:
-    """What jaxprs show of a product: dimensions as lists, parameters only if given; the type says how it lies."""
+    """The parameters as printed: dimensions as lists, defaults omitted; the type shows the sharding."""
     shown = {k: v for k, v in eqn.params.items() if v is not None and k != "out_sharding"}
     contracting, batch = shown["dimension_numbers"]
     shown["dimension_numbers"] = (tuple(map(list, contracting)), tuple(map(list, batch)))
@@ -503,7 +503,7 @@ def _dot_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str
 
 
 def read_precision(value: Any) -> Any:
-    """The parameter of which the text was read: the names of algorithms stand bare there."""
+    """The parameter for a printed text, where names of algorithms have no quotes."""
     return DotAlgorithmPreset[value] if isinstance(value, str) else value
 
 
@@ -542,7 +542,7 @@ def _ints(dims: Ints) -> Axes:
     return tuple(map(operator.index, dims))
 
 
-# the last dimension of a vector or matrix with the first of another
+# the last dimension of one with the first of the other
 _OF_VECTOR: _Numbers = (((0,), (0,)), ((), ()))
 _OF_MATRIX: _Numbers = (((1,), (0,)), ((), ()))
 

@@ -1,6 +1,6 @@
-"""Slices whose place is known only when the program runs: ``dynamic_slice`` and ``dynamic_update_slice``.
+"""Slices whose start is known only at run time: ``dynamic_slice`` and ``dynamic_update_slice``.
 
-A slice that would reach over the edge is moved inside.
+A slice that would cross the edge is moved inside.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def _check_starts(name: str, starts: Sequence[ShapedArray]) -> None:
 
 
 def _window(shape: Ints, starts: Values, sizes: Ints) -> tuple[builtins.slice, ...]:
-    """The slice of ``sizes`` as NumPy indexes it, moved inside ``shape``."""
+    """The NumPy index of a slice of ``sizes``, moved inside ``shape``."""
     places = [builtins.max(0, min(int(s), n - k)) for s, n, k in zip(starts, shape, sizes, strict=True)]
     return tuple(builtins.slice(p, p + k) for p, k in zip(places, sizes, strict=True))
 
 
 def _index_vector(starts: Values, dims: Dims) -> tuple[Any, int | None]:
-    """Scalars, some with a batch axis, as one array of index vectors for ``gather``; and its batch axis."""
+    """Scalar starts, some of them batched, as one array of index vectors for ``gather``, and its batch axis."""
     if not starts:
         return np.array([], np.int32), None
     size = next((shape_of(x)[d] for x, d in zip(starts, dims, strict=True) if d is not None), None)
@@ -123,7 +123,7 @@ def _dynamic_slice_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, slic
 
 
 def _with_zeros(ctx: Any, avals: Any, names: Names, first: int) -> tuple[Any, Names]:
-    """The operands, of which the start indices begin at ``first``, with a start for each dimension of words."""
+    """The operands, with further starts, 0, for the dimensions of words; starts begin at ``first``."""
     count = avals[0].ndim - (len(names) - first)
     start = avals[first] if len(avals) > first else ShapedArray((), np.dtype(np.int32))
     zero = ctx.scalar(0, start.dtype)
@@ -181,7 +181,7 @@ def _dynamic_update_slice_jvp(primals: Values, tangents: Values) -> Any:
 def _dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> list[Any]:
     linear = [type(a) is UndefinedPrimal for a in (x, update)]
     sizes = update.aval.shape if linear[1] else shape_of(update)
-    # JAX makes these zeros whether or not the operand is linear; jaxprs are compared with its own
+    # as in JAX, zeros whether or not the operand is linear, so that jaxprs agree
     said = sharding_of_type(update.aval if linear[1] else get_aval(update)) if types.sharded_types_made else None
     zeros = full_like(ct, 0, shape=sizes, sharding=said)
     ct_x = dynamic_update_slice_p.bind(ct, zeros, *starts) if linear[0] else None
@@ -224,7 +224,7 @@ set_rules(dynamic_update_slice_p, lower_keys=_dynamic_update_slice_words)
 
 
 def wrap_negative(index: Any, size: int) -> Any:
-    """An array of integers in which negative ones count from the end of an axis of ``size``."""
+    """An integer array whose negative entries count from the end of an axis of ``size``."""
     aval = get_aval(index)
     if dtypes.is_unsigned(aval.dtype):
         return index
@@ -233,7 +233,7 @@ def wrap_negative(index: Any, size: int) -> Any:
 
 
 def _starts(x: Any, start_indices: Any, allow_negative: bool | Flags) -> list[Any]:
-    """The start indices, negative ones counted from the end where that is allowed."""
+    """The start indices; negative ones count from the end where that is allowed."""
     shape = shape_of(x)
     if is_array(start_indices) or isinstance(start_indices, np.ndarray):
         vector = start_indices if is_array(start_indices) else as_array(start_indices)
@@ -277,7 +277,7 @@ def dynamic_update_slice(
 
 
 def _along(x: Any, index: Any, axis: int, allow_negative: bool) -> tuple[list[Any], list[bool]]:
-    """Start indices, 0 but for ``index`` along ``axis``, and where negative ones are allowed."""
+    """The starts for a slice at ``index`` along ``axis``, 0 elsewhere, and where negative ones are allowed."""
     ndim, axis = len(shape_of(x)), operator.index(axis)
     if not -ndim <= axis < ndim:
         raise IndexError(f"axis {axis} is out of bounds for array of dimension {ndim}")

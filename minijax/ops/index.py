@@ -1,8 +1,7 @@
 """Indexing by arrays: ``gather``, and what it shares with ``scatter``: modes, dimension numbers, bounds.
 
-One gather takes many slices of one size out of an array. The last dimension of ``indices`` is where a slice
-starts, its other dimensions enumerate the slices. The meaning is that of StableHLO's ``gather``
-(openxla.org/stablehlo/spec).
+One gather takes many slices of one size. The last dimension of ``indices`` is a start; the other dimensions enumerate
+the slices. The semantics are those of StableHLO's ``gather`` (openxla.org/stablehlo/spec).
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class GatherDimensionNumbers(NamedTuple):
 readable(GatherScatterMode, GatherDimensionNumbers)
 
 
-# Shared with scatter: its dimension numbers have other names for the same fields.
+# Also for scatter, whose dimension numbers have other names for these fields.
 
 
 def _check_dims(op: str, name: str, dims: Ints, rank: int, in_order: bool) -> None:
@@ -101,8 +100,8 @@ def _check_dims(op: str, name: str, dims: Ints, rank: int, in_order: bool) -> No
 
 
 def check_numbers(op: str, operand: ShapedArray, indices: ShapedArray, numbers: Any, window_rank: int) -> None:
-    """TypeError, in JAX's words, unless the dimension numbers of ``op`` ('gather') fit the operand and the indices.
-    ``window_rank`` is the rank of the result of a gather, of the updates of a scatter."""
+    """TypeError, with JAX's text, unless the dimension numbers of ``op`` ('gather') fit operand and indices.
+    ``window_rank`` is the rank of a gather's result or a scatter's updates."""
     title = op.capitalize()
     if not dtypes.is_integer(indices.dtype):
         raise ValueError("indices must have an integer type")
@@ -146,7 +145,7 @@ def check_numbers(op: str, operand: ShapedArray, indices: ShapedArray, numbers: 
 
 
 def batched_numbers(numbers: Any, operand_batched: bool, indices_batched: bool) -> Any:
-    """The dimension numbers when the operand, the indices or both have got a batch dimension in front."""
+    """The dimension numbers when the operand, the indices or both have a leading batch dimension."""
     window, collapsed, index_map, batching, index_batching = numbers
     if operand_batched:
         window, collapsed, index_map, batching = (
@@ -159,13 +158,13 @@ def batched_numbers(numbers: Any, operand_batched: bool, indices_batched: bool) 
     if operand_batched and indices_batched:
         batching, index_batching = (0, *batching), (0, *index_batching)
     elif operand_batched:
-        # every slice becomes as wide as the batch
+        # each slice gets the size of the batch
         window = (0, *window)
     return type(numbers)(window, collapsed, index_map, batching, index_batching)
 
 
 def start_bounds(shape: Ints, numbers: Any, slice_sizes: Ints) -> list[int]:
-    """The last place where a slice can start, for each element of an index vector."""
+    """The last start at which a slice fits, for each element of an index vector."""
     return [shape[d] - slice_sizes[d] for d in numbers[2]]
 
 
@@ -175,7 +174,7 @@ def batch_positions(window: Ints, rank: int) -> list[int]:
 
 
 def _placed(array: Any, positions: Ints, rank: int) -> Any:
-    """``array`` with its dimensions at ``positions`` among ``rank`` and size 1 elsewhere."""
+    """``array`` reshaped to ``rank`` dimensions: its own at ``positions``, size 1 elsewhere."""
     shape = [1] * rank
     for position, size in safe_zip(positions, array.shape):
         shape[position] = size
@@ -183,7 +182,7 @@ def _placed(array: Any, positions: Ints, rank: int) -> Any:
 
 
 def _start_indices(shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, clip: bool) -> tuple[Any, Any]:
-    """``indices`` moved into bounds, and, unless ``clip``, which index vectors were inside before (None: " "all)."""
+    """``indices`` clamped to the bounds and, unless ``clip``, which index vectors were inside (None: all)."""
     if indices.dtype == np.uint64:
         indices = np.minimum(indices, np.uint64(dtypes.iinfo(INT64).max))
     indices = indices.astype(INT64)
@@ -198,9 +197,9 @@ def _start_indices(shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, c
 def flat_positions(
     shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, rank: int, clip: bool
 ) -> tuple[Any, Any]:
-    """Where the elements of all slices stand in an operand of ``shape`` read in row-major order. Returns positions,
-    which broadcast to the result of the gather (of ``rank``), and which of them are meant: None for all, or booleans
-    that broadcast likewise, and False where an index out of bounds was moved (never if ``clip``)."""
+    """The positions of the slices' elements in a flat operand of ``shape``, broadcastable to the gather's result of
+    ``rank``, and which are valid: None for all, or booleans, false where an index was out of bounds (never if
+    ``clip``)."""
     window, collapsed, index_map, batching, index_batching = numbers
     starts, inside = _start_indices(shape, indices, numbers, slice_sizes, clip)
     outer = batch_positions(window, rank)
@@ -219,7 +218,7 @@ def flat_positions(
 
 
 def numbers_text(kind: str, names: Sequence[str], numbers: Any, index_vector_dim: int) -> str:
-    """``#stablehlo.gather<...>``: the attribute of dimension numbers, its five fields called ``names``."""
+    """``#stablehlo.gather<...>``: the attribute for dimension numbers, with ``names`` for its five fields."""
     fields = [f"{name} = {dims_text(dims)}" for name, dims in safe_zip(names, numbers) if dims]
     return f"#stablehlo.{kind}<{', '.join([*fields, f'index_vector_dim = {index_vector_dim}'])}>"
 
@@ -271,7 +270,7 @@ def _gather_numpy(
     clip = mode != GatherScatterMode.FILL_OR_DROP
     whole = all(d in index_map or n == operand.shape[d] for d, n in enumerate(slice_sizes))
     if len(index_map) == 1 and collapsed == index_map and not batching and whole and operand.size:
-        # whole rows (or columns): several times as fast as element by element
+        # whole rows (or columns): several times as fast as single elements
         (axis,) = index_map
         starts, inside = _start_indices(operand.shape, indices, dimension_numbers, slice_sizes, clip)
         outer = batch_positions(window, rank)
@@ -291,7 +290,7 @@ def _gather_numpy(
 
 
 def _fill(dtype: np.dtype, value: Any) -> Any:
-    """``value`` for an array of ``dtype``; of a key, each word."""
+    """``value`` for an array of ``dtype``; for keys, the value of each word."""
     if dtype.type is not np.void:
         return np.array(value, dtype)
     return np.full(dtype.itemsize // WORD.itemsize, value, WORD).view(dtype)[0]
@@ -351,7 +350,7 @@ def _inside_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Ints) -> tup
     ty, flags = mlir_type(aval), mlir_type(aval.update(dtype=np.dtype(bool)))
     vector = ShapedArray((len(bounds),), aval.dtype)
     last = ctx.constant(np.array(bounds, aval.dtype), vector)
-    if aval.ndim > 1:  # in two steps, as JAX's own function of arrays does it
+    if aval.ndim > 1:  # two steps, as in JAX's ``all``
         row = ShapedArray((1,) * (aval.ndim - 1) + vector.shape, aval.dtype)
         last = ctx.broadcast(last, vector, row.shape, [aval.ndim - 1])
         (last,) = ctx.broadcast_operands([last], [row], aval.shape)
@@ -369,7 +368,7 @@ def _inside_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Ints) -> tup
 
 
 def _gather_words(avals: Any, out_avals: Any, params: Params) -> Params:
-    """Every word of the keys in each slice."""
+    """The parameters for keys' words: all words of each key."""
     operand, out, sizes = avals[0], out_avals[0], params["slice_sizes"]
     words = operand.shape[len(sizes) :]
     window, *others = params["dimension_numbers"]
@@ -377,7 +376,7 @@ def _gather_words(avals: Any, out_avals: Any, params: Params) -> Params:
     return {**params, "dimension_numbers": numbers, "slice_sizes": (*sizes, *words)}
 
 
-# its transpose is a scatter-add: see ops.scatter
+# ops.scatter sets the transpose rule: a scatter-add
 gather_p = declare(
     "gather", abstract=_gather_abstract, numpy=_gather_numpy, lower=_gather_lower, batch=_gather_batch,
     derivative=[_gather_derivative, None], words=_gather_words,
@@ -385,13 +384,13 @@ gather_p = declare(
 
 
 def index_dtype(shape: Ints, signed: bool = True) -> np.dtype:
-    """The integer type that holds every index into ``shape``: of 32 bits if they suffice."""
+    """The integer type of indices into ``shape``: 32 bits if they suffice."""
     narrow, wide = (INT32, INT64) if signed else (np.dtype(np.uint32), np.dtype(np.uint64))
     return wide if any(d > dtypes.iinfo(narrow).max for d in shape) else narrow
 
 
 def _default_fill(dtype: np.dtype) -> Any:
-    """What a gather gives for an index out of bounds: nan, the most extreme integer, or True; such words for keys."""
+    """The value that a gather gives out of bounds: nan, the most extreme integer, or True; such words for keys."""
     if is_key(dtype):
         dtype = WORD
     if dtypes.is_inexact(dtype):

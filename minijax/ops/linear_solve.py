@@ -1,8 +1,8 @@
-"""``custom_linear_solve``: the solution of a linear equation, differentiated as such, whatever computes it.
+"""``custom_linear_solve``: the solution of a linear equation, with derivatives that do not depend on the solver.
 
-The equation is ``matvec(x) = b``; ``solve`` finds x. Its tangent solves the same equation with another right side,
-``A dx = db - dA x``, and its transpose solves the transposed one. Invariant: of the four functions, each is linear
-in its last operands, which have the types of ``b``, and its own constants are operands of the primitive.
+The equation is ``matvec(x) = b``; ``solve`` finds x. The tangent solves ``A dx = db - dA x``, the transpose solves the
+transposed equation. Invariant: each of the four functions is linear in its last operands, which have the types of
+``b``; its constants are operands of the primitive.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["linear_solve_p"]
 
 
 class _LinearSolveTuple(NamedTuple):
-    """Something for each of the four functions: the parameters of the primitive, named as JAX prints them."""
+    """One item for each of the four functions, named like the primitive's parameters."""
 
     matvec: Any
     vecmat: Any
@@ -40,7 +40,7 @@ class _LinearSolveTuple(NamedTuple):
     transpose_solve: Any
 
     def transpose(self) -> _LinearSolveTuple:
-        """The same for the transposed equation."""
+        """The items for the transposed equation."""
         return _LinearSolveTuple(self.vecmat, self.matvec, self.transpose_solve, self.solve)
 
 
@@ -52,9 +52,9 @@ linear_solve_p.keeps_signatures = False
 
 
 def bind_linear_solve(jaxprs: Sequence[ClosedJaxpr | None], consts: Sequence[Values], b: Values) -> Any:
-    """The leaves of x, and of the auxiliary output of ``solve``. ``jaxprs`` are those of matvec, vecmat, solve and
-    transpose_solve (the second and fourth may be None); ``consts`` the values of the leading inputs of each. Constants
-    of the jaxprs themselves become inputs too."""
+    """The leaves of x and of ``solve``'s auxiliary output. ``jaxprs``: of matvec, vecmat, solve and transpose_solve
+    (the second and fourth may be None); ``consts``: the values of their leading inputs. Constants of jaxprs become
+    inputs."""
     opened: list[Any] = []
     operands: list[list[Any]] = []
     for closed, given in safe_zip(jaxprs, consts):
@@ -77,7 +77,7 @@ def _split(operands: Values, const_lengths: Any) -> tuple[_LinearSolveTuple, lis
 def linear_solve_abstract(*avals: Any, const_lengths: Any, jaxprs: Any) -> list[Any]:
     b = avals[sum(const_lengths) :]
     outs = jaxprs.solve.out_avals
-    # x is as b is, weak types included
+    # x has the types of b, weak types included
     return [*[v if same_type(v, x) else x for v, x in zip(b, outs, strict=False)], *outs[len(b) :]]
 
 
@@ -145,11 +145,11 @@ def linear_solve_batch(axis: Any, args: Values, dims: Dims, *, const_lengths: An
     const_dims, b_dims = _split(dims, const_lengths)
     n_aux = len(jaxprs.solve.out_avals) - len(b)
 
-    # which leaves of b, and so of x, are batched: the least choice that all four functions keep to
+    # which leaves of b, and so of x, are batched: the fixed point over all four functions
     def step(batched: list[bool]) -> Any:
         results: dict[str, Any] = {}
         grown: Flags = batched
-        # as in JAX those that give x first: that x is mapped, those that take one are to know
+        # as in JAX, the functions that return x come first; the others then take the batched x
         for name in ("solve", "vecmat", "matvec", "transpose_solve"):
             closed, own = getattr(jaxprs, name), getattr(const_dims, name)
             if closed is None:
@@ -172,7 +172,7 @@ def linear_solve_batch(axis: Any, args: Values, dims: Dims, *, const_lengths: An
 
 
 def _batch_in_front(closed: ClosedJaxpr, axis: Any, batched_in: Flags, forced: Flags) -> tuple[ClosedJaxpr, list[bool]]:
-    """``closed`` batched along first axes, at least in the outputs ``forced``; and which outputs are."""
+    """``closed`` batched along first axes, with at least the outputs ``forced`` batched; and which outputs are."""
     dims = in_front(batched_in)
     made, out_dims = vmap_jaxpr(closed, axis, dims, forced)
     out = mapped(out_dims)

@@ -1,6 +1,6 @@
-"""Sums of exponentials in logarithms, ``log(exp(a) + exp(b))``, in base e and 2: functions with their own derivative.
+"""``log(exp(a) + exp(b))`` and its base 2 variant, with derivatives of their own.
 
-Differentiating the formula as it stands would give NaN where an operand is infinite.
+The derivative of the plain formula would be NaN for an infinite operand.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from minijax.ops.elementwise import (
 from minijax.ops.select import select
 from minijax.ops.shape import full_like
 
-# Rules call bind itself: see ops.elementwise.
+# Rules call bind directly: see ops.elementwise.
 add = add_p.bind
 complex = complex_p.bind
 eq = eq_p.bind
@@ -54,21 +54,21 @@ def _per_ln2(x: Any) -> Any:
 
 
 def _sum_of_exponentials(x1: Any, x2: Any, exponential: Rule, scaled: Rule, half_turn: float) -> Any:
-    """The sum in a base whose power is ``exponential``; ``scaled`` turns natural logarithms into those of the base."""
+    """log-add-exp in the base of ``exponential``; ``scaled`` converts natural logarithms to that base."""
     larger = max(x1, x2)
     if dtypes.is_complex(get_aval(larger).dtype):
         distance = sub(add(x1, x2), mul(larger, const(larger, 2)))
         out = add(larger, scaled(log1p_p.bind(exponential(distance))))
         return complex(real(out), _wrapped(imag(out), half_turn))
     distance = sub(x1, x2)
-    # the difference of equal infinities is NaN, but their sum is right
+    # the difference of equal infinities is NaN, their sum is right
     is_nan, total = ne_p.bind(distance, distance), add(x1, x2)
     usual = add(larger, scaled(log1p_p.bind(exponential(neg(abs_p.bind(distance))))))
     return select(is_nan, total, usual)
 
 
 def _wrapped(x: Any, half_turn: float) -> Any:
-    """``x`` brought between ``-half_turn`` and ``half_turn`` by whole turns."""
+    """``x`` shifted by multiples of a turn to between ``-half_turn`` and ``half_turn``."""
     half, whole = const(x, half_turn), const(x, 2 * half_turn)
     rest = rem(add(x, half), whole)
     rest = select(lt_p.bind(rest, const(x, 0)), add(rest, whole), rest)
@@ -76,7 +76,7 @@ def _wrapped(x: Any, half_turn: float) -> Any:
 
 
 def _finite_or_zero(x: Any) -> Any:
-    """``x`` with 0 in place of infinity."""
+    """``x`` with infinities replaced by 0."""
     part = real(x) if dtypes.is_complex(get_aval(x).dtype) else x
     return select(eq(part, const(part, math.inf)), full_like(x, 0), x)
 

@@ -68,7 +68,7 @@ class Partitioned(Compiled):
     def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
         devices, mesh, ins, outs = self.placement
         taken = [*[self.placement.everywhere] * self.n_consts, *self._taken(ins)]
-        # as in JAX, of the first argument that the program takes alone, whatever is said of it
+        # as in JAX, that of the first used argument only
         named = safe_zip(self._taken(ins), self._taken([aval.ndim for aval in closed.in_avals]))
         first = next(((s, ndim) if isinstance(s, NamedSharding) else None for s, ndim in named), None)
         whole: list[bool] = []
@@ -92,7 +92,7 @@ class Partitioned(Compiled):
         return self._results(outs)
 
     def there(self, x: Any, sharding: Any) -> Any:
-        """The buffer of ``x`` with ``sharding``: its own one, which can be donated, if ``x`` has it."""
+        """The buffer of ``x`` with ``sharding``: its own buffer, which can be donated, if its sharding is equal."""
         if type(x) is MeshArray and (x.device == sharding or x.device.is_equivalent_to(sharding, x.aval.ndim)):
             return x._buffer
         array = as_array(check_alive(x))
@@ -104,7 +104,7 @@ class Partitioned(Compiled):
         return over_mesh(array, sharding)._buffer
 
     def mover(self, i: int) -> Rule:
-        """``there`` for the ``i``-th argument, for many calls."""
+        """A faster ``there`` for the ``i``-th argument of many calls."""
         sharding, aval, there = self.ins[i], self.in_avals[i], self.there
         if isinstance(sharding, SingleDeviceSharding) or is_key(aval.dtype) or aval.dtype == dtypes.float0:
             return lambda x: there(x, sharding)
@@ -247,8 +247,8 @@ def sharding_of_operand(x: Any) -> Sharding | None:
 
 
 class _Devices:
-    """The devices of a program. All shardings of its operands, results and equations must agree on them. ``count`` is
-    their number. ``found`` is None while only abstract meshes were noted. ``described``: an abstract mesh was noted."""
+    """The devices of a program, ``count`` of them, on which the shardings of operands, results and equations must
+    agree. ``found`` is None while there are only abstract meshes; ``described``: there was an abstract mesh."""
 
     def __init__(self) -> None:
         self.found: tuple[Any, ...] | None = None
@@ -270,7 +270,7 @@ class _Devices:
 
 
 def other_devices(said: str, devices: Any) -> ValueError:
-    """The error for an operand ``said`` that is not committed to ``devices``, those of the mesh that is set."""
+    """The error for an operand, described by ``said``, that is not committed to ``devices`` of the mesh that is set."""
     return ValueError(
         f"Received incompatible devices for jitted computation. Got {said} and jit's context mesh with device ids "
         f"{[each.id for each in devices]} on platform {devices[0].platform.upper()}. Bring it to the mesh that is set "

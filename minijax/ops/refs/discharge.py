@@ -103,7 +103,7 @@ set_without_refs(lowerable)
 
 
 def _run(closed: ClosedJaxpr, args: Values) -> list[Any]:
-    """The results of ``closed`` on ``args``, where ``Place`` objects replace references."""
+    """The results of ``closed`` on ``args``, where ``Held`` objects replace references."""
     return eval_by(_run_eqn, closed, args)
 
 
