@@ -107,7 +107,6 @@ def _sharding_classes(xla: Any, xla_client: Any) -> tuple[Any, Any]:
 
 
 def jax_is_imported() -> bool:
-    """Whether jax is imported in this process."""
     return sys.modules.get("jax") is not None
 
 

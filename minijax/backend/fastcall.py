@@ -41,8 +41,7 @@ class FastPath(NamedTuple):
 
 
 class _Results:
-    """Stands for a call's result: a node of jaxlib's tree, which jaxlib passes to ``finish`` with the result
-    buffers."""
+    """A call's result as a node of jaxlib's tree; jaxlib passes it to ``finish`` with the result buffers."""
 
     __slots__ = ("count", "finish")
 
@@ -174,7 +173,6 @@ def fast_path(
         return None
     sharding = runtime().sharding
     kept = [True] * len(leaves) if program.kept is None else [i in program.kept for i in range(len(leaves))]
-    # the inputs: first the constants, then the arguments
     n_in, n_out = len(consts) + len(leaves), len(program.out_avals)
     return FastPath(
         xla_executable=program.loaded,

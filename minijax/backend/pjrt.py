@@ -433,8 +433,7 @@ def compile(
 
 
 def text_costs(module_text: str | bytes, *, name: str) -> dict[str, Any]:
-    """XLA's estimate for a StableHLO module without compiling (``Executable.cost_analysis``); CompileError if
-    invalid."""
+    """XLA's estimate for an uncompiled StableHLO module (``Executable.cost_analysis``); CompileError if invalid."""
     rt = runtime()
     try:
         computation = rt.xla.mlir.mlir_module_to_xla_computation(module_text, use_tuple_args=False, return_tuple=False)

@@ -56,16 +56,14 @@ class ProfilerBusy(RuntimeError):
 
 
 def profiled(module: str, run: Callable[[], Any]) -> list[InstructionRun]:
-    """The instructions of program ``module`` during ``run()``, in order of time. ProfilerBusy if a profiler is
-    running."""
+    """The instructions of ``module`` during ``run()``, in order of time. ProfilerBusy if a profiler is running."""
     found = _instructions(_events(run), module)
     first = found[0].begin if found else 0.0
     return [each._replace(begin=each.begin - first) for each in found]
 
 
 def traced_calls(module: str, call: Callable[[], Any], count: int) -> list[TracedCall]:
-    """Run ``call()`` several times; for each, instructions of ``module`` and host events. ProfilerBusy if one is
-    running."""
+    """Instructions of ``module`` and host events of each of several ``call()``s. ProfilerBusy if one is running."""
     mark = importlib.import_module("jaxlib._profiler").TraceMe
 
     def run() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 # Types in the signatures of rules. ``Dims`` are batch axes; ``Axes`` numbers of dimensions, or a number for each.
@@ -37,12 +38,14 @@ class RuleTable(dict):  # type: ignore[type-arg]
         self.remedy = remedy
         # primitive -> why it needs no rule here ("integer-valued: no derivative")
         self.holes: dict[Any, str] = {}
-        self.suffix = "batch" if name.startswith("vmap") else name  # of the rules that factories make: mul_batch
+        self.suffix = "batch" if name.startswith("vmap") else name  # rules are renamed to mul_batch, scan_transpose
         RuleTable.tables.append(self)
 
     def __setitem__(self, primitive: Any, rule: Rule) -> None:
-        if "<locals>" in getattr(rule, "__qualname__", "") and rule.__module__.startswith("minijax."):
-            rename(rule, f"{primitive.name.replace('-', '_')}_{self.suffix}")
+        if isinstance(rule, FunctionType) and rule.__module__.startswith("minijax."):
+            name = rule.__qualname__
+            if "<locals>" in name or name.startswith("_") and name.endswith(f"_{self.suffix}"):
+                rename(rule, f"{primitive.name.replace('-', '_')}_{self.suffix}")
         super().__setitem__(primitive, rule)
 
     __hash__ = object.__hash__  # type: ignore[assignment]
@@ -83,10 +86,9 @@ class ReplaceableRules(RuleTable):
 
 
 def rename(function: Any, name: str) -> None:
-    """Call ``function``, which a factory made, ``name``, also in tracebacks."""
+    """Give a function that a factory made its ``name``, also in tracebacks."""
     function.__name__ = function.__qualname__ = name
-    if hasattr(function, "__code__"):
-        function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
+    function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
 
 
 def depends_on_types(rule: Rule) -> Rule:

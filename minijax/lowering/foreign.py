@@ -35,8 +35,7 @@ KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 class ModuleContext:
-    """The state shared by all rules of one module: ``ctx.module_context`` in a rule. ``context``, ``module``, ``ip``
-    and ``symbol_table`` are MLIR's. ``platforms`` is a tuple of one name."""
+    """The state of all rules of one module, ``ctx.module_context``. ``context``, ``module`` and ``ip`` are MLIR's."""
 
     def __init__(self, writer: ModuleWriter) -> None:
         ir = bindings.ir()
@@ -101,8 +100,7 @@ def lowering_platform(writer: ModuleWriter) -> str:
 
 
 class AuthorsRule:
-    """The entry of ``lowering_rules`` for registered rules, for all platforms or per platform; called like our own
-    rules."""
+    """The entry of ``lowering_rules`` for registered rules, per platform or for all; called like our own rules."""
 
     def __init__(self, primitive: Primitive, ours: Rule | None = None) -> None:
         self.primitive = primitive

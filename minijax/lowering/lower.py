@@ -84,7 +84,6 @@ class ModuleWriter:
         return "cpu" if self.platform() in ("cpu", "unknown") else "gpu"
 
     def unique(self, name: str) -> str:
-        """A new function symbol like ``name``."""
         base = candidate = symbol(name)
         n = 0
         while candidate in self.used:
@@ -100,14 +99,12 @@ class ModuleWriter:
 
     @property
     def meshes(self) -> Any:
-        """The module's ``lowering.shardings.MeshTable``."""
         if self._meshes is None:
             self._meshes = lazy.public("minijax.lowering.shardings", "MeshTable")()
         return self._meshes
 
     def function(self, closed: ClosedJaxpr, name: str, ins: Values | None = None, outs: Values | None = None) -> str:
-        """The symbol of a private function for ``closed`` with its constants, written at the first call. ``ins`` and
-        ``outs``: shardings of arguments and results."""
+        """The symbol of a private function for ``closed``; ``ins`` and ``outs``: shardings of arguments and results."""
         # collectives are written for the axes mapped here
         key = (id(closed), self.axes, ins, outs)
         entry = self.written.get(key)
@@ -123,7 +120,6 @@ class ModuleWriter:
         return entry[0]
 
     def text(self, main: str, header: str) -> str:
-        """The whole module."""
         meshes = [] if self._meshes is None else self._meshes.lines()
         return "\n".join([header, *meshes, main, *self.functions, "}", ""])
 
@@ -240,8 +236,7 @@ def lower_inline(ctx: FunctionWriter, closed: ClosedJaxpr, args: Names) -> list[
 
 
 def passed_consts(closed: ClosedJaxpr) -> list[bool]:
-    """Which constants are arguments of ``@main``: the large ones, whose text would be longer than the rest of the
-    module. XLA can compute with the values of the others, which are in the text as in JAX."""
+    """Which constants ``@main`` takes as arguments: the large ones. XLA can compute with the others, in the text."""
     return [v.aval.size * v.aval.dtype.itemsize > WRITTEN_BYTES for v in closed.jaxpr.constvars]
 
 

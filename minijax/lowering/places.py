@@ -135,8 +135,7 @@ def _ascribe(texts: list[str], start: int, index: int) -> None:
 
 
 class ModulePlaces:
-    """A module's text, and the place of each of its lines (None for lines of no equation). ``found`` has all places,
-    also those of equations that wrote no line."""
+    """A module's text, the place of each line (None without an equation), and ``found``: all places, in order."""
 
     __slots__ = ("text", "lines", "found")
 
@@ -170,8 +169,7 @@ class ModulePlaces:
 
 
 def text_lines(metadata: str) -> list[int]:
-    """The lines of the StableHLO text that an instruction's metadata names, counted from 1. There is one line, or
-    several if XLA merged operations."""
+    """The lines of StableHLO text, counted from 1, in an instruction's metadata; several if XLA merged operations."""
     found = re.search(_MADE_OF, metadata)
     if found is None:
         return []
@@ -191,8 +189,7 @@ def _with_ends(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def with_line_names(text: str) -> str:
-    """The module with each operation named by the number of its line; ``text_lines`` finds the number in XLA's program.
-    For partitioned programs: XLA's partitioner drops line numbers and keeps names."""
+    """The module with line numbers as names of operations, which XLA's partitioner keeps (see ``text_lines``)."""
     named = []
     for number, (line, ends) in enumerate(_with_ends(text), 1):
         if ends:

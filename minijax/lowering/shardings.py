@@ -40,7 +40,6 @@ class MeshTable:
         return found
 
     def of(self, mesh: AbstractMesh) -> str:
-        """The symbol of ``mesh``."""
         return self.symbol(mesh.shape_tuple)
 
     def first_device(self) -> str:
@@ -58,8 +57,7 @@ def dimension_text(axes: Names, is_open: bool = False) -> str:
 
 
 def spec_text(meshes: MeshTable, mesh: AbstractMesh, spec: PartitionSpec, ndim: int, is_open: bool = False) -> str:
-    """``<@mesh, [{"x"}, {}]>``: a value of ``ndim`` dimensions, sharded over ``mesh``. With ``is_open`` the compiler
-    may shard any dimension over axes that ``spec`` does not name: ``[{"x", ?}, {?}]``."""
+    """``<@mesh, [{"x"}, {}]>`` for ``ndim`` dimensions. ``is_open``: the compiler may add axes, ``[{"x", ?}, {?}]``."""
     parts = [dimension_text(axes_of_part(part), is_open or part is PartitionSpec.UNCONSTRAINED) for part in spec]
     parts += [dimension_text((), is_open)] * (ndim - len(parts))
     unreduced = [name for name in mesh.axis_names if name in spec.unreduced]
@@ -114,7 +112,6 @@ def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
             return
     for v in eqn.outvars:
         if "dst_sharding" in eqn.params and v.aval.unreduced:
-            # otherwise XLA takes the operand as unreduced too
             env[v] = _constrained(ctx, mesh, eqn.invars[0].aval, env[v])
         env[v] = _constrained(ctx, mesh, v.aval, env[v])
 
@@ -129,8 +126,7 @@ def sums_constrained(ctx: FunctionWriter, avals: Sequence[ShapedArray], names: N
 
 
 def repeated_sum(ctx: FunctionWriter, x: str, aval: ShapedArray, shape: Shape) -> str:
-    """``x`` of unreduced type ``aval``, repeated to ``shape`` along dimensions of size 1. XLA would reshape and sum
-    before repeating, so this writes the reshape itself, constrained to be unreduced."""
+    """``x``, unreduced, repeated to ``shape``. XLA would sum before it repeats, so a reshape is constrained first."""
     mesh, spec = mesh_of_type(aval), whole_spec(aval)
     assert mesh is not None, "the type of a sum over devices names their mesh"
     kept = [d for d in range(aval.ndim) if aval.shape[d] == shape[d]]

@@ -174,7 +174,6 @@ class FunctionWriter:
         return name
 
     def scalar(self, value: Any, dtype: np.dtype) -> str:
-        """A scalar constant."""
         return self.constant(np.asarray(value, dtype), ShapedArray((), dtype))
 
     def full(self, value: Any, aval: ShapedArray, scalars: bool = False) -> str:

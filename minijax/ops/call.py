@@ -121,7 +121,6 @@ class Compiled:
         return pjrt.compile(text, **options)
 
     def _constant(self, x: Any) -> Any:
-        """The buffer of a constant of the program."""
         return to_buffer(uncommitted(x))
 
     def _taken(self, args: Values) -> Values:
@@ -155,8 +154,7 @@ class Compiled:
         return self._results(outs)
 
     def device_of(self, args: Values) -> Any:
-        """The device to which used arguments are committed, or None; over a mesh, its devices. ValueError if they
-        differ."""
+        """The device of committed used arguments, or None; over a mesh, its devices. ValueError if they differ."""
         return common_device(self._taken(args), self.name)
 
     def on(self, device: Any) -> OnDevice:
@@ -421,8 +419,7 @@ _MADE_BY = {"jvp": "derivative", "vmap": "batched form", "transpose": "transpose
 
 
 def announce(closed: ClosedJaxpr, name: str, key: Any, again: str = "") -> None:
-    """Tell guards that ``closed`` will be compiled, with the reason ``again`` for a recompilation; report the cache
-    miss, unless the staging cache has reported it."""
+    """Tell guards that ``closed`` will be compiled (``again``: why once more); report the cache miss, once."""
     made_by = closed.memo.get("made_by", "")
     reason = again
     if made_by and not again:
@@ -459,8 +456,7 @@ def jit_stage(trace: Any, *args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list
 
 
 def _handed_on(params: Params, ins: Sequence[Values] = (), outs: Sequence[Values] = ()) -> Params:
-    """The parameters of a call that its transformed forms keep. ``ins`` and ``outs`` are shardings of operands and
-    results, in groups."""
+    """The parameters that transformed calls keep. ``ins``, ``outs``: groups of shardings of operands and results."""
     said: dict[str, Any] = {key: params[key] for key in ("inline", "keep_unused", "ctx_mesh") if key in params}
     for key, groups in (("in_shardings", ins), ("out_shardings", outs)):
         given = tuple(itertools.chain(*groups)) if "in_shardings" in params or "out_shardings" in params else ()
@@ -495,8 +491,8 @@ def jit_batch(axis: Any, args: Values, dims: Dims, *, jaxpr: ClosedJaxpr, name: 
 
 
 def split_call(jaxpr: ClosedJaxpr, unknown_in: Flags) -> Any:
-    """The known jaxpr, the unknown one, the unknown outputs, and for each residual the known input that it is, if any.
-    Only the other residuals are outputs of the known jaxpr."""
+    """The known jaxpr, the unknown one, the unknown outputs, and for each residual the known input that it equals, or
+    None if it is an output of the known jaxpr."""
     key = ("partial_eval", tuple(unknown_in))
     if key not in jaxpr.memo:
         known, unknown, unknown_out, n_res = partial_eval_jaxpr(jaxpr, unknown_in)
@@ -534,8 +530,7 @@ def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 class _Linearized(NamedTuple):
-    """A linearized call. ``places`` locates each result and residual: ``("made", i)``, the i-th result of ``known``;
-    ``("operand", i)``; or ``("constant", value)``."""
+    """A linearized call. ``places`` locates results and residuals, e.g. ``("made", i)``: result i of ``known``."""
 
     known: ClosedJaxpr
     linear: ClosedJaxpr

@@ -44,8 +44,7 @@ _scan = HigherModule("scan")
 
 
 class FlatCallback:
-    """A Python function of trees, called with leaves; ``static`` has the leaves that are no arrays, by position. Two
-    are equal for the same function and structure, so that staging twice gives equal equations."""
+    """A Python function of trees, called with leaves; ``static``: leaves that are no arrays. Equal if staged twice."""
 
     __slots__ = ("callback_func", "in_tree", "static")
 

@@ -203,8 +203,7 @@ def remat_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 def _inlined(closed: ClosedJaxpr, ins: Values, outs: Sequence[Var], call: JaxprEqn) -> list[JaxprEqn]:
-    """The equations of ``closed`` from ``ins`` to ``outs`` with fresh variables. It stays a call if an output is an
-    input, a constant or another output, because no equation defines that output."""
+    """The equations of ``closed`` from ``ins`` to ``outs``; still a call if no equation defines one of the outputs."""
     jaxpr = closed.jaxpr
     defined = {v for e in jaxpr.eqns for v in e.outvars}
     if len(set(jaxpr.outvars)) < len(outs) or not defined.issuperset(jaxpr.outvars) or closed.consts:
@@ -240,7 +239,7 @@ recompute_rules[remat_p] = call_recompute(
 def _transposed(
     closed: ClosedJaxpr, linear: Flags, nonzero_cts: Flags, ct_avals: Values
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """Maps known inputs and nonzero cotangents to nonzero cotangents of the linear inputs, with their flags. Unlike
+    """Maps known inputs and nonzero cotangents to nonzero cotangents of linear inputs, with flags. Unlike
     ``transpose_jaxpr``, it splits off the nonlinear part, also of nested calls, and recomputes it first."""
     key = ("remat_transpose", tuple(linear), tuple(nonzero_cts), tuple(ct_avals))
     if key not in closed.memo:

@@ -64,7 +64,6 @@ def _any(rows: Sequence[Flags]) -> list[bool]:
     return [any(column) for column in safe_zip(*rows)]
 
 
-# ---------------------------------------------------------------------------------------------- what is left open
 # Scalars whose values nobody reads: JAX fills unused outputs of a branch with them.
 empty2_p = Primitive("empty2")
 
@@ -104,10 +103,8 @@ def empty_of(aval: ShapedArray) -> Any:
     return broadcast_in_dim_p.bind(scalar, shape=aval.shape, broadcast_dimensions=(), sharding=sharding_of_type(aval))
 
 
-# ---------------------------------------------------------------------------------------------- making branches
 def join_branches(closeds: Sequence[ClosedJaxpr]) -> tuple[Branches, list[Any], list[int | None]]:
-    """Staged functions as branches: ``(branches, constants, forwards)``. Every branch takes all constants first. An
-    output that all branches copy from one input is dropped; ``forwards`` has that input's position, otherwise None."""
+    """``(branches, constants, forwards)`` of staged functions; ``forwards``: inputs that all branches copy, or None."""
     if any(isinstance(const, Tracer) for closed in closeds for const in closed.consts):
         return _join_branches(closeds)  # they belong to one run, as these constants do
     return keep_together(closeds, "cond join", lambda: _join_branches(closeds))
@@ -142,7 +139,6 @@ def _completed(closed: ClosedJaxpr, outs: Values, avals: Avals, fill: Any) -> Cl
     return ClosedJaxpr(jaxpr.replace(outvars=whole, eqns=[*jaxpr.eqns, *filler.eqns]), closed.consts)
 
 
-# ---------------------------------------------------------------------------------------------- evaluation
 def _branch(index: Any, branches: Branches) -> ClosedJaxpr:
     position = int(index)
     return branches[position if 0 <= position < len(branches) else -1]
@@ -174,7 +170,6 @@ def _cond_program(*, branches: Branches) -> Any:
     return chosen, 1 + max(p.weight for p in programs)
 
 
-# ---------------------------------------------------------------------------------------------- jvp
 def cond_jvp(primals: Values, tangents: Values, *, branches: Branches) -> Any:
     nonzero, given = nonzeros(tangents[1:])
     out_nonzero = _any([jvp_jaxpr(branch, nonzero)[1] for branch in branches])
@@ -187,7 +182,6 @@ def cond_jvp(primals: Values, tangents: Values, *, branches: Branches) -> Any:
     return with_zeros(outs, out_nonzero)
 
 
-# ---------------------------------------------------------------------------------------------- batching
 def cond_batch(axis: AxisData, args: Values, dims: Dims, *, branches: Branches) -> Any:
     if any(e.primitive.name == "io_callback" for branch in branches for e in all_eqns(branch.jaxpr)):
         raise NotImplementedError(
@@ -233,7 +227,6 @@ def _select(which: Any, *cases: Any) -> Any:
     return select_n_p.bind(which, *cases)
 
 
-# ---------------------------------------------------------------------------------------------- partial evaluation
 def cond_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     index_unknown, *unknown = unknown_in
     if index_unknown:
@@ -272,9 +265,8 @@ def _split(branches: Branches, unknown: Flags) -> tuple[Branches, Branches, list
 
 
 def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tuple[Branches, Branches]:
-    """``(known, later, number of residuals)`` of each branch, with equal residual types. Branches share places for
-    residuals of one type; a branch that needs fewer fills the rest with placeholders. Residuals are the last outputs of
-    known jaxprs and the first inputs of later ones."""
+    """``(known, later, number of residuals)`` of each branch, with equal residual types: branches share places for
+    residuals of one type. Residuals are the last outputs of known jaxprs and the first inputs of later ones."""
     places: dict[Any, int] = {}  # (type, earlier residuals of that type in the branch) -> place
     positions: list[list[int]] = []
     for known, _, n_res in parts:
@@ -299,8 +291,7 @@ def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tu
 
 
 def _with_residuals(closed: ClosedJaxpr, outs: Values, atoms: Values, avals: Avals) -> ClosedJaxpr:
-    """``closed`` with ``outs`` and residuals ``atoms`` of types ``avals`` as outputs; placeholders replace None, as in
-    JAX."""
+    """``closed`` with ``outs`` and residuals ``atoms`` of types ``avals`` as outputs; placeholders replace None."""
     filler = stage(lambda: list(map(empty_of, avals)), [], label="cond").jaxpr
     residuals = [empty if atom is None else atom for atom, empty in safe_zip(atoms, filler.outvars)]
     jaxpr = closed.jaxpr.replace(outvars=[*outs, *residuals], eqns=[*closed.eqns, *filler.eqns])
@@ -326,8 +317,7 @@ def cond_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Policy) -> Any:
 def _whole_parts(
     branch: ClosedJaxpr, unknown: Flags, split: Split, unknown_out: Flags, later_out: Flags
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, int]:
-    """A branch split by a policy, with all inputs and the requested outputs. A later output that it saves is a
-    residual."""
+    """A branch split by a policy, with all inputs and requested outputs; later outputs that it saves are residuals."""
     known, staged = split.known.jaxpr, split.staged.jaxpr
     known_in = [Var(aval) for aval in partition(unknown, branch.in_avals)[0]]
     all_in = [Var(aval) for aval in branch.in_avals]
@@ -356,7 +346,6 @@ def _whole_parts(
     return (ClosedJaxpr(now, split.known.consts), ClosedJaxpr(later, split.staged.consts), split.n_res + len(saved))
 
 
-# ---------------------------------------------------------------------------------------------- linearization
 def cond_linearize(is_vjp: bool, nonzero: Flags, index: Any, *operands: Any, branches: Branches) -> Any:
     key = ("cond linearized", tuple(nonzero))
     known, linear, nonzero_out = keep_together(branches, key, lambda: _linearized(branches, nonzero[1:]))
@@ -377,7 +366,6 @@ def _linearized(branches: Branches, nonzero: Flags) -> tuple[Branches, Branches,
     return known, linear, nonzero_out
 
 
-# ---------------------------------------------------------------------------------------------- dead code
 def cond_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     branches = eqn.params["branches"]
     pruned, used_in = keep_together(branches, ("cond dce", tuple(used)), lambda: _prune(branches, used))
@@ -391,8 +379,7 @@ def cond_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
 
 
 def _prune(branches: Branches, used: Flags) -> tuple[Branches | None, list[bool]]:
-    """The branches with ``used`` outputs and the inputs that any of them reads, and which; None if nothing is
-    unused."""
+    """The branches with ``used`` outputs, and which inputs any of them reads; None if nothing is unused."""
     used_in = _any([dce_jaxpr(branch.jaxpr, used)[1] for branch in branches])
     pruned = [dce_jaxpr(branch.jaxpr, used, keep_inputs=True)[0] for branch in branches]
     if all(used_in) and all(jaxpr is branch.jaxpr for jaxpr, branch in safe_zip(pruned, branches)):
@@ -402,7 +389,6 @@ def _prune(branches: Branches, used: Flags) -> tuple[Branches | None, list[bool]
     return tuple(ClosedJaxpr(jaxpr.replace(invars=v), branch.consts) for jaxpr, v, branch in parts), used_in
 
 
-# ---------------------------------------------------------------------------------------------- transposition
 def cond_transpose(cts: Values, index: Any, *operands: Any, branches: Branches) -> list[Any]:
     assert type(index) is not UndefinedPrimal, "cond is not linear in its index"
     linear, nonzero, known, given = call_operands(cts, operands)
@@ -430,7 +416,6 @@ def _transpose(branches: Branches, linear: Flags, nonzero: Flags, ct_avals: Aval
     return tuple(whole), arrives
 
 
-# ---------------------------------------------------------------------------------------------- lowering
 def cond_lower(ctx: Any, avals: Any, out_avals: Avals, index: str, *operands: str, branches: Branches) -> list[str]:
     """``stablehlo.case``: its regions take no arguments and see the surrounding values."""
     ordered = any(e.params.get("ordered") for branch in branches for e in all_eqns(branch.jaxpr))
@@ -456,7 +441,6 @@ def cond_lower(ctx: Any, avals: Any, out_avals: Avals, index: str, *operands: st
     return names
 
 
-# ---------------------------------------------------------------------------------------------- typechecking
 def cond_typecheck(in_avals: tuple[ShapedArray, ...], params: Params) -> Avals:
     branches = params["branches"]
     if type(branches) is not tuple or not branches or not all(type(b) is ClosedJaxpr for b in branches):

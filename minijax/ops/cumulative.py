@@ -34,7 +34,6 @@ __all__ = [
     "cumsum_p",
 ]
 
-# Rules call bind directly: see ops.elementwise.
 add = add_p.bind
 max = max_p.bind
 min = min_p.bind
@@ -46,8 +45,7 @@ Combine = Callable[[list[Any], list[Any]], Values]
 
 def associative_scan(combine: Combine, elems: Values, axis: int, reverse: bool = False) -> list[Any]:
     """All prefixes of ``elems`` along ``axis`` under the associative ``combine``, in ``2 log2(n)`` rounds (Blelloch,
-    "Prefix sums and their applications", 1990): the prefixes of combined pairs are the odd elements of the result, and
-    one more round gives the even ones."""
+    "Prefix sums and their applications", 1990): prefixes of pairs are the odd elements of the result."""
     if reverse:
         elems = [rev(x, (axis,)) for x in elems]
     out = _scan(combine, list(elems), canonical_axis(axis, get_aval(elems[0]).ndim))

@@ -126,9 +126,8 @@ class Written(Function):
 
 
 class StagedFunction(Function):
-    """``inner``, staged when first needed for each side input, at types ``avals_for(side)``. In an equation,
-    closed-over values precede the others. The user's derivative rule does not take them. If it closes over the same
-    tracers (those in ``closed_over``), it gets the equation's operands for them."""
+    """``inner``, staged when first needed for each side input. In an equation, closed-over values come first. A rule
+    that closes over the same tracers (those in ``closed_over``) gets the equation's operands for them."""
 
     def __init__(self, inner: Function, avals_for: Rule, closed_over: Values = ()) -> None:
         self.inner = inner
@@ -182,8 +181,7 @@ class Mapped(NamedTuple):
 
 
 class Batched(Function):
-    """``inner``, batched; subclasses set the batch axes of values and results. ``mapped`` is the vmap of the call in
-    function form: ``inner`` may close over its tracers, so it runs with that trace. It is None in the equation form."""
+    """``inner``, batched. In function form, it runs under the vmap ``mapped``, since it may close over its tracers."""
 
     def __init__(self, inner: Function, axis: AxisData, in_dims: Dims, out: OutDims, mapped: Mapped | None) -> None:
         self.inner = inner
@@ -314,8 +312,7 @@ _turn = threading.RLock()
 
 
 def _resumed(mapped: Mapped, body: Callable[[], Result]) -> Result:
-    """The result of ``body`` with the vmap of a call on the stack, restored if it has ended: a backward pass runs after
-    its vmap, and the user's function may close over tracers of it."""
+    """The result of ``body`` under the vmap of a call, even if it has ended: a backward pass runs after its vmap."""
     main: MainTrace = mapped.trace.main
     stack, env, outer = state.stack, state.axis_env, state.dynamic
     if main.trace.stack is stack:
@@ -360,8 +357,8 @@ class CustomCallPrimitive(AxisPrimitive):
 
 
 def custom_call(name: str, kind: str, **rules: str) -> Primitive:
-    """A primitive that calls a function with a derivative rule, with the rules that are equal for ``kind`` "jvp" and
-    "vjp". ``rules`` are the parameters of an equation that hold the user's rules, by their printed names."""
+    """A primitive that calls a function with a derivative rule of ``kind`` "jvp" or "vjp", with the rules common to
+    both. ``rules`` maps printed names to the parameters with the user's rules."""
     primitive = CustomCallPrimitive(name, multiple_results=True)
     primitive.keeps_signatures = False
 
@@ -403,8 +400,7 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
 
 
 def _next_trace(args: Values, level: float) -> Trace:
-    """The innermost interpreter below ``level`` that must process a call on ``args``; any vmap must, since the
-    functions may close over its tracers."""
+    """The innermost interpreter below ``level`` that must process the call; any vmap must, as functions may use it."""
     traces = [x._trace for x in args if isinstance(x, Tracer)]
     for main in reversed(state.stack[: math.ceil(level)]):
         if main.dynamic or main.trace_type is BatchTrace:
@@ -458,14 +454,12 @@ def pruned_call(closed: ClosedJaxpr, used: Flags) -> ClosedJaxpr:
 
 
 def function_name(program: ClosedJaxpr | Jaxpr) -> str:
-    """The name of the function that ``program`` was staged from."""
     jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
     return jaxpr.debug_name.partition(" at ")[0]
 
 
 def zero_flags(tangents: Values, symbolic_zeros: bool) -> tuple[bool, ...]:
-    """The (co)tangents that a rule gets as symbolic zeros. Zeros of integer inputs are always symbolic: they have type
-    float0, with which no program computes."""
+    """The (co)tangents that a rule gets as symbolic zeros; those of integers are always zeros, of type float0."""
     return tuple(type(t) is Zero and (symbolic_zeros or t.aval.dtype == dtypes.float0) for t in tangents)
 
 

@@ -49,8 +49,7 @@ custom_jvp_call_p = custom_call("custom_jvp_call", "jvp", jvp="jvp_jaxpr_fun")
 
 
 def with_jvp_rule(name: str, fun: Callable[..., Any], jvp: Rule, *args: Any) -> Any:
-    """``fun(*args)`` of arrays, one array, differentiated by ``jvp(*args, *tangents)``, which returns the result and
-    its tangent. For functions of this package that consist of primitives; ``custom_jvp`` does this for trees."""
+    """``fun(*args)``, of arrays to one array, differentiated by ``jvp(*args, *tangents) -> (result, tangent)``."""
     if len(state.stack) == 1 and not observe.bind_watched:
         return fun(*args)
 

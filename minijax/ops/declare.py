@@ -26,7 +26,6 @@ from minijax.ir.typecheck import typecheck_rules
 from minijax.lowering.lower import lowering_rules, physical_rules
 from minijax.ops.nary import NO_DERIVATIVE, NONE_IN_JAX, ZERO, deflinear, nary_jvp, zero_jvp
 
-# The tables of rules, by the keywords of ``set_rules``.
 TABLES: dict[str, dict[Any, Any]] = {
     "numpy": numpy_rules,
     "stage": staging_rules,
@@ -145,5 +144,4 @@ def operand_lower(ctx: Any, avals: Any, out_avals: Any, x: str, **params: Any) -
 
 
 def all_weak(avals: Sequence[ShapedArray]) -> bool:
-    """Whether every type is weak."""
     return all(a.weak_type for a in avals)

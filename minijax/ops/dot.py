@@ -180,8 +180,7 @@ def precision_names(precision: Any) -> tuple[Any, Any]:
 
 
 def canonical_precision(precision: Any) -> Any:
-    """``precision`` (None, a name, a ``Precision`` or a pair) as a pair or None; algorithms, also by name, as
-    algorithms. ValueError for anything else."""
+    """``precision`` (None, a name, a ``Precision``, a pair) as a pair, None or an algorithm; ValueError otherwise."""
     if precision is None:
         default = matmul_precision()
         return None if default is None else canonical_precision(default)
@@ -209,7 +208,6 @@ def canonical_precision(precision: Any) -> Any:
     )
 
 
-# -------------------------------------------------------------------------------- types
 def _check_side(side: str, ndim: int, contracting: Axes, batch: Axes) -> None:
     if any(not 0 <= d < ndim for d in (*contracting, *batch)):
         raise TypeError(
@@ -293,7 +291,6 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
     return preferred
 
 
-# -------------------------------------------------------------------------------- evaluation
 def _product(lhs: Any, rhs: Any, dimension_numbers: _Numbers) -> Rule:
     """The function that computes a product in NumPy, for operands shaped like ``lhs`` and ``rhs``, of one dtype."""
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
@@ -374,7 +371,6 @@ def _by_algorithm(algorithm: DotAlgorithmPreset, product: Rule, dtype: np.dtype)
     return algorithm_dot
 
 
-# -------------------------------------------------------------------------------- rules
 def _dot_cotangent(
     ct: Any, x: Any, y: Any, swapped: bool, *, dimension_numbers: _Numbers, out_sharding: Any, **params: Any
 ) -> Any:
@@ -495,7 +491,6 @@ def _dot_shown(eqn: JaxprEqn, printer: Any) -> Params:
 
 
 def _dot_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
-    """The inverse of ``_dot_shown``."""
     contracting, batch = params["dimension_numbers"]
     numbers = (tuple(map(tuple, contracting)), tuple(map(tuple, batch)))
     found = {"precision": None, "preferred_element_type": None, **params, "dimension_numbers": numbers}

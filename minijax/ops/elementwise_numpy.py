@@ -157,8 +157,7 @@ def with_zeros(x: Any) -> bool:
 
 
 def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Rule) -> Rule:
-    """The extremum of the operands with XLA's choice between 0 and -0 (``at_zeros``) and between complex numbers.
-    NumPy may return either zero, so zeros of its result are corrected."""
+    """The extremum with XLA's choice between 0 and -0 (``at_zeros``) and XLA's order of complex numbers."""
     negative = bool(np.signbit(at_zeros(np.float32(0.0), np.float32(-0.0))))
 
     def of_complex(x: Any, y: Any) -> Any:

@@ -100,8 +100,7 @@ def _check_dims(op: str, name: str, dims: Ints, rank: int, in_order: bool) -> No
 
 
 def check_numbers(op: str, operand: ShapedArray, indices: ShapedArray, numbers: Any, window_rank: int) -> None:
-    """TypeError, with JAX's text, unless the dimension numbers of ``op`` ('gather') fit operand and indices.
-    ``window_rank`` is the rank of a gather's result or a scatter's updates."""
+    """TypeError unless the dimension numbers of ``op`` fit; ``window_rank``: rank of a gather's result or updates."""
     title = op.capitalize()
     if not dtypes.is_integer(indices.dtype):
         raise ValueError("indices must have an integer type")
@@ -158,7 +157,6 @@ def batched_numbers(numbers: Any, operand_batched: bool, indices_batched: bool) 
     if operand_batched and indices_batched:
         batching, index_batching = (0, *batching), (0, *index_batching)
     elif operand_batched:
-        # each slice gets the size of the batch
         window = (0, *window)
     return type(numbers)(window, collapsed, index_map, batching, index_batching)
 
@@ -197,9 +195,8 @@ def _start_indices(shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, c
 def flat_positions(
     shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, rank: int, clip: bool
 ) -> tuple[Any, Any]:
-    """The positions of the slices' elements in a flat operand of ``shape``, broadcastable to the gather's result of
-    ``rank``, and which are valid: None for all, or booleans, false where an index was out of bounds (never if
-    ``clip``)."""
+    """The positions of the slices' elements in a flat operand of ``shape``, broadcastable to the result, of ``rank``;
+    and which of them were in bounds: None for all, always with ``clip``."""
     window, collapsed, index_map, batching, index_batching = numbers
     starts, inside = _start_indices(shape, indices, numbers, slice_sizes, clip)
     outer = batch_positions(window, rank)
@@ -223,7 +220,6 @@ def numbers_text(kind: str, names: Sequence[str], numbers: Any, index_vector_dim
     return f"#stablehlo.{kind}<{', '.join([*fields, f'index_vector_dim = {index_vector_dim}'])}>"
 
 
-# -------------------------------------------------------------------------------- gather
 def _gather_abstract(
     operand: ShapedArray, indices: ShapedArray, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Shape,
     **params: Any,

@@ -40,7 +40,6 @@ class _LinearSolveTuple(NamedTuple):
     transpose_solve: Any
 
     def transpose(self) -> _LinearSolveTuple:
-        """The items for the transposed equation."""
         return _LinearSolveTuple(self.vecmat, self.matvec, self.transpose_solve, self.solve)
 
 
@@ -53,8 +52,7 @@ linear_solve_p.keeps_signatures = False
 
 def bind_linear_solve(jaxprs: Sequence[ClosedJaxpr | None], consts: Sequence[Values], b: Values) -> Any:
     """The leaves of x and of ``solve``'s auxiliary output. ``jaxprs``: of matvec, vecmat, solve and transpose_solve
-    (the second and fourth may be None); ``consts``: the values of their leading inputs. Constants of jaxprs become
-    inputs."""
+    (the second and fourth may be None); ``consts``: the values of their leading inputs."""
     opened: list[Any] = []
     operands: list[list[Any]] = []
     for closed, given in safe_zip(jaxprs, consts):

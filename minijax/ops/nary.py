@@ -45,7 +45,6 @@ FLOAT, INT, INEXACT, NUM, ANY = "f", "iu", "fc", "iufc", "biufc"
 BOOL_OR_INT, ORDERED, KEY = "biu", "biuf", "k"
 _KIND_NAMES = {"f": "floating", "c": "complexfloating", "i": "integer", "u": "integer", "b": "bool", "k": "prng_key"}
 
-# The primitives that ``elementwise`` made.
 elementwise_primitives: set[Primitive] = set()
 
 
@@ -138,8 +137,6 @@ eq_p = Primitive("eq")
 
 
 def nary_batching(primitive: Primitive) -> Rule:
-    """The batching rule of an elementwise primitive."""
-
     def nary_batch(args: Values, dims: Dims, **params: Any) -> Any:
         if len(args) == 1:
             return primitive.bind(args[0], **params), dims[0]
@@ -305,7 +302,6 @@ def binary(
 
 
 def unary_function(primitive: Primitive, name: str, doc: str) -> Unary:
-    """The function ``lax.<name>`` that applies ``primitive`` to its one operand."""
     bind = primitive.bind
 
     def function(x: Any) -> Any:
@@ -315,7 +311,6 @@ def unary_function(primitive: Primitive, name: str, doc: str) -> Unary:
 
 
 def binary_function(primitive: Primitive, name: str, doc: str) -> Binary:
-    """The function ``lax.<name>`` that applies ``primitive`` to its two operands."""
     bind = primitive.bind
 
     def function(x: Any, y: Any) -> Any:
@@ -343,8 +338,7 @@ def is_row(name: str, value: Any) -> bool:
 
 
 def deflinear(primitive: Primitive, transpose: Rule, by_types: bool = True) -> None:
-    """Make ``primitive`` linear in all operands, with ``transpose(ct, *args, **params)``, which may
-    ``depends_on_types``."""
+    """Make ``primitive`` linear in all operands, with the rule ``transpose(ct, *args, **params)``."""
 
     def linear_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         ans = primitive.bind(*primals, **params)

@@ -124,7 +124,6 @@ def _still_varies(vma: frozenset[Any], params: Params) -> frozenset[Any]:
     return vma
 
 
-# ------------------------------------------------------------------------------------------------ replica groups
 def replica_groups(mesh: Sequence[tuple[Any, int]], names: Values, groups: Groups = None) -> list[list[int]]:
     """The groups of devices of ``mesh`` (axis names and sizes) that communicate along ``names``."""
     ids = np.arange(int(np.prod([size for _, size in mesh]))).reshape([size for _, size in mesh])
@@ -165,7 +164,6 @@ def all_reduce_text(ctx: Any, op: str, aval: ShapedArray, x: str, names: Any, gr
     return ctx.emit(f'"stablehlo.all_reduce"({x}) <{{{_groups_text(ctx, names, groups)}}}> {region} : ({ty}) -> {ty}')
 
 
-# ------------------------------------------------------------------------------------------------ reductions
 def _split_axes(axes: Values) -> tuple[AxisNames, Axes]:
     """Split ``axes`` into names and positions."""
     return tuple(a for a in axes if type(a) is not int), tuple(a for a in axes if type(a) is int)
@@ -208,7 +206,6 @@ def _declare_reduction(name: str, positional: Primitive, op: str, repeated: Rule
         shifted = tuple(a + 1 if type(a) is int else 0 if named and a == axis.name else a for a in axes)
         return p.bind(x, axes=shifted, axis_index_groups=axis_index_groups), None if named else 0
 
-    # a sum or extremum over positions
     more = {positional.sharding_param: None} if positional.sharding_param else {}
 
     def reduction_lower(
@@ -253,7 +250,6 @@ for _p in (psum_p, pmax_p, pmin_p):
     vma_rules[_p] = _all_equal
 
 
-# ------------------------------------------------------------------------------------------------ axis_index
 def _axis_index_abstract(*, axis_name: Any) -> ShapedArray:
     return ShapedArray((), INT32)
 
@@ -299,7 +295,6 @@ axis_index_p = declare_collective("axis_index", _names, _axis_index_abstract, ax
 vma_rules[axis_index_p] = lambda vma, params: mesh_axes(_names(params))
 
 
-# ------------------------------------------------------------------------------------------------ permutations
 def _take(x: Any, indices: Ints, axis: int) -> Any:
     """``x`` at constant ``indices`` along ``axis``; zeros where an index is out of bounds."""
     shape = get_aval(x).shape
@@ -395,7 +390,6 @@ pbroadcast_p = declare_collective(
 )
 
 
-# ------------------------------------------------------------------------------------------------ all_gather
 def _split_dim(x: Any, axis: int, factor: int) -> Any:
     shape = get_aval(x).shape
     return reshape(x, (*shape[:axis], factor, shape[axis] // factor, *shape[axis + 1 :]))
@@ -492,7 +486,6 @@ all_gather_invariant_p = declare_collective(
 vma_rules[all_gather_invariant_p] = lambda vma, params: vma.difference(_names(params))
 
 
-# ------------------------------------------------------------------------------------------------ reduce_scatter
 def reduce_scatter_abstract(
     x: ShapedArray, *, scatter_dimension: int, axis_size: int, tiled: bool, **params: Any
 ) -> ShapedArray:
@@ -562,7 +555,6 @@ reduce_scatter_p = declare_collective(
 reduce_scatter_p.refuses_keys = True
 
 
-# ------------------------------------------------------------------------------------------------ all_to_all
 def all_to_all_abstract(
     x: ShapedArray, *, split_axis: int, concat_axis: int, axis_size: int, **params: Any
 ) -> ShapedArray:

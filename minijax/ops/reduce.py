@@ -34,7 +34,6 @@ __all__ = [
     "reduce_sum_p", "reduce_xor", "reduce_xor_p",
 ]
 
-# Rules call bind directly: see ops.elementwise.
 div = div_p.bind
 mul = mul_p.bind
 
@@ -71,8 +70,7 @@ def _reduce_abstract(name: str, accepts: str | None) -> Rule:
 
 
 def _arithmetic_numpy(ufunc: np.ufunc, of_many: Rule | None = None) -> Rule:
-    """Sums and products in the operand's dtype, where NumPy would widen small integers. ``of_many(x, axes, dtype)``
-    adds long rows of floats, where NumPy's error would be too large."""
+    """Sums and products in the operand's dtype (NumPy widens small integers); ``of_many`` adds long rows of floats."""
 
     @by_type
     def reduce_numpy(x: Any, axes: Axes, out_sharding: Any = None) -> Rule:
@@ -175,12 +173,10 @@ def _reducer(
 
 
 def zero_of_dtype(dtype: np.dtype) -> Any:
-    """The identity of a sum."""
     return dtype.type(0)
 
 
 def one_of_dtype(dtype: np.dtype) -> Any:
-    """The identity of a product."""
     return dtype.type(1)
 
 

@@ -125,7 +125,6 @@ def scan_typecheck(in_avals: tuple[ShapedArray, ...], params: Params) -> list[Sh
     return out_avals
 
 
-# ---------------------------------------------------------------------------------------------- evaluation
 def _looped(
     jaxpr: ClosedJaxpr, length: int, reverse: bool, num_consts: int, num_carry: int, **params: Any
 ) -> tuple[Callable[..., list[Any]], int]:
@@ -186,7 +185,6 @@ def scan_impl(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
     return evaluated(arrays)
 
 
-# ---------------------------------------------------------------------------------------------- jvp and vmap
 def _scan_jvp_jaxpr(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_carry: int) -> Any:
     """The body's jvp, each tangent next to its primal; the nonzero flags of the inputs, by kind, and of the results."""
     key = ("scan_jvp", tuple(nonzero), num_consts, num_carry)
@@ -263,7 +261,6 @@ def scan_batch(
     return outs, [*in_front(carry_b), *[1 if b else None for b in ys_b]]
 
 
-# ---------------------------------------------------------------------------------------------- partial evaluation
 class _Split:
     """Divides a scan into a known and a later loop, and hoists loop-invariant values out of the known one.
     ``later`` flags the inputs (or tangents) of the later loop, ``later_out`` its results; ``hoisted`` maps the known
@@ -282,7 +279,6 @@ class _Split:
         before, during = _hoist(known.jaxpr, taken.consts)
         same = {v for eqn in before for v in eqn.outvars}
 
-        # the origin of each residual
         places: dict[Any, tuple[str, Any]] = {v: ("const", i) for i, v in enumerate(taken.consts)}
         places.update((v, ("xs", i)) for i, v in enumerate(taken.xs))
         places.update((v, ("literal", v)) for v in residuals if type(v) is Literal)
@@ -426,8 +422,7 @@ def scan_linearize(
 
 
 def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
-    """The two loops of a scan under a checkpoint policy, both of full length: the known loop stacks the saved values of
-    each step; the staged loop contains the rest of the known computation again, to recompute it."""
+    """Two full-length loops under a policy: the known one stacks saved values, the staged one recomputes the rest."""
     params = eqn.params
     closed, n_consts, n_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
     if allows(policy, eqn):
@@ -498,7 +493,6 @@ def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
     )
 
 
-# ---------------------------------------------------------------------------------------------- transposition
 class LinearCounts(NamedTuple):
     """The sizes of all parts of a linear scan's inputs but the last."""
 
@@ -567,8 +561,7 @@ def _retyped(jaxpr: Jaxpr, in_avals: Avals) -> Jaxpr:
 
 
 def _is_linear_form(linear: Flags, closed: ClosedJaxpr, num_consts: int, num_carry: int) -> bool:
-    """Whether the operands are residuals, linear consts, carry and xs, then residuals. A linear carry may start from
-    zeros."""
+    """Whether operands are residuals, linear consts, carry (or known zeros) and xs, then residuals, in this order."""
     parts = ScanParts.of(linear, num_consts, num_carry)
     if parts.consts != sorted(parts.consts) or parts.xs != sorted(parts.xs, reverse=True):
         return False

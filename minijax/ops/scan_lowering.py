@@ -30,9 +30,8 @@ def scan_lower(
     ctx: Any, avals: Avals, out_avals: Avals, *names: str, jaxpr: ClosedJaxpr, length: int, reverse: bool, unroll: int,
     num_consts: int, num_carry: int,
 ) -> list[str]:
-    """A counted ``while`` that carries the counter, the carried values and the ys. One round runs ``unroll`` steps on
-    one block of the xs and writes one block of the ys. The remaining steps run after the loop; if they are at most one
-    round, there is no loop."""
+    """A counted ``while``: each round runs ``unroll`` steps on one block of the xs and writes one block of the ys. The
+    remaining steps, or all if they fit in one round, follow without a loop."""
     consts, carry, xs = split_list(names, num_consts, num_carry)
     rounds, rest = divmod(length, unroll) if unroll else (0, length)
     if unroll != 1 and rounds == 1 and not rest:

@@ -54,7 +54,6 @@ __all__ = [
     "scatter_sub_p",
 ]
 
-# Rules call bind directly: see ops.elementwise.
 add = add_p.bind
 div = div_p.bind
 eq = eq_p.bind
@@ -84,7 +83,6 @@ class ScatterDimensionNumbers(NamedTuple):
 readable(ScatterDimensionNumbers)
 
 
-# -------------------------------------------------------------------------------- types
 def _slice_sizes(shape: Ints, numbers: ScatterDimensionNumbers, updates: Ints) -> Shape:
     """The size of one slice in each dimension of an operand of ``shape``, given the updates' shape."""
     sizes = iter(updates[d] for d in numbers.update_window_dims)
@@ -123,13 +121,11 @@ def _scatter_abstract(
     return operand
 
 
-# -------------------------------------------------------------------------------- evaluation
 Combine = Callable[[Any, Any, Any], None]
 
 
 def _scatter_numpy(combine: Combine | None) -> Rule:
-    """The NumPy rule: ``combine(out, positions, updates)`` updates the flat ``out`` in place. For ``scatter`` it is
-    None: the rule writes the updates, or applies ``update_jaxpr``."""
+    """The NumPy rule. ``combine(out, positions, updates)`` changes the flat ``out``; None for ``scatter`` itself."""
 
     def scatter_numpy(
         operand: Any, indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, mode: GatherScatterMode,
@@ -174,7 +170,6 @@ def _apply_numpy(out: Any, positions: Any, closed: ClosedJaxpr) -> None:
         out[chosen] = np.asarray(result)
 
 
-# -------------------------------------------------------------------------------- differentiation
 def _flags(params: Params) -> Params:
     """The parameters of a scatter for the use of its indices."""
     return {name: params[name] for name in ("indices_are_sorted", "unique_indices", "mode")}
@@ -201,7 +196,7 @@ def _linear_jvp(primitive: Primitive) -> Rule:
 
 def _transposer(to_operand: Rule, to_updates: Rule) -> Callable[..., list[Any]]:
     """The transpose rule: ``to_operand(ct, indices, updates, **params)`` and ``to_updates(ct, operand, indices, shape,
-    **params)`` give the cotangents of the operand and of the updates, whose shape is ``shape``."""
+    **params)`` give the cotangents of operand and updates."""
 
     def scatter_transpose(ct: Any, operand: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
         assert type(indices) is not UndefinedPrimal, "a scatter is not linear in its indices"
@@ -358,7 +353,6 @@ def _extremum_jvp(primitive: Primitive) -> Rule:
     return scatter_extremum_jvp
 
 
-# -------------------------------------------------------------------------------- batching, lowering
 def _scatter_batch(primitive: Primitive) -> Rule:
     def scatter_batch(args: Values, dims: Dims, **params: Any) -> Any:
         operand, indices, updates = args
@@ -429,7 +423,6 @@ def _scatter_lower(
     return ctx.emit(f"{op} : ({', '.join(map(mlir_type, avals))}) -> {mlir_type(out_avals[0])}")
 
 
-# -------------------------------------------------------------------------------- the primitives
 def _scatter_primitive(name: str, combine: Combine | None, jvp: Any, transpose: Any) -> Primitive:
     """A scatter. ``jvp`` makes its rule from the primitive; ``transpose`` is a rule, or None."""
     p = Primitive(name)
@@ -455,7 +448,6 @@ scatter_min_p = _scatter_primitive("scatter-min", np.minimum.at, _extremum_jvp, 
 scatter_max_p = _scatter_primitive("scatter-max", np.maximum.at, _extremum_jvp, None)
 
 
-# -------------------------------------------------------------------------------- functions
 @functools.lru_cache(maxsize=256)
 def _update_jaxpr(primitive: Primitive, dtype: np.dtype) -> Jaxpr:
     """The jaxpr that combines two scalars by ``primitive``. TypeError if it does not take ``dtype``."""

@@ -92,7 +92,6 @@ def _without(sequence: Ints, positions: Iterable[int]) -> Axes:
     return tuple(x for i, x in enumerate(sequence) if i not in dropped)
 
 
-# -------------------------------------------------------------------------------- broadcast_in_dim
 def _broadcast_abstract(x: ShapedArray, *, shape: Shape, broadcast_dimensions: Axes, sharding: Any) -> ShapedArray:
     dims = broadcast_dimensions
     if x.ndim != len(dims):
@@ -266,7 +265,6 @@ def expand_dims(array: Any, dimensions: Ints) -> Any:
     return broadcast_in_dim(array, shape, [d for d in range(ndim) if d not in new])
 
 
-# -------------------------------------------------------------------------------- reshape
 def _reshape_abstract(x: ShapedArray, *, new_sizes: Shape, dimensions: Axes | None, sharding: Any) -> ShapedArray:
     if any(d < 0 for d in new_sizes):
         raise TypeError(f"reshape new_sizes must all be positive, got {new_sizes}.")
@@ -356,7 +354,6 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
     return reshape(operand, (*shape[:low], math.prod(shape[low:high]), *shape[high:]))
 
 
-# -------------------------------------------------------------------------------- squeeze
 def _squeeze_abstract(x: ShapedArray, *, dimensions: Axes) -> ShapedArray:
     if len(set(dimensions)) != len(dimensions):
         raise ValueError(f"dimensions are not unique: {dimensions}")
@@ -401,9 +398,7 @@ def squeeze(array: Any, dimensions: Ints) -> Any:
     return squeeze_p.bind(array, dimensions=dims)
 
 
-# -------------------------------------------------------------------------------- transpose
 def inverse_permutation(permutation: Ints) -> Axes:
-    """The inverse of ``permutation``."""
     return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
 
@@ -461,7 +456,6 @@ def transpose(operand: Any, permutation: Ints) -> Any:
     return transpose_p.bind(operand, permutation=order)
 
 
-# -------------------------------------------------------------------------------- rev
 def _rev_abstract(x: ShapedArray, *, dimensions: Axes) -> ShapedArray:
     if len(set(dimensions)) != len(dimensions):
         raise TypeError(f"rev dimensions must be unique, got {dimensions}.")
@@ -500,7 +494,6 @@ def rev(operand: Any, dimensions: Ints) -> Any:
     return rev_p.bind(operand, dimensions=tuple(map(operator.index, dimensions)))
 
 
-# -------------------------------------------------------------------------------- tile
 def _tile_abstract(x: ShapedArray, *, reps: Axes) -> ShapedArray:
     if x.ndim != len(reps):
         raise TypeError(f"reps length must be equal to the ndim of x, got len(reps)={len(reps)} and x.ndim={x.ndim}.")
@@ -549,7 +542,6 @@ def tile(operand: Any, reps: Ints) -> Any:
     return tile_p.bind(operand, reps=tuple(map(operator.index, reps)))
 
 
-# -------------------------------------------------------------------------------- iota and constants
 def _iota_abstract(*, dtype: np.dtype, shape: Shape, dimension: int, sharding: Any) -> ShapedArray:
     if dtypes.kind(dtype) not in NUM:
         raise TypeError(

@@ -120,7 +120,6 @@ def placed(x: Any, place: Any) -> Any:
 
 
 def mesh_array(buffer: Any, aval: ShapedArray, sharding: Any) -> MeshArray:
-    """The array in ``buffer`` with ``sharding``."""
     pjrt.note_committed()
     return MeshArray(buffer, aval, sharding)
 

@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 
-# -------------------------------------------------------------------------------- slice
 def _slice_abstract(x: ShapedArray, *, start_indices: Axes, limit_indices: Axes, strides: Axes | None) -> ShapedArray:
     starts, limits = start_indices, limit_indices
     if x.ndim != len(starts):
@@ -187,7 +186,6 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     return taken if keepdims else squeeze(taken, (axis,))
 
 
-# -------------------------------------------------------------------------------- pad
 PaddingConfig = tuple[tuple[int, int, int], ...]
 
 
@@ -308,7 +306,6 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[Ints]) -> Any
     return pad_p.bind(operand, padding_value, padding_config=tuple(map(_kept_ints, padding_config)))
 
 
-# -------------------------------------------------------------------------------- concatenate
 def _shapes_text(avals: Avals) -> str:
     return ", ".join(str(a.shape) for a in avals)
 
@@ -383,7 +380,6 @@ def concatenate(operands: Values, dimension: int) -> Any:
     return concatenate_p.bind(*operands, dimension=operator.index(dimension))
 
 
-# -------------------------------------------------------------------------------- split
 def _split_abstract(x: ShapedArray, *, sizes: Shape, axis: int) -> list[ShapedArray]:
     if any(s < 0 for s in sizes):
         raise ValueError(f"Sizes passed to split must be nonnegative, got {list(sizes)}")
@@ -438,7 +434,6 @@ def split(operand: Any, sizes: Ints, axis: int = 0) -> list[Any]:
     return split_p.bind(operand, sizes=_kept_ints(sizes), axis=canonical_axis(axis, operand.ndim))
 
 
-# -------------------------------------------------------------------------------- stack and unstack
 def _stack_abstract(*operands: ShapedArray, axis: int) -> ShapedArray:
     if not operands:
         raise ValueError("stack expects at least one operand, got 0.")

@@ -14,8 +14,7 @@ Flags = list[bool]
 
 
 def fixpoint(flags: Sequence[bool], step: Rule) -> tuple[Flags, Any]:
-    """The fixed point of a loop's flags from ``flags`` on, and the result of ``step`` for it. ``step(flags)`` returns
-    its result and the flags after the loop's body; new true flags are added."""
+    """The fixed point of a loop's ``flags``, and the result of ``step(flags) -> (result, flags after the body)``."""
     now = list(flags)
     while True:
         result, after = step(now)
@@ -37,7 +36,6 @@ def in_front(batched: Sequence[bool]) -> list[int | None]:
 
 
 def mapped(dims: Dims) -> Flags:
-    """Which values have a batch axis."""
     return [d is not None for d in dims]
 
 
@@ -53,8 +51,7 @@ def hoist_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
 
 
 def join_consts(branches: Sequence[ClosedJaxpr]) -> tuple[tuple[ClosedJaxpr, ...], list[Any]]:
-    """``branches``, each with the constants of all branches as leading inputs, and those constants without
-    duplicates."""
+    """``branches``, each with the constants of all as leading inputs, and those constants without duplicates."""
     if not any(closed.consts for closed in branches):
         return tuple(branches), []
     # (id of a constant, earlier occurrences in its jaxpr) -> a variable for it, and the constant

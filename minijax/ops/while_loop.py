@@ -81,10 +81,8 @@ def _check_types(what: str, found: Avals, expected: Avals) -> None:
             raise TypeError(f"{what}: number {k} has type {a.str_short()}, expected {b.str_short()}")
 
 
-# ---------------------------------------------------------------------------------------------- evaluation
 class Loop:
-    """Evaluates a loop outside ``jit``: on NumPy until that has cost as much as compiling. Since the number of rounds
-    is unknown, this takes at most twice the time of the better choice."""
+    """Evaluates a loop on NumPy until that cost as much as compiling: at most twice the time of the better choice."""
 
     __slots__ = ("closed", "cond_nconsts", "body_nconsts", "batched", "cond", "body", "spent", "executable")
 
@@ -180,7 +178,6 @@ def _inner_loop(**params: Any) -> tuple[Callable[..., list[Any]], int]:
     return loop.on_values, ASSUMED_ROUNDS * loop.round_weight
 
 
-# ---------------------------------------------------------------------------------------------- transformations
 def _remember(closed: ClosedJaxpr, key: Any, make: Rule) -> ClosedJaxpr:
     """A jaxpr derived from ``closed``, cached so that two executions use the same jaxpr."""
     if key not in closed.memo:
@@ -266,8 +263,7 @@ def while_batch(
 
 
 def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
-    """A loop for the known carries now, and the whole loop later, which computes known carries again: the number of
-    rounds is unknown, so residuals cannot be stacked."""
+    """A loop of the known carries, then the whole loop: without a known length, no residuals can be stacked."""
     cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     cond_nconsts, body_nconsts = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     given = WhileParts.of(unknown_in, cond_nconsts, body_nconsts)
@@ -311,14 +307,12 @@ def while_transpose(cts: Values, *args: Any, **params: Any) -> Any:
 dce_rules.holes[while_p] = "every carry stays, as in JAX: the loop has the same operands wherever it is printed"
 
 
-# ---------------------------------------------------------------------------------------------- lowering
 def while_lower(
     ctx: Any, avals: Avals, out_avals: Avals, *names: str, cond_jaxpr: ClosedJaxpr, cond_nconsts: int,
     body_jaxpr: ClosedJaxpr, body_nconsts: int,
 ) -> list[str]:
-    """``stablehlo.while``, whose two regions take all operands: the constants are carried too. XLA drops an ordered
-    effect from the condition's region, so an effectful condition runs before the loop and at the end of each round, and
-    its predicate is carried."""
+    """``stablehlo.while``, whose two regions take all operands, constants too. XLA drops an ordered effect in the
+    condition, so an effectful condition runs before the loop and at the end of each round; its predicate is carried."""
     pred_aval = cond_jaxpr.out_avals[0]
     types = list(map(mlir_type, avals))
     operands = list(names)
@@ -392,12 +386,11 @@ set_rules(
 )
 
 
-# ---------------------------------------------------------------------------------------------- making loops
 def carry_to_consts(
     cond: ClosedJaxpr, cond_nconsts: int, body: ClosedJaxpr, body_nconsts: int
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool]]:
-    """Turn carries that the body returns unchanged, and the condition does not read, into constants, which need no
-    batch axis and no tangent carry. Returns the two jaxprs and which carries moved; the body takes them first."""
+    """Turn carries that the body returns unchanged, and the condition does not read, into constants, the body's first
+    inputs: constants need no batch axis and no tangent. Returns the jaxprs and which carries moved."""
     forwarded = [i == body_nconsts + k for k, i in enumerate(_forwarding(body.jaxpr))]
     _, read = dce_jaxpr(cond.jaxpr, [True])
     moved = [f and not r for f, r in safe_zip(forwarded, read[cond_nconsts:])]

@@ -481,8 +481,7 @@ def _kept_equations(params: Params) -> dict[Any, Any]:
 
 
 def evaluate_over_mesh(p: Primitive, args: Values, params: Params, outs: Sequence[Sharding] = ()) -> Any:
-    """The result or results of ``p`` on operands over a mesh, by a compiled program of this one equation. ``outs`` are
-    the shardings of the results, if ``params`` name them."""
+    """The results of ``p`` over a mesh, by a program of one equation. ``outs``: shardings that ``params`` name."""
     arrays = [as_array(check_alive(x)) for x in args]
     avals = [x.aval for x in arrays]
     places = [x.device if isinstance(x, CommittedArray) else None for x in arrays]

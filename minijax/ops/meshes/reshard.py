@@ -92,8 +92,7 @@ def reshard_batch(axis: AxisData, args: Values, dims: Dims, *, dst_sharding: Any
 
 
 def resharded_to_mesh_of(scalar: Any, examples: Values) -> Any:
-    """The constant ``scalar``, resharded to the explicit mesh of ``examples``, or else to the mesh that is set.
-    ``scalar`` itself without such a mesh, or if all examples are known values: a constant fits every array."""
+    """``scalar``, resharded to the explicit mesh of ``examples`` or the current mesh, unless all are known values."""
     if not any([isinstance(x, Tracer) and x.to_concrete_value() is None for x in examples]):
         return scalar
     mesh = common_mesh(map(get_aval, examples)) or (None if current_mesh() else context.mesh)
@@ -109,8 +108,7 @@ def resharded_like(x: Any, example: Any) -> Any:
 
 
 def resharded_if_over_no_mesh(x: Any, aval: ShapedArray) -> Any:
-    """``x``, resharded as ``aval`` names if it is over no mesh: a number, a NumPy array, an array on one device. A
-    tracer, or an array of another shape, is returned unchanged."""
+    """``x``, resharded as ``aval`` says if it is over no mesh and has that shape; tracers are returned unchanged."""
     mesh = mesh_of_type(aval)
     if mesh is None or isinstance(x, Tracer) or is_over_mesh(x) or get_aval(x).shape != aval.shape:
         return x

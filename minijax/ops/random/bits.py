@@ -39,9 +39,8 @@ from minijax.ops.slicing import concatenate, index_in_dim, stack
 
 
 class PRNG(NamedTuple):
-    """An implementation: functions of arrays of words, made of operations of ``minijax.ops``. ``seed(seeds)``,
-    ``split(words, shape)`` and ``fold_in(words, data)`` return words, ``bits(words, width, shape)`` unsigned integers.
-    Dimensions of operands come before new ones. ``bits`` may be None."""
+    """Functions on arrays of words: ``seed(seeds)``, ``split(words, shape)`` and ``fold_in(words, data)`` return words,
+    ``bits(words, width, shape)`` unsigned integers. Dimensions of operands come before new ones."""
 
     seed: Rule
     split: Rule
@@ -237,8 +236,7 @@ def _declare(
     name: str, abstract: Any, compute: Callable[..., Program], batch: Any = None,
     few: Callable[..., Rule | None] | None = None,
 ) -> Primitive:
-    """A primitive that applies ``compute(*avals, **params)`` to its operands' words; ``few`` may return a quicker
-    function."""
+    """A primitive that applies ``compute(*avals, **params)`` to its operands' words; ``few`` may give a faster way."""
     p = Primitive(name)
 
     def random_numpy(*avals: Any, **params: Any) -> Rule:

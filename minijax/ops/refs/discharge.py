@@ -72,8 +72,7 @@ class Held:
 
 
 def discharge(closed: ClosedJaxpr, finals: Ints = ()) -> ClosedJaxpr:
-    """The form without references: inputs are their contents; the contents of ``finals`` are the last results.
-    Cached."""
+    """The form without references: inputs are contents; the contents of ``finals`` are the last results. Cached."""
     key = ("discharged", tuple(finals))
     if key not in closed.memo:
         types: list[Any] = closed.in_avals
@@ -216,7 +215,6 @@ def _while_without(primitive: Primitive, args: Values, params: Params) -> list[A
     n_outs = len(outs) - len(finals)
     order = [*kept, *finals, *range(m, len(ins))]
     body = _rearranged(body, [ins[i] for i in order], [*outs[n_outs:], *outs[:n_outs]], ("references carried", m))
-    # maps constants of the condition to the carried references
     same = [next((j for j, c in enumerate(cond_consts) if c is body_consts[i]), None) for i in finals]
     cond_ins = cond.jaxpr.invars
     fixed = [j for j in range(n) if j not in same]
@@ -243,8 +241,7 @@ _RULES: dict[Primitive, Callable[..., list[Any]]] = {
 
 
 def call_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
-    """The results of a call, by the form without references: references in ``args`` are read before and written after.
-    NotImplementedError for a primitive that takes no references."""
+    """A call by the form without references, which are read before and written after. May raise NotImplementedError."""
     rule = _RULES.get(primitive)
     if rule is not None:
         return rule(primitive, args, params)

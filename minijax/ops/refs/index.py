@@ -59,8 +59,7 @@ def layout(index: tuple[Slice | None, ...], integer_rank: int) -> list[Label]:
 
 
 def integer_shape(index: tuple[Slice | None, ...], shapes: Sequence[Shape]) -> Shape:
-    """The common shape of integer operands. ValueError for different shapes, or for slice starts that are no scalars.
-    ``shapes`` are in the order of all operands."""
+    """The common shape of integer operands. ValueError for different shapes, or slice starts that are no scalars."""
     found: Shape | None = None
     given = iter(shapes)
     for entry in index:
@@ -94,8 +93,7 @@ def part_shape(shape: Shape, index: Index, operand_shapes: Sequence[Shape]) -> S
 
 
 class _Block(NamedTuple):
-    """A block given by scalars: its start, its sizes, and the dimensions of size 1 that integers fix. ``traced``: which
-    starts may be negative; numbers are counted from the front already."""
+    """A block: its start, its sizes, and the dimensions that integers fix. ``traced``: which starts may be negative."""
 
     starts: list[Any]
     sizes: list[int]
@@ -232,16 +230,14 @@ class BatchedIndex(NamedTuple):
         return part if self.order == sorted(self.order) else transpose(part, self.order)
 
     def from_front(self, part: Any) -> Any:
-        """The inverse of ``to_front``."""
         return part if self.order == sorted(self.order) else transpose(part, inverse_permutation(self.order))
 
 
 def batched_index(
     ndim: int, index: Index, operands: Values, ref_dim: int | None, operand_dims: Dims, size: int
 ) -> BatchedIndex:
-    """The index of a physical reference of logical rank ``ndim`` for a batch of ``size``. ``ref_dim`` is the
-    reference's batch axis; ``operand_dims`` are those of the integers, whose batch axes are in front.
-    NotImplementedError for slices with batched starts."""
+    """The index of a physical reference of logical rank ``ndim``, with batch axis ``ref_dim``. Batched integers have
+    their axis in front already. NotImplementedError for slices with batched starts."""
     if index is None and ref_dim == 0:
         return BatchedIndex(None, [], list(range(ndim + 1)))
     entries: list[Slice | None] = list(index or ())

@@ -114,8 +114,7 @@ def addupdate_abstract(ref: Any, value: ShapedArray, *operands: ShapedArray, ind
 
 
 def new_ref_at(init: Any, level: int, params: Params) -> Any:
-    """A reference at interpreter ``level``: each interpreter up to there holds its part. The innermost interpreter
-    makes it, whatever ``init`` depends on, since later writes may be traced."""
+    """A reference at interpreter ``level``, of which each interpreter holds its part; later writes may be traced."""
     trace = state.stack[level].trace
     if isinstance(trace, JVPTrace):
         primal, tangent = trace.split(init)

@@ -56,7 +56,6 @@ class ConvParameters(NamedTuple):
     out_sharding: Any
 
 
-# -------------------------------------------------------------------------------- types
 def _conv_abstract(
     lhs: ShapedArray, rhs: ShapedArray, *, preferred_element_type: np.dtype | None, **params: Any
 ) -> ShapedArray:
@@ -150,7 +149,6 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
     return preferred
 
 
-# -------------------------------------------------------------------------------- evaluation
 # This many window elements are gathered at a time, to stay in the processor's cache.
 _GATHERED = 1 << 18
 # From this many products on, compiling pays at the first call.
@@ -188,8 +186,7 @@ def _conv_numpy(lhs: Any, rhs: Any, **params: Any) -> Rule:
 
 
 def _product(view: Any, kernel: Any, groups: int, rank: int) -> Any:
-    """The product of the kernel ``(outs, ins, *window)`` with windows ``view``, ``(batch, features, *places,
-    *window)``."""
+    """The product of the kernel, ``(outs, ins, *window)``, with windows, ``(batch, features, *places, *window)``."""
     batch, outs, places = view.shape[0], kernel.shape[0], view.shape[2 : 2 + rank]
     out = np.zeros((batch, outs, *places), view.dtype)
     if not out.size or not kernel.size:
@@ -205,7 +202,6 @@ def _product(view: Any, kernel: Any, groups: int, rank: int) -> Any:
     return out
 
 
-# -------------------------------------------------------------------------------- derivatives
 def _spatial(shape: Ints, spec: Ints, dilation: Ints) -> list[int]:
     """The dilated size of each spatial dimension of ``shape``."""
     return [dilated(shape[d], step) for d, step in safe_zip(spec[2:], dilation)]
@@ -303,7 +299,6 @@ def _as(aval: ShapedArray, ct: Any) -> Any:
     return ct if get_aval(ct).dtype == aval.dtype else convert(ct, aval.dtype)
 
 
-# -------------------------------------------------------------------------------- batching
 def _conv_batch(
     args: Values, dims: Dims, *, dimension_numbers: ConvDimensionNumbers, feature_group_count: int,
     batch_group_count: int, **params: Any,
@@ -345,7 +340,6 @@ def _into_groups(x: Any, dim: int, target: int, groups: int) -> Any:
     return _merged(x, target, target)
 
 
-# -------------------------------------------------------------------------------- lowering
 def _spec_text(spec: Ints, first: str, second: str) -> str:
     letters = {spec[0]: first, spec[1]: second, **{d: str(i) for i, d in enumerate(spec[2:])}}
     return f"[{', '.join(letters[d] for d in range(len(spec)))}]"
@@ -416,7 +410,6 @@ def _conv_params_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
 parse_rules[conv_general_dilated_p] = _conv_params_read
 
 
-# -------------------------------------------------------------------------------- the function
 def conv_general_dilated(
     lhs: Any, rhs: Any, window_strides: Ints, padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Ints | None = None, rhs_dilation: Ints | None = None, dimension_numbers: Any = None,
