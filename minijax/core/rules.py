@@ -42,7 +42,7 @@ class RuleTable(dict):  # type: ignore[type-arg]
         RuleTable.tables.append(self)
 
     def __setitem__(self, primitive: Any, rule: Rule) -> None:
-        if isinstance(rule, FunctionType) and rule.__module__.startswith("minijax."):
+        if isinstance(rule, FunctionType) and (rule.__module__ or "").startswith("minijax."):
             name = rule.__qualname__
             if "<locals>" in name or name.startswith("_") and name.endswith(f"_{self.suffix}"):
                 rename(rule, f"{primitive.name.replace('-', '_')}_{self.suffix}")
