@@ -1,1 +1,1 @@
-"""The documentation: Markdown pages here, and ``site``, which makes HTML of them. ``python -m docs`` writes it."""
+"""The documentation: Markdown pages, and ``site``, which turns them into HTML. ``python -m docs`` writes it."""

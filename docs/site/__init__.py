@@ -1,1 +1,1 @@
-"""The documentation as HTML: Markdown, with every block of code run and what it shows put below it."""
+"""The documentation as HTML: each Markdown page, with its code blocks run and their output below them."""

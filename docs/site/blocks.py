@@ -1,15 +1,14 @@
-"""Blocks of code, run, with what they show as HTML.
+"""Run code blocks and return their output as HTML.
 
-Of a page all blocks run in one folder, which is gone afterwards, and one after the other. What follows the kind of a
-block says how:
+All blocks of a page run in order in one temporary folder. The words after a block's kind are options:
 
-- ``minijax``: inputs of the prompt, in one session a page. ``panels`` shows the panels too, ``text`` the text of a
-  stepper instead of the stepper, ``screen 80x24 into into`` the full screen that a terminal shows, after these actions;
-- ``ipython``: a cell, in one shell a page that has minijax's extension;
-- ``python``: a program, which prints; with a file name it is also kept under that;
-- ``sh``: commands for a shell. ``install`` shows those that install minijax: the tests hold them to README's.
+- ``minijax``: inputs at the prompt, one session per page. ``panels`` also shows the panels; ``text`` shows the
+  stepper as text; ``screen 80x24 into into`` shows the full-screen terminal after these actions;
+- ``ipython``: a cell, in one IPython shell per page that has minijax's extension;
+- ``python``: a program; its output is shown. With a file name, the program is also saved under that name;
+- ``sh``: shell commands. ``install`` marks the ones that install minijax: the tests compare them with the README.
 
-``fails`` says that the last input ends with an error, which is shown. Anything else that goes wrong ends the build.
+``fails`` means that the last input ends with an error, which is shown. Any other error stops the build.
 """
 
 from __future__ import annotations
@@ -52,32 +51,32 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 ROOT = Path(__file__).resolve().parents[2]
-# More lines than this are shown in a part of the page that scrolls.
+# Output of more lines than this scrolls.
 MOST_LINES = 32
-# Seconds that a block's commands may take.
+# Time limit of a block, in seconds.
 _PATIENCE = 300
 
 
 class Blocks:
-    """The blocks of one page; a context, which ends with everything as it was."""
+    """A context manager that runs the blocks of one page and restores the process afterwards."""
 
     def __init__(self, where: str) -> None:
         self.where = where
         self.failing = ""
         self._session: Session | None = None
         self._shell: InteractiveShell | None = None
-        # what the last input of the prompt gave
+        # the outcome of the last input at the prompt
         self.outcome: Outcome | None = None
-        # what the cell that runs has displayed and printed
+        # what the current cell has displayed and printed
         self._given: list[Any] = []
         self._folder = Path()
         self._left = contextlib.ExitStack()
 
     def __enter__(self) -> Blocks:
-        # a short name: no line is broken for it
+        # a short path, so that no line wraps because of it
         self._folder = Path(self._left.enter_context(tempfile.TemporaryDirectory()))
         self._left.enter_context(_in_folder(self._folder))
-        # what runs the blocks is no line of the reader's
+        # tracebacks leave out the code that runs the blocks
         set_machinery((str(ROOT / "docs"), runpy.__file__))
         return self
 
@@ -93,14 +92,14 @@ class Blocks:
         self._left.close()
 
     def run(self, kind: str, words: list[str], code: str) -> str:
-        """Run a block; what it shows."""
+        """Run a block and return its output as HTML."""
         run = {"minijax": self._minijax, "ipython": self._ipython, "python": self._python, "sh": self._sh}.get(kind)
         if run is None:
             raise PageError(f"{self.where}: a block of {kind or 'nothing'} cannot be run:\n{code}")
         return self.neutral("".join(run(code, words)))
 
     def neutral(self, text: str) -> str:
-        """``text`` without the names of folders: that of the page is its reader's home."""
+        """``text`` without this machine's folders: the page's folder becomes ``~``."""
         text = text.replace(f"{self._folder}/", "").replace(str(self._folder), "~")
         return text.replace(f"{ROOT}/", "")
 
@@ -122,7 +121,7 @@ class Blocks:
         yield "</div>"
 
     def entry(self, code: str, words: list[str], fails: bool = False) -> str:
-        """An input of the prompt, and what it shows."""
+        """Run an input at the prompt and show its output."""
         session = self.session()
         session.settings.panels = PANELS if "panels" in words else ()
         number, label = len(session.inputs), session.prompt_label()
@@ -151,7 +150,7 @@ class Blocks:
         return shown + (_shown(outcome.summary) if "panels" in words else "")
 
     def _screen(self, step: Step | Browse, words: list[str]) -> str:
-        """A full screen of a terminal, as it is after some of its actions."""
+        """A full terminal screen after some actions."""
         size, *actions = words
         columns, rows = map(int, size.split("x"))
         shown: Stepper | StageBrowser
@@ -189,7 +188,7 @@ class Blocks:
         yield "</div></div>"
 
     def _ipython_shell(self) -> InteractiveShell:
-        """The shell of the page, which displays as a notebook does: to whoever collects it."""
+        """The page's shell. It collects what a notebook would display."""
         if self._shell is None:
             from IPython.core.interactiveshell import InteractiveShell
             from traitlets.config import Config
@@ -233,7 +232,7 @@ class Blocks:
 
 @contextlib.contextmanager
 def _in_folder(folder: Path) -> Iterator[None]:
-    """Work in ``folder`` as its user would: programs of this environment are found, modules there are imported."""
+    """Work in ``folder``, which becomes the home and the first entry of ``sys.path``, with this environment on PATH."""
     before, environment, path = Path.cwd(), dict(os.environ), list(sys.path)
     bin_folder = Path(sys.executable).parent
     os.environ.update(
@@ -262,7 +261,7 @@ def _in_folder(folder: Path) -> Iterator[None]:
 
 
 def _displayed(data: dict[str, Any]) -> str:
-    """What a notebook makes of what a cell displays: the richest of its forms."""
+    """The richest form of a cell's output, as a notebook shows it."""
     if picture := data.get("image/svg+xml"):
         address = base64.b64encode(picture.encode()).decode("ascii")
         said = html.escape(data.get("text/plain", "").partition("\n")[0], quote=True)
@@ -271,7 +270,7 @@ def _displayed(data: dict[str, Any]) -> str:
 
 
 class _Said(io.StringIO):
-    """Collects what is printed, among what is displayed."""
+    """Collects printed text in order with displayed objects."""
 
     def __init__(self, parts: list[Any]) -> None:
         super().__init__()
@@ -287,7 +286,7 @@ def _code(code: str) -> str:
 
 
 def _shown(doc: Document) -> str:
-    """A document; in a part of the page that scrolls where it is long and has no such parts of its own."""
+    """A document. A long one without a stepper scrolls."""
     made: str = markup(doc, highlight) if doc else ""
     long = made.count("\n") > MOST_LINES and STEPPER not in made
     return f'<div class="long" tabindex="0">{made}</div>' if long else made

@@ -1,4 +1,4 @@
-"""The whole site: the pages in Markdown, the reference and the gallery, written into a folder."""
+"""Write the whole site into a folder: Markdown pages, command reference and gallery."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from docs.site.prose import REFERENCE, TOUR, to_html
 from docs.site.reference import reference
 
 HERE = Path(__file__).resolve().parents[1]
-# The pages in Markdown in the order of the navigation; the reference and the gallery stand behind them.
+# The Markdown pages in navigation order; the reference and the gallery follow them.
 PAGES = (
     "index",
     "prompt",
@@ -34,14 +34,14 @@ PAGES = (
     "primitives",
     "python",
 )
-# How many devices a page is about, where that is more than one: it is made in a process that has so many.
+# The number of devices of a page, if it is not 1. Such a page is made in a process with that many devices.
 DEVICES = {"sharding": 8, "communication": 8, "tour": 8}
-# XLA's flags for a page that asks of its programs only what they send: code as it comes, in less than half the time.
+# XLA flags for a page that only shows communication: without optimisation it compiles in less than half the time.
 FLAGS = {"communication": "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"}
 
 
 def places(names: Iterable[str]) -> list[Place]:
-    """The navigation; ``names`` are the recordings that have pages."""
+    """The navigation; ``names`` are the recordings that have a page."""
     listed = [Place(f"{name}.html", title_of(name)) for name in PAGES]
     listed.insert(2, Place(TOUR, "The tour"))
     listed += [Place(REFERENCE, "Commands"), Place("gallery.html", title_of("gallery"))]
@@ -53,7 +53,7 @@ def text_of(name: str) -> str:
 
 
 def title_of(name: str) -> str:
-    """What a page in Markdown is called: its first heading."""
+    """The title of a Markdown page: its first heading."""
     found = re.match(r"# (.+)\n", text_of(name))
     if found is None:
         raise PageError(f"{name}.md has no heading")
@@ -61,12 +61,12 @@ def title_of(name: str) -> str:
 
 
 def written_page(name: str) -> str:
-    """The body of a page in Markdown."""
+    """The body of a Markdown page."""
     return made_apart(name, DEVICES[name]) if name in DEVICES else made_here(name)
 
 
 def made_apart(name: str, devices: int) -> str:
-    """The body of a page whose blocks run in another process, which has so many devices."""
+    """The body of a page whose blocks run in another process with ``devices`` devices."""
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
     if name in FLAGS:
         environment["XLA_FLAGS"] = FLAGS[name]
@@ -84,8 +84,8 @@ def made_here(name: str) -> str:
 
 
 def bodies(names: list[str], folder: Path) -> Iterator[tuple[str, str]]:
-    """Each page's file and body, those of the gallery first: the page that lists them tells their sizes, for what was
-    given has been written into ``folder`` when the next is asked for.
+    """The file and body of each page, gallery first. The caller writes each page into ``folder`` before it asks for the
+    next one, because the gallery's overview reads the sizes of the files.
     """
     before, sections = gallery.sections(text_of("gallery"))
     sizes = {}
@@ -102,9 +102,9 @@ def bodies(names: list[str], folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def build(folder: Path, recordings: Iterable[str] | None = None) -> Iterator[Path]:
-    """Write the site into ``folder``; each file once it is there.
+    """Write the site into ``folder`` and yield each file after writing it.
 
-    ``recordings`` are those of the gallery that get a page; all if None.
+    ``recordings`` are the recordings that get a page; None means all.
     """
     names = gallery.chosen(recordings)
     navigation = places(names)

@@ -1,4 +1,4 @@
-"""The gallery: a page for each recording, with a stepper and, above it, what to look at (a section of gallery.md)."""
+"""The gallery: a page for each recording, with a stepper below a section of gallery.md that says what to look at."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.programs import PAGES, record
 
 
 def sections(text: str) -> tuple[str, dict[str, str]]:
-    """What stands before the sections of gallery.md, and these by the recordings that they are named after."""
+    """The introduction of gallery.md, and its sections by name of recording."""
     before, *parts = re.split(r"^## ", text, flags=re.MULTILINE)
     found = {}
     for part in parts:
@@ -31,8 +31,8 @@ def sections(text: str) -> tuple[str, dict[str, str]]:
 
 
 def recorded(name: str) -> tuple[Recording, str]:
-    """One step of the training, and what is to be said of it: recorded now, with every value, where the libraries that
-    the program needs are installed; else as it comes with minijax.
+    """A recording of one training step, and a remark for its page. It is recorded now, with all values, if the
+    program's libraries are installed; otherwise it is the one that minijax ships.
     """
     missing = [each for each in PAGES[name] if importlib.util.find_spec(each) is None]
     if missing:
@@ -46,7 +46,7 @@ def recorded(name: str) -> tuple[Recording, str]:
 
 
 def recording_page(name: str, said: str) -> tuple[str, int]:
-    """The body of the page of a recording, and its events."""
+    """The body of a recording's page, and its number of events."""
     recording, missing = recorded(name)
     with Blocks(f"gallery.md: {name}") as blocks:
         about = to_html(said, blocks, "../")
@@ -65,7 +65,7 @@ def recording_page(name: str, said: str) -> tuple[str, int]:
 
 
 def overview(before: str, sizes: dict[str, tuple[int, int]], blocks: Blocks) -> Iterator[str]:
-    """The body of the page that lists the recordings; ``sizes``: events, and bytes of the page."""
+    """The body of the page that lists the recordings; ``sizes``: number of events, and bytes of the page."""
     yield to_html(before, blocks)
     yield '<div class="cards">'
     for name, (events, size) in sizes.items():
@@ -81,7 +81,7 @@ def _plain(text: str) -> str:
 
 
 def chosen(names: Iterable[str] | None) -> list[str]:
-    """The recordings that are asked for; all of them if None."""
+    """The selected recordings; None selects all."""
     if names is None:
         return list(gallery.PAGES)
     unknown = sorted(set(names) - set(gallery.PAGES))

@@ -1,4 +1,4 @@
-"""A page around its body: navigation, style, and a policy under which nothing is loaded and no other script runs."""
+"""A page around its body: navigation, style, and a content policy that blocks loading and foreign scripts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from minijax.tools.pages import page as widget
 
 
 class PageError(Exception):
-    """A page cannot be made as it is written."""
+    """A page has a mistake and cannot be made."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A page in the navigation: its file, relative to the site, and what it is called there."""
+    """A page in the navigation: its file, relative to the site, and its title."""
 
     file: str
     title: str
 
 
-# Where the own script of a stepper has to stand: once, below all of them.
+# Marks a stepper in a page. The stepper's script goes at the end of the page, once.
 STEPPER = 'class="minijax mjw '
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
@@ -36,7 +36,7 @@ def style() -> str:
 
 
 def page(place: Place, body: str, places: list[Place], title: str = "") -> str:
-    """A whole page; ``places`` are those of the navigation, in order, this one among them or not."""
+    """A whole page; ``places`` are the entries of the navigation, in order. The page need not be one of them."""
     script = f"<script>{widget.script()[0]}</script>" if STEPPER in body else ""
     scripts = sorted(set(_SCRIPT.findall(body + script)))
     allowed = "".join(f" 'sha256-{_digest(each)}'" for each in scripts) or " 'none'"
@@ -49,7 +49,7 @@ def page(place: Place, body: str, places: list[Place], title: str = "") -> str:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        # without one a browser that reads the page from a server would ask for a file
+        # without this link a browser requests a favicon from the server
         '<link rel="icon" href="data:,">'
         f"<title>{html.escape(title or place.title)} · minijax</title><style>{style()}</style></head>"
         f'<body class="minijax site"><input type="checkbox" id="menu" aria-label="Contents">'
@@ -60,7 +60,7 @@ def page(place: Place, body: str, places: list[Place], title: str = "") -> str:
 
 
 def _digest(script: str) -> str:
-    """The name by which a policy allows a script."""
+    """The hash that allows a script in the content policy."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
@@ -77,7 +77,7 @@ def _menu(place: Place, places: list[Place], up: str) -> str:
 
 
 def _neighbours(place: Place, places: list[Place], up: str) -> str:
-    """Links to the page before and to the one after."""
+    """Links to the previous and the next page."""
     if place not in places:
         return ""
     at = places.index(place)

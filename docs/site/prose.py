@@ -1,4 +1,4 @@
-"""Markdown to HTML: headings to link to, links between pages, names of commands that lead to the reference."""
+"""Markdown to HTML, with linked headings, links between pages, and command names linked to the reference."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from docs.site.blocks import Blocks
 from minijax.tools.commands.table import COMMANDS
 
 REFERENCE, TOUR = "commands.html", "tour.html"
-# What a link in Markdown leads to in the repository -> the page that is made of it.
+# A link's target in the Markdown -> the page that is generated from that file.
 MADE_OF = {"../minijax/tools/commands/table.py": REFERENCE, "../minijax/tools/commands/tour_parts.py": TOUR}
-# Where a block is to stand: no text has this character.
+# Placeholder of a block. No text contains this character.
 _PLACE = "\ue000{}\ue000"
 _COMMAND = re.compile(r"%{1,2}(\w+)")
 
 
 def slug(text: str) -> str:
-    """The name by which a heading is linked to."""
+    """The anchor of a heading."""
     return re.sub(r"[^\w]+", "-", re.sub(r"<[^>]*>", "", html.unescape(text)).lower()).strip("-")
 
 
 def code(escaped: str, up: str = "") -> str:
-    """Code within a text; that of a command leads to where it is described."""
+    """Inline code; a command's name links to its description."""
     match = _COMMAND.match(escaped)
     shown = f"<code>{escaped}</code>"
     return f'<a href="{up}{REFERENCE}#{match[1]}">{shown}</a>' if match is not None and match[1] in COMMANDS else shown
 
 
 class Prose(mistune.HTMLRenderer):
-    """What mistune is asked to make of each part of a text; the blocks of code that it comes by are ``found``."""
+    """A mistune renderer; it collects the code blocks in ``found``."""
 
     def __init__(self, up: str = "") -> None:
         super().__init__(escape=True)
@@ -44,7 +44,7 @@ class Prose(mistune.HTMLRenderer):
         return f'<h{level} id="{name}"><a href="#{name}">{text}</a></h{level}>\n'
 
     def link(self, text: str, url: str, title: str | None = None) -> str:
-        # the pages are linked to as the Markdown that they are in the repository, made ones as what they are made of
+        # a link names the Markdown file of a page, or the source file that a page is generated from
         url = f"{self.up}{MADE_OF[url]}" if url in MADE_OF else url
         if "://" not in url and (match := re.fullmatch(r"([\w/-]+)\.md(#[\w-]+)?", url)):
             url = f"{self.up}{match[1]}.html{match[2] or ''}"
@@ -63,11 +63,11 @@ OPEN, CLOSE = '<div class="prose">', "</div>\n"
 
 
 def to_html(text: str, blocks: Blocks, up: str = "") -> str:
-    """Markdown as HTML; ``up`` leads from the page to the folder of the site."""
+    """Markdown as HTML; ``up`` is the relative path from the page to the folder of the site."""
     prose = Prose(up)
     made = mistune.create_markdown(renderer=prose, plugins=["table"])(text)
     whole = f"{OPEN}{made}{CLOSE}".replace(f"{OPEN}{CLOSE}", "")
-    # run here: mistune is then no part of any traceback, nor of where a value is said to come from
+    # blocks run here, outside mistune, so that mistune is in no traceback and no provenance of a value
     for number, (kind, words, code) in enumerate(prose.found):
         whole = whole.replace(_PLACE.format(number), blocks.run(kind, words, code), 1)
     return whole

@@ -1,4 +1,4 @@
-"""The command reference, from the table of commands: what each does, its options, and its example, run."""
+"""The command reference, made from the command table: what each command does, its options, and its example, run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from minijax.tools.commands.session import GROUPS
 from minijax.tools.commands.table import COMMANDS
 from minijax.tools.session import source
 
-# What every example finds: names, and the last line recorded.
+# What runs before every example: it defines f and records a line.
 SETUP = ("def f(x): return sin(x) * 2. - x", "grad(f)(3.0)")
-# Lines without which an example has little to say.
+# Extra lines that run before these commands' examples.
 BEFORE = {
     "debug": ("f('three')",),
     "why": ("h = jit(f)", "h(3.0)", "h(jnp.arange(3.0))"),
@@ -25,7 +25,7 @@ BEFORE = {
     "stack": ("%push jvp x=3. dx=1.", "y = sin(x)"),
     "tracers": ("%push jvp x=3. dx=1.", "y = sin(x)"),
 }
-# Of these the last is there to fail.
+# The commands whose last extra line fails on purpose.
 FAILING = {"debug"}
 PROGRAM = "import jax\nprint('Python wrote', jax.__name__)\n"
 
@@ -51,7 +51,7 @@ def reference() -> Iterator[str]:
 
 
 def described(command: Command) -> Iterator[str]:
-    """What is to be said of a command."""
+    """The section of a command."""
     yield f'<h3 id="{command.name}"><a href="#{command.name}">%{command.name}</a></h3>'
     yield f'<p class="usage"><code>{html.escape(command.usage)}</code></p>'
     for paragraph in command.help.strip().split("\n"):
@@ -83,7 +83,7 @@ def _option(param: Param) -> tuple[str, str]:
 
 
 def example(command: Command) -> str:
-    """The command's example, in a session of its own, and what it shows."""
+    """A command's example, run in its own session, with its output."""
     with Blocks(f"the example of %{command.name}") as blocks:
         session = blocks.session()
         with open("train.py", "w", encoding="utf-8") as file:
@@ -97,7 +97,7 @@ def example(command: Command) -> str:
 
 
 def linked(text: str) -> str:
-    """A text of the table: names of commands lead to where they are described."""
+    """A text of the command table, with command names linked to their descriptions."""
 
     def link(match: re.Match[str]) -> str:
         if match[1] not in COMMANDS:

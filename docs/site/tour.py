@@ -1,4 +1,4 @@
-"""The tour as a page: what ``%tour`` says and runs, stop by stop, and the list of its exercises."""
+"""The tour as a page: the text and output of each stop of ``%tour``, and the list of its exercises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from docs.site.prose import code, slug
 from minijax.tools.commands.guide import Part, Tour
 from minijax.tools.commands.tour_parts import PARTS
 
-# Words of a stop that are code: a command, or what has brackets, dots or underscores between letters.
+# Words of a stop that are shown as code: a command, or a word with brackets, or with inner dots or underscores.
 _CODE = re.compile(r"(?<![\w%])%{1,2}[a-z]\w*(?: --?[\w-]+)*|\b[A-Za-z]\w*(?:[._]\w+)+\b|\b[A-Za-z]\w*\(\w*\)")
 
 

@@ -1,4 +1,4 @@
-"""One browser for all the tests of this folder."""
+"""One browser for all tests of this folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A headless Chromium that the tests drive: Debian's own, with its own driver; nothing is ever downloaded."""
+"""A headless Chromium for the tests: Debian's browser and driver. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def missing() -> str:
-    """Why there is no browser to test with; '' if there is one."""
+    """Why no browser can be started; '' if one can."""
     if not any(map(shutil.which, BROWSERS)):
         return "no browser is installed (Debian: apt-get install chromium)"
     if not shutil.which("chromedriver"):
@@ -25,7 +25,7 @@ def missing() -> str:
     return ""
 
 
-# [text, contrast, brightness of the background] for every text in sight.
+# [text, contrast, brightness of the background] for every visible text.
 CONTRASTS = """
 const channel = (c) => { c /= 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; };
 const parse = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -52,23 +52,23 @@ return out;
 
 
 class Browser:
-    """One window."""
+    """One browser window."""
 
     def __init__(self, driver: Any, folder: Path) -> None:
         self.driver = driver
         self.folder = folder
 
     def show(self, *markup: str, **options: Any) -> str:
-        """Show a page with these parts; its address."""
+        """Show a page with these parts and return its address."""
         path, body = self.folder / "page.html", "\n".join(markup)
         path.write_text(f'<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>{body}</body></html>', "utf-8")
         self.open(path, **options)
         return path.as_uri()
 
     def open(self, path: Path, dark: bool = False, scripts: bool = True, width: int = 1000) -> None:
-        """Show a file, as a user whose system is light or dark would see it."""
+        """Show a file in the light or the dark colour scheme."""
         command = self.driver.execute_cdp_cmd
-        self.log()  # what earlier pages did is forgotten
+        self.log()  # drops the log of earlier pages
         command("Emulation.setScriptExecutionDisabled", {"value": not scripts})
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         command("Emulation.setEmulatedMedia", {"features": features})
@@ -76,44 +76,44 @@ class Browser:
         self.driver.get(path.as_uri())
 
     def run(self, script: str, *args: Any) -> Any:
-        """What a piece of JavaScript returns."""
+        """Run JavaScript and return its result."""
         return self.driver.execute_script(script, *args)
 
     def all(self, selector: str) -> list[Any]:
-        """The elements that a CSS selector finds."""
+        """The elements that match a CSS selector."""
         return self.driver.find_elements("css selector", selector)
 
     def one(self, selector: str) -> Any:
-        """The only element that a CSS selector finds."""
+        """The only element that matches a CSS selector."""
         (found,) = self.all(selector)
         return found
 
     def log(self) -> list[dict[str, Any]]:
-        """What the browser's tools report since they were last asked, and what the console says."""
+        """The browser's performance and console entries since the last call."""
         return [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
 
     def addresses(self) -> set[str]:
-        """What the page has asked for since this was asked last, but for what it holds itself."""
+        """The addresses that the page has requested since the last call, without data URLs."""
         asked = [each["params"]["request"] for each in self.log() if each["method"] == "Network.requestWillBeSent"]
         return {each["url"] for each in asked if not each["url"].startswith("data:")}
 
     def readable(self, dark: bool) -> int:
-        """How many texts are in sight: the contrast of each is what WCAG 2.1 asks for, and the page is dark or not."""
+        """Check the WCAG 2.1 contrast of each visible text, and the colour scheme; return the number of texts."""
         found = self.run(CONTRASTS)
         assert not [each for each in found if each[1] < 4.5 or (each[2] < 0.2) != dark]
         return len(found)
 
     def console(self) -> list[str]:
-        """The errors and warnings on the console since it was last asked."""
+        """The console's errors and warnings since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser; skips the test, saying why, where none is installed."""
+    """A browser; skips the test, with the reason, if none is installed."""
     if reason := missing():
         pytest.skip(reason)
-    # With both paths given, Selenium asks nobody where to find (or get) a browser or a driver.
+    # With both paths given, Selenium does not look for or download a browser or a driver.
     os.environ["SE_OFFLINE"] = "true"
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service

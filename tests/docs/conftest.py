@@ -1,4 +1,4 @@
-"""The site, built once, by one of the processes that run tests."""
+"""The site, built once, by one of the worker processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
     with open(f"{folder}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "commands.html").exists():  # written last
+        if not (folder / "commands.html").exists():  # the last file written
             built(folder, *RECORDINGS)
     return folder
 

@@ -1,6 +1,6 @@
-"""What every page of the documentation has to keep, seen in a browser that nobody lets out.
+"""Checks that every page of the documentation must pass, in a browser without network access.
 
-``python -m tests.docs.pages`` builds the whole site, the gallery's pages included, and opens each page.
+``python -m tests.docs.pages`` builds the whole site, with the gallery, and opens each page.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from urllib.parse import unquote, urldefrag
 from tests.browser.page import CONTRASTS, Browser, browser
 
 ROOT = Path(__file__).resolve().parents[2]
-# A page of the gallery, which is the largest there is.
+# The size limit of a page in bytes; pages of the gallery are the largest.
 LARGEST = 2_500_000
 
 
 def built(folder: Path, *recordings: str) -> str:
-    """Write the site into ``folder`` by its command, with pages of these recordings, all if none; what it says."""
+    """Write the site into ``folder`` with ``python -m docs``, with pages for these recordings; return its output."""
     chosen = ["--gallery", ",".join(recordings)] if recordings else []
     command = [sys.executable, "-m", "docs", str(folder), *chosen]
     environment = {**os.environ, "PYTHONWARNINGS": "error::DeprecationWarning:minijax"}
@@ -33,7 +33,7 @@ def built(folder: Path, *recordings: str) -> str:
 
 
 class Links(HTMLParser):
-    """The links of a page, and the names by which its parts are linked to."""
+    """The links, anchors and loaded resources of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Links(HTMLParser):
 
 
 def broken_links(folder: Path) -> list[str]:
-    """Links that lead to no page, or to no part of one; and whatever a page loads."""
+    """Links to missing pages or anchors, and every resource that a page loads."""
     pages = {path: Links(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
     return [
         f"{page.relative_to(folder)}: {link}"
@@ -73,7 +73,7 @@ def _loads(sources: Iterable[str]) -> list[str]:
 
 
 def faults(window: Browser, path: Path) -> list[str]:
-    """What is wrong with a page, wide and narrow, light and dark."""
+    """The faults of a page: wide and light, narrow and dark."""
     found = []
     for dark, width in ((False, 1200), (True, 480)):
         window.open(path, dark=dark, width=width)

@@ -1,4 +1,4 @@
-"""README's blocks run, and show what it says. ``tests/ecosystem/test_readme.py`` has its first session."""
+"""README's blocks run, and print what it shows. ``tests/ecosystem/test_readme.py`` has its first session."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROMPT = re.compile(r"[iI]n \[\d+\](?::| \S+ ›) (.*)")
 MORE = re.compile(r" +\.\.\.: (.*)")
 
-# The columns of the terminals in which its sessions were.
+# The widths of the terminals that its sessions were run in.
 WIDTHS = (98, 80)
 
 
 def blocks(kind: str, after: str) -> list[str]:
-    """The blocks of a kind below a heading."""
+    """The code blocks of one kind after a heading."""
     return [code for found, code in FENCE.findall(README.partition(after)[2]) if found == kind]
 
 
 def entries(session: str) -> list[tuple[str, list[str]]]:
-    """The inputs of a session, and the lines that stand below each."""
+    """The inputs of a session, each with its output lines."""
     found: list[tuple[str, list[str]]] = []
     for line in session.splitlines():
         if match := PROMPT.fullmatch(line):
@@ -39,13 +39,13 @@ def entries(session: str) -> list[tuple[str, list[str]]]:
 
 
 def even(line: str) -> str:
-    """A line without what differs from run to run, and from width to width: times, and how far apart columns are."""
+    """A line with times replaced, and with runs of spaces shortened: both differ between runs and widths."""
     line = re.sub(r"\d[\d.]* (?:ms|µs|s)\b", "T", line)
     return re.sub(r" {2,}", "  ", line).rstrip()
 
 
 def pattern(lines: list[str]) -> str:
-    """What matches these lines, one that is ``...`` standing for any number of others."""
+    """A regular expression for these lines; a line ``...`` stands for any number of lines."""
     parts = (
         ["(?:.*\n)*?"] if left_out else [re.escape(even(line)) + "\n" for line in group]
         for left_out, group in groupby(lines, lambda line: line.strip() == "...")

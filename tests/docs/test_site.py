@@ -1,4 +1,4 @@
-"""The documentation: it builds, which runs every block; every page opens by itself; links lead somewhere."""
+"""The documentation builds, so every block runs; every page opens without a server; every link has a target."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_blocks_show_is_what_they_gave(site):
     assert "smallest example square_of_mine_p.bind" in shown(site / "primitives.html")
     assert "2 parts, each on 4" in shown(site / "sharding.html")
     assert shown(site / "sharding.html").count("ppermute asks for it") == 3
-    # the bytes that the model of communication says, and those of the compiled programs
+    # the bytes that the communication model and the compiled programs give
     rows = re.findall(r"(?m)^(mlp|block) +(\w+) +(\w+) +([\d,]+) +([\d,]+)", shown(site / "communication.html"))
     assert len({row[:3] for row in rows}) == 20 and all(computed == compiled for *_, computed, compiled in rows)
 
@@ -95,7 +95,7 @@ def test_the_tour_has_every_stop(site):
     for part in PARTS:
         for stop in part.stops:
             assert all(line in text for line in (*stop.line.splitlines(), *stop.text.splitlines())), stop
-    assert text.count("The fourth equals sin(3), 0.14112;") == 1  # computed, as at the prompt
+    assert text.count("The fourth equals sin(3), 0.14112;") == 1  # computed from the value, as at the prompt
 
 
 def test_links_of_the_markdown_lead_to_files_of_the_repository():
