@@ -1,7 +1,7 @@
 """Run every test: ``python -m tests.all``. README's test command runs a sample, see ``tests/sampling.py``.
 
-Options that this program does not have go to pytest: ``python -m tests.all -n 8 --durations=20``. ``--long`` then
-runs the long comparisons of ``LONG`` too, in order, and names those that fail.
+Unknown options go to pytest: ``python -m tests.all -n 8 --durations=20``. ``--long`` also runs the long comparisons
+of ``LONG``, in order, and prints the names of those that fail.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# What CONTRIBUTING.md lists as long runs: modules and their arguments. Together they take hours.
+# The long runs of CONTRIBUTING.md: modules and their arguments. Together they take hours.
 LONG: tuple[tuple[str, ...], ...] = (
     ("tests.oracle.beside_jax",),
     ("tests.oracle.names",),
@@ -34,7 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.all", description=__doc__, allow_abbrev=False)
     parser.add_argument("--long", action="store_true", help="run the long comparisons after the tests")
     asked, for_pytest = parser.parse_known_args()
-    # A run that names a path is not sampled.
+    # pytest does not sample a run that names a path.
     failed = ["pytest"] if run("pytest", "-n", "3", "tests", *for_pytest) else []
     if asked.long:
         failed += [" ".join(command) for command in LONG if run(*command)]

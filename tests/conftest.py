@@ -1,7 +1,7 @@
 """Shared test set-up: golden files, deterministic property tests.
 
-Skips always print their reason, failures their names (``-rsfE`` in pyproject.toml). A host counts as two devices, for
-minijax as for JAX: what runs on several devices is tested on two. Golden files live in ``tests/golden``; run
+pytest prints the reason of every skip and the name of every failure (``-rsfE`` in pyproject.toml). Minijax and JAX both
+see two CPU devices, so tests can use two. Golden files live in ``tests/golden``; run
 ``pytest --update-golden`` to rewrite them, and read the diff.
 """
 
@@ -25,19 +25,19 @@ import pytest
 from tests.quick import QUICK
 from tests.sampling import sampled
 
-# Bytecode is kept, as a user's Python keeps it: each program that a test starts would compile minijax once more.
+# Keep bytecode: otherwise every subprocess of a test compiles minijax again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Read when jax is imported and when minijax starts its backend; no test module has been imported yet.
+# jax reads this at import and minijax when it starts its backend; no test module has been imported yet.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 
-# A run in the background ignores SIGINT, and every test of an interrupt would wait for ever.
+# A background run ignores SIGINT, and every test of an interrupt would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
-# The number of a line of the engine, which moves with every change above it, and those beside its source.
+# Line numbers of the engine change with every edit above them: those in paths, and those beside shown source.
 OUR_LINE = re.compile(r"(minijax/[\w/]+\.py:)(\d+)")
 NUMBERED = re.compile(r"(│ *)(\d+)(?= )")
 
@@ -63,7 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Decide which slice runs, in the process that was given the command line: the workers are told."""
+    """Choose the slice in the main process; workers receive its number."""
     option = config.option
     names_something = config.args_source is pytest.Config.ArgsSource.ARGS or option.keyword or option.markexpr
     if hasattr(config, "workerinput"):
@@ -84,7 +84,7 @@ def quick_files() -> set[Path]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Under ``-m quick`` the other files are not even imported: that alone takes longer than the quick tests may."""
+    """``-m quick`` does not even import the other files: the imports alone take longer than the quick tests."""
     is_other = collection_path.name.startswith("test_") and collection_path not in quick_files()
     return True if config.option.markexpr == "quick" and is_other else None
 
@@ -108,7 +108,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take the line about the sample from a worker: the process that starts the workers collects nothing."""
+    """Take the sample's summary line from a worker: the main process collects no tests."""
     if line := getattr(node, "workeroutput", {}).get("sample"):
         node.config.stash[SAMPLE] = line
 
@@ -119,26 +119,26 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def set_heap_aside() -> None:
-    """The garbage collector sees what is made from now on alone, however much other tests have left."""
+    """Hide all existing objects from the garbage collector."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def heap_of_the_module() -> None:
-    """A process keeps millions of objects in JAX's caches and ours: each search of the heap would visit them all."""
+    """JAX's and minijax's caches hold millions of objects, and every collection would visit them all."""
     set_heap_aside()
 
 
 @pytest.fixture
 def small_heap() -> None:
-    """For what measures objects: not even those of the module's other tests are seen."""
+    """For tests that count objects: also hides the objects of the module's other tests."""
     set_heap_aside()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def jax_prints_integers_plainly() -> Iterator[None]:
-    """JAX prints NumPy's integers among parameters, ``axes=(np.int64(1),)``, as Python's, as minijax does."""
+    """Make JAX print NumPy integers in parameters as Python's, as minijax does: ``axes=(1,)``."""
     jaxpr = importlib.import_module("jax.extend.core").Jaxpr
     printed = jaxpr.pretty_print
 
@@ -154,14 +154,14 @@ def jax_prints_integers_plainly() -> Iterator[None]:
 
 @pytest.fixture
 def compiled_quickly() -> Iterator[None]:
-    """Neither library's programs are optimised: for tests that ask for values, which optimising may not change."""
+    """Turn XLA's optimisations off in both libraries, for tests whose values do not depend on them."""
     with importlib.import_module("tests.oracle.subject").compiled_quickly():
         yield
 
 
 @pytest.fixture(scope="module")
 def tracebacks_whole() -> Iterator[None]:
-    """To shorten a traceback takes JAX most of the time of an error: for modules that look at what it says alone."""
+    """Turn off JAX's traceback filtering, which takes most of the time of an error, for tests of messages only."""
     config = importlib.import_module("jax").config
     before = config.jax_traceback_filtering
     config.update("jax_traceback_filtering", "off")
@@ -177,7 +177,7 @@ def without_our_lines(text: str) -> str:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """``golden(name, text)``: fail unless ``text``, without our line numbers, is ``tests/golden/<name>``."""
+    """``golden(name, text)``: fail unless ``text``, without engine line numbers, equals ``tests/golden/<name>``."""
 
     def check(name: str, text: str) -> None:
         path = GOLDEN / name

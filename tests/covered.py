@@ -1,7 +1,7 @@
-"""Which test runs which line: a pytest plugin, ``-p tests.covered``, and what it recorded.
+"""Which test runs which line: a pytest plugin, ``-p tests.covered``, and a reader of its records.
 
-In: the folder ``MINIJAX_COVERED``, into which each worker writes one file of coverage.py's and the seconds of its
-tests. Out: ``Covered``. Invariant: a line that runs before the first test (an import) is run by no test.
+In: the folder ``MINIJAX_COVERED``; each worker writes a coverage.py file and the seconds of its tests into it.
+Out: ``Covered``. Invariant: a line that runs before the first test (an import) belongs to no test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS = pytest.StashKey[dict[str, float]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    import coverage  # only a run that records needs it
+    import coverage  # only a recording run needs coverage
 
     config.stash[SECONDS] = {}
     recording = coverage.Coverage(
@@ -61,7 +61,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 class Covered:
-    """What a run in the tree ``root`` recorded into ``folder``: the tests that passed, and the lines they ran."""
+    """Read the records in ``folder`` of a run in the tree ``root``: the tests that passed, and the lines they ran."""
 
     def __init__(self, folder: Path, root: Path) -> None:
         self.root = root
@@ -89,5 +89,5 @@ class Covered:
         return found
 
     def tests(self, file: str, line: int) -> list[str]:
-        """The tests that ran that line, the quickest first."""
+        """The tests that ran a line, the quickest first."""
         return sorted(self.lines(file).get(line, ()), key=lambda test: (self.seconds[test], test))

@@ -1,7 +1,7 @@
 """A process that has imported pytest and JAX and runs tests in forks of itself: ``python -m tests.forked``.
 
-In: lines of JSON, ``[seconds, arguments of pytest]``. Out: one line each, the exit status of that run; -1 if it took
-longer. Invariant: the process never imports minijax or a test, so a fork sees the files as they are then.
+In: lines of JSON, ``[seconds, arguments of pytest]``. Out: one exit status per line, or -1 for a run over the time
+limit. Invariant: the process never imports minijax or a test, so each fork reads the current files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def run(arguments: list[str]) -> int:
 
 
 def forked(seconds: float, arguments: list[str]) -> int:
-    """The exit status of pytest in a fork, which is killed with all its processes after that many seconds."""
+    """The exit status of pytest in a fork. After ``limit`` seconds the fork and its children are killed."""
     child = os.fork()
     if not child:
         os.setsid()
@@ -49,7 +49,7 @@ def forked(seconds: float, arguments: list[str]) -> int:
 
 
 def main() -> None:
-    os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")  # as tests/conftest.py has it, before jax is imported
+    os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")  # as in tests/conftest.py, before jax is imported
     for name in ("jax", "jax.experimental.shard_map", "scipy.special", "hypothesis", "IPython", "prompt_toolkit"):
         try:
             __import__(name)

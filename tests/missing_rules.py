@@ -1,4 +1,4 @@
-"""A new primitive without its rules: what using it says. More rows of the table in ``misuses``."""
+"""Errors of a new primitive that lacks rules. More rows of the table in ``misuses``."""
 
 import importlib
 

@@ -1,7 +1,7 @@
-"""What people do wrong: one small program per row, for either library, and the words the error must contain.
+"""Common mistakes: one small program per row, for either library, and the words that the error must contain.
 
-``test_bad_input`` runs the rows, of this file and of ``missing_rules`` and ``misuses_of_*``. Rows marked ``here``
-must also name the line of the user's program, which is in the row's file.
+``test_bad_input`` runs the rows of this file, ``missing_rules`` and ``misuses_of_*``. For rows marked ``here`` the
+error must also name the program's line in the row's file.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
 
 @dataclass(frozen=True)
 class Misuse:
-    """``program(ns)`` must fail with all of ``words``; ``advice`` is asked of minijax alone.
+    """``program(ns)`` must fail with all of ``words``; only minijax's error must also contain ``advice``.
 
-    The type of the error is JAX's. ``ours`` is another one, where JAX only stumbles over the misuse further on.
+    The type of the error is JAX's. ``ours`` is minijax's type where JAX fails later, for another reason.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Misuse:
 
     @property
     def file(self):
-        """What the place of the user's program begins with in messages."""
+        """How messages begin the place of the user's program."""
         return os.path.basename(self.program.__code__.co_filename) + ":"
 
 
@@ -40,13 +40,13 @@ TABLE = []
 
 
 def wrong(name, program, *words, **expected):
-    """Enter a program into the table."""
+    """Add a program to the table."""
     assert all(row.name != name for row in TABLE), f"two rows are called {name}"
     TABLE.append(Misuse(name, program, words, **expected))
 
 
 def misuse(*words, **expected):
-    """Decorator: enter a program of several statements into the table."""
+    """Decorator: add a program of several statements to the table."""
     return lambda program: wrong(program.__name__, program, *words, **expected)
 
 
@@ -169,7 +169,7 @@ LEAK = (
 )
 
 def leaked(transform, x):
-    """A tracer that has escaped."""
+    """Return a leaked tracer."""
     kept = []
 
     def leaky(y):

@@ -1,9 +1,9 @@
 """Change the code a little and see whether a test fails: ``python -m tests.mutants --count 400``.
 
-The sampled suite runs once and records which test runs which line. Each mutant of ``tests/mutation.py`` is written into
-a copy of the tree, never into the tree, and the tests that run its line run there, then all rows of their functions. A
-mutant that none of them notices is a survivor: it is listed with its file, its line and its change. ``REASONS`` holds
-the survivors that no test can notice.
+The sampled suite runs once and records which test runs which line. Each mutant of ``tests/mutation.py`` is written to
+a copy of the tree. There the tests that run its line run first, then all rows of their functions. A mutant that
+passes them all is a survivor: it is listed with its file, line and change. ``REASONS`` lists the survivors that no
+test can notice.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tests.sampling import function_of, rate_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Of the tests that ran a mutant's line, the quickest come first: at most so many, and about so many seconds of them.
+# Limits on the tests of one mutant, quickest first: their number, and their total seconds.
 MOST_TESTS = 60
 MOST_SECONDS = 15.0
 
-# For lines that the recorded run did not reach: a file or folder -> the tests of it, those that notice most first. The
-# longest name that fits decides.
+# For lines that the recorded run did not reach: a file or folder -> its tests, the most sensitive first. The
+# longest matching name decides.
 AREAS: dict[str, tuple[str, ...]] = {
     "minijax": ("tests/core", "tests/api", "tests/interpreters"),
     "minijax/api": ("tests/api", "tests/interpreters", "tests/oracle/test_jaxprs.py"),
@@ -79,7 +79,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "repl": ("tests/repl", "tests/ipython"),
     "ipython_ext": ("tests/ipython",),
 }
-# What is not drawn: no test of an area can be expected to notice a change there.
+# Not mutated: no test of an area can be expected to notice a change there.
 LEFT_OUT = ("minijax/example_libraries", "minijax/scipy", "minijax/tools/gallery", "minijax/version.py")
 
 # Survivors that no test can notice: file, old, new -> why.
@@ -102,15 +102,15 @@ class Drawn:
 
 
 def area_of(file: str, areas: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The tests of the longest listed name that the file is or lies in."""
+    """The tests of the longest listed name that matches the file."""
     names = [file, *map(str, Path(file).parents)]
     return next((areas[name] for name in names if name in areas), ())
 
 
 def draw(root: Path, only: Sequence[str], count: int, seed: int) -> list[Drawn]:
-    """``count`` mutants of the files of ``only``, or of every file.
+    """``count`` mutants of the files of ``only``, or of all files.
 
-    A hash of the change, its file and the seed decides, so a mutant stays drawn while other code changes.
+    A hash of the change, its file and the seed chooses, so edits of other code do not change the choice.
     """
     chosen = only or sorted(
         str(path.relative_to(root))
@@ -129,7 +129,7 @@ def draw(root: Path, only: Sequence[str], count: int, seed: int) -> list[Drawn]:
 
 
 def copy_of_tree(root: Path, to: Path) -> Path:
-    """A copy of the tree in which ``import minijax.repl`` finds the copy too."""
+    """A copy of the tree in which ``import minijax.repl`` also finds the copy."""
     ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "_site", "build", "dist")
     shutil.copytree(root, to, ignore=ignored, symlinks=True)
     for front_end in ("repl", "ipython_ext"):
@@ -139,11 +139,11 @@ def copy_of_tree(root: Path, to: Path) -> Path:
 
 
 class Tests:
-    """Runs tests in a copy of the tree, in forks of one process: each fork imports the mutant, none waits for JAX."""
+    """Runs tests in a copy of the tree, in forks of one process: each fork imports the mutant, JAX is imported once."""
 
     def __init__(self, copy: Path) -> None:
         self.copy = copy
-        # The copies are on the path before an installed minijax.
+        # The copies precede an installed minijax on the path.
         environment = {**os.environ, "PYTHONPATH": str(copy)}
         command = [sys.executable, "-P", str(ROOT / "tests" / "forked.py")]
         pipe = subprocess.PIPE
@@ -165,12 +165,12 @@ class Tests:
         return int(self.program.stdout.readline())
 
     def notice(self, drawn: Drawn, limit: float, runs: Sequence[Sequence[str]]) -> bool:
-        """Whether a test fails with the mutant, or does not end in the first run, which is short without it."""
+        """Whether a test fails with the mutant, or its first run, which is short otherwise, exceeds the time limit."""
         path = self.copy / drawn.file
         before, time_before = path.read_text(encoding="utf-8"), path.stat().st_mtime_ns
         self.written += 1
         path.write_text(drawn.mutant.applied(before), encoding="utf-8")
-        # Python finds compiled files by this time, in seconds: those of another mutant must not be found.
+        # Python compares this time, in seconds, to reuse bytecode: it must not reuse another mutant's.
         os.utime(path, ns=(time_before, time_before + self.written * 10**9))
         try:
             first, *others = runs
@@ -181,11 +181,11 @@ class Tests:
 
 
 def runs_of(drawn: Drawn, covered: Covered | None, areas: dict[str, tuple[str, ...]]) -> list[list[str]]:
-    """The runs of pytest that may notice the mutant, in order.
+    """The pytest runs that may notice the mutant, in order.
 
     First the tests that ran its line in the recorded run, then every row of their test functions. Short functions come
-    first, because a run that reaches the limit has noticed nothing. If the recorded run did not reach the line, a
-    sample of the area.
+    first, because a run that reaches the limit notices nothing. If the recorded run did not reach the line, a
+    sample of the area runs.
     """
     found = covered.tests(drawn.file, drawn.mutant.line) if covered else []
     if not found:
@@ -213,7 +213,7 @@ def survivors(
     areas: dict[str, tuple[str, ...]],
     covered: Covered | None = None,
 ) -> list[Drawn]:
-    """The mutants that no test notices. ``limit`` is the longest time of one run in seconds."""
+    """The mutants that no test notices. ``limit`` is the longest time of one run, in seconds."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         copies: SimpleQueue[Tests] = SimpleQueue()
         for number in range(jobs):

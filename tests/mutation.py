@@ -1,8 +1,8 @@
 """Small changes of a Python file, each of which a test should notice.
 
 In: the text of a file. Out: ``Mutant``s, each one change of a condition, a constant, an operator or the order of two
-arguments. Invariants: a mutant parses; it keeps the number of lines; annotations, docstrings, the texts of errors, and
-options that no result depends on (``strict=``, ``maxsize=``) are not changed.
+arguments. Invariants: a mutant parses and keeps the number of lines; annotations, docstrings, error messages and
+options without effect on results (``strict=``, ``maxsize=``) do not change.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
-# Nobody can see these from the result of a program.
+# No result of a program depends on these.
 SILENT_KEYWORDS = {"strict", "maxsize", "stacklevel", "frozen", "slots"}
-# To exchange the arguments of these gives an error at once, which says nothing about the tests.
+# Exchanging the arguments of these fails at once, which says nothing about the tests.
 FIXED_ORDER = {"isinstance", "issubclass", "getattr", "hasattr", "setattr", "map", "filter", "cast", "TypeVar"}
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: ``new`` in place of the expression ``old``, which stands at ``line``."""
+    """One change: ``new`` replaces the expression ``old`` on line ``line``."""
 
     line: int
     old: str
@@ -57,7 +57,7 @@ class Mutant:
         return f"{self.old}  ->  {self.new}"
 
     def applied(self, text: str) -> str:
-        """The file ``text`` with this change."""
+        """The file's ``text`` with this change."""
         whole = text.encode()
         return (whole[: self.start] + self.code.encode() + whole[self.end :]).decode()
 
@@ -71,7 +71,7 @@ def mutants(text: str) -> list[Mutant]:
             assert node.end_lineno is not None and node.end_col_offset is not None
             start = starts[node.lineno - 1] + node.col_offset
             end = starts[node.end_lineno - 1] + node.end_col_offset
-            # as many lines as before: tests compare the lines of the code
+            # keep the number of lines: tests compare the lines of the code
             code = f"({ast.unparse(changed)}" + "\n" * (node.end_lineno - node.lineno) + ")"
             found.append(Mutant(node.lineno, short(node), short(changed), start, end, code))
     return found
@@ -97,7 +97,7 @@ def changeable(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def is_left_out(node: ast.AST, name: str) -> bool:
-    """Whether a field of a node is an annotation, the text of an error, or where no parentheses may stand."""
+    """Whether a field of a node is an annotation, an error message, or a place that allows no parentheses."""
     match node:
         case ast.arg() | ast.AnnAssign() if name == "annotation":
             return True
@@ -119,7 +119,7 @@ def is_left_out(node: ast.AST, name: str) -> bool:
 
 
 def is_text(node: ast.AST) -> bool:
-    """Whether a node is a text: the parts of an f-string have no places in the file before Python 3.12."""
+    """Whether a node is a string: before Python 3.12 the parts of an f-string have no positions."""
     match node:
         case ast.JoinedStr() | ast.Expr(value=ast.Constant()):
             return True
@@ -131,7 +131,7 @@ def is_text(node: ast.AST) -> bool:
 
 
 def changes(node: ast.expr) -> Iterator[ast.expr]:
-    """The expressions that may stand in place of this one."""
+    """The expressions that may replace this one."""
     match node:
         case ast.Compare(ops=[op]) if type(op) in COMPARISONS:
             yield ast.Compare(node.left, [COMPARISONS[type(op)]()], node.comparators)

@@ -1,4 +1,4 @@
-"""Programs on several devices, which are as many as a process said before it made the first."""
+"""Run programs on several devices in a subprocess: a process fixes its number of devices when it creates the first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
-# Flags of XLA's for what is compiled to run once: code for each operation, as it comes, is made in half the time.
+# XLA flags for programs that run once: generating code per operation halves the compile time.
 COMPILED_QUICKLY = (
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
     "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false"
@@ -16,9 +16,9 @@ COMPILED_QUICKLY = (
 
 
 def printed(*arguments: str, devices: int = 8, quickly: bool = False) -> Any:
-    """The JSON that ``python ARGUMENTS`` prints in a process with ``devices`` CPU devices. It ends within ten minutes.
+    """The JSON printed by ``python ARGUMENTS`` in a process with ``devices`` CPU devices and a limit of ten minutes.
 
-    ``quickly``: its programs are compiled so. AssertionError, with the end of what it said, if it fails.
+    ``quickly`` compiles its programs with those flags. If it fails, AssertionError shows the end of its output.
     """
     flags = {"XLA_FLAGS": COMPILED_QUICKLY} if quickly else {}
     done = subprocess.run(

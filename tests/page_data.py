@@ -1,4 +1,4 @@
-"""What the script of a page is given, read from the page."""
+"""Read the data of a page's script from the page."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ import zlib
 
 
 def data_of(markup):
-    """What the script is given, its parts read."""
+    """The data of the page's script, parsed."""
     (found,) = re.findall(r'<script type="application/json">(.*?)</script>', markup, re.S)
     data = json.loads(found)
     data["parts"] = [[begin, json.loads(zlib.decompress(base64.b64decode(text), -15))] for begin, text in data["parts"]]

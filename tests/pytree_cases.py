@@ -109,7 +109,7 @@ ALL = list(TREES.values())
 
 
 def same(a, b):
-    """Equal trees, container by container, leaves by identity."""
+    """Check that trees have equal containers and identical leaves."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):

@@ -1,11 +1,11 @@
 """The quick tests: files that touch every package in under a minute, ``python -m pytest -m quick -n 2``.
 
-For the loop of whoever changes something; what a package's own tests are is found beside them.
+For fast feedback while editing; each package's full tests are in its own folder.
 """
 
 from __future__ import annotations
 
-# package -> files of tests, below this folder
+# package -> test files, below this folder
 QUICK: dict[str, tuple[str, ...]] = {
     "minijax": ("test_config.py", "test_errors.py"),
     "minijax.api": ("api/test_misses.py", "api/test_jit.py"),

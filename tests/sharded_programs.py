@@ -1,6 +1,6 @@
-"""Programs on arrays over eight devices, run with the library that is named: what they give and where, as JSON.
+"""Programs on arrays over eight devices: prints the results of one library and their shardings, as JSON.
 
-``python -m tests.sharded_programs jax`` and ``... minijax`` print the same; of errors, their kinds.
+``python -m tests.sharded_programs jax`` and ``... minijax`` print the same. An error prints as its class names.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ of: Any = importlib.import_module(LIBRARY + ".sharding")
 P = of.PartitionSpec
 
 KINDS = {"ValueError", "TypeError", "KeyError", "NotImplementedError", "RuntimeError"}
-KINDS |= {"IndivisibleError", "DuplicateSpecError"}  # which are not public, so they are told by name
+KINDS |= {"IndivisibleError", "DuplicateSpecError"}  # not public, so listed by name
 VALUES = np.arange(64, dtype=np.float32).reshape(8, 8) / 10
 
 
 def grid(*sizes: int, start: int = 0, step: int = 1) -> Any:
-    """A mesh of some of the devices, with axes ``x`` and ``y``."""
+    """A mesh of the first devices (or every ``step``-th), with axes ``x`` and ``y``."""
     devices = jax.devices()[start::step][: int(np.prod(sizes))]
     return of.Mesh(np.array(devices).reshape(sizes), ("x", "y")[: len(sizes)])
 
@@ -37,17 +37,17 @@ MESH = grid(4, 2)
 
 
 def on(*spec: Any, mesh: Any = MESH) -> Any:
-    """The sharding over ``mesh`` of this spec."""
+    """The sharding over ``mesh`` with this spec."""
     return of.NamedSharding(mesh, P(*spec))
 
 
 def put(*spec: Any, mesh: Any = MESH) -> Any:
-    """The values, sharded so."""
+    """``VALUES`` with this sharding."""
     return jax.device_put(VALUES, on(*spec, mesh=mesh))
 
 
 def described(x: Any) -> Any:
-    """What is to be the same of a result."""
+    """The parts of a result that must agree."""
     if not hasattr(x, "sharding"):
         return str(x)
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
@@ -58,7 +58,7 @@ def described(x: Any) -> Any:
 
 
 def run(program: Callable[[], Any]) -> Any:
-    """What a program gives, or the kinds of the error that it raises."""
+    """The results of a program, or the classes of the error that it raises."""
     try:
         out = program()
     except Exception as error:
@@ -67,7 +67,7 @@ def run(program: Callable[[], Any]) -> Any:
 
 
 def calls_told_apart() -> list[int]:
-    """How many kinds of calls a jitted function has met, after each of a few."""
+    """The size of a jitted function's cache after each of several calls."""
     f = jax.jit(lambda x: x + 1)
     one, two = (jax.device_put(VALUES, device) for device in jax.devices()[:2])
     met = []
@@ -85,7 +85,7 @@ def calls_told_apart() -> list[int]:
 
 
 def shards(x: Any) -> list[str]:
-    """Which part of ``x`` lies where."""
+    """The shards of ``x``: device, index and values of each."""
     here = [(s.device.id, s.index, s.replica_id, np.asarray(s.data).tolist()) for s in x.addressable_shards]
     everywhere = [(s.device.id, s.index, s.replica_id) for s in x.global_shards]
     facts = x.is_fully_addressable, x.is_fully_replicated, x.addressable_data(3).shape, sorted(map(str, x.devices()))
@@ -93,7 +93,7 @@ def shards(x: Any) -> list[str]:
 
 
 def single_parts(sharding: Any) -> list[Any]:
-    """The parts of the values, each on its device."""
+    """Single-device arrays with the shards of ``VALUES``."""
     return [jax.device_put(VALUES[index], device) for device, index in sharding.devices_indices_map((8, 8)).items()]
 
 
@@ -124,7 +124,7 @@ CLOSED_OVER = put("y")
 
 
 def layer(x: Any, w: Any) -> Any:
-    """A step of a layer."""
+    """One layer of a network."""
     return jnp.tanh(x @ w), (x * w).sum()
 
 
@@ -154,7 +154,7 @@ STRUCT = jax.ShapeDtypeStruct((8, 8), np.float32, sharding=on("x"))
 
 
 def named(fun: Any, ins: Any = None, outs: Any = None, **options: Any) -> Any:
-    """``fun`` jitted, with these shardings named."""
+    """``fun`` jitted, with explicit shardings."""
     return jax.jit(fun, in_shardings=ins, out_shardings=outs, **options)
 
 
@@ -162,34 +162,34 @@ product = named(lambda a, b: jnp.sin(a) * b, (on("x"), None), on("y"))
 
 
 def sine(a: Any) -> Any:
-    """A sum with a constraint inside."""
+    """A sum with a sharding constraint inside."""
     return constrained(jnp.sin(a), on("x", "y")).sum()
 
 
 def steps(a: Any) -> Any:
-    """A loop with a constraint inside."""
+    """A loop with a sharding constraint inside."""
     return lax.scan(lambda c, _: (constrained(jnp.sin(c), on("x")), c.sum()), a, None, length=3)
 
 
 def branches(a: Any) -> Any:
-    """Branches with a constraint inside."""
+    """Branches with a sharding constraint inside."""
     return lax.cond(a.sum() > 0, lambda b: constrained(b, on("x")), lambda b: b * 2, a)
 
 
 def under_mesh(program: Callable[[], Any]) -> Any:
-    """What ``program`` gives with a mesh set."""
+    """The result of ``program`` with a mesh set."""
     with jax.set_mesh(MESH):
         return program()
 
 
 def given_away() -> Any:
-    """A result, and whether what was given away is gone."""
+    """A result, and whether the donated argument was deleted."""
     x = put("x")
     return [named(lambda a: a + 1, outs=on("x"), donate_argnums=0)(x), x.is_deleted()]
 
 
 def with_callback() -> Any:
-    """The result of a program over several devices, and what its callback has seen."""
+    """The result of a program over several devices, and the values that its callback received."""
     seen: list[float] = []
     see = lambda value: seen.append(round(float(value), 2))  # noqa: E731
     out = jax.jit(lambda a: (jax.debug.callback(see, a.sum()), a * 2)[1])(put("x"))
@@ -198,7 +198,7 @@ def with_callback() -> Any:
 
 
 def called_again() -> Any:
-    """Results of one function, called again and again with arguments that lie here and there."""
+    """Results of repeated calls of one function with arguments on different devices."""
     fun = jax.jit(lambda a, b: {"s": a["a"] @ b, "t": (b + 1,)})
     places = [put("x"), put(None, "y"), jnp.asarray(VALUES), VALUES, jax.device_put(VALUES, jax.devices()[0])]
     found = []
@@ -246,7 +246,7 @@ JIT: dict[str, Callable[[], Any]] = {
     "a mesh, device_put": lambda: under_mesh(lambda: jax.device_put(VALUES, P("x"))),
 }  # fmt: skip
 
-# What is said of shardings in a program's text, and the collectives that XLA puts into it, with types of what moves.
+# The shardings in a program's text, and XLA's collectives with the types that they move.
 SAID = re.compile(
     r"num_partitions = \d+|sdy\.mesh @\w+ = <[^>]*\]|#sdy\.sharding<[^>]*>|sharding_constraint %\w+ <[^>]*>"
 )
@@ -267,13 +267,13 @@ JAXPRS: dict[str, Callable[[], Any]] = {
 
 
 def printed(closed: Any) -> str:
-    """A jaxpr's text on one line, but for what JAX prints of shardings of operations that have none."""
+    """A jaxpr's text on one line, without JAX's shardings of operations that have none."""
     text = re.sub(r"np\.int64\((\d+)\)", r"\1", re.sub(r"\b(out_sharding|sharding)=None", "", str(closed)))
     return re.sub(r"\s+", " ", text).replace("[ ", "[").replace(" ]", "]")
 
 
 def texts(lowered: Any) -> list[Any]:
-    """What a program's texts say of shardings."""
+    """The shardings in the texts of a program."""
     compiled = lowered.compile()
     moved = sorted((kind, re.sub(r"\{.*?\}", "", type_)) for type_, kind in COLLECTIVE.findall(compiled.as_text()))
     lies = str(compiled.input_shardings), str(compiled.output_shardings)

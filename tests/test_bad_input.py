@@ -1,7 +1,7 @@
-"""Bad input: the kind of error that JAX raises, in its essential words, and afterwards everything goes on.
+"""Bad input: minijax raises JAX's class of error with its essential words, and the session works afterwards.
 
-Every row of ``misuses`` is run in JAX too: the type of the error and the words that are asked of minijax
-are asked of JAX.
+Every row of ``misuses`` also runs in JAX: the error must have the same type and contain the same words
+there.
 """
 
 import importlib
@@ -41,13 +41,13 @@ def kind(error):
 
 
 def depth():
-    """How many interpreters stand above evaluation."""
+    """The number of interpreters above evaluation."""
     return 0 if mj is jax else importlib.import_module("minijax.core.trace").stack_depth()
 
 
 @pytest.fixture(scope="module")
 def jitted_once():
-    """A jitted function that is used after every error."""
+    """A jitted function to call after every error."""
     return mj.jit(lambda x: x * 2.0 + 1.0)
 
 
@@ -64,7 +64,7 @@ def life_goes_on(jitted_once):
 
 
 def raised(program, ns):
-    """What ``program`` raises."""
+    """The exception that ``program`` raises."""
     try:
         program(ns)
     except Exception as error:
@@ -114,14 +114,14 @@ TRANSFORMS = {
 
 
 def with_rules(ns, f, fwd=None, bwd=None):
-    """A ``custom_vjp`` function of these, or of harmless ones."""
+    """A ``custom_vjp`` function with these rules, or harmless defaults."""
     function = ns.custom_vjp(f or ns.numpy.sin)
     function.defvjp(fwd or (lambda x: (x, None)), bwd or (lambda _, ct: (ct,)))
     return function
 
 
 def with_derivative(ns, f, rule):
-    """A ``custom_jvp`` function."""
+    """A ``custom_jvp`` function with this rule."""
     function = ns.custom_jvp(f)
     function.defjvp(rule)
     return function
@@ -131,7 +131,7 @@ def solved(mv, b):
     return b / 2.0
 
 
-# where the constructs call the user's function: f is called there, with one array
+# places where the constructs call the user's function: each calls f there, with one array
 CONSTRUCTS = {
     "a branch": lambda ns, f: ns.lax.cond(True, f, lambda x: x, 1.0),
     "the condition of a loop": lambda ns, f: ns.lax.while_loop(f, lambda x: x, 1.0),

@@ -1,4 +1,4 @@
-"""The benchmark's harness on made-up libraries: it must notice what would make its figures meaningless."""
+"""The benchmark's harness on made-up libraries: it must detect conditions that make its figures meaningless."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_prepare_is_called_afresh_every_round() -> None:
         return lambda: 1.0
 
     result = measured(Row("row", "row", 1.0, prepare), settings(None, None, max_rounds=4))
-    assert len(made) == 2 * (result.rounds + 1)  # two libraries, and the round that warms
+    assert len(made) == 2 * (result.rounds + 1)  # two libraries, and the warm-up round
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Settings: where a value can come from, whom it reaches, what it costs to read."""
+"""Settings: where a value comes from, which threads see it, what a read costs."""
 
 import functools
 import importlib
@@ -22,12 +22,12 @@ settings = importlib.import_module("minijax.config")
 
 DIRECTIONS = ("host_to_device", "device_to_device", "device_to_host")
 GUARDS = ("transfer_guard", *(f"transfer_guard_{direction}" for direction in DIRECTIONS))
-# What a staged program does not depend on.
+# Settings that a staged program does not depend on.
 SHOWN_OR_FORBIDDEN = (
     *("traceback_filtering", "no_tracing", "check_tracer_leaks", "log_compiles", "explain_cache_misses"),
     *("default_device", "debug_key_reuse", "num_cpu_devices", *GUARDS),
 )
-# The numbers and the path that the disk cache of compiled programs depends on, and what JAX refuses.
+# The settings of the disk cache of compiled programs, and values that JAX refuses.
 DISK_CACHE = {
     "jax_compilation_cache_dir": ("/folder", (1, True, 2.5)),
     "jax_persistent_cache_min_compile_time_secs": (2.5, ("soon", [1])),
@@ -71,16 +71,16 @@ def restored():
 
 
 def in_thread(f):
-    """What ``f`` returns on a thread of its own."""
+    """The result of ``f`` on a thread of its own."""
     (out,) = at_once(f)
     return out
 
 
 def test_defaults_are_jaxs():
     for name, value in config.values.items():
-        # this process may have been started with a setting; the untouched defaults are in the class
+        # the environment may have changed a setting of this process; the class has the defaults
         assert name.startswith("jax_") and value == getattr(config, name)
-    # but for the mesh that is set, which is no setting
+    # all except the current mesh, which is no setting
     defaults = {name: value for name, value in settings.ConfigValues()._asdict().items() if name != "context_mesh"}
     theirs = subprocess.run(
         [sys.executable, "-c", f"import jax\nfor n in {list(defaults)!r}: print(getattr(jax.config, 'jax_' + n))"],
@@ -337,7 +337,7 @@ LEAKS = {
     "jit": (True, lambda lib, f: lib.jit(f)(1.0)),
     "vmap": (True, lambda lib, f: lib.vmap(f)(np.ones(2, np.float32))),
     "scan": (True, lambda lib, f: lib.lax.scan(lambda c, x: (c, f(x)), 0.0, np.ones(2, np.float32))),
-    # JAX does not look at what these leave
+    # JAX does not check these for leaks
     "grad": (False, lambda lib, f: lib.grad(f)(1.0)),
 }
 
@@ -463,7 +463,7 @@ def test_where_programs_run_and_what_may_be_moved():
     )
     assert ours.returncode == theirs.returncode == 0, ours.stderr + theirs.stderr
     assert ours.stdout == theirs.stdout and len(ours.stdout) > 1500
-    # JAX logs a transfer from its fast path once or not at all
+    # JAX logs at most one transfer from its fast path
     logged = [set(re.findall(r"(\S+) transfer: aval=ShapedArray", run.stderr)) for run in (ours, theirs)]
     assert logged == [{"host-to-device", "device-to-device"}] * 2
 
@@ -494,7 +494,7 @@ def steps(lib, key):
     return lib.lax.scan(lambda key, _: (key, lib.random.normal(key)), key, None, length=3)
 
 
-# Whether it uses a key twice, and what does.
+# Whether the program reuses a key, and the program.
 KEY_USES = {
     "twice": (True, two_draws),
     "twice in jit": (True, lambda lib, key: lib.jit(functools.partial(two_draws, lib))(key)),

@@ -1,8 +1,8 @@
-"""What one operation of each transformation costs, counted: no clock, so that a busy machine changes nothing.
+"""What one operation of each transformation costs, in counts: a busy machine does not change them.
 
-The counts are those of a chain of sines and multiplications by a number, per operation: calls of Python functions,
-and blocks of memory that are held when the work has ended and its result is alive. A change that lowers one lowers its
-figure here; one that raises it says why in its commit. ``python -m tests.bench`` has the times.
+The program is a chain of sines and multiplications by a number. Per operation it counts calls of Python functions,
+and memory blocks still held after the work while its result is alive. A change that lowers a count lowers the
+number here; a change that raises one gives the reason in its commit. ``python -m tests.bench`` measures times.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import minijax.numpy as jnp
 from minijax import lax
 from minijax.core import avals, primitive
 
-FEW, MANY = 2_000, 4_000  # more than CPython keeps of tuples that nobody has any more
+FEW, MANY = 2_000, 4_000  # more than the free lists of CPython's tuples hold
 FACTOR = jnp.asarray(1.00001)
 X = jnp.asarray(0.9)
 
@@ -39,7 +39,7 @@ def chain(length):
 
 
 class Cost(NamedTuple):
-    """Of one operation: calls of Python functions, blocks of memory."""
+    """Per operation: calls of Python functions, and memory blocks."""
 
     calls: float
     blocks: float
@@ -73,7 +73,7 @@ COSTS = {
 
 @pytest.fixture(autouse=True)
 def plain_types(monkeypatch):
-    """A process in which types once told how values are divided, or summed, asks at each operation whether they do."""
+    """Once a process has made sharded or unreduced types, every operation checks for them."""
     monkeypatch.setattr(avals, "sharded_types_made", False)
     monkeypatch.setattr(primitive, "bind_hooks", [])
 
@@ -87,7 +87,7 @@ def blocks_held(work, f):
 
 
 def calls_made(work, f):
-    """The fewer of two runs: what is made once, or let go of by chance, is no cost of an operation."""
+    """The minimum of two runs, so that one-time work and deallocations do not count."""
     return min(calls_of_one_run(work, f) for _ in range(2))
 
 
@@ -107,9 +107,9 @@ def calls_of_one_run(work, f):
 
 
 def cost(work):
-    """Of one operation more."""
+    """The cost of one more operation."""
     few, many = chain(FEW), chain(MANY)
-    work(many)  # fills what remembers
+    work(many)  # fills the caches
     gc.disable()
     try:
         calls = calls_made(work, few) - calls_made(work, chain(FEW // 2))
@@ -127,7 +127,7 @@ def nested(transformation, times):
 
 
 VECTOR = jnp.arange(50, dtype=jnp.float32)
-# Calls of Python functions that one call of a transformed function takes, of which the operations are few.
+# Python function calls in one call of a transformed function that has few operations.
 CALLS = {
     "jvp of sin": (lambda: minijax.jvp(lax.sin, (X,), (X,)), 55),
     "grad six times": (functools.partial(nested(minijax.grad, 6), X), 1106),
@@ -139,7 +139,7 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_of_a_whole_call(name):
     call, known = CALLS[name]
-    for _ in range(8):  # a signature is met some times before anything is kept of it
+    for _ in range(8):  # a signature is cached only after it has been seen a few times
         call()
     found = min(calls_of_one_run(lambda _: call(), lax.sin) for _ in range(2))
     assert 0.95 * known - 2 < found <= known, found
@@ -167,5 +167,5 @@ def test_calls_of_a_call_over_a_mesh(function, tree, known):
 def test_calls_and_memory_of_an_operation(name):
     known, found = COSTS[name], cost(WORKS[name])
     assert found.calls <= known.calls + 0.1 and found.blocks <= known.blocks + 0.1, found
-    # a figure that is too high hides what becomes slow later
+    # a number that is too high would hide a later slowdown
     assert found.calls > known.calls - 1 and found.blocks > known.blocks - 1, f"it is better now: {found}"

@@ -5,13 +5,13 @@ The order (lowest first) is the design's::
     errors, config, pytree -> core -> ir -> interpreters -> lowering, backend -> ops -> api -> lax -> numpy -> nn
         -> extend and JAX's other modules -> interop -> tools -> front ends -> the root
 
-Every import counts: at the head of a file, inside a function, for a type checker alone, and a string that names a
-module, by which it may be imported. A module that needs a higher one says in which role (``HigherModule`` in
-``minijax/core/lazy.py``), and ``minijax/__init__.py`` says which module has it.
+Every import counts: at the top of a file, inside a function, for type checkers only, and as a string that names a
+module. A module that needs a higher one declares the role of that module (``HigherModule`` in
+``minijax/core/lazy.py``), and ``minijax/__init__.py`` assigns a module to the role.
 
-Also held here: which files may know jax and the front-end libraries, that no import hides inside a function,
-that every third-party import is a declared dependency, that ``packages`` in pyproject.toml is the tree, that no class
-name occurs twice, and how big files and folders are.
+Also tested: which files may import jax and the front-end libraries, that functions contain no imports, that every
+third-party import is a declared dependency, that ``packages`` in pyproject.toml matches the tree, that class names
+are unique, and the size limits of files and folders.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
 PACKAGE_DIRS = {name: ROOT / folder for name, folder in SETUPTOOLS["package-dir"].items()}
 
-# Lowest first. A module may import its own layer and everything below it. Longest matching prefix wins, so
-# a facade that gives JAX's names for extension authors can sit above the package whose folder it is in.
+# Lowest first. A module may import its own layer and everything below it. The longest matching prefix decides,
+# so a facade with JAX's names for extension authors can rank above the package that contains it.
 LAYERS = (
     ("minijax.errors", "minijax.config", "minijax.pytree"),
     ("minijax.core",),
@@ -50,7 +50,7 @@ LAYERS = (
     ("minijax.lax",),
     ("minijax.numpy",),
     ("minijax.nn", "minijax.jacobians", "minijax.scipy", "minijax.image", "minijax.random"),
-    # JAX's names for those who write primitives and rules
+    # JAX's names for authors of primitives and rules
     (
         "minijax.extend",
         "minijax.interpreters.ad",
@@ -58,7 +58,7 @@ LAYERS = (
         "minijax.interpreters.mlir",
         "minijax.interpreters.xla",
     ),
-    # JAX's other modules: names alone, but for test_util
+    # JAX's other modules: only names, except test_util
     (
         "minijax.ad_checkpoint",
         "minijax.api_util",
@@ -79,7 +79,7 @@ LAYERS = (
         "minijax.version",
     ),
     ("minijax.interop",),
-    # also JAX's own, by interop
+    # also JAX's own names, by interop
     ("minijax.example_libraries", "minijax.experimental", "minijax.monitoring", "minijax.profiler"),
     ("minijax.tools.files", "minijax.tools.usage"),
     ("minijax.tools.documents",),
@@ -96,10 +96,10 @@ LAYERS = (
     ("minijax.tools.explain",),
     ("minijax.tools.metal",),
     ("minijax.tools.exercises",),
-    ("minijax.tools",),  # the module itself: what programs use of the packages below
+    ("minijax.tools",),  # the module itself: names that programs use from the packages below
     ("minijax.tools.commands",),
     ("minijax.repl", "minijax.ipython_ext", "minijax.__main__"),  # python -m minijax is the terminal program
-    ("minijax",),  # the root module itself: the public names, and which module has which role for lower ones
+    ("minijax",),  # the root module: the public names, and the modules that fill the roles of lower ones
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FRONT_ENDS = ("minijax.repl", "minijax.ipython_ext")
@@ -109,8 +109,8 @@ PYGMENTS_MODULE = "minijax.tools.documents.lexer"
 JAX_LIBRARIES = {"jax", "jaxlib"}
 JAX_PLACES = ("minijax.lowering", "minijax.backend", "minijax.interop")
 
-# Imports of minijax modules inside a function: which modules (a pattern) may import what late. Each has a
-# reason; a circle is not one.
+# Imports of minijax modules inside a function: which modules (a pattern) may import which others late. Each has a
+# reason; a circular import is not one.
 LAZY_ALLOWED = {
     ("minijax.api.compile", "minijax.api.key_reuse"): "only debug_key_reuse needs it",
     ("minijax.api.compile", "minijax.api.misses"): "only what traces needs it; start-up has a budget",
@@ -133,7 +133,7 @@ LAZY_ALLOWED = {
     ("minijax.ipython_ext.terminal", "minijax.repl"): "only %step in a terminal opens the full-screen stepper",
     ("minijax", "minijax.ipython_ext"): "load_ipython_extension runs only inside IPython",
 }
-# Strings that name a module and import nothing.
+# Strings that name a module but import nothing.
 NAMED_ONLY = {
     ("minijax.core.primitive", "minijax.ops"): "frames of these modules are passed over",
     ("minijax.core.numpy_warnings", "minijax.ops.callback"): "warnings of this module are the user's",
@@ -144,7 +144,7 @@ NAMED_ONLY = {
     ("minijax.tools.explain.leaks", "minijax"): "frames of these modules are not the user's",
     ("minijax.tools.session.tracebacks", "minijax"): "frames of these modules are not the user's",
 }
-# What a reader can still overlook: files in a folder, lines in a file.
+# Size limits: files in a folder, lines in a file.
 MOST_FILES = 40
 MOST_LINES = 900
 IGNORED = re.compile(r"\..*|__pycache__|.*\.egg-info|build|dist|htmlcov")
@@ -154,7 +154,7 @@ IMPORTING_CALLS = ("importlib.import_module", "_importlib.import_module", "impor
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module name as seen by one file."""
+    """One import of a module by a file."""
 
     importer: str
     target: str
@@ -182,7 +182,7 @@ MODULES = modules()
 
 
 def absolute(importer, is_package, node):
-    """The absolute name a ``from`` import starts at."""
+    """The package from which a relative ``from`` import starts."""
     if not node.level:
         return node.module or ""
     base = importer.split(".") if is_package else importer.split(".")[:-1]
@@ -191,7 +191,7 @@ def absolute(importer, is_package, node):
 
 
 def imports_of(importer, path):
-    """All imports of one file, those that only a type checker follows among them."""
+    """All imports of one file, including those for type checkers only."""
 
     def visit(node, lazy):
         for child in ast.iter_child_nodes(node):
@@ -218,8 +218,8 @@ def imports_of(importer, path):
 def strings_naming_modules(importer, path):
     """The strings of one file that are names of modules.
 
-    Where the file imports ``f"minijax.{name}"``, ``f"{__name__}.{name}"`` or ``f"{package}.extend"``, also the strings
-    that are the rest of such a name. What the user asks for by name is no string of the file.
+    If the file imports ``f"minijax.{name}"``, ``f"{__name__}.{name}"`` or ``f"{package}.extend"``, strings that
+    complete such a name count too. Names that the user supplies are not in the file.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     bases = {""}
@@ -235,7 +235,7 @@ def strings_naming_modules(importer, path):
 
 
 def base_of(name, importer):
-    """What the name of a module begins with that a file puts together."""
+    """The prefixes of the module names that a file builds from parts."""
     first = name.values[0]
     if isinstance(first, ast.Constant):
         return str(first.value)
@@ -268,7 +268,7 @@ def is_listed(imported, listed):
 
 @cache
 def imports():
-    """Read by the first test that asks: to parse every file takes seconds, and every worker collects this module."""
+    """Cached: parsing every file takes seconds, and every worker collects this module."""
     return [found for name, path in MODULES.items() for found in imports_of(name, path)]
 
 
@@ -283,7 +283,7 @@ def strings():
 
 
 def every_import():
-    """All imports of modules of ours, and the strings by which one may be imported."""
+    """All imports of minijax modules, including strings that may import one."""
     return internal() + [found for found in strings() if not is_listed(found, NAMED_ONLY)]
 
 
@@ -328,7 +328,7 @@ def test_no_import_of_minijax_hides_inside_a_function():
 
 
 def test_no_circle_of_imports():
-    """Inside one layer too, with every import that there is."""
+    """Also within one layer, counting every kind of import."""
     graph = {name: set() for name in MODULES}
     for found in every_import():
         if found.target in graph and found.target != found.importer:
@@ -350,7 +350,7 @@ def test_no_circle_of_imports():
 
 
 def test_front_ends_never_import_each_other():
-    """But for the full screens: IPython in a terminal opens the REPL's."""
+    """One exception: IPython in a terminal opens the REPL's full-screen stepper."""
     repl, ipython = FRONT_ENDS
     report(
         [
@@ -384,7 +384,7 @@ def test_the_engine_knows_no_front_end_library():
 
 
 def test_jax_is_imported_only_below():
-    """*When* it is imported is tests/test_packaging.py's business, seen from a fresh interpreter."""
+    """tests/test_packaging.py checks in a fresh interpreter *when* jax is imported."""
     offenders = []
     for found in imports():
         if found.target.partition(".")[0] in JAX_LIBRARIES:
@@ -406,7 +406,7 @@ def test_every_third_party_import_is_a_declared_dependency():
 
 
 def test_packages_in_pyproject_are_the_tree():
-    """A forgotten subpackage works in an editable install and is missing from the wheel."""
+    """A forgotten subpackage works in an editable install but is missing from the wheel."""
     in_tree = {
         ".".join((package, *path.parent.relative_to(folder).parts))
         for package, folder in PACKAGE_DIRS.items()
@@ -428,7 +428,7 @@ def test_every_package_has_an_init():
 
 
 def defined_classes():
-    """The places at which each name of a class is defined."""
+    """The places where each class name is defined."""
     places = {}
     for name, path in MODULES.items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
@@ -438,14 +438,14 @@ def defined_classes():
 
 
 def test_no_class_name_occurs_twice():
-    """Whoever reads a class's name in a traceback or a recording knows which it is, and so does who searches for it."""
+    """A class name in a traceback, a recording or a search identifies one class."""
     places = defined_classes()
     assert len(places) > 100
     report([f"{name} is defined at {' and at '.join(at)}" for name, at in places.items() if len(at) > 1])
 
 
 def repository_files():
-    """All files of the repository but those that git ignores and those in folders whose names begin with a dot."""
+    """All files of the repository except ignored ones and those in hidden folders."""
     for folder, folders, files in os.walk(ROOT):
         folders[:] = [name for name in folders if not IGNORED.match(name)]
         yield from (Path(folder, name) for name in files)
@@ -476,7 +476,7 @@ def test_files_and_folders_are_small_enough_to_name():
     ],
 )
 def test_the_reader_of_imports(importer, source, expected, tmp_path, monkeypatch):
-    """The test's own eyes: each way of writing an import is seen, and seen as lazy when it is."""
+    """Checks this file's own analysis: it finds each form of import, and marks the lazy ones."""
     monkeypatch.setitem(MODULES, "minijax.api", ROOT / "minijax" / "api.py")
     file = tmp_path / "module.py"
     file.write_text(source)
@@ -500,7 +500,7 @@ def test_the_reader_of_strings(source, expected, tmp_path):
 
 
 def roles():
-    """The modules that need a higher one in each role."""
+    """The modules that declare each role."""
     found = {}
     for name, path in MODULES.items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

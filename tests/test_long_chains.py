@@ -1,6 +1,4 @@
-"""Chains of 100,000 operations: no recursion error, and time and memory that grow with the length and no
-faster.
-"""
+"""Chains of 100,000 operations: no recursion error, and time and memory grow linearly."""
 
 import gc
 import sys
@@ -13,11 +11,10 @@ import minijax as mj
 from minijax import lax
 
 LONG = 100_000
-# Ten times the work may cost this much more time, and sixteen times the work this much more memory: what exceeds ten
-# is for the caches of the processor. An algorithm
-# that is quadratic would cost a hundred times more. Python's garbage collector is off while time is taken: its
-# full collections begin only when a graph is large (they cost 3.5 us per equation of a graph of 100,000 and
-# nothing at 10,000), which has nothing to do with the engine's algorithms.
+# Limits: ten times the work may take this many times the CPU time; sixteen times the work, this many times the memory.
+# The excess over ten is for the processor's caches. A quadratic algorithm would take a hundred times as long. Python's
+# garbage collector is off while time is measured: its full collections cost 3.5 us per equation of a graph of 100,000
+# and nothing at 10,000, which has nothing to do with the engine's algorithms.
 TIME_RATIO, MEMORY_RATIO = 14.0, 19.0
 
 
@@ -34,7 +31,7 @@ def chain(n):
 
 
 def fan(n):
-    """n operations in which the argument is used over and over: as many cotangents are summed."""
+    """n operations that all use the argument: its gradient sums n cotangents."""
 
     def function(x):
         total = x
@@ -56,12 +53,12 @@ WORK = {
     "lower": lambda n: mj.jit(chain(n)).lower(X),
 }
 
-# The others are as linear as these if they are linear over a quarter of the length.
+# For the others, a quarter of the length shows that they are linear.
 FULL_LENGTH = {"evaluate", "jvp", "grad"}
 
 
 def seconds(work, n):
-    """CPU time of one run, what it leaves behind freed within it."""
+    """CPU time of one run, including the deallocation of its result."""
     gc.collect()
     gc.disable()
     try:
@@ -89,7 +86,7 @@ def test_time_is_linear(name):
 
 
 def test_a_long_graph_can_be_dropped_and_printed():
-    """Freeing a graph is no recursion either, and neither is printing a jaxpr of it."""
+    """Freeing a graph and printing its jaxpr do not recurse either."""
     _, linear = mj.linearize(chain(LONG), X)
     del linear
     closed = mj.make_jaxpr(chain(LONG // 10))(X)

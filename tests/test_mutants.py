@@ -1,4 +1,4 @@
-"""``python -m tests.mutants`` on a small project, and which changes it makes."""
+"""``python -m tests.mutants`` on a small project, and the changes that it makes."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""What ``import minijax`` costs and pulls in, seen from fresh interpreters."""
+"""What ``import minijax`` costs and imports, measured in fresh interpreters."""
 
 import json
 import os
@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("jax", "jaxlib", "IPython", "prompt_toolkit", "pygments", "scipy")
 
-# CPU time of the importing thread, in one process: NumPy's, then what minijax adds to it. Other threads do not
-# count: those of NumPy's BLAS turn for a while after they have been started.
+# CPU time of the importing thread, in one process: NumPy's, then minijax's on top. Other threads do not count:
+# those of NumPy's BLAS spin for a while after their start.
 TIMED_IMPORT = """
 import time
 start = time.thread_time_ns()
@@ -25,7 +25,7 @@ print(middle - start, time.thread_time_ns() - middle)
 
 
 def run(code):
-    """Run ``code`` in a fresh interpreter that sees this tree; its standard output."""
+    """Run ``code`` in a fresh interpreter that imports this tree; return its standard output."""
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
@@ -39,9 +39,9 @@ def test_import_pulls_in_neither_jax_nor_a_front_end(module):
 
 
 def test_import_adds_little_to_numpys():
-    """Budget: numpy and minijax together at most 0.20 of jax's import, of which numpy is about 0.14."""
+    """Budget: numpy and minijax together at most 0.20 of jax's import; numpy alone is about 0.14."""
     run(TIMED_IMPORT)  # the first import may compile bytecode
-    # what else the machine does only adds to a time: the least of each are those of a quiet machine
+    # other load only adds to a time, so the minimum of each is closest to a quiet machine
     taken = []
     for attempt in range(20):
         taken.append([int(nanoseconds) for nanoseconds in run(TIMED_IMPORT).split()])
@@ -59,7 +59,7 @@ def test_importing_leaves_the_garbage_collector_as_it_was(enabled):
 
 @pytest.mark.parametrize("command", [("-m", "mine", "minijax"), ("minijax-repl_of_mine.py",)])
 def test_a_program_of_somebodys_is_no_prompt(tmp_path, command):
-    """Only the prompts leave it to their own code to turn the collector on, and drop the folder from the path."""
+    """Only the prompts leave it to their own code to enable the collector and to remove the folder from the path."""
     code = "import gc, os, sys, minijax; print(gc.isenabled(), os.path.realpath(sys.path[0]))"
     for file in ("mine/__init__.py", "mine/__main__.py", "minijax-repl_of_mine.py"):
         (tmp_path / file).parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The pages for readers are short, and their links lead somewhere."""
+"""The documentation pages are short, and their links are valid."""
 
 import re
 from pathlib import Path

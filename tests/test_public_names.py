@@ -1,4 +1,4 @@
-"""Public names: each is given by one module's ``__all__``, and the packages that users import only join these."""
+"""Public names: one module's ``__all__`` defines each, and the packages that users import only combine modules."""
 
 import ast
 import importlib
@@ -14,12 +14,12 @@ from minijax.core.lazy import late_modules
 from minijax.ops import elementwise
 from tests.test_layers import MODULES
 
-# What users import, made of other modules by ``import *``.
+# Packages that users import, built from other modules by ``import *``.
 FACADES = ["minijax.api", "minijax.lax", "minijax.numpy", "minijax.pytree", "minijax.tree_util"]
 
 
 def joined(facade):
-    """The modules that ``facade`` imports everything from, at once or late."""
+    """The modules that ``facade`` imports with ``*``, at once or late."""
     tree = ast.parse(Path(str(facade.__file__)).read_text(encoding="utf-8"))
     at_once = [
         str(node.module)
@@ -31,7 +31,7 @@ def joined(facade):
 
 @pytest.mark.parametrize("name", FACADES)
 def test_each_name_comes_from_one_module(name):
-    """Otherwise the later import would hide the earlier, or hide a module."""
+    """Otherwise the later import would hide the earlier one, or a module."""
     facade = importlib.import_module(name)
     givers = {}
     for module in joined(facade):
@@ -60,12 +60,12 @@ def test_what_joins_modules_names_nothing_of_theirs(name):
 
 
 def test_every_primitive_is_known_when_all_are_asked_for():
-    """Also those of modules that ``import minijax`` leaves out."""
+    """Includes modules that ``import minijax`` does not load."""
     defining = [
         name
         for name, path in MODULES.items()
         if re.search(r"[= ]Primitive\(", path.read_text(encoding="utf-8"))
-        and not name.startswith(("minijax.interop", "minijax.tools"))  # those of a user: JAX's, and of exercises
+        and not name.startswith(("minijax.interop", "minijax.tools"))  # user primitives: from JAX or exercises
     ]
     code = f"import sys; from minijax.core import lazy; lazy.load_all(); print({{*{defining}}} - {{*sys.modules}})"
     assert len(defining) > 10
@@ -73,10 +73,10 @@ def test_every_primitive_is_known_when_all_are_asked_for():
 
 
 def test_an_elementwise_primitive_stands_in_three_files():
-    """In the table, among NumPy's functions if it has a name there, and in one table of the tests.
+    """In the table, among NumPy's functions if NumPy has it, and in one table of the tests.
 
-    Asked of those that nothing else computes with: the sine and its like are in every example. A test of one
-    function's behaviour may name it; what lists functions may not list it twice.
+    Applies only to primitives that no other code uses: examples everywhere use sine and the like. Tests of one
+    function may name it; lists of functions may name it once.
     """
     root = Path(__file__).resolve().parent.parent
     table, ufuncs = root / "minijax" / "ops" / "elementwise.py", root / "minijax" / "numpy" / "ufuncs.py"

@@ -1,4 +1,4 @@
-"""Pytrees against jax.tree_util: structures, their text, key paths, errors; and what is ours alone."""
+"""Pytrees against jax.tree_util: structures, their text, key paths, errors; and minijax's additions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.pytree_cases import ALL, IDS, Box, Color, Layer, OtherPoint, Point, S
 
 
 def outcome(f):
-    """What a call returns, or the exception it raises."""
+    """The result of a call, or its exception."""
     try:
         return f()
     except Exception as error:
@@ -49,7 +49,7 @@ def outcome(f):
 
 @pytest.mark.parametrize("value", ALL, ids=IDS)
 def test_structure_is_jaxs(value):
-    for _ in range(2):  # the second time comes from the tables
+    for _ in range(2):  # the second result comes from the caches
         leaves, treedef = tree_flatten(value)
         expected_leaves, expected = jtu.tree_flatten(value)
         assert len(leaves) == len(expected_leaves)
@@ -141,7 +141,7 @@ def test_prefixes_are_jaxs(a, b):
     ours, theirs = outcome(lambda: pytree.broadcast_prefix(a, b)), outcome(lambda: jtu.tree_broadcast(a, b))
     if isinstance(theirs, Exception):
         assert type(ours) is type(theirs) is ValueError
-        if ".y" not in str(ours):  # JAX 0.10.2 calls every field of a namedtuple by the first one's name here
+        if ".y" not in str(ours):  # JAX 0.10.2 prints the first field's name for every field of a namedtuple here
             assert str(ours).splitlines()[:3] == str(theirs).splitlines()[:3]
     else:
         assert same(tree_structure(b).unflatten(ours), theirs)
@@ -162,7 +162,7 @@ def test_equal_structures_of_builtin_nodes_are_one_object():
 
 
 def test_keys_that_are_equal_but_of_other_types_are_restored():
-    # 1 == True and "red" == Color.RED: a table that took one for the other would give back the wrong keys.
+    # 1 == True and "red" == Color.RED: a cache that confused them would return the wrong keys.
     pairs = [({"red": 1}, {Color.RED: 1}), ({1: 1}, {True: 1}), ({1: 1}, {1.0: 1})]
     for n in range(6):
         more = dict.fromkeys("abcdef"[:n], 0)
@@ -244,9 +244,9 @@ def test_results_and_errors_are_jaxs(name):
     if not isinstance(theirs, Exception):
         assert same(ours, theirs)
     elif isinstance(theirs, ValueError):
-        # JAX's own first line, but for the final full stop and the number that it leaves out
+        # JAX's first line, except for the final full stop and a number that JAX leaves out
         first = str(theirs).splitlines()[0].rstrip(".")
-        # where JAX prints a set of field names, their order differs from run to run
+        # where JAX prints a set of field names, their order differs between runs
         first = first.split(" Missing fields")[0]
         assert str(ours).startswith(first)
 
@@ -406,8 +406,8 @@ def test_prefix_explanations_are_jaxs(prefix, full):
     theirs = str(prefix_errors(prefix, full)[0]("in_axes"))
     ours = explain_prefix_mismatch(prefix, full, "in_axes")
     assert ours is not None
-    # word for word, save for the order in which a set of keys comes, for JAX's line-by-line comparison of
-    # metadata, and for what we add
+    # equal except for the order of a set of keys, JAX's line-by-line comparison of metadata, and
+    # minijax's additions
     theirs = theirs.split("\nso the diff in the metadata")[0]
     assert sorted(theirs.split()) == sorted(ours.split("\nNone is a node")[0].split())
 
@@ -419,7 +419,7 @@ def test_differences_are_jaxs(a, b):
     theirs = [(jtu.keystr(path), *rest) for path, *rest in equality_errors(a, b)]
     ours = [(keystr(path), *rest) for path, *rest in tree_diff(a, b)]
     assert [sorted(" ".join(row).split()) for row in ours] == [sorted(" ".join(row).split()) for row in theirs] or (
-        # JAX lists the differing keys in the order of a set
+        # JAX lists the differing keys in set order
         [row[:3] for row in ours] == [row[:3] for row in theirs]
     )
     assert ours

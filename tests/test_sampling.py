@@ -1,4 +1,4 @@
-"""The sampled suite of ``tests/sampling.py``: which tests a slice holds, and which runs are sampled."""
+"""The sampled suite of ``tests/sampling.py``: the tests of a slice, and the runs that are sampled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descriptions of shardings, and programs on arrays over several devices, beside JAX.
+"""Descriptions of shardings, and programs on arrays over several devices, compared with JAX.
 
 Several devices need a process of their own.
 """
@@ -133,7 +133,7 @@ def test_programs_on_sharded_arrays_give_what_jax_gives() -> None:
     assert len(theirs) > 60 and len(raised) > 15
     for name, what in theirs.items():
         if name.startswith("text: ") and "GSPMDSharding" in what[2]:
-            # of an argument of which only XLA says how it lies JAX shows XLA's description, we that by the mesh
+            # if XLA chose an argument's sharding, JAX shows XLA's description, minijax one in terms of the mesh
             what[2] = ours[name][2]
     assert ours == theirs
 
@@ -146,7 +146,7 @@ def test_shardings_are_what_jax_describes() -> None:
 
 @dataclass(frozen=True)
 class NamedDevice:
-    """What a picture asks of a device."""
+    """The attributes of a device that a picture uses."""
 
     id: int
     platform: str = "cpu"

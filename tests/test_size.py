@@ -4,14 +4,14 @@ import pytest
 
 from tests.size import Size, groups, size_of_file
 
-# Lines, tokens; ``python -m tests.size`` prints what stands. Lower a bound after deleting, never raise one.
+# Lines, tokens; ``python -m tests.size`` prints the current sizes. Lower a bound after deleting, never raise one.
 BOUNDS = {
     "minijax without tools": Size(70_800, 486_000),
     "tools, repl, ipython_ext": Size(46_550, 348_400),
     "tests": Size(77_700, 674_000),
     "docs": Size(900, 5_600),
 }
-# Fewer lines may not come from denser lines: at most this many tokens a line.
+# Denser lines are no way to have fewer: at most this many tokens a line.
 DENSITY = {"minijax without tools": 7.2, "tools, repl, ipython_ext": 7.6, "tests": 8.9, "docs": 6.4}
 
 

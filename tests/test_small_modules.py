@@ -44,7 +44,7 @@ def test_a_tree_as_a_vector_and_back(tree):
 
 
 def named(trip):
-    """``trip`` without what is no array among its results."""
+    """``trip`` without functions among its results."""
     return lambda x: found[0] if isinstance(found := trip(x), tuple) and callable(found[-1]) else found
 
 
@@ -87,7 +87,7 @@ def test_devices_have_a_class_and_libraries_a_version(library):
 
 @pytest.mark.parametrize("ns", BOTH, ids=["minijax", "jax"])
 def test_the_state_of_traces(ns):
-    """Equal while no transformation begins or ends; libraries of modules keep it with what they make."""
+    """Equal while no transformation begins or ends; neural network libraries store it with their modules."""
     state = importlib.import_module(f"{ns.__name__}.extend.core").get_opaque_trace_state
     outside = state(convention="of a library")
     seen = []
@@ -123,7 +123,7 @@ def test_the_state_of_traces(ns):
 
 
 def test_types_of_what_nothing_divides_say_so():
-    """As JAX's do; a stand-in keeps what it is given, and of a type only explicit axes of a mesh are left."""
+    """As JAX's; a ShapeDtypeStruct keeps its sharding, a ShapedArray only explicit axes of a mesh."""
     assert minijax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
     assert jax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
     aval = minijax.core.ShapedArray((2,), np.dtype("float32"), sharding=None)
@@ -138,7 +138,7 @@ def test_types_of_what_nothing_divides_say_so():
 
 @pytest.mark.parametrize("subscripts", ["ij,jk->ik", "ij,jk,kl->il", "i...,i...->..."])
 def test_einsum_with_a_product_of_its_own(subscripts):
-    """``_dot_general``, which Flax's layers pass, is called as JAX calls it."""
+    """minijax calls ``_dot_general``, which Flax's layers pass, as JAX does."""
     shapes = {"ij": (2, 3), "jk": (3, 4), "kj": (4, 3), "kl": (4, 2), "i...": (2, 3)}
     arrays = [
         np.sin(np.arange(np.prod(shapes[term]), dtype="f4")).reshape(shapes[term])

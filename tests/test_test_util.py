@@ -1,4 +1,4 @@
-"""``check_grads`` and its parts: what is right passes, what is wrong is found, in JAX's terms."""
+"""``check_grads`` and its parts: correct derivatives pass, wrong ones fail, with JAX's messages."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ from minijax.core.trace import stack_depth
 from minijax.test_util import check_grads, check_jvp, check_vjp
 
 X = np.array([0.3, -1.2, 0.7])
-WIDE = {"eps": 1e-2}  # of float32: there a step of 1e-4 drowns in rounding
+WIDE = {"eps": 1e-2}  # float32: rounding hides a step of 1e-4
 
 
 def tree(x, y):
@@ -34,7 +34,7 @@ def test_right_derivatives_pass():
 
 @custom_jvp
 def wrong_forwards(x):
-    """x^2, said to have slope 3x."""
+    """x^2 with a wrong rule: slope 3x."""
     return x * x
 
 
@@ -43,7 +43,7 @@ wrong_forwards.defjvp(lambda primals, tangents: (wrong_forwards(*primals), 3 * p
 
 @custom_vjp
 def wrong_backwards(x):
-    """x^2, whose pull-back forgets the 2."""
+    """x^2 with a wrong pullback: the factor 2 is missing."""
     return x * x
 
 
@@ -52,13 +52,13 @@ wrong_backwards.defvjp(lambda x: (x * x, x), lambda x, ct: (x * ct,))
 
 @custom_jvp
 def wrong_second(x):
-    """sin, whose derivative is right, while the derivative of that is not."""
+    """sin with a correct first derivative and a wrong second one."""
     return jnp.sin(x)
 
 
 @custom_jvp
 def cosine(x):
-    """cos, said to have slope sin."""
+    """cos with a wrong rule: its slope is sin."""
     return jnp.cos(x)
 
 

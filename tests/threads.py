@@ -1,4 +1,4 @@
-"""Work on several threads at once, in tests of what threads share."""
+"""Run functions on several threads at once, in tests of shared state."""
 
 import sys
 import threading
@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def at_once(*works, turn=None):
-    """What ``works`` give, each on a thread of its own and all begun together; what one raises is raised.
+    """The results of ``works``, each on its own thread, all started together; re-raises their exceptions.
 
-    ``turn`` is after how many seconds another thread may run: few of them make the threads meet in many places.
+    ``turn`` is the thread switch interval in seconds: a short one interleaves the threads in many places.
     """
     begun = threading.Barrier(len(works), timeout=60)
 
